@@ -1,0 +1,238 @@
+"""The environment variables of tilelang: the only place that reads ``os.environ``.
+
+``env.CUDA_HOME`` reads its variable at the moment of access, so a change of ``os.environ`` is
+seen at once; ``Environment.read()`` takes one frozen picture of all of them, which is what a
+compilation works with. Importing this module reads nothing.
+
+The one thing that is state and not environment, the cache switch of ``enable_cache()`` and
+``disable_cache()``, lives on the ``env`` object and wins over ``TILELANG_DISABLE_CACHE``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tilelang.errors import TileValueError
+
+_TRUE = frozenset(("1", "true", "yes", "on", "y", "t"))
+_FALSE = frozenset(("", "0", "false", "no", "off", "n", "f"))
+
+
+def _text(name: str) -> str | None:
+    """The variable, or None when it is unset or empty."""
+    return os.environ.get(name) or None
+
+
+def _flag(name: str, default: bool) -> bool:
+    found = os.environ.get(name)
+    if found is None:
+        return default
+    word = found.strip().lower()
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise TileValueError(
+        f"the environment variable {name} is not a switch", expected="0 or 1", got=repr(found)
+    )
+
+
+def _integer(name: str, default: int) -> int:
+    found = _text(name)
+    if found is None:
+        return default
+    try:
+        return int(found)
+    except ValueError:
+        raise TileValueError(
+            f"the environment variable {name} is not a number",
+            expected="an integer",
+            got=repr(found),
+        ) from None
+
+
+def _fraction(name: str, default: float) -> float:
+    found = _text(name)
+    if found is None:
+        return default
+    try:
+        value = float(found)
+    except ValueError:
+        value = -1.0
+    if not 0.0 < value <= 1.0:
+        raise TileValueError(
+            f"the environment variable {name} is not a share",
+            expected="a number above 0 and up to 1",
+            got=repr(found),
+        )
+    return value
+
+
+def _directory(name: str, default: Callable[[], Path]) -> Path:
+    found = _text(name)
+    return default() if found is None else Path(found).expanduser()
+
+
+def _cache_dir() -> Path:
+    return _directory("TILELANG_CACHE_DIR", lambda: Path.home() / ".tilelang" / "cache")
+
+
+# Variable -> how to read it. The names are those programs use as attributes of `env`.
+_READERS: dict[str, Callable[[], Any]] = {
+    "TILELANG_CACHE_DIR": _cache_dir,
+    "TILELANG_TMP_DIR": lambda: _directory("TILELANG_TMP_DIR", lambda: _cache_dir() / "tmp"),
+    "TILELANG_DISABLE_CACHE": lambda: _flag("TILELANG_DISABLE_CACHE", False),
+    "TILELANG_CLEAR_CACHE": lambda: _flag("TILELANG_CLEAR_CACHE", False),
+    "TILELANG_DEFAULT_TARGET": lambda: _text("TILELANG_DEFAULT_TARGET") or "auto",
+    "TILELANG_EXECUTION_BACKEND": lambda: _text("TILELANG_EXECUTION_BACKEND") or "auto",
+    "TILELANG_VERBOSE": lambda: _flag("TILELANG_VERBOSE", False),
+    "TILELANG_PRINT_ON_COMPILATION": lambda: _flag("TILELANG_PRINT_ON_COMPILATION", False),
+    "TILELANG_PASS_DIFF_OUTPUT": lambda: _text("TILELANG_PASS_DIFF_OUTPUT"),
+    "TILELANG_LOG_LEVEL": lambda: (_text("TILELANG_LOG_LEVEL") or "WARNING").upper(),
+    "TILELANG_SANITIZE": lambda: _text("TILELANG_SANITIZE"),
+    "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
+    "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _flag(
+        "TILELANG_AUTO_TUNING_DISABLE_CACHE", False
+    ),
+    "TILELANG_AUTO_TUNING_CPU_UTILITIES": lambda: _fraction(
+        "TILELANG_AUTO_TUNING_CPU_UTILITIES", 0.9
+    ),
+    "TILELANG_AUTO_TUNING_CPU_COUNTS": lambda: _integer("TILELANG_AUTO_TUNING_CPU_COUNTS", -1),
+    "TILELANG_AUTO_TUNING_MAX_CPU_COUNT": lambda: _integer(
+        "TILELANG_AUTO_TUNING_MAX_CPU_COUNT", -1
+    ),
+    "CC": lambda: _text("CC"),
+    "CXX": lambda: _text("CXX"),
+    "CUDA_HOME": lambda: _text("CUDA_HOME") or _text("CUDA_PATH"),
+    "ROCM_HOME": lambda: _text("ROCM_HOME") or _text("ROCM_PATH"),
+}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """One picture of all variables; field names are the variables without ``TILELANG_``.
+
+    ``num_threads`` 0 and ``auto_tuning_*_count(s)`` -1 mean "as many as the machine has".
+    ``sanitize`` is a list for the C compiler, e.g. ``address,undefined``.
+    """
+
+    cache_dir: Path
+    tmp_dir: Path
+    disable_cache: bool
+    clear_cache: bool
+    default_target: str
+    execution_backend: str
+    verbose: bool
+    print_on_compilation: bool
+    pass_diff_output: str | None
+    log_level: str
+    sanitize: str | None
+    num_threads: int
+    auto_tuning_disable_cache: bool
+    auto_tuning_cpu_utilities: float
+    auto_tuning_cpu_counts: int
+    auto_tuning_max_cpu_count: int
+    cc: str | None
+    cxx: str | None
+    cuda_home: str | None
+    rocm_home: str | None
+
+    @classmethod
+    def read(cls) -> Environment:
+        """Read every variable now. Raises ``TileValueError`` for one that makes no sense."""
+        values = {}
+        for item in fields(cls):
+            name = item.name.upper()
+            read = _READERS.get(f"TILELANG_{name}") or _READERS[name]
+            values[item.name] = read()
+        return cls(**values)
+
+
+def _lookup(name: str) -> Any:
+    """The value as programs see it: directories are strings there."""
+    value = _READERS[name]()
+    return str(value) if isinstance(value, Path) else value
+
+
+class _Env:
+    """Attribute access to the variables, read when accessed, and the cache switch.
+
+    An attribute that a program assigns (``env.TILELANG_CACHE_DIR = d``) hides the variable.
+    """
+
+    def __init__(self) -> None:
+        self._cache: bool | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _READERS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, _READERS, n=1)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            raise AttributeError(f"tilelang has no environment variable {name!r}{advice}")
+        return _lookup(name)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *_READERS]
+
+    def read(self) -> Environment:
+        """A frozen picture of all variables, assigned attributes included."""
+        from dataclasses import replace
+
+        assigned: dict[str, Any] = {
+            name.removeprefix("TILELANG_").lower(): Path(value) if "_DIR" in name else value
+            for name, value in self.__dict__.items()
+            if name in _READERS
+        }
+        return replace(Environment.read(), **assigned)
+
+    def variables(self) -> dict[str, str]:
+        """A copy of the whole process environment, to hand to a toolchain that is started."""
+        return dict(os.environ)
+
+    def get(self, name: str) -> str | None:
+        """A variable of somebody else (``PATH``, ``OMP_NUM_THREADS``), None when unset."""
+        return os.environ.get(name)
+
+    def enable_cache(self) -> None:
+        """Use the kernel cache from now on, whatever ``TILELANG_DISABLE_CACHE`` says."""
+        self._cache = True
+
+    def disable_cache(self) -> None:
+        """Neither read nor write the kernel cache from now on."""
+        self._cache = False
+
+    def is_cache_enabled(self) -> bool:
+        """Whether the kernel cache is used."""
+        return not self.TILELANG_DISABLE_CACHE if self._cache is None else self._cache
+
+    def get_default_target(self) -> str:
+        """``TILELANG_DEFAULT_TARGET``, or ``"auto"``."""
+        return str(self.TILELANG_DEFAULT_TARGET)
+
+
+env = _Env()
+
+
+def enable_cache() -> None:
+    """Use the kernel cache from now on, whatever ``TILELANG_DISABLE_CACHE`` says."""
+    env.enable_cache()
+
+
+def disable_cache() -> None:
+    """Neither read nor write the kernel cache from now on."""
+    env.disable_cache()
+
+
+def is_cache_enabled() -> bool:
+    """Whether the kernel cache is used."""
+    return env.is_cache_enabled()
+
+
+def __getattr__(name: str) -> Any:
+    """``tilelang.env.TILELANG_CACHE_DIR`` and so on, as programs spell them."""
+    if name in _READERS:
+        return getattr(env, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,401 @@
+"""Every exception a user can see, with the place in the user's program it is about.
+
+    Exception
+    └── TileError                       message, loc, expected, got, hint
+        ├── TileSyntaxError             Python syntax that a kernel cannot use
+        ├── TileTypeError               (TypeError) operand of the wrong kind or dtype
+        ├── TileValueError              (ValueError) value outside what is allowed
+        ├── TileIndexError              (IndexError) wrong number or range of indices
+        ├── TileNameError               (RuntimeError) name used outside its defining region
+        ├── TileUnsupportedError        (NotImplementedError) legal, but not on this target
+        ├── JITNoBuilderError           (RuntimeError) a kernel word outside a traced kernel
+        ├── KernelArgumentError         (RuntimeError) a call's ndim/dtype/shape/stride/device
+        │   ├── ArgumentCountError      (ValueError) wrong number of arguments
+        │   └── ArgumentTypeError       (TypeError) dtype differs from a declared annotation
+        ├── CompileError                (RuntimeError) a C/CUDA/... toolchain failed
+        ├── TileRuntimeError            (RuntimeError) a running kernel did something wrong
+        │   ├── OutOfBoundsError        (IndexError) access outside an on-chip buffer
+        │   ├── UninitializedReadError  read of memory nothing has written
+        │   ├── DeadlockError           threads wait for what never comes
+        │   └── DeviceAssertError       T.device_assert failed
+        └── InternalError               (RuntimeError) a bug of tilelang, original as __cause__
+
+The builtin in parentheses is a second base, so ``except ValueError`` in existing programs works.
+``TileWarning`` (a ``UserWarning``) is the category of everything said without stopping.
+
+A location attaches itself: code that walks statements runs under ``with at(stmt.loc):`` and a
+``TileError`` raised inside without a location takes the innermost one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import ast
+    from types import FrameType
+
+__all__ = [
+    "ArgumentCountError",
+    "ArgumentTypeError",
+    "CompileError",
+    "DeadlockError",
+    "DeviceAssertError",
+    "InternalError",
+    "JITNoBuilderError",
+    "KernelArgumentError",
+    "Loc",
+    "OutOfBoundsError",
+    "TileError",
+    "TileIndexError",
+    "TileNameError",
+    "TileRuntimeError",
+    "TileSyntaxError",
+    "TileTypeError",
+    "TileUnsupportedError",
+    "TileValueError",
+    "TileWarning",
+    "UninitializedReadError",
+    "at",
+    "internal_boundary",
+]
+
+_TAB = 4
+_CHAIN_HEAD, _CHAIN_TAIL = 8, 2  # calls shown at each end of a long call chain
+
+
+@dataclass(frozen=True)
+class Loc:
+    """A span of the user's source and, inside a macro, the place that called it.
+
+    ``line``/``end_line`` count from 1; ``col``/``end_col`` are UTF-8 byte offsets from 0, exactly
+    as ``ast`` nodes and ``code.co_positions()`` give them. Rendering converts to characters
+    counted from 1. ``function`` is the function that contains the span; ``call_site`` is where
+    that function was called, when it is a macro or helper expanded into a kernel.
+    """
+
+    file: str
+    line: int
+    col: int | None = None
+    end_line: int | None = None
+    end_col: int | None = None
+    function: str | None = None
+    call_site: Loc | None = None
+
+    @classmethod
+    def of_node(
+        cls,
+        node: ast.AST,
+        file: str,
+        *,
+        line_offset: int = 0,
+        col_offset: int = 0,
+        function: str | None = None,
+        call_site: Loc | None = None,
+    ) -> Loc:
+        """The span of an ``ast`` node parsed from a snippet that starts further into ``file``."""
+        line: int = getattr(node, "lineno", 1)
+        col: int | None = getattr(node, "col_offset", None)
+        end_line: int | None = getattr(node, "end_lineno", None)
+        end_col: int | None = getattr(node, "end_col_offset", None)
+        return cls(
+            file,
+            line + line_offset,
+            None if col is None else col + col_offset,
+            None if end_line is None else end_line + line_offset,
+            None if end_col is None else end_col + col_offset,
+            function,
+            call_site,
+        )
+
+    @classmethod
+    def of_frame(cls, frame: FrameType, *, call_site: Loc | None = None) -> Loc:
+        """What ``frame`` is executing: the exact span from Python 3.11 on, the line before."""
+        code = frame.f_code
+        positions: Callable[[], Iterator[tuple[int | None, ...]]] | None = getattr(
+            code, "co_positions", None
+        )
+        line, end_line, col, end_col = frame.f_lineno, None, None, None
+        if positions is not None and frame.f_lasti >= 0:
+            from itertools import islice
+
+            found = next(islice(positions(), frame.f_lasti // 2, None), None)
+            if found is not None and found[0] is not None:
+                line, end_line, col, end_col = found[0], *found[1:]
+        return cls(code.co_filename, line, col, end_line, end_col, code.co_name, call_site)
+
+    def __str__(self) -> str:
+        column = self._column()
+        return f"{self.file}:{self.line}" + ("" if column is None else f":{column}")
+
+    def source(self) -> str | None:
+        """The source line without its newline, or None when the file cannot be read."""
+        import linecache
+
+        linecache.checkcache(self.file)
+        return linecache.getline(self.file, self.line).rstrip("\r\n") or None
+
+    def render(self) -> str:
+        """The location, its source line with carets, and the chain of calls that led there."""
+        lines = [f" --> {self}", *self._snippet()]
+        calls: list[tuple[str, Loc]] = []
+        here: Loc = self
+        while here.call_site is not None:
+            name = here.function or "?"
+            here = here.call_site
+            calls.append((name, here))
+        hidden = len(calls) - _CHAIN_HEAD - _CHAIN_TAIL
+        for number, (name, site) in enumerate(calls):
+            if hidden > 0 and _CHAIN_HEAD <= number < _CHAIN_HEAD + hidden:
+                if number == _CHAIN_HEAD:
+                    lines.append(f"  ... {hidden} more calls ...")
+                continue
+            lines.append(f"  in expansion of macro `{name}` called at {site}")
+            lines.extend(site._snippet())
+        return "\n".join(lines)
+
+    def _column(self) -> int | None:
+        """Column in characters, from 1."""
+        if self.col is None:
+            return None
+        source = self.source()
+        return (self.col if source is None else len(_bytes_prefix(source, self.col))) + 1
+
+    def _snippet(self) -> list[str]:
+        source = self.source()
+        if source is None:
+            return []
+        gutter = f"{self.line:5d}"
+        lines = [f"{gutter} | {_expand(source)}"]
+        if self.col is not None:
+            before = _bytes_prefix(source, self.col)
+            inside = source[len(before) :].rstrip()
+            if self.end_line in (None, self.line):
+                end = self.col + 1 if self.end_col is None else self.end_col
+                inside = _bytes_prefix(source, end)[len(before) :]
+            start = _width(before)
+            width = max(1, _width(before + inside) - start)
+            lines.append(f"{' ' * len(gutter)} | {' ' * start}{'^' * width}")
+        return lines
+
+
+def _bytes_prefix(text: str, count: int) -> str:
+    """The characters of ``text`` that end within its first ``count`` UTF-8 bytes."""
+    if text.isascii():
+        return text[:count]
+    return text.encode("utf-8", "surrogatepass")[:count].decode("utf-8", "ignore")
+
+
+def _advance(column: int, char: str) -> int:
+    """Screen column after ``char``: tabs to the next stop, wide characters 2, combining 0."""
+    import unicodedata
+
+    if char == "\t":
+        return column + _TAB - column % _TAB
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return column
+    return column + (2 if unicodedata.east_asian_width(char) in "WF" else 1)
+
+
+def _width(text: str) -> int:
+    if text.isascii() and "\t" not in text:
+        return len(text)
+    column = 0
+    for char in text:
+        column = _advance(column, char)
+    return column
+
+
+def _expand(text: str) -> str:
+    """``text`` with tabs replaced by blanks up to the stops that ``_width`` assumes."""
+    if "\t" not in text:
+        return text
+    column, out = 0, []
+    for char in text:
+        after = _advance(column, char)
+        out.append(" " * (after - column) if char == "\t" else char)
+        column = after
+    return "".join(out)
+
+
+class TileError(Exception):
+    """Base of all errors of tilelang. ``str()`` gives the whole text, location included.
+
+    Args:
+        message: what is wrong, one sentence without a full stop.
+        loc: the user's source it is about; filled in by ``at`` when missing.
+        expected: what would have been right.
+        got: what was found instead.
+        hint: what to do about it.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        loc: Loc | None = None,
+        expected: object = None,
+        got: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.loc = loc
+        self.expected = None if expected is None else str(expected)
+        self.got = None if got is None else str(got)
+        self.hint = hint
+        self._place: str | None = None  # rendered location of an unpickled error
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        for label, text in (("expected", self.expected), ("got", self.got), ("hint", self.hint)):
+            if text is not None:
+                indent = "\n" + " " * (len(label) + 4)
+                lines.append(f"  {label}: {indent.join(text.splitlines())}")
+        if self._place is not None:
+            lines.append(self._place)
+        elif self.loc is not None:
+            lines.append(self.loc.render())
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The source may be unreadable where the error is unpickled (notebook cells, other hosts),
+        # so the rendered location travels with it.
+        state = dict(self.__dict__)
+        if state["_place"] is None and self.loc is not None:
+            state["_place"] = self.loc.render()
+        return _rebuild, (type(self), self.args, state)
+
+
+_E = TypeVar("_E", bound=TileError)
+
+
+def _rebuild(cls: type[_E], args: tuple[Any, ...], state: dict[str, Any]) -> _E:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
+class TileSyntaxError(TileError):
+    """Python syntax that has no meaning inside a kernel."""
+
+
+class TileTypeError(TileError, TypeError):
+    """An operand of the wrong kind or dtype."""
+
+
+class TileValueError(TileError, ValueError):
+    """A value outside what is allowed."""
+
+
+class TileIndexError(TileError, IndexError):
+    """A wrong number of indices, or a constant index out of range."""
+
+
+class TileNameError(TileError, RuntimeError):
+    """A name that is undefined, or is used outside the region that defines it."""
+
+
+class TileUnsupportedError(TileError, NotImplementedError):
+    """Part of the language that this target, option or version does not have."""
+
+
+class JITNoBuilderError(TileError, RuntimeError):
+    """A kernel word is called while no kernel is being traced."""
+
+
+class KernelArgumentError(TileError, RuntimeError):
+    """An argument of a kernel call differs in ndim, dtype, shape, stride or device."""
+
+
+class ArgumentCountError(KernelArgumentError, ValueError):
+    """A kernel is called with the wrong number of arguments."""
+
+
+class ArgumentTypeError(KernelArgumentError, TypeError):
+    """An argument's dtype differs from the one declared in an annotation."""
+
+
+class CompileError(TileError, RuntimeError):
+    """A compiler outside tilelang is missing or refused the source; ``log`` is its output."""
+
+    log: str = ""
+
+
+class TileRuntimeError(TileError, RuntimeError):
+    """A running kernel did something wrong."""
+
+
+class OutOfBoundsError(TileRuntimeError, IndexError):
+    """An access outside a buffer of a scope that has no bounds rule."""
+
+
+class UninitializedReadError(TileRuntimeError):
+    """A read of shared, fragment or local memory that nothing has written."""
+
+
+class DeadlockError(TileRuntimeError):
+    """Threads or blocks wait for something that can no longer happen."""
+
+
+class DeviceAssertError(TileRuntimeError):
+    """A ``T.device_assert`` of a running kernel does not hold."""
+
+
+class InternalError(TileError, RuntimeError):
+    """A bug of tilelang; the original exception is the ``__cause__``."""
+
+
+class TileWarning(UserWarning):
+    """Category of warnings about a program that runs but probably not as intended."""
+
+
+class at:  # lower case: reads as a word, `with at(loc):`
+    """Context manager: a ``TileError`` raised inside without a location takes ``loc``."""
+
+    __slots__ = ("loc",)
+
+    def __init__(self, loc: Loc | None) -> None:
+        self.loc = loc
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, TileError) and error.loc is None:
+            error.loc = self.loc
+
+
+@contextmanager
+def internal_boundary(what: str, loc: Loc | None = None) -> Iterator[None]:
+    """Turn an unexpected exception inside into ``InternalError`` that names what was being done.
+
+    Only for code of tilelang itself: user code that runs inside (the traced body) must keep its
+    own exceptions and belongs outside the boundary.
+
+    Args:
+        what: the work in progress, e.g. ``"pass `simplify` on kernel `main`"``.
+        loc: the user's source being worked on, used when the error has no better one.
+    """
+    try:
+        with at(loc):
+            yield
+    except (TileError, MemoryError):  # running out of memory is no bug of ours
+        raise
+    except Exception as error:  # the one broad except: every bug becomes a readable report
+        detail = f"{type(error).__name__}: {error}".rstrip(": ")
+        raise InternalError(
+            f"internal error in {what}: {detail}",
+            loc=loc,
+            hint="this is a bug of tilelang; please report it with the kernel and the traceback",
+        ) from error

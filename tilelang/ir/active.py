@@ -1,0 +1,77 @@
+"""The trace in progress: who receives statements while a kernel's Python body runs.
+
+Language functions, buffers (``A[i] = x`` in plain helper functions) and macros reach the builder
+through :func:`emitter`; it lives in a context variable, so traces in several threads or nested
+traces do not meet.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Protocol
+
+from tilelang.errors import JITNoBuilderError
+
+if TYPE_CHECKING:
+    from tilelang.ir.buffer import Buffer
+    from tilelang.ir.expr import Expr
+    from tilelang.ir.stmt import Stmt
+
+
+class Emitter(Protocol):
+    """What a builder offers to code that emits statements."""
+
+    def emit(self, stmt: Stmt) -> None:
+        """Append ``stmt`` to the innermost open block, with the user's location."""
+
+    def store(self, buffer: Buffer, key: object, value: object) -> None:
+        """``buffer[key] = value``."""
+
+    def alloc(self, buffer: Buffer, init: object = None) -> Buffer:
+        """Emit the allocation of ``buffer``; an empty name is filled in when it is bound."""
+
+    def annotate(self, key: str, value: object, level: str = "kernel") -> None:
+        """Record ``key = value`` on the enclosing kernel ("kernel") or function ("func").
+
+        Mappings given several times for one key are merged.
+        """
+
+    def thread_extents(self) -> tuple[int, int, int]:
+        """Threads of the enclosing kernel."""
+
+    def thread_index(self) -> Expr:
+        """The linear thread index of the enclosing kernel."""
+
+
+_active: ContextVar[Emitter | None] = ContextVar("tilelang_emitter", default=None)
+
+
+def current() -> Emitter | None:
+    """The active builder, if a trace is running in this context."""
+    return _active.get()
+
+
+def emitter(what: str) -> Emitter:
+    """The active builder, or a clear error when ``what`` is used outside a kernel."""
+    found = _active.get()
+    if found is None:
+        raise JITNoBuilderError(
+            f"`{what}` is used outside a kernel",
+            expected="a call inside a function decorated with @T.prim_func, @tilelang.jit or "
+            "@T.macro while it is traced",
+        )
+    return found
+
+
+class activate:
+    """Context manager that makes ``target`` the active builder."""
+
+    def __init__(self, target: Emitter | None) -> None:
+        self._target = target
+
+    def __enter__(self) -> Emitter | None:
+        self._token = _active.set(self._target)
+        return self._target
+
+    def __exit__(self, *_: object) -> None:
+        _active.reset(self._token)

@@ -1,0 +1,363 @@
+"""Buffers, regions of buffers, and the shape tuple that users compare with lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from tilelang.errors import TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Const, Expr, ExprLike, Load, Var, as_expr, binary, const
+
+SCOPES = (
+    "global",
+    "shared",  # static
+    "shared.dyn",
+    "shared.barrier",
+    "shared.cluster_barrier",
+    "shared.tmem",
+    "local",
+    "local.fragment",
+    "local.var",
+    "local.descriptor",
+)
+
+Extent = "int | Expr"
+
+
+def as_extent(value: object) -> int | Expr:
+    """A dimension: a plain int when it is constant, an integer expression otherwise."""
+    if isinstance(value, bool):
+        raise TileTypeError("a bool is used as an extent", expected="an int", got=repr(value))
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        raise TileTypeError(
+            f"the float {value} is used as an extent", expected="an int", hint="use `//`, not `/`"
+        )
+    expr = as_expr(value)
+    if isinstance(expr, Const):
+        return expr.__index__()
+    if not expr.dtype.is_integer:
+        raise TileTypeError(
+            "an extent must be an integer", expected="an int or integer expression",
+            got=f"`{expr!r}` of dtype {expr.dtype}",
+        )
+    return expr
+
+
+class Shape(tuple["int | Expr", ...]):
+    """Extents of a buffer: plain ints where constant. Equal to a list or tuple of the same."""
+
+    def __new__(cls, extents: Iterable[object]) -> Shape:
+        return super().__new__(cls, [as_extent(extent) for extent in extents])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (tuple, list)):
+            return NotImplemented
+        return len(self) == len(other) and all(
+            same_extent(a, b) for a, b in zip(self, cast("tuple[Any, ...]", other))
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(tuple(item if isinstance(item, int) else id(item) for item in self))
+
+
+def same_extent(a: object, b: object) -> bool:
+    """Whether two extents are the same int or the same expression."""
+    a = int(a.value) if isinstance(a, Const) else a
+    b = int(b.value) if isinstance(b, Const) else b
+    if isinstance(a, Expr) or isinstance(b, Expr):
+        return a is b
+    return bool(a == b)
+
+
+@dataclass(frozen=True)
+class Range:
+    """``[min, min + extent)`` of one dimension."""
+
+    min: Expr
+    extent: int | Expr
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Buffer:
+    """A multi-dimensional array in one memory scope.
+
+    ``data`` is the storage: views of the same memory share it. ``strides`` (in elements) is None
+    for row-major contiguous. ``elem_offset`` is added to every index computation. ``attrs`` hold
+    what an allocation declared: ("arrive_counts", (..)), ("reducer", (op, replication)),
+    ("init", expr), ("cluster", True).
+    """
+
+    name: str
+    shape: Shape
+    dtype: DType
+    storage: str = "global"
+    strides: tuple[int | Expr, ...] | None = None
+    elem_offset: int | Expr = 0
+    data: Var = field(default=cast(Var, None))
+    attrs: tuple[tuple[str, object], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.storage not in SCOPES:
+            raise TileValueError(
+                f"unknown scope {self.storage!r}", expected=", ".join(SCOPES), got=self.storage
+            )
+        object.__setattr__(self, "shape", Shape(self.shape))
+        if self.data is None:
+            object.__setattr__(self, "data", Var(self.name, DType("handle")))
+
+    def scope(self) -> str:
+        """The memory scope, e.g. "shared.dyn"."""
+        return self.storage
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """What the allocation declared under ``name``."""
+        return dict(self.attrs).get(name, default)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def is_var(self) -> bool:
+        """Whether this is a scalar variable made by ``T.alloc_var``."""
+        return self.storage == "local.var" and self.shape == (1,)
+
+    def as_element(self) -> Expr | None:
+        """The value this buffer stands for as an operand: only ``alloc_var`` has one."""
+        return Load(self, (const(0),)) if self.is_var else None
+
+    def stride_list(self) -> tuple[int | Expr, ...]:
+        """Strides in elements, computed for contiguous buffers."""
+        if self.strides is not None:
+            return self.strides
+        result: list[int | Expr] = []
+        step: int | Expr = 1
+        for extent in reversed(self.shape):
+            result.append(step)
+            step = as_extent(step * extent)
+        return tuple(reversed(result))
+
+    def region(self) -> Region:
+        """The whole buffer."""
+        return Region(self, tuple(const(0) for _ in self.shape), tuple(self.shape))
+
+    def access_ptr(
+        self, access: object = "r", *_: object, offset: ExprLike = 0, **__: object
+    ) -> Expr:
+        """A pointer to the start (plus ``offset`` elements) for builtins that take addresses."""
+        zero: list[Expr] = [const(0)] * (self.ndim - 1)
+        return AddressOf(self, (*zero, as_expr(offset)), str(access))
+
+    def __len__(self) -> int:
+        raise TileTypeError(
+            f"len() of the buffer `{self.name}`", hint=f"use {self.name}.shape[0]"
+        )
+
+    def __iter__(self) -> Iterator[Expr]:
+        raise TileTypeError(
+            f"the buffer `{self.name}` is not iterable",
+            hint="loop with `for i in T.serial(n)` or T.Parallel and index it",
+        )
+
+    def __bool__(self) -> bool:
+        element = self.as_element()
+        if element is not None:
+            return bool(element)
+        raise TileTypeError(
+            f"the buffer `{self.name}` is used as a condition",
+            expected="a scalar expression",
+            hint=f"compare an element, e.g. {self.name}[0] != 0",
+        )
+
+    def __getitem__(self, key: object) -> Any:
+        return index_buffer(self, key)
+
+    def __setitem__(self, key: object, value: object) -> None:
+        from tilelang.ir.active import emitter
+
+        emitter(f"{self.name}[...] = ...").store(self, key, value)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    # Operators of an alloc_var act on its value; other buffers have none.
+    def _value(self) -> Expr:
+        return as_expr(self)
+
+    def __eq__(self, other: object) -> Any:
+        return self is other if not self.is_var else binary("eq", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return self is not other if not self.is_var else binary("ne", self, other)
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+
+def _forward(name: str) -> Any:
+    def method(self: Buffer, *args: Any) -> Any:
+        return getattr(self._value(), name)(*args)
+
+    method.__name__ = name
+    return method
+
+
+for _name in (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod lshift rlshift "
+    "rshift rrshift and rand or ror xor rxor neg pos invert lt le gt ge pow abs int index float"
+).split():
+    setattr(Buffer, f"__{_name}__", _forward(f"__{_name}__"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Region:
+    """A box of a buffer: one ``min`` and one extent per dimension.
+
+    ``anchored`` is true for an operand written as an element (``A[i, j]``): it says where a tile
+    starts; its extents (all 1) come from the other operand of the tile operation.
+    """
+
+    buffer: Buffer
+    mins: tuple[Expr, ...]
+    extents: tuple[int | Expr, ...]
+    anchored: bool = False
+
+    @property
+    def region(self) -> list[Range]:
+        """The ranges, one per dimension."""
+        return [Range(low, extent) for low, extent in zip(self.mins, self.extents)]
+
+    @property
+    def shape(self) -> Shape:
+        """Extents of all dimensions."""
+        return Shape(self.extents)
+
+    @property
+    def dtype(self) -> DType:
+        """Element dtype of the buffer."""
+        return self.buffer.dtype
+
+    def scope(self) -> str:
+        """Memory scope of the buffer."""
+        return self.buffer.storage
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is the entire buffer."""
+        return Shape(self.extents) == self.buffer.shape and all(
+            isinstance(low, Const) and low.value == 0 for low in self.mins
+        )
+
+    def tile_dims(self) -> tuple[int, ...]:
+        """Dimensions whose extent is not the constant 1."""
+        return tuple(d for d, extent in enumerate(self.extents) if not same_extent(extent, 1))
+
+    def access_ptr(self, access: object = "r", *_: object, **__: object) -> Expr:
+        """A pointer to the first element."""
+        return AddressOf(self.buffer, self.mins, str(access))
+
+    def region_exprs(self) -> Iterator[Expr]:
+        """The expressions in it, for walkers."""
+        yield from self.mins
+        for extent in self.extents:
+            if isinstance(extent, Expr):
+                yield extent
+
+    def map(self, fn: Any) -> Region:
+        """This region with every expression replaced by ``fn``; the same object if none is."""
+        mins = tuple(fn(low) for low in self.mins)
+        extents = tuple(as_extent(fn(e)) if isinstance(e, Expr) else e for e in self.extents)
+        same = all(a is b for a, b in zip(mins + extents, self.mins + self.extents))
+        return self if same else Region(self.buffer, mins, extents, self.anchored)
+
+    def __repr__(self) -> str:
+        from tilelang.ir.printer import region_text
+
+        return region_text(self)
+
+
+def _normal_index(buffer: Buffer, dim: int, value: object) -> Expr:
+    """One index: integer, negative constants counted from the end."""
+    if isinstance(value, float):
+        raise TileTypeError(
+            f"index {dim} of `{buffer.name}` is the float {value}",
+            expected="an integer", hint="use `//` for integer division",
+        )
+    index = as_expr(value)
+    if not (index.dtype.is_integer or index.dtype.is_bool):
+        raise TileTypeError(
+            f"index {dim} of `{buffer.name}` is not an integer",
+            expected="an integer expression",
+            got=f"`{index!r}` of dtype {index.dtype}",
+            hint="convert with T.int32(x), or use `//` instead of `/`",
+        )
+    if isinstance(index, Const) and index.value < 0:
+        return as_expr(index + buffer.shape[dim])
+    return index
+
+
+def index_buffer(buffer: Buffer, key: object) -> Load | Region:
+    """``buffer[key]``: an element for all-scalar keys, a region when a slice is present."""
+    keys = key if isinstance(key, tuple) else (key,)
+    if any(item is Ellipsis for item in keys):
+        at = [i for i, item in enumerate(keys) if item is Ellipsis][0]
+        fill = (slice(None),) * (buffer.ndim - len(keys) + 1)
+        keys = keys[:at] + fill + keys[at + 1 :]
+    if len(keys) > buffer.ndim:
+        raise TileIndexError(
+            f"too many indices for `{buffer.name}`",
+            expected=f"{buffer.ndim} (shape {tuple(buffer.shape)})",
+            got=f"{len(keys)}",
+        )
+    if not any(isinstance(item, slice) for item in keys):
+        if len(keys) < buffer.ndim:
+            raise TileIndexError(
+                f"too few indices for `{buffer.name}`",
+                expected=f"{buffer.ndim} (shape {tuple(buffer.shape)})",
+                got=f"{len(keys)}",
+                hint=f"for a tile operand write slices for the other dimensions, e.g. "
+                f"{buffer.name}[{', '.join(['i'] * len(keys) + [':'] * (buffer.ndim - len(keys)))}]",
+            )
+        return Load(buffer, tuple(_normal_index(buffer, d, item) for d, item in enumerate(keys)))
+    mins: list[Expr] = []
+    extents: list[int | Expr] = []
+    for dim in range(buffer.ndim):
+        low, extent = _normal_slice(buffer, dim, keys[dim] if dim < len(keys) else slice(None))
+        mins.append(low)
+        extents.append(extent)
+    return Region(buffer, tuple(mins), tuple(extents))
+
+
+def _normal_slice(buffer: Buffer, dim: int, item: object) -> tuple[Expr, int | Expr]:
+    if not isinstance(item, slice):
+        return _normal_index(buffer, dim, item), 1
+    if item.step is not None and not same_extent(item.step, 1):
+        raise TileUnsupportedError(
+            f"a slice of `{buffer.name}` has a step",
+            expected="start:stop",
+            got=f"step {item.step!r} in dimension {dim}",
+            hint="index element by element in T.Parallel",
+        )
+    low = const(0) if item.start is None else _normal_index(buffer, dim, item.start)
+    stop = (
+        as_expr(buffer.shape[dim])
+        if item.stop is None
+        else _normal_index(buffer, dim, item.stop)
+    )
+    from tilelang.ir.simplify import simplify
+
+    extent = as_extent(simplify(stop - low))
+    if isinstance(extent, int) and extent < 0:
+        raise TileValueError(
+            f"a slice of `{buffer.name}` in dimension {dim} ends before it starts",
+            expected="start <= stop", got=f"{low!r}:{stop!r}",
+        )
+    return low, extent

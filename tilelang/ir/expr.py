@@ -1,0 +1,560 @@
+"""Expressions: frozen, hash-consed, typed. Equal expressions are the same object.
+
+Every node carries its ``dtype``. Building a node twice gives the same object, so structural
+equality is ``is``, and memo tables may be keyed by identity. Python operators on expressions
+build nodes with the promotion rules of the language and fold constants on the way.
+
+``floordiv``/``floormod`` are the language's ``//`` and ``%`` (rounding toward minus infinity).
+Casts are explicit in the tree: operands of a binary node have the same dtype except shifts.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tilelang.errors import TileSyntaxError, TileTypeError
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import BINARY, INTRINSICS, Intrinsic
+
+if TYPE_CHECKING:
+    from tilelang.ir.buffer import Buffer, Region
+
+PyScalar: TypeAlias = "int | float | bool"
+ExprLike: TypeAlias = "Expr | int | float | bool"
+
+
+def _key_of(value: object) -> object:
+    """A hashable key under which equal field values, and only those, collide."""
+    if isinstance(value, Expr):
+        return id(value)
+    if isinstance(value, float):
+        return struct.pack("<d", value)  # keeps -0.0 and NaN payloads apart
+    if isinstance(value, bool):
+        return ("b", value)
+    if isinstance(value, tuple):
+        return tuple(_key_of(item) for item in value)
+    if isinstance(value, (int, str, type(None))):
+        return value
+    return id(value)
+
+
+class _Interned(type):
+    """Metaclass that returns the existing node when one with the same fields is alive."""
+
+    _table: weakref.WeakValueDictionary[tuple[object, ...], Expr] = weakref.WeakValueDictionary()
+    _lock = threading.RLock()
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        node = super().__call__(*args, **kwargs)
+        if not cls.interned:  # type: ignore[attr-defined]  # declared on Expr
+            return node
+        key = (cls, *(_key_of(value) for value in node.__dict__.values()))
+        with _Interned._lock:
+            known = _Interned._table.get(key)
+            if known is not None:
+                return known
+            _Interned._table[key] = node
+        return node
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Expr(metaclass=_Interned):
+    """Base of all expressions. Compare with ``is``; ``==`` builds a comparison node."""
+
+    interned = True
+    dtype: DType = field(init=False)
+
+    def _set_dtype(self, dtype: DType) -> None:
+        object.__setattr__(self, "dtype", dtype)
+
+    def children(self) -> tuple[Expr, ...]:
+        """Direct sub-expressions, in field order (index expressions of buffers included)."""
+        found: list[Expr] = []
+        for item in fields(self):
+            if item.name != "dtype":
+                found.extend(_exprs_in(getattr(self, item.name)))
+        return tuple(found)
+
+    # -- operators: each builds a node through the language's promotion rules ---------------
+    def __add__(self, other: ExprLike) -> Expr:
+        return binary("add", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return binary("add", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return binary("sub", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return binary("sub", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return binary("mul", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return binary("mul", other, self)
+
+    def __truediv__(self, other: ExprLike) -> Expr:
+        return binary("div", self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> Expr:
+        return binary("div", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return binary("floordiv", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> Expr:
+        return binary("floordiv", other, self)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return binary("floormod", self, other)
+
+    def __rmod__(self, other: ExprLike) -> Expr:
+        return binary("floormod", other, self)
+
+    def __lshift__(self, other: ExprLike) -> Expr:
+        return binary("shl", self, other)
+
+    def __rlshift__(self, other: ExprLike) -> Expr:
+        return binary("shl", other, self)
+
+    def __rshift__(self, other: ExprLike) -> Expr:
+        return binary("shr", self, other)
+
+    def __rrshift__(self, other: ExprLike) -> Expr:
+        return binary("shr", other, self)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return binary("bitand", self, other)
+
+    def __rand__(self, other: ExprLike) -> Expr:
+        return binary("bitand", other, self)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return binary("bitor", self, other)
+
+    def __ror__(self, other: ExprLike) -> Expr:
+        return binary("bitor", other, self)
+
+    def __xor__(self, other: ExprLike) -> Expr:
+        return binary("bitxor", self, other)
+
+    def __rxor__(self, other: ExprLike) -> Expr:
+        return binary("bitxor", other, self)
+
+    def __neg__(self) -> Expr:
+        return unary("neg", self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __invert__(self) -> Expr:
+        return unary("lnot" if self.dtype.is_bool else "bitnot", self)
+
+    def __eq__(self, other: object) -> Any:
+        return binary("eq", self, other) if _is_operand(other) else False
+
+    def __ne__(self, other: object) -> Any:
+        return binary("ne", self, other) if _is_operand(other) else True
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return binary("lt", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return binary("le", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return binary("gt", self, other)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return binary("ge", self, other)
+
+    def __pow__(self, other: ExprLike) -> Expr:
+        raise TileTypeError("`**` is not defined on device expressions", hint="use T.pow(x, y)")
+
+    def __abs__(self) -> Expr:
+        raise TileTypeError("abs() is not defined on device expressions", hint="use T.abs(x)")
+
+    def __hash__(self) -> int:
+        return id(self) >> 4
+
+    def __bool__(self) -> bool:
+        raise TileTypeError(
+            f"the device expression `{self!r}` has no value while the kernel is traced",
+            expected="a Python value (known at trace time)",
+            hint="use it in `if`/`while`/`and`/`or`/`not` of a kernel or macro body, or "
+            "T.if_then_else(cond, a, b), T.min(a, b), T.max(a, b)",
+        )
+
+    def __int__(self) -> int:
+        raise TileTypeError(
+            f"int() of the device expression `{self!r}`",
+            expected="a value known at trace time",
+            hint="to convert on the device use T.int32(x) or T.cast(x, 'int32')",
+        )
+
+    def __index__(self) -> int:
+        raise TileTypeError(
+            f"the device expression `{self!r}` is used where Python needs an int",
+            expected="a value known at trace time",
+            hint="shapes and ranges of Python code must be constants",
+        )
+
+    def __float__(self) -> float:
+        raise TileTypeError(
+            f"float() of the device expression `{self!r}`",
+            expected="a value known at trace time",
+            hint="to convert on the device use T.float32(x) or T.cast(x, 'float32')",
+        )
+
+    def __iter__(self) -> Iterator[Expr]:
+        raise TileTypeError(f"the device expression `{self!r}` is not iterable")
+
+    def __repr__(self) -> str:
+        from tilelang.ir.printer import expr_text
+
+        return expr_text(self)
+
+    def astype(self, dtype: object) -> Expr:
+        """This value converted to ``dtype`` (round to nearest even, saturating for fp8)."""
+        return cast(self, DType(dtype))
+
+    def equal(self, other: ExprLike) -> Expr:
+        """The comparison ``self == other`` as an expression."""
+        return binary("eq", self, other)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Const(Expr):
+    """A literal; ``value`` is a Python bool, int or float in the range of ``dtype``."""
+
+    value: PyScalar
+    type: DType
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.type)
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __index__(self) -> int:
+        if isinstance(self.value, float):
+            raise TileTypeError(f"the float constant {self.value} is used as an index")
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Var(Expr):
+    """A named scalar: parameter, let value, loop or launch index. Identity is the variable."""
+
+    interned = False
+    name: str
+    type: DType
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.type)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Unary(Expr):
+    """``neg``, ``bitnot`` or ``lnot`` of ``a``."""
+
+    op: str
+    a: Expr
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.a.dtype)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Binary(Expr):
+    """A binary operator of ``tables.BINARY``; ``land``/``lor`` short-circuit."""
+
+    op: str
+    a: Expr
+    b: Expr
+
+    def __post_init__(self) -> None:
+        lanes = self.a.dtype.lanes
+        boolean = DType("bool") if lanes == 1 else DType("bool").with_lanes(lanes)
+        self._set_dtype(boolean if BINARY[self.op].compares else self.a.dtype)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cast(Expr):
+    """``value`` converted to ``type``; ``rounding`` is "" or "rs"; ``sat`` clamps to finite."""
+
+    value: Expr
+    type: DType
+    rounding: str = ""
+    sat: bool = True
+    rbits: Expr | None = None
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.type)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Select(Expr):
+    """``t if cond else f``; when ``lazy`` the side not taken is not evaluated."""
+
+    cond: Expr
+    t: Expr
+    f: Expr
+    lazy: bool = True
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.t.dtype)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Load(Expr):
+    """The element of ``buffer`` at ``indices`` (one per dimension)."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        lanes = max((index.dtype.lanes for index in self.indices), default=1)
+        base = self.buffer.dtype
+        self._set_dtype(base if lanes == 1 else base.with_lanes(lanes * base.lanes))
+
+    def access_ptr(self, access: str = "r", *_: object, **__: object) -> Expr:
+        """Pointer to this element, for builtins that take addresses."""
+        return AddressOf(self.buffer, self.indices, access)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AddressOf(Expr):
+    """A pointer to the element of ``buffer`` at ``indices``; ``access`` is "r", "w" or "rw"."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    access: str = "rw"
+
+    def __post_init__(self) -> None:
+        self._set_dtype(DType("handle"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call(Expr):
+    """An intrinsic of ``tables.INTRINSICS``; ``attrs`` are compile-time (name, value) pairs."""
+
+    op: str
+    args: tuple[Expr, ...]
+    type: DType
+    attrs: tuple[tuple[str, object], ...] = ()
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.type)
+
+    @property
+    def intrinsic(self) -> Intrinsic:
+        """What the table says of this operation (effect, arity, scope it needs)."""
+        return INTRINSICS[self.op]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The compile-time attribute ``name``."""
+        return dict(self.attrs).get(name, default)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ramp(Expr):
+    """The vector ``base + stride * [0, 1, .., lanes-1]``."""
+
+    base: Expr
+    stride: Expr
+    lanes: int
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.base.dtype.with_lanes(self.lanes))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Broadcast(Expr):
+    """``value`` in every lane."""
+
+    value: Expr
+    lanes: int
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.value.dtype.with_lanes(self.lanes * self.value.dtype.lanes))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Vector(Expr):
+    """A vector made of scalar ``elements``."""
+
+    elements: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.elements[0].dtype.with_lanes(len(self.elements)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Lane(Expr):
+    """Lane ``index`` of ``vector``."""
+
+    vector: Expr
+    index: Expr
+
+    def __post_init__(self) -> None:
+        self._set_dtype(self.vector.dtype.element_of)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StringImm(Expr):
+    """A text argument of an intrinsic."""
+
+    value: str
+
+    def __post_init__(self) -> None:
+        self._set_dtype(DType("handle"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RegionArg(Expr):
+    """A region as an argument of an intrinsic (``T.any_of(buf[0:4])``)."""
+
+    region: Region
+
+    def __post_init__(self) -> None:
+        self._set_dtype(DType("handle"))
+
+
+def _exprs_in(value: object) -> Iterator[Expr]:
+    if isinstance(value, Expr):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _exprs_in(item)
+    elif hasattr(value, "region_exprs"):
+        yield from value.region_exprs()
+
+
+def _is_operand(value: object) -> bool:
+    return isinstance(value, (Expr, int, float)) or _as_element(value) is not None
+
+
+def _as_element(value: object) -> Expr | None:
+    """The value of an object that stands for one element (an ``alloc_var`` buffer)."""
+    convert = getattr(value, "as_element", None)
+    return convert() if convert is not None else None
+
+
+# -- construction -------------------------------------------------------------------------
+def const(value: PyScalar, dtype: object = None) -> Const:
+    """The literal ``value``; without ``dtype``: bool, int32 (int64 if it needs it) or float32."""
+    if dtype is None:
+        if isinstance(value, bool):
+            return Const(value, DType("bool"))
+        if isinstance(value, int):
+            return Const(value, DType("int32" if -(2**31) <= value < 2**31 else "int64"))
+        return Const(float(value), DType("float32"))
+    from tilelang.ir.fold import to_range
+
+    kind = DType(dtype)
+    return Const(to_range(value, kind), kind)
+
+
+def as_expr(value: object, dtype: object = None) -> Expr:
+    """``value`` as an expression, cast to ``dtype`` if given (literals take it directly)."""
+    if isinstance(value, (bool, int, float)):
+        return const(value, dtype)
+    if not isinstance(value, Expr):
+        element = _as_element(value)
+        if element is None:
+            numpy_item = getattr(value, "item", None)
+            if numpy_item is not None and getattr(value, "ndim", 1) == 0:
+                return as_expr(numpy_item(), dtype)
+            raise TileTypeError(
+                f"a {type(value).__name__} is used where a scalar value is needed",
+                expected="a number or a device expression",
+                got=f"{value!r}"[:80],
+                hint="index a buffer with one index per dimension to read an element",
+            )
+        value = element
+    return value if dtype is None else cast(value, DType(dtype))
+
+
+def binary(op: str, a: object, b: object) -> Expr:
+    """``a op b`` with promotion, type checks and constant folding."""
+    from tilelang.ir.fold import build_binary
+
+    return build_binary(op, a, b)
+
+
+def unary(op: str, a: object) -> Expr:
+    """``op a`` with type checks and constant folding."""
+    from tilelang.ir.fold import build_unary
+
+    return build_unary(op, a)
+
+
+def cast(value: object, dtype: DType, rounding: str = "", sat: bool = True) -> Expr:
+    """``value`` converted to ``dtype``; the same object if it already has it."""
+    from tilelang.ir.fold import build_cast
+
+    return build_cast(value, dtype, rounding, sat)
+
+
+def select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
+    """``t if cond else f`` with promotion of the two sides."""
+    from tilelang.ir.fold import build_select
+
+    return build_select(cond, t, f, lazy)
+
+
+def call(op: str, *args: object, dtype: object = None, **attrs: object) -> Expr:
+    """The intrinsic ``op``; ``dtype`` defaults to the rule in the table (first operand's)."""
+    from tilelang.ir.fold import build_call
+
+    return build_call(op, args, dtype, tuple(sorted(attrs.items())))
+
+
+def dtype_call(dtype: DType, *args: object) -> Expr:
+    """``T.float16(3)`` constant, ``T.int32(e)`` cast, ``T.float32()`` variable, ``x2(a, b)``."""
+    if not args:
+        return Var("v", dtype)
+    if dtype.lanes > 1 and len(args) == dtype.lanes:
+        return Vector(tuple(as_expr(item, dtype.element_of) for item in args))
+    if len(args) != 1:
+        raise TileTypeError(
+            f"T.{dtype}() takes no value, one value" + (" or one per lane" * (dtype.lanes > 1)),
+            got=f"{len(args)} values",
+        )
+    if isinstance(args[0], str):
+        try:
+            return const(float(args[0]), dtype)
+        except ValueError:
+            raise TileSyntaxError(f"{args[0]!r} is not a number") from None
+    value = as_expr(args[0]) if not isinstance(args[0], (bool, int, float)) else args[0]
+    if dtype.lanes > 1 and isinstance(value, Expr) and value.dtype.lanes == 1:
+        return Broadcast(as_expr(value, dtype.element_of), dtype.lanes)
+    if dtype.lanes > 1 and not isinstance(value, Expr):
+        return Broadcast(const(value, dtype.element_of), dtype.lanes)
+    return as_expr(value, dtype)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """``expr`` and everything below it, each distinct node once, parents first."""
+    seen: set[int] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        stack.extend(reversed(node.children()))

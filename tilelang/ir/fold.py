@@ -1,0 +1,368 @@
+"""Building expressions: promotion, operand checks and constant folding, in one place.
+
+Constants fold exactly in their dtype: integers wrap, floats are rounded once. Integer identities
+(``x + 0``, ``x * 1``, ``x // 1`` ...) fold; float identities never do.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+
+import numpy as np
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir import floats
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import max_value, promote
+from tilelang.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    as_expr,
+    const,
+)
+from tilelang.ir.tables import BINARY, INTRINSICS, Effect
+
+BOOL = DType("bool")
+FLOAT32 = DType("float32")
+
+
+# -- constants --------------------------------------------------------------------------------
+def to_range(value: bool | int | float, dtype: DType) -> bool | int | float:
+    """``value`` converted to ``dtype`` as a cast does: wrap, truncate or round."""
+    scalar = dtype.element_of
+    if scalar.is_bool:
+        return bool(value)
+    if scalar.is_float:
+        return _round(float(value), scalar)
+    if scalar.is_integer:
+        if isinstance(value, float):
+            return _truncate(value, scalar)
+        return wrap(int(value), scalar)
+    return int(value)
+
+
+def wrap(value: int, dtype: DType) -> int:
+    """``value`` modulo 2**bits, in the range of ``dtype``."""
+    value &= (1 << dtype.bits) - 1
+    if dtype.is_int and value >> (dtype.bits - 1):
+        value -= 1 << dtype.bits
+    return value
+
+
+def _truncate(value: float, dtype: DType) -> int:
+    if math.isnan(value):
+        return 0
+    high = int(max_value(dtype))
+    low = -high - 1 if dtype.is_int else 0
+    if math.isinf(value):
+        return high if value > 0 else low
+    return min(max(int(value), low), high)
+
+
+def _round(value: float, dtype: DType) -> float:
+    if dtype == "float64":
+        return value
+    if dtype in ("float32", "tfloat32"):
+        with np.errstate(over="ignore"):
+            return float(np.float32(value))
+    return float(floats.round_to(np.asarray([value], dtype=np.float64), dtype)[0])
+
+
+def _floor_mod(a: int, b: int) -> int:
+    return a % b
+
+
+_INT_OPS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+    "truncdiv": lambda a, b: abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1),
+    "truncmod": lambda a, b: abs(a) % abs(b) * (1 if a >= 0 else -1),
+    "bitand": operator.and_,
+    "bitor": operator.or_,
+    "bitxor": operator.xor,
+    "shl": lambda a, b: a << b if b >= 0 else 0,
+    "shr": lambda a, b: a >> b if b >= 0 else 0,
+}
+_FLOAT_OPS: dict[str, Callable[[float, float], float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+}
+_COMPARE: dict[str, Callable[[object, object], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,  # type: ignore[dict-item]  # numbers are ordered
+    "le": operator.le,  # type: ignore[dict-item]  # numbers are ordered
+    "gt": operator.gt,  # type: ignore[dict-item]  # numbers are ordered
+    "ge": operator.ge,  # type: ignore[dict-item]  # numbers are ordered
+}
+
+
+def _fold(op: str, a: Const, b: Const) -> Expr | None:
+    """``a op b`` as a constant, or None when it is left to run time."""
+    x, y, dtype = a.value, b.value, a.dtype
+    if dtype.lanes > 1:
+        return None
+    if op in _COMPARE:
+        return const(bool(_COMPARE[op](x, y)), BOOL)
+    if op in ("land", "lor"):
+        return const(bool(x and y) if op == "land" else bool(x or y), BOOL)
+    if op in ("min", "max"):
+        if x != x or y != y:  # NaN is ignored
+            return a if y != y else b
+        return const(min(x, y) if op == "min" else max(x, y), dtype)
+    if dtype.is_float:
+        if op == "div":
+            return None if y == 0 else const(float(x) / float(y), dtype)
+        return const(_FLOAT_OPS[op](float(x), float(y)), dtype) if op in _FLOAT_OPS else None
+    if op in ("floordiv", "floormod", "truncdiv", "truncmod") and y == 0:
+        raise TileValueError(
+            f"division by zero: {x} {BINARY[op].symbol or op} 0", expected="a divisor that is not 0"
+        )
+    if op in ("shl", "shr") and not 0 <= int(y) < dtype.bits:
+        return None
+    if op in _INT_OPS:
+        result = _INT_OPS[op](int(x), int(y))
+        return const(bool(result) if dtype.is_bool else result, dtype)
+    return None
+
+
+# -- operands -----------------------------------------------------------------------------------
+def _literal_dtype(value: bool | int | float, other: DType) -> DType:
+    """Dtype of a Python literal beside an operand of dtype ``other``."""
+    scalar = other.element_of
+    if isinstance(value, bool):
+        return scalar if not scalar.is_bool else BOOL
+    if isinstance(value, float):
+        return scalar if scalar == "float64" else FLOAT32
+    if scalar.is_float:
+        return scalar
+    if not -(2**63) <= value < 2**64:
+        raise TileValueError(f"the integer {value} does not fit any dtype", expected="64 bits")
+    if not -(2**31) <= value < 2**31:
+        if scalar == "uint32" and 0 <= value < 2**32:
+            return scalar
+        if scalar == "uint64" or value >= 2**63:
+            return DType("uint64")
+        return DType("int64")
+    if scalar.is_integer and scalar.bits >= 32:
+        return scalar
+    return DType("int32")
+
+
+def _is_literal(value: object) -> bool:
+    return isinstance(value, (bool, int, float)) and not isinstance(value, Expr)
+
+
+def _operands(op: str, a: object, b: object) -> tuple[Expr, Expr]:
+    """Both sides as expressions of one dtype and lane count."""
+    if _is_literal(a) and not _is_literal(b):
+        y = as_expr(b)
+        x: Expr = const(a, _literal_dtype(a, y.dtype))  # type: ignore[arg-type]  # a literal
+    elif _is_literal(b) and not _is_literal(a):
+        x = as_expr(a)
+        y = const(b, _literal_dtype(b, x.dtype))  # type: ignore[arg-type]  # a literal
+    else:
+        x, y = as_expr(a), as_expr(b)
+    lanes = max(x.dtype.lanes, y.dtype.lanes)
+    scalar = promote(x.dtype.element_of, y.dtype.element_of)
+    if x.dtype.lanes != y.dtype.lanes and 1 not in (x.dtype.lanes, y.dtype.lanes):
+        raise TileTypeError(
+            f"operands of `{BINARY[op].symbol or op}` have different lanes",
+            expected="equal lanes, or a scalar",
+            got=f"{x.dtype} and {y.dtype}",
+        )
+    return _to(x, scalar, lanes), _to(y, scalar, lanes)
+
+
+def _to(value: Expr, scalar: DType, lanes: int) -> Expr:
+    if value.dtype.lanes == lanes:
+        return build_cast(value, scalar.with_lanes(lanes))
+    return Broadcast(build_cast(value, scalar), lanes)
+
+
+def _check_operands(op: str, x: Expr) -> None:
+    info = BINARY[op]
+    dtype = x.dtype.element_of
+    name = info.symbol or f"T.{op}"
+    if dtype.code in ("handle", "void"):
+        raise TileTypeError(f"`{name}` is not defined on {dtype} values")
+    if info.operands == "float" and not dtype.is_float:
+        raise TileTypeError(
+            "`/` on two integers",
+            expected="a float operand",
+            got=f"{dtype}",
+            hint="use `//` for floor division, or convert with T.float32(x)",
+        )
+    if info.operands == "int" and not dtype.is_integer:
+        raise TileTypeError(
+            f"`{name}` on {dtype} operands",
+            expected="integers",
+            got=f"{dtype}",
+            hint="use `/` and T.floor, or T.fmod" if name in ("//", "%") else "convert with T.int32",
+        )
+    if info.operands == "bits" and not (dtype.is_integer or dtype.is_bool):
+        raise TileTypeError(f"`{name}` on {dtype} operands", expected="integers or bools", got=dtype)
+    if info.operands == "bool" and not dtype.is_bool:
+        raise TileTypeError(
+            f"`{name}` on a {dtype} operand",
+            expected="boolean operands",
+            got=f"{dtype}",
+            hint="compare it, e.g. `x != 0`",
+        )
+
+
+def build_binary(op: str, a: object, b: object) -> Expr:
+    """``a op b``; see the module docstring."""
+    info = BINARY[op]
+    if info.operands == "bool":
+        x, y = _truth(op, a), _truth(op, b)
+    else:
+        x, y = _operands(op, a, b)
+        if (x.dtype.is_bool or y.dtype.is_bool) and info.operands in ("number", "int") and (
+            not info.compares
+        ):
+            x, y = build_cast(x, DType("int32")), build_cast(y, DType("int32"))
+        _check_operands(op, x)
+    if isinstance(x, Const) and isinstance(y, Const):
+        folded = _fold(op, x, y)
+        if folded is not None:
+            return folded
+    simpler = _identity(op, x, y)
+    return Binary(op, x, y) if simpler is None else simpler
+
+
+def _truth(op: str, value: object) -> Expr:
+    expr = as_expr(value)
+    if expr.dtype.is_integer:
+        return build_binary("ne", expr, 0)
+    _check_operands(op, expr)
+    return expr
+
+
+def _identity(op: str, x: Expr, y: Expr) -> Expr | None:
+    """Trivial results that hold for every value of an integer or bool operand."""
+    if x.dtype.is_bool and op in ("land", "lor"):
+        stop = op == "lor"  # the value that decides
+        if isinstance(x, Const):
+            return x if bool(x.value) == stop else y
+        if isinstance(y, Const) and bool(y.value) != stop:
+            return x
+        return None
+    if not x.dtype.is_integer or x.dtype.lanes > 1:
+        return None
+    left = x.value if isinstance(x, Const) else None
+    right = y.value if isinstance(y, Const) else None
+    if right == 0 and op in ("add", "sub", "bitor", "bitxor", "shl", "shr"):
+        return x
+    if left == 0 and op in ("add", "bitor", "bitxor"):
+        return y
+    if right == 1 and op in ("mul", "floordiv", "truncdiv"):
+        return x
+    if left == 1 and op == "mul":
+        return y
+    if (right == 0 or left == 0) and op == "mul":
+        return const(0, x.dtype)
+    if right == 1 and op in ("floormod", "truncmod"):
+        return const(0, x.dtype)
+    if op in ("eq", "le", "ge") and x is y:
+        return const(True, BOOL)
+    if op in ("ne", "lt", "gt") and x is y:
+        return const(False, BOOL)
+    if op in ("min", "max") and x is y:
+        return x
+    return None
+
+
+def build_unary(op: str, a: object) -> Expr:
+    """``op a``; see the module docstring."""
+    x = as_expr(a)
+    if op == "lnot":
+        x = _truth("land", x)
+        if isinstance(x, Const):
+            return const(not x.value, BOOL)
+        if isinstance(x, Unary) and x.op == "lnot":
+            return x.a
+        return Unary(op, x)
+    if op == "bitnot" and not x.dtype.is_integer:
+        raise TileTypeError(f"`~` on a {x.dtype} operand", expected="an integer", got=f"{x.dtype}")
+    if op == "neg" and x.dtype.is_bool:
+        x = build_cast(x, DType("int32"))
+    if isinstance(x, Const) and x.dtype.lanes == 1:
+        value = -x.value if op == "neg" else ~int(x.value)
+        return const(value, x.dtype)
+    return Unary(op, x)
+
+
+def build_cast(value: object, dtype: DType, rounding: str = "", sat: bool = True) -> Expr:
+    """``value`` as ``dtype``; constants fold, a cast to the own dtype is the value."""
+    if _is_literal(value):
+        return const(value, dtype)  # type: ignore[arg-type]  # a literal
+    x = as_expr(value)
+    if x.dtype == dtype:
+        return x
+    if x.dtype.lanes != dtype.lanes:
+        if x.dtype.lanes == 1:
+            return Broadcast(build_cast(x, dtype.element_of), dtype.lanes)
+        raise TileTypeError(f"cannot convert {x.dtype} to {dtype}", expected="the same lanes")
+    if "handle" in (x.dtype, dtype) and not (x.dtype.is_integer or dtype.is_integer):
+        raise TileTypeError(f"cannot convert {x.dtype} to {dtype}")
+    if isinstance(x, Const) and not rounding:
+        return const(x.value, dtype)
+    return Cast(x, dtype, rounding, sat)
+
+
+def build_select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
+    """``t if cond else f`` with the sides promoted to one dtype."""
+    test = as_expr(cond)
+    if not test.dtype.is_bool:
+        test = build_binary("ne", test, 0)
+    x, y = _operands("max", t, f)
+    if isinstance(test, Const):
+        return x if test.value else y
+    return x if x is y else Select(test, x, y, lazy)
+
+
+def build_call(
+    op: str, args: tuple[object, ...], dtype: object, attrs: tuple[tuple[str, object], ...]
+) -> Expr:
+    """The intrinsic ``op``; integer operands of float functions become float32."""
+    info = INTRINSICS[op]
+    if not (info.low <= len(args) and (info.high < 0 or len(args) <= info.high)):
+        count = str(info.low) if info.low == info.high else f"{info.low} or more"
+        raise TileTypeError(f"T.{op} takes {count} operands", got=str(len(args)))
+    if info.operands in ("float", "number", "int") and len(args) > 1:
+        lead = _operands("max", args[0], args[1])
+        exprs = (*lead, *(build_cast(arg, lead[0].dtype) for arg in args[2:]))
+    else:
+        exprs = tuple(as_expr(arg) for arg in args)
+    if info.operands == "float":
+        exprs = tuple(e if e.dtype.is_float else build_cast(e, FLOAT32) for e in exprs)
+    if info.operands == "int" and not exprs[0].dtype.is_integer:
+        raise TileTypeError(
+            f"T.{op} on a {exprs[0].dtype} operand", expected="an integer", got=f"{exprs[0].dtype}"
+        )
+    if dtype is not None:
+        kind = DType(dtype)
+    elif info.result in ("same", "given"):
+        if not exprs:
+            raise TileTypeError(f"T.{op} needs a dtype")
+        kind = exprs[0].dtype
+    else:
+        kind = DType(info.result)
+    if kind.lanes == 1 and exprs and exprs[0].dtype.lanes > 1 and info.effect is Effect.NONE and (
+        info.result == "bool"
+    ):
+        kind = kind.with_lanes(exprs[0].dtype.lanes)
+    return Call(op, exprs, kind, attrs)

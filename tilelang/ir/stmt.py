@@ -1,0 +1,519 @@
+"""Statements and tile operations: frozen, compared by identity, each with the user's location.
+
+Every field of a statement is tagged once with its role (expression, block, binding, region read
+or written, buffer, attribute). Effects, walking, rewriting, printing and checking derive from the
+tags, so an untagged field is an error when the class is made.
+
+Scopes: a ``Let`` or ``Alloc`` holds to the end of the ``Seq`` that contains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar
+
+from tilelang.errors import InternalError, Loc
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, Var
+
+Pairs = tuple[tuple[str, object], ...]
+ROLES = frozenset("expr exprs block var vars read write update buffer attr".split())
+
+
+def _tag(role: str, default: Any = ...) -> Any:
+    if default is ...:
+        return field(metadata={"role": role})
+    return field(default=default, metadata={"role": role})
+
+
+def expr_(default: Any = ...) -> Any:
+    """A field holding an expression (or a plain int, or None)."""
+    return _tag("expr", default)
+
+
+def exprs_(default: Any = ...) -> Any:
+    """A field holding a tuple of expressions or plain ints."""
+    return _tag("exprs", default)
+
+
+def block_(default: Any = ...) -> Any:
+    """A field holding a nested statement (or None)."""
+    return _tag("block", default)
+
+
+def var_() -> Any:
+    """A field holding a variable that the statement binds."""
+    return _tag("var")
+
+
+def vars_() -> Any:
+    """A field holding a tuple of variables that the statement binds."""
+    return _tag("vars")
+
+
+def read_(default: Any = ...) -> Any:
+    """A region that the statement reads."""
+    return _tag("read", default)
+
+
+def write_(default: Any = ...) -> Any:
+    """A region that the statement overwrites completely."""
+    return _tag("write", default)
+
+
+def update_(default: Any = ...) -> Any:
+    """A region that the statement reads and writes, or writes in part."""
+    return _tag("update", default)
+
+
+def buffer_() -> Any:
+    """A buffer that the statement allocates or stores to."""
+    return _tag("buffer")
+
+
+def attr_(default: Any = ...) -> Any:
+    """A compile-time value."""
+    return _tag("attr", default)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Stmt:
+    """Base of all statements; ``loc`` is where the user wrote it."""
+
+    roles: ClassVar[dict[str, str]] = {}
+    loc: Loc | None = field(default=None, metadata={"role": "attr"})
+
+    @classmethod
+    def role_table(cls) -> dict[str, str]:
+        """Field name -> role, in declaration order (checked once per class)."""
+        table = cls.__dict__.get("_role_table")
+        if table is None:
+            table = {item.name: item.metadata.get("role", "") for item in fields(cls)}
+            wrong = [name for name, role in table.items() if role not in ROLES]
+            if wrong:
+                raise InternalError(f"untagged fields of {cls.__name__}: {', '.join(wrong)}")
+            table.pop("loc")
+            type.__setattr__(cls, "_role_table", table)
+        return table
+
+    def parts(self, *roles: str) -> Iterator[Any]:
+        """Values of the fields that have one of ``roles``, tuples flattened, None left out."""
+        for name, role in self.role_table().items():
+            if role in roles:
+                value = getattr(self, name)
+                if isinstance(value, tuple):
+                    yield from (item for item in value if item is not None)
+                elif value is not None:
+                    yield value
+
+    def blocks(self) -> Iterator[Stmt]:
+        """Nested statements."""
+        return self.parts("block")
+
+    def regions_read(self) -> Iterator[Region]:
+        """Regions a tile operation reads."""
+        return self.parts("read", "update")
+
+    def regions_written(self) -> Iterator[Region]:
+        """Regions a tile operation writes."""
+        return self.parts("write", "update")
+
+    def exprs(self) -> Iterator[Expr]:
+        """Expressions evaluated by this statement itself, those inside regions included."""
+        for value in self.parts("expr", "exprs"):
+            if isinstance(value, Expr):
+                yield value
+        for region in self.parts("read", "write", "update"):
+            yield from region.region_exprs()
+
+    def __repr__(self) -> str:
+        from tilelang.ir.printer import stmt_text
+
+        return stmt_text(self)
+
+
+# -- plain statements -----------------------------------------------------------------------
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Seq(Stmt):
+    """Statements in order."""
+
+    stmts: tuple[Stmt, ...] = block_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Let(Stmt):
+    """``var = value``, evaluated here; the variable never changes."""
+
+    var: Var = var_()
+    value: Expr = expr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Alloc(Stmt):
+    """Storage for ``buffer``; ``init`` is the first value of an ``alloc_var``."""
+
+    buffer: Buffer = buffer_()
+    init: Expr | None = expr_(None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class View(Stmt):
+    """``buffer`` names memory that exists: another buffer's storage or the pointer ``source``."""
+
+    buffer: Buffer = buffer_()
+    source: Expr | None = expr_(None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Store(Stmt):
+    """``buffer[indices] = value``; the value already has the buffer's dtype."""
+
+    buffer: Buffer = buffer_()
+    indices: tuple[Expr, ...] = exprs_()
+    value: Expr = expr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class For(Stmt):
+    """``for var in range(start, stop, step)``.
+
+    ``kind``: "serial", "unroll", "vectorized", "pipelined" or "thread" (bound to the launch axis
+    named in ``annotations``). All kinds mean the serial loop; the rest is a hint.
+    """
+
+    var: Var = var_()
+    start: Expr = expr_()
+    stop: Expr = expr_()
+    step: Expr = expr_()
+    body: Stmt = block_()
+    kind: str = attr_("serial")
+    annotations: Pairs = attr_(())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Parallel(Stmt):
+    """Every index tuple of ``extents`` once, shared out over the thread group, in any order.
+
+    ``loop_layout`` (a ``layout.Fragment``) fixes which thread runs which indices.
+    """
+
+    vars: tuple[Var, ...] = vars_()
+    extents: tuple[Expr, ...] = exprs_()
+    body: Stmt = block_()
+    loop_layout: Any = attr_(None)
+    annotations: Pairs = attr_(())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class While(Stmt):
+    """Repeat ``body`` while ``cond`` holds."""
+
+    cond: Expr = expr_()
+    body: Stmt = block_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class If(Stmt):
+    """``then`` if ``cond`` else ``orelse``."""
+
+    cond: Expr = expr_()
+    then: Stmt = block_()
+    orelse: Stmt | None = block_(None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Eval(Stmt):
+    """An expression evaluated for its effect."""
+
+    value: Expr = expr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Assert(Stmt):
+    """Stop with ``message`` unless ``cond``; at function level it runs on the host.
+
+    ``assumed`` marks ``T.assume``: checked on the host, only a fact inside a kernel.
+    """
+
+    cond: Expr = expr_()
+    message: str = attr_("")
+    assumed: bool = attr_(False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Break(Stmt):
+    """Leave the innermost loop."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Continue(Stmt):
+    """Go on with the next iteration of the innermost loop."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ThreadReturn(Stmt):
+    """The executing threads leave the kernel."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Attr(Stmt):
+    """``body`` under the annotation ``key = value`` on ``node``; unknown keys mean nothing."""
+
+    key: str = attr_()
+    body: Stmt = block_()
+    node: Any = attr_(None)
+    value: Any = attr_(None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Launch(Stmt):
+    """A kernel: ``body`` for every block of ``grid``, each with ``threads`` threads.
+
+    ``block_vars`` and ``thread_vars`` are (x, y, z); ``grid`` has one extent per block variable,
+    ``threads`` always three ints. ``annotations`` keys: "cluster_dims", "prelude", "swizzle",
+    "layout_map", "safe_value", "min_blocks_per_sm", "import_source", "is_cpu", ...
+    """
+
+    grid: tuple[Expr, ...] = exprs_()
+    block_vars: tuple[Var, ...] = vars_()
+    thread_vars: tuple[Var, ...] = vars_()
+    threads: tuple[int, ...] = attr_((128, 1, 1))
+    body: Stmt = block_()
+    annotations: Pairs = attr_(())
+
+    def annotation(self, name: str, default: Any = None) -> Any:
+        """The annotation ``name``."""
+        return dict(self.annotations).get(name, default)
+
+
+# -- tile operations --------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class TileOp(Stmt):
+    """An operation of the whole current thread group on tiles; synchronous unless it says so."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Copy(TileOp):
+    """``dst = cast(src)``, element by element.
+
+    The non-unit extents of the two regions are equal in order (the language layer has applied
+    the extent rules). Elements outside the declared shape of a global source read its safe value
+    (default 0); writes outside a global destination are dropped.
+    ``mode``: "copy", "async" (cp.async, no wait), "tma" (with ``barrier``), "cluster".
+    """
+
+    src: Region = read_()
+    dst: Region = write_()
+    mode: str = attr_("copy")
+    barrier: Expr | None = expr_(None)
+    loop_layout: Any = attr_(None)
+    annotations: Pairs = attr_(())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Fill(TileOp):
+    """Every element of ``dst`` becomes ``value`` (already of its dtype)."""
+
+    dst: Region = write_()
+    value: Expr = expr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Gemm(TileOp):
+    """``c += op(a) @ op(b)``; c is overwritten where ``clear`` holds.
+
+    The matrices are the last two dimensions of the regions (leading extents are 1). ``policy``
+    is 0 (square), 1 (full row) or 2 (full column). ``asynchronous`` marks ``wgmma_gemm``.
+    """
+
+    a: Region = read_()
+    b: Region = read_()
+    c: Region = update_()
+    trans_a: bool = attr_(False)
+    trans_b: bool = attr_(False)
+    clear: Expr = expr_()
+    policy: int = attr_(0)
+    k_pack: int = attr_(1)
+    asynchronous: bool = attr_(False)
+    annotations: Pairs = attr_(())
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Reduce(TileOp):
+    """``dst = reduce(src, dim)``, combined with the old ``dst`` unless ``clear``.
+
+    ``kind``: "sum", "max", "min", "absmax", "abssum", "bitand", "bitor", "bitxor". ``dst`` is
+    ``src`` without ``dim`` or with extent 1 there. The accumulation dtype is that of ``dst``.
+    """
+
+    src: Region = read_()
+    dst: Region = update_()
+    kind: str = attr_()
+    dim: int = attr_()
+    clear: bool = attr_(True)
+    nan_propagate: bool = attr_(False)
+    batch: int = attr_(1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Scan(TileOp):
+    """Inclusive scan ("sum" or "max") of ``src`` along ``dim`` into ``dst``."""
+
+    src: Region = read_()
+    dst: Region = write_()
+    kind: str = attr_()
+    dim: int = attr_()
+    reverse: bool = attr_(False)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ReducerInit(TileOp):
+    """Start of a reducer: its identity, with ``init`` counted once at the end."""
+
+    reducer: Region = write_()
+    init: Expr | None = expr_(None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ReducerUpdate(Stmt):
+    """``buffer[indices] = op(buffer[indices], value)`` in the executing thread's partial."""
+
+    buffer: Buffer = buffer_()
+    indices: tuple[Expr, ...] = exprs_()
+    value: Expr = expr_()
+    op: str = attr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ReducerFinalize(TileOp):
+    """Combine the partials of all threads, into ``dst`` or in place."""
+
+    reducer: Region = update_()
+    dst: Region | None = write_(None)
+    op: str = attr_()
+    batch: int = attr_(1)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class AtomicTile(TileOp):
+    """``dst = op(dst, src)`` per element, atomically; extents as in ``Copy``."""
+
+    src: Region = read_()
+    dst: Region = update_()
+    op: str = attr_()
+    memory_order: str = attr_("relaxed")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Transpose(TileOp):
+    """``dst[.., j, i] = src[.., i, j]`` over the last two dimensions."""
+
+    src: Region = read_()
+    dst: Region = write_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Im2col(TileOp):
+    """Column tile of an NHWC image for convolution; outside the image the value is 0."""
+
+    img: Region = read_()
+    col: Region = write_()
+    nhw_step: Expr = expr_()
+    c_step: Expr = expr_()
+    kernel: int = attr_()
+    stride: int = attr_()
+    dilation: int = attr_()
+    pad: int = attr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PrintTile(TileOp):
+    """Print every element of a buffer. Fragment and shared tiles print in one thread."""
+
+    src: Region = read_()
+    message: str = attr_("")
+    thread: int = attr_(0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class HardwareOp(TileOp):
+    """A tile operation that exists only on some GPU (tcgen05, gather4, sparse gemm ...).
+
+    It traces and prints; back ends without it, and the interpreter, refuse it by ``needs``.
+    """
+
+    name: str = attr_()
+    needs: str = attr_()
+    reads: tuple[Region, ...] = read_(())
+    writes: tuple[Region, ...] = update_(())
+    args: tuple[Expr, ...] = exprs_(())
+    options: Pairs = attr_(())
+
+
+# -- functions ----------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False, repr=False)
+class PrimFunc:
+    """A traced function: parameters (tensors or scalars), body, and which tensors are results.
+
+    ``params`` are ``Buffer`` (tensor), or ``Var`` (scalar; dtype handle = pointer). ``outputs``
+    are the indices of parameters made by ``T.empty`` and returned, in return order.
+    ``returns_list`` says whether a call gives a list or tuple even for one result.
+    """
+
+    name: str
+    params: tuple[Buffer | Var, ...]
+    body: Stmt
+    outputs: tuple[int, ...] = ()
+    attrs: Pairs = ()
+    loc: Loc | None = None
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """The function attribute ``name``."""
+        return dict(self.attrs).get(name, default)
+
+    def script(self, **_: object) -> str:
+        """The function as Python text in the language itself."""
+        from tilelang.ir.printer import func_text
+
+        return func_text(self)
+
+    def show(self, **_: object) -> None:
+        """Print :meth:`script`."""
+        print(self.script())
+
+    def with_attr(self, key: str, value: object) -> PrimFunc:
+        """A copy with the attribute set."""
+        from dataclasses import replace
+
+        kept = tuple(pair for pair in self.attrs if pair[0] != key)
+        return replace(self, attrs=(*kept, (key, value)))
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The tensor parameters."""
+        return tuple(param for param in self.params if isinstance(param, Buffer))
+
+    def __repr__(self) -> str:
+        return self.script()
+
+
+def seq(*stmts: Stmt) -> Stmt:
+    """``stmts`` in one ``Seq``, nested ones flattened; a single statement stays itself."""
+    flat: list[Stmt] = []
+    for stmt in stmts:
+        flat.extend(stmt.stmts if isinstance(stmt, Seq) else (stmt,))
+    return flat[0] if len(flat) == 1 else Seq(stmts=tuple(flat))
+
+
+def walk(stmt: Stmt) -> Iterator[Stmt]:
+    """``stmt`` and everything nested in it, in program order."""
+    yield stmt
+    for block in stmt.blocks():
+        yield from walk(block)
+
+
+def dtype_of(value: Buffer | Var) -> DType:
+    """Dtype of a parameter."""
+    return value.dtype
