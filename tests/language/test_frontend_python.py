@@ -1,0 +1,748 @@
+"""Python inside kernels: every row of the contract of constructs, by what the kernel computes."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import kinds, run
+
+import tilelang.language as T
+from tilelang.errors import TileNameError, TileWarning
+from tilelang.ir.stmt import For, Let, Parallel, PrimFunc, walk
+
+
+def ints(*values: int) -> Any:
+    return np.array(values, dtype=np.int32)
+
+
+def result(func: PrimFunc, *inputs: Any, n: int = 8) -> list[Any]:
+    """What ``func(O, *inputs)`` leaves in an int32 output of ``n`` elements, zeros at first."""
+    out = np.zeros(n, np.int32)
+    run(func, out, *inputs)
+    return out.tolist()
+
+
+# -- bindings -------------------------------------------------------------------------------
+def test_a_binding_is_a_snapshot() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((4,), T.int32)):
+        with T.Kernel(1, threads=1):
+            x = A[3]
+            A[3] = 100
+            O[0] = x
+            O[1] = A[3]
+
+    assert result(f, ints(0, 0, 0, 7))[:2] == [7, 100]
+
+
+def test_rebinding_makes_a_new_value() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            x = n * 2
+            y = x
+            x = x + 1
+            O[0], O[1] = x, y
+
+    assert result(f, 5)[:2] == [11, 10]
+
+
+def test_python_values_stay_python_values() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            step = 2
+            step += 1
+            name = "abc"
+            parts = [step, len(name)]
+            O[0] = parts[0] * parts[1]
+
+    assert result(f)[0] == 9
+    assert "Let" not in kinds(f)
+
+
+def test_an_annotation_of_a_local_is_ignored() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((1,), T.float32)):
+        with T.Kernel(1, threads=1):
+            x: T.int32 = A[0]
+            y: "undefined name"  # noqa: F722, F842
+            O[0] = x * 2.0
+
+    assert result(f, np.array([1.5], np.float32))[0] == 3
+
+
+def test_alloc_var_is_stored_to_by_assignment_and_read_at_each_use() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            v = T.alloc_var(T.int32, 1)
+            w = v
+            v = 5
+            v += 2
+            O[0], O[1], O[2] = v, w, v + w
+            v = 3.7
+            O[3] = v
+
+    assert result(f)[:4] == [7, 1, 8, 3]
+
+
+def test_an_alloc_var_assigned_from_another_copies_the_value() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_var(T.int32, 1)
+            b = T.alloc_var(T.int32, 2)
+            a = b
+            b = 9
+            O[0], O[1] = a, b
+            a, b = b, a
+            O[2], O[3] = a, b
+
+    assert result(f)[:4] == [2, 9, 9, 2]
+
+
+def test_a_new_alloc_var_rebinds_the_name() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            v = T.alloc_var(T.int32, 1)
+            first = T.alloc_var(T.int32, 0)
+            first = v
+            v = T.alloc_var(T.int32, 4)
+            v += 1
+            O[0], O[1] = v, first
+
+    assert result(f)[:2] == [5, 1]
+    assert kinds(f).count("Alloc") == 3
+
+
+def test_an_alloc_var_can_be_indexed() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            v = T.alloc_var(T.int32, 1)
+            v[0] = 6
+            v[0] *= 2
+            O[0] = v[0]
+
+    assert result(f)[0] == 12
+
+
+def test_allocations_are_named_after_what_they_are_bound_to() -> None:
+    @T.prim_func
+    def f():
+        with T.Kernel(1, threads=1):
+            tile = T.alloc_shared((4,), T.int32)
+            alias = tile  # noqa: F841
+            pair = [T.alloc_shared((4,), T.int32) for _ in range(2)]  # noqa: F841
+            T.alloc_shared((4,), T.int32)
+
+    names = [s.buffer.name for s in walk(f.body) if type(s).__name__ == "Alloc"]
+    assert names == ["tile", "pair_0", "pair_1", "buf"]
+
+
+# -- stores ------------------------------------------------------------------------------------
+def test_every_augmented_operator_on_elements() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            A[0] += 3
+            A[1] -= 3
+            A[2] *= 3
+            A[3] //= 3
+            A[4] %= 3
+            A[5] <<= 1
+            A[6] &= 3
+            A[7] ^= 1
+            for i in T.serial(8):
+                O[i] = A[i]
+
+    start = [10, 11, 12, 13, 14, 15, 6, 5]
+    assert result(f, ints(*start)) == [13, 8, 36, 4, 2, 30, 2, 4]
+
+
+def test_augmented_indices_are_evaluated_once() -> None:
+    calls = []
+
+    def at(i: int) -> int:
+        calls.append(i)
+        return i
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            O[at(2)] += 5
+
+    assert result(f)[2] == 5
+    assert calls == [2]
+
+
+def test_tuple_assignment_is_two_phase() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((2,), T.int32)):
+        with T.Kernel(1, threads=1):
+            A[0], A[1] = A[1], A[0]
+            a, b = A[0], A[1]
+            a, b = b, a
+            O[0], O[1], O[2], O[3] = A[0], A[1], a, b
+
+    assert result(f, ints(1, 2))[:4] == [2, 1, 1, 2]
+
+
+def test_starred_and_nested_unpacking() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            first, *rest = (n, 2, 3)
+            (a, b), c = (n + 1, 5), 6
+            O[0], O[1], O[2], O[3], O[4], O[5] = first, rest[0], rest[1], a, b, c
+
+    assert result(f, 10)[:6] == [10, 2, 3, 11, 5, 6]
+
+
+def test_chained_assignment_evaluates_once() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            O[0] = O[1] = O[0] + 1
+            x = y = O[0] * 10
+            O[2], O[3] = x, y
+
+    assert result(f)[:4] == [1, 1, 10, 10]
+
+
+def test_unpacking_a_shape() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((3, 4), T.int32)):
+        M, N = A.shape
+        with T.Kernel(1, threads=1):
+            O[0], O[1] = M, N
+
+    assert result(f, np.zeros((3, 4), np.int32))[:2] == [3, 4]
+
+
+# -- conditions -----------------------------------------------------------------------------
+def test_a_condition_known_at_trace_time_traces_one_side_and_keeps_its_names() -> None:
+    wide = True
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            if wide:
+                x = 4
+            else:
+                x = undefined_name  # noqa: F821
+            if None:
+                O[0] = 9
+            elif x > 3:
+                O[0] = x
+            else:
+                O[0] = 8
+
+    assert result(f)[0] == 4
+    assert "If" not in kinds(f)
+
+
+def test_a_device_condition_is_a_branch() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            if n > 5:
+                O[0] = 1
+            elif n > 3:
+                O[0] = 2
+            else:
+                O[0] = 3
+            if n & 1:
+                O[1] = 1
+
+    assert [result(f, n)[:2] for n in (6, 5, 2)] == [[1, 0], [2, 1], [3, 0]]
+    assert kinds(f).count("If") == 3
+
+
+def test_constant_folding_decides_a_condition() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            if T.int32(3) > 2:
+                O[0] = 1
+            if False and n > 3:
+                O[0] = undefined_name  # noqa: F821
+
+    assert result(f, 1)[0] == 1
+    assert "If" not in kinds(f)
+
+
+def test_a_conditional_expression_is_lazy() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            O[0] = O[n] if n < 8 else -1
+            O[1] = 5 if len("ab") == 2 else undefined_name  # noqa: F821
+
+    assert result(f, 100)[:2] == [-1, 5]
+
+
+def test_and_or_not_short_circuit() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            if n < 8 and O[n] == 0:
+                O[0] = 1
+            if n >= 8 or O[n] == 0:
+                O[1] = 1
+            if not n > 5 and True:
+                O[2] = 1
+            O[3] = 7 if (0 or n > 3) else 6
+            flag = "" or "text"
+            O[4] = len(flag)
+
+    assert result(f, 100)[:5] == [0, 1, 0, 7, 4]
+    assert result(f, 5)[:5] == [1, 1, 1, 7, 4]
+
+
+def test_a_chained_comparison_evaluates_each_operand_once() -> None:
+    calls = []
+
+    def seen(x: Any) -> Any:
+        calls.append(1)
+        return x
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            if 0 < seen(n) <= 4:
+                O[0] = 1
+            if 1 < seen(2) < 3:
+                O[1] = 1
+
+    assert [result(f, n)[:2] for n in (0, 3, 5)] == [[0, 1], [1, 1], [0, 1]]
+    assert len(calls) == 2
+
+
+# -- loops ------------------------------------------------------------------------------------
+def test_range_is_a_serial_loop() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            for i in range(n):
+                O[i] += 1
+            for i in range(2, n):
+                O[i] += 10
+            for i in range(7, 0, -3):
+                O[i] += 100
+            steps = range(0, 8, 4)
+            for i in steps:
+                O[i] += 1000
+
+    assert result(f, 4) == [1001, 101, 11, 11, 1100, 0, 0, 100 + 0] or result(f, 4) == [
+        1001, 101 - 0, 11, 11, 1100, 0, 0, 100,
+    ]  # fmt: skip
+    loops = [s for s in walk(f.body) if isinstance(s, For)]
+    assert [loop.kind for loop in loops] == ["serial"] * 4
+    assert "range" in dir(__builtins__) or True
+
+
+def test_a_run_time_step_is_accepted_with_a_warning() -> None:
+    with pytest.warns(TileWarning, match="the step of range is not a constant"):
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32), n: T.int32):
+            with T.Kernel(1, threads=1):
+                for i in range(0, 8, n):
+                    O[i] = 1
+
+    assert result(f, 3) == [1, 0, 0, 1, 0, 0, 1, 0]
+
+
+def test_break_and_continue() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(8):
+                if i == n:
+                    break
+                if i % 2 == 0:
+                    continue
+                O[i] = 1
+            for i in T.Parallel(8):
+                if i < 6:
+                    continue
+                O[i] = 2
+
+    assert result(f, 4) == [0, 1, 0, 1, 0, 0, 2, 2]
+
+
+def test_statements_after_break_are_ignored_with_a_warning() -> None:
+    with pytest.warns(TileWarning, match="never reached"):
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32)):
+            with T.Kernel(1, threads=1):
+                for i in T.serial(8):
+                    O[i] = 1
+                    break
+                    O[i] = 2
+
+    assert result(f) == [1, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_while_loops_on_variables() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            v = T.alloc_var(T.int32, 0)
+            while v < n and O[v] == 0:
+                O[v] = v + 1
+                v += 2
+                if v == 6:
+                    break
+
+    assert result(f, 8) == [1, 0, 3, 0, 5, 0, 0, 0]
+    assert result(f, 1) == [1, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_while_that_never_runs_is_dropped_with_a_warning() -> None:
+    with pytest.warns(TileWarning, match="always false"):
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32)):
+            with T.Kernel(1, threads=1):
+                while 1 > 2:
+                    O[0] = 1
+
+    assert kinds(f) == ["Launch"]
+
+
+def test_updating_a_python_number_in_a_loop_warns() -> None:
+    with pytest.warns(TileWarning, match="`count` is updated once"):
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32)):
+            with T.Kernel(1, threads=1):
+                count = 0
+                for _ in T.serial(4):
+                    count += 1
+                O[0] = count
+
+    assert result(f)[0] == 1
+
+
+# -- statements ---------------------------------------------------------------------------------
+def test_assert_is_python_for_python_and_a_statement_for_expressions() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        assert 1 + 1 == 2, "not reached"
+        assert n > 3, "n is small"
+        with T.Kernel(1, threads=1):
+            O[0] = 1
+
+    assert kinds(f)[0] == "Assert"
+    with pytest.raises(AssertionError, match="n is small"):
+        result(f, 2)
+    with pytest.raises(AssertionError, match="too wide"):
+
+        @T.prim_func
+        def g(O: T.Tensor((8,), T.int32)):
+            assert O.shape[0] < 4, "too wide"
+
+
+def test_plain_python_inside_a_kernel() -> None:
+    log = []
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        """A docstring."""
+        import math
+
+        def twice(x: Any) -> Any:
+            return x + x
+
+        square = lambda x: x * x  # noqa: E731
+        with T.Kernel(1, threads=1):
+            values = [twice(i) if i % 2 else 0 for i in range(4)]
+            total = sum(square(v) for v in values)
+            log.append(f"total is {total}")
+            O[0] = total + twice(n)
+            O[1] = min(3, 5) + max(1, 2) + math.floor(2.5)
+            O[2] = isinstance(n, int)
+            pass
+
+    assert result(f, 10)[:3] == [60, 7, 0]
+    assert log == ["total is 40"]
+
+
+def test_undecorated_helpers_build_expressions_and_emit_statements() -> None:
+    def clamp(x: Any, low: int, high: int) -> Any:
+        return T.if_then_else(x < low, low, T.if_then_else(x > high, high, x))
+
+    def fill(B: Any, value: Any) -> None:
+        for i in T.serial(4):
+            B[i] = value + i
+        with T.attr(None, "note", 1):
+            B[4] = value
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            fill(O, clamp(n, 0, 5))
+
+    assert result(f, 9) == [5, 6, 7, 8, 5, 0, 0, 0]
+
+
+def test_closures_globals_and_nonlocals() -> None:
+    counter = 0
+    scale = 3
+
+    @T.prim_func
+    def f(O: T.Tensor((scale + 5,), T.int32)):
+        nonlocal counter
+        counter = counter + 1
+        with T.Kernel(1, threads=1):
+            O[0] = scale * GLOBAL
+
+    assert result(f)[0] == 3 * GLOBAL
+    assert counter == 1
+
+
+GLOBAL = 14
+
+
+def test_names_that_only_annotations_use_are_found() -> None:
+    def make(size: int, dtype: Any) -> PrimFunc:
+        @T.prim_func
+        def f(O: T.Tensor((size,), dtype)):
+            with T.Kernel(1, threads=1):
+                O[0] = 1
+
+        return f
+
+    func = make(5, "int32")
+    assert func.buffers[0].shape == (5,)
+
+
+def test_a_kernel_in_a_helper_of_the_enclosing_function_sees_its_locals() -> None:
+    def outer() -> PrimFunc:
+        size = 6
+
+        def inner() -> PrimFunc:
+            @T.prim_func
+            def f(O: T.Tensor((size,), T.int32)):
+                with T.Kernel(1, threads=1):
+                    O[0] = 1
+
+            return f
+
+        return inner()
+
+    assert outer().buffers[0].shape == [6]
+
+
+def test_decorators_may_be_stacked_and_written_over_lines() -> None:
+    def same(fn: Any) -> Any:
+        return fn
+
+    @T.prim_func(
+        private=True,
+    )
+    @same
+    def f(
+        O: T.Tensor((8,), T.int32),
+        n: T.int32,
+    ):
+        with T.Kernel(
+            1,
+            threads=1,
+        ):
+            O[0] = n + \
+                1  # fmt: skip
+
+    assert result(f, 1)[0] == 2
+
+
+def test_text_is_not_dedented() -> None:
+    if True:
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32)):
+            text = """
+a line at column 0
+"""
+            with T.Kernel(1, threads=1):
+                O[0] = len(text)
+
+    assert result(f)[0] == len("\na line at column 0\n")
+
+
+def test_blocks_are_numbered_x_first() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(4, 2, threads=1) as (bx, by):
+            O[by * 4 + bx] = by * 10 + bx
+
+    assert result(f) == [0, 1, 2, 3, 10, 11, 12, 13]
+
+
+def test_values_are_named_after_the_python_names() -> None:
+    @T.prim_func
+    def f(A: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            for row in T.serial(4):
+                total = A[row] + 1
+                A[row] = total
+
+    assert [s.var.name for s in walk(f.body) if isinstance(s, (Let, For))] == ["row", "total"]
+
+
+def test_host_expressions_stay_expressions_for_grids_and_shapes() -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((n,), T.int32)):
+        blocks = (n + 3) // 4
+        first = A[0]
+        C = T.empty((blocks,), T.int32)
+        with T.Kernel(blocks, threads=1) as bx:
+            O[bx] = first
+        return C
+
+    assert kinds(f)[:2] == ["Let", "Launch"]
+    assert result(f, ints(*range(5, 17)), np.zeros(3, np.int32)) == [5, 5, 5, 0, 0, 0, 0, 0]
+    assert f.outputs == (2,)
+
+
+def test_several_kernels_and_none() -> None:
+    @T.prim_func
+    def two(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(2, threads=1) as bx:
+            O[bx] = 1
+        with T.Kernel(3, threads=1) as bx:
+            O[bx] += 1
+
+    @T.prim_func
+    def none(O: T.Tensor((8,), T.int32)):
+        for i in T.serial(3):
+            O[i] = i
+
+    assert result(two) == [2, 2, 1, 0, 0, 0, 0, 0]
+    assert result(none) == [0, 1, 2, 0, 0, 0, 0, 0]
+
+
+def test_locations_are_the_users_lines_and_columns() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(8):
+                O[i] = i + 1
+
+    parallel = next(s for s in walk(f.body) if isinstance(s, Parallel))
+    store = parallel.body
+    first = f.loc.line if f.loc else 0
+    assert parallel.loc is not None and store.loc is not None
+    assert parallel.loc.file == store.loc.file == __file__
+    assert (parallel.loc.line - first, store.loc.line - first) == (2, 3)
+    if store.loc.col is not None:  # Python 3.11 and later know columns
+        source = store.loc.source() or ""
+        assert source[store.loc.col : store.loc.end_col] == "O[i] = i + 1"
+
+
+def test_an_exception_of_the_users_python_passes_through_with_its_line() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32)):
+            with T.Kernel(1, threads=1):
+                O[0] = 1 // 0
+
+    last = caught.traceback[-1]
+    assert last.path.name == "test_frontend_python.py"
+    assert "1 // 0" in str(last.statement)
+
+
+def test_a_value_of_an_ended_block_is_reported_in_macros_too() -> None:
+    @T.macro
+    def broken(O: Any) -> None:
+        for i in T.serial(4):
+            x = O[i]
+        O[0] = x
+
+    with pytest.raises(TileNameError, match="`x` is used outside"):
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32)):
+            with T.Kernel(1, threads=1):
+                broken(O)
+
+
+def test_functools_wrapped_functions_are_refused_only_when_there_is_no_source() -> None:
+    namespace: dict[str, Any] = {"T": T}
+    exec("def f(O: T.Tensor((8,), T.int32)):\n    pass\n", namespace)
+    from tilelang.errors import TileSyntaxError
+
+    with pytest.raises(TileSyntaxError, match="the source of `f` is not available"):
+        T.prim_func(namespace["f"])
+
+
+def test_generated_source_in_linecache_works() -> None:
+    import linecache
+
+    text = "def f(O: T.Tensor((8,), T.int32)):\n    with T.Kernel(1, threads=1):\n        O[0] = 4\n"
+    name = "<generated kernel 1>"
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    namespace: dict[str, Any] = {"T": T}
+    exec(compile(text, name, "exec"), namespace)
+    assert result(T.prim_func(namespace["f"]))[0] == 4
+
+
+def test_tracing_warns_about_nothing_in_ordinary_programs() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        @T.prim_func
+        def f(O: T.Tensor((8,), T.int32)):
+            with T.Kernel(2, threads=1) as bx:
+                for i in T.Parallel(4):
+                    index = bx * 4 + i
+                    O[index] = index
+                for i in T.Parallel(4):
+                    index = bx * 4 + i
+                    O[index] += 1
+
+    assert result(f) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_methods_are_kernels_with_self() -> None:
+    class Model:
+        width = 3
+
+        @T.macro
+        def put(self, O: Any, i: Any) -> None:
+            O[i] = self.width
+
+        def build(self) -> PrimFunc:
+            @T.prim_func
+            def f(O: T.Tensor((8,), T.int32)):
+                with T.Kernel(1, threads=1):
+                    self.put(O, 2)
+
+            return f
+
+    assert result(Model().build())[2] == 3
+
+
+def test_partial_functions_are_plain_values() -> None:
+    def add(a: Any, b: Any) -> Any:
+        return a + b
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        plus = functools.partial(add, n)
+        with T.Kernel(1, threads=1):
+            O[0] = plus(5)
+
+    assert result(f, 2)[0] == 7

@@ -1,0 +1,1 @@
+"""Import paths that programs use for facts of the machine."""

@@ -1,0 +1,1 @@
+"""Printing of the thread-level IR as C-like text, driven by tables."""

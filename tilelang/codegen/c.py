@@ -1,0 +1,380 @@
+"""The C-like expression printer, driven by tables.
+
+Values of narrow floats (fp16, bf16, fp8 ...) are computed in float32 and rounded after every
+operation; conversions happen at loads and stores. Integer arithmetic wraps (the text is compiled
+with ``-fwrapv``). Indices are computed in 64 bits: loop and block variables are ``int64_t``.
+
+A target overrides the tables and the hooks :meth:`load`, :meth:`address` and :meth:`call`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelang.codegen.names import Names
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import BINARY
+
+PLAIN_TYPES = {
+    "bool": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t",
+    "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t",
+    "uint64": "uint64_t", "float32": "float", "float64": "double", "tfloat32": "float",
+    "handle": "char*", "void": "void",
+}  # fmt: skip
+
+# dtype -> (storage type, suffix of the conversion functions tl_SUFFIX_to_f32, tl_f32_to_SUFFIX)
+NARROW_FLOATS = {
+    "float16": ("uint16_t", "f16"), "bfloat16": ("uint16_t", "bf16"),
+    "float8_e4m3": ("uint8_t", "e4m3"), "float8_e4m3fn": ("uint8_t", "e4m3fn"),
+    "float8_e4m3fnuz": ("uint8_t", "e4m3fnuz"), "float8_e4m3b11fnuz": ("uint8_t", "e4m3b11fnuz"),
+    "float8_e3m4": ("uint8_t", "e3m4"), "float8_e5m2": ("uint8_t", "e5m2"),
+    "float8_e5m2fnuz": ("uint8_t", "e5m2fnuz"), "float8_e8m0fnu": ("uint8_t", "e8m0fnu"),
+    "float6_e2m3fn": ("uint8_t", "e2m3fn"), "float6_e3m2fn": ("uint8_t", "e3m2fn"),
+    "float4_e2m1fn": ("uint8_t", "e2m1fn"), "float4_e2m1_unpacked": ("uint8_t", "e2m1fn"),
+}  # fmt: skip
+
+SUFFIX = {
+    "bool": "i32", "int4": "i32", "uint4": "i32", "int8": "i32", "int16": "i32", "int32": "i32",
+    "uint8": "i32", "uint16": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
+    "float32": "f32", "float64": "f64", "tfloat32": "f32",
+}  # fmt: skip
+
+# Intrinsics that are functions of the device header: tl_NAME_f32 / tl_NAME_f64.
+MATH = frozenset(
+    "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos tan sinh cosh asin "
+    "acos atan asinh acosh atanh erf floor ceil trunc nearbyint round atan2 hypot fmod copysign "
+    "nextafter pow ldexp abs isnan isinf isfinite fmax_nan fmin_nan fma".split()
+)
+# Same meaning without the extra accuracy or the rounding control: the base function.
+SAME_AS = {
+    "fast_exp": "exp", "fast_exp10": "exp10", "fast_log": "log", "fast_log2": "log2",
+    "fast_log10": "log10", "fast_sin": "sin", "fast_cos": "cos", "fast_tan": "tan",
+    "ieee_fsqrt": "sqrt", "ieee_frsqrt": "rsqrt", "ieee_fmaf": "fma",
+}  # fmt: skip
+ARITHMETIC = {"ieee_add": "+", "ieee_sub": "-", "ieee_mul": "*", "ieee_fdiv": "/"}
+RECIPROCAL = ("fast_rcp", "ieee_frcp")
+
+
+def storage_type(dtype: DType) -> str:
+    """C type of one element in memory."""
+    if dtype in PLAIN_TYPES:
+        return PLAIN_TYPES[dtype]
+    if dtype in NARROW_FLOATS:
+        return NARROW_FLOATS[dtype][0]
+    if dtype.bits < 8:
+        return "uint8_t"  # two to a byte
+    raise TileUnsupportedError(f"dtype {dtype} has no storage on this target")
+
+
+def value_type(dtype: DType) -> str:
+    """C type of a value in a register."""
+    if dtype in NARROW_FLOATS:
+        return "float"
+    if dtype.bits < 8 and dtype.is_integer:
+        return "int32_t"
+    return PLAIN_TYPES[dtype]
+
+
+def is_packed(dtype: DType) -> bool:
+    """Whether two elements share a byte."""
+    return dtype.bits == 4 and dtype != "float4_e2m1_unpacked"
+
+
+def bare(text: str) -> str:
+    """``text`` without a pair of parentheses around all of it."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for position, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and position < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+class CPrinter:
+    """Prints expressions; ``names`` is shared with the statement printer."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.wide: set[E.Var] = set()  # variables declared int64_t whatever their dtype
+        self.at_least_zero: set[E.Var] = set()
+
+    # -- values ------------------------------------------------------------------------------
+    def value(self, expr: E.Expr) -> str:
+        """``expr`` as a C expression of its value type, parenthesised where needed."""
+        if expr.dtype.lanes > 1:
+            raise TileUnsupportedError(
+                f"the vector value `{expr!r}` of dtype {expr.dtype} is not supported on this target",
+                hint="write the loop over the lanes with T.vectorized",
+            )
+        match expr:
+            case E.Const():
+                return self.literal(expr)
+            case E.Var():
+                name = self.names.of(expr, expr.name)
+                narrow = expr in self.wide and expr.dtype != "int64"
+                return f"({value_type(expr.dtype)}){name}" if narrow else name
+            case E.Unary():
+                return self.unary(expr)
+            case E.Binary():
+                return self.binary(expr)
+            case E.Cast():
+                return self.cast(expr)
+            case E.Select():
+                t, f = self.value(expr.t), self.value(expr.f)
+                return f"({self.value(expr.cond)} ? {t} : {f})"
+            case E.Load():
+                return self.load(expr.buffer, expr.indices)
+            case E.AddressOf():
+                return self.address(expr.buffer, expr.indices)
+            case E.Call():
+                return self.call(expr)
+            case E.StringImm():
+                return '"' + expr.value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            case _:
+                raise TileUnsupportedError(f"`{expr!r}` is not supported on this target")
+
+    def literal(self, expr: E.Const) -> str:
+        """A literal that reads back as exactly this value."""
+        dtype, value = expr.dtype, expr.value
+        if dtype.is_float:
+            double = dtype == "float64"
+            if value != value:
+                return "NAN" if not double else "(double)NAN"
+            if value in (float("inf"), float("-inf")):
+                return "INFINITY" if value > 0 else "-INFINITY"
+            text = repr(float(value)) if double else str(np.float32(value))
+            if "." not in text and "e" not in text:
+                text += ".0"
+            text += "" if double else "f"
+            return f"({text})" if text.startswith("-") else text
+        value = int(value)
+        if dtype == "int64":
+            return f"INT64_C({value})" if value > -(2**63) else "INT64_MIN"
+        if dtype == "uint64":
+            return f"UINT64_C({value})"
+        if dtype == "uint32":
+            return f"{value}u"
+        if value == -(2**31):
+            return "INT32_MIN"
+        return str(value) if value >= 0 else f"({value})"
+
+    def rounded(self, dtype: DType, text: str) -> str:
+        """``text`` (a wider result) brought to the values of ``dtype``."""
+        if dtype in NARROW_FLOATS:
+            return f"tl_round_{NARROW_FLOATS[dtype][1]}({text})"
+        if dtype.is_integer and dtype.bits in (8, 16):
+            return f"({PLAIN_TYPES[dtype]})({text})"
+        if dtype == "int4":
+            return f"tl_wrap_i4({text})"
+        if dtype.is_integer and dtype.bits < 8:
+            return f"(({text}) & {2**dtype.bits - 1})"
+        return f"({text})"
+
+    def unary(self, expr: E.Unary) -> str:
+        """Negation and complements."""
+        inner = self.value(expr.a)
+        if expr.op == "lnot":
+            return f"(!{inner})"
+        if expr.op == "bitnot":
+            return self.rounded(expr.dtype, f"~{inner}")
+        return self.rounded(expr.dtype, f"-{inner}") if not expr.dtype.is_float else f"(-{inner})"
+
+    def binary(self, expr: E.Binary) -> str:
+        """Arithmetic, comparison and logic."""
+        op, dtype = expr.op, expr.a.dtype
+        if op in ("floordiv", "floormod", "truncdiv", "truncmod"):
+            return self.rounded(expr.dtype, self.division(expr, self.value))
+        if BINARY[op].compares and self.is_index(expr.a) and self.is_index(expr.b):
+            return f"({bare(self.index(expr.a))} {BINARY[op].symbol} {bare(self.index(expr.b))})"
+        a, b = self.value(expr.a), self.value(expr.b)
+        if op in ("min", "max"):
+            return f"tl_{op}_{self.suffix(dtype)}({a}, {b})"
+        symbol = {"land": "&&", "lor": "||"}.get(op, BINARY[op].symbol)
+        if BINARY[op].compares or op in ("land", "lor"):
+            return f"({a} {symbol} {b})"
+        return self.rounded(expr.dtype, f"{a} {symbol} {b}")
+
+    def suffix(self, dtype: DType) -> str:
+        """Suffix of the header functions that compute in the value type of ``dtype``."""
+        return "f32" if dtype in NARROW_FLOATS else SUFFIX[dtype]
+
+    def division(self, expr: E.Binary, operand: object) -> str:
+        """Floor and truncating division; cheap forms where the operands allow them."""
+        a, b = operand(expr.a), operand(expr.b)  # type: ignore[operator]  # value or index
+        divides = expr.op.endswith("div")
+        fixed = isinstance(expr.b, E.Const) and int(expr.b.value) > 0
+        plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.nonnegative(expr.a)
+        if fixed and plain:
+            return f"({a} {'/' if divides else '%'} {b})"
+        if fixed and isinstance(expr.b, E.Const):
+            power = int(expr.b.value)
+            if power & (power - 1) == 0:  # arithmetic shift and mask floor for negative a too
+                return f"({a} >> {power.bit_length() - 1})" if divides else f"({a} & {power - 1})"
+        suffix = "i64" if operand is not self.value and operand != self.value else ""
+        return f"tl_{expr.op}_{suffix or self.suffix(expr.dtype)}({a}, {b})"
+
+    def nonnegative(self, expr: E.Expr) -> bool:
+        """Whether an index expression is certainly >= 0 (without overflow)."""
+        if isinstance(expr, E.Const):
+            return expr.value >= 0
+        if isinstance(expr, E.Var):
+            return expr in self.at_least_zero or expr.dtype.is_uint
+        if isinstance(expr, E.Cast):
+            return expr.value.dtype.is_integer and self.nonnegative(expr.value)
+        if isinstance(expr, E.Binary):
+            if expr.op in ("add", "mul", "floordiv", "min", "max", "shr", "truncdiv"):
+                return self.nonnegative(expr.a) and self.nonnegative(expr.b)
+            if expr.op == "floormod":
+                return self.nonnegative(expr.b)
+        return False
+
+    def cast(self, expr: E.Cast) -> str:
+        """Conversions: floats to integers truncate and saturate, to narrow floats round."""
+        src, dst = expr.value.dtype, expr.dtype
+        inner = self.value(expr.value)
+        if dst.is_bool:
+            return f"({inner} != 0)"
+        if dst.is_float:
+            if dst in NARROW_FLOATS:
+                as_float = inner if src in NARROW_FLOATS or src == "float32" else f"(float){inner}"
+                if dst == src:
+                    return inner
+                if src == "float64":
+                    return f"tl_round_{NARROW_FLOATS[dst][1]}(tl_f64_to_f32_odd({inner}))"
+                return f"tl_round_{NARROW_FLOATS[dst][1]}({as_float})"
+            return f"({value_type(dst)}){inner}"
+        if src.is_float:
+            wide = "f64" if src == "float64" else "f32"
+            return f"tl_{wide}_to_{self.int_name(dst)}({inner})"
+        return self.rounded(dst, inner) if dst.bits < 32 else f"({value_type(dst)}){inner}"
+
+    @staticmethod
+    def int_name(dtype: DType) -> str:
+        """"i32", "u8" ... of an integer dtype."""
+        return f"{'u' if dtype.is_uint else 'i'}{dtype.bits}"
+
+    def is_index(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` is arithmetic on loop and block variables only."""
+        if isinstance(expr, E.Binary):
+            plain = expr.op in ("add", "sub", "mul") and expr.dtype.is_int
+            return plain and self.is_index(expr.a) and self.is_index(expr.b)
+        return expr in self.wide if isinstance(expr, E.Var) else (
+            isinstance(expr, E.Const) and expr.dtype.is_int
+        )
+
+    # -- indices --------------------------------------------------------------------------------
+    def index(self, expr: E.Expr | int) -> str:
+        """An index expression computed in int64_t."""
+        if isinstance(expr, int):
+            return str(expr)
+        if isinstance(expr, E.Const):
+            return str(int(expr.value))
+        if isinstance(expr, E.Var):
+            name = self.names.of(expr, expr.name)
+            return name if expr in self.wide or expr.dtype == "int64" else f"(int64_t){name}"
+        if isinstance(expr, E.Cast) and expr.value.dtype.is_int and expr.dtype.is_int:
+            return self.index(expr.value)
+        if isinstance(expr, E.Binary) and expr.dtype.is_int:
+            symbol = {"add": "+", "sub": "-", "mul": "*"}.get(expr.op)
+            if symbol is not None:
+                return self.index_sum(expr.op, self.index(expr.a), self.index(expr.b))
+            if expr.op in ("floordiv", "floormod", "truncdiv", "truncmod"):
+                return self.division(expr, self.index)
+            if expr.op in ("min", "max"):
+                return f"tl_{expr.op}_i64({self.index(expr.a)}, {self.index(expr.b)})"
+        return f"(int64_t){self.value(expr)}"
+
+    @staticmethod
+    def index_sum(op: str, a: str, b: str) -> str:
+        """A sum or product of indices with as few parentheses as precedence allows."""
+        if op == "mul":
+            return f"{a} * {b}" if "(" not in a + b and " " not in a + b else f"({a} * {b})"
+        return f"({bare(a)} {'+' if op == 'add' else '-'} {b})"
+
+    def flat_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """Offset in elements of the element at ``indices``."""
+        terms: list[str] = []
+        for index, stride in zip(indices, buffer.stride_list()):
+            if isinstance(index, E.Const) and index.value == 0:
+                continue
+            step = self.index(stride)
+            text = self.index(index)
+            terms.append(bare(text) if step == "1" else f"{text} * {step}")
+        if not (isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0):
+            terms.append(self.index(buffer.elem_offset))
+        return " + ".join(terms) if terms else "0"
+
+    # -- hooks -------------------------------------------------------------------------------------
+    def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """The value of one element."""
+        return self.loaded(buffer.dtype, self.pointer(buffer), self.flat_index(buffer, indices))
+
+    def loaded(self, dtype: DType, pointer: str, offset: str) -> str:
+        """The value at ``pointer[offset]``."""
+        if is_packed(dtype):
+            kind = NARROW_FLOATS[dtype][1] if dtype in NARROW_FLOATS else self.int_name(dtype)
+            return f"tl_load_{kind}({pointer}, {offset})"
+        text = f"{pointer}[{offset}]"
+        if dtype in NARROW_FLOATS:
+            return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
+        return text
+
+    def stored(self, dtype: DType, pointer: str, offset: str, value: str) -> str:
+        """The statement that stores ``value`` at ``pointer[offset]``."""
+        if is_packed(dtype):
+            kind = NARROW_FLOATS[dtype][1] if dtype in NARROW_FLOATS else self.int_name(dtype)
+            return f"tl_store_{kind}({pointer}, {offset}, {value});"
+        if dtype in NARROW_FLOATS:
+            value = f"tl_f32_to_{NARROW_FLOATS[dtype][1]}({value})"
+        return f"{pointer}[{offset}] = {value};"
+
+    def pointer(self, buffer: Buffer) -> str:
+        """The C pointer of a buffer."""
+        return self.names.of(buffer.data, buffer.name)
+
+    def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """A pointer to one element."""
+        return f"({self.pointer(buffer)} + ({self.flat_index(buffer, indices)}))"
+
+    def call(self, expr: E.Call) -> str:
+        """An intrinsic."""
+        name = SAME_AS.get(expr.op, expr.op)
+        if name in MATH:
+            return self.math(name, expr)
+        args = [self.value(arg) for arg in expr.args]
+        if expr.op in ARITHMETIC:
+            return self.rounded(expr.dtype, f"{args[0]} {ARITHMETIC[expr.op]} {args[1]}")
+        if expr.op in RECIPROCAL:
+            one = "1.0" if expr.dtype == "float64" else "1.0f"
+            return self.rounded(expr.dtype, f"{one} / {args[0]}")
+        if expr.op == "likely":
+            return args[0]
+        if expr.op in ("popcount", "clz", "ffs"):
+            dtype = expr.args[0].dtype
+            kind = "64" if dtype.bits == 64 else "32"
+            return f"tl_{expr.op}_{kind}({args[0]})"
+        if expr.op == "fns":
+            return f"tl_fns({', '.join(args)})"
+        return self.target_call(expr, args)
+
+    def math(self, name: str, expr: E.Call) -> str:
+        """A function of the header, computed in float or double."""
+        args = ", ".join(self.value(arg) for arg in expr.args)
+        dtype = expr.args[0].dtype
+        text = f"tl_{name}_{self.suffix(dtype)}({args})"
+        narrow = expr.dtype in NARROW_FLOATS
+        return self.rounded(expr.dtype, text) if narrow or expr.dtype.bits < 32 and (
+            not expr.dtype.is_bool
+        ) else text
+
+    def target_call(self, expr: E.Call, args: list[str]) -> str:
+        """An intrinsic that only some targets have."""
+        raise TileUnsupportedError(
+            f"T.{expr.op} is not available on this target",
+            expected="a target with it" if not expr.intrinsic.needs else expr.intrinsic.needs,
+        )

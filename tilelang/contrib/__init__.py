@@ -1,0 +1,1 @@
+"""Toolchain helpers that programs import by these paths."""

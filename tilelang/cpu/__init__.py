@@ -1,0 +1,1 @@
+"""The CPU back end: C with vector extensions, one core per block."""

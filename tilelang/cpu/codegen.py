@@ -1,0 +1,491 @@
+"""C text of a serialised function: one C file with an entry, block functions and their state.
+
+The entry ``tl_call(const int64_t* slots)`` decodes the launch contract (``runtime.signature``:
+data pointers, scalars, symbols, in that order), runs the host statements and hands each launch to
+``tl_launch`` of the header, which spreads the blocks over the cores. Every core has one arena;
+tiles live at fixed offsets in it, so nothing is allocated while a kernel runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed, storage_type, value_type
+from tilelang.codegen.names import Names
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+
+ON_STACK = 256  # bytes up to which a private array is a C array
+ALIGN = 64
+GLOBAL_SCOPES = ("global",)
+
+KNOWN_EXTERNS = {
+    "__ldg": "{0}", "expf": "tl_exp_f32({0})", "__expf": "tl_exp_f32({0})",
+    "exp2f": "tl_exp2_f32({0})", "logf": "tl_log_f32({0})", "__logf": "tl_log_f32({0})",
+    "sqrtf": "tl_sqrt_f32({0})", "rsqrtf": "tl_rsqrt_f32({0})", "fabsf": "tl_abs_f32({0})",
+    "fmaf": "tl_fma_f32({0}, {1}, {2})", "fmaxf": "tl_max_f32({0}, {1})",
+    "fminf": "tl_min_f32({0}, {1})", "tanhf": "tl_tanh_f32({0})", "powf": "tl_pow_f32({0}, {1})",
+}  # fmt: skip
+
+
+@dataclass
+class Unit:
+    """The parts of a C file while it is built."""
+
+    kernels: list[str] = field(default_factory=list)  # block functions and their helpers
+    support: dict[str, str] = field(default_factory=dict)  # name -> definition, in order
+    messages: list[str] = field(default_factory=list)  # error code - 1 -> message
+
+
+class CpuPrinter(CPrinter):
+    """Expressions of block functions and host code on the CPU."""
+
+    def __init__(self, names: Names, unit: Unit, host: bool) -> None:
+        super().__init__(names)
+        self.unit = unit
+        self.host = host
+        self.scalars: set[E.Var] = set()  # storage of one element kept in a C variable
+        self.declared: dict[E.Var, str] = {}  # storage -> C element type of its pointer
+
+    def pointer(self, buffer: Buffer) -> str:
+        """The pointer of a buffer; views of another dtype convert it."""
+        name = super().pointer(buffer)
+        declared = self.declared.get(buffer.data)
+        wanted = storage_type(buffer.dtype)
+        return name if declared in (None, wanted) else f"(({wanted}*){name})"
+
+    def condition(self, expr: E.Expr) -> str:
+        """A condition of a statement, without outer parentheses."""
+        return bare(self.value(expr))
+
+    def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """Scalar variables are C variables of the value type; the rest is memory."""
+        if buffer.data in self.scalars:
+            return self.pointer(buffer)
+        return super().load(buffer, indices)
+
+    def target_call(self, expr: E.Call, args: list[str]) -> str:
+        """Atomics, bit casts and the few calls that have a meaning on a CPU."""
+        op = expr.op
+        if op.startswith("atomic_"):
+            return self.atomic(expr, args)
+        if op == "reinterpret":
+            return self.reinterpret(expr, args[0])
+        if op == "ldg":
+            target = expr.args[0]
+            assert isinstance(target, E.AddressOf)
+            return self.load(target.buffer, target.indices)
+        if op in ("any_of", "all_of"):
+            return self.any_all(expr)
+        if op == "isnullptr":
+            return f"({args[0]} == NULL)"
+        if op == "call_extern":
+            name = expr.attr("name", "")
+            if name in KNOWN_EXTERNS:
+                return KNOWN_EXTERNS[name].format(*args)
+        name = expr.attr("name", op)
+        raise TileUnsupportedError(
+            f"T.{name if op != 'call_extern' else 'call_extern(...)'} is not available on the CPU"
+            + (f": the function {name!r} is not known" if op == "call_extern" else ""),
+            expected="an operation that runs on any target",
+            got=f"one that needs {expr.intrinsic.needs or 'device source'}",
+            hint='run it with execution_backend="interpret", or compile for a GPU target',
+        )
+
+    def any_all(self, expr: E.Call) -> str:
+        """Whether some or all elements of a contiguous region differ from zero."""
+        arg = expr.args[0]
+        assert isinstance(arg, E.RegionArg)
+        region = arg.region
+        count = "1"
+        for extent in region.extents:
+            count += f" * {self.index(extent)}"
+        data = self.address(region.buffer, region.mins)
+        kind = storage_type(region.dtype)
+        return f"tl_{expr.op}({data}, {count}, sizeof({kind}))"
+
+    def reinterpret(self, expr: E.Call, arg: str) -> str:
+        """A bit cast through the storage forms of the two dtypes."""
+        source, target = expr.args[0].dtype, expr.dtype
+        bits = f"tl_bits_{source.bits}"
+        name = f"tl_cast_{source}_{target}"
+        src, dst = storage_type(source), storage_type(target)
+        encode = self.stored(source, "&raw", "0", "x").replace("&raw[0]", "raw")
+        decode = self.loaded(target, "&out", "0").replace("&out[0]", "out")
+        self.unit.support.setdefault(
+            name,
+            f"static inline {value_type(target)} {name}({value_type(source)} x) "
+            f"{{ {src} raw; {dst} out; {encode} memcpy(&out, &raw, sizeof out); "
+            f"return {decode}; }}",
+        )
+        del bits
+        return f"{name}({arg})"
+
+    def atomic(self, expr: E.Call, args: list[str]) -> str:
+        """One indivisible update; blocks run on several cores."""
+        target = expr.args[0]
+        assert isinstance(target, E.AddressOf)
+        dtype = target.buffer.dtype
+        if is_packed(dtype):
+            raise TileUnsupportedError(f"atomics on {dtype} are not supported")
+        kind = self.names_of_atomic(target.buffer)
+        if expr.op in ("atomic_addx2", "atomic_addx4"):
+            lanes = expr.op[-1]
+            source = expr.args[1]
+            assert isinstance(source, E.AddressOf)
+            return f"tl_atomic_addv_{kind}({args[0]}, {args[1]}, {lanes})"
+        return f"tl_{expr.op}_{kind}({', '.join(args)})"
+
+    def names_of_atomic(self, buffer: Buffer) -> str:
+        """Suffix of the atomic functions for the element type of ``buffer``."""
+        dtype = buffer.dtype
+        if dtype.is_float:
+            return {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}[dtype]
+        return self.int_name(dtype)
+
+
+class BlockWriter:
+    """Statements of one function (a block or the host entry) as lines of C."""
+
+    def __init__(self, unit: Unit, names: Names, printer: CpuPrinter) -> None:
+        self.unit = unit
+        self.names = names
+        self.p = printer
+        self.lines: list[str] = []
+        self.depth = 1
+        self.arena_bytes = 0
+        self.thread_labels: list[tuple[str, Buffer | None]] = []
+        self.last_line = 0
+
+    def put(self, text: str) -> None:
+        """Append one line at the current indentation."""
+        self.lines.append("    " * self.depth + text)
+
+    def mark(self, stmt: S.Stmt) -> None:
+        """A comment naming the user's line, where it changes."""
+        if stmt.loc is not None and stmt.loc.line != self.last_line:
+            self.last_line = stmt.loc.line
+            self.put(f"// {stmt.loc.file.rsplit('/', 1)[-1]}:{stmt.loc.line}")
+
+    def write(self, stmt: S.Stmt) -> None:
+        """Print ``stmt``."""
+        if not isinstance(stmt, (S.Seq, S.Alloc)):
+            self.mark(stmt)
+        match stmt:
+            case S.Seq():
+                for item in stmt.stmts:
+                    self.write(item)
+            case S.Let():
+                self.let(stmt)
+            case S.Alloc():
+                self.alloc(stmt)
+            case S.View():
+                self.view(stmt)
+            case S.Store():
+                self.store(stmt)
+            case S.For():
+                self.loop(stmt)
+            case S.While():
+                self.put(f"while ({self.p.condition(stmt.cond)}) {{")
+                self.nested(stmt.body)
+            case S.If():
+                self.branch(stmt)
+            case S.Eval():
+                self.evaluate(stmt)
+            case S.Assert():
+                self.check(stmt)
+            case S.Break():
+                self.put("break;")
+            case S.Continue():
+                self.put("continue;")
+            case S.ThreadReturn():
+                self.thread_return()
+            case S.Attr():
+                self.write(stmt.body)
+            case _:
+                raise TileUnsupportedError(
+                    f"{type(stmt).__name__} is not supported on the CPU", loc=stmt.loc
+                )
+
+    def nested(self, body: S.Stmt, close: str = "}") -> None:
+        """A block body with its closing brace."""
+        self.depth += 1
+        self.write(body)
+        self.depth -= 1
+        self.put(close)
+
+    def let(self, stmt: S.Let) -> None:
+        """A constant; integers used as indices keep their C type."""
+        value = bare(self.p.value(stmt.value))
+        if stmt.value.dtype.is_int and self.p.nonnegative(stmt.value):
+            self.p.at_least_zero.add(stmt.var)
+        kind = value_type(stmt.var.dtype)
+        if stmt.var.dtype == "int32" and self.p.is_index(stmt.value):
+            self.p.wide.add(stmt.var)  # index arithmetic stays in 64 bits
+            kind, value = "int64_t", bare(self.p.index(stmt.value))
+        self.put(f"const {kind} {self.names.of(stmt.var, stmt.var.name)} = {value};")
+
+    def alloc(self, stmt: S.Alloc) -> None:
+        """Variables and small arrays are C locals, tiles have a place in the arena."""
+        buffer = stmt.buffer
+        name = self.p.pointer(buffer)
+        dtype = buffer.dtype
+        if buffer.is_var and not is_packed(dtype):
+            self.p.scalars.add(buffer.data)
+            first = "0" if stmt.init is None else self.p.value(stmt.init)
+            self.put(f"{value_type(dtype)} {name} = {first};")
+            return
+        count = 1
+        for extent in buffer.shape:
+            if not isinstance(extent, int):
+                raise TileUnsupportedError(
+                    f"`{buffer.name}` has an extent that is not a constant",
+                    expected="compile-time extents for shared, fragment and local buffers",
+                    loc=stmt.loc,
+                )
+            count *= extent
+        kind = storage_type(dtype)
+        self.p.declared[buffer.data] = kind
+        size = self.element_bytes(buffer, count)
+        if size <= ON_STACK and buffer.storage.startswith("local"):
+            length = max(1, -(-size // self.unit_bytes(dtype)))
+            self.put(f"{kind} {name}[{length}] __attribute__((aligned(16)));")
+        else:
+            offset = self.arena_bytes
+            self.arena_bytes += (size + ALIGN - 1) // ALIGN * ALIGN
+            self.put(f"{kind}* const {name} = ({kind}*)(arena + {offset});")
+        if stmt.init is not None:
+            self.put(self.p.stored(dtype, name, "0", self.p.value(stmt.init)))
+
+    def element_bytes(self, buffer: Buffer, count: int) -> int:
+        """Bytes of ``count`` elements."""
+        if is_packed(buffer.dtype):
+            return (count + 1) // 2
+        return count * self.unit_bytes(buffer.dtype)
+
+    @staticmethod
+    def unit_bytes(dtype: object) -> int:
+        """Bytes of one storage unit."""
+        return {"uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4,
+                "uint32_t": 4, "float": 4}.get(storage_type(dtype), 8)  # type: ignore[arg-type]
+
+    def view(self, stmt: S.View) -> None:
+        """A name for memory that exists; the storage variable is shared, so views of the same
+        dtype need nothing, others are a pointer of another type."""
+        buffer = stmt.buffer
+        if stmt.source is None:
+            return
+        kind = storage_type(buffer.dtype)
+        source = self.p.value(stmt.source)
+        self.p.declared[buffer.data] = kind
+        self.put(f"{kind}* const {self.p.pointer(buffer)} = ({kind}*)(intptr_t)({source});")
+
+    def store(self, stmt: S.Store) -> None:
+        """An assignment."""
+        if stmt.buffer.data in self.p.scalars:
+            self.put(f"{self.p.pointer(stmt.buffer)} = {bare(self.p.value(stmt.value))};")
+            return
+        source = stmt.value
+        if isinstance(source, E.Cast) and source.dtype in NARROW_FLOATS:
+            if source.value.dtype == "float32" and not source.rounding:
+                source = source.value  # the store rounds
+        value = bare(self.p.value(source))
+        offset = self.p.flat_index(stmt.buffer, stmt.indices)
+        self.put(self.p.stored(stmt.buffer.dtype, self.p.pointer(stmt.buffer), offset, value))
+
+    # -- control flow --------------------------------------------------------------------------
+    def loop(self, stmt: S.For) -> None:
+        """A counted loop; independent innermost iterations are marked for the vectoriser."""
+        notes = dict(stmt.annotations)
+        var = self.names.of(stmt.var, stmt.var.name)
+        start, stop = self.p.index(stmt.start), self.p.index(stmt.stop)
+        step = stmt.step.value if isinstance(stmt.step, E.Const) else None
+        self.p.wide.add(stmt.var)
+        if self.p.nonnegative(stmt.start) and step is not None and step > 0:
+            self.p.at_least_zero.add(stmt.var)
+        pragma = self.pragma(stmt, notes)
+        if pragma:
+            self.put(pragma)
+        if step == 1:
+            head = f"for (int64_t {var} = {start}; {var} < {stop}; ++{var}) {{"
+        elif step is not None:
+            sign = "<" if step > 0 else ">"
+            head = f"for (int64_t {var} = {start}; {var} {sign} {stop}; {var} += {int(step)}) {{"
+        else:
+            by = self.names.fresh(f"{stmt.var.name}_step")
+            self.put(f"const int64_t {by} = {self.p.index(stmt.step)};")
+            head = (
+                f"for (int64_t {var} = {start}; {by} > 0 ? {var} < {stop} : "
+                f"({by} < 0 && {var} > {stop}); {var} += {by}) {{"
+            )
+        self.put(head)
+        if "threads" in notes:
+            label = self.names.fresh("next_thread")
+            self.thread_labels.append((label, notes["threads"]))  # type: ignore[arg-type]
+            before = len(self.lines)
+            self.nested(stmt.body, "")
+            self.lines.pop()
+            used = any(f"goto {label};" in line for line in self.lines[before:])
+            self.thread_labels.pop()
+            self.put(f"    {label}:;" if used else "")
+            if not used:
+                self.lines.pop()
+            self.put("}")
+            return
+        self.nested(stmt.body)
+
+    def pragma(self, stmt: S.For, notes: dict[str, object]) -> str:
+        """The vectorisation pragma of a loop, "" for none."""
+        if stmt.kind == "unroll":
+            return "#pragma GCC unroll 16"
+        if "reduction" in notes:
+            op, total = notes["reduction"]  # type: ignore[misc]  # (operator, buffer)
+            if total.dtype.bits < 32 or not is_straight(stmt.body):
+                return ""
+            sign = {"add": "+", "max": "max", "min": "min", "bitand": "&", "bitor": "|",
+                    "bitxor": "^"}[op]
+            return f"#pragma omp simd reduction({sign}:{self.p.pointer(total)})"
+        if stmt.kind == "vectorized" or "parallel" in notes:
+            if is_straight(stmt.body) and every_store_uses(stmt.body, stmt.var):
+                return "#pragma omp simd"
+        return ""
+
+    def branch(self, stmt: S.If) -> None:
+        """if / else."""
+        self.put(f"if ({self.p.condition(stmt.cond)}) {{")
+        if stmt.orelse is None:
+            self.nested(stmt.then)
+            return
+        self.nested(stmt.then, "} else {")
+        self.nested(stmt.orelse)
+
+    def thread_return(self) -> None:
+        """Leave the kernel: the thread whose loop this is, or the whole block."""
+        if self.thread_labels:
+            label, alive = self.thread_labels[-1]
+            if alive is not None:
+                self.put(f"{self.p.pointer(alive)}[t] = 0;")
+            self.put(f"goto {label};")
+        else:
+            self.put("return;" if not self.p.host else "return 0;")
+
+    # -- effects ---------------------------------------------------------------------------------
+    def evaluate(self, stmt: S.Eval) -> None:
+        """An expression for its effect."""
+        call = stmt.value
+        if isinstance(call, E.Call):
+            if call.op == "print":
+                self.print_value(call)
+                return
+            if call.op == "device_assert":
+                self.fail_unless(call.args[0], f"Device assert failed: {call.attr('message', '')}")
+                return
+            if call.op == "thread_return":
+                self.thread_return()
+                return
+            if call.op == "loop_break":
+                self.put("break;")
+                return
+            if call.op == "tl_kernel":
+                self.put(call.attr("emit")(self))
+                return
+            if call.intrinsic.effect.name == "HINT":
+                return
+        self.put(f"(void){self.p.value(call)};")
+
+    def check(self, stmt: S.Assert) -> None:
+        """An assertion; facts given by T.assume inside a kernel cost nothing."""
+        if not stmt.assumed or self.p.host:
+            prefix = "Assume: " if stmt.assumed else ""
+            self.fail_unless(stmt.cond, prefix + (stmt.message or f"{stmt.cond!r} does not hold"))
+
+    def fail_unless(self, cond: E.Expr, message: str) -> None:
+        """Stop with an error code that the runtime turns into ``message``."""
+        if message not in self.unit.messages:
+            self.unit.messages.append(message)
+        code = self.unit.messages.index(message) + 1
+        done = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"
+        self.put(f"if (!{self.p.value(cond)}) {done}")
+
+    def print_value(self, call: E.Call) -> None:
+        """One line in the format of ``T.print``."""
+        name = call.attr("buffer")
+        message = call.attr("message", "")
+        where = "BlockIdx=(%d, %d, %d), ThreadIdx=(%d, %d, %d)"
+        at = ", ".join(["(int)bx, (int)by, (int)bz"] + ["0, 0, 0"])
+        if not call.args:
+            self.put(f'printf("msg=\'%s\' {where}\\n", {_quote(message)}, {at});')
+            return
+        value = call.args[0]
+        shown, form, argument = _shown(value.dtype, self.p.value(value))
+        if name is None:
+            text = f"msg='%s' {where}: dtype={shown} value={form}"
+            self.put(f'printf("{text}\\n", {_quote(message)}, {at}, {argument});')
+        else:
+            index = self.p.index(call.args[1])
+            text = f"msg='%s' {where}: buffer={name}, index=%d, dtype={shown} value={form}"
+            self.put(
+                f'printf("{text}\\n", {_quote(message)}, {at}, (int)({index}), {argument});'
+            )
+
+
+SHOWN = {
+    "float16": "half_t", "bfloat16": "bfloat16_t", "float32": "float", "float64": "double",
+    "int32": "int", "uint32": "uint", "int64": "int64_t", "uint64": "uint64_t",
+    "float8_e4m3fn": "fp8_e4_t", "float8_e4m3": "fp8_e4_t", "float8_e5m2": "fp8_e5_t",
+}  # fmt: skip
+
+
+def _shown(dtype: object, value: str) -> tuple[str, str, str]:
+    """Name, printf format and argument for a value of ``dtype``."""
+    name = str(dtype)
+    if name == "bool":
+        return "bool", "%s", f'({value}) ? "true" : "false"'
+    if name.startswith(("float", "bfloat", "tfloat")):
+        return SHOWN.get(name, name), "%f", f"(double)({value})"
+    if name.startswith("uint"):
+        return SHOWN.get(name, f"{name}_t"), "%llu", f"(unsigned long long)({value})"
+    return SHOWN.get(name, f"{name}_t"), "%lld", f"(long long)({value})"
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def is_straight(body: S.Stmt) -> bool:
+    """Whether a loop body is straight-line code without effects besides its stores."""
+    for node in S.walk(body):
+        if isinstance(node, (S.For, S.While, S.Break, S.Continue, S.ThreadReturn, S.Assert)):
+            return False
+        if isinstance(node, S.Eval):
+            return False
+        if isinstance(node, S.Alloc) and not node.buffer.is_var:
+            return False
+        if isinstance(node, S.Store) and is_packed(node.buffer.dtype):
+            return False  # neighbours share a byte
+        for item in node.exprs():
+            if any(isinstance(n, E.Call) and n.intrinsic.effect.value > 1 for n in E.walk(item)):
+                return False
+    return True
+
+
+def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
+    """Whether every store of the body goes to an element chosen by ``var``: then no two
+    iterations meet, and the loop may be vectorised as it stands."""
+    own = {node.buffer.data for node in S.walk(body) if isinstance(node, S.Alloc)}
+    lets = {node.var: node.value for node in S.walk(body) if isinstance(node, S.Let)}
+
+    def mentions(expr: E.Expr) -> bool:
+        return any(
+            n is var or (isinstance(n, E.Var) and n in lets and mentions(lets[n]))
+            for n in E.walk(expr)
+        )
+
+    return all(
+        any(mentions(index) for index in node.indices)
+        for node in S.walk(body)
+        if isinstance(node, S.Store) and node.buffer.data not in own
+    )

@@ -1,0 +1,93 @@
+// Small floating-point formats on a CPU: exact conversions to and from float.
+// Branch-free, so that loops over them vectorise. Formats as in tilelang.ir.dtypes.FORMATS.
+#ifndef TL_FLOAT_H
+#define TL_FLOAT_H
+#include "tl_math.h"
+
+// -- float16 and bfloat16 ------------------------------------------------------------------------
+#if defined(__FLT16_MANT_DIG__) && (defined(__F16C__) || defined(__aarch64__))
+TL_INLINE float tl_f16_to_f32(uint16_t h) { _Float16 f; memcpy(&f, &h, 2); return (float)f; }
+TL_INLINE uint16_t tl_f32_to_f16(float x) { _Float16 f = (_Float16)x; uint16_t h; memcpy(&h, &f, 2); return h; }
+#else
+TL_INLINE float tl_f16_to_f32(uint16_t h) {
+    uint32_t s = (uint32_t)(h & 0x8000) << 16, b = h & 0x7fff;
+    uint32_t e = b >> 10, m = b & 0x3ff;
+    float normal = tl_as_f32(((e + 112) << 23) | (m << 13));
+    float small = (float)m * 5.9604644775390625e-8f;
+    float special = tl_as_f32(0x7f800000u | (m << 13));
+    float v = e == 0 ? small : e == 31 ? special : normal;
+    return tl_as_f32(tl_as_u32(v) | s);
+}
+TL_INLINE uint16_t tl_f32_to_f16(float x) {
+    uint32_t u = tl_as_u32(x), s = u >> 16 & 0x8000, a = u & 0x7fffffff;
+    float v = tl_as_f32(a);
+    uint32_t normal = ((a - 0x38000000u) + 0xfffu + (a >> 13 & 1)) >> 13;
+    uint32_t small = tl_as_u32(v + 0.5f) - 0x3f000000u;  // adding 1/2 aligns the last place with 2^-24
+    uint32_t code = a < 0x38800000u ? small : normal;
+    code = a >= 0x477ff000u ? 0x7c00u : code;
+    code = a > 0x7f800000u ? 0x7e00u | (a >> 13 & 0x3ff) : code;
+    return (uint16_t)(code | s);
+}
+#endif
+TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
+TL_INLINE uint16_t tl_f32_to_bf16(float x) {
+    uint32_t u = tl_as_u32(x);
+    uint32_t r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+    return (uint16_t)(x != x ? 0x7fc0u : r);
+}
+
+// -- formats of at most 8 bits: exponent E, mantissa M, bias B, largest finite code MAX, code of NaN
+TL_INLINE float tl_small_to_f32(uint32_t c, int E, int M, int B, int INF, uint32_t MAX, uint32_t NANC) {
+    uint32_t body = c & ((1u << (E + M)) - 1), s = (c >> (E + M) & 1) << 31;
+    uint32_t e = body >> M, m = body & ((1u << M) - 1);
+    float unit = tl_as_f32((uint32_t)((e ? (int)e : 1) - B - M + 127) << 23);
+    float v = (float)(int32_t)(e ? m + (1u << M) : m) * unit;
+    v = INF && body == MAX + 1 ? INFINITY : v;
+    v = tl_as_f32(tl_as_u32(v) | s);
+    int is_nan = NANC == 0 ? 0 : NANC > (1u << (E + M)) - 1 ? c == NANC : INF ? body > MAX + 1 : body == NANC;
+    return is_nan ? NAN : v;
+}
+// Nearest, ties to even; what is too large becomes the largest finite number. FNUZ has no -0.
+TL_INLINE uint32_t tl_f32_to_small(float x, int E, int M, int B, uint32_t MAX, uint32_t NANC, int FNUZ) {
+    uint32_t u = tl_as_u32(x), s = u >> 31;
+    float a = tl_as_f32(u & 0x7fffffff);
+    float top = a > 1e30f ? 1e30f : a;
+    int e = (int)(tl_as_u32(top) >> 23) - 127;
+    e = e < 1 - B ? 1 - B : e;
+    float q = top * tl_as_f32((uint32_t)(M - e + 127) << 23);  // units of the last place, exact
+    q = (q + 12582912.0f) - 12582912.0f;
+    int32_t code = ((e + B - 1) << M) + (int32_t)q;
+    code = code > (int32_t)MAX ? (int32_t)MAX : code;
+    uint32_t r = (uint32_t)code | (FNUZ && code == 0 ? 0u : s << (E + M));
+    return x != x ? NANC : r;
+}
+#define TL_SMALL(NAME, E, M, B, INF, MAX, NANC, NANOUT, FNUZ)                                                     \
+    TL_INLINE float tl_##NAME##_to_f32(uint8_t c) { return tl_small_to_f32(c, E, M, B, INF, MAX, NANC); }         \
+    TL_INLINE uint8_t tl_f32_to_##NAME(float x) { return (uint8_t)tl_f32_to_small(x, E, M, B, MAX, NANOUT, FNUZ); }
+TL_SMALL(e3m4, 3, 4, 3, 1, 0x6f, 0x7f, 0x7f, 0)
+TL_SMALL(e4m3, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0)
+TL_SMALL(e4m3fn, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0)
+TL_SMALL(e4m3fnuz, 4, 3, 8, 0, 0x7f, 0x80, 0x80, 1)
+TL_SMALL(e4m3b11fnuz, 4, 3, 11, 0, 0x7f, 0x80, 0x80, 1)
+TL_SMALL(e5m2, 5, 2, 15, 1, 0x7b, 0x7f, 0x7f, 0)
+TL_SMALL(e5m2fnuz, 5, 2, 16, 0, 0x7f, 0x80, 0x80, 1)
+TL_SMALL(e2m3fn, 2, 3, 1, 0, 0x1f, 0, 0x1f, 0)
+TL_SMALL(e3m2fn, 3, 2, 3, 0, 0x1f, 0, 0x1f, 0)
+TL_SMALL(e2m1fn, 2, 1, 1, 0, 0x07, 0, 0x07, 0)
+// Powers of two: 2^(c - 127), nearest in the exponent's own scale, 0 and below give the smallest.
+TL_INLINE float tl_e8m0fnu_to_f32(uint8_t c) {
+    return c == 255 ? NAN : c == 0 ? 5.877471754111438e-39f : tl_as_f32((uint32_t)c << 23);
+}
+TL_INLINE uint8_t tl_f32_to_e8m0fnu(float x) {
+    uint32_t a = tl_as_u32(x) & 0x7fffffff;
+    uint32_t code = a < 0x800000u ? a >= 0x600000u : (a + 0x400000u) >> 23;
+    return (uint8_t)(x != x ? 255u : code > 254u ? 254u : code);
+}
+TL_INLINE float tl_load_e2m1fn(const uint8_t* p, int64_t i) { return tl_e2m1fn_to_f32((uint8_t)tl_load_u4(p, i)); }
+TL_INLINE void tl_store_e2m1fn(uint8_t* p, int64_t i, float v) { tl_store_u4(p, i, tl_f32_to_e2m1fn(v)); }
+
+// -- rounding to a format: the value of the nearest code ---------------------------------------------
+#define TL_ROUND(NAME) TL_INLINE float tl_round_##NAME(float x) { return tl_##NAME##_to_f32(tl_f32_to_##NAME(x)); }
+TL_ROUND(f16) TL_ROUND(bf16) TL_ROUND(e3m4) TL_ROUND(e4m3) TL_ROUND(e4m3fn) TL_ROUND(e4m3fnuz) TL_ROUND(e4m3b11fnuz)
+TL_ROUND(e5m2) TL_ROUND(e5m2fnuz) TL_ROUND(e8m0fnu) TL_ROUND(e2m3fn) TL_ROUND(e3m2fn) TL_ROUND(e2m1fn)
+#endif

@@ -1,0 +1,1 @@
+"""Import paths that programs use; the definitions are in `tilelang.jit`."""

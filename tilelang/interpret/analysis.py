@@ -1,0 +1,208 @@
+"""Static facts about statements, computed once per statement and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import AddressOf, Binary, Call, Expr, Load, RegionArg, Var
+from tilelang.ir.expr import walk as walk_expr
+from tilelang.ir.stmt import (
+    Alloc,
+    Attr,
+    For,
+    If,
+    Launch,
+    Let,
+    Parallel,
+    ReducerUpdate,
+    Seq,
+    Stmt,
+    Store,
+    TileOp,
+    View,
+    walk,
+)
+from tilelang.ir.tables import Effect
+
+BLOCKING = frozenset(("sync_threads", "sync_grid", "mbarrier_wait"))  # may have to wait
+PRIVATE = frozenset(("local", "local.var"))
+
+
+def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:
+    """Every intrinsic call in ``exprs``."""
+    for expr in exprs:
+        for node in walk_expr(expr):
+            if isinstance(node, Call):
+                yield node
+
+
+def touched(expr: Expr) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
+    """Buffers that evaluating ``expr`` reads or takes the address of, with the indices."""
+    for node in walk_expr(expr):
+        if isinstance(node, (Load, AddressOf)):
+            yield node.buffer, node.indices
+        elif isinstance(node, RegionArg):
+            yield node.region.buffer, node.region.mins
+
+
+@dataclass
+class LoopFacts:
+    """What the body of a parallel loop touches."""
+
+    free: set[Var] = field(default_factory=set)  # variables bound outside
+    private_read: dict[Var, Buffer] = field(default_factory=dict)  # by data pointer
+    private_written: bool = False
+    thread_code: bool = False  # uses lanes of a warp or the thread's own state
+    stores: list[Store] = field(default_factory=list)  # to memory the iterations share
+    shared_stores: list[tuple[Store, int]] = field(default_factory=list)  # with loop depth
+    loads: list[tuple[Var, Stmt, tuple[Expr, ...]]] = field(default_factory=list)
+    lets: dict[Var, Expr] = field(default_factory=dict)
+    inner: dict[Var, For] = field(default_factory=dict)
+    own_data: set[Var] = field(default_factory=set)
+
+
+class Facts:
+    """Memo tables over statements; lives as long as the run."""
+
+    def __init__(self) -> None:
+        self._waits: dict[int, bool] = {}
+        self._group: dict[int, bool] = {}
+        self._loops: dict[int, LoopFacts] = {}
+        self.by_thread: set[Var] = set()
+
+    def learn(self, launch: Launch) -> None:
+        """Find the variables of a kernel that depend on the thread."""
+        self.by_thread.update(launch.thread_vars)
+        for stmt in walk(launch.body):
+            if isinstance(stmt, For) and stmt.kind == "thread":
+                self.by_thread.add(stmt.var)
+            elif isinstance(stmt, Let) and self.depends_on_thread(stmt.value):
+                self.by_thread.add(stmt.var)
+
+    def depends_on_thread(self, expr: Expr) -> bool:
+        """Whether a value is computed from the thread index (loads do not count)."""
+        return any(
+            (isinstance(node, Var) and node in self.by_thread)
+            or (isinstance(node, Call) and node.intrinsic.per_thread)
+            for node in walk_expr(expr)
+        )
+
+    def waits(self, stmt: Stmt) -> bool:
+        """Whether threads may have to wait for others inside ``stmt``."""
+        found = self._waits.get(id(stmt))
+        if found is None:
+            found = any(
+                call.op in BLOCKING for part in walk(stmt) for call in calls_in(part.exprs())
+            )
+            self._waits[id(stmt)] = found
+        return found
+
+    def needs_group(self, stmt: Stmt) -> bool:
+        """Whether ``stmt`` holds an operation of the whole current thread group."""
+        found = self._group.get(id(stmt))
+        if found is None:
+            found = self._group[id(stmt)] = self._needs_group(stmt)
+        return found
+
+    def _needs_group(self, stmt: Stmt) -> bool:
+        if isinstance(stmt, (TileOp, Parallel)):
+            return True
+        if isinstance(stmt, If) and self.depends_on_thread(stmt.cond):
+            return False
+        joint = ("thread_allreduce", "syncthreads_count", "syncthreads_and", "syncthreads_or")
+        if any(call.op in joint for call in calls_in(stmt.exprs())):
+            return True
+        return any(self.needs_group(block) for block in stmt.blocks())
+
+    def conditions(self, stmts: Iterable[Stmt]) -> Iterator[Let | If]:
+        """Lets, and branches on the thread that hold waits, in program order."""
+        for stmt in stmts:
+            if isinstance(stmt, Let):
+                yield stmt
+            elif isinstance(stmt, If) and self.waits(stmt):
+                if self.depends_on_thread(stmt.cond):
+                    yield stmt
+                yield from self.conditions(stmt.blocks())
+            elif isinstance(stmt, (Seq, For, Attr)):
+                yield from self.conditions(stmt.blocks())
+
+    def loop(self, stmt: Parallel) -> LoopFacts:
+        """What the body of ``stmt`` touches."""
+        found = self._loops.get(id(stmt))
+        if found is None:
+            found = LoopFacts()
+            bound: set[Var] = set(stmt.vars)
+            self._scan(stmt.body, found, bound, 0)
+            found.free -= bound
+            self._loops[id(stmt)] = found
+        return found
+
+    def _scan(self, stmt: Stmt, facts: LoopFacts, bound: set[Var], depth: int) -> None:
+        if isinstance(stmt, Alloc):
+            facts.own_data.add(stmt.buffer.data)
+        if isinstance(stmt, Let):
+            facts.lets[stmt.var] = stmt.value
+            bound.add(stmt.var)
+        if isinstance(stmt, For):
+            facts.inner[stmt.var] = stmt
+            bound.add(stmt.var)
+        if isinstance(stmt, Parallel):
+            bound.update(stmt.vars)
+        self._scan_exprs(stmt, facts)
+        for region in (*stmt.regions_read(), *stmt.regions_written()):
+            self._note_private(region.buffer, facts, region in tuple(stmt.regions_written()))
+        if isinstance(stmt, Store):
+            self._note_private(stmt.buffer, facts, True)
+            if stmt.buffer.data not in facts.own_data and stmt.buffer.storage not in PRIVATE:
+                facts.shared_stores.append((stmt, depth))
+        if isinstance(stmt, ReducerUpdate):
+            self._note_private(stmt.buffer, facts, True)
+        deeper = depth + (not isinstance(stmt, (Seq, If, Attr, View)))
+        for block in stmt.blocks():
+            self._scan(block, facts, bound, deeper)
+
+    def _scan_exprs(self, stmt: Stmt, facts: LoopFacts) -> None:
+        for expr in stmt.exprs():
+            for node in walk_expr(expr):
+                if isinstance(node, Var):
+                    facts.free.add(node)
+                elif isinstance(node, Call):
+                    info = node.intrinsic
+                    facts.thread_code |= info.per_thread or info.needs == "threads"
+                    for spot in info.writes:
+                        for buffer, _ in touched(node.args[spot]):
+                            self._note_private(buffer, facts, True)
+            for buffer, indices in touched(expr):
+                self._note_private(buffer, facts, False)
+                facts.loads.append((buffer.data, stmt, indices))
+
+    def _note_private(self, buffer: Buffer, facts: LoopFacts, written: bool) -> None:
+        if buffer.storage in PRIVATE and buffer.data not in facts.own_data:
+            facts.private_read[buffer.data] = buffer
+            facts.private_written |= written
+
+
+def is_atomic(expr: Expr) -> bool:
+    """Whether ``expr`` is a call with an effect once per executing thread."""
+    return isinstance(expr, Call) and expr.intrinsic.effect in (Effect.ATOMIC, Effect.WRITE)
+
+
+def plain(expr: Expr) -> bool:
+    """Whether ``expr`` is arithmetic on variables: no memory, no calls with effects."""
+    return not any(
+        isinstance(node, (Load, AddressOf, RegionArg))
+        or (isinstance(node, Call) and node.intrinsic.effect is not Effect.NONE)
+        for node in walk_expr(expr)
+    )
+
+
+def variables(expr: Expr) -> set[Var]:
+    """The variables in ``expr``."""
+    return {node for node in walk_expr(expr) if isinstance(node, Var)}
+
+
+def is_logical(expr: Expr) -> bool:
+    """Whether ``expr`` is a short-circuit operator."""
+    return isinstance(expr, Binary) and expr.op in ("land", "lor")

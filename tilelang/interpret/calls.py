@@ -1,0 +1,179 @@
+"""Intrinsic calls: which function gives their value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tilelang.errors import DeviceAssertError, InternalError, TileTypeError, TileUnsupportedError
+from tilelang.interpret import atomics, externs, philox, printing, values, warp
+from tilelang.interpret.elementwise import ELEMENTWISE
+from tilelang.interpret.lanes import Active, narrow
+from tilelang.interpret.memory import nibbles_of
+from tilelang.interpret.values import Value
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, const
+from tilelang.ir.tables import Effect
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+Handler: TypeAlias = "Callable[[Strand, Call, Active], Value]"
+NOTHING = np.int32(0)
+
+
+def call(s: Strand, node: Call, active: Active) -> Value:
+    """The value of an intrinsic in the active lanes, with its effect."""
+    function = ELEMENTWISE.get(node.op)
+    if function is not None:
+        operands = [s.eval(arg, active) for arg in node.args]
+        found = function(operands, node.args[0].dtype, dict(node.attrs))
+        return values.rounded(found, node.dtype)
+    handler = HANDLERS.get(node.op)
+    if handler is not None:
+        return handler(s, node, active)
+    if node.intrinsic.effect is Effect.HINT:
+        return NOTHING
+    raise TileUnsupportedError(
+        f"T.{node.op} has no meaning in the interpreter",
+        expected="an operation that is defined without GPU hardware",
+        got=f"T.{node.op}" + (f", which needs {node.intrinsic.needs}" * bool(node.intrinsic.needs)),
+    )
+
+
+# -- addresses ----------------------------------------------------------------------------------
+def target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
+    """Buffer and indices of an address operand."""
+    if isinstance(expr, (AddressOf, Load)):
+        return expr.buffer, expr.indices
+    if isinstance(expr, RegionArg):
+        return expr.region.buffer, expr.region.mins
+    raise TileTypeError(
+        "the interpreter needs to know which buffer an address belongs to",
+        expected="a buffer element or T.address_of(buffer[i])",
+        got=f"`{expr!r}`",
+    )
+
+
+def raw_address(s: Strand, node: AddressOf, active: Active) -> Value:
+    """The machine address of an element, as T.address_of gives it."""
+    bound = s.bound(node.buffer)
+    linear: Value = np.int64(bound.offset)
+    for index, stride in zip(node.indices, bound.strides):
+        linear = linear + np.asarray(s.eval(index, active)).astype(np.int64) * stride
+    step = nibbles_of(node.buffer.dtype) * node.buffer.dtype.lanes
+    base = bound.memory.raw.ctypes.data
+    return (linear * step // 2 + base).astype(np.uint64)
+
+
+def _ldg(s: Strand, node: Call, active: Active) -> Value:
+    buffer, indices = target(node.args[0])
+    if node.dtype.lanes == buffer.dtype.lanes:
+        return s.load(buffer, indices, active)
+    found = atomics.contiguous(s, buffer, indices, node.dtype.lanes, active)
+    return values.reinterpret(found, buffer.dtype.with_lanes(node.dtype.lanes), node.dtype)
+
+
+def _isnullptr(s: Strand, node: Call, active: Active) -> Value:
+    first = node.args[0]
+    if isinstance(first, (AddressOf, Load)) and s.bound(first.buffer).memory.absent:
+        return np.True_
+    return np.equal(s.eval(first, active), 0)
+
+
+# -- values of several elements -------------------------------------------------------------------
+def _elements(s: Strand, arg: Expr, active: Active) -> Value:
+    """Elements of a region operand in a last axis."""
+    from tilelang.interpret.tiles import read_tile
+
+    if isinstance(arg, RegionArg):
+        region = arg.region
+    else:
+        buffer, mins = target(arg)
+        region = buffer.region() if isinstance(arg, AddressOf) else Region(
+            buffer, mins, (1,) * len(mins)
+        )
+    found, per_lane = read_tile(s, region, active)
+    return found.reshape(s.lanes.count, -1) if per_lane else found.reshape(-1)
+
+
+def _any_of(s: Strand, node: Call, active: Active) -> Value:
+    return np.not_equal(_elements(s, node.args[0], active), 0).any(-1)
+
+
+def _all_of(s: Strand, node: Call, active: Active) -> Value:
+    return np.not_equal(_elements(s, node.args[0], active), 0).all(-1)
+
+
+def _dp4a(s: Strand, node: Call, active: Active) -> Value:
+    """C += the dot product of four int8 of A and of B, per thread."""
+    total: Value = np.int64(0)
+    (a, ai), (b, bi), (c, ci) = (target(arg) for arg in node.args)
+    for k in range(4):
+        x = s.load(a, (*ai[:-1], ai[-1] + const(k)), active)
+        y = s.load(b, (*bi[:-1], bi[-1] + const(k)), active)
+        total = total + np.asarray(x).astype(np.int64) * np.asarray(y).astype(np.int64)
+    old = s.load(c, ci, active)
+    s.store(c, ci, (old + total).astype(values.compute_dtype(c.dtype)), active)
+    return NOTHING
+
+
+def _reinterpret(s: Strand, node: Call, active: Active) -> Value:
+    value = s.eval(node.args[0], active)
+    old, new = node.args[0].dtype, node.dtype
+    if old.bits * old.lanes != new.bits * new.lanes:
+        raise TileTypeError(
+            "T.reinterpret needs types of one size", expected=f"{old.bits * old.lanes} bits",
+            got=f"{old} to {new}",
+        )
+    return values.reinterpret(value, old, new)
+
+
+# -- effects ------------------------------------------------------------------------------------
+def _device_assert(s: Strand, node: Call, active: Active) -> Value:
+    if not s.run.checks:
+        return NOTHING
+    cond = s.eval(node.args[0], active)
+    bad = ~np.asarray(cond, np.bool_)
+    failed = bad if np.ndim(bad) == 0 else narrow(active, bad)
+    if failed.any():
+        lane = int(np.flatnonzero(failed)[0]) if np.ndim(failed) else None
+        message = str(node.attr("msg", "") or node.attr("message", ""))
+        raise DeviceAssertError(
+            "Device assert failed" + (f": {message}" if message else ""),
+            expected=f"`{node.args[0]!r}` to hold",
+            got=f"false {s.site.text(lane)}",
+        )
+    return NOTHING
+
+
+def _control(s: Strand, node: Call, active: Active) -> Value:
+    raise InternalError(f"{node.op} inside an expression")
+
+
+def _call_intrin(s: Strand, node: Call, active: Active) -> Value:
+    return externs.call(s, node, active)
+
+
+HANDLERS: dict[str, Handler] = {
+    "ldg": _ldg,
+    "isnullptr": _isnullptr,
+    "any_of": _any_of,
+    "all_of": _all_of,
+    "dp4a": _dp4a,
+    "reinterpret": _reinterpret,
+    "device_assert": _device_assert,
+    "thread_return": _control,
+    "loop_break": _control,
+    "call_extern": _call_intrin,
+    "call_intrin": _call_intrin,
+    "print": printing.print_value,
+    **atomics.HANDLERS,
+    **warp.HANDLERS,
+    **philox.HANDLERS,
+}
+
+

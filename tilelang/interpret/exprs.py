@@ -1,0 +1,141 @@
+"""Values of expressions: one case per node. Sides that are not taken are not evaluated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.interpret import values
+from tilelang.interpret.calls import call, raw_address
+from tilelang.interpret.lanes import Active, anyone, narrow
+from tilelang.interpret.values import Value, assert_never
+from tilelang.ir.expr import (
+    AddressOf,
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Lane,
+    Load,
+    Ramp,
+    RegionArg,
+    Select,
+    StringImm,
+    Unary,
+    Var,
+    Vector,
+)
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+Node: TypeAlias = (
+    "Const | Var | Unary | Binary | Cast | Select | Load | AddressOf | Call | Ramp | Broadcast "
+    "| Vector | Lane | StringImm | RegionArg"
+)
+
+
+def evaluate(s: Strand, expr: Expr, active: Active) -> Value:
+    """The value of ``expr`` in the active lanes; what inactive lanes hold means nothing."""
+    node = cast("Node", expr)
+    match node:
+        case Const():
+            return s.run.constant(node)
+        case Var():
+            return s.lookup(node)
+        case Binary(op=("land" | "lor")):
+            return _short_circuit(s, node, active)
+        case Binary():
+            a, b = evaluate(s, node.a, active), evaluate(s, node.b, active)
+            return values.binary(node.op, a, b, node.a.dtype)
+        case Load():
+            return s.load(node.buffer, node.indices, active)
+        case Cast():
+            return _cast(s, node, active)
+        case Unary():
+            return values.unary(node.op, evaluate(s, node.a, active), node.a.dtype)
+        case Select():
+            return _select(s, node, active)
+        case Call():
+            return call(s, node, active)
+        case Ramp():
+            base = np.asarray(evaluate(s, node.base, active))[..., None]
+            stride = np.asarray(evaluate(s, node.stride, active))[..., None]
+            steps = np.arange(node.lanes).astype(base.dtype)
+            return base + stride * steps
+        case Broadcast():
+            return _broadcast(evaluate(s, node.value, active), node.value.dtype.lanes, node.lanes)
+        case Vector():
+            parts = [evaluate(s, item, active) for item in node.elements]
+            return np.stack(np.broadcast_arrays(*parts), axis=-1)
+        case Lane():
+            return _lane(evaluate(s, node.vector, active), evaluate(s, node.index, active))
+        case AddressOf():
+            return raw_address(s, node, active)
+        case StringImm() | RegionArg():
+            raise InternalError(f"`{node!r}` has no value of its own")
+        case _:
+            assert_never(node)
+
+
+def _short_circuit(s: Strand, node: Binary, active: Active) -> Value:
+    a = evaluate(s, node.a, active)
+    stop = node.op == "lor"  # the value of the left side that decides
+    if np.ndim(a) == 0:
+        return a if bool(a) == stop else evaluate(s, node.b, active)
+    if node.dtype.lanes > 1:
+        b = evaluate(s, node.b, active)
+    else:
+        rest = narrow(active, a != stop)
+        if not rest.any():
+            return a
+        b = evaluate(s, node.b, rest)
+    return np.where(a == stop, a, b)
+
+
+def _select(s: Strand, node: Select, active: Active) -> Value:
+    cond = evaluate(s, node.cond, active)
+    if not node.lazy or node.cond.dtype.lanes > 1:
+        t, f = evaluate(s, node.t, active), evaluate(s, node.f, active)
+        if np.ndim(cond) == 0:
+            return t if cond else f
+    elif np.ndim(cond) == 0:
+        return evaluate(s, node.t if cond else node.f, active)
+    else:
+        yes, no = narrow(active, cond), narrow(active, ~cond)
+        if not anyone(no):
+            return evaluate(s, node.t, active)
+        if not anyone(yes):
+            return evaluate(s, node.f, active)
+        t, f = evaluate(s, node.t, yes), evaluate(s, node.f, no)
+    if node.dtype.lanes > 1 and node.cond.dtype.lanes == 1:
+        cond = cond[:, None]
+    return np.where(cond, t, f)
+
+
+def _cast(s: Strand, node: Cast, active: Active) -> Value:
+    if node.rounding not in ("", "rn"):
+        raise TileUnsupportedError(
+            f"a cast with rounding {node.rounding!r} needs hardware the interpreter does not have",
+            expected="round=''",
+            got=f"round={node.rounding!r} (sm_100)",
+        )
+    value = evaluate(s, node.value, active)
+    return values.convert(value, node.value.dtype, node.type, node.sat)
+
+
+def _broadcast(value: Value, inner: int, lanes: int) -> Value:
+    if inner == 1:
+        value = np.asarray(value)[..., None]
+    return np.tile(value, (1,) * (np.ndim(value) - 1) + (lanes,))
+
+
+def _lane(vector: Value, index: Value) -> Value:
+    if np.ndim(index) == 0:
+        return vector[..., int(index)]
+    table = np.broadcast_to(vector, (index.shape[0], np.shape(vector)[-1]))
+    return np.take_along_axis(table, index[:, None].astype(np.int64), axis=1)[:, 0]

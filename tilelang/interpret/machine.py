@@ -1,0 +1,307 @@
+"""State of an execution: the run, a block of threads, and one control flow (strand) in it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import numpy as np
+
+from tilelang.errors import InternalError, TileNameError, TileRuntimeError
+from tilelang.interpret import memory, values
+from tilelang.interpret.analysis import Facts
+from tilelang.interpret.exprs import evaluate
+from tilelang.interpret.lanes import Active, Lanes, narrow, union
+from tilelang.interpret.memory import Bound, Memory, Site
+from tilelang.interpret.sync import MBarrier, Rendezvous
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Const, Expr, Var
+from tilelang.ir.stmt import Launch, PrimFunc
+
+
+@dataclass
+class Run:
+    """What holds for the whole call."""
+
+    func: PrimFunc
+    safe_memory: bool
+    checks: bool
+    seed: int | None
+    stdout: TextIO
+    facts: Facts = field(default_factory=Facts)
+    constants: dict[int, Value] = field(default_factory=dict)
+    workspaces: dict[int, Memory] = field(default_factory=dict)  # alloc_global, per launch
+    pointers: dict[int, Array] = field(default_factory=dict)  # arrays given for pointers
+
+    def constant(self, expr: Const) -> Value:
+        """The value of a literal."""
+        found = self.constants.get(id(expr))
+        if found is None:
+            found = self.constants[id(expr)] = values.constant(expr.value, expr.dtype)
+        return found
+
+
+@dataclass
+class Scope:
+    """Names: values of variables, memory behind data pointers, buffers with concrete shapes."""
+
+    values: dict[Var, tuple[Value, Lanes | None]] = field(default_factory=dict)
+    memory: dict[Var, Memory] = field(default_factory=dict)
+    bounds: dict[int, Bound] = field(default_factory=dict)
+
+    def copy(self) -> Scope:
+        """An independent set of names for the same memory."""
+        return Scope(dict(self.values), dict(self.memory), dict(self.bounds))
+
+
+class Block:
+    """One thread block (or the host, when ``index`` is None)."""
+
+    def __init__(
+        self, run: Run, lanes: Lanes, index: tuple[int, int, int] | None, launch: Launch | None
+    ) -> None:
+        self.run = run
+        self.lanes = lanes
+        self.index = index
+        self.launch = launch
+        self.gone = lanes.nobody.copy()  # threads that left the kernel
+        self.barriers: dict[int, Rendezvous] = {}
+        self.mbarriers: dict[tuple[int, int], MBarrier] = {}
+        self.grid: Rendezvous | None = None
+        self.random: dict[str, Any] = {}
+        self.reducers: dict[int, tuple[str, Value]] = {}
+        self.hoisted: set[int] = set()  # allocations made before a fork
+        self.safe_values: dict[int, Expr] = {}
+        if launch is not None:
+            for buffer, value in launch.annotation("safe_value", ()):
+                self.safe_values[id(buffer)] = value
+
+    def extents(self) -> tuple[int, int, int]:
+        """Threads in x, y and z."""
+        return self.launch.threads if self.launch is not None else (1, 1, 1)
+
+    def thread_index(self, lane: int) -> tuple[int, int, int]:
+        """(x, y, z) of a linear thread index."""
+        x, y, _ = self.extents()
+        return lane % x, lane // x % y, lane // (x * y)
+
+    def barrier(self, ident: int, count: int | None) -> Rendezvous:
+        """The hardware barrier ``ident``; without ``count`` all threads still in the kernel."""
+        found = self.barriers.get(ident)
+        if found is None:
+            found = self.barriers[ident] = Rendezvous(lambda: 0)
+        if count is None:
+            found.expected = lambda: self.lanes.count - int(np.count_nonzero(self.gone))
+        else:
+            found.expected = lambda: count
+        return found
+
+
+@dataclass
+class LoopRecord:
+    """Lanes that left the current iteration, or the loop, early."""
+
+    continued: Active
+    broken: Active
+
+
+class Strand:
+    """One control flow: the lanes it runs in step, and the names it sees."""
+
+    def __init__(self, block: Block, scope: Scope, lanes: Lanes) -> None:
+        self.block = block
+        self.run = block.run
+        self.scope = scope
+        self.lanes = lanes
+        self.loops: list[LoopRecord] = []
+
+    def fork(self) -> Strand:
+        """A control flow that shares memory and loops but binds its own names."""
+        other = Strand(self.block, self.scope.copy(), self.lanes)
+        other.loops = list(self.loops)
+        return other
+
+    @contextlib.contextmanager
+    def within(self, lanes: Lanes) -> Iterator[None]:
+        """Execute in other lanes for a while."""
+        before, loops = self.lanes, self.loops
+        self.lanes, self.loops = lanes, []
+        try:
+            yield
+        finally:
+            self.lanes, self.loops = before, loops
+
+    @property
+    def site(self) -> Site:
+        """Who executes, for messages."""
+        return Site(self.block.index, self.lanes)
+
+    # -- values -------------------------------------------------------------------------------
+    def eval(self, expr: Expr | int, active: Active) -> Value:
+        """The value of ``expr`` in the active lanes."""
+        return np.int32(expr) if isinstance(expr, int) else evaluate(self, expr, active)
+
+    def lookup(self, var: Var) -> Value:
+        """The value of a variable in the current lanes."""
+        found = self.scope.values.get(var)
+        if found is None:
+            raise TileNameError(
+                f"the variable `{var.name}` has no value here",
+                hint="it is used outside the region that defines it, or no argument determines it",
+            )
+        value, space = found
+        if space is None or space is self.lanes:
+            return value
+        ids = self.lanes.index_in(space)
+        if ids is None:
+            raise InternalError(f"`{var.name}` differs by thread inside a shared loop")
+        return value[ids]
+
+    def bind(self, var: Var, value: Value) -> None:
+        """Give ``var`` its value."""
+        varies = np.ndim(value) > (var.dtype.lanes > 1)
+        self.scope.values[var] = (value, self.lanes if varies else None)
+
+    def collapse(self, value: Value, active: Active) -> Value:
+        """``value`` as one number when all active lanes agree."""
+        if np.ndim(value) == 0:
+            return value
+        chosen = value if active is None else value[active]
+        return chosen[0] if chosen.size and (chosen == chosen[0]).all() else value
+
+    def number(self, expr: Expr | int, active: Active, what: str) -> int:
+        """An integer that must be the same in all active lanes."""
+        if isinstance(expr, int):
+            return expr
+        value = self.collapse(self.eval(expr, active), active)
+        if np.ndim(value):
+            raise TileRuntimeError(
+                f"{what} differs between the threads that execute it together",
+                expected="one value for the whole thread group",
+                got=f"`{expr!r}` {self.site.text(None)}",
+            )
+        return int(value)
+
+    def spread(self, value: Value, lanes: int = 1) -> Array:
+        """``value`` with one entry per lane."""
+        shape = (self.lanes.count,) if lanes == 1 else (self.lanes.count, lanes)
+        return np.broadcast_to(value, shape)
+
+    # -- memory -------------------------------------------------------------------------------
+    def bound(self, buffer: Buffer) -> Bound:
+        """``buffer`` with memory and concrete shape."""
+        found = self.scope.bounds.get(id(buffer))
+        return self.attach(buffer) if found is None else found
+
+    def attach(self, buffer: Buffer, storage: Memory | None = None) -> Bound:
+        """Bind ``buffer`` to ``storage``, or to the memory its data pointer already has."""
+        if storage is None:
+            storage = self.scope.memory.get(buffer.data)
+            if storage is None:
+                raise TileNameError(
+                    f"the buffer `{buffer.name}` has no memory here",
+                    hint="it is used outside the region that allocates it",
+                )
+        shape = tuple(self.number(e, None, f"the shape of `{buffer.name}`") for e in buffer.shape)
+        if buffer.strides is None:
+            steps = [1] * len(shape)
+            for dim in range(len(shape) - 2, -1, -1):
+                steps[dim] = steps[dim + 1] * shape[dim + 1]
+            strides = tuple(steps)
+        else:
+            strides = tuple(self.number(e, None, "a stride") for e in buffer.strides)
+        offset = self.number(buffer.elem_offset, None, "an offset")
+        bound = Bound(buffer, storage, shape, strides, offset, self._safe_value(buffer))
+        self.scope.memory[buffer.data] = storage
+        self.scope.bounds[id(buffer)] = bound
+        return bound
+
+    def _safe_value(self, buffer: Buffer) -> Value:
+        expr = self.block.safe_values.get(id(buffer))
+        zero = values.constant(0, buffer.dtype) if not buffer.dtype.is_bool else np.False_
+        if expr is None:
+            return zero
+        if not isinstance(expr, Expr):
+            return values.constant(expr, buffer.dtype)
+        return values.convert(self.eval(expr, None), expr.dtype, buffer.dtype)
+
+    def copies(self, bound: Bound, extra: int = 0) -> Array | None:
+        """Which private copy each lane uses, with ``extra`` axes appended; None for a single."""
+        if bound.memory.copies == 1 or bound.memory.space is None:
+            return None
+        ids = self.lanes.index_in(bound.memory.space)
+        if ids is None:
+            raise InternalError(f"private `{bound.buffer.name}` used by a shared loop")
+        return ids.reshape(ids.shape + (1,) * extra)
+
+    def indices(self, exprs: tuple[Expr, ...], active: Active) -> tuple[list[Value], bool]:
+        """Values of index expressions, and whether some index is a vector (a last axis then)."""
+        found = [self.eval(expr, active) for expr in exprs]
+        wide = any(isinstance(expr, Expr) and expr.dtype.lanes > 1 for expr in exprs)
+        if wide:
+            found = [
+                value[:, None] if np.ndim(value) == 1 and expr.dtype.lanes == 1 else value
+                for expr, value in zip(exprs, found)
+            ]
+        return found, wide
+
+    def load(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> Value:
+        """The elements of ``buffer`` at the index expressions."""
+        bound = self.bound(buffer)
+        indices, wide = self.indices(exprs, active)
+        copy = self.copies(bound, int(wide))
+        varies = copy is not None or any(np.ndim(index) > wide for index in indices)
+        need = active if varies else None
+        if need is not None and wide:
+            need = need[:, None]
+        found = memory.read(bound, indices, need, copy, self.site, self.run.safe_memory)
+        if wide and buffer.dtype.lanes > 1:
+            found = found.reshape(*found.shape[:-2], -1)
+        if copy is not None and buffer.storage == "local.var" and not wide:
+            return self.collapse(found, active)
+        return found
+
+    def store(
+        self, buffer: Buffer, exprs: tuple[Expr, ...], value: Value, active: Active
+    ) -> None:
+        """``buffer[exprs] = value`` in the active lanes."""
+        bound = self.bound(buffer)
+        indices, wide = self.indices(exprs, active)
+        if wide and buffer.dtype.lanes > 1:
+            value = value.reshape(*value.shape[:-1], -1, buffer.dtype.lanes)
+        tail = int(wide) + (buffer.dtype.lanes > 1)
+        varies = np.ndim(value) > tail or any(np.ndim(index) > wide for index in indices)
+        space = bound.memory.space
+        if space is not None and (varies or active is not None or space is not self.lanes):
+            bound.memory.spread()
+        copy = self.copies(bound, int(wide))
+        need = active if varies or copy is not None else None
+        if need is not None and wide:
+            need = need[:, None]
+        memory.write(bound, indices, value, need, copy, self.site, self.run.safe_memory)
+
+    # -- leaving ------------------------------------------------------------------------------
+    def leave_kernel(self, active: Active) -> None:
+        """The active threads return."""
+        gone = narrow(active, ~self.block.gone) if self.lanes is self.block.lanes else None
+        if gone is None:
+            raise TileRuntimeError("T.thread_return() inside T.Parallel", expected="thread code")
+        self.block.gone |= gone
+
+    def leave_iteration(self, active: Active, loop_too: bool) -> None:
+        """``break`` (with ``loop_too``) or ``continue`` of the active lanes."""
+        if not self.loops:
+            raise TileRuntimeError(
+                "break or continue without a loop around it",
+                hint="they end T.serial, T.unroll, range and while loops",
+            )
+        record = self.loops[-1]
+        if loop_too:
+            record.broken = union(record.broken, active)
+        else:
+            record.continued = union(record.continued, active)
+

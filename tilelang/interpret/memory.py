@@ -1,0 +1,425 @@
+"""Storage of buffers: bits, bounds and which elements were ever written.
+
+A :class:`Memory` is a run of bytes; several buffers (views) may name it. Private memory
+(``local``) keeps one copy while its content is the same in every lane and one per lane afterwards.
+A :class:`Bound` ties a buffer to a memory with concrete shape and strides. Tiles are read and
+written through strided numpy views where the address is uniform, elements through index arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tilelang.errors import OutOfBoundsError, TileRuntimeError, UninitializedReadError
+from tilelang.interpret import values
+from tilelang.interpret.lanes import Lanes
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+
+
+def nibbles_of(kind: DType) -> int:
+    """Half-bytes one lane of ``kind`` takes in memory."""
+    return 1 if kind.packing > 1 else 2 * kind.as_numpy().itemsize
+
+
+class Memory:
+    """Bytes of one allocation.
+
+    ``valid`` says which units of ``unit`` half-bytes were written; None means all of them.
+    ``space`` are the lanes that own a private copy each, None for memory of the block or launch.
+    """
+
+    def __init__(
+        self, raw: Array, unit: int, *, written: bool = True, space: Lanes | None = None
+    ) -> None:
+        self.raw = raw
+        self.unit = unit
+        self.size = raw.size  # bytes of one copy
+        self.space = space
+        self.copies = 1
+        self.valid: Array | None = None if written else np.zeros(2 * raw.size // unit, np.bool_)
+        self.writable = bool(raw.flags.writeable)
+        self.absent = False  # a tensor argument that was given as None
+        self._typed: dict[object, Array] = {}
+
+    def typed(self, kind: np.dtype[Any]) -> Array:
+        """All bytes as elements of ``kind``."""
+        found = self._typed.get(kind)
+        if found is None:
+            usable = self.raw.size - self.raw.size % kind.itemsize
+            found = self._typed[kind] = self.raw[:usable].view(kind)
+        return found
+
+    def spread(self) -> None:
+        """Give each lane of ``space`` its own copy."""
+        if self.space is None or self.copies == self.space.count:
+            return
+        self.copies = self.space.count
+        self.raw = np.tile(self.raw, self.copies)
+        self._typed.clear()
+        if self.valid is not None:
+            self.valid = np.tile(self.valid, self.copies)
+
+    def units_per(self, nibbles: int) -> int:
+        """Units of ``valid`` in an element of ``nibbles`` half-bytes, refining it if needed."""
+        if self.valid is not None and nibbles % self.unit:
+            finer = gcd(nibbles, self.unit)
+            self.valid = np.repeat(self.valid, self.unit // finer)
+            self.unit = finer
+        return nibbles // self.unit
+
+
+def allocate(buffer: Buffer, shape: tuple[int, ...], space: Lanes | None) -> Memory:
+    """Fresh memory for ``buffer``; nothing of it counts as written."""
+    nibbles = nibbles_of(buffer.dtype)
+    count = prod(shape) * buffer.dtype.lanes
+    return Memory(np.zeros(-(-count * nibbles // 2), np.uint8), nibbles, written=False, space=space)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A buffer with its memory and its concrete shape, strides and offset in elements."""
+
+    buffer: Buffer
+    memory: Memory
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    safe: Value  # what a guarded load gives outside the shape
+
+    @property
+    def guarded(self) -> bool:
+        """Whether the scope has the out-of-bounds rule."""
+        return self.buffer.storage == "global"
+
+
+@dataclass
+class Site:
+    """Who executes, for messages."""
+
+    block: tuple[int, int, int] | None
+    lanes: Lanes
+
+    def text(self, lane: int | None) -> str:
+        """``block (0, 0, 0), thread 5``."""
+        if self.block is None:
+            return "on the host"
+        where = f"in block {self.block}"
+        if lane is None or self.lanes.count == 1:
+            return where
+        what = "iteration" if self.lanes.threads is None else "thread"
+        return f"{where}, {what} {lane}"
+
+
+# -- elements ---------------------------------------------------------------------------------
+def _element(bound: Bound, indices: list[Value], shape: tuple[int, ...], at: int) -> str:
+    """``A[3, 5]`` for the position ``at`` of the broadcast index arrays."""
+    found = [int(np.broadcast_to(index, shape).reshape(-1)[at]) for index in indices]
+    return f"{bound.buffer.name or 'buf'}[{', '.join(map(str, found))}]"
+
+
+def _lane_of(shape: tuple[int, ...], at: int) -> int | None:
+    return at // max(1, prod(shape[1:])) if shape else None
+
+
+def _outside(bound: Bound, indices: list[Value], bad: Array, site: Site) -> OutOfBoundsError:
+    at = int(np.flatnonzero(bad)[0])
+    name = bound.buffer.name or "buf"
+    return OutOfBoundsError(
+        f"`{_element(bound, indices, bad.shape, at)}` is outside the {bound.buffer.storage} "
+        f"buffer `{name}`",
+        expected=f"indices within the shape {bound.shape}",
+        got=f"{_element(bound, indices, bad.shape, at)} {site.text(_lane_of(bad.shape, at))}",
+        hint="only global memory has a bounds rule; guard the access with `if` or T.if_then_else",
+    )
+
+
+def _unwritten(
+    bound: Bound, indices: list[Value], bad: Array, site: Site
+) -> UninitializedReadError:
+    at = int(np.flatnonzero(bad)[0])
+    element = _element(bound, indices, bad.shape, at)
+    return UninitializedReadError(
+        f"`{element}` is read before anything is written to it",
+        expected=f"initialised memory in the {bound.buffer.storage} buffer "
+        f"`{bound.buffer.name or 'buf'}`",
+        got=f"uninitialised {element} {site.text(_lane_of(bad.shape, at))}",
+        hint="initialise the buffer first, e.g. with T.clear or T.fill",
+    )
+
+
+def check_present(bound: Bound) -> None:
+    """Error when the buffer is an argument that was given as None."""
+    if bound.memory.absent:
+        raise TileRuntimeError(
+            f"the kernel uses `{bound.buffer.name}`, but None was passed for it",
+            expected=f"an array of shape {bound.shape} and dtype {bound.buffer.dtype}",
+            got="None",
+        )
+
+
+def _place(
+    bound: Bound, indices: list[Value], copy: Array | None
+) -> tuple[Array, Array]:
+    """Scalar positions in memory and whether they are inside the shape (both one shape)."""
+    linear: Value = np.int64(bound.offset)
+    inside: Value = np.True_
+    for index, extent, stride in zip(indices, bound.shape, bound.strides):
+        wide = np.asarray(index).astype(np.int64, copy=False)
+        inside = inside & (wide.view(np.uint64) < np.uint64(max(extent, 0)))
+        linear = linear + wide * np.int64(stride)
+    linear = linear * np.int64(bound.buffer.dtype.lanes)
+    if copy is not None:
+        per_copy = 2 * bound.memory.size // nibbles_of(bound.buffer.dtype)
+        linear = linear + copy * np.int64(per_copy)
+    linear, inside = np.broadcast_arrays(linear, inside)
+    return linear, inside
+
+
+def read(
+    bound: Bound,
+    indices: list[Value],
+    need: Array | None,
+    copy: Array | None,
+    site: Site,
+    safe_memory: bool,
+) -> Value:
+    """Values at broadcast index arrays; where ``need`` is false they mean nothing.
+
+    Elements outside the shape give ``bound.safe`` under the out-of-bounds rule, else an error.
+    Buffers of vectors get a last axis for their lanes.
+    """
+    check_present(bound)
+    linear, inside = _place(bound, indices, copy)
+    good = inside
+    if need is not None:
+        need, inside = np.broadcast_arrays(need, inside)
+        linear = np.broadcast_to(linear, need.shape)
+        good = need & inside
+    if not good.all():
+        bad = ~inside if need is None else need & ~inside
+        if bad.any() and not (bound.guarded and safe_memory):
+            raise _outside(bound, indices, bad, site)
+        linear = np.where(good, linear, 0)
+    width = bound.buffer.dtype.lanes
+    spot = linear if width == 1 else linear[..., None] + np.arange(width)
+    if bound.memory.valid is not None:
+        unwritten = ~_written(bound, spot)
+        if width > 1:
+            unwritten = unwritten.any(-1)
+        if (unwritten & good).any():
+            raise _unwritten(bound, indices, unwritten & good, site)
+    if not good.any():
+        found = np.broadcast_to(bound.safe, spot.shape)
+    else:
+        found = values.decode(_codes(bound, spot, good, site, indices), bound.buffer.dtype)
+        if not good.all():
+            found = np.where(good if width == 1 else good[..., None], found, bound.safe)
+    return found[()]
+
+
+def _codes(
+    bound: Bound, spot: Array, good: Array, site: Site, indices: list[Value]
+) -> Array:
+    kind = bound.buffer.dtype
+    packed = kind.packing > 1
+    flat = bound.memory.raw if packed else bound.memory.typed(_stored(kind))
+    limit = flat.size * (2 if packed else 1)
+    if spot.size and (int(spot.max()) >= limit or int(spot.min()) < 0):
+        # The declared shape is larger than the memory behind it (a view or raw pointer).
+        over = (spot >= limit) | (spot < 0)
+        raise _outside(bound, indices, over.any(-1) if kind.lanes > 1 else over, site)
+    if not packed:
+        return np.asarray(flat[spot])
+    return np.asarray((flat[spot >> 1] >> ((spot & 1) << 2).astype(np.uint8)) & np.uint8(15))
+
+
+def _stored(kind: DType) -> np.dtype[Any]:
+    return np.dtype(np.uint8) if kind.element_of.is_bool else kind.as_numpy()
+
+
+def _written(bound: Bound, spot: Array) -> Array:
+    memory = bound.memory
+    per = memory.units_per(nibbles_of(bound.buffer.dtype))
+    assert memory.valid is not None
+    if per == 1:
+        return np.asarray(memory.valid[np.minimum(spot, memory.valid.size - 1)])
+    units = np.minimum(spot[..., None] * per + np.arange(per), memory.valid.size - 1)
+    return np.asarray(memory.valid[units].all(-1))
+
+
+def write(
+    bound: Bound,
+    indices: list[Value],
+    value: Value,
+    need: Array | None,
+    copy: Array | None,
+    site: Site,
+    safe_memory: bool,
+) -> None:
+    """Store ``value`` at broadcast index arrays where ``need`` holds; on conflicts the last wins.
+
+    Outside the shape the store is dropped under the out-of-bounds rule, else it is an error.
+    """
+    check_present(bound)
+    kind = bound.buffer.dtype
+    width = kind.lanes
+    linear, inside = _place(bound, indices, copy)
+    value = np.asarray(value)
+    tail = value.shape[:-1] if width > 1 else value.shape
+    shape = np.broadcast_shapes(linear.shape, tail, () if need is None else need.shape)
+    linear = np.broadcast_to(linear, shape)
+    good = np.broadcast_to(inside, shape)
+    if need is not None:
+        good = good & need
+    if not good.all():
+        bad = np.broadcast_to(~inside if need is None else need & ~inside, shape)
+        if bad.any() and not (bound.guarded and safe_memory):
+            raise _outside(bound, indices, bad, site)
+    if not bound.memory.writable:
+        raise _read_only(bound)
+    spot = linear[good]
+    chosen = np.broadcast_to(value, shape + value.shape[len(tail) :])[good]
+    if width > 1:
+        spot = (spot[..., None] + np.arange(width)).reshape(-1)
+        chosen = chosen.reshape(-1)
+    _put(bound, spot, values.encode(chosen, kind), site, indices)
+
+
+def _put(bound: Bound, spot: Array, codes: Array, site: Site, indices: list[Value]) -> None:
+    memory, kind = bound.memory, bound.buffer.dtype
+    packed = kind.packing > 1
+    flat = memory.raw if packed else memory.typed(_stored(kind))
+    limit = flat.size * (2 if packed else 1)
+    if spot.size and (int(spot.max()) >= limit or int(spot.min()) < 0):
+        raise _outside(bound, indices, np.ones(1, np.bool_), site)
+    if packed:
+        for half in (0, 1):
+            mine = (spot & 1) == half
+            keep = np.uint8(0xF0 if half == 0 else 0x0F)
+            moved = codes[mine] << np.uint8(4 * half)
+            flat[spot[mine] >> 1] = (flat[spot[mine] >> 1] & keep) | moved
+    else:
+        flat[spot] = codes
+    if memory.valid is not None:
+        per = memory.units_per(nibbles_of(kind))
+        if per == 1:
+            memory.valid[spot] = True
+        else:
+            memory.valid[spot[:, None] * per + np.arange(per)] = True
+
+
+def _read_only(bound: Bound) -> TileRuntimeError:
+    return TileRuntimeError(
+        f"the kernel writes `{bound.buffer.name}`, but the array passed for it is read-only",
+        expected="a writable array",
+        got="an array with flags.writeable == False",
+        hint="pass a copy, e.g. numpy.array(x)",
+    )
+
+
+# -- tiles at a uniform address -----------------------------------------------------------------
+@dataclass(frozen=True)
+class _Box:
+    """The part of a tile that lies inside its buffer, as strided views of memory."""
+
+    codes: Array
+    valid: Array | None  # None: everything is written
+    inner: tuple[slice, ...]  # where the part lies within the tile
+    whole: bool  # the part is the entire tile
+
+
+def _box(
+    bound: Bound, mins: list[int], extents: tuple[int, ...], site: Site, safe_memory: bool
+) -> _Box | None:
+    """Views for a plain tile; None when index arrays are needed (packed or vector elements)."""
+    kind = bound.buffer.dtype
+    memory = bound.memory
+    if kind.packing > 1 or kind.lanes > 1 or memory.copies > 1:
+        return None
+    per = memory.units_per(nibbles_of(kind))
+    inner, starts, sizes, whole = [], [], [], True
+    for low, extent, limit in zip(mins, extents, bound.shape):
+        start = min(max(0, -low), extent)
+        stop = max(start, min(extent, limit - low))
+        whole = whole and (start, stop) == (0, extent)
+        inner.append(slice(start, stop))
+        starts.append(low + start)
+        sizes.append(stop - start)
+    if not whole and not (bound.guarded and safe_memory):
+        grid = list(np.ix_(*(np.arange(low, low + e) for low, e in zip(mins, extents))))
+        _, inside = _place(bound, grid, None)
+        raise _outside(bound, grid, ~inside, Site(site.block, Lanes(1)))
+    flat = memory.typed(_stored(kind))
+    first = bound.offset + sum(s * t for s, t in zip(starts, bound.strides))
+    if prod(sizes) == 0:
+        empty = np.empty(sizes, flat.dtype)
+        return _Box(empty, None, tuple(inner), whole)
+    last = first + sum((n - 1) * t for n, t in zip(sizes, bound.strides))
+    if last >= flat.size or first < 0:
+        return None  # memory smaller than declared: the index path reports it
+    step = tuple(t * flat.itemsize for t in bound.strides)
+    codes = as_strided(flat[first:], tuple(sizes), step)
+    valid = None
+    if memory.valid is not None:
+        if per != 1:
+            return None
+        valid = as_strided(memory.valid[first:], tuple(sizes), bound.strides)
+    return _Box(codes, valid, tuple(inner), whole)
+
+
+def _grid(mins: list[int], extents: tuple[int, ...]) -> list[Value]:
+    return list(np.ix_(*(np.arange(low, low + e) for low, e in zip(mins, extents))))
+
+
+def read_box(
+    bound: Bound, mins: list[int], extents: tuple[int, ...], site: Site, safe_memory: bool
+) -> Array:
+    """Values of the tile at ``mins``, shape ``extents`` (+ vector lanes)."""
+    check_present(bound)
+    box = _box(bound, mins, extents, site, safe_memory)
+    if box is None:
+        found = read(bound, _grid(mins, extents), None, None, site, safe_memory)
+        return np.asarray(found)
+    if box.valid is not None and not box.valid.all():
+        missing = np.zeros(extents, np.bool_)
+        missing[box.inner] = ~box.valid
+        raise _unwritten(bound, _grid(mins, extents), missing, Site(site.block, Lanes(1)))
+    part = np.asarray(values.decode(box.codes, bound.buffer.dtype))
+    if box.whole:
+        return part.copy() if part.base is not None else part
+    tile = np.full(extents, bound.safe, part.dtype)
+    tile[box.inner] = part
+    return tile
+
+
+def write_box(
+    bound: Bound,
+    mins: list[int],
+    value: Value,
+    extents: tuple[int, ...],
+    site: Site,
+    safe_memory: bool,
+) -> None:
+    """Store ``value`` (broadcast to ``extents``) into the tile at ``mins``."""
+    check_present(bound)
+    if not bound.memory.writable:
+        raise _read_only(bound)
+    box = _box(bound, mins, extents, site, safe_memory)
+    if box is None:
+        write(bound, _grid(mins, extents), value, None, None, site, safe_memory)
+        return
+    part = np.broadcast_to(value, extents)[box.inner]
+    box.codes[...] = values.encode(part, bound.buffer.dtype)
+    memory = bound.memory
+    if box.valid is not None and memory.valid is not None:
+        if box.whole and box.codes.size == memory.valid.size:
+            memory.valid = None  # one store covered everything
+        else:
+            box.valid[...] = True

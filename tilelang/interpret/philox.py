@@ -1,0 +1,137 @@
+"""cuRAND's counter-based generator Philox4_32_10, one state per thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelang.errors import TileRuntimeError, TileUnsupportedError
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.expr import Call
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+_LOW = np.uint64(0xFFFFFFFF)
+_INVERSE = np.float32(2.3283064e-10)  # 2**-32
+_INVERSE_2PI = np.float32(2.3283064e-10) * np.float32(6.2831855)
+
+
+def philox(counter: Array, key: Array) -> Array:
+    """Ten rounds on counters (4, n) with keys (2, n), all uint64 holding 32-bit words."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        left, right = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1, c2, c3 = (
+            (right >> np.uint64(32)) ^ c1 ^ k0,
+            right & _LOW,
+            (left >> np.uint64(32)) ^ c3 ^ k1,
+            left & _LOW,
+        )
+        k0, k1 = (k0 + np.uint64(0x9E3779B9)) & _LOW, (k1 + np.uint64(0xBB67AE85)) & _LOW
+    return np.stack((c0, c1, c2, c3))
+
+
+def _advance(state: dict[str, Any], amount: Array) -> None:
+    """Add ``amount`` to the 128-bit counters."""
+    carry = amount.astype(np.uint64)
+    for word in range(4):
+        low = state["counter"][word] + (carry & _LOW)
+        carry = (carry >> np.uint64(32)) + (low >> np.uint64(32))
+        state["counter"][word] = low & _LOW
+
+
+def _init(s: Strand, node: Call, active: Active) -> Value:
+    generator = str(node.attr("generator", "curandStatePhilox4_32_10_t"))
+    if generator != "curandStatePhilox4_32_10_t":
+        raise TileUnsupportedError(
+            f"the random generator {generator} exists only on NVIDIA GPUs",
+            expected="curandStatePhilox4_32_10_t",
+            got=generator,
+        )
+    count = s.lanes.count
+    seed, sequence, offset = (
+        np.broadcast_to(np.asarray(s.eval(arg, active)).astype(np.uint64), count)
+        for arg in node.args
+    )
+    counter = np.zeros((4, count), np.uint64)
+    counter[2], counter[3] = sequence & _LOW, sequence >> np.uint64(32)
+    state: dict[str, Any] = {
+        "counter": counter,
+        "key": np.stack((seed & _LOW, seed >> np.uint64(32))),
+        "place": (offset & np.uint64(3)).astype(np.int64),
+        "extra": np.zeros(count, np.float32),
+        "has_extra": np.zeros(count, np.bool_),
+    }
+    _advance(state, offset >> np.uint64(2))
+    known = s.block.random
+    if active is not None and known:  # other threads keep what they have
+        for name, fresh in state.items():
+            known[name] = np.where(active, fresh, known[name])
+    else:
+        known.update(state)
+    return np.int32(0)
+
+
+def _draw(s: Strand, chosen: Array) -> Array:
+    """The next 32-bit word of the chosen threads."""
+    state = s.block.random
+    if not state:
+        raise TileRuntimeError(
+            "a random number is drawn before the generator is initialised",
+            expected="T.rng_init(seed) first",
+        )
+    words = philox(state["counter"], state["key"])
+    found = np.take_along_axis(words, state["place"][None, :], axis=0)[0]
+    place = np.where(chosen, state["place"] + 1, state["place"])
+    _advance(state, (place == 4).astype(np.uint64))
+    state["place"] = place % 4
+    return found.astype(np.uint32)
+
+
+def _chosen(s: Strand, active: Active) -> Array:
+    return np.ones(s.lanes.count, np.bool_) if active is None else active
+
+
+def _rand(s: Strand, node: Call, active: Active) -> Value:
+    return _draw(s, _chosen(s, active))
+
+
+def _rand_float(s: Strand, node: Call, active: Active) -> Value:
+    chosen = _chosen(s, active)
+    double = int(node.attr("bit", 32)) == 64
+    if str(node.attr("dist", "uniform")) == "normal":
+        found = _normal(s, chosen)
+        return found.astype(np.float64) if double else found
+    word = _draw(s, chosen)
+    if double:
+        inverse = 2.3283064365386963e-10
+        return word.astype(np.float64) * inverse + inverse / 2
+    return word.astype(np.float32) * _INVERSE + _INVERSE / np.float32(2)
+
+
+def _normal(s: Strand, chosen: Array) -> Array:
+    """Box-Muller; the second number of a pair is kept for the next call."""
+    state = s.block.random
+    if not state:
+        _draw(s, chosen)  # reports the missing initialisation
+    fresh = chosen & ~state["has_extra"]
+    x, y = _draw(s, fresh).astype(np.float32), _draw(s, fresh).astype(np.float32)
+    u = x * _INVERSE + _INVERSE / np.float32(2)
+    v = y * _INVERSE_2PI + _INVERSE_2PI / np.float32(2)
+    radius = np.sqrt(np.float32(-2) * np.log(u))
+    found = np.where(fresh, np.sin(v) * radius, state["extra"])
+    state["extra"] = np.where(fresh, np.cos(v) * radius, state["extra"])
+    state["has_extra"] = np.where(chosen, fresh, state["has_extra"])
+    return found.astype(np.float32)
+
+
+HANDLERS: dict[str, Callable[[Strand, Call, Active], Value]] = {
+    "rng_init": _init,
+    "rng_rand": _rand,
+    "rng_rand_float": _rand_float,
+}

@@ -1,0 +1,205 @@
+"""Exchange between the threads of a warp (32 lanes of the linear thread index) or of the block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tilelang.errors import TileRuntimeError
+from tilelang.interpret import values
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Call
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+WARP = 32
+Handler: TypeAlias = "Callable[[Strand, Call, Active], Value]"
+
+
+def _warps(s: Strand, value: Value, lanes: int = 1) -> Array:
+    """``value`` as (warp, lane[, vector]); missing lanes of the last warp repeat zero."""
+    if s.lanes.threads is None:
+        raise TileRuntimeError(
+            "a warp operation runs in the iterations of a shared loop",
+            expected="thread code, outside T.Parallel",
+        )
+    full = s.spread(value, lanes)
+    missing = -full.shape[0] % WARP
+    full = np.pad(full, [(0, missing)] + [(0, 0)] * (full.ndim - 1))
+    return full.reshape(-1, WARP, *full.shape[1:])
+
+
+def _threads(s: Strand, table: Array) -> Array:
+    return table.reshape(-1, *table.shape[2:])[: s.lanes.count]
+
+
+def _executing(s: Strand, active: Active) -> Array:
+    return _warps(s, np.True_ if active is None else active)
+
+
+def _shuffle(kind: str) -> Handler:
+    def handler(s: Strand, node: Call, active: Active) -> Value:
+        lanes = node.args[0].dtype.lanes
+        table = _warps(s, s.eval(node.args[0], active), lanes)
+        step = _warps(s, s.eval(node.args[1], active)).astype(np.int64)
+        width = int(s.number(node.args[2], active, "the shuffle width")) if (
+            len(node.args) > 2
+        ) else int(node.attr("width", WARP))
+        lane = np.broadcast_to(np.arange(WARP), step.shape)
+        base = lane & ~(width - 1)
+        if kind == "sync":
+            source = base | (step & (width - 1))
+        elif kind == "up":
+            source = np.where(lane - step < base, lane, lane - step)
+        elif kind == "down":
+            source = np.where((lane - base) + step >= width, lane, lane + step)
+        else:
+            other = lane ^ step
+            source = np.where(other >= base + width, lane, other)
+        source = source & (WARP - 1)
+        warp = np.arange(table.shape[0])[:, None]
+        return _threads(s, table[warp, source])
+
+    return handler
+
+
+def _butterfly(table: Array, op: str, kind: DType) -> Array:
+    for step in (16, 8, 4, 2, 1):
+        partner = table[:, np.arange(WARP) ^ step]
+        table = np.asarray(values.combine(op, table, partner, kind))
+    return table
+
+
+def _reduce(op: str) -> Handler:
+    def handler(s: Strand, node: Call, active: Active) -> Value:
+        kind = node.args[0].dtype
+        table = _warps(s, s.eval(node.args[0], active))
+        present = _executing(s, active)
+        table = np.where(present, table, values.identity(op, kind))
+        return _threads(s, _butterfly(table, op, kind))
+
+    return handler
+
+
+def _pack(votes: Array) -> Array:
+    """Bit mask of each warp from its lanes' booleans."""
+    weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+    return (votes.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)
+
+
+def _votes(s: Strand, node: Call, active: Active) -> tuple[Array, Array]:
+    """Which lanes execute, and which of them vote yes."""
+    present = _executing(s, active)
+    value = _warps(s, np.not_equal(s.eval(node.args[0], active), 0))
+    return present, present & value
+
+
+def _per_warp(s: Strand, found: Array, kind: DType) -> Value:
+    table = np.repeat(found[:, None], WARP, axis=1).astype(values.compute_dtype(kind))
+    return s.collapse(_threads(s, table), None)
+
+
+def _any_sync(s: Strand, node: Call, active: Active) -> Value:
+    _, yes = _votes(s, node, active)
+    return _per_warp(s, yes.any(1), node.dtype)
+
+
+def _all_sync(s: Strand, node: Call, active: Active) -> Value:
+    present, yes = _votes(s, node, active)
+    return _per_warp(s, (yes | ~present).all(1), node.dtype)
+
+
+def _ballot(s: Strand, node: Call, active: Active) -> Value:
+    _, yes = _votes(s, node, active)
+    return _per_warp(s, _pack(yes), node.dtype)
+
+
+def _activemask(s: Strand, node: Call, active: Active) -> Value:
+    return _per_warp(s, _pack(_executing(s, active)), node.dtype)
+
+
+def _match(every: bool) -> Handler:
+    def handler(s: Strand, node: Call, active: Active) -> Value:
+        present = _executing(s, active)
+        table = _warps(s, s.eval(node.args[0], active))
+        same = (table[:, :, None] == table[:, None, :]) & present[:, None, :]
+        if every:
+            whole = _pack(present)[:, None]
+            agree = (same | ~present[:, None, :]).all(2)
+            masks = np.where(agree, whole, np.uint64(0))
+        else:
+            weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
+            masks = (same.astype(np.uint64) * weights).sum(2, dtype=np.uint64)
+        return _threads(s, masks.astype(values.compute_dtype(node.dtype)))
+
+    return handler
+
+
+def _elect(s: Strand, node: Call, active: Active) -> Value:
+    """True in the first thread of each group of ``thread_extent`` (0: of the block)."""
+    extent = s.number(node.args[0], active, "the thread extent")
+    if s.lanes.threads is None:
+        return np.True_
+    return s.lanes.threads % (extent if extent > 0 else max(1, s.lanes.count)) == 0
+
+
+def _block_vote(kind: str) -> Handler:
+    def handler(s: Strand, node: Call, active: Active) -> Value:
+        value = s.spread(np.not_equal(s.eval(node.args[0], active), 0))
+        votes = value[s.lanes.members(active)]
+        found = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
+        return np.int32(found)
+
+    return handler
+
+
+def _allreduce(s: Strand, node: Call, active: Active) -> Value:
+    """The combination of every thread's value for which the condition holds."""
+    kind = node.args[0].dtype
+    op = str(node.attr("op", "sum"))
+    value = s.spread(s.eval(node.args[0], active))
+    cond = s.spread(np.not_equal(s.eval(node.args[1], active), 0))
+    x, y, z = s.block.extents()
+    axis = node.attr("axis", None)
+    table = np.where(cond, value, values.identity(op, kind))
+    if active is not None:
+        table = np.where(active, table, values.identity(op, kind))
+    if axis is None:
+        return _fold(table, op, kind)
+    cube = table.reshape(z, y, x)
+    place = 2 - int(axis)
+    folded = _fold(np.moveaxis(cube, place, 0), op, kind)
+    spread = np.broadcast_to(np.expand_dims(folded, place), cube.shape)
+    return s.collapse(spread.reshape(-1), None)
+
+
+def _fold(table: Array, op: str, kind: DType) -> Value:
+    """Pairwise combination along the first axis."""
+    while table.shape[0] > 1:
+        half = table.shape[0] // 2
+        rest = table[2 * half :]
+        table = np.concatenate(
+            [np.asarray(values.combine(op, table[:half], table[half : 2 * half], kind)), rest]
+        )
+    return table[0]
+
+
+HANDLERS: dict[str, Handler] = {
+    **{f"shfl_{kind}": _shuffle(kind) for kind in ("sync", "xor", "up", "down")},
+    **{f"warp_reduce_{op}": _reduce(op) for op in ("sum", "max", "min", "bitand", "bitor")},
+    **{f"syncthreads_{kind}": _block_vote(kind) for kind in ("count", "and", "or")},
+    "any_sync": _any_sync,
+    "all_sync": _all_sync,
+    "ballot_sync": _ballot,
+    "ballot": _ballot,
+    "activemask": _activemask,
+    "match_any_sync": _match(False),
+    "match_all_sync": _match(True),
+    "shuffle_elect": _elect,
+    "thread_allreduce": _allreduce,
+}

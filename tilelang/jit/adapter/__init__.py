@@ -1,0 +1,1 @@
+"""Host source around generated kernels."""

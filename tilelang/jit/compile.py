@@ -1,0 +1,146 @@
+"""``tilelang.compile``, ``tilelang.par_compile`` and ``tilelang.lower`` for traced functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tilelang.compiler import Artifact
+from tilelang.compiler import compile as compile_source
+from tilelang.env import env
+from tilelang.errors import TileError, TileTypeError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.execution import check_backend
+from tilelang.jit.kernel import JITKernel
+from tilelang.options import Options, make_options
+from tilelang.target import Target, parse_target
+
+Item = TypeVar("Item")
+
+
+def compile(
+    func: PrimFunc,
+    out_idx: Any = None,
+    execution_backend: str = "auto",
+    target: Any = "auto",
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    compile_flags: Any = None,
+) -> JITKernel:
+    """A kernel from a traced function.
+
+    Args:
+        func: what ``@T.prim_func`` gives.
+        out_idx: tensor parameters (int or list, negative from the end) that a call allocates
+            and returns.
+        execution_backend: "auto", "c", "interpret", or a name of another runtime (taken as auto).
+        target: "auto", "cpu", "cuda", ...; see ``tilelang.target``.
+        target_host: accepted; host code is C on the CPU.
+        verbose: print what is compiled.
+        pass_configs: ``tilelang.PassConfigKey`` -> value.
+        compile_flags: flags for the C or CUDA compiler.
+
+    Raises:
+        TileTypeError: ``func`` is not a traced function.
+        TileError: the program or the options are wrong; says where and why.
+    """
+    if not isinstance(func, PrimFunc):
+        raise TileTypeError(
+            "tilelang.compile takes a traced function",
+            expected="the result of @T.prim_func",
+            got=type(func).__name__,
+            hint="a function decorated with @tilelang.jit is compiled by calling it or by its "
+            ".compile(...) method",
+        )
+    options = options_for(func, pass_configs, compile_flags, verbose)
+    return JITKernel(func, out_idx, parse_target(target), options, check_backend(execution_backend))
+
+
+def options_for(
+    func: PrimFunc,
+    pass_configs: Mapping[Any, Any] | None,
+    compile_flags: Any,
+    verbose: bool | None,
+) -> Options:
+    """Options of a compilation; the program's own annotations stand below the arguments."""
+    own = dict(func.attr("pass_configs", None) or ())
+    flags = compile_flags if compile_flags is not None else func.attr("compile_flags", None)
+    shown = env.TILELANG_VERBOSE if verbose is None else verbose
+    return make_options({**own, **(pass_configs or {})}, flags, bool(shown))
+
+
+def lower(func: PrimFunc, target: Any = "auto", **_: Any) -> Artifact:
+    """The generated source of a traced function; see :class:`tilelang.compiler.Artifact`."""
+    return compile_source(func, parse_target(target), Options())
+
+
+def run_parallel(
+    work: Callable[[Item], JITKernel],
+    items: Sequence[Item],
+    num_workers: int | None,
+    ignore_error: bool,
+    what: str = "Parallel Compiling",
+) -> list[JITKernel | None]:
+    """``work`` for each item on several threads with a progress bar; results in order.
+
+    The C compiler runs in processes of its own, so threads keep all cores busy.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tqdm.auto import tqdm
+
+    def guarded(item: Item) -> JITKernel | None:
+        try:
+            return work(item)
+        except TileError:
+            if not ignore_error:
+                raise
+            return None
+
+    with ThreadPoolExecutor(num_workers or default_workers()) as pool:
+        futures = [pool.submit(guarded, item) for item in items]
+        with tqdm(total=len(futures), desc=what, disable=None) as bar:
+            for future in futures:
+                future.add_done_callback(lambda _: bar.update(1))
+            return [future.result() for future in futures]
+
+
+def default_workers() -> int:
+    """One compilation per core."""
+    import os
+
+    return max(1, os.cpu_count() or 1)
+
+
+def par_compile(
+    funcs: Iterable[PrimFunc],
+    out_idx: Any = None,
+    execution_backend: str = "auto",
+    target: Any = "auto",
+    target_host: Any = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    compile_flags: Any = None,
+    num_workers: int | None = None,
+    ignore_error: bool = False,
+) -> list[JITKernel | None]:
+    """Several traced functions compiled at the same time, in the given order.
+
+    Args:
+        num_workers: threads; default one per core.
+        ignore_error: give None for a program that does not compile instead of raising.
+    """
+
+    def one(func: PrimFunc) -> JITKernel:
+        return compile(
+            func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
+            compile_flags,
+        )  # fmt: skip
+
+    return run_parallel(one, list(funcs), num_workers, ignore_error)
+
+
+def target_for(spec: Any, arguments: Sequence[Any] = ()) -> Target:
+    """The target named by ``spec``; "auto" follows the arguments of the call."""
+    return parse_target(spec, arguments)

@@ -1,0 +1,282 @@
+"""``@tilelang.jit`` and ``@tilelang.lazy_jit``: from calls to cached kernels.
+
+Three styles share one class. A *factory* is ordinary Python that returns a ``@T.prim_func``;
+calling it gives the kernel. A *lazy* or *eager* function is the kernel itself; calling it with
+tensors compiles what the call needs (once per distinct key) and runs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilelang.env import env
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.compile import compile as compile_func
+from tilelang.jit.compile import run_parallel
+from tilelang.jit.kernel import JITKernel
+from tilelang.language.v2.annot import freeze
+from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
+
+
+class JITImpl:
+    """What the decorators give; see the module docstring.
+
+    Attributes:
+        func: the template of a lazy or eager function (``func.annot`` shows its annotations), or
+            the Python function of a factory.
+        signature: of the decorated function.
+    """
+
+    def __init__(
+        self, func: Callable[..., Any], factory: bool | None, settings: Mapping[str, Any]
+    ) -> None:
+        self.pyfunc = func
+        self.settings = dict(settings)
+        self.func: Any = func
+        self.template: EagerFunc | None = None
+        # None until a call shows whether the function returns a kernel or is one.
+        self.factory = factory
+        if factory is False:
+            self._use_template()
+        self.signature = inspect.signature(func)
+        self._kernels: dict[Any, JITKernel] = {}
+        self._lock = threading.RLock()
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            setattr(self, name, getattr(func, name, None))
+
+    def _use_template(self) -> EagerFunc:
+        """Treat the function as a kernel."""
+        if self.settings.get("out_idx") is not None:
+            raise TileValueError(
+                f"out_idx is given for `{self.pyfunc.__name__}`, which returns its results itself",
+                expected="no out_idx",
+                hint="make results with T.empty(shape, dtype) and return them",
+            )
+        self.factory = False
+        self.template = self.func = EagerFunc(self.pyfunc)
+        return self.template
+
+    def _kind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> EagerFunc | None:
+        """The template of a kernel, None for a factory; decided by a call where it must be."""
+        if self.factory is None:
+            if classify_by_call(self.pyfunc, *args, **kwargs) is None:
+                return self._use_template()
+            self.factory = True
+        return self.template
+
+    @property
+    def annot(self) -> Any:
+        """Annotations of the parameters of a lazy or eager function."""
+        return getattr(self.func, "annot", None)
+
+    # -- calls -------------------------------------------------------------------------------
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        template = self.template or self._kind(args, kwargs)
+        if template is None:
+            return self._factory_kernel(args, kwargs)
+        key = template.parse_key(*args, **kwargs)
+        values = template.kernel_args(*args, **kwargs)
+        device = _device_of(values)
+        kernel = self._kernels.get((key, device))
+        if kernel is None:
+            kernel = self._specialised((key, device), args, kwargs)
+        return kernel(*values)
+
+    def _factory_kernel(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        key = tuple((name, freeze(value)) for name, value in bound.arguments.items())
+        return self._once(key, lambda: self._compile(self._build(args, kwargs)))
+
+    def _specialised(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
+        assert self.template is not None
+        template = self.template
+
+        def make() -> JITKernel:
+            target = self.settings.get("target", "auto")
+            if target in ("auto", None) and key[1] is not None:
+                target = key[1]
+            return self._compile(template.specialise(*args, **kwargs), target)
+
+        return self._once(key, make)
+
+    def _once(self, key: Any, make: Callable[[], JITKernel]) -> JITKernel:
+        """The kernel of ``key``, made by one thread only."""
+        found = self._kernels.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            found = self._kernels.get(key)
+            if found is None:
+                found = self._kernels[key] = make()
+            return found
+
+    # -- compilation without a call -------------------------------------------------------------
+    def _build(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> PrimFunc:
+        """The traced function for these arguments."""
+        template = self._kind(args, kwargs)
+        if template is not None:
+            return template.specialise(*args, **kwargs)
+        result = self.pyfunc(*args, **kwargs)
+        if not isinstance(result, PrimFunc):
+            raise TileTypeError(
+                f"`{self.pyfunc.__name__}` did not return a kernel",
+                expected="a function decorated with @T.prim_func",
+                got=type(result).__name__,
+            )
+        return result
+
+    def _compile(self, func: PrimFunc, target: Any = None) -> JITKernel:
+        chosen = self.settings
+        return compile_func(
+            func,
+            chosen.get("out_idx"),
+            chosen.get("execution_backend", "auto"),
+            target if target is not None else chosen.get("target", "auto"),
+            chosen.get("target_host"),
+            chosen.get("verbose"),
+            chosen.get("pass_configs"),
+            chosen.get("compile_flags"),
+        )
+
+    def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
+        """The kernel for these arguments, which may be tensors, placeholders
+        (``T.Tensor((m, n), dtype)``) or, for constants of the shapes, keywords."""
+        template = self._kind(args, kwargs)
+        if template is None:
+            return self._factory_kernel(args, kwargs)
+        key = (template.parse_key(*args, **kwargs), None)
+        return self._once(key, lambda: self._compile(self._build(args, kwargs)))
+
+    def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
+        """The traced function for these arguments."""
+        return self._build(args, kwargs)
+
+    def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
+        """The generated source for these arguments."""
+        return self.compile(*args, **kwargs).get_kernel_source()
+
+    def par_compile(
+        self, configs: Sequence[Any], num_workers: int | None = None, ignore_error: bool = False
+    ) -> list[JITKernel | None]:
+        """Kernels for several sets of arguments (dicts or tuples), compiled at the same time."""
+        from tqdm.auto import tqdm
+
+        funcs = [
+            self._build((), item) if isinstance(item, Mapping) else self._build(tuple(item), {})
+            for item in tqdm(list(configs), desc="Elaborating", disable=None)
+        ]
+        return run_parallel(self._compile, funcs, num_workers, ignore_error)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """Methods: the instance becomes the first argument."""
+        if instance is None:
+            return self
+        import functools
+
+        return functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<tilelang function {self.pyfunc.__name__}>"
+
+
+def _device_of(values: Sequence[Any]) -> str | None:
+    """Kind of the device of the first tensor among ``values``, None when there is none."""
+    for value in values:
+        device = getattr(value, "device", None)
+        if device is not None:
+            return str(getattr(device, "type", device))
+    return None
+
+
+def _decorate(func: Any, lazy: bool, settings: Mapping[str, Any]) -> Any:
+    if isinstance(func, PrimFunc):  # `tilelang.jit(prim_func, ...)` compiles at once
+        names = ("out_idx", "execution_backend", "target", "target_host", "verbose",
+                 "pass_configs", "compile_flags")  # fmt: skip
+        return compile_func(func, **{k: v for k, v in settings.items() if k in names})
+    if not callable(func):
+        raise TileTypeError(
+            "tilelang.jit decorates a function", expected="a function", got=repr(func)[:60]
+        )
+    return JITImpl(func, False if lazy else is_factory(func), settings)
+
+
+def jit(
+    func: Callable[..., Any] | None = None,
+    out_idx: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    execution_backend: str | None = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    debug_root_path: str | None = None,
+    compile_flags: Any = None,
+    **unknown: Any,
+) -> Any:
+    """Decorator for kernel factories and for kernels; see ``tilelang.compile`` for the options.
+
+    A function that defines or returns a ``@T.prim_func`` is a factory: calling it gives a
+    :class:`JITKernel`. Any other function is the kernel itself: calling it runs it.
+    """
+    settings = _settings(
+        out_idx, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
+        unknown,
+    )  # fmt: skip
+    if func is None or isinstance(func, (int, list)):
+        if func is not None:  # `@tilelang.jit([-1])`: out_idx by position
+            settings["out_idx"] = func
+        return lambda function: _decorate(function, False, settings)
+    return _decorate(func, False, settings)
+
+
+def lazy_jit(
+    func: Callable[..., Any] | None = None,
+    *,
+    target: Any = None,
+    target_host: Any = None,
+    execution_backend: str | None = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    debug_root_path: str | None = None,
+    compile_flags: Any = None,
+    **unknown: Any,
+) -> Any:
+    """Decorator for kernels whose annotations say what is specialised; calling runs them."""
+    settings = _settings(
+        None, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
+        unknown,
+    )  # fmt: skip
+    if func is None:
+        return lambda function: _decorate(function, True, settings)
+    return _decorate(func, True, settings)
+
+
+def _settings(
+    out_idx: Any,
+    target: Any,
+    target_host: Any,
+    execution_backend: str | None,
+    verbose: bool | None,
+    pass_configs: Mapping[Any, Any] | None,
+    compile_flags: Any,
+    unknown: Mapping[str, Any],
+) -> dict[str, Any]:
+    if unknown:
+        raise TileTypeError(
+            f"unknown option {next(iter(unknown))!r}",
+            expected="out_idx, target, target_host, execution_backend, verbose, pass_configs, "
+            "debug_root_path or compile_flags",
+        )
+    return {
+        "out_idx": out_idx,
+        "target": target if target is not None else env.get_default_target(),
+        "target_host": target_host,
+        "execution_backend": execution_backend or env.TILELANG_EXECUTION_BACKEND or "auto",
+        "verbose": verbose,
+        "pass_configs": pass_configs,
+        "compile_flags": compile_flags,
+    }

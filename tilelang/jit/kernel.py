@@ -1,0 +1,226 @@
+"""`JITKernel`: one compiled function that can be called, inspected, timed and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir import expr as E
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.execution import Executable, build
+from tilelang.options import Options
+from tilelang.target import Target
+
+if TYPE_CHECKING:
+    from tilelang.profiler import Profiler
+
+
+@dataclass(frozen=True)
+class KernelParam:
+    """A parameter as programs look at it: dtype, and shape with ints where constant."""
+
+    dtype: DType
+    shape: tuple[int | E.Expr, ...]
+    name: str = ""
+
+    @classmethod
+    def from_param(cls, param: Buffer | E.Var) -> KernelParam:
+        """Description of a tensor (its shape) or scalar (empty shape) parameter."""
+        shape = tuple(param.shape) if isinstance(param, Buffer) else ()
+        return cls(param.dtype, shape, param.name)
+
+    def torch_dtype(self) -> Any:
+        """The dtype as torch names it."""
+        return self.dtype.as_torch()
+
+    def is_scalar(self) -> bool:
+        """Whether this is passed by value."""
+        return not self.shape
+
+    def is_unsigned(self) -> bool:
+        """Whether values are never negative."""
+        return self.dtype.is_uint
+
+    def is_boolean(self) -> bool:
+        """Whether values are truth values."""
+        return self.dtype.is_bool
+
+    def is_float8(self) -> bool:
+        """Whether values are 8-bit floats."""
+        return self.dtype.is_fp8
+
+
+def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
+    """Positions of the results among the parameters, from ``out_idx`` or ``T.empty``.
+
+    ``out_idx`` counts tensor parameters, negative from the end.
+
+    Raises:
+        TileValueError: not an int or list of ints, out of range, repeated, or given together
+            with results made by ``T.empty``.
+    """
+    tensors = [i for i, param in enumerate(func.params) if isinstance(param, Buffer)]
+    if out_idx is None:
+        return func.outputs
+    wanted = [out_idx] if isinstance(out_idx, int) else out_idx
+    if not isinstance(wanted, (list, tuple)) or not all(isinstance(i, int) for i in wanted):
+        raise TileValueError(
+            "out_idx has the wrong type", expected="an int or a list of ints", got=repr(out_idx)
+        )
+    result: list[int] = []
+    for index in wanted:
+        if not -len(tensors) <= index < len(tensors):
+            raise TileValueError(
+                f"out_idx {index} names no parameter of `{func.name}`",
+                expected=f"an index of its {len(tensors)} tensor parameters",
+                got=str(index),
+            )
+        result.append(tensors[index])
+    if len(set(result)) != len(result):
+        raise TileValueError("out_idx names a parameter twice", got=repr(out_idx))
+    if func.outputs and tuple(result) != func.outputs:
+        raise TileValueError(
+            "Out index conflict: the function returns tensors made by T.empty and out_idx is given",
+            expected="one of the two",
+            got=f"out_idx={out_idx!r}",
+            hint="drop out_idx, or make the results parameters",
+        )
+    return tuple(result)
+
+
+class JITKernel:
+    """A compiled kernel. Call it with the inputs; results that it allocates are returned.
+
+    Attributes:
+        prim_func: the program.
+        params: its parameters, results included.
+        out_idx: positions of the results in ``params``.
+        target, config, latency, ref_latency: how it was made and measured.
+    """
+
+    def __init__(
+        self,
+        func: PrimFunc,
+        out_idx: object = None,
+        target: Target | None = None,
+        options: Options | None = None,
+        execution_backend: str = "auto",
+        config: dict[str, object] | None = None,
+    ) -> None:
+        self.prim_func = func
+        self.target = target or Target("cpu")
+        self.options = options or Options()
+        self.params = [KernelParam.from_param(param) for param in func.params]
+        self.out_idx = list(normalize_out_idx(func, out_idx))
+        self.config = config
+        self.latency: float | None = None
+        self.ref_latency: float | None = None
+        self._executable: Executable = build(
+            func, tuple(self.out_idx), self.target, self.options, execution_backend
+        )
+        self._call = self._executable.call
+
+    def __call__(self, *args: Any) -> Any:
+        return self._call(*args)
+
+    @property
+    def torch_function(self) -> Any:
+        """The callable itself."""
+        return self._call
+
+    @property
+    def adapter(self) -> Executable:
+        """The compiled program and its launcher."""
+        return self._executable
+
+    @property
+    def artifact(self) -> Any:
+        """The generated source with its entry and flags."""
+        return self._executable.artifact
+
+    @property
+    def execution_backend(self) -> str:
+        """How calls are run: "c", "python" (without the C launcher) or "interpret"."""
+        return self._executable.backend
+
+    def get_kernel_source(self, kernel_only: bool = True) -> str:
+        """The generated source text."""
+        return self._executable.source
+
+    def get_host_source(self) -> str:
+        """Host source around the kernel (init, call, error text)."""
+        from tilelang.jit.adapter.wrapper import host_source
+
+        return host_source(self.prim_func, self.get_kernel_source(), self.target)
+
+    def show_source(self, which: str = "kernel") -> None:
+        """Print the source: "kernel" or "host"."""
+        print(self.get_host_source() if which == "host" else self.get_kernel_source())
+
+    def print_source_code(self, which: str = "kernel") -> None:
+        """Old name of :meth:`show_source`."""
+        self.show_source(which)
+
+    def export_sources(self, kernel_path: str | None = None, host_path: str | None = None) -> None:
+        """Write the sources to files."""
+        if kernel_path is not None:
+            _write(kernel_path, self.get_kernel_source())
+        if host_path is not None:
+            _write(host_path, self.get_host_source())
+
+    def export_library(self, path: str) -> None:
+        """Write the shared library that calls run; its entry is ``tl_call``."""
+        self._executable.export(path)
+
+    def explain(self) -> str:
+        """What the compiler chose, in words."""
+        return self._executable.explain()
+
+    def get_profiler(self, tensor_supply_type: Any = None) -> Profiler:
+        """A profiler that makes inputs, checks against a reference and times."""
+        from tilelang.profiler import Profiler, TensorSupplyType
+
+        return Profiler(self, tensor_supply_type or TensorSupplyType.Auto)
+
+    def run_once(self, func: Any = None) -> Any:
+        """One call with generated inputs."""
+        return self.get_profiler().run_once(func)
+
+    def _gpu_only(self, what: str) -> TileUnsupportedError:
+        return TileUnsupportedError(
+            f"{what} needs a CUDA kernel", got=f"a kernel for {self.target.kind}",
+            hint="get_kernel_source() shows the generated text of any target",
+        )
+
+    def show_ptx(self) -> None:
+        """Print the PTX of a CUDA kernel."""
+        raise self._gpu_only("show_ptx")
+
+    def show_sass(self) -> None:
+        """Print the machine code of a CUDA kernel."""
+        raise self._gpu_only("show_sass")
+
+    def export_ptx(self, path: str) -> None:
+        """Write the PTX of a CUDA kernel."""
+        raise self._gpu_only("export_ptx")
+
+    def export_sass(self, path: str) -> None:
+        """Write the machine code of a CUDA kernel."""
+        raise self._gpu_only("export_sass")
+
+    def __repr__(self) -> str:
+        return f"<JITKernel {self.prim_func.name} for {self.target}>"
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def input_params(params: Sequence[KernelParam], out_idx: Sequence[int]) -> list[KernelParam]:
+    """The parameters that a call passes."""
+    return [param for i, param in enumerate(params) if i not in set(out_idx)]

@@ -1,0 +1,258 @@
+"""Explicit control flow and statements: ``T.If``, ``T.While``, ``T.attr``, ``T.assume`` ..."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.expr import Const, Expr, Var, as_expr, const
+from tilelang.ir.stmt import Assert as AssertNode
+from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt, While as WhileNode
+from tilelang.ir.stmt import If as IfNode
+from tilelang.language.v2.builder import Block, Builder, builder, locate
+from tilelang.language.v2.frames import Frame
+from tilelang.language.v2.scope import truth
+
+__all__ = [
+    "Assert",
+    "Else",
+    "If",
+    "LetStmt",
+    "Then",
+    "While",
+    "assume",
+    "attr",
+    "bind",
+    "block",
+    "block_attr",
+    "evaluate",
+    "let",
+    "reads",
+    "sblock",
+    "sblock_attr",
+    "writes",
+]
+
+
+def _condition(cond: Any, what: str) -> Expr:
+    """A device condition, constants included."""
+    test = truth(cond, f"the condition of {what}")
+    return const(test, "bool") if isinstance(test, bool) else test
+
+
+class _IfFrame(Frame):
+    what = "T.If"
+
+    def __init__(self, cond: Any) -> None:
+        self.cond = _condition(cond, "T.If")
+        self.sides: dict[str, Stmt] = {}
+
+    def open(self, active: Builder, names: tuple[str, ...]) -> None:
+        self.loc = locate()
+        self.block: Block = active.push("if", self.loc)
+        active.open_ifs.append(self)
+
+    def close(self, active: Builder) -> None:
+        active.open_ifs.pop()
+        own = active.pop(self.block)
+        if self.block.stmts:
+            raise TileSyntaxError(
+                "a statement between T.If and T.Then",
+                loc=own.loc,
+                expected="`with T.Then():` and `with T.Else():` only",
+            )
+        if "then" not in self.sides:
+            raise TileSyntaxError("T.If without T.Then", expected="`with T.Then():` inside")
+        orelse = self.sides.get("else")
+        active.emit(IfNode(cond=self.cond, then=self.sides["then"], orelse=orelse, loc=self.loc))
+
+
+class _SideFrame(Frame):
+    def __init__(self, kind: str) -> None:
+        self.kind, self.what = kind, f"T.{kind.title()}"
+
+    def open(self, active: Builder, names: tuple[str, ...]) -> None:
+        frames = active.open_ifs
+        if not frames or active.blocks[-1] is not frames[-1].block:
+            raise TileSyntaxError(
+                f"{self.what} outside T.If", expected=f"`with T.If(cond):` around {self.what}"
+            )
+        self.owner: _IfFrame = frames[-1]
+        if self.kind in self.owner.sides:
+            raise TileSyntaxError(f"two {self.what} in one T.If")
+        self.block = active.push(self.kind, locate())
+
+    def close(self, active: Builder) -> None:
+        self.owner.sides[self.kind] = active.pop(self.block)
+
+
+def If(cond: Any) -> Frame:
+    """``with T.If(c): with T.Then(): ... with T.Else(): ...``, a branch even for constants."""
+    return _IfFrame(cond)
+
+
+def Then() -> Frame:
+    """The taken side of ``T.If``."""
+    return _SideFrame("then")
+
+
+def Else() -> Frame:
+    """The other side of ``T.If``."""
+    return _SideFrame("else")
+
+
+class _WhileFrame(Frame):
+    what = "T.While"
+
+    def __init__(self, cond: Any) -> None:
+        self.cond = _condition(cond, "T.While")
+
+    def open(self, active: Builder, names: tuple[str, ...]) -> None:
+        self.loc = locate()
+        self.block = active.push("while", self.loc)
+
+    def close(self, active: Builder) -> None:
+        active.emit(WhileNode(cond=self.cond, body=active.pop(self.block), loc=self.loc))
+
+
+def While(cond: Any) -> Frame:
+    """``with T.While(cond):`` repeats the body while ``cond`` holds."""
+    return _WhileFrame(cond)
+
+
+class _AttrFrame(Frame):
+    what = "T.attr"
+
+    def __init__(self, node: Any, key: str, value: Any) -> None:
+        self.node, self.key, self.value = node, key, value
+
+    def open(self, active: Builder, names: tuple[str, ...]) -> None:
+        self.loc = locate()
+        self.block = active.push("attr", self.loc)
+
+    def close(self, active: Builder) -> None:
+        active.emit(
+            Attr(
+                key=self.key,
+                body=active.pop(self.block),
+                node=self.node,
+                value=self.value,
+                loc=self.loc,
+            )
+        )
+
+
+def attr(node: Any, key: str, value: Any) -> Frame:
+    """``with T.attr(node, key, value):`` annotates the body; unknown keys mean nothing."""
+    if not isinstance(key, str):
+        raise TileTypeError("the key of T.attr is not text", got=f"{key!r}"[:80])
+    return _AttrFrame(node, key, value)
+
+
+class _BlockFrame(Frame):
+    """A named group of statements; it changes nothing."""
+
+    what = "T.block"
+
+    def open(self, active: Builder, names: tuple[str, ...]) -> None:
+        self.block = active.push("block", locate())
+
+    def close(self, active: Builder) -> None:
+        body = active.pop(self.block)
+        active.blocks[-1].stmts.extend(body.stmts if isinstance(body, Seq) else [body])
+
+
+def block(name: str = "", no_realize: bool = False) -> Frame:
+    """``with T.block("name"):`` groups statements."""
+    return _BlockFrame()
+
+
+sblock = block
+
+
+def block_attr(attrs: Any) -> None:
+    """Metadata of a block: accepted, without effect."""
+    builder("T.block_attr")
+
+
+sblock_attr = block_attr
+
+
+def reads(*_: Any) -> None:
+    """Declared reads of a block: accepted, they are derived from its statements."""
+    builder("T.reads")
+
+
+def writes(*_: Any) -> None:
+    """Declared writes of a block: accepted, they are derived from its statements."""
+    builder("T.writes")
+
+
+def let(v: Var, value: Any, body: Any = None) -> Var:
+    """Bind the variable ``v``, e.g. made by ``T.int32()``, to ``value`` from here on."""
+    active = builder("T.let")
+    if not isinstance(v, Var):
+        raise TileTypeError(
+            "T.let binds something that is not a variable",
+            expected="a variable such as T.int32()",
+            got=f"{v!r}"[:80],
+        )
+    active.emit(Let(var=v, value=as_expr(value, v.dtype)))
+    active.live_in(v)
+    return v
+
+
+def bind(value: Any, name: str = "v") -> Var:
+    """``value`` evaluated here, as a variable."""
+    return builder("T.bind").let(name, as_expr(value))
+
+
+class _LetFrame(Frame):
+    what = "T.LetStmt"
+
+    def __init__(self, value: Any) -> None:
+        self.value = as_expr(value)
+
+    def open(self, active: Builder, names: tuple[str, ...]) -> Var:
+        self.block = active.push("block", locate())
+        return active.let(names[0] if names and names[0] else "v", self.value)
+
+    def close(self, active: Builder) -> None:
+        body = active.pop(self.block)
+        active.emit(body)
+
+
+def LetStmt(value: Any) -> Frame:
+    """``with T.LetStmt(value) as x:``"""
+    return _LetFrame(value)
+
+
+def evaluate(value: Any) -> None:
+    """Evaluate an expression as a statement."""
+    active = builder("T.evaluate")
+    if value is None:
+        return
+    if isinstance(value, (Region, Buffer)) and not (isinstance(value, Buffer) and value.is_var):
+        raise TileTypeError("T.evaluate of a buffer", expected="a scalar expression")
+    active.emit(Eval(value=as_expr(value)))
+
+
+def assume(cond: Any) -> None:
+    """A fact the compiler may use; outside kernels it is also checked on the host."""
+    active = builder("T.assume")
+    test = truth(cond, "the condition of T.assume")
+    if test is False:
+        raise TileValueError(
+            "T.assume of a condition that is false", expected="a condition that can hold"
+        )
+    if isinstance(test, Expr):
+        active.emit(AssertNode(cond=test, message=f"Assume: {test!r}", assumed=True))
+
+
+def Assert(cond: Any, message: str = "") -> None:
+    """Stop with ``message`` unless ``cond`` holds."""
+    active = builder("T.Assert")
+    test = _condition(cond, "T.Assert")
+    if not (isinstance(test, Const) and test.value):
+        active.emit(AssertNode(cond=test, message=str(message)))

@@ -1,0 +1,12 @@
+"""Today's path of ``tilelang.language.v2.dtypes``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.language.v2 import dtypes as _home
+from tilelang.language.v2.dtypes import __all__ as __all__
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_home, name)

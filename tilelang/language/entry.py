@@ -1,0 +1,195 @@
+"""``T.prim_func``, parameter annotations, symbols, outputs and pointer views."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
+from tilelang.ir.buffer import Buffer as BufferNode
+from tilelang.ir.buffer import Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, Var, as_expr
+from tilelang.ir.stmt import PrimFunc, View
+from tilelang.language.v2.annot import (
+    BufferAnnot,
+    DynAnnot,
+    FragmentBufferAnnot,
+    LocalBufferAnnot,
+    PtrAnnot,
+    SharedBufferAnnot,
+    StridedTensorAnnot,
+    TensorAnnot,
+    _element_type,
+    _extents,
+)
+from tilelang.language.v2.builder import builder, placed
+
+__all__ = [
+    "Buffer",
+    "FragmentBuffer",
+    "LocalBuffer",
+    "SharedBuffer",
+    "StridedTensor",
+    "Tensor",
+    "const",
+    "dyn",
+    "dynamic",
+    "empty",
+    "make_tensor",
+    "make_tensor_from_addr",
+    "match_buffer",
+    "prim_func",
+    "ptr",
+    "symbolic",
+    "symbolics",
+]
+
+Tensor = TensorAnnot()
+StridedTensor = StridedTensorAnnot()
+Buffer = BufferAnnot()
+FragmentBuffer = FragmentBufferAnnot()
+SharedBuffer = SharedBufferAnnot()
+LocalBuffer = LocalBufferAnnot()
+dyn = DynAnnot(dtype=DType("int32"))
+ptr = PtrAnnot()
+
+
+def prim_func(
+    fn: Callable[..., Any] | None = None, *, eager_jit: bool = False, **_: object
+) -> Any:
+    """Trace a function whose parameters are all annotated; the result is a ``PrimFunc``.
+
+    With ``eager_jit`` the result is a template that is traced per call (``EagerFunc``). Other
+    options of the reference are accepted and have no effect.
+
+    Raises:
+        TileSyntaxError: a parameter is not annotated, or the body is not a kernel's Python.
+    """
+    from tilelang.language.v2.template import EagerFunc, trace_prim_func
+
+    def decorate(function: Callable[..., Any]) -> PrimFunc | EagerFunc:
+        if eager_jit:
+            return EagerFunc(function, "T.prim_func")
+        return trace_prim_func(function)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def _names(text: object, what: str) -> list[str]:
+    """``"m, n"`` or ``"m n"`` as names."""
+    if not isinstance(text, str):
+        raise TileTypeError(
+            f"{what} takes names as text", expected=f'{what}("m, n")', got=f"{text!r}"[:80]
+        )
+    found = [name for name in re.split(r"[,\s]+", text) if name]
+    for name in found:
+        if not name.isidentifier():
+            raise TileValueError(f"{name!r} is not a name", expected="an identifier")
+    if not found:
+        raise TileValueError(f"{what} without a name", expected=f'{what}("m, n")')
+    return found
+
+
+def dynamic(name: str, dtype: object = "int32") -> Any:
+    """Run-time dimensions: one variable, or a tuple for several names (``"m, n"``)."""
+    with placed():
+        kind = DType(dtype)
+        if not kind.is_integer:
+            raise TileTypeError(
+                "a dimension must be an integer", expected="int32 or int64", got=str(kind)
+            )
+        found = tuple(Var(item, kind) for item in _names(name, "T.dynamic"))
+    return found[0] if len(found) == 1 else found
+
+
+symbolic = dynamic
+symbolics = dynamic
+
+
+def const(name: str, dtype: object = "int32") -> Any:
+    """Compile-time dimensions of an eager kernel, inferred from the tensors of the call."""
+    hooks = builder("T.const").hooks
+    if hooks is None:
+        raise TileSyntaxError(
+            "T.const is used outside an eager kernel",
+            expected="a body of a function decorated with @tilelang.jit",
+            hint="in a prim_func use Python ints or T.dynamic",
+        )
+    found = tuple(hooks.const(item, DType(dtype)) for item in _names(name, "T.const"))
+    return found[0] if len(found) == 1 else found
+
+
+def _is_dtype(value: object) -> bool:
+    if isinstance(value, (DType, str)) or value in (int, float, bool):
+        return True
+    return type(value).__name__ == "dtype" or isinstance(value, PtrAnnot)
+
+
+def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
+    """A new output tensor; the function must return it. Its memory is not initialised.
+
+    ``T.empty((M, N), dtype)``, ``T.empty(M, N, dtype=dtype)`` and ``T.empty([M], dtype)``.
+    """
+    items = list(shape)
+    if len(items) > 1 and _is_dtype(items[-1]):
+        dtype = items.pop()
+    extents = _extents(items[0]) if len(items) == 1 else tuple(items)
+    if not extents:
+        raise TileValueError(
+            "T.empty needs at least one dimension",
+            expected="T.empty((M, N), dtype)",
+            hint="for one value use T.empty((1,), dtype)",
+        )
+    made = BufferNode("", Shape(extents), _element_type(dtype) or DType("float32"))
+    return builder("T.empty").add_output(made)
+
+
+def make_tensor(
+    ptr: Any, shape: Any, dtype: object = "float32", strides: Sequence[Any] | None = None
+) -> BufferNode:
+    """A global tensor at a pointer parameter, an address expression or an int64 table element.
+
+    In-kernel accesses outside ``shape`` are guarded as for parameters.
+    """
+    active = builder("T.make_tensor")
+    kind = _element_type(dtype) or DType("float32")
+    steps = None if strides is None else tuple(Shape(strides))
+    extents = Shape(_extents(shape))
+    if steps is not None and len(steps) != len(extents):
+        raise TileValueError(
+            "T.make_tensor has a different number of extents and strides",
+            expected=f"{len(extents)} strides",
+            got=f"{len(steps)}",
+        )
+    if isinstance(ptr, BufferNode) and not ptr.is_var:
+        made = BufferNode("", extents, kind, ptr.storage, steps, ptr.elem_offset, ptr.data)
+        active.emit(View(buffer=made))
+    else:
+        source = as_expr(ptr) if isinstance(ptr, (BufferNode, Expr)) else None
+        if source is None or not (source.dtype.is_handle or source.dtype.is_integer):
+            raise TileTypeError(
+                "T.make_tensor needs a pointer",
+                expected="a T.ptr parameter, an int64 address or an element of an address table",
+                got=f"{ptr!r}"[:80],
+            )
+        made = BufferNode("", extents, kind, "global", steps)
+        active.emit(View(buffer=made, source=source))
+    active.live_in(made)
+    return made
+
+
+def match_buffer(
+    param: Any,
+    shape: Any,
+    dtype: object = "float32",
+    data: object = None,
+    strides: Sequence[Any] | None = None,
+    **_: object,
+) -> BufferNode:
+    """The older spelling of :func:`make_tensor`."""
+    return make_tensor(param, shape, dtype, strides)
+
+
+make_tensor_from_addr = make_tensor

@@ -1,0 +1,628 @@
+"""The builder: receives statements while a kernel's rewritten Python runs, and makes a PrimFunc.
+
+It keeps the stack of open blocks, gives every statement the user's location, names allocations
+and let values after the Python names they are bound to, and remembers in which block each
+variable and buffer lives, so that a use after its block has ended is reported by name.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any, cast
+
+from tilelang.errors import (
+    JITNoBuilderError,
+    Loc,
+    TileError,
+    TileRuntimeError,
+    TileSyntaxError,
+    TileTypeError,
+    TileValueError,
+    TileWarning,
+)
+from tilelang.ir.active import activate, current
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Var,
+    as_expr,
+    walk,
+)
+from tilelang.ir.stmt import (
+    Alloc,
+    Launch,
+    Let,
+    PrimFunc,
+    ReducerUpdate,
+    Seq,
+    Stmt,
+    Store,
+    View,
+    seq,
+)
+from tilelang.ir.stmt import walk as walk_stmts
+from tilelang.ir.tables import Effect
+
+__all__ = ["Block", "Builder", "builder", "inline", "macro", "prim_func"]
+
+LOOPS = frozenset({"loop", "parallel", "while"})
+BRANCHES = frozenset({"then", "else"})
+_REDUCER_OPS = {
+    "add": "sum",
+    "max": "max",
+    "min": "min",
+    "bitand": "bitand",
+    "bitor": "bitor",
+    "bitxor": "bitxor",
+}
+
+
+class Block:
+    """An open list of statements."""
+
+    __slots__ = ("alive", "done", "kind", "loc", "stmts")
+
+    def __init__(self, kind: str, loc: Loc | None) -> None:
+        self.kind = kind
+        self.loc = loc
+        self.stmts: list[Stmt] = []
+        self.alive = True
+        self.done = ""  # what made the rest unreachable: "break", "continue"
+
+
+class LaunchState:
+    """The kernel that is being traced."""
+
+    def __init__(self, grid: tuple[Expr, ...], block_vars: tuple[Var, ...], threads: Any) -> None:
+        self.grid = grid
+        self.block_vars = block_vars
+        self.threads: tuple[int, int, int] = threads
+        self.thread_vars = tuple(Var(name, DType("int32")) for name in ("tx", "ty", "tz"))
+        self.annotations: dict[str, object] = {}
+
+
+def builder(what: str) -> Builder:
+    """The active builder; an error that names ``what`` outside a trace."""
+    found = current()
+    if not isinstance(found, Builder):
+        raise JITNoBuilderError(
+            f"`{what}` is used outside a kernel",
+            expected="a call inside a function decorated with @T.prim_func, @tilelang.jit or "
+            "@T.macro while it is traced",
+            loc=locate(),
+        )
+    return found
+
+
+def is_pure(expr: Expr) -> bool:
+    """Whether the value is the same whenever it is evaluated: no loads, no effects."""
+    return not any(
+        isinstance(node, Load)
+        or (isinstance(node, Call) and node.intrinsic.effect not in (Effect.NONE, Effect.HINT))
+        for node in walk(expr)
+    )
+
+
+def has_effect(expr: Expr) -> bool:
+    """Whether evaluating ``expr`` does something besides giving a value."""
+    return any(
+        isinstance(node, Call) and node.intrinsic.effect not in (Effect.NONE, Effect.READ)
+        for node in walk(expr)
+    )
+
+
+class Builder:
+    """Traces one function. Implements ``tilelang.ir.active.Emitter``."""
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.loc: Loc | None = None
+        self.blocks: list[Block] = []
+        self.launch: LaunchState | None = None
+        self.params: list[Buffer | Var] = []
+        self.empties: list[Buffer] = []
+        self.outputs: tuple[int, ...] = ()
+        self.attrs: dict[str, object] = {}
+        self.homes: dict[int, tuple[object, Block]] = {}
+        self.pure_in = ""  # the construct whose operands must not emit statements
+        self.macro_depth = 0
+        self.open_ifs: list[Any] = []  # frames of T.If that wait for T.Then and T.Else
+        self.hooks: Any = None  # the template being traced: T.const and body annotations
+        self._finished: PrimFunc | None = None
+
+    # -- function -----------------------------------------------------------------------------
+    @contextmanager
+    def prim_func(self, name: str) -> Iterator[Builder]:
+        """Trace a function called ``name`` inside the block; :meth:`get` has the result."""
+        self.name = name
+        body = self.push("func", None)
+        with activate(self):
+            yield self
+        self._finished = self.finish(self.pop(body))
+
+    def finish(self, body: Stmt) -> PrimFunc:
+        """The traced function."""
+        for stmt in walk_stmts(body):
+            if isinstance(stmt, (Alloc, View)) and not stmt.buffer.name:
+                set_name(stmt.buffer, "buf")
+        for param in self.empties:
+            if not param.name:
+                set_name(param, "out")
+        return PrimFunc(
+            self.name,
+            tuple(self.params),
+            body,
+            self.outputs,
+            _pairs(self.attrs),
+            self.loc,
+        )
+
+    def get(self) -> PrimFunc:
+        """The function traced by :meth:`prim_func`."""
+        if self._finished is None:
+            raise TileRuntimeError("the builder has not finished a function yet")
+        return self._finished
+
+    def add_param(self, param: Buffer | Var) -> None:
+        """Append a parameter; a variable that is already one is not repeated."""
+        if not any(param is known for known in self.params):
+            self.params.append(param)
+
+    # -- blocks -------------------------------------------------------------------------------
+    def push(self, kind: str, loc: Loc | None = None) -> Block:
+        """Open a block."""
+        block = Block(kind, loc)
+        self.blocks.append(block)
+        return block
+
+    def pop(self, block: Block) -> Stmt:
+        """Close ``block``, which is the innermost one, and return its statements."""
+        if self.blocks[-1] is not block:
+            raise TileSyntaxError(
+                "a block is closed while one inside it is still open",
+                hint="close `with` frames and loops in the reverse order of opening",
+            )
+        self.blocks.pop()
+        block.alive = False
+        return seq(*block.stmts) if block.stmts else Seq(stmts=())
+
+    def live_in(self, value: object) -> None:
+        """Record that ``value`` (variable or buffer) lives in the innermost block."""
+        self.homes[id(value)] = (value, self.blocks[-1])
+
+    def ended(self, value: object) -> str | None:
+        """The name of a variable or buffer in ``value`` whose block has ended, if any."""
+        found: Sequence[object]
+        if isinstance(value, Expr):
+            found = [node for node in walk(value) if isinstance(node, Var)]
+            found = [*found, *(node.buffer for node in walk(value) if isinstance(node, Load))]
+        elif isinstance(value, Region):
+            found = [value.buffer]
+        else:
+            found = [value] if isinstance(value, Buffer) else []
+        for item in found:
+            home = self.homes.get(id(item))
+            if home is not None and not home[1].alive:
+                return cast("Buffer | Var", item).name
+        return None
+
+    # -- Emitter ------------------------------------------------------------------------------
+    def emit(self, stmt: Stmt) -> None:
+        """Append ``stmt`` to the innermost block, with the user's location if it has none."""
+        if self.pure_in:
+            raise TileRuntimeError(
+                f"a statement is emitted inside {self.pure_in}",
+                expected="an expression without statements of its own",
+                hint="call macros and tile operations in a statement before it, or use `if`",
+            )
+        if stmt.loc is None:
+            object.__setattr__(stmt, "loc", locate())
+        block = self.blocks[-1]
+        if block.done:
+            if block.done != "warned":
+                warn(f"statements after `{block.done}` are never reached and are ignored", stmt.loc)
+                block.done = "warned"
+            return
+        block.stmts.append(stmt)
+
+    def alloc(self, buffer: Buffer, init: object = None) -> Buffer:
+        """Emit the allocation of ``buffer``; it is named when it is bound."""
+        value = None if init is None else as_expr(init, buffer.dtype)
+        self.live_in(buffer)
+        self.emit(Alloc(buffer=buffer, init=value))
+        return buffer
+
+    def store(self, buffer: Buffer, key: object, value: object) -> None:
+        """``buffer[key] = value`` with the implicit cast; reducers get an update."""
+        place = buffer[key]
+        if isinstance(place, Region):
+            raise TileTypeError(
+                f"a slice of `{buffer.name}` is assigned to",
+                expected="one index per dimension",
+                got=f"`{place!r}`",
+                hint="use T.copy(src, dst[...]) or T.fill(dst[...], value)",
+            )
+        self.store_at(place.buffer, place.indices, value)
+
+    def store_at(self, buffer: Buffer, indices: tuple[Expr, ...], value: object) -> None:
+        """Store to normalised indices."""
+        if isinstance(value, (Buffer, Region)) and not (
+            isinstance(value, Buffer) and value.is_var
+        ):
+            raise TileTypeError(
+                f"a whole buffer is stored into one element of `{buffer.name}`",
+                expected="a scalar",
+                got=f"`{value!r}`",
+                hint="index the source, or use T.copy",
+            )
+        lanes = Load(buffer, indices).dtype.lanes
+        kind = buffer.dtype if lanes == buffer.dtype.lanes else buffer.dtype.with_lanes(lanes)
+        made = self._broadcast(as_expr(value, None if lanes > 1 else kind), kind)
+        update = self._reducer_update(buffer, indices, made)
+        self.emit(update or Store(buffer=buffer, indices=indices, value=made))
+
+    @staticmethod
+    def _broadcast(value: Expr, kind: DType) -> Expr:
+        from tilelang.ir.expr import Broadcast
+
+        if kind.lanes > 1 and value.dtype.lanes == 1:
+            return Broadcast(as_expr(value, kind.element_of), kind.lanes)
+        return as_expr(value, kind)
+
+    @staticmethod
+    def _reducer_update(buffer: Buffer, indices: tuple[Expr, ...], value: Expr) -> Stmt | None:
+        """``acc[i] = acc[i] op x`` on a reducer as an update of the thread's partial."""
+        declared = buffer.attr("reducer")
+        inner, place = _strip(value), Load(buffer, indices)
+        if declared is None or not isinstance(inner, Binary):
+            return None
+        op, other = declared[0], None
+        if inner.op == "sub" and op == "sum" and _strip(inner.a) is place:
+            other = -inner.b
+        elif _REDUCER_OPS.get(inner.op) == op:
+            if _strip(inner.a) is place:
+                other = inner.b
+            elif _strip(inner.b) is place:
+                other = inner.a
+        if other is None:
+            return None
+        added = as_expr(other, buffer.dtype)
+        return ReducerUpdate(buffer=buffer, indices=indices, value=added, op=op)
+
+    def annotate(self, key: str, value: object, level: str = "kernel") -> None:
+        """Record an annotation on the kernel or the function; mappings are merged."""
+        if level == "func":
+            target = self.attrs
+        elif self.launch is None:
+            raise TileSyntaxError(
+                f"the annotation {key!r} is outside a kernel",
+                expected="a statement inside `with T.Kernel(...)`",
+            )
+        else:
+            target = self.launch.annotations
+        if isinstance(value, Mapping):
+            value = tuple(value.items())
+            old = cast("tuple[tuple[object, object], ...]", target.get(key, ()))
+            kept = [pair for pair in old if not any(pair[0] is new[0] for new in value)]
+            value = (*kept, *value)
+        target[key] = value
+
+    def kernel(self, what: str) -> LaunchState:
+        """The enclosing kernel; an error that names ``what`` outside one."""
+        if self.launch is None:
+            raise TileSyntaxError(
+                f"`{what}` is outside a kernel",
+                expected="a statement inside `with T.Kernel(...)`",
+            )
+        return self.launch
+
+    def thread_extents(self) -> tuple[int, int, int]:
+        """Threads of the enclosing kernel, (x, y, z)."""
+        return self.kernel("the thread extent").threads
+
+    def thread_index(self) -> Expr:
+        """The linear thread index of the enclosing kernel."""
+        launch = self.kernel("the thread index")
+        nx, ny, nz = launch.threads
+        tx, ty, tz = launch.thread_vars
+        index: Expr = tx
+        if ny > 1:
+            index = index + ty * nx
+        if nz > 1:
+            index = index + tz * (nx * ny)
+        return index
+
+    # -- values -------------------------------------------------------------------------------
+    def let(self, name: str, value: Expr) -> Var:
+        """``name = value``, evaluated here."""
+        var = Var(name, value.dtype)
+        self.emit(Let(var=var, value=value))
+        self.live_in(var)
+        return var
+
+    def bind(self, name: str, value: object) -> object:
+        """What the Python name holds after ``name = value``: expressions become values."""
+        if isinstance(value, Buffer):
+            if not value.name:
+                set_name(value, "buf" if name in ("_", "_tmp") else name)
+            return value
+        if isinstance(value, (list, tuple)):
+            for number, item in enumerate(cast("Sequence[object]", value)):
+                if isinstance(item, Buffer) and not item.name:
+                    set_name(item, f"{name}_{number}")
+            return value
+        if not isinstance(value, Expr) or isinstance(value, (Const, Var)):
+            return value
+        if value.dtype == "void":
+            self.eval(value)
+            return None
+        if value.dtype == "handle" or (self.launch is None and is_pure(value)):
+            return value  # addresses, and host expressions that shapes and grids are made of
+        return self.let("_tmp" if name == "_" else name, value)
+
+    def snapshot(self, value: object, name: str = "_tmp") -> object:
+        """``value`` as it is now: what later stores could change becomes a let value."""
+        if isinstance(value, Buffer) and value.is_var:
+            value = as_expr(value)
+        if isinstance(value, Expr) and not is_pure(value):
+            return self.bind(name, value)
+        return value
+
+    def eval(self, value: object) -> None:
+        """An expression statement: emitted when it has an effect."""
+        from tilelang.ir.stmt import Eval
+
+        if isinstance(value, Expr) and has_effect(value):
+            self.emit(Eval(value=value))
+
+    @contextmanager
+    def pure(self, what: str) -> Iterator[None]:
+        """Refuse statements while operands of a lazy expression are evaluated."""
+        outside, self.pure_in = self.pure_in, what
+        try:
+            yield
+        finally:
+            self.pure_in = outside
+
+    # -- launches -----------------------------------------------------------------------------
+    def open_launch(
+        self,
+        grid: Sequence[object],
+        threads: tuple[int, int, int],
+        names: tuple[str, ...],
+        annotations: Mapping[str, object],
+    ) -> LaunchState:
+        """Start a kernel; statements go into its body until :meth:`close_launch`."""
+        if self.launch is not None:
+            raise TileSyntaxError(
+                "a kernel is opened inside a kernel",
+                hint="end the first `with T.Kernel(...)` before the next",
+            )
+        loc = locate()
+        extents = tuple(as_expr(extent) for extent in grid)
+        defaults = ("bx", "by", "bz")
+        chosen = [
+            names[i] if i < len(names) and names[i] not in ("", "_") else defaults[i]
+            for i in range(len(extents))
+        ]
+        block_vars = tuple(
+            Var(name, extent.dtype) for name, extent in zip(chosen, extents, strict=True)
+        )
+        self.push("launch", loc)
+        self.launch = LaunchState(extents, block_vars, threads)
+        self.launch.annotations.update(annotations)
+        for var in (*block_vars, *self.launch.thread_vars):
+            self.live_in(var)
+        return self.launch
+
+    def close_launch(self) -> None:
+        """End the kernel and emit it."""
+        launch = self.kernel("the end of the kernel")
+        block = self.blocks[-1]
+        body = self.pop(block)
+        self.launch = None
+        self.emit(
+            Launch(
+                grid=launch.grid,
+                block_vars=launch.block_vars,
+                thread_vars=launch.thread_vars,
+                threads=launch.threads,
+                body=body,
+                annotations=_pairs(launch.annotations),
+                loc=block.loc,
+            )
+        )
+
+    # -- outputs ------------------------------------------------------------------------------
+    def add_output(self, buffer: Buffer) -> Buffer:
+        """A new tensor made by ``T.empty``: a parameter that must be returned."""
+        if self.launch is not None:
+            raise TileSyntaxError(
+                "T.empty inside a kernel",
+                hint="create outputs before `with T.Kernel(...)`; inside use T.alloc_*",
+            )
+        self.params.append(buffer)
+        self.empties.append(buffer)
+        return buffer
+
+    def set_results(self, value: object) -> None:
+        """Check and record what the traced function returned."""
+        several = isinstance(value, (tuple, list))
+        items = list(cast("Sequence[object]", value)) if several else [value]
+        if value is None:
+            items = []
+        found: list[int] = []
+        for item in items:
+            at = [i for i, param in enumerate(self.params) if param is item]
+            if not at or not any(item is made for made in self.empties):
+                raise TileTypeError(
+                    f"`{self.name}` returns something that is not an output",
+                    expected="tensors made by T.empty in this function",
+                    got=describe(item),
+                )
+            found.append(at[0])
+        for made in self.empties:
+            if not any(made is item for item in items):
+                raise TileRuntimeError(
+                    f"the output `{made.name or 'T.empty(...)'}` of `{self.name}` is not returned",
+                    hint="return every tensor made by T.empty; for scratch space use "
+                    "T.alloc_global inside the kernel",
+                )
+        if len(set(found)) != len(found):
+            raise TileValueError(f"`{self.name}` returns the same output twice")
+        self.outputs = tuple(found)
+        if several:
+            self.attrs["returns_list"] = True
+
+
+def _strip(value: Expr) -> Expr:
+    while isinstance(value, Cast):
+        value = value.value
+    return value
+
+
+def describe(value: object) -> str:
+    """``value`` in an error: no addresses, no long texts."""
+    if isinstance(value, Buffer):
+        return f"the buffer `{value.name}`"
+    if isinstance(value, (Expr, Region)):
+        return f"`{value!r}`"
+    text = repr(value)
+    return f"an object of type {type(value).__name__}" if " at 0x" in text else text[:80]
+
+
+def count(number: int, noun: str) -> str:
+    """"1 name", "2 names", "2 indices"."""
+    many = "indices" if noun == "index" else noun + "s"
+    return f"{number} {noun if number == 1 else many}"
+
+
+class placed:
+    """Context manager: an error raised inside takes the user's place, found only then.
+
+    For words that run outside of a trace: annotations, symbols, decorators.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, TileError) and error.loc is None:
+            error.loc = locate()
+
+
+def _pairs(table: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
+    return tuple(table.items())
+
+
+def set_name(buffer: Buffer, name: str) -> None:
+    """Name a fresh allocation, once."""
+    object.__setattr__(buffer, "name", name)
+    if not buffer.data.name:
+        object.__setattr__(buffer.data, "name", name)
+
+
+# -- locations --------------------------------------------------------------------------------
+ROOT = "trace_root"  # the function of trace.py below which the user's frames of a trace begin
+
+
+def _is_ours(frame: FrameType) -> bool:
+    module = frame.f_globals.get("__name__") or ""
+    return module == "tilelang" or module.startswith("tilelang.")
+
+
+def _is_root(frame: FrameType) -> bool:
+    return frame.f_code.co_name == ROOT and _is_ours(frame)
+
+
+def _chain(found: list[tuple[FrameType, int]]) -> Loc | None:
+    """Location from (frame, instruction) pairs, outermost first."""
+    loc: Loc | None = None
+    inner: str | None = None
+    for frame, lasti in found:
+        name = frame.f_code.co_name
+        nested = name.startswith("<") and inner is not None  # lambdas and comprehensions
+        here = _position(frame, lasti)
+        site = loc.call_site if nested and loc is not None else loc
+        inner = inner if nested else name
+        loc = Loc(here[0], here[1], here[2], here[3], here[4], inner, site)
+    return loc
+
+
+def _position(frame: FrameType, lasti: int) -> tuple[str, int, Any, Any, Any]:
+    code = frame.f_code
+    positions = getattr(code, "co_positions", None)
+    if positions is not None and lasti >= 0:
+        from itertools import islice
+
+        line, end_line, col, end_col = next(islice(positions(), lasti // 2, None))
+        if line is not None:
+            return code.co_filename, line, col, end_line, end_col
+    return code.co_filename, frame.f_lineno, None, None, None
+
+
+def locate() -> Loc | None:
+    """Where the user's program is now, with the calls of macros and helpers that led there."""
+    found: list[tuple[FrameType, int]] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _is_root(frame):
+        if not _is_ours(frame):
+            found.append((frame, frame.f_lasti))
+        frame = frame.f_back
+    if frame is None:  # no trace root: a builder used by hand; only the innermost place counts
+        found = found[:1]
+    return _chain(found[::-1])
+
+
+def locate_error(traceback: TracebackType | None) -> Loc | None:
+    """The user's place where an exception came up, from its traceback."""
+    found: list[tuple[FrameType, int]] = []
+    while traceback is not None:
+        if not _is_ours(traceback.tb_frame):
+            found.append((traceback.tb_frame, traceback.tb_lasti))
+        elif _is_root(traceback.tb_frame):
+            found = []
+        traceback = traceback.tb_next
+    return _chain(found)
+
+
+def warn(message: str, loc: Loc | None) -> None:
+    """Warn about the user's line ``loc``."""
+    if loc is None:
+        warnings.warn(message, TileWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(message, TileWarning, loc.file, loc.line)
+
+
+def attach(error: TileError, traceback: TracebackType | None) -> None:
+    """Give an error without a location the user's place it came from."""
+    if error.loc is None:
+        error.loc = locate_error(traceback)
+
+
+def __getattr__(name: str) -> Any:
+    # The names of the reference module that live in the modules above this one.
+    if name == "prim_func":
+        from tilelang.language.entry import prim_func
+
+        return prim_func
+    if name in ("macro", "inline"):
+        from tilelang.language import macro as module
+
+        return getattr(module, name)
+    if name == "const":
+        from tilelang.language.entry import const as found
+
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+

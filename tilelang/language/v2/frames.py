@@ -1,0 +1,54 @@
+"""Bases of everything opened with ``with`` or looped over with ``for`` in a kernel.
+
+Rewritten code opens a frame with the names of its targets, so variables of the IR get the user's
+names. Undecorated helper functions are plain Python; there the same objects work through the
+ordinary protocols: ``with frame:`` opens and closes, ``for i in loop:`` yields once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilelang.language.v2.builder import Builder
+
+__all__ = ["Frame", "Loop"]
+
+
+class Frame:
+    """A region of the kernel: opened, filled, closed."""
+
+    what = "frame"
+
+    def open(self, builder: Builder, names: tuple[str, ...]) -> Any:
+        """Start the region. ``names`` are the target's names; returns the target's value."""
+        raise NotImplementedError
+
+    def close(self, builder: Builder) -> None:
+        """End the region and emit its statement."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        from tilelang.language.v2.builder import builder
+
+        self._entered = builder(self.what)
+        return self.open(self._entered, ())
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close(self._entered)
+
+
+class Loop(Frame):
+    """A loop of the kernel; ``open`` returns the tuple of its index values."""
+
+    what = "loop"
+
+    def __iter__(self) -> Iterator[Any]:
+        from tilelang.language.v2.builder import builder
+
+        active = builder(self.what)
+        values = self.open(active, ())
+        yield values[0] if len(values) == 1 else values
+        self.close(active)

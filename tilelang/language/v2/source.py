@@ -1,0 +1,93 @@
+"""The syntax tree of a function, from any place Python keeps source: files, notebooks, the REPL.
+
+The whole module text is parsed and the function is found by its first line and name. Nothing is
+dedented, so continuation lines, decorators and multi-line strings cannot break it, and every node
+keeps the line and column of the user's file.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from functools import lru_cache
+from types import FunctionType
+
+from tilelang.errors import Loc, TileSyntaxError
+
+__all__ = ["function_node"]
+
+FunctionNode = ast.FunctionDef
+
+
+@lru_cache(maxsize=64)
+def _parse(text: str, filename: str) -> ast.Module:
+    return ast.parse(text, filename)
+
+
+def _first_line(node: ast.AST) -> int:
+    """Line of the first decorator, or of ``def``: what ``co_firstlineno`` holds."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([item.lineno for item in decorators] + [node.lineno])  # type: ignore[attr-defined]
+
+
+def _argument_names(arguments: ast.arguments) -> tuple[str, ...]:
+    """Parameter names in the order of ``co_varnames``."""
+    names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    names.extend(item.arg for item in (arguments.vararg, arguments.kwarg) if item is not None)
+    return tuple(names)
+
+
+def _as_function(node: ast.Lambda) -> ast.FunctionDef:
+    """``lambda args: e`` written as ``def``."""
+    body = ast.copy_location(ast.Return(value=node.body), node.body)
+    made = ast.FunctionDef(
+        name="<lambda>", args=node.args, body=[body], decorator_list=[], returns=None
+    )
+    if "type_params" in made._fields:  # Python 3.12
+        made.type_params = []
+    return ast.copy_location(made, node)
+
+
+def function_node(fn: FunctionType) -> ast.FunctionDef:
+    """The syntax tree of ``fn``; it is shared, so copy it before changing it.
+
+    Raises:
+        TileSyntaxError: the source cannot be found, or ``fn`` is ``async``.
+    """
+    code = fn.__code__
+    filename, first = code.co_filename, code.co_firstlineno
+    linecache.checkcache(filename)
+    lines = linecache.getlines(filename, fn.__globals__)
+    if not lines:
+        raise TileSyntaxError(
+            f"the source of `{fn.__name__}` is not available",
+            expected="a function written in a file, a notebook or a REPL that keeps its input",
+            got=f"code from {filename!r}",
+            hint="put the kernel into a .py file; for generated text add it to `linecache.cache` "
+            "under the file name it is compiled with",
+        )
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    wanted = code.co_varnames[:count]
+    found: list[ast.FunctionDef] = []
+    for node in ast.walk(_parse("".join(lines), filename)):
+        if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+            if node.lineno == first and _argument_names(node.args) == wanted:
+                found.append(_as_function(node))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.name != code.co_name or _first_line(node) != first:
+                continue
+            if isinstance(node, ast.AsyncFunctionDef):
+                loc = Loc(filename, node.lineno, node.col_offset, function=fn.__name__)
+                raise TileSyntaxError(
+                    f"`async def {fn.__name__}` cannot be a kernel", loc=loc, hint="write `def`"
+                )
+            if _argument_names(node.args) == wanted:
+                found.append(node)
+    if not found:
+        raise TileSyntaxError(
+            f"the source of `{fn.__name__}` has changed since it was loaded",
+            expected=f"`def {fn.__name__}` at line {first} of {filename}",
+            hint="reload the module",
+        )
+    return found[0]

@@ -1,0 +1,116 @@
+"""Running rewritten code: the boundary where errors get the user's location.
+
+* An error of ours without a location takes the place in the user's program it came from.
+* An unexpected exception out of our own code becomes an ``InternalError``.
+* Exceptions of the user's Python code pass through unchanged, except that an unknown name in a
+  kernel is reported as ``TileNameError`` with its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType, TracebackType
+
+from tilelang.errors import InternalError, TileError, TileNameError, TileSyntaxError
+from tilelang.language.v2.builder import Builder, attach, locate_error
+
+__all__ = ["trace_root"]
+
+# Functions of ours that carry out an operation of the user's Python on the user's own objects.
+_PYTHON_WORK = frozenset(
+    ("assert_", "store_item", "store_attr", "_apply", "aug_item", "truth", "compare", "_match")
+)
+
+
+def trace_root(
+    builder: Builder,
+    fn: FunctionType | Callable[..., object],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+) -> object:
+    """``fn(*args, **kwargs)``, a rewritten function, with ``builder`` active."""
+    from tilelang.ir.active import activate
+
+    try:
+        with activate(builder):
+            return fn(*args, **(kwargs or {}))
+    except TileError as error:
+        attach(error, error.__traceback__)
+        raise
+    except NameError as error:
+        if not _raised_by_kernel(error.__traceback__):
+            raise
+        raise _unknown_name(error) from error
+    except RecursionError as error:
+        raise TileSyntaxError(
+            "the kernel's macros call each other without end",
+            expected="a recursion that a condition known at trace time ends",
+            loc=locate_error(error.__traceback__),
+        ) from None
+    except Exception as error:
+        # Everything else is either the user's own exception or a bug of ours; the innermost
+        # frame that is not library code says which.
+        if not _is_our_bug(error.__traceback__):
+            raise
+        raise InternalError(
+            f"internal error while tracing `{builder.name}`: {type(error).__name__}: {error}",
+            loc=locate_error(error.__traceback__),
+            hint="this is a bug of tilelang; please report it with the kernel and the traceback",
+        ) from error
+
+
+def _frames(traceback: TracebackType | None) -> list[TracebackType]:
+    found = []
+    while traceback is not None:
+        found.append(traceback)
+        traceback = traceback.tb_next
+    return found
+
+
+def _raised_by_kernel(traceback: TracebackType | None) -> bool:
+    """Whether the innermost frame is rewritten code (or a lambda made from it)."""
+    last = _frames(traceback)[-1].tb_frame
+    code = last.f_code
+    return "__tl" in code.co_varnames + code.co_cellvars + code.co_freevars
+
+
+def _unknown_name(error: NameError) -> TileNameError:
+    name = getattr(error, "name", None) or str(error).split("'")[1]
+    local = isinstance(error, UnboundLocalError) or "free variable" in str(error)
+    if local:
+        message = f"`{name}` has no value here"
+        hint: str | None = (
+            f"bind `{name}` on every path; a branch that is not taken at trace time binds nothing"
+        )
+    else:
+        message = f"the name `{name}` is not defined"
+        hint = _suggest(name, error.__traceback__)
+    return TileNameError(message, loc=locate_error(error.__traceback__), hint=hint)
+
+
+def _suggest(name: str, traceback: TracebackType | None) -> str | None:
+    from difflib import get_close_matches
+
+    frame = _frames(traceback)[-1].tb_frame
+    known = [item for item in (*frame.f_locals, *frame.f_globals) if not item.startswith("__")]
+    near = get_close_matches(name, known, n=1)
+    return f"did you mean `{near[0]}`?" if near else None
+
+
+def _is_our_bug(traceback: TracebackType | None) -> bool:
+    """Whether the innermost frame of the user's or our code is ours."""
+    for item in reversed(_frames(traceback)):
+        frame = item.tb_frame
+        module = frame.f_globals.get("__name__") or ""
+        if module.startswith("tilelang.") or module == "tilelang":
+            return frame.f_code.co_name not in _PYTHON_WORK
+        if not _is_stdlib(frame.f_code.co_filename):
+            return False
+    return False
+
+
+def _is_stdlib(filename: str) -> bool:
+    import os
+
+    library = filename.startswith(os.path.dirname(os.__file__)) and "site-packages" not in filename
+    return library or filename.startswith("<frozen")

@@ -1,0 +1,181 @@
+"""What a compilation may be told: the pass-config keys of the language and the frozen options.
+
+Programs pass ``pass_configs={tilelang.PassConfigKey.TL_...: value}`` or plain strings. Every key
+is accepted; the table says which have a meaning here. Only three change results (bounds checks,
+automatic barriers, fast math); the others are performance or debugging choices.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tilelang.errors import TileTypeError, TileValueError
+
+
+class PassConfigKey(str, Enum):
+    """Names of the pass configurations, as programs spell them."""
+
+    TL_SIMPLIFY = "tl.Simplify"
+    TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
+    TL_ENABLE_FAST_MATH = "tl.enable_fast_math"
+    TL_DISABLE_FAST_MATH = "tl.disable_fast_math"
+    TL_DISABLE_TMA_LOWER = "tl.disable_tma_lower"
+    TL_DISABLE_THREAD_STORAGE_SYNC = "tl.disable_thread_storage_sync"
+    TL_DISABLE_VECTORIZE_256 = "tl.disable_vectorize_256"
+    TL_PTXAS_REGISTER_USAGE_LEVEL = "tl.ptxas_register_usage_level"
+    TL_ENABLE_PTXAS_VERBOSE_OUTPUT = "tl.enable_ptxas_verbose_output"
+    TL_DEVICE_COMPILE_FLAGS = "tl.device_compile_flags"
+    TL_DISABLE_OUT_OF_BOUND_WARNING = "tl.disable_out_of_bound_warning"
+    TL_ENABLE_LOWER_LDGSTG = "tl.enable_lower_ldgstg"
+    TL_ENABLE_LOWER_LDGSTG_PREDICATED = "tl.enable_lower_ldgstg_predicated"
+    TL_DISABLE_DATA_RACE_CHECK = "tl.disable_data_race_check"
+    TL_DISABLE_WGMMA = "tl.disable_wgmma"
+    TL_DISABLE_SAFE_MEMORY_ACCESS = "tl.disable_safe_memory_legalize"
+    TL_CONFIG_INDEX_BITWIDTH = "tl.config_index_bitwidth"
+    TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE = "tl.enable_aggressive_shared_memory_merge"
+    TL_DISABLE_SHARED_MEMORY_REUSE = "tl.disable_shared_memory_reuse"
+    TL_DISABLE_SHUFFLE_ELECT = "tl.disable_shuffle_elect"
+    TL_ENABLE_ASYNC_COPY = "tl.enable_async_copy"
+    TL_FORCE_LET_INLINE = "tl.force_let_inline"
+    TL_AST_PRINT_ENABLE = "tl.ast_print_enable"
+    TL_LAYOUT_VISUALIZATION_ENABLE = "tl.layout_visualization_enable"
+    TL_LAYOUT_VISUALIZATION_FORMATS = "tl.layout_visualization_formats"
+    TL_STORAGE_REWRITE_DETECT_INPLACE = "tl.storage_rewrite_detect_inplace"
+    TL_DISABLE_BUFFER_INIT_CHECK = "tl.disable_buffer_init_check"
+    TL_DISABLE_PRELOWER_SEMANTIC_CHECK = "tl.disable_prelower_semantic_check"
+    TL_DISABLE_LOOP_UNSWITCHING = "tl.disable_loop_unswitching"
+    TL_LOOP_UNSWITCHING_ALLOW_NON_TRIVIAL_ELSE = "tl.loop_unswitching_allow_non_trivial_else"
+    TL_LAYOUT_COST_MODEL = "tl.layout_cost_model"
+    TL_REDUCER_FORCE_BASELINE = "tl.reducer_force_baseline"
+    TL_EMIT_LINE_DIRECTIVES = "tl.emit_line_directives"
+    TL_ENABLE_DUMP_IR = "tl.enable_dump_ir"
+    TL_DUMP_IR_DIR = "tl.dump_ir_path"
+    TL_PASS_PROFILE = "tl.pass_profile"
+    TL_PASS_PROFILE_THRESHOLD_MS = "tl.pass_profile_threshold_ms"
+    TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS = "tl.debug_merge_shared_memory_allocations"
+    TL_ENABLE_VECTORIZE_PLANNER_VERBOSE = "tl.enable_vectorize_planner_verbose"
+    TIR_ENABLE_EQUIV_TERMS_IN_CSE = "tir.enable_equiv_terms_in_cse_tir"
+    TIR_DISABLE_CSE = "tir.disable_cse_tir"
+    TIR_SIMPLIFY = "tir.Simplify"
+    TIR_DISABLE_STORAGE_REWRITE = "tir.disable_storage_rewrite"
+    TIR_DISABLE_VECTORIZE = "tir.disable_vectorize"
+    TIR_USE_ASYNC_COPY = "tir.use_async_copy"
+    TIR_ENABLE_DEBUG = "tir.enable_debug"
+    TIR_MERGE_STATIC_SMEM = "tir.merge_static_smem"
+    TIR_ADD_LOWER_PASS = "tir.add_lower_pass"
+    TIR_NOALIAS = "tir.noalias"
+    CUDA_KERNELS_OUTPUT_DIR = "cuda.kernels_output_dir"
+
+
+# Keys that change what a compilation does here, with the option they set.
+MEANING = {
+    PassConfigKey.TL_DISABLE_SAFE_MEMORY_ACCESS: "unsafe_memory",
+    PassConfigKey.TL_ENABLE_FAST_MATH: "fast_math",
+    PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: "no_auto_sync",
+    PassConfigKey.TL_ENABLE_DUMP_IR: "dump",
+    PassConfigKey.TL_DUMP_IR_DIR: "dump_dir",
+}
+# Debugging output of another implementation: asked for, not given.
+WITHOUT_EFFECT = frozenset(
+    {
+        PassConfigKey.TL_AST_PRINT_ENABLE,
+        PassConfigKey.TL_LAYOUT_VISUALIZATION_ENABLE,
+        PassConfigKey.TL_PASS_PROFILE,
+        PassConfigKey.TL_ENABLE_VECTORIZE_PLANNER_VERBOSE,
+        PassConfigKey.TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS,
+        PassConfigKey.TL_ENABLE_PTXAS_VERBOSE_OUTPUT,
+        PassConfigKey.CUDA_KERNELS_OUTPUT_DIR,
+        PassConfigKey.TIR_ADD_LOWER_PASS,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything besides program and target that decides what is generated."""
+
+    unsafe_memory: bool = False  # no bounds checks of global tensors
+    fast_math: bool = False  # approximate functions, reassociation
+    no_auto_sync: bool = False  # the program places its own barriers
+    dump: bool = False  # write the program after every pass
+    dump_dir: str = ""
+    verbose: bool = False
+    compile_flags: tuple[str, ...] = ()
+    configs: tuple[tuple[str, object], ...] = field(default=())
+
+    def key(self) -> str:
+        """Text that differs when generated code may differ."""
+        parts = (self.unsafe_memory, self.fast_math, self.no_auto_sync, self.compile_flags)
+        return repr(parts)
+
+
+def config_key(key: object) -> PassConfigKey:
+    """The key named by an enum member or string; "tirx." means "tir."."""
+    if isinstance(key, PassConfigKey):
+        return key
+    if not isinstance(key, str):
+        raise TileTypeError(
+            f"pass_configs has the key {key!r}",
+            expected="a tilelang.PassConfigKey or its string",
+            got=type(key).__name__,
+        )
+    text = "tir." + key[5:] if key.startswith("tirx.") else key
+    for member in PassConfigKey:
+        if member.value.lower() == text.lower() or member.name == text:
+            return member
+    raise TileValueError(
+        f"unknown pass config {key!r}",
+        expected="a member of tilelang.PassConfigKey",
+        hint=_nearest(text),
+    )
+
+
+def _nearest(text: str) -> str:
+    import difflib
+
+    names = [member.value for member in PassConfigKey]
+    close = difflib.get_close_matches(text, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(names[:6])}, ..."
+
+
+def make_options(
+    pass_configs: Mapping[object, object] | None = None,
+    compile_flags: object = None,
+    verbose: bool = False,
+) -> Options:
+    """Options from what a program passes to ``jit`` or ``compile``."""
+    values: dict[str, object] = {}
+    configs: list[tuple[str, object]] = []
+    for raw, value in (pass_configs or {}).items():
+        key = config_key(raw)
+        configs.append((key.value, value))
+        if key in MEANING:
+            wanted = str(value) if MEANING[key] == "dump_dir" else bool(value)
+            values[MEANING[key]] = wanted
+        elif key in WITHOUT_EFFECT and value:
+            warnings.warn(f"pass config {key.value!r} has no effect", stacklevel=3)
+        if key is PassConfigKey.TL_DEVICE_COMPILE_FLAGS and value:
+            values["compile_flags"] = flag_list(value)
+    flags = (*values.pop("compile_flags", ()), *flag_list(compile_flags))  # type: ignore[misc]
+    return Options(
+        **values,  # type: ignore[arg-type]  # names and types come from MEANING
+        verbose=verbose,
+        compile_flags=flags,
+        configs=tuple(sorted(configs, key=lambda item: item[0])),
+    )
+
+
+def flag_list(flags: object) -> tuple[str, ...]:
+    """Compiler flags given as a string or a sequence."""
+    if flags is None:
+        return ()
+    if isinstance(flags, str):
+        return tuple(flags.split())
+    if isinstance(flags, (list, tuple)):
+        return tuple(part for flag in flags for part in str(flag).split())
+    raise TileTypeError(
+        "compile_flags has the wrong type", expected="a list of strings", got=repr(flags)
+    )

@@ -1,0 +1,1 @@
+"""Passes that every target starts with."""

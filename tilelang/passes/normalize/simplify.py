@@ -1,0 +1,52 @@
+"""Simplify every expression with what is known of the variables in scope.
+
+Folds constants, merges linear index arithmetic and decides conditions by the ranges of loop and
+block variables. Branches whose condition is decided lose the dead side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter
+
+
+def simplify_func(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with all expressions simplified."""
+    ranges = Bounds()
+    for node in S.walk(func.body):
+        if isinstance(node, S.Launch):
+            for var, extent in zip(node.block_vars, node.grid):
+                ranges = ranges.with_range(var, 0, extent)
+            for var, count in zip(node.thread_vars, node.threads):
+                ranges = ranges.with_range(var, 0, count)
+        elif isinstance(node, S.For) and isinstance(node.step, E.Const) and node.step.value > 0:
+            ranges = ranges.with_range(node.var, node.start, node.stop)
+        elif isinstance(node, S.Parallel):
+            for var, extent in zip(node.vars, node.extents):
+                ranges = ranges.with_range(var, 0, extent)
+    body = _Simplify(ranges).rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Simplify(Rewriter):
+    def __init__(self, ranges: Bounds) -> None:
+        self.ranges = ranges
+        self.memo: dict[int, E.Expr] = {}
+        self.keep: list[E.Expr] = []
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = simplify(expr, self.ranges)
+            self.keep.append(expr)
+        return found
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+        if isinstance(stmt, S.If) and isinstance(stmt.cond, E.Const):
+            return stmt.then if stmt.cond.value else stmt.orelse
+        return stmt

@@ -1,0 +1,1 @@
+"""Passes for targets on which one core runs a whole block: threads become loops."""

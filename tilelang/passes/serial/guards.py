@@ -1,0 +1,277 @@
+"""The out-of-bounds rule: loads give the safe value, stores and atomics are dropped.
+
+Every access to a global tensor whose index is not proved to be inside the declared shape gets a
+condition. A loop nest of independent iterations is written twice where that pays: once without
+conditions, taken when the corners of the whole nest are inside (one comparison per access and
+nest), once with a condition on every access. Full tiles therefore run without tests, and the
+conditions never stand inside a vectorised loop.
+
+Relies on :mod:`tiles`: all accesses are loads and stores. Constant indices are checked when the
+program is traced, so they stay unguarded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.bounds import Bounds, prove
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.passes.serial.affine import depends_on, linear
+
+
+def insert_guards(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with the out-of-bounds rule written out."""
+    body = _Guards(Bounds(), {}).visit(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Guards:
+    """Walks with what is known of the variables in scope."""
+
+    def __init__(self, bounds: Bounds, safe: dict[E.Var, E.Expr]) -> None:
+        self.bounds = bounds
+        self.safe = safe
+        self.lets: dict[E.Var, E.Expr] = {}  # lets without loads, for analysis
+        self.facts: frozenset[int] | set[int] = frozenset()  # ids of conditions that hold here
+
+    def visit(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with guards; loop nests split where that removes conditions."""
+        if isinstance(stmt, S.Launch):
+            return self._launch(stmt)
+        if isinstance(stmt, S.For):
+            return self._for(stmt)
+        if isinstance(stmt, S.Let) and _pure(stmt.value):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        if not list(stmt.blocks()):
+            return self.guard(stmt)
+        changed = {}
+        for name, role in stmt.role_table().items():
+            old = getattr(stmt, name)
+            if role == "block" and isinstance(old, tuple):
+                changed[name] = tuple(self.visit(item) for item in old)
+            elif role == "block" and old is not None:
+                changed[name] = self.visit(old)
+            elif role == "expr" and isinstance(old, E.Expr):
+                changed[name] = _Guarded(self).expr(old)
+        return replace(stmt, **changed)  # type: ignore[arg-type]  # values have the field's type
+
+    def _launch(self, stmt: S.Launch) -> S.Stmt:
+        for buffer, value in stmt.annotation("safe_value", ()):
+            self.safe[buffer.data] = E.as_expr(value, buffer.dtype)
+        for var, extent in zip(stmt.block_vars, stmt.grid):
+            self.bounds = self.bounds.with_range(var, 0, extent)
+        return replace(stmt, body=self.visit(stmt.body))
+
+    def _for(self, stmt: S.For) -> S.Stmt:
+        outer = self.bounds
+        self.bounds = outer.with_range(stmt.var, stmt.start, stmt.stop)
+        try:
+            if dict(stmt.annotations).get("parallel") != 0:
+                return replace(stmt, body=self.visit(stmt.body))
+            return self._nest(stmt, outer)
+        finally:
+            self.bounds = outer
+
+    def _nest(self, stmt: S.For, outer: Bounds) -> S.Stmt:
+        """A nest of independent iterations: unguarded when all corners are inside."""
+        guarded = self._inside(stmt)
+        finder = _Corners(self, stmt)
+        finder.rewrite(stmt)
+        if finder.found and not finder.hopeless:
+            distinct = {id(test): test for test in (simplify(t, outer) for t in finder.tests)}
+            tests = [test for test in distinct.values() if not isinstance(test, E.Const)]
+            if len(tests) <= 16:
+                cond: E.Expr = E.const(True)
+                for test in tests:
+                    cond = E.binary("land", cond, test)
+                if isinstance(cond, E.Const):
+                    return guarded
+                return S.If(cond=cond, then=stmt, orelse=guarded, loc=stmt.loc)
+        return guarded
+
+    def _inside(self, stmt: S.For) -> S.Stmt:
+        """The nest with a guard at every access, without splitting inner nests again."""
+        body = stmt.body
+        inner: S.Stmt
+        if isinstance(body, S.For) and dict(body.annotations).get("parallel"):
+            saved = self.bounds
+            self.bounds = saved.with_range(body.var, body.start, body.stop)
+            inner = self._inside(body)
+            self.bounds = saved
+        else:
+            inner = self.visit(body)
+        return replace(stmt, body=inner)
+
+    # -- one statement -----------------------------------------------------------------------
+    def guard(self, stmt: S.Stmt) -> S.Stmt:
+        """A statement without blocks, its accesses guarded."""
+        if isinstance(stmt, S.Store):
+            return self._store(stmt)
+        rewritten = _Guarded(self).rewrite(stmt)
+        if isinstance(rewritten, S.Eval) and isinstance(rewritten.value, E.Call):
+            cond = self.call_condition(rewritten.value)
+            if cond is not None:
+                return S.If(cond=cond, then=rewritten, loc=stmt.loc)
+        return rewritten
+
+    def _store(self, stmt: S.Store) -> S.Stmt:
+        """A guarded store; what its own condition says needs no second test in the value."""
+        indices = tuple(_Guarded(self).expr(index) for index in stmt.indices)
+        cond = self.condition(stmt.buffer, indices)
+        if cond is None:
+            return _Guarded(self).rewrite(stmt)
+        outer = self.facts
+        self.facts = outer | {id(part) for part in _conjuncts(cond)}
+        inner = replace(stmt, indices=indices, value=_Guarded(self).expr(stmt.value))
+        self.facts = outer
+        return S.If(cond=cond, then=inner, loc=stmt.loc)
+
+    def call_condition(self, call: E.Call) -> E.Expr | None:
+        """The condition under which the addresses of ``call`` are inside, None if proved."""
+        cond: E.Expr | None = None
+        if call.op not in GUARDED_CALLS:
+            return None
+        for arg in call.args:
+            if isinstance(arg, E.AddressOf):
+                test = self.condition(arg.buffer, arg.indices)
+                if test is not None:
+                    cond = test if cond is None else E.binary("land", cond, test)
+        return cond
+
+    def condition(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr | None:
+        """The condition under which ``indices`` are inside ``buffer``, None if proved."""
+        if buffer.storage != "global":
+            return None
+        cond: E.Expr | None = None
+        for index, extent in zip(indices, buffer.shape):
+            if isinstance(index, E.Const):
+                continue
+            known = substitute(index, self.lets)
+            for test, seen in ((index >= 0, known >= 0), (index < extent, known < extent)):
+                if prove(simplify(seen, self.bounds), self.bounds) is True:
+                    continue
+                if id(test) in self.facts:
+                    continue
+                cond = test if cond is None else E.binary("land", cond, test)
+        return cond
+
+
+GUARDED_CALLS = frozenset(
+    ["ldg", "atomic_load", "atomic_addx2", "atomic_addx4"]
+    + [f"atomic_{op}" for op in ("add", "max", "min", "or", "and", "xor", "exch", "store")]
+)
+
+
+def _conjuncts(cond: E.Expr) -> list[E.Expr]:
+    if isinstance(cond, E.Binary) and cond.op == "land":
+        return [*_conjuncts(cond.a), *_conjuncts(cond.b)]
+    return [cond]
+
+
+def _pure(expr: E.Expr) -> bool:
+    return not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(expr))
+
+
+class _Guarded(Rewriter):
+    """Guards the loads (and value-giving calls) in expressions."""
+
+    def __init__(self, owner: _Guards) -> None:
+        self.owner = owner
+        self.memo: dict[int, E.Expr] = {}
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = self._expr(expr)
+        return found
+
+    def _expr(self, expr: E.Expr) -> E.Expr:
+        inner = rebuild(expr, self.expr)
+        if isinstance(inner, E.Load):
+            cond = self.owner.condition(inner.buffer, inner.indices)
+            if cond is not None:
+                safe = self.owner.safe.get(inner.buffer.data, E.const(0, inner.dtype.element_of))
+                return E.select(cond, inner, safe)
+        if isinstance(inner, E.Call) and inner.dtype != "void":
+            cond = self.owner.call_condition(inner)
+            if cond is not None and not inner.dtype == "handle":
+                return E.select(cond, inner, E.const(0, inner.dtype))
+        return inner
+
+
+class _Corners(Rewriter):
+    """Collects, for one loop nest, the comparisons that put its corners inside every tensor."""
+
+    def __init__(self, owner: _Guards, nest: S.For) -> None:
+        self.owner = owner
+        self.lets = dict(owner.lets)
+        self.tests: list[E.Expr] = []
+        self.found = False  # some access needs a guard
+        self.hopeless = False  # some access is not linear in the loop variables
+        self.extents: dict[E.Var, tuple[E.Expr, E.Expr]] = {}
+        self.unknown: set[E.Var] = set()
+        for node in S.walk(nest):
+            if isinstance(node, S.For):
+                self.extents[node.var] = (node.start, node.stop)
+            elif isinstance(node, (S.While, S.Break, S.Continue)):
+                self.hopeless = True
+            elif isinstance(node, S.Let) and _pure(node.value):
+                self.lets[node.var] = substitute(node.value, self.lets)
+            elif isinstance(node, S.Let):  # a loaded value: no corner is known
+                self.unknown.add(node.var)
+        self.variables = frozenset(self.extents)
+        self.bounds = owner.bounds
+        for var, (start, stop) in self.extents.items():
+            self.bounds = self.bounds.with_range(var, start, stop)
+        self.memo: set[int] = set()
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        for node in E.walk(expr):
+            if id(node) in self.memo:
+                continue
+            self.memo.add(id(node))
+            if isinstance(node, (E.Load, E.AddressOf)):
+                self.access(node.buffer, node.indices)
+        return expr
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Store):
+            self.access(stmt.buffer, stmt.indices)
+        return stmt
+
+    def access(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> None:
+        """Record the tests of one access."""
+        if buffer.storage != "global":
+            return
+        for index, extent in zip(indices, buffer.shape):
+            if isinstance(index, E.Const):
+                continue
+            known = substitute(index, self.lets)
+            low_ok = prove(simplify(known >= 0, self.bounds), self.bounds) is True
+            high_ok = prove(simplify(known < extent, self.bounds), self.bounds) is True
+            if low_ok and high_ok:
+                continue
+            self.found = True
+            form = linear(known, self.variables)
+            opaque = depends_on(known, frozenset(self.unknown))
+            opaque |= any(isinstance(node, E.Load) for node in E.walk(known))
+            if form is None or opaque or depends_on(E.as_expr(extent), self.variables):
+                self.hopeless = True
+                return
+            low = high = form.rest
+            for var, factor in form.coeffs.items():
+                start, stop = self.extents[var]
+                if depends_on(start, self.variables) or depends_on(stop, self.variables):
+                    self.hopeless = True
+                    return
+                first, last = start * factor, (stop - 1) * factor
+                low = low + (first if factor > 0 else last)
+                high = high + (last if factor > 0 else first)
+            if not low_ok:
+                self.tests.append(low >= 0)
+            if not high_ok:
+                self.tests.append(high < extent)

@@ -1,0 +1,214 @@
+"""Write vector values out lane by lane.
+
+A vector dtype (``float16x2``) is a group of scalars; a target whose compiler finds vectors in
+loops by itself wants the scalars. Buffers of vectors get a trailing dimension of lanes, vector
+lets become one let per lane, vector stores one store per lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.visitor import Rewriter, rebuild
+
+# Packed arithmetic: the scalar operation of each lane.
+PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
+
+
+def split_lanes(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` without vector values."""
+    rewriter = _Lanes()
+    body = rewriter.rewrite(func.body)
+    if not rewriter.changed:
+        return func
+    params = tuple(rewriter.buffer(p) if isinstance(p, Buffer) else p for p in func.params)
+    return replace(func, params=params, body=body)
+
+
+class _Lanes(Rewriter):
+    def __init__(self) -> None:
+        self.parts: dict[E.Var, tuple[E.Var, ...]] = {}
+        self.buffers: dict[Buffer, Buffer] = {}
+        self.memo: dict[tuple[int, int], E.Expr] = {}
+        self.keep: list[E.Expr] = []  # keeps the ids of the memo alive
+        self.changed = False
+
+    # -- buffers ------------------------------------------------------------------------------
+    def buffer(self, buffer: Buffer) -> Buffer:
+        lanes = buffer.dtype.lanes
+        if lanes == 1:
+            return buffer
+        known = self.buffers.get(buffer)
+        if known is None:
+            self.changed = True
+            strides = None
+            if buffer.strides is not None:
+                strides = (*(s * lanes for s in buffer.strides), 1)
+            known = self.buffers[buffer] = replace(
+                buffer,
+                shape=Shape((*buffer.shape, lanes)),
+                dtype=buffer.dtype.element_of,
+                strides=strides,
+                elem_offset=buffer.elem_offset * lanes,
+            )
+        return known
+
+    def _visit_operand(self, old: object) -> object:
+        if isinstance(old, Region) and old.buffer.dtype.lanes > 1:
+            region = old.map(self.expr)
+            wide = self.buffer(old.buffer)
+            return Region(
+                wide, (*region.mins, E.const(0)), (*region.extents, old.buffer.dtype.lanes)
+            )
+        return super()._visit_operand(old)
+
+    # -- expressions ----------------------------------------------------------------------------
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """A scalar expression with the vectors inside resolved; vectors stay for ``stmt``."""
+        return expr if expr.dtype.lanes > 1 else self.lane(expr, 0)
+
+    def lane(self, expr: E.Expr, at: int) -> E.Expr:
+        """Lane ``at`` of ``expr`` (any lane of a scalar is the scalar)."""
+        key = (id(expr), at if expr.dtype.lanes > 1 else 0)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._lane(expr, at)
+            self.keep.append(expr)
+        return found
+
+    def _lane(self, expr: E.Expr, at: int) -> E.Expr:
+        if isinstance(expr, E.Lane):
+            return self._pick(expr)
+        if isinstance(expr, E.Call):
+            return self._call(expr, at)
+        if expr.dtype.lanes == 1:
+            if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.dtype.lanes > 1:
+                zero = E.const(0)
+                indices = (*(self.lane(i, 0) for i in expr.indices), zero)
+                return E.AddressOf(self.buffer(expr.buffer), indices)
+            return rebuild(expr, lambda child: self.lane(child, 0))
+        self.changed = True
+        match expr:
+            case E.Ramp():
+                return self.lane(expr.base, 0) + self.lane(expr.stride, 0) * at
+            case E.Broadcast():
+                return self.lane(expr.value, at % expr.value.dtype.lanes)
+            case E.Vector():
+                return self.lane(expr.elements[at], 0)
+            case E.Var():
+                return self.parts[expr][at]
+            case E.Const():
+                return E.const(expr.value, expr.dtype.element_of)
+            case E.Unary():
+                return E.unary(expr.op, self.lane(expr.a, at))
+            case E.Binary():
+                return E.binary(expr.op, self.lane(expr.a, at), self.lane(expr.b, at))
+            case E.Cast():
+                return E.cast(
+                    self.lane(expr.value, at), expr.dtype.element_of, expr.rounding, expr.sat
+                )
+            case E.Select():
+                sides = (self.lane(expr.t, at), self.lane(expr.f, at))
+                return E.select(self.lane(expr.cond, at), *sides, expr.lazy)
+            case E.Load():
+                return self._load(expr, at)
+            case _:
+                raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split in lanes")
+
+    def _load(self, load: E.Load, at: int) -> E.Expr:
+        own = load.buffer.dtype.lanes
+        wide = self.buffer(load.buffer)
+        indices = tuple(self.lane(index, at // own) for index in load.indices)
+        return E.Load(wide, (*indices, E.const(at % own)) if own > 1 else indices)
+
+    def _pick(self, expr: E.Lane) -> E.Expr:
+        self.changed = True
+        if isinstance(expr.index, E.Const):
+            return self.lane(expr.vector, int(expr.index.value))
+        index = self.lane(expr.index, 0)
+        result = self.lane(expr.vector, 0)
+        for at in range(1, expr.vector.dtype.lanes):
+            result = E.select(index == at, self.lane(expr.vector, at), result)
+        return result
+
+    def _call(self, expr: E.Call, at: int) -> E.Expr:
+        if expr.op == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
+            self.changed = True
+            return self._recast(expr, at)
+        if expr.op in PACKED:
+            return E.binary(PACKED[expr.op], self.lane(expr.args[0], at), self.lane(expr.args[1], at))
+        if expr.op == "fma2":
+            a, b, c = (self.lane(arg, at) for arg in expr.args)
+            return E.call("fma", a, b, c)
+        if expr.op == "abs2":
+            return E.call("abs", self.lane(expr.args[0], at))
+        if expr.dtype.lanes == 1:
+            return rebuild(expr, lambda child: self.lane(child, 0))
+        self.changed = True
+        args = tuple(self.lane(arg, at) for arg in expr.args)
+        return E.Call(expr.op, args, expr.dtype.element_of, expr.attrs)
+
+    def _recast(self, expr: E.Call, at: int) -> E.Expr:
+        """Bit casts between a vector and a scalar: lane 0 is in the low bits."""
+        source = expr.args[0]
+        if expr.dtype.lanes > 1:
+            bits = expr.dtype.bits
+            raw = DType(f"uint{source.dtype.bits}")
+            whole = self._bits(self.lane(source, 0), raw)
+            part = E.cast(E.binary("shr", whole, E.const(at * bits, raw)), DType(f"uint{bits}"))
+            return E.call("reinterpret", part, dtype=expr.dtype.element_of)
+        bits = source.dtype.bits
+        total = DType(f"uint{expr.dtype.bits}")
+        result = E.const(0, total)
+        for lane in range(source.dtype.lanes):
+            raw = self._bits(self.lane(source, lane), DType(f"uint{bits}"))
+            moved = E.binary("shl", E.cast(raw, total), E.const(lane * bits, total))
+            result = E.binary("bitor", result, moved)
+        return self._bits(result, expr.dtype)
+
+    @staticmethod
+    def _bits(value: E.Expr, dtype: DType) -> E.Expr:
+        return value if value.dtype == dtype else E.call("reinterpret", value, dtype=dtype)
+
+    # -- statements --------------------------------------------------------------------------------
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        if isinstance(stmt, S.Let) and stmt.value.dtype.lanes > 1:
+            self.changed = True
+            count = stmt.value.dtype.lanes
+            scalar = stmt.var.dtype.element_of
+            parts = tuple(E.Var(f"{stmt.var.name}_{at}", scalar) for at in range(count))
+            self.parts[stmt.var] = parts
+            return [
+                S.Let(var=part, value=self.lane(stmt.value, at), loc=stmt.loc)
+                for at, part in enumerate(parts)
+            ]
+        if isinstance(stmt, S.Store):
+            return self._store(stmt)
+        return stmt
+
+    def _store(self, stmt: S.Store) -> S.Stmt | list[S.Stmt]:
+        # The buffer was already replaced; its lanes are the extra dimension.
+        own = len(stmt.buffer.shape) - len(stmt.indices)
+        vector = any(index.dtype.lanes > 1 for index in stmt.indices)
+        if not own and not vector and stmt.value.dtype.lanes == 1:
+            return stmt
+        self.changed = True
+        inner = int(stmt.buffer.shape[-1]) if own else 1
+        count = max(stmt.value.dtype.lanes, inner, *(i.dtype.lanes for i in stmt.indices))
+        values = [
+            S.Let(var=E.Var("lane", stmt.buffer.dtype), value=self.lane(stmt.value, at))
+            for at in range(count)
+        ]
+        stores: list[S.Stmt] = []
+        for at, let in enumerate(values):
+            indices = tuple(self.lane(index, at // inner) for index in stmt.indices)
+            full = (*indices, E.const(at % inner)) if own else indices
+            stores.append(
+                S.Store(buffer=stmt.buffer, indices=full, value=let.var, loc=stmt.loc)
+            )
+        return [*values, *stores]

@@ -1,0 +1,385 @@
+"""Lower tile operations to loop nests over elements.
+
+For targets on which one core runs a whole block. Each operation becomes loads, stores and loops
+over exactly the elements that its definition names; loops whose iterations are independent carry
+the annotation "parallel" (value: depth in the nest), reduction loops "reduction" (operator).
+``Gemm`` becomes a plain triple loop here; back ends replace it by
+kernels of their own before this pass. Bounds of global accesses are the business of
+:mod:`guards`, which runs after this pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import dtypes
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.visitor import Rewriter
+
+INT = DType("int32")
+
+
+def lower_tiles(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with every tile operation but ``Gemm`` (and copies kept by a back end) as loops."""
+
+    class Tiles(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+            return lower_tile_op(stmt)
+
+    body = Tiles().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+    """The loops of one statement; the statement itself when it is not a tile operation."""
+    if isinstance(stmt, S.Copy):
+        return elementwise(stmt.dst, [stmt.src], lambda values: values[0], stmt)
+    if isinstance(stmt, S.Fill):
+        return elementwise(stmt.dst, [], lambda _: stmt.value, stmt)
+    if isinstance(stmt, S.Transpose):
+        return _transpose(stmt)
+    if isinstance(stmt, S.Reduce):
+        return _reduce(stmt)
+    if isinstance(stmt, S.Scan):
+        return _scan(stmt)
+    if isinstance(stmt, S.AtomicTile):
+        return _atomic_tile(stmt)
+    if isinstance(stmt, S.Im2col):
+        return _im2col(stmt)
+    if isinstance(stmt, S.ReducerInit):
+        value = stmt.init if stmt.init is not None else identity_of(stmt.reducer)
+        return elementwise(stmt.reducer, [], lambda _: value, stmt)
+    if isinstance(stmt, S.ReducerUpdate):
+        old = E.Load(stmt.buffer, stmt.indices)
+        new = combine(stmt.op, old, stmt.value)
+        value = E.cast(new, stmt.buffer.dtype)
+        return S.Store(buffer=stmt.buffer, indices=stmt.indices, value=value, loc=stmt.loc)
+    if isinstance(stmt, S.ReducerFinalize):
+        if stmt.dst is None:
+            return None  # the one copy already holds the total
+        return elementwise(stmt.dst, [stmt.reducer], lambda values: values[0], stmt)
+    if isinstance(stmt, S.Gemm):
+        return _gemm(stmt)
+    if isinstance(stmt, S.PrintTile):
+        return _print(stmt)
+    if isinstance(stmt, S.HardwareOp):
+        raise TileUnsupportedError(
+            f"T.{stmt.name} needs {stmt.needs}",
+            expected=f"a target with {stmt.needs}",
+            got="a target that runs blocks on CPU cores",
+            hint="write the operation with T.copy and T.gemm, or choose another target",
+            loc=stmt.loc,
+        )
+    return stmt
+
+
+def nest(
+    extents: list[E.Expr], names: str, body: object, stmt: S.Stmt, parallel: bool = True
+) -> S.Stmt:
+    """Loops over ``extents`` around ``body(vars)``."""
+    variables = [E.Var(names[d] if d < len(names) else f"i{d}", INT) for d in range(len(extents))]
+    inner = body(variables)  # type: ignore[operator]  # a callable taking the loop variables
+    for depth in reversed(range(len(extents))):
+        notes: S.Pairs = (("parallel", depth),) if parallel else ()
+        inner = S.For(
+            var=variables[depth],
+            start=E.const(0),
+            stop=extents[depth],
+            step=E.const(1),
+            body=inner,
+            annotations=notes,
+            loc=stmt.loc,
+        )
+    return inner  # type: ignore[no-any-return]  # body returns a statement
+
+
+def indices_at(region: Region, dims: tuple[int, ...], variables: list[E.Var]) -> tuple[E.Expr, ...]:
+    """Indices of the element of ``region`` at ``variables`` along ``dims``."""
+    position = dict(zip(dims, variables))
+    return tuple(
+        low if d not in position else E.binary("add", low, position[d])
+        for d, low in enumerate(region.mins)
+    )
+
+
+def load_at(region: Region, dims: tuple[int, ...], variables: list[E.Var]) -> E.Expr:
+    """The element of ``region`` at ``variables`` along ``dims``."""
+    return E.Load(region.buffer, indices_at(region, dims, variables))
+
+
+def elementwise(dst: Region, sources: list[Region], compute: object, stmt: S.Stmt) -> S.Stmt:
+    """``dst[i..] = compute(sources[i..])`` over the non-unit dimensions of ``dst``."""
+    dims = dst.tile_dims()
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        values = [load_at(src, src.tile_dims(), variables) for src in sources]
+        value = E.cast(compute(values), dst.dtype)  # type: ignore[operator]  # a callable
+        indices = indices_at(dst, dims, variables)
+        return S.Store(buffer=dst.buffer, indices=indices, value=value, loc=stmt.loc)
+
+    return nest([E.as_expr(dst.extents[d]) for d in dims], "ijklmn", body, stmt)
+
+
+def _transpose(stmt: S.Transpose) -> S.Stmt:
+    rank = len(stmt.dst.extents)
+    dims = tuple(range(rank))
+    swapped = (*dims[:-2], rank - 1, rank - 2)
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        value = load_at(stmt.src, swapped, variables)
+        indices = indices_at(stmt.dst, dims, variables)
+        return S.Store(
+            buffer=stmt.dst.buffer, indices=indices, value=E.cast(value, stmt.dst.dtype),
+            loc=stmt.loc,
+        )
+
+    return nest([E.as_expr(extent) for extent in stmt.dst.extents], "ijklmn", body, stmt)
+
+
+def identity_of(region: Region) -> E.Expr:
+    """The identity element of a reducer buffer."""
+    op = region.buffer.attr("reducer", ("sum", None))[0]
+    return E.const(identity(op, region.dtype), region.dtype)
+
+
+def identity(kind: str, dtype: DType) -> int | float:
+    """The value that a reduction of ``kind`` starts from."""
+    if kind in ("sum", "abssum", "absmax", "bitor", "bitxor"):
+        return 0
+    if kind == "bitand":
+        return -1 if dtype.is_int else int(dtypes.max_value(dtype))
+    infinite = dtype.is_float
+    if kind == "max":
+        return -dtypes.infinity_value(dtype) if infinite else dtypes.min_value(dtype)
+    return dtypes.infinity_value(dtype) if infinite else dtypes.max_value(dtype)
+
+
+COMBINE = {
+    "sum": "add", "abssum": "add", "max": "max", "absmax": "max", "min": "min",
+    "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor",
+}
+
+
+def combine(kind: str, a: E.Expr, b: E.Expr, nan_propagate: bool = False) -> E.Expr:
+    """``a`` and ``b`` under the reduction ``kind`` (``b`` already in absolute value)."""
+    if nan_propagate and COMBINE[kind] in ("max", "min") and a.dtype.is_float:
+        return E.call("fmax_nan" if COMBINE[kind] == "max" else "fmin_nan", a, b)
+    return E.binary(COMBINE[kind], a, b)
+
+
+def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
+    """Rows reduced one by one when the dimension is contiguous, else row after row into dst."""
+    src, dst = stmt.src, stmt.dst
+    rank = len(src.extents)
+    kept = [d for d in range(rank) if d != stmt.dim]
+    same_rank = len(dst.extents) == rank
+    extents = [E.as_expr(src.extents[d]) for d in kept]
+
+    def at_dst(variables: list[E.Var]) -> tuple[E.Expr, ...]:
+        if same_rank:
+            return indices_at(dst, tuple(kept), variables)
+        if not kept:  # a one-dimensional source gives one element
+            return dst.mins
+        return indices_at(dst, tuple(range(len(kept))), variables)
+
+    def element(variables: list[E.Var], k: E.Var) -> E.Expr:
+        every = list(variables)
+        every.insert(stmt.dim, k)
+        value = E.cast(load_at(src, tuple(range(rank)), every), dst.dtype)
+        return E.call("abs", value) if stmt.kind.startswith("abs") else value
+
+    start = E.const(identity(stmt.kind, dst.dtype), dst.dtype)
+    length = E.as_expr(src.extents[stmt.dim])
+    if stmt.dim == rank - 1:
+        return [nest(extents, "ijlmn", lambda v: _reduce_row(stmt, at_dst(v), v, element, start,
+                                                            length), stmt)]
+    out: list[S.Stmt] = []
+    if stmt.clear:
+        out.append(elementwise(dst, [], lambda _: start, stmt))
+    k = E.Var("k", INT)
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        old = E.Load(dst.buffer, at_dst(variables))
+        new = combine(stmt.kind, old, element(variables, k), stmt.nan_propagate)
+        return S.Store(buffer=dst.buffer, indices=at_dst(variables), value=new, loc=stmt.loc)
+
+    inner = nest(extents, "ijlmn", body, stmt)
+    out.append(S.For(var=k, start=E.const(0), stop=length, step=E.const(1), body=inner,
+                     loc=stmt.loc))
+    return out
+
+
+def _reduce_row(
+    stmt: S.Reduce, indices: tuple[E.Expr, ...], variables: list[E.Var], element: object,
+    start: E.Expr, length: E.Expr,
+) -> S.Stmt:
+    dtype = stmt.dst.dtype
+    # Sums of narrow floats are kept in float32 and rounded once.
+    wide = DType("float32") if dtype.is_float and dtype.bits < 32 else dtype
+    total = Buffer("total", Shape((1,)), wide, "local.var")
+    zero = (E.const(0),)
+    k = E.Var("k", INT)
+    value = E.cast(element(variables, k), wide)  # type: ignore[operator]  # a callable
+    step = combine(stmt.kind, E.Load(total, zero), value, stmt.nan_propagate)
+    notes: S.Pairs = (("reduction", (COMBINE[stmt.kind], total)),)
+    if stmt.nan_propagate:
+        notes = ()
+    loop = S.For(
+        var=k, start=E.const(0), stop=length, step=E.const(1),
+        body=S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc),
+        annotations=notes, loc=stmt.loc,
+    )
+    result = E.cast(E.Load(total, zero), dtype)
+    if not stmt.clear:
+        old = E.Load(stmt.dst.buffer, indices)
+        result = combine(stmt.kind, old, result, stmt.nan_propagate)
+    store = S.Store(buffer=stmt.dst.buffer, indices=indices, value=result, loc=stmt.loc)
+    return S.seq(S.Alloc(buffer=total, init=E.cast(start, wide)), loop, store)
+
+
+def accumulator(a: DType, c: DType) -> DType:
+    """Dtype in which products are summed: float32 for narrow floats, else that of the result."""
+    if c.is_float:
+        return DType("float32") if c.bits < 32 else c
+    return c
+
+
+def _gemm(stmt: S.Gemm) -> S.Stmt:
+    """Dot products, summed in the accumulator dtype and rounded to the result's once."""
+    wide = accumulator(stmt.a.dtype, stmt.c.dtype)
+    rows, columns = (E.as_expr(extent) for extent in stmt.c.extents[-2:])
+    length = E.as_expr(stmt.a.extents[-2 if stmt.trans_a else -1])
+
+    def at(region: Region, row: E.Expr, column: E.Expr) -> tuple[E.Expr, ...]:
+        low = region.mins
+        return (*low[:-2], low[-2] + row, low[-1] + column)
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        i, j = variables
+        k = E.Var("k", INT)
+        total = Buffer("total", Shape((1,)), wide, "local.var")
+        zero = (E.const(0),)
+        a = E.Load(stmt.a.buffer, at(stmt.a, *((k, i) if stmt.trans_a else (i, k))))
+        b = E.Load(stmt.b.buffer, at(stmt.b, *((j, k) if stmt.trans_b else (k, j))))
+        step = E.Load(total, zero) + E.cast(a, wide) * E.cast(b, wide)
+        target = at(stmt.c, i, j)
+        old = E.cast(E.Load(stmt.c.buffer, target), wide)
+        loop = S.For(
+            var=k, start=E.const(0), stop=length, step=E.const(1), loc=stmt.loc,
+            body=S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc),
+            annotations=(("reduction", ("add", total)),),
+        )
+        value = E.cast(E.Load(total, zero), stmt.c.dtype)
+        store = S.Store(buffer=stmt.c.buffer, indices=target, value=value, loc=stmt.loc)
+        first = E.select(stmt.clear, E.const(0, wide), old)
+        return S.seq(S.Alloc(buffer=total, init=first), loop, store)
+
+    return nest([rows, columns], "ij", body, stmt, False)
+
+
+def _scan(stmt: S.Scan) -> S.Stmt:
+    rank = len(stmt.src.extents)
+    length = E.as_expr(stmt.src.extents[stmt.dim])
+    others = [d for d in range(rank) if d != stmt.dim]
+    kind = "sum" if stmt.kind == "sum" else "max"
+    start = E.const(identity(kind, stmt.dst.dtype), stmt.dst.dtype)
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        total = Buffer("total", Shape((1,)), stmt.dst.dtype, "local.var")
+        zero = (E.const(0),)
+        k = E.Var("k", INT)
+        along = length - 1 - k if stmt.reverse else k
+        position = dict(zip(others, variables))
+
+        def at(region: Region) -> tuple[E.Expr, ...]:
+            return tuple(
+                low + (along if d == stmt.dim else position[d]) for d, low in enumerate(region.mins)
+            )
+
+        value = E.cast(E.Load(stmt.src.buffer, at(stmt.src)), stmt.dst.dtype)
+        new = combine(kind, E.Load(total, zero), value)
+        inner = S.seq(
+            S.Store(buffer=total, indices=zero, value=new, loc=stmt.loc),
+            S.Store(buffer=stmt.dst.buffer, indices=at(stmt.dst), value=E.Load(total, zero),
+                    loc=stmt.loc),
+        )
+        loop = S.For(var=k, start=E.const(0), stop=length, step=E.const(1), body=inner,
+                     loc=stmt.loc)
+        return S.seq(S.Alloc(buffer=total, init=start), loop)
+
+    # Rows of the scanned dimension run one after the other.
+    return nest([E.as_expr(stmt.src.extents[d]) for d in others], "ijlmn", body, stmt, False)
+
+
+def _atomic_tile(stmt: S.AtomicTile) -> S.Stmt:
+    dims = stmt.src.tile_dims()
+    target_dims = stmt.dst.tile_dims()
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        value = E.cast(load_at(stmt.src, dims, variables), stmt.dst.dtype)
+        address = E.AddressOf(stmt.dst.buffer, indices_at(stmt.dst, target_dims, variables), "rw")
+        call = E.call(
+            f"atomic_{stmt.op}", address, value, dtype=stmt.dst.dtype,
+            memory_order=stmt.memory_order, return_prev=False,
+        )
+        return S.Eval(value=call, loc=stmt.loc)
+
+    return nest([E.as_expr(stmt.src.extents[d]) for d in dims], "ijklmn", body, stmt, False)
+
+
+def _im2col(stmt: S.Im2col) -> S.Stmt:
+    """See ``language.T.im2col`` for the index arithmetic; padding reads as 0."""
+    image, col = stmt.img, stmt.col
+    _, height, width, channels = (E.as_expr(extent) for extent in image.buffer.shape)
+    reach = stmt.dilation * (stmt.kernel - 1)
+    out_h = (height + 2 * stmt.pad - reach - 1) // stmt.stride + 1
+    out_w = (width + 2 * stmt.pad - reach - 1) // stmt.stride + 1
+    dims = col.tile_dims()
+    rows, columns = (E.as_expr(extent) for extent in col.extents[-2:])
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        i, j = variables
+        k = stmt.c_step * columns + j
+        m = stmt.nhw_step * rows + i
+        oh, ow = m % (out_h * out_w) // out_w, m % out_w
+        c, kw, kh = k % channels, k // channels % stmt.kernel, k // (channels * stmt.kernel)
+        h = oh * stmt.stride + kh * stmt.dilation - stmt.pad
+        w = ow * stmt.stride + kw * stmt.dilation - stmt.pad
+        inside = E.const(True)
+        for value, limit in ((h, height), (w, width), (kh, E.const(stmt.kernel))):
+            inside = E.binary("land", inside, E.binary("land", value >= 0, value < limit))
+        pixel = E.Load(image.buffer, (m // (out_h * out_w), h, w, c))
+        zero = E.const(0, image.dtype)
+        value = E.cast(E.select(inside, pixel, zero), col.dtype)
+        at = (*col.mins[:-2], col.mins[-2] + i, col.mins[-1] + j)
+        return S.Store(buffer=col.buffer, indices=at, value=value, loc=stmt.loc)
+
+    assert len(dims) <= 2
+    return nest([rows, columns], "ij", body, stmt)
+
+
+def _print(stmt: S.PrintTile) -> S.Stmt:
+    """One line per element, in row-major order."""
+    src = stmt.src
+    strides: list[E.Expr] = []
+    step = E.const(1)
+    for extent in reversed(src.extents):
+        strides.insert(0, step)
+        step = step * extent
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        index = E.const(0)
+        for var, stride in zip(variables, strides):
+            index = index + var * stride
+        value = load_at(src, tuple(range(len(src.extents))), variables)
+        call = E.call(
+            "print", value, index, dtype="void", message=stmt.message, buffer=src.buffer.name,
+            thread=stmt.thread,
+        )
+        return S.Eval(value=call, loc=stmt.loc)
+
+    return nest([E.as_expr(extent) for extent in src.extents], "ijklmn", body, stmt, False)

@@ -1,0 +1,150 @@
+"""Which values differ between the threads of a block.
+
+A back end that runs a whole block on one core executes a statement once when all threads would do
+the same, and once per thread otherwise. This analysis finds, for one launch, the variables and
+private buffers whose contents differ. It is a fixpoint from the thread indices: a value is varying
+when it is computed from a varying one, or stored under a condition that is.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.tables import Effect
+
+PRIVATE = ("local", "local.var", "local.descriptor")
+# Effects that each executing thread has on its own.
+PER_THREAD_EFFECTS = (Effect.ATOMIC, Effect.OUTPUT)
+
+
+class Varying:
+    """Result of the analysis of one launch; query with the methods."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.vars: set[E.Var] = set(launch.thread_vars)
+        self.buffers: set[E.Var] = set()  # by storage, so that views follow
+        self._memo: dict[int, bool] = {}
+        self._changed = True
+        while self._changed:
+            self._changed = False
+            self._memo.clear()
+            self._visit(launch.body, False, set())
+
+    def expr(self, expr: E.Expr) -> bool:
+        """Whether threads may see different values of ``expr``."""
+        known = self._memo.get(id(expr))
+        if known is None:
+            known = self._memo[id(expr)] = self._expr(expr)
+        return known
+
+    def _expr(self, expr: E.Expr) -> bool:
+        if isinstance(expr, E.Var):
+            return expr in self.vars
+        if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.data in self.buffers:
+            return True
+        if isinstance(expr, E.Call) and (
+            expr.intrinsic.per_thread or expr.intrinsic.effect is Effect.ATOMIC
+        ):
+            return True
+        return any(self.expr(child) for child in expr.children())
+
+    def has_effect(self, expr: E.Expr) -> bool:
+        """Whether every thread that evaluates ``expr`` does something of its own."""
+        return any(
+            isinstance(node, E.Call) and node.intrinsic.effect in PER_THREAD_EFFECTS
+            for node in E.walk(expr)
+        )
+
+    def touches(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` (with its body) reads or writes anything varying."""
+        for node in S.walk(stmt):
+            if any(self.expr(item) for item in node.exprs()):
+                return True
+            if any(buffer.data in self.buffers for buffer in node.parts("buffer")):
+                return True
+        return False
+
+    # -- fixpoint ------------------------------------------------------------------------
+    def _add_var(self, var: E.Var) -> None:
+        if var not in self.vars:
+            self.vars.add(var)
+            self._changed = True
+
+    def _add_buffer(self, buffer: Buffer) -> None:
+        if buffer.data not in self.buffers:
+            self.buffers.add(buffer.data)
+            self._changed = True
+
+    def _visit(self, stmt: S.Stmt, control: bool, own: set[E.Var] | None) -> None:
+        """``control``: under a varying condition. ``own``: storage private to an iteration of the
+        enclosing Parallel, or an empty set outside of one."""
+        inner = control
+        if isinstance(stmt, S.Seq):
+            for item in stmt.stmts:
+                self._visit(item, control, own)
+            return
+        if isinstance(stmt, S.Let) and self.expr(stmt.value):
+            self._add_var(stmt.var)
+        elif isinstance(stmt, S.Store):
+            self._visit_store(stmt, control)
+        elif isinstance(stmt, S.Alloc) and stmt.init is not None and self.expr(stmt.init):
+            self._add_buffer(stmt.buffer)
+        elif isinstance(stmt, (S.If, S.While)):
+            inner = control or self.expr(stmt.cond)
+        elif isinstance(stmt, S.For):
+            if any(self.expr(item) for item in (stmt.start, stmt.stop, stmt.step)):
+                self._add_var(stmt.var)
+            inner = control or stmt.var in self.vars or varying_exit(stmt.body, self)
+        elif isinstance(stmt, S.Parallel):
+            self._visit_parallel(stmt)
+            return
+        elif isinstance(stmt, S.TileOp):
+            for region in stmt.regions_written():
+                if any(self.expr(item) for item in region.region_exprs()):
+                    self._mark_private(region.buffer)
+        for block in stmt.blocks():
+            self._visit(block, inner, own)
+
+    def _visit_store(self, stmt: S.Store, control: bool) -> None:
+        varying = control or any(self.expr(item) for item in (*stmt.indices, stmt.value))
+        if varying:
+            self._mark_private(stmt.buffer)
+
+    def _mark_private(self, buffer: Buffer) -> None:
+        if buffer.storage in PRIVATE:
+            self._add_buffer(buffer)
+
+    def _visit_parallel(self, stmt: S.Parallel) -> None:
+        """Iterations are dealt to threads, so a store to outer private storage makes it varying;
+        storage allocated inside belongs to the iteration."""
+        own = {node.buffer.data for node in S.walk(stmt.body) if isinstance(node, S.Alloc)}
+        for node in S.walk(stmt.body):
+            if isinstance(node, S.Store) and node.buffer.data not in own:
+                self._mark_private(node.buffer)
+            if isinstance(node, S.Let) and self.expr(node.value):
+                self._add_var(node.var)
+            for item in node.exprs():
+                for call in E.walk(item):
+                    if isinstance(call, E.Call):
+                        self._mark_written_args(call, own)
+
+    def _mark_written_args(self, call: E.Call, own: set[E.Var]) -> None:
+        for position in call.intrinsic.writes:
+            target = call.args[position]
+            if isinstance(target, E.AddressOf) and target.buffer.data not in own:
+                self._mark_private(target.buffer)
+
+
+def varying_exit(body: S.Stmt, varying: Varying) -> bool:
+    """Whether some threads may leave the loop around ``body`` (break, continue) before others."""
+
+    def search(stmt: S.Stmt, control: bool) -> bool:
+        if isinstance(stmt, (S.Break, S.Continue)):
+            return control
+        if isinstance(stmt, (S.For, S.While, S.Parallel)):
+            return False  # their breaks are their own
+        under = control or (isinstance(stmt, S.If) and varying.expr(stmt.cond))
+        return any(search(block, under) for block in stmt.blocks())
+
+    return search(body, False)

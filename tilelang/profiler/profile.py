@@ -1,0 +1,103 @@
+"""`Profiler`: inputs, reference checks and timing of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilelang.profiler.bench import do_bench
+from tilelang.utils.tensor import TensorSupplyType, as_float, get_tensor_supply, torch_assert_close
+
+if TYPE_CHECKING:
+    from tilelang.jit.kernel import JITKernel
+
+
+class Profiler:
+    """What ``kernel.get_profiler()`` gives."""
+
+    def __init__(
+        self, kernel: JITKernel, supply_type: TensorSupplyType = TensorSupplyType.Auto
+    ) -> None:
+        self.kernel = kernel
+        self.supply_type = supply_type
+        self.supply = get_tensor_supply(supply_type)
+
+    def inputs(self, input_tensors: Sequence[Any] | None = None) -> list[Any]:
+        """The given inputs, or generated ones for every parameter that a call passes."""
+        if input_tensors is not None:
+            return list(input_tensors)
+        results = set(self.kernel.out_idx)
+        return [self.supply(p) for i, p in enumerate(self.kernel.params) if i not in results]
+
+    def _results(self, func: Callable[..., Any], inputs: list[Any]) -> list[Any]:
+        found = func(*inputs)
+        if found is None:
+            return inputs  # it wrote into its arguments
+        return list(found) if isinstance(found, (list, tuple)) else [found]
+
+    def assert_allclose(
+        self,
+        reference_program: Callable[..., Any],
+        input_tensors: Sequence[Any] | None = None,
+        atol: float = 1e-2,
+        rtol: float = 1e-2,
+        max_mismatched_ratio: float = 0.01,
+    ) -> None:
+        """Check each result against ``reference_program`` on the same inputs.
+
+        Raises:
+            AssertionError: too many elements differ.
+        """
+        inputs = self.inputs(input_tensors)
+        expected = self._results(reference_program, [_copy(item) for item in inputs])
+        actual = self._results(self.kernel, inputs)
+        if len(actual) != len(expected):
+            raise AssertionError(f"{len(actual)} results, the reference gives {len(expected)}")
+        for got, want in zip(actual, expected):
+            torch_assert_close(
+                got, want, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio
+            )
+
+    def assert_consistent(self, repeat: int = 10) -> None:
+        """Check that repeated calls give bit-identical results."""
+        inputs = self.inputs()
+        first = self._results(self.kernel, [_copy(item) for item in inputs])
+        for _ in range(repeat):
+            again = self._results(self.kernel, [_copy(item) for item in inputs])
+            for a, b in zip(first, again):
+                if as_float(a).tobytes() != as_float(b).tobytes():
+                    raise AssertionError("two calls with the same inputs differ")
+
+    def run_once(self, func: Callable[..., Any] | None = None) -> Any:
+        """One call with generated inputs."""
+        return (func or self.kernel)(*self.inputs())
+
+    def do_bench(
+        self,
+        func: Callable[..., Any] | None = None,
+        warmup: float = 25,
+        rep: float = 100,
+        n_warmup: int = 0,
+        n_repeat: int = 0,
+        input_tensors: Sequence[Any] | None = None,
+        backend: str = "event",
+        quantiles: Sequence[float] | None = None,
+        return_mode: str = "mean",
+        **_: Any,
+    ) -> Any:
+        """Milliseconds per call of the kernel, or of ``func`` on the same inputs."""
+        inputs = self.inputs(input_tensors)
+        target = func or self.kernel
+        return do_bench(
+            lambda: target(*inputs), warmup, rep, n_warmup, n_repeat, quantiles,
+            backend=backend, return_mode=return_mode,
+        )
+
+
+def _copy(tensor: Any) -> Any:
+    """A copy of a tensor, so that a reference cannot change the inputs."""
+    for name in ("clone", "copy"):
+        method = getattr(tensor, name, None)
+        if method is not None:
+            return method()
+    return tensor

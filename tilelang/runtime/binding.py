@@ -1,0 +1,399 @@
+"""Checking a call against the launch contract and solving its symbols: every message is here.
+
+The launchers take shortcuts for calls that are right. Any other call ends in :func:`bind`, which
+walks through the arguments in order and raises the error that names kernel, parameter, what was
+expected and what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from tilelang.errors import (
+    ArgumentCountError,
+    ArgumentTypeError,
+    KernelArgumentError,
+    TileTypeError,
+)
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import is_compatible_storage, max_value, min_value
+from tilelang.runtime.dims import DimExpr, dim_text, evaluate, solvable_in, solve, symbols_in
+from tilelang.runtime.signature import LaunchSpec, Param
+from tilelang.runtime.tensors import TensorInfo, describe, storage_shape
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A checked call: values of all symbols and the storage shapes of the results."""
+
+    symbols: tuple[int, ...]
+    out_shapes: tuple[tuple[int, ...], ...]
+
+
+def count_error(spec: LaunchSpec, count: int) -> ArgumentCountError:
+    """A call with the wrong number of arguments."""
+    names = ", ".join(spec.params[position].name for position in spec.inputs) or "none"
+    return ArgumentCountError(
+        f"Kernel expected {len(spec.inputs)} inputs, but {count} are provided.",
+        hint=f"the inputs of {spec.name} are: {names}",
+    )
+
+
+def keyword_error(spec: LaunchSpec, names: Sequence[str]) -> ArgumentTypeError:
+    """A call with keyword arguments."""
+    return ArgumentTypeError(
+        f"kernel {spec.name} is called with the keyword argument {names[0]!r}",
+        expected="positional arguments only",
+        got=", ".join(names),
+    )
+
+
+def convert_scalar(spec: LaunchSpec, param: Param, arg: Any) -> int | float:
+    """The number that a scalar or pointer parameter gets.
+
+    Ints and bools are good for floats; floats are not for ints. numpy scalars and 0-d tensors
+    count as the number they hold.
+    """
+    where = f"kernel {spec.name} input {param.name}"
+    if param.kind == "pointer":
+        return _address(where, arg)
+    kind = DType(param.dtype)
+    if kind.is_float:
+        if isinstance(arg, (str, bytes, complex)) or not (
+            hasattr(arg, "__float__") or hasattr(arg, "__index__")
+        ):
+            raise ArgumentTypeError(
+                f"{where} is not a number", expected=f"a number for {kind}", got=_shown(arg)
+            )
+        try:
+            return float(arg)
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise ArgumentTypeError(
+                f"{where} is not a number", expected=f"a number for {kind}", got=_shown(arg)
+            ) from error
+    try:
+        number = int(arg.__index__())
+    except (AttributeError, TypeError, RuntimeError) as error:
+        raise ArgumentTypeError(
+            f"{where} is not an integer",
+            expected=f"an int for {kind}",
+            got=_shown(arg),
+            hint="floats are not rounded silently; pass int(x)" if _is_float(arg) else None,
+        ) from error
+    if kind.is_bool:
+        return int(bool(number))
+    low, high = int(min_value(kind)), int(max_value(kind))
+    if not low <= number <= high:
+        raise KernelArgumentError(
+            f"{where} does not fit into {kind}", expected=f"{low} to {high}", got=str(number)
+        )
+    return number
+
+
+def _is_float(arg: object) -> bool:
+    return isinstance(arg, float) or hasattr(arg, "__float__")
+
+
+def _address(where: str, arg: Any) -> int:
+    if arg is None:
+        return 0
+    if isinstance(arg, int):
+        return int(arg)
+    try:
+        return describe(arg).pointer
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(
+            f"{where} is not a pointer",
+            expected="an address (int), a tensor, or None",
+            got=_shown(arg),
+        ) from error
+
+
+def bind(spec: LaunchSpec, args: Sequence[Any]) -> Bound:
+    """Check the inputs of a call in order and solve the symbols.
+
+    Raises:
+        ArgumentCountError: wrong number of arguments.
+        ArgumentTypeError: wrong dtype, or something that is no tensor or number.
+        KernelArgumentError: wrong ndim, shape, strides, device, alignment, ...
+    """
+    if len(args) != len(spec.inputs):
+        raise count_error(spec, len(args))
+    return _Binder(spec).run(args)
+
+
+class _Binder:
+    def __init__(self, spec: LaunchSpec) -> None:
+        self.spec = spec
+        self.values: list[int | None] = [None] * len(spec.symbols)
+        self.sources = [""] * len(spec.symbols)  # where a symbol's value comes from
+        self.later: list[tuple[Param, str, DimExpr, int]] = []
+        self.nulls: list[Param] = []
+        self.place: tuple[str, int, str] | None = None  # device, index, parameter
+
+    def run(self, args: Sequence[Any]) -> Bound:
+        spec = self.spec
+        pairs = [(spec.params[at], arg) for at, arg in zip(spec.inputs, args)]
+        for param, arg in pairs:
+            if param.kind != "tensor":
+                number = convert_scalar(spec, param, arg)
+                if param.symbol is not None:
+                    self.set(param, "", param.symbol, int(number), f"argument {param.name}")
+        for param, arg in pairs:
+            if param.kind == "tensor":
+                self.tensor(param, arg)
+        self.finish()
+        values = tuple(value or 0 for value in self.values)
+        for check in spec.checks:
+            if not evaluate(check.program, values):
+                raise KernelArgumentError(
+                    f"kernel {spec.name}: {check.message}",
+                    expected=dim_text(check.program, spec.names),
+                    got=", ".join(f"{n} = {v}" for n, v in zip(spec.names, values)),
+                )
+        return Bound(values, tuple(self.result_shape(at, values) for at in spec.outputs))
+
+    def result_shape(self, position: int, values: Sequence[int]) -> tuple[int, ...]:
+        param = self.spec.params[position]
+        try:
+            shape = tuple(evaluate(dim, values) for dim in param.shape)
+        except ZeroDivisionError:
+            shape = (-1,)
+        if any(extent < 0 for extent in shape):
+            self.fail(
+                KernelArgumentError, param, "cannot be allocated", "extents >= 0",
+                self.shape_text(param) + " with "
+                + ", ".join(f"{n} = {v}" for n, v in zip(self.spec.names, values)),
+            )  # fmt: skip
+        return storage_shape(shape, DType(param.dtype))
+
+    # -- one tensor -----------------------------------------------------------------------
+    def tensor(self, param: Param, arg: Any) -> None:
+        if arg is None:
+            if not param.nullable:
+                self.fail(
+                    KernelArgumentError, param, "is None",
+                    f"a {param.dtype} tensor of shape {self.shape_text(param)}", "None",
+                    "None is accepted only for a tensor that the kernel does not use",
+                )  # fmt: skip
+            self.nulls.append(param)
+            return
+        try:
+            info = describe(arg)
+        except ArgumentTypeError as error:
+            raise ArgumentTypeError(
+                f"{self.name(param)}: {error.message}", expected=error.expected, got=error.got
+            ) from error
+        self.form(param, info)
+        for number, dim in enumerate(param.shape):
+            self.extent(param, info, number, dim)
+        if param.strides is None:
+            self.contiguous(param, info)
+        else:
+            for number, dim in enumerate(param.strides):
+                self.stride(param, info, number, dim)
+        self.memory(param, info)
+
+    def form(self, param: Param, info: TensorInfo) -> None:
+        """Number of dimensions and dtype."""
+        if len(info.shape) != param.ndim:
+            self.fail(
+                KernelArgumentError, param, "has the wrong number of dimensions",
+                f"{param.ndim} (shape {self.shape_text(param)})",
+                f"{len(info.shape)} (shape {info.shape})",
+            )  # fmt: skip
+        wanted = DType(param.dtype)
+        if info.dtype is None or not is_compatible_storage(wanted, info.dtype, raw=info.raw):
+            self.fail(
+                ArgumentTypeError, param, "has the wrong dtype", param.dtype, info.dtype_name
+            )
+
+    def extent(self, param: Param, info: TensorInfo, number: int, dim: DimExpr) -> None:
+        actual = info.shape[number]
+        packed = param.packing > 1 and number == param.ndim - 1
+        if packed:
+            actual *= param.packing
+            if isinstance(dim, int):
+                dim = -(-dim // param.packing) * param.packing
+        where = f"shape[{number}]"
+        self.match(param, where, dim, actual, f"{actual} (shape {info.shape})")
+
+    def contiguous(self, param: Param, info: TensorInfo) -> None:
+        if not info.size:
+            return
+        expected, step, good = [], 1, True
+        for extent, stride in zip(reversed(info.shape), reversed(info.strides)):
+            expected.append(step)
+            good = good and (extent == 1 or stride == step)
+            step *= extent
+        if not good:
+            self.fail(
+                KernelArgumentError, param, "is not contiguous",
+                f"row-major strides {tuple(reversed(expected))}", f"{info.strides}",
+                f"pass {param.name}.contiguous(), or np.ascontiguousarray({param.name}) for numpy; "
+                "or declare it as T.StridedTensor",
+            )  # fmt: skip
+
+    def stride(self, param: Param, info: TensorInfo, number: int, dim: DimExpr) -> None:
+        actual = info.strides[number] * (param.packing if number < param.ndim - 1 else 1)
+        if info.shape[number] == 1 or not info.size:
+            # Frameworks report anything here; it only serves where nothing better is known.
+            unknown = [symbol for symbol in symbols_in(dim) if self.values[symbol] is None]
+            if not (isinstance(dim, tuple) and len(dim) == 1 and unknown):
+                return
+        where = f"stride[{number}]"
+        self.match(param, where, dim, actual, f"{actual} (strides {info.strides})")
+
+    def memory(self, param: Param, info: TensorInfo) -> None:
+        """Device, write access and alignment."""
+        spec = self.spec
+        if info.device != spec.device:
+            self.fail(
+                KernelArgumentError, param, "is on the wrong device", spec.device,
+                info.device if info.device == "cpu" else f"{info.device}:{info.index}",
+                f"pass {param.name}.{spec.device}()" if spec.device in ("cpu", "cuda") else None,
+            )  # fmt: skip
+        if self.place is None:
+            self.place = (info.device, info.index, param.name)
+        elif info.device != "cpu" and self.place[1] != info.index:
+            self.fail(
+                KernelArgumentError, param, "is on another device than the rest",
+                f"{info.device}:{self.place[1]} as {self.place[2]}", f"{info.device}:{info.index}",
+            )  # fmt: skip
+        if param.written and info.readonly:
+            self.fail(
+                KernelArgumentError, param, "is read-only", "memory that the kernel can write",
+                "a read-only array", "pass a copy",
+            )  # fmt: skip
+        if not info.size:
+            return
+        if not info.pointer:
+            self.fail(
+                KernelArgumentError, param, "has no memory", "allocated memory", "a null pointer"
+            )
+        if info.pointer % param.alignment:
+            self.fail(
+                KernelArgumentError, param, "is misaligned",
+                f"an address that is a multiple of {param.alignment} bytes",
+                f"0x{info.pointer:x}",
+                "copy the tensor, or slice it at a multiple of that size",
+            )  # fmt: skip
+
+    # -- symbols --------------------------------------------------------------------------
+    def match(self, param: Param, where: str, dim: DimExpr, actual: int, got: str) -> None:
+        """Check ``dim`` against ``actual``, or learn its one unknown symbol from it."""
+        unknown = [symbol for symbol in symbols_in(dim) if self.values[symbol] is None]
+        if not unknown:
+            self.compare(param, where, dim, actual, got)
+            return
+        if len(unknown) > 1 or unknown[0] not in solvable_in(dim):
+            self.later.append((param, where, dim, actual))
+            return
+        value = self.solved(dim, unknown[0], actual)
+        if value is None:
+            name = self.spec.names[unknown[0]]
+            self.fail(
+                KernelArgumentError, param, f"{where} does not fit",
+                f"{dim_text(dim, self.spec.names)} for an integer {name} >= 0", got,
+            )  # fmt: skip
+        self.set(param, where, unknown[0], value, f"{param.name}.{where}")
+
+    def solved(self, dim: DimExpr, symbol: int, actual: int) -> int | None:
+        """``solve``; a plain symbol takes any value, since strides may be negative."""
+        if isinstance(dim, tuple) and len(dim) == 1:
+            return actual
+        try:
+            return solve(dim, symbol, actual, self.values)
+        except ZeroDivisionError:
+            return None
+
+    def set(self, param: Param, where: str, symbol: int, value: int, source: str) -> None:
+        known = self.spec.symbols[symbol]
+        if value > known.limit:
+            self.fail(
+                KernelArgumentError, param, f"{where} is too large".strip(),
+                f"at most {known.limit}, the largest {known.dtype}, for {known.name}", str(value),
+                f"declare {known.name} as int64",
+            )  # fmt: skip
+        self.values[symbol] = value
+        self.sources[symbol] = source
+
+    def compare(self, param: Param, where: str, dim: DimExpr, actual: int, got: str) -> None:
+        try:
+            wanted = evaluate(dim, self.values)
+        except ZeroDivisionError:
+            wanted = -1
+        packed = where == f"shape[{param.ndim - 1}]" and param.packing > 1
+        if packed:
+            wanted = -(-wanted // param.packing) * param.packing
+        if wanted != actual:
+            self.fail(
+                KernelArgumentError, param, f"{where} does not match",
+                self.wanted_text(dim, wanted), got,
+            )  # fmt: skip
+
+    def wanted_text(self, dim: DimExpr, wanted: int) -> str:
+        if isinstance(dim, int):
+            return str(wanted)
+        names = self.spec.names
+        sources = ", ".join(
+            f"{names[s]} = {self.values[s]} from {self.sources[s]}" for s in symbols_in(dim)
+        )
+        return f"{dim_text(dim, names)} = {wanted} ({sources})"
+
+    def finish(self) -> None:
+        """Match what had to wait; a symbol that only None carries is 0 if it has one carrier."""
+        while self.later:
+            waiting, self.later = self.later, []
+            for param, where, dim, actual in waiting:
+                self.match(param, where, dim, actual, str(actual))
+            if len(self.later) == len(waiting):
+                break
+        for symbol, value in enumerate(self.values):
+            if value is None:
+                self.unknown(symbol)
+        for param, where, dim, actual in self.later:
+            self.compare(param, where, dim, actual, str(actual))
+
+    def unknown(self, symbol: int) -> None:
+        spec = self.spec
+        carriers = spec.carriers(symbol)
+        nulls = [param for param in carriers if param in self.nulls]
+        if len(carriers) == 1 and nulls:
+            self.values[symbol] = 0
+            return
+        names = ", ".join(param.name for param in carriers)
+        raise KernelArgumentError(
+            f"kernel {spec.name}: the value of {spec.names[symbol]} is unknown",
+            expected=f"at least one non-null buffer among {names}",
+            got=", ".join(f"{param.name}=None" for param in nulls) or "no dimension that tells it",
+        )
+
+    # -- texts ----------------------------------------------------------------------------
+    def name(self, param: Param) -> str:
+        return f"kernel {self.spec.name} input {param.name}"
+
+    def shape_text(self, param: Param) -> str:
+        inner = ", ".join(dim_text(dim, self.spec.names) for dim in param.shape)
+        return f"({inner},)" if param.ndim == 1 else f"({inner})"
+
+    def fail(
+        self,
+        kind: type[KernelArgumentError],
+        param: Param,
+        what: str,
+        expected: str,
+        got: str,
+        hint: str | None = None,
+    ) -> NoReturn:
+        raise kind(f"{self.name(param)} {what}", expected=expected, got=got, hint=hint)
+
+
+def _shown(arg: object) -> str:
+    try:
+        text = f"{arg!r}"
+    except TileTypeError:  # expressions of a kernel being traced may refuse
+        text = "?"
+    return f"{text[:60]} of type {type(arg).__name__}"

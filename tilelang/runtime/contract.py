@@ -1,0 +1,184 @@
+"""From a traced function to its launch contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.tables import INTRINSICS
+from tilelang.runtime.dims import DimExpr, Program
+from tilelang.runtime.signature import LaunchSpec, Param, Symbol, pointer, scalar, tensor
+
+_BINARY = {
+    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%", "min": "min",
+    "max": "max", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "land": "and", "lor": "or",
+    "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "truncdiv": "tdiv",
+    "truncmod": "tmod",
+}  # fmt: skip
+_SWAPPED = {"gt": "<", "ge": "<="}
+
+
+def symbols_of(func: S.PrimFunc) -> tuple[E.Var, ...]:
+    """Variables in shapes and strides of the parameters that are not parameters themselves."""
+    own = {id(param) for param in func.params}
+    return tuple(var for var in _size_variables(func) if id(var) not in own)
+
+
+def _size_variables(func: S.PrimFunc) -> dict[E.Var, None]:
+    """Variables in shapes and strides of the parameters, in order of appearance."""
+    found: dict[E.Var, None] = {}
+    for buffer in (param for param in func.params if isinstance(param, Buffer)):
+        for extent in (*buffer.shape, *(buffer.strides or ())):
+            for node in E.walk(extent) if isinstance(extent, E.Expr) else ():
+                if isinstance(node, E.Var):
+                    found.setdefault(node)
+    return found
+
+
+def launch_spec(
+    func: S.PrimFunc,
+    outputs: Sequence[int] | None = None,
+    *,
+    symbols: Sequence[E.Var] | None = None,
+    messages: Sequence[str] = (),
+    returns: str | None = None,
+    device: str = "cpu",
+) -> LaunchSpec:
+    """What a call of ``func`` must look like.
+
+    Args:
+        func: the program; only its parameters matter, and which of them the body uses.
+        outputs: positions of the parameters that the launcher allocates; default
+            ``func.outputs``.
+        symbols: free symbols in the order of their slots; default :func:`symbols_of`.
+        messages: texts of the entry's error codes.
+        returns: see :class:`LaunchSpec`; default by the number of results.
+        device: kind of the target.
+
+    Raises:
+        TileUnsupportedError: a dimension computed from something else than integers.
+        TileValueError: a symbol that no argument provides.
+    """
+    results = tuple(func.outputs if outputs is None else outputs)
+    free = tuple(symbols_of(func) if symbols is None else symbols)
+    table = [Symbol(var.name, str(var.dtype)) for var in free]
+    numbers = {var: number for number, var in enumerate(free)}
+    sizes = _size_variables(func)
+    for position, param in enumerate(func.params):
+        if isinstance(param, E.Var) and param in sizes:
+            numbers[param] = len(table)
+            table.append(Symbol(param.name, str(param.dtype), position))
+    used, written = _touched(func.body)
+    params = [
+        _param(func, position, position in results, numbers, used, written)
+        for position in range(len(func.params))
+    ]
+    if returns is None:
+        returns = ("none", "one")[len(results)] if len(results) < 2 else "list"
+    return LaunchSpec(
+        name=func.name,
+        params=tuple(params),
+        symbols=tuple(table),
+        outputs=results,
+        returns=returns,
+        messages=tuple(messages),
+        device=device,
+    )
+
+
+def _param(
+    func: S.PrimFunc,
+    position: int,
+    is_output: bool,
+    numbers: dict[E.Var, int],
+    used: set[E.Var],
+    written: set[E.Var],
+) -> Param:
+    param = func.params[position]
+    if isinstance(param, E.Var):
+        if param.dtype.is_handle:
+            return pointer(param.name)
+        return scalar(param.name, param.dtype, numbers.get(param))
+    strides = None
+    if param.strides is not None:
+        strides = tuple(program(extent, numbers, func) for extent in param.strides)
+    return tensor(
+        param.name,
+        param.dtype,
+        tuple(program(extent, numbers, func) for extent in param.shape),
+        strides,
+        nullable=param.data not in used,
+        is_output=is_output,
+        written=param.data in written,
+    )
+
+
+def program(extent: int | E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -> DimExpr:
+    """An extent as an int or postfix program over numbered symbols."""
+    if isinstance(extent, int):
+        return extent
+    items = _postfix(extent, numbers, func)
+    return items[0] if len(items) == 1 and isinstance(items[0], int) else items
+
+
+def _postfix(node: E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -> Program:
+    if isinstance(node, E.Const):
+        return (int(node.value),)
+    if isinstance(node, E.Var) and node in numbers:
+        return (f"${numbers[node]}",)
+    if isinstance(node, E.Cast) and not node.type.is_float:
+        return _postfix(node.value, numbers, func)
+    if isinstance(node, E.Binary) and node.op in _BINARY:
+        a, b = _postfix(node.a, numbers, func), _postfix(node.b, numbers, func)
+        return (*a, *b, _BINARY[node.op])
+    if isinstance(node, E.Binary) and node.op in _SWAPPED:
+        a, b = _postfix(node.a, numbers, func), _postfix(node.b, numbers, func)
+        return (*b, *a, _SWAPPED[node.op])
+    if isinstance(node, E.Unary) and node.op == "neg":
+        return (0, *_postfix(node.a, numbers, func), "-")
+    if isinstance(node, E.Unary) and node.op == "lnot":
+        return (*_postfix(node.a, numbers, func), "not")
+    if isinstance(node, E.Select):
+        parts = (node.cond, node.t, node.f)
+        return (*(item for part in parts for item in _postfix(part, numbers, func)), "if")
+    raise TileUnsupportedError(
+        f"kernel {func.name}: the extent `{node!r}` cannot be computed before the launch",
+        loc=func.loc,
+        expected="integer arithmetic on sizes and scalar parameters",
+    )
+
+
+def _touched(body: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
+    """Storage that the body uses at all, and that it writes (views of one storage are one)."""
+    used: set[E.Var] = set()
+    written: set[E.Var] = set()
+    for stmt in S.walk(body):
+        for buffer in stmt.parts("buffer"):
+            used.add(buffer.data)
+            if isinstance(stmt, S.Store):
+                written.add(buffer.data)
+        for region in (*stmt.regions_read(), *stmt.regions_written()):
+            used.add(region.buffer.data)
+        written.update(region.buffer.data for region in stmt.regions_written())
+        for expr in stmt.exprs():
+            for node in E.walk(expr):
+                _touch(node, used, written)
+    return used, written
+
+
+def _touch(node: E.Expr, used: set[E.Var], written: set[E.Var]) -> None:
+    if isinstance(node, (E.Load, E.AddressOf)):
+        used.add(node.buffer.data)
+    elif isinstance(node, E.RegionArg):
+        used.add(node.region.buffer.data)
+    elif isinstance(node, E.Var):
+        used.add(node)
+    elif isinstance(node, E.Call) and node.op in INTRINSICS:
+        for number in INTRINSICS[node.op].writes:
+            if number < len(node.args):
+                operand = node.args[number]
+                if isinstance(operand, E.AddressOf):
+                    written.add(operand.buffer.data)

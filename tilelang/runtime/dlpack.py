@@ -1,0 +1,162 @@
+"""Reading DLPack capsules with ctypes: the plain facts of the ABI, versions 0 and 1.
+
+Only what is needed to look at a tensor. The capsule is not consumed: as long as it lives, the
+memory does, and its own destructor gives the tensor back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tilelang.errors import ArgumentTypeError
+
+CPU, CUDA = 1, 2
+DEVICES = {
+    1: "cpu", 2: "cuda", 3: "cpu", 4: "opencl", 7: "vulkan", 8: "metal", 10: "hip", 11: "cpu",
+    13: "cuda", 14: "oneapi", 15: "webgpu",
+}  # fmt: skip
+
+# Type code and bits -> name; the codes from 7 on are one small float each.
+_CODES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat", 5: "complex", 6: "bool"}
+_SMALL = (
+    "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+    "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn",
+    "float4_e2m1fn",
+)  # fmt: skip
+_READ_ONLY = 1
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    ]
+
+
+@dataclass(frozen=True)
+class CapsuleView:
+    """A tensor in a capsule; strides in elements."""
+
+    dtype_name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: int
+    index: int
+    pointer: int
+    readonly: bool
+    capsule: object
+
+
+def type_name(code: int, bits: int, lanes: int) -> str:
+    """Name of a DLPack type, ours where we have it."""
+    if code == 6:
+        name = "bool"
+    elif 7 <= code < 7 + len(_SMALL):
+        name = _SMALL[code - 7]
+        if name == "float4_e2m1fn" and lanes == 2:  # a packed pair
+            return name
+    else:
+        name = f"{_CODES.get(code, f'type{code}_')}{bits}"
+    return name if lanes == 1 else f"{name}x{lanes}"
+
+
+def type_code(dtype: Any) -> int:
+    """Code, bits and lanes of a scalar type in one number, as the C launcher compares them."""
+    code, bits, lanes = dtype.code, dtype.bits, dtype.lanes
+    if dtype in _SMALL:
+        number = 7 + _SMALL.index(str(dtype))
+        lanes = 2 if dtype == "float4_e2m1fn" else lanes
+    else:
+        number = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}.get(code, 255)
+    return int(number << 24 | bits << 16 | lanes)
+
+
+@lru_cache(maxsize=1)
+def _api() -> Any:
+    """The two C functions of Python for capsules."""
+    python = ctypes.pythonapi
+    valid, pointer = python.PyCapsule_IsValid, python.PyCapsule_GetPointer
+    valid.restype, valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return valid, pointer
+
+
+def open_capsule(obj: Any) -> CapsuleView:
+    """Ask ``obj`` for a capsule and look into it.
+
+    Raises:
+        ArgumentTypeError: the object refuses, or hands out something else.
+    """
+    try:
+        capsule = obj.__dlpack__(max_version=(1, 0))
+    except (TypeError, BufferError):  # older producers have no such argument; some refuse
+        capsule = _old_capsule(obj)
+    valid, pointer = _api()
+    readonly = False
+    if valid(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(pointer(capsule, b"dltensor_versioned"))
+        if managed.major != 1:
+            raise _refused(obj, f"DLPack version {managed.major}")
+        tensor, readonly = managed.tensor, bool(managed.flags & _READ_ONLY)
+    elif valid(capsule, b"dltensor"):
+        tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
+    else:
+        raise _refused(obj, f"{type(capsule).__name__} without a tensor")
+    rank = tensor.ndim
+    shape = tuple(tensor.shape[i] for i in range(rank))
+    strides = tuple(tensor.strides[i] for i in range(rank)) if tensor.strides else _compact(shape)
+    return CapsuleView(
+        dtype_name=type_name(tensor.code, tensor.bits, tensor.lanes),
+        shape=shape,
+        strides=strides,
+        device=tensor.device_type,
+        index=tensor.device_id,
+        pointer=(tensor.data or 0) + tensor.byte_offset,
+        readonly=readonly,
+        capsule=capsule,
+    )
+
+
+def _old_capsule(obj: Any) -> Any:
+    try:
+        return obj.__dlpack__()
+    except (TypeError, BufferError, ValueError, RuntimeError) as error:
+        raise _refused(obj, f"{type(error).__name__}: {error}") from error
+
+
+def _refused(obj: object, got: str) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"the __dlpack__ of this {type(obj).__name__} gives no tensor",
+        expected="a DLPack capsule of version 0 or 1",
+        got=got,
+    )
+
+
+def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))

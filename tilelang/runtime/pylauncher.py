@@ -1,0 +1,272 @@
+"""Calling a kernel from pure Python: the same checks as the C launcher, without a C compiler.
+
+A call whose arguments look like those of an earlier one (same dtypes, shapes, strides, devices)
+reuses the checked plan, so the steady state is one dictionary lookup; everything else goes
+through :func:`tilelang.runtime.binding.bind`. The C launcher hands every call that it does not
+want to decide to an object of this class, so both behave alike.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilelang.errors import (
+    ArgumentTypeError,
+    DeviceAssertError,
+    KernelArgumentError,
+    TileRuntimeError,
+)
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import max_value, min_value
+from tilelang.runtime.binding import Bound, bind, convert_scalar, count_error, keyword_error
+from tilelang.runtime.signature import OUT_OF_MEMORY, LaunchSpec, Param
+from tilelang.runtime.tensors import (
+    as_numpy_view,
+    describe,
+    empty_like_framework,
+    framework_of,
+    to_framework,
+)
+
+Entry = Callable[[bytes], int]
+_MAX_PLANS = 4096  # a server with ever new shapes must not grow without bound
+_INT64 = 2**64
+
+_TENSOR, _INT, _FLOAT, _OTHER = range(4)
+
+
+class _Plan:
+    """What a checked call needs to start: symbol slots and the shapes of the results."""
+
+    __slots__ = ("out_shapes", "symbols")
+
+    def __init__(self, spec: LaunchSpec, bound: Bound) -> None:
+        self.symbols = tuple(bound.symbols[number] for number in spec.free_symbols)
+        self.out_shapes = bound.out_shapes
+
+
+class _Input:
+    """One input as the fast path looks at it."""
+
+    __slots__ = ("code", "high", "is_symbol", "low", "mask", "param")
+
+    def __init__(self, param: Param) -> None:
+        self.param = param
+        self.is_symbol = param.symbol is not None
+        self.mask = self.low = self.high = 0
+        if param.kind == "tensor":
+            self.code = _TENSOR
+            self.mask = param.alignment - 1
+            return
+        kind = DType(param.dtype)
+        self.code = _FLOAT if kind.is_float else _OTHER
+        if kind.is_integer:
+            self.code = _INT
+            self.low, self.high = int(min_value(kind)), int(max_value(kind))
+
+
+class PyLauncher:
+    """Checks, allocates, calls and returns.
+
+    Args:
+        spec: the launch contract.
+        entry: gets the slots as bytes and returns the error code; a ctypes function whose
+            argument is ``c_void_p`` will do.
+        keep: kept alive with the launcher (the loaded library).
+    """
+
+    def __init__(self, spec: LaunchSpec, entry: Entry | None, keep: object = None) -> None:
+        self.spec = spec
+        self.keep = keep
+        self._entry = entry
+        self._inputs = tuple(_Input(spec.params[position]) for position in spec.inputs)
+        self._outputs = spec.outputs
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
+        kinds = [DType(param.dtype) for param in spec.params]
+        self._pack = struct.Struct(
+            "=" + "".join(_slot_format(p, k) for p, k in zip(spec.params, kinds))
+            + "q" * len(spec.free_symbols)
+        ).pack  # fmt: skip
+        # Where results stand among the parameters, to put them between the inputs.
+        self._result_positions = sorted(spec.outputs)
+        self._result_dtypes = {at: kinds[at] for at in spec.outputs}
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Run the kernel on positional arguments; the results are returned as the spec says."""
+        if keywords:
+            raise keyword_error(self.spec, list(keywords))
+        if len(args) != len(self._inputs):
+            raise count_error(self.spec, len(args))
+        key: list[Any] = []
+        slots: list[Any] = []
+        numpy_array, torch_tensor = np.ndarray, _torch_tensor()
+        sound = True
+        for item, arg in zip(self._inputs, args):
+            code, kind = item.code, type(arg)
+            if code == _TENSOR:
+                if kind is numpy_array:
+                    interface = arg.__array_interface__
+                    address, readonly = interface["data"]
+                    key += (arg.dtype, interface["shape"], interface["strides"], readonly)
+                elif kind is torch_tensor:
+                    try:
+                        address = arg.data_ptr()
+                        key += (arg.dtype, arg.shape, arg.stride(), arg.device)
+                    except RuntimeError:  # no plain memory: the full check says why
+                        sound, address = False, 0
+                else:
+                    address = self._foreign(arg, key)
+                slots.append(address)
+                if not address or address & item.mask:
+                    sound = False
+            else:
+                if code == _INT and kind is int and item.low <= arg <= item.high:
+                    value: int | float = arg
+                elif code == _FLOAT and kind is float:
+                    value = arg
+                else:
+                    value = convert_scalar(self.spec, item.param, arg)
+                slots.append(value)
+                if item.is_symbol:
+                    key.append(value)
+        plan = self._plans.get(tuple(key)) if sound else None
+        if plan is None:
+            plan = self._new_plan(tuple(key), args, sound)
+        return self._run(args, slots, plan)
+
+    def _new_plan(self, key: tuple[Any, ...], args: Sequence[Any], keep: bool) -> _Plan:
+        plan = _Plan(self.spec, bind(self.spec, args))
+        if keep:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan
+
+    def _foreign(self, arg: Any, key: list[Any]) -> int:
+        """Address of a tensor of another framework; what identifies its form goes into the key."""
+        if arg is None:
+            key.append(None)
+            return 0
+        try:
+            info = describe(arg)
+        except ArgumentTypeError:  # the full check says which parameter
+            return 0
+        key += (info.dtype_name, info.shape, info.strides, info.device, info.index)
+        key += (info.readonly, info.raw)
+        return info.pointer
+
+    def _run(self, args: Sequence[Any], slots: list[Any], plan: _Plan) -> Any:
+        results: list[Any] = []
+        everything: Sequence[Any] = args
+        if self._outputs:
+            like = self.first_tensor(args)
+            results = [
+                self.allocate(like, position, shape)
+                for position, shape in zip(self._outputs, plan.out_shapes)
+            ]
+            everything = list(args)
+            made = dict(zip(self._outputs, results))
+            for position in self._result_positions:
+                everything.insert(position, made[position])
+                slots.insert(position, _address_of(made[position]))
+        code = self._invoke(everything, self._pack(*slots, *plan.symbols))
+        if code:
+            self.fail(code)
+        return self._returned(args, results)
+
+    def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
+        """Start the kernel. ``args`` are all parameters in order, results included."""
+        if self._entry is None:
+            return 0
+        return self._entry(slots)
+
+    def _returned(self, args: Sequence[Any], results: list[Any]) -> Any:
+        rule = self.spec.returns
+        if rule == "none":
+            return None
+        like = self.first_tensor(args)
+        if like is not None and framework_of(like) == "other":
+            results = [to_framework(like, result) for result in results]
+        if rule == "one":
+            return results[0]
+        return tuple(results) if rule == "tuple" else results
+
+    def first_tensor(self, args: Sequence[Any]) -> Any:
+        """The first tensor argument that is not None; results follow its framework."""
+        for item, arg in zip(self._inputs, args):
+            if item.code == _TENSOR and arg is not None:
+                return arg
+        return None
+
+    def allocate(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
+        """A result: parameter ``position`` with ``shape`` in storage units."""
+        return empty_like_framework(like, self._result_dtypes[position], shape)
+
+    def fail(self, code: int) -> None:
+        """Raise the error that the kernel's return code stands for."""
+        spec = self.spec
+        if 0 < code <= len(spec.messages):
+            raise DeviceAssertError(f"kernel {spec.name}: {spec.messages[code - 1]}")
+        if code == OUT_OF_MEMORY:
+            raise TileRuntimeError(f"kernel {spec.name} ran out of memory")
+        raise TileRuntimeError(f"kernel {spec.name} failed", got=f"error code {code}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.spec.name}>"
+
+
+class ArrayLauncher(PyLauncher):
+    """Runs a Python function on storage arrays instead of machine code on slots.
+
+    Args:
+        spec: the launch contract.
+        run: gets one value per parameter, results included: a storage array (shared memory, see
+            :func:`tilelang.runtime.tensors.as_numpy_view`), a number, or None.
+    """
+
+    def __init__(self, spec: LaunchSpec, run: Callable[[list[Any]], object]) -> None:
+        super().__init__(spec, None)
+        self._run_arrays = run
+
+    def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
+        values: list[Any] = []
+        for param, arg in zip(self.spec.params, args):
+            if param.kind == "tensor":
+                values.append(None if arg is None else _typed_view(param, arg))
+            else:
+                values.append(convert_scalar(self.spec, param, arg))
+        self._run_arrays(values)
+        return 0
+
+
+def _typed_view(param: Param, arg: Any) -> Any:
+    """The storage array of ``arg`` with the storage type that the parameter declares."""
+    view = as_numpy_view(arg)
+    storage = DType(param.dtype).as_numpy()
+    return view if view.dtype == storage else view.view(storage)
+
+
+def _slot_format(param: Param, kind: DType) -> str:
+    """The struct letter of a slot: an address, a number, or the bits of a float64."""
+    if param.kind == "scalar":
+        if kind.is_float:
+            return "d"
+        return "Q" if kind.is_uint and kind.bits == 64 else "q"
+    return "Q"
+
+
+def _torch_tensor() -> Any:
+    """The class of torch tensors, when somebody has imported torch."""
+    torch = sys.modules.get("torch")
+    return None if torch is None else getattr(torch, "Tensor", None)
+
+
+def _address_of(result: Any) -> int:
+    if isinstance(result, np.ndarray):
+        return int(result.__array_interface__["data"][0])
+    return int(result.data_ptr())

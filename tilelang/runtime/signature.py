@@ -1,0 +1,250 @@
+"""The launch contract: what a compiled kernel expects of a call, as plain frozen data.
+
+The compiler writes a :class:`LaunchSpec`; both launchers (the C extension and the pure-Python
+one) read it. It holds no objects of the IR, so it can be pickled and kept in the disk cache.
+
+**Entry convention.** A kernel is ``int32_t tl_call(const int64_t* slots)``. The slots are, in
+this order:
+
+1. one per parameter, results included, in the order of ``params``: the data pointer of a tensor
+   (0 for None), the address of a pointer, an integer scalar as 64-bit integer (uint64: the same
+   bits), a float scalar as the bits of its float64;
+2. one per free symbol, in the order of ``symbols``: those that no scalar parameter provides.
+
+It returns 0, or a positive number ``n`` for ``messages[n - 1]`` (a failed assertion), or -1 when
+memory ran out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.runtime.dims import DimExpr, Program, solvable_in, symbols_in
+
+RETURNS = ("none", "one", "list", "tuple")
+OUT_OF_MEMORY = -1
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter.
+
+    Attributes:
+        kind: "tensor", "scalar" or "pointer".
+        name: as the program names it.
+        dtype: element dtype of a tensor, dtype of a scalar, "handle" for a pointer.
+        shape: extents of a tensor in elements (packed types: logical elements).
+        strides: in elements; None means row-major without gaps.
+        nullable: the body does not use the tensor, so None may be passed.
+        is_output: allocated by the launcher and returned, not passed.
+        written: the body writes it, so a read-only array is refused.
+        align: bytes that the data pointer must be a multiple of; 0 means the storage unit.
+        symbol: number of the symbol that a scalar provides.
+    """
+
+    kind: str
+    name: str
+    dtype: str
+    shape: tuple[DimExpr, ...] = ()
+    strides: tuple[DimExpr, ...] | None = None
+    nullable: bool = False
+    is_output: bool = False
+    written: bool = False
+    align: int = 0
+    symbol: int | None = None
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def packing(self) -> int:
+        """Elements per storage unit along the last dimension."""
+        return DType(self.dtype).packing
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one storage unit."""
+        found = DType(self.dtype)
+        return int(found.as_numpy().itemsize) * found.lanes
+
+    @property
+    def alignment(self) -> int:
+        """Bytes that the data pointer must be a multiple of: at least one lane's storage unit."""
+        return self.align or int(DType(self.dtype).as_numpy().itemsize)
+
+
+def tensor(
+    name: str,
+    dtype: object,
+    shape: tuple[DimExpr, ...],
+    strides: tuple[DimExpr, ...] | None = None,
+    *,
+    nullable: bool = False,
+    is_output: bool = False,
+    written: bool = False,
+    align: int = 0,
+) -> Param:
+    """A tensor parameter; see :class:`Param`."""
+    return Param(
+        "tensor", name, str(DType(dtype)), tuple(shape), strides, nullable, is_output, written, align
+    )
+
+
+def scalar(name: str, dtype: object, symbol: int | None = None) -> Param:
+    """A parameter passed by value."""
+    return Param("scalar", name, str(DType(dtype)), symbol=symbol)
+
+
+def pointer(name: str) -> Param:
+    """An address."""
+    return Param("pointer", name, "handle")
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A size that calls decide. ``param`` is the scalar parameter that provides it, if one does."""
+
+    name: str
+    dtype: str = "int32"
+    param: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """The largest value that the kernel can take."""
+        kind = DType(self.dtype)
+        return int(2 ** (min(64, kind.bits + (not kind.is_int)) - 1) - 1)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A condition on symbols that must hold, and what is said when it does not."""
+
+    program: Program
+    message: str
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """Everything a launcher needs to know about a kernel.
+
+    Attributes:
+        name: of the kernel, for messages.
+        params: in the order of the slots.
+        symbols: free ones first, in the order of their slots.
+        outputs: positions of the results in ``params``, in the order they are returned.
+        returns: "none", "one", or several as "list" or "tuple".
+        checks: conditions evaluated after all symbols are bound.
+        messages: texts of the positive error codes.
+        device: kind of the target ("cpu", "cuda", ...) whose memory tensors must be in.
+
+    Raises:
+        TileValueError: a symbol that no input can provide.
+        TileUnsupportedError: a result with strides.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    symbols: tuple[Symbol, ...] = ()
+    outputs: tuple[int, ...] = ()
+    returns: str = "none"
+    checks: tuple[Check, ...] = ()
+    messages: tuple[str, ...] = ()
+    device: str = "cpu"
+    inputs: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        inputs = tuple(i for i, param in enumerate(self.params) if not param.is_output)
+        object.__setattr__(self, "inputs", inputs)
+        if self.returns not in RETURNS:
+            raise TileValueError(
+                "unknown rule for results", expected=", ".join(RETURNS), got=self.returns
+            )
+        for position in self.outputs:
+            if self.params[position].strides is not None:
+                raise TileUnsupportedError(
+                    f"kernel {self.name}: the result {self.params[position].name} has strides",
+                    expected="a contiguous result",
+                    hint="pass the tensor as an argument instead",
+                )
+        self._check_symbols()
+
+    @property
+    def free_symbols(self) -> tuple[int, ...]:
+        """Numbers of the symbols with a slot."""
+        return tuple(i for i, symbol in enumerate(self.symbols) if symbol.param is None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all symbols."""
+        return tuple(symbol.name for symbol in self.symbols)
+
+    def carriers(self, symbol: int) -> list[Param]:
+        """Input tensors whose shape or strides mention a symbol."""
+        found = []
+        for position in self.inputs:
+            param = self.params[position]
+            if any(symbol in symbols_in(dim) for dim in (*param.shape, *(param.strides or ()))):
+                found.append(param)
+        return found
+
+    def _check_symbols(self) -> None:
+        known = {i for i, symbol in enumerate(self.symbols) if symbol.param is not None}
+        dims = [
+            dim
+            for position in self.inputs
+            for dim in (*self.params[position].shape, *(self.params[position].strides or ()))
+        ]
+        grown = True
+        while grown:
+            grown = False
+            for dim in dims:
+                unknown = [symbol for symbol in symbols_in(dim) if symbol not in known]
+                if len(unknown) == 1 and unknown[0] in solvable_in(dim):
+                    known.add(unknown[0])
+                    grown = True
+        for number, symbol in enumerate(self.symbols):
+            if number not in known:
+                raise TileValueError(
+                    f"kernel {self.name}: no argument tells the value of {symbol.name}",
+                    expected=f"an input with {symbol.name}, or a linear form such as "
+                    f"{symbol.name}*4, as a dimension or stride, or a scalar parameter",
+                    hint="declare the size as a parameter, e.g. `n: T.int32`",
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings that :meth:`from_json` reads."""
+        from dataclasses import asdict
+
+        data = asdict(self)
+        del data["inputs"]
+        return data
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> LaunchSpec:
+        """The spec that :meth:`to_json` wrote, before or after a trip through JSON text."""
+        return cls(
+            name=data["name"],
+            params=tuple(_param(item) for item in data["params"]),
+            symbols=tuple(Symbol(**item) for item in data["symbols"]),
+            outputs=tuple(data["outputs"]),
+            returns=data["returns"],
+            checks=tuple(Check(tuple(i["program"]), i["message"]) for i in data["checks"]),
+            messages=tuple(data["messages"]),
+            device=data["device"],
+        )
+
+
+def _param(item: dict[str, Any]) -> Param:
+    values = dict(item)
+    values["shape"] = _dims(item["shape"])
+    values["strides"] = None if item["strides"] is None else _dims(item["strides"])
+    return Param(**values)
+
+
+def _dims(items: list[Any]) -> tuple[DimExpr, ...]:
+    return tuple(tuple(item) if isinstance(item, (list, tuple)) else item for item in items)

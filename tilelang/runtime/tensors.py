@@ -1,0 +1,293 @@
+"""Tensors of any framework seen as memory: dtype, shape, strides, device, address.
+
+torch tensors and numpy arrays are recognised directly (torch is never imported), everything else
+through ``__dlpack__``, the array interface or the buffer protocol. Nothing here copies.
+
+numpy has no bfloat16 or fp8. Arrays of the ``ml_dtypes`` package are understood, and so are
+"storage arrays" that hold the same bits (uint16 for bfloat16, uint8 for fp8); results for numpy
+callers are of ``ml_dtypes`` types where that package is installed, else storage arrays.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tilelang.errors import ArgumentTypeError, TileTypeError
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.runtime import dlpack
+
+_EXPECTED = "a numpy array, a torch tensor, or an object with __dlpack__"
+# ml_dtypes keeps one 4-bit value per byte, which only one of our types does.
+_UNPACKED = {"float4_e2m1fn": "float4_e2m1_unpacked", "int4": "", "uint4": ""}
+_FROM_DLPACK = {"jaxlib": "jax.dlpack", "jax": "jax.dlpack"}  # home of from_dlpack
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor as memory.
+
+    Attributes:
+        dtype: element type; None when the language has no such type.
+        dtype_name: what the framework calls it.
+        shape, strides: in storage units (a packed pair of 4-bit values is one unit).
+        device, index: "cpu", "cuda", "hip", "metal", ... and the number of the device.
+        pointer: address of the first element.
+        readonly: writing is forbidden.
+        raw: the framework has few types, so storage types stand for the types they hold.
+        owner: object that must stay alive while the memory is used.
+    """
+
+    dtype: DType | None
+    dtype_name: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str
+    index: int
+    pointer: int
+    readonly: bool = False
+    raw: bool = True
+    owner: object = None
+
+    @property
+    def size(self) -> int:
+        """Number of storage units."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+
+def is_torch(obj: object) -> bool:
+    """Whether ``obj`` is a torch tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(obj, torch.Tensor)
+
+
+def framework_of(obj: object) -> str:
+    """One of the words torch, numpy and other."""
+    if is_torch(obj):
+        return "torch"
+    return "numpy" if isinstance(obj, np.ndarray) else "other"
+
+
+def describe(obj: object) -> TensorInfo:
+    """``obj`` as memory.
+
+    Raises:
+        ArgumentTypeError: it is no tensor, or one without plain memory (sparse, lists, ...).
+    """
+    if is_torch(obj):
+        return _describe_torch(obj)
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return _describe_numpy(np.asarray(obj), obj)
+    if hasattr(obj, "__dlpack__") and not isinstance(obj, type):
+        return _describe_dlpack(obj)
+    array = _through_buffer(obj)
+    if array is None:
+        raise ArgumentTypeError("this is not a tensor", expected=_EXPECTED, got=_kind(obj))
+    return _describe_numpy(array, array)
+
+
+def _kind(obj: object) -> str:
+    text = f"{obj!r}"
+    shown = f" {text[:60]}" if isinstance(obj, (int, float, str, list, tuple)) else ""
+    return f"{type(obj).__name__}{shown}"
+
+
+def _through_buffer(obj: object) -> Any:
+    if isinstance(obj, type):
+        return None
+    if hasattr(obj, "__array_interface__"):
+        return np.asarray(obj)
+    try:
+        return np.asarray(memoryview(obj))  # type: ignore[arg-type]  # refused below if it is none
+    except (TypeError, ValueError):
+        return None
+
+
+def _describe_torch(tensor: Any) -> TensorInfo:
+    where = tensor.device
+    kind = {"mps": "metal"}.get(where.type, where.type)
+    if kind == "cuda" and getattr(sys.modules["torch"].version, "hip", None):
+        kind = "hip"
+    try:
+        pointer = tensor.data_ptr()
+        strides = tuple(tensor.stride())
+    except RuntimeError as error:
+        raise ArgumentTypeError(
+            "this torch tensor has no plain memory",
+            expected="a dense tensor",
+            got=f"{type(tensor).__name__} with layout {tensor.layout}",
+        ) from error
+    name = str(tensor.dtype).removeprefix("torch.")
+    return TensorInfo(
+        dtype=_known(tensor.dtype),
+        dtype_name=name,
+        shape=tuple(tensor.shape),
+        strides=strides,
+        device=kind,
+        index=where.index or 0,
+        pointer=pointer,
+        raw=False,
+        owner=tensor,
+    )
+
+
+def _describe_numpy(array: Any, owner: object) -> TensorInfo:
+    pointer, readonly = array.__array_interface__["data"]
+    name = array.dtype.name if array.dtype.isnative else array.dtype.str
+    size = array.dtype.itemsize or 1
+    whole = all(stride % size == 0 for stride in array.strides)
+    return TensorInfo(
+        dtype=_numpy_dtype(array.dtype),
+        dtype_name=name,
+        shape=array.shape,
+        strides=tuple(s // size for s in array.strides) if whole else (0,) * array.ndim,
+        device="cpu",
+        index=0,
+        pointer=pointer,
+        readonly=readonly,
+        owner=(array, owner),
+    )
+
+
+def _describe_dlpack(obj: Any) -> TensorInfo:
+    view = dlpack.open_capsule(obj)
+    name = view.dtype_name
+    return TensorInfo(
+        dtype=_known(name),
+        dtype_name=name,
+        shape=view.shape,
+        strides=view.strides,
+        device=dlpack.DEVICES.get(view.device, f"device type {view.device}"),
+        index=view.index,
+        pointer=view.pointer,
+        readonly=view.readonly,
+        owner=(view.capsule, obj),
+    )
+
+
+def _known(dtype: object) -> DType | None:
+    try:
+        return DType(dtype)
+    except TileTypeError:
+        return None
+
+
+@lru_cache(maxsize=256)
+def _numpy_dtype(dtype: np.dtype[Any]) -> DType | None:
+    if dtype.names is not None or dtype.hasobject:
+        return None
+    name = _UNPACKED.get(dtype.name)
+    return _known(dtype) if name is None else _known(name)
+
+
+def as_numpy_view(obj: object) -> Any:
+    """The storage array of a tensor in host memory: a numpy array that shares its memory.
+
+    bfloat16 becomes uint16, fp8 uint8, packed 4-bit types bytes with two values each.
+
+    Raises:
+        ArgumentTypeError: not a tensor, or not in host memory, or of an unknown dtype.
+    """
+    if isinstance(obj, np.ndarray):
+        found = _numpy_dtype(obj.dtype)
+        if found is not None:
+            storage = found.as_numpy()
+            return obj if obj.dtype == storage else obj.view(storage)
+    info = describe(obj)
+    if info.device != "cpu" or info.dtype is None:
+        raise ArgumentTypeError(
+            "this tensor cannot be seen as a numpy array",
+            expected="host memory and a dtype of the language",
+            got=f"{info.dtype_name} on {info.device}",
+        )
+    return _array_at(info, info.dtype.as_numpy())
+
+
+def _array_at(info: TensorInfo, storage: np.dtype[Any]) -> Any:
+    """A numpy array over described memory; it keeps the owner alive."""
+    if not info.size:
+        return np.empty(info.shape, storage)
+    interface = {
+        "version": 3,
+        "shape": info.shape,
+        "strides": tuple(stride * storage.itemsize for stride in info.strides),
+        "typestr": storage.str,
+        "data": (info.pointer, info.readonly),
+    }
+    return np.asarray(_Memory(interface, info.owner))
+
+
+class _Memory:
+    """What numpy asks for an array over foreign memory; it is the array's base."""
+
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+@lru_cache(maxsize=1)
+def _ml_dtypes() -> Any:
+    try:
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]  # optional
+    except ImportError:
+        return None
+    return ml_dtypes
+
+
+@lru_cache(maxsize=64)
+def numpy_result_dtype(dtype: DType) -> np.dtype[Any]:
+    """The numpy type of a result: the type itself, from ``ml_dtypes``, or the storage type."""
+    storage = dtype.as_numpy()
+    if str(storage) == str(dtype) or dtype.packing > 1 or not dtype.is_float:
+        return storage
+    package = _ml_dtypes() if dtype != "tfloat32" else None
+    name = "float8_e4m3fn" if dtype == "float8_e4m3" else str(dtype)
+    found = getattr(package, name, None)
+    return storage if found is None else np.dtype(found)
+
+
+def storage_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
+    """Extents in storage units of a tensor with ``shape`` elements."""
+    pack = dtype.packing
+    if pack == 1 or not shape:
+        return shape
+    return (*shape[:-1], -(-shape[-1] // pack))
+
+
+def empty_like_framework(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """A new uninitialised tensor of the framework and device of ``like``.
+
+    Args:
+        like: a tensor; None means torch when it is imported, else numpy. Objects of other
+            frameworks give numpy arrays, which :func:`to_framework` converts when filled.
+        dtype: element type.
+        shape: in storage units.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and (like is None or isinstance(like, torch.Tensor)):
+        device = None if like is None else like.device
+        return torch.empty(shape, dtype=_torch_dtype(dtype), device=device)
+    return np.empty(shape, numpy_result_dtype(dtype))
+
+
+@lru_cache(maxsize=64)
+def _torch_dtype(dtype: DType) -> Any:
+    return dtype.as_torch()
+
+
+def to_framework(like: object, array: Any) -> Any:
+    """A filled numpy array as a tensor of the framework of ``like``, or itself if it has none."""
+    if like is None or framework_of(like) != "other" or not isinstance(array, np.ndarray):
+        return array
+    root = type(like).__module__.partition(".")[0]
+    module = sys.modules.get(_FROM_DLPACK.get(root, root))
+    convert: Callable[[Any], Any] | None = getattr(module, "from_dlpack", None)
+    return array if convert is None else convert(array)

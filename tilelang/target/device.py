@@ -1,0 +1,61 @@
+"""Which GPUs this machine has, asked from the drivers by ctypes when somebody wants to know.
+
+Nothing here runs at import, no context is created on a device, and a machine without a driver
+costs one failed ``dlopen``.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from functools import lru_cache
+from typing import Any
+
+_COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # CUdevice_attribute
+
+
+def _library(*names: str) -> Any:
+    import ctypes
+
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+@lru_cache(maxsize=1)
+def cuda_devices() -> tuple[str, ...]:
+    """Architecture of each CUDA device, e.g. ``("sm_90",)``; empty without driver or device."""
+    import ctypes
+
+    driver = _library("nvcuda.dll") if sys.platform == "win32" else _library("libcuda.so.1")
+    count = ctypes.c_int(0)
+    if driver is None or driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return ()
+    found = []
+    for index in range(count.value):
+        device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
+        driver.cuDeviceGet(ctypes.byref(device), index)
+        driver.cuDeviceGetAttribute(ctypes.byref(major), _COMPUTE_MAJOR, device)
+        driver.cuDeviceGetAttribute(ctypes.byref(minor), _COMPUTE_MINOR, device)
+        found.append(f"sm_{major.value}{minor.value}")
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def has_hip() -> bool:
+    """Whether a ROCm driver reports a device."""
+    import ctypes
+
+    driver = _library("libamdhip64.so")
+    count = ctypes.c_int(0)
+    return driver is not None and not driver.hipGetDeviceCount(ctypes.byref(count)) and bool(
+        count.value
+    )
+
+
+def has_metal() -> bool:
+    """Whether this is a Mac with Apple's own GPU."""
+    return sys.platform == "darwin" and platform.machine() == "arm64"

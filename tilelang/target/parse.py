@@ -1,0 +1,266 @@
+"""The target as programs write it: ``"auto"``, ``"cuda -arch=sm_80"``, a dict, an object.
+
+Every spelling ends as one frozen :class:`Target`. ``"auto"`` follows the arguments of the call
+where they are known (tensors on a GPU or not), and the machine otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilelang.env import env
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.target import device
+from tilelang.target.limits import Limits, limits_of
+
+# Spelling -> (kind, extra key). Another implementation's names for what we call cpu and cuda.
+SPELLINGS: dict[str, tuple[str, str]] = {
+    "cpu": ("cpu", ""),
+    "c": ("cpu", ""),
+    "llvm": ("cpu", ""),
+    "cuda": ("cuda", ""),
+    "nvidia": ("cuda", ""),
+    "cutedsl": ("cuda", "cutedsl"),
+    "hip": ("hip", ""),
+    "rocm": ("hip", ""),
+    "metal": ("metal", ""),
+    "mps": ("metal", ""),
+    "webgpu": ("webgpu", ""),
+}
+ACCEPTED = '"auto", "cpu" ("c", "llvm"), "cuda", "hip", "metal", "webgpu", "cutedsl"'
+_EXPECTED = (
+    f'{ACCEPTED}; with an architecture as "cuda -arch=sm_80" or '
+    '{"kind": "cuda", "arch": "sm_80"}; or a Target'
+)
+_GPU_KINDS = frozenset(("cuda", "hip", "metal", "webgpu"))
+# Device type of DLPack -> kind; host memory that a GPU can also read counts as the GPU's.
+_DLPACK_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip", 13: "cuda"}
+_MAX_ARGUMENT_DEPTH = 2
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine to generate code for.
+
+    Attributes:
+        kind: "cpu", "cuda", "hip", "metal" or "webgpu".
+        arch: e.g. "sm_90a" or "gfx942"; "" when it does not matter or is not known yet.
+        keys: further names that apply ("cutedsl").
+        options: what else the program wrote, as (name, value) texts.
+    """
+
+    kind: str
+    arch: str = ""
+    keys: tuple[str, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether blocks of threads run on a device of its own."""
+        return self.kind in _GPU_KINDS
+
+    @property
+    def limits(self) -> Limits:
+        """What a block may use."""
+        return limits_of(self.kind, self.arch)
+
+    @property
+    def compute(self) -> tuple[int, int] | None:
+        """Compute capability of a CUDA target with an architecture, e.g. (9, 0)."""
+        digits = "".join(filter(str.isdigit, self.arch))
+        if self.kind != "cuda" or not digits:
+            return None
+        return int(digits[:-1]), int(digits[-1])
+
+    def attr(self, name: str, default: str | None = None) -> str | None:
+        """The option ``name`` that the program wrote."""
+        return dict(self.options).get(name, default)
+
+    def __str__(self) -> str:
+        parts = [self.kind]
+        if self.arch:
+            parts.append(f"-arch={self.arch}")
+        if self.keys:
+            parts.append(f"-keys={','.join(self.keys)}")
+        parts += [f"-{name}={value}" for name, value in self.options]
+        return " ".join(parts)
+
+
+def parse_target(spec: object = None, args: Iterable[object] | None = None) -> Target:
+    """The target that ``spec`` names.
+
+    Args:
+        spec: a name with or without ``-option=value`` words, a mapping with ``kind`` and
+            perhaps ``arch``, a :class:`Target`, an object with ``kind.name`` (and ``arch``), or
+            None for ``TILELANG_DEFAULT_TARGET``.
+        args: arguments of the call, which "auto" follows.
+
+    Raises:
+        TileValueError: unknown name, or a CUDA architecture that cannot be one.
+        TileTypeError: an object that says nothing about a target.
+    """
+    if isinstance(spec, Target):
+        return spec
+    if spec is None:
+        spec = env.get_default_target()
+    if isinstance(spec, str):
+        return _from_text(spec, args)
+    if isinstance(spec, Mapping):
+        return _from_mapping(spec, args)
+    kind = getattr(spec, "kind", None)
+    name = getattr(kind, "name", kind)
+    if isinstance(name, str):
+        arch = getattr(spec, "arch", "") or getattr(spec, "mcpu", "")
+        return _make(name, str(arch or ""), (), (), args, spec)
+    raise TileTypeError("this is not a target", expected=_EXPECTED, got=_shown(spec))
+
+
+def _from_text(text: str, args: Iterable[object] | None) -> Target:
+    words = text.split()
+    if not words or words[0].startswith("-"):
+        raise TileValueError("the target has no name", expected=_EXPECTED, got=repr(text))
+    options: dict[str, str] = {}
+    rest = words[1:]
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or not name:
+            raise TileValueError(
+                f"the target option {word!r} is not understood",
+                expected='"-name=value" after the kind, e.g. "cuda -arch=sm_80"',
+                got=repr(text),
+            )
+        if not equals and rest and not rest[0].startswith("-"):
+            value = rest.pop(0)
+        options[name] = value
+    return _from_options(words[0], options, args, text)
+
+
+def _from_mapping(spec: Mapping[Any, Any], args: Iterable[object] | None) -> Target:
+    kind = spec.get("kind")
+    if not isinstance(kind, str):
+        raise TileValueError(
+            "the target has no kind", expected='{"kind": "cuda", "arch": "sm_80"}', got=_shown(spec)
+        )
+    options: dict[str, str] = {}
+    for name, value in spec.items():
+        if name != "kind" and value is not None:
+            listed = isinstance(value, (list, tuple))
+            options[str(name)] = ",".join(map(str, value)) if listed else str(value)
+    return _from_options(kind, options, args, spec)
+
+
+def _from_options(
+    kind: str, options: dict[str, str], args: Iterable[object] | None, spec: object
+) -> Target:
+    arch = options.pop("arch", "")
+    if not arch and kind in ("hip", "rocm"):
+        arch = options.pop("mcpu", "")
+    keys = tuple(key for key in options.pop("keys", "").split(",") if key)
+    return _make(kind, arch, keys, tuple(sorted(options.items())), args, spec)
+
+
+def _make(
+    name: str,
+    arch: str,
+    keys: tuple[str, ...],
+    options: tuple[tuple[str, str], ...],
+    args: Iterable[object] | None,
+    spec: object,
+) -> Target:
+    word = name.strip().lower()
+    if word == "auto":
+        found = _from_arguments(args) or _from_machine()
+        return replace(found, options=options) if options else found
+    if word not in SPELLINGS:
+        raise TileValueError(
+            f"unknown target {name!r}", expected=_EXPECTED, got=_shown(spec), hint=_near(word)
+        )
+    kind, key = SPELLINGS[word]
+    if kind == "cuda":
+        arch = _cuda_arch(arch, spec)
+    keys = tuple(item for item in keys if item != kind)
+    if key and key not in keys:
+        keys = (*keys, key)
+    return Target(kind, arch, keys, options)
+
+
+def _cuda_arch(arch: str, spec: object) -> str:
+    """``80``, ``8.0``, ``sm_80`` and ``compute_80`` as ``sm_80``; "" asks the machine's GPU."""
+    if not arch:
+        return next(iter(device.cuda_devices()), "")
+    number = arch.removeprefix("sm_").removeprefix("compute_").replace(".", "")
+    digits = number[:-1] if number[-1:] in ("a", "f") else number
+    if not digits.isdecimal() or len(digits) not in (2, 3):
+        raise TileValueError(
+            f"{arch!r} is not a CUDA architecture",
+            expected='"sm_" and a number, e.g. "sm_80" or "sm_90a"',
+            got=_shown(spec),
+        )
+    return f"sm_{number}"
+
+
+def _from_machine() -> Target:
+    if device.cuda_devices():
+        return Target("cuda", device.cuda_devices()[0])
+    if device.has_hip():
+        return Target("hip")
+    if device.has_metal():
+        return Target("metal")
+    return Target("cpu")
+
+
+def _from_arguments(args: Iterable[object] | None) -> Target | None:
+    """Where the tensors among the arguments are; None when no argument says it."""
+    on_cpu = False
+    for arg in _flatten(args or (), 0):
+        kind, index = _device_of(arg)
+        if kind == "cuda":
+            devices = device.cuda_devices()
+            return Target("cuda", devices[index] if 0 <= index < len(devices) else "")
+        if kind in _GPU_KINDS:
+            return Target(kind)
+        on_cpu = on_cpu or kind == "cpu"
+    return Target("cpu") if on_cpu else None
+
+
+def _flatten(args: Iterable[object], depth: int) -> Iterable[object]:
+    for arg in args:
+        if isinstance(arg, (list, tuple)) and depth < _MAX_ARGUMENT_DEPTH:
+            yield from _flatten(arg, depth + 1)
+        else:
+            yield arg
+
+
+def _device_of(arg: object) -> tuple[str, int]:
+    """Kind and index of the device an argument lives on; ("", 0) when it is no tensor."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(arg, torch.Tensor):
+        where = arg.device
+        kind = {"mps": "metal"}.get(where.type, where.type)
+        if kind == "cuda" and getattr(torch.version, "hip", None):
+            kind = "hip"
+        return kind, where.index or 0
+    if hasattr(arg, "__array_interface__"):
+        return "cpu", 0
+    if hasattr(arg, "__cuda_array_interface__"):
+        return "cuda", 0
+    ask = getattr(arg, "__dlpack_device__", None)
+    if ask is None or isinstance(arg, type):
+        return "", 0
+    where_type, index = ask()
+    return _DLPACK_KINDS.get(int(where_type), ""), int(index)
+
+
+def _shown(spec: object) -> str:
+    return f"{spec!r}"[:100] + ("" if isinstance(spec, str) else f" ({type(spec).__name__})")
+
+
+def _near(word: str) -> str | None:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, ["auto", *SPELLINGS], n=1)
+    return f"did you mean {near[0]!r}?" if near else None

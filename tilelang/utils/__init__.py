@@ -1,0 +1,1 @@
+"""Helpers that programs import by these paths."""
