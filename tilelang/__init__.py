@@ -1,27 +1,81 @@
 """tilelang: tile programs in Python for CPUs and GPUs.
 
 An independent implementation of the TileLang language. ``import tilelang.language as T`` is the
-vocabulary; ``tilelang.jit``, ``tilelang.compile`` and ``tilelang.lazy_jit`` make kernels.
-Importing this package reads the standard library and numpy, nothing else.
+vocabulary; ``tilelang.jit``, ``tilelang.lazy_jit`` and ``tilelang.compile`` make kernels.
+Importing this package reads the standard library and numpy, nothing else; what is used seldom is
+imported on first use.
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from tilelang import env, jit, language
+from tilelang.env import disable_cache, enable_cache, is_cache_enabled
+from tilelang.jit import JITImpl, JITKernel, compile, lazy_jit, lower, par_compile
+from tilelang.math import cdiv, next_power_of_2
+from tilelang.options import PassConfigKey
 from tilelang.version import __version__
 
 if TYPE_CHECKING:
-    from tilelang import autotuner, cache, contrib, engine, env, jit, language, layout, profiler
-    from tilelang import testing, tools, utils
-    from tilelang.env import disable_cache, enable_cache, is_cache_enabled
-    from tilelang.interpret import run as interpret_run
-    from tilelang.jit import JITImpl, JITKernel, compile, lazy_jit, lower, par_compile
-    from tilelang.language import Fragment, Layout
-    from tilelang.language.math import ceildiv
-    from tilelang.math import cdiv, next_power_of_2
-    from tilelang.options import PassConfigKey
+    from tilelang import cache, contrib, engine, interpret, layout, math, profiler, testing, utils
     from tilelang.profiler import do_bench
     from tilelang.utils.log import set_log_level
     from tilelang.utils.tensor import TensorSupplyType
+
+# Name -> module that has it, imported when the name is first used.
+_LAZY = {
+    "TensorSupplyType": "tilelang.utils.tensor",
+    "do_bench": "tilelang.profiler",
+    "set_log_level": "tilelang.utils.log",
+}
+_SUBPACKAGES = (
+    "cache", "carver", "contrib", "engine", "interpret", "layout", "math", "profiler", "testing",
+    "tools", "utils",
+)  # fmt: skip
+
+__all__ = [
+    "JITImpl",
+    "JITKernel",
+    "PassConfigKey",
+    "TensorSupplyType",
+    "__version__",
+    "cache",
+    "cdiv",
+    "compile",
+    "contrib",
+    "disable_cache",
+    "do_bench",
+    "enable_cache",
+    "engine",
+    "env",
+    "interpret",
+    "is_cache_enabled",
+    "jit",
+    "language",
+    "layout",
+    "lazy_jit",
+    "lower",
+    "math",
+    "next_power_of_2",
+    "par_compile",
+    "profiler",
+    "set_log_level",
+    "testing",
+    "utils",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Subpackages and seldom used names."""
+    import importlib
+
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"tilelang.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, *_SUBPACKAGES})

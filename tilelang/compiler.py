@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from tilelang.cpu.gemm_lowering import lower_gemms
+from tilelang.cpu.gemm_writer import has_kernel
 from tilelang.cpu.module import emit_module
+from tilelang.cpu.operands import choose_operands, lower_operand_copies
 from tilelang.errors import TileUnsupportedError
 from tilelang.errors import internal_boundary
 from tilelang.ir import stmt as S
@@ -21,7 +23,7 @@ from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.serial.guards import insert_guards
 from tilelang.passes.serial.lanes import split_lanes
 from tilelang.passes.serial.threads import serialize_threads
-from tilelang.passes.serial.tiles import lower_tiles
+from tilelang.passes.serial.tiles import lower_tiles_except
 from tilelang.target import Target
 
 Pass = Callable[[S.PrimFunc], S.PrimFunc]
@@ -65,13 +67,15 @@ def pass_list() -> tuple[Step, ...]:
              "constant extents and folded conditions make every later pass see plain shapes"),
         Step("split_lanes", split_lanes, _on_cores,
              "the C compiler finds vectors in loops, so the later passes need only scalars"),
-        Step("lower_gemms", lower_gemms, _on_cores,
-             "kernels choose packed layouts of their operands while copies are still whole, so "
-             "that a copy can pack"),
+        Step("choose_operands", choose_operands, _on_cores,
+             "kernels choose the layouts of their operands while copies are still whole, so that "
+             "a copy can pack"),
         Step("serialize_threads", serialize_threads, _on_cores,
              "which statements run once or per thread is decided on tile operations, before "
              "their loops hide them"),
-        Step("lower_tiles", lower_tiles, _on_cores,
+        Step("lower_operand_copies", lower_operand_copies, _on_cores,
+             "copies into operand tiles know their layout; the general lowering does not"),
+        Step("lower_tiles", partial(lower_tiles_except, keep=has_kernel), _on_cores,
              "what is left of tile operations becomes loops over elements"),
         Step("insert_guards", insert_guards, _checks_bounds,
              "all accesses are loads and stores now, and loop nests show what a guard covers"),

@@ -1,5 +1,8 @@
 """Python inside kernels: every row of the contract of constructs, by what the kernel computes."""
 
+# Kernels annotate with values and names of the language, which linters do not know.
+# mypy: disable-error-code="valid-type, no-untyped-def, misc, name-defined, no-redef"
+# ruff: noqa: F722, F811, F821, F841, UP037
 from __future__ import annotations
 
 import functools
@@ -340,12 +343,9 @@ def test_range_is_a_serial_loop() -> None:
             for i in steps:
                 O[i] += 1000
 
-    assert result(f, 4) == [1001, 101, 11, 11, 1100, 0, 0, 100 + 0] or result(f, 4) == [
-        1001, 101 - 0, 11, 11, 1100, 0, 0, 100,
-    ]  # fmt: skip
+    assert result(f, 4) == [1001, 101, 11, 11, 1100, 0, 0, 100]
     loops = [s for s in walk(f.body) if isinstance(s, For)]
     assert [loop.kind for loop in loops] == ["serial"] * 4
-    assert "range" in dir(__builtins__) or True
 
 
 def test_a_run_time_step_is_accepted_with_a_warning() -> None:
@@ -679,7 +679,7 @@ def test_a_value_of_an_ended_block_is_reported_in_macros_too() -> None:
                 broken(O)
 
 
-def test_functools_wrapped_functions_are_refused_only_when_there_is_no_source() -> None:
+def test_a_function_without_source_is_refused() -> None:
     namespace: dict[str, Any] = {"T": T}
     exec("def f(O: T.Tensor((8,), T.int32)):\n    pass\n", namespace)
     from tilelang.errors import TileSyntaxError

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed, storage_type, value_type
 from tilelang.codegen.names import Names
+from tilelang.cpu.gemm_writer import GemmWriter
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -156,6 +157,7 @@ class BlockWriter:
         self.lines: list[str] = []
         self.depth = 1
         self.arena_bytes = 0
+        self.slack = 0  # bytes behind the tiles that kernels may read
         self.thread_labels: list[tuple[str, Buffer | None]] = []
         self.last_line = 0
 
@@ -204,6 +206,8 @@ class BlockWriter:
                 self.thread_return()
             case S.Attr():
                 self.write(stmt.body)
+            case S.Gemm():
+                GemmWriter(self, stmt).write()
             case _:
                 raise TileUnsupportedError(
                     f"{type(stmt).__name__} is not supported on the CPU", loc=stmt.loc
@@ -238,14 +242,14 @@ class BlockWriter:
             self.put(f"{value_type(dtype)} {name} = {first};")
             return
         count = 1
-        for extent in buffer.shape:
-            if not isinstance(extent, int):
+        for extent, stride in zip(buffer.shape, buffer.stride_list()):
+            if not isinstance(extent, int) or not isinstance(stride, int):
                 raise TileUnsupportedError(
                     f"`{buffer.name}` has an extent that is not a constant",
                     expected="compile-time extents for shared, fragment and local buffers",
                     loc=stmt.loc,
                 )
-            count *= extent
+            count += (extent - 1) * stride
         kind = storage_type(dtype)
         self.p.declared[buffer.data] = kind
         size = self.element_bytes(buffer, count)
@@ -387,9 +391,6 @@ class BlockWriter:
                 return
             if call.op == "loop_break":
                 self.put("break;")
-                return
-            if call.op == "tl_kernel":
-                self.put(call.attr("emit")(self))
                 return
             if call.intrinsic.effect.name == "HINT":
                 return

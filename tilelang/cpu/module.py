@@ -19,7 +19,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 
-INCLUDES = ("tl_math.h", "tl_float.h", "tl_block.h")
+INCLUDES = ("tl_math.h", "tl_float.h", "tl_gemm.h", "tl_block.h")
 AXES = "xyz"
 
 
@@ -133,7 +133,7 @@ class _Module:
         out += [*writer.lines, "}", ""]
         out += self._runner(prefix, len(axes))
         self.unit.kernels.extend(out)
-        return prefix, " ".join(used), writer.arena_bytes
+        return prefix, " ".join(used), writer.arena_bytes + writer.slack
 
     @staticmethod
     def _runner(prefix: str, rank: int) -> list[str]:

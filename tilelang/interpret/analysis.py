@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import AddressOf, Binary, Call, Expr, Load, RegionArg, Var
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
 from tilelang.ir.expr import walk as walk_expr
 from tilelang.ir.stmt import (
     Alloc,
@@ -47,6 +47,11 @@ def touched(expr: Expr) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
             yield node.region.buffer, node.region.mins
 
 
+def same_exprs(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    """Whether two tuples hold the same expressions."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+
+
 @dataclass
 class LoopFacts:
     """What the body of a parallel loop touches."""
@@ -55,8 +60,8 @@ class LoopFacts:
     private_read: dict[Var, Buffer] = field(default_factory=dict)  # by data pointer
     private_written: bool = False
     thread_code: bool = False  # uses lanes of a warp or the thread's own state
-    stores: list[Store] = field(default_factory=list)  # to memory the iterations share
-    shared_stores: list[tuple[Store, int]] = field(default_factory=list)  # with loop depth
+    # stores to memory that the iterations share, with the depth of loops around them
+    stores: list[tuple[Store, int]] = field(default_factory=list)
     loads: list[tuple[Var, Stmt, tuple[Expr, ...]]] = field(default_factory=list)
     lets: dict[Var, Expr] = field(default_factory=dict)
     inner: dict[Var, For] = field(default_factory=dict)
@@ -70,15 +75,14 @@ class Facts:
         self._waits: dict[int, bool] = {}
         self._group: dict[int, bool] = {}
         self._loops: dict[int, LoopFacts] = {}
+        self._updates: dict[int, bool] = {}
         self.by_thread: set[Var] = set()
 
     def learn(self, launch: Launch) -> None:
         """Find the variables of a kernel that depend on the thread."""
         self.by_thread.update(launch.thread_vars)
         for stmt in walk(launch.body):
-            if isinstance(stmt, For) and stmt.kind == "thread":
-                self.by_thread.add(stmt.var)
-            elif isinstance(stmt, Let) and self.depends_on_thread(stmt.value):
+            if isinstance(stmt, For) and stmt.kind == "thread" or isinstance(stmt, Let) and self.depends_on_thread(stmt.value):
                 self.by_thread.add(stmt.var)
 
     def depends_on_thread(self, expr: Expr) -> bool:
@@ -124,9 +128,22 @@ class Facts:
             elif isinstance(stmt, If) and self.waits(stmt):
                 if self.depends_on_thread(stmt.cond):
                     yield stmt
-                yield from self.conditions(stmt.blocks())
+                for block in stmt.blocks():
+                    if not self.needs_group(block):
+                        yield from self.conditions((block,))
             elif isinstance(stmt, (Seq, For, Attr)):
                 yield from self.conditions(stmt.blocks())
+
+    def updates_itself(self, stmt: Store) -> bool:
+        """Whether a store's value reads the very element it overwrites."""
+        found = self._updates.get(id(stmt))
+        if found is None:
+            found = any(
+                buffer.data is stmt.buffer.data and same_exprs(indices, stmt.indices)
+                for buffer, indices in touched(stmt.value)
+            )
+            self._updates[id(stmt)] = found
+        return found
 
     def loop(self, stmt: Parallel) -> LoopFacts:
         """What the body of ``stmt`` touches."""
@@ -156,7 +173,7 @@ class Facts:
         if isinstance(stmt, Store):
             self._note_private(stmt.buffer, facts, True)
             if stmt.buffer.data not in facts.own_data and stmt.buffer.storage not in PRIVATE:
-                facts.shared_stores.append((stmt, depth))
+                facts.stores.append((stmt, depth))
         if isinstance(stmt, ReducerUpdate):
             self._note_private(stmt.buffer, facts, True)
         deeper = depth + (not isinstance(stmt, (Seq, If, Attr, View)))
@@ -184,11 +201,6 @@ class Facts:
             facts.private_written |= written
 
 
-def is_atomic(expr: Expr) -> bool:
-    """Whether ``expr`` is a call with an effect once per executing thread."""
-    return isinstance(expr, Call) and expr.intrinsic.effect in (Effect.ATOMIC, Effect.WRITE)
-
-
 def plain(expr: Expr) -> bool:
     """Whether ``expr`` is arithmetic on variables: no memory, no calls with effects."""
     return not any(
@@ -202,7 +214,3 @@ def variables(expr: Expr) -> set[Var]:
     """The variables in ``expr``."""
     return {node for node in walk_expr(expr) if isinstance(node, Var)}
 
-
-def is_logical(expr: Expr) -> bool:
-    """Whether ``expr`` is a short-circuit operator."""
-    return isinstance(expr, Binary) and expr.op in ("land", "lor")

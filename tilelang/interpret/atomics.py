@@ -13,7 +13,6 @@ from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import Bound
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, const
 
 if TYPE_CHECKING:

@@ -14,7 +14,6 @@ from tilelang.interpret.lanes import Active, narrow
 from tilelang.interpret.memory import nibbles_of
 from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, const
 from tilelang.ir.tables import Effect
 

@@ -156,7 +156,7 @@ def _sigmoid(x: Value) -> Value:
 def _build() -> dict[str, Function]:
     table: dict[str, Function] = {
         name: _exact(getattr(np, name))
-        for name in "exp exp2 log log2 log10 log1p expm1 sqrt tanh sin cos tan sinh cosh".split()
+        for name in ["exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "tanh", "sin", "cos", "tan", "sinh", "cosh"]
     }
     table.update({
         f"{short}": _exact(getattr(np, full))
@@ -167,7 +167,7 @@ def _build() -> dict[str, Function]:
         )
     })
     table.update({
-        name: _numpy(getattr(np, name)) for name in "floor ceil trunc copysign".split()
+        name: _numpy(getattr(np, name)) for name in ["floor", "ceil", "trunc", "copysign"]
     })
     table.update({
         "exp10": _exact(lambda x: np.power(10.0, x)),
@@ -203,9 +203,9 @@ def _build() -> dict[str, Function]:
         "ieee_fsqrt": _directed(np.sqrt),
         "ieee_frsqrt": _directed(lambda x: 1 / np.sqrt(x)),
     })
-    for name in "exp exp10 log log2 log10 sin cos tan".split():
+    for name in ["exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan"]:
         table[f"fast_{name}"] = table[name]
-    for name in "add sub mul max min".split():
+    for name in ["add", "sub", "mul", "max", "min"]:
         table[f"{name}2"] = _pairwise(name)
     return table
 

@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 _SAME: dict[str, str] = {
     **{
         name: name
-        for name in (
-            "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt tanh sin cos tan sinh cosh asin "
-            "acos atan asinh acosh atanh atan2 hypot erf floor ceil trunc nearbyint round pow fmod "
-            "copysign ldexp fma nextafter"
-        ).split()
+        for name in ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2", "hypot", "erf", "floor", "ceil", "trunc", "nearbyint", "round", "pow", "fmod", "copysign", "ldexp", "fma", "nextafter"]
     },
     "fabs": "abs",
     "rint": "nearbyint",
@@ -83,9 +79,10 @@ _CASTS: dict[str, tuple[str, bool]] = {  # result, whether it rounds to nearest 
 def call(s: Strand, node: Call, active: Active) -> Value:
     """The value of an external function, or an error that names it."""
     args = list(node.args)
-    name = args.pop(0).value if args and isinstance(args[0], StringImm) else str(
-        node.attr("name", node.attr("func", ""))
-    )
+    name = str(node.attr("name", node.attr("func", "")))
+    if args and isinstance(args[0], StringImm):
+        name = args[0].value
+        args = args[1:]
     function = _find(name)
     if name == "__ldg" and len(args) == 1 and isinstance(args[0], AddressOf):
         return s.load(args[0].buffer, args[0].indices, active)

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from tilelang.ir.expr import Var
+
 Mask: TypeAlias = "npt.NDArray[np.bool_]"
 Active: TypeAlias = "Mask | None"
 
@@ -30,11 +32,13 @@ class Lanes:
         threads: npt.NDArray[Any] | None = None,
         parent: Lanes | None = None,
         to_parent: npt.NDArray[Any] | None = None,
+        loop_vars: tuple[Var, ...] = (),
     ) -> None:
         self.count = count
         self.threads = threads
         self.parent = parent
         self.to_parent = to_parent
+        self.loop_vars = loop_vars  # the loop variables that tell the iterations apart
         self.ids: npt.NDArray[Any] = np.arange(count)
         self.nobody: Mask = np.zeros(count, np.bool_)
 

@@ -18,7 +18,6 @@ from tilelang.interpret.memory import Bound, Memory, Site
 from tilelang.interpret.sync import MBarrier, Rendezvous
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, Var
 from tilelang.ir.stmt import Launch, PrimFunc
 
@@ -70,19 +69,19 @@ class Block:
         self.launch = launch
         self.gone = lanes.nobody.copy()  # threads that left the kernel
         self.barriers: dict[int, Rendezvous] = {}
-        self.mbarriers: dict[tuple[int, int], MBarrier] = {}
+        self.mbarriers: dict[tuple[Memory, int], MBarrier] = {}
         self.grid: Rendezvous | None = None
         self.random: dict[str, Any] = {}
-        self.reducers: dict[int, tuple[str, Value]] = {}
         self.hoisted: set[int] = set()  # allocations made before a fork
         self.safe_values: dict[int, Expr] = {}
         if launch is not None:
-            for buffer, value in launch.annotation("safe_value", ()):
+            for buffer, value in _pairs(launch.annotation("safe_value", ())):
                 self.safe_values[id(buffer)] = value
 
     def extents(self) -> tuple[int, int, int]:
         """Threads in x, y and z."""
-        return self.launch.threads if self.launch is not None else (1, 1, 1)
+        x, y, z = self.launch.threads if self.launch is not None else (1, 1, 1)
+        return x, y, z
 
     def thread_index(self, lane: int) -> tuple[int, int, int]:
         """(x, y, z) of a linear thread index."""
@@ -99,6 +98,11 @@ class Block:
         else:
             found.expected = lambda: count
         return found
+
+
+def _pairs(annotation: Any) -> Any:
+    """The (buffer, value) pairs of an annotation given as pairs or as a mapping."""
+    return annotation.items() if isinstance(annotation, dict) else annotation
 
 
 @dataclass
@@ -118,11 +122,13 @@ class Strand:
         self.scope = scope
         self.lanes = lanes
         self.loops: list[LoopRecord] = []
+        self.per_thread = False  # inside a shared loop whose iterations are dealt to threads
 
     def fork(self) -> Strand:
         """A control flow that shares memory and loops but binds its own names."""
         other = Strand(self.block, self.scope.copy(), self.lanes)
         other.loops = list(self.loops)
+        other.per_thread = self.per_thread
         return other
 
     @contextlib.contextmanager
@@ -276,13 +282,22 @@ class Strand:
         tail = int(wide) + (buffer.dtype.lanes > 1)
         varies = np.ndim(value) > tail or any(np.ndim(index) > wide for index in indices)
         space = bound.memory.space
-        if space is not None and (varies or active is not None or space is not self.lanes):
+        if space is not None and (
+            varies or active is not bound.memory.owner or space is not self.lanes
+        ):
             bound.memory.spread()
         copy = self.copies(bound, int(wide))
         need = active if varies or copy is not None else None
         if need is not None and wide:
             need = need[:, None]
         memory.write(bound, indices, value, need, copy, self.site, self.run.safe_memory)
+
+    def open_loop(self) -> LoopRecord:
+        """A record for an iteration of a shared loop: `continue` ends it, outer loops are out of
+        reach."""
+        record = LoopRecord(self.lanes.nobody, self.lanes.nobody)
+        self.loops = [record]
+        return record
 
     # -- leaving ------------------------------------------------------------------------------
     def leave_kernel(self, active: Active) -> None:

@@ -45,6 +45,7 @@ class Memory:
         self.copies = 1
         self.valid: Array | None = None if written else np.zeros(2 * raw.size // unit, np.bool_)
         self.writable = bool(raw.flags.writeable)
+        self.owner: Array | None = None  # the lanes that were active at its allocation
         self.absent = False  # a tensor argument that was given as None
         self._typed: dict[object, Array] = {}
 
@@ -212,11 +213,11 @@ def read(
     if bound.memory.valid is not None:
         unwritten = ~_written(bound, spot)
         if width > 1:
-            unwritten = unwritten.any(-1)
+            unwritten = np.asarray(unwritten.any(-1))
         if (unwritten & good).any():
             raise _unwritten(bound, indices, unwritten & good, site)
     if not good.any():
-        found = np.broadcast_to(bound.safe, spot.shape)
+        found: Value = np.broadcast_to(bound.safe, spot.shape)
     else:
         found = values.decode(_codes(bound, spot, good, site, indices), bound.buffer.dtype)
         if not good.all():
@@ -234,7 +235,8 @@ def _codes(
     if spot.size and (int(spot.max()) >= limit or int(spot.min()) < 0):
         # The declared shape is larger than the memory behind it (a view or raw pointer).
         over = (spot >= limit) | (spot < 0)
-        raise _outside(bound, indices, over.any(-1) if kind.lanes > 1 else over, site)
+        over = np.asarray(over.any(-1)) if kind.lanes > 1 else over
+        raise _outside(bound, indices, over, site)
     if not packed:
         return np.asarray(flat[spot])
     return np.asarray((flat[spot >> 1] >> ((spot & 1) << 2).astype(np.uint8)) & np.uint8(15))

@@ -90,7 +90,7 @@ def _draw(s: Strand, chosen: Array) -> Array:
     place = np.where(chosen, state["place"] + 1, state["place"])
     _advance(state, (place == 4).astype(np.uint64))
     state["place"] = place % 4
-    return found.astype(np.uint32)
+    return np.asarray(found, np.uint32)
 
 
 def _chosen(s: Strand, active: Active) -> Array:
@@ -127,7 +127,7 @@ def _normal(s: Strand, chosen: Array) -> Array:
     found = np.where(fresh, np.sin(v) * radius, state["extra"])
     state["extra"] = np.where(fresh, np.cos(v) * radius, state["extra"])
     state["has_extra"] = np.where(chosen, fresh, state["has_extra"])
-    return found.astype(np.float32)
+    return np.asarray(found, np.float32)
 
 
 HANDLERS: dict[str, Callable[[Strand, Call, Active], Value]] = {

@@ -19,7 +19,7 @@ class Wait:
     """Something a control flow waits for."""
 
     ready: Callable[[], bool]
-    what: str = ""
+    what: Callable[[], str] = str
     loc: Loc | None = None
     parts: list[Wait] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ def drive(steps: Steps) -> Active:
 def deadlock(leaves: list[Wait]) -> DeadlockError:
     """The error that names every wait."""
     told = "\n".join(
-        leaf.what + (f" at {leaf.loc}" if leaf.loc is not None else "") for leaf in leaves
+        leaf.what() + (f" at {leaf.loc}" if leaf.loc is not None else "") for leaf in leaves
     )
     return DeadlockError(
         "the threads wait for each other and nothing can go on",

@@ -10,7 +10,7 @@ an operation is computed in float32 and rounded to its type. Bits exist only in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -31,7 +31,7 @@ def assert_never(node: NoReturn) -> NoReturn:
     raise InternalError(f"the interpreter does not know the node {type(node).__name__}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def compute_dtype(kind: DType) -> np.dtype[Any]:
     """numpy type in which numbers of ``kind`` (one lane) are held."""
     scalar = kind.element_of
@@ -40,14 +40,14 @@ def compute_dtype(kind: DType) -> np.dtype[Any]:
     return scalar.as_numpy()
 
 
-def constant(value: bool | int | float, kind: DType) -> Value:
+def constant(value: bool | float, kind: DType) -> Value:
     """The literal ``value`` of type ``kind``."""
     if isinstance(value, int) and kind.element_of.is_integer:
         return np.array(value & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(compute_dtype(kind))[()]
     return compute_dtype(kind).type(value)
 
 
-@lru_cache(maxsize=None)
+@cache
 def rounder(kind: DType) -> Callable[[Value], Value] | None:
     """Brings a result computed in the held type back into ``kind``; None if nothing is needed."""
     scalar = kind.element_of
@@ -108,7 +108,7 @@ def to_bytes(value: Value, kind: DType) -> Array:
     if kind.packing > 1:
         if codes.shape[-1] == 1:
             return codes
-        return (codes[..., 0::2] | (codes[..., 1::2] << np.uint8(4))).astype(np.uint8)
+        return np.asarray(codes[..., 0::2] | (codes[..., 1::2] << np.uint8(4)), np.uint8)
     return np.ascontiguousarray(codes).view(np.uint8)
 
 

@@ -89,7 +89,7 @@ def _reduce(op: str) -> Handler:
 def _pack(votes: Array) -> Array:
     """Bit mask of each warp from its lanes' booleans."""
     weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
-    return (votes.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)
+    return np.asarray((votes.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64))
 
 
 def _votes(s: Strand, node: Call, active: Active) -> tuple[Array, Array]:
@@ -106,12 +106,12 @@ def _per_warp(s: Strand, found: Array, kind: DType) -> Value:
 
 def _any_sync(s: Strand, node: Call, active: Active) -> Value:
     _, yes = _votes(s, node, active)
-    return _per_warp(s, yes.any(1), node.dtype)
+    return _per_warp(s, np.asarray(yes.any(1)), node.dtype)
 
 
 def _all_sync(s: Strand, node: Call, active: Active) -> Value:
     present, yes = _votes(s, node, active)
-    return _per_warp(s, (yes | ~present).all(1), node.dtype)
+    return _per_warp(s, np.asarray((yes | ~present).all(1)), node.dtype)
 
 
 def _ballot(s: Strand, node: Call, active: Active) -> Value:

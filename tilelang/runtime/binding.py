@@ -100,6 +100,10 @@ def _address(where: str, arg: Any) -> int:
     if arg is None:
         return 0
     if isinstance(arg, int):
+        if not 0 <= arg < 2**64:
+            raise KernelArgumentError(
+                f"{where} is not an address", expected="0 to 2**64 - 1", got=str(arg)
+            )
         return int(arg)
     try:
         return describe(arg).pointer

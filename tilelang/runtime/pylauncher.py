@@ -18,7 +18,6 @@ import numpy as np
 from tilelang.errors import (
     ArgumentTypeError,
     DeviceAssertError,
-    KernelArgumentError,
     TileRuntimeError,
 )
 from tilelang.ir.dtypes import dtype as DType
@@ -35,7 +34,6 @@ from tilelang.runtime.tensors import (
 
 Entry = Callable[[bytes], int]
 _MAX_PLANS = 4096  # a server with ever new shapes must not grow without bound
-_INT64 = 2**64
 
 _TENSOR, _INT, _FLOAT, _OTHER = range(4)
 
@@ -53,11 +51,12 @@ class _Plan:
 class _Input:
     """One input as the fast path looks at it."""
 
-    __slots__ = ("code", "high", "is_symbol", "low", "mask", "param")
+    __slots__ = ("code", "high", "is_symbol", "low", "mask", "param", "strided")
 
     def __init__(self, param: Param) -> None:
         self.param = param
         self.is_symbol = param.symbol is not None
+        self.strided = param.strides is not None
         self.mask = self.low = self.high = 0
         if param.kind == "tensor":
             self.code = _TENSOR
@@ -81,8 +80,12 @@ class PyLauncher:
     """
 
     def __init__(self, spec: LaunchSpec, entry: Entry | None, keep: object = None) -> None:
+        import ctypes
+
         self.spec = spec
         self.keep = keep
+        self._view_at = ctypes.c_char.from_buffer
+        self._addressof = ctypes.addressof
         self._entry = entry
         self._inputs = tuple(_Input(spec.params[position]) for position in spec.inputs)
         self._outputs = spec.outputs
@@ -105,14 +108,19 @@ class PyLauncher:
         key: list[Any] = []
         slots: list[Any] = []
         numpy_array, torch_tensor = np.ndarray, _torch_tensor()
+        view_at, addressof = self._view_at, self._addressof
         sound = True
         for item, arg in zip(self._inputs, args):
             code, kind = item.code, type(arg)
             if code == _TENSOR:
                 if kind is numpy_array:
-                    interface = arg.__array_interface__
-                    address, readonly = interface["data"]
-                    key += (arg.dtype, interface["shape"], interface["strides"], readonly)
+                    try:  # five times faster, for arrays that are writable and contiguous
+                        address = addressof(view_at(arg))
+                        key += (arg.dtype, arg.shape, arg.strides if item.strided else None, False)
+                    except (TypeError, ValueError):
+                        interface = arg.__array_interface__
+                        address, readonly = interface["data"]
+                        key += (arg.dtype, arg.shape, arg.strides, readonly)
                 elif kind is torch_tensor:
                     try:
                         address = arg.data_ptr()
@@ -122,7 +130,7 @@ class PyLauncher:
                 else:
                     address = self._foreign(arg, key)
                 slots.append(address)
-                if not address or address & item.mask:
+                if address & item.mask or not (address or arg is None):
                     sound = False
             else:
                 if code == _INT and kind is int and item.low <= arg <= item.high:
@@ -205,6 +213,12 @@ class PyLauncher:
 
     def allocate(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """A result: parameter ``position`` with ``shape`` in storage units."""
+        return empty_like_framework(like, self._result_dtypes[position], shape)
+
+    def allocate_known(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
+        """:meth:`allocate` for the C launcher, which cannot convert to other frameworks."""
+        if like is not None and type(like) is not np.ndarray and framework_of(like) == "other":
+            raise ArgumentTypeError("a result of another framework is converted by Python")
         return empty_like_framework(like, self._result_dtypes[position], shape)
 
     def fail(self, code: int) -> None:

@@ -90,8 +90,9 @@ def tensor(
     align: int = 0,
 ) -> Param:
     """A tensor parameter; see :class:`Param`."""
+    kind = str(DType(dtype))
     return Param(
-        "tensor", name, str(DType(dtype)), tuple(shape), strides, nullable, is_output, written, align
+        "tensor", name, kind, tuple(shape), strides, nullable, is_output, written, align
     )
 
 

@@ -36,8 +36,8 @@ _EXPECTED = (
     '{"kind": "cuda", "arch": "sm_80"}; or a Target'
 )
 _GPU_KINDS = frozenset(("cuda", "hip", "metal", "webgpu"))
-# Device type of DLPack -> kind; host memory that a GPU can also read counts as the GPU's.
-_DLPACK_KINDS = {1: "cpu", 2: "cuda", 3: "cuda", 8: "metal", 10: "hip", 11: "hip", 13: "cuda"}
+# Device type of DLPack -> kind; pinned host memory is the CPU's, managed memory the GPU's.
+_DLPACK_KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 8: "metal", 10: "hip", 11: "cpu", 13: "cuda"}
 _MAX_ARGUMENT_DEPTH = 2
 
 

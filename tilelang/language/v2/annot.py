@@ -143,7 +143,7 @@ def freeze(value: Any) -> Any:
         hash(value)
     except TypeError:
         raise TileTypeError(
-            f"a {type(value).__name__} cannot be a compile-time argument",
+            f"a value of type {type(value).__name__} cannot be a compile-time argument",
             expected="a hashable value, or a list, tuple, dict or set of such values",
             got=f"{value!r}"[:80],
             hint="a tensor needs an annotation: T.Tensor[[...], dtype]",
@@ -251,7 +251,7 @@ class Value(Annot):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class DynAnnot(Value):
-    """``T.dyn``: a run-time dimension; ``T.dyn["K"]`` names it, ``T.dyn[T.int64, "K"]`` types it."""
+    """``T.dyn``: a run-time dimension; ``T.dyn["K"]`` names and ``T.dyn[T.int64]`` types it."""
 
     def __call__(self, dtype: object = "float32", name: str | None = None) -> DynAnnot:
         return DynAnnot("dynamic", name, DType(dtype))

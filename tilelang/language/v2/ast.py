@@ -22,6 +22,8 @@ cannot use is an error here, before anything runs.
 
 from __future__ import annotations
 
+import __future__
+
 import ast
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +32,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError
-from tilelang.language.v2.source import function_node
+from tilelang.language.v2.source import function_node, new_function
 
 __all__ = ["FunctionInfo", "analyse", "rewrite"]
 
@@ -352,20 +354,27 @@ class _Statements:
             return self.assign(item.targets[0], item.value, item)
         kept = self.fresh()
         hint = next((t.id for t in item.targets if isinstance(t, ast.Name)), "_tmp")
+        mentioned = _names_in(item.value)
         value = _scope_call("snapshot", [self.expr(item.value), _constant(hint)], item)
         out = [_set(kept, value)]
         for target in item.targets:
-            out += self.assign(target, ast.copy_location(_load(kept), item.value), item)
+            again = ast.copy_location(_load(kept), item.value)
+            out += self.assign(target, again, item, mentioned)
         return out
 
-    def assign(self, target: ast.expr, value: ast.expr, at: ast.stmt) -> list[ast.stmt]:
-        """``target = value``; ``value`` is not yet rewritten."""
+    def assign(
+        self,
+        target: ast.expr,
+        value: ast.expr,
+        at: ast.stmt,
+        mentioned: frozenset[str] | None = None,
+    ) -> list[ast.stmt]:
+        """``target = value``; ``value``, not yet rewritten, reads the names ``mentioned``."""
+        mentioned = _names_in(value) if mentioned is None else mentioned
         by_reference = not isinstance(value, (ast.Name, ast.Attribute))
         if isinstance(target, (ast.Tuple, ast.List)):
-            return self.unpack(target, value, at)
-        mentions = isinstance(target, ast.Name) and any(
-            isinstance(part, ast.Name) and part.id == target.id for part in ast.walk(value)
-        )
+            return self.unpack(target, value, at, mentioned)
+        mentions = isinstance(target, ast.Name) and target.id in mentioned
         made = self.expr(value)
         if isinstance(target, ast.Name) and target.id in self.outer:
             current = _thunk(ast.copy_location(_load(target.id), target))
@@ -407,7 +416,11 @@ class _Statements:
         return self.expr(node)
 
     def unpack(
-        self, target: ast.Tuple | ast.List, value: ast.expr, at: ast.stmt
+        self,
+        target: ast.Tuple | ast.List,
+        value: ast.expr,
+        at: ast.stmt,
+        mentioned: frozenset[str] = frozenset(),
     ) -> list[ast.stmt]:
         """Tuple assignment: all of the right side first, then the targets from left to right."""
         if isinstance(value, (ast.Tuple, ast.List)) and not _has_star(value):
@@ -416,7 +429,8 @@ class _Statements:
             names = []
         made = self.expr(value)
         kept = self.fresh()
-        args = [made, _constant(_shape_of(target)), _constant(tuple(names))]
+        own = tuple(sorted(mentioned & _names_in(target)))
+        args = [made, _constant(_shape_of(target)), _constant(tuple(names)), _constant(own)]
         out = [_set(kept, _scope_call("unpack", args, at))]
         for number, leaf in enumerate(_leaves(target)):
             item = ast.Subscript(
@@ -569,6 +583,10 @@ class _Statements:
         return [item]
 
 
+def _names_in(node: ast.AST) -> frozenset[str]:
+    return frozenset(part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+
+
 def _has_star(node: ast.AST) -> bool:
     return any(isinstance(child, ast.Starred) for child in ast.iter_child_nodes(node))
 
@@ -645,7 +663,8 @@ def rewrite(
     cells["__tl_enter"], cells["__tl_locals"] = CellType(enter), CellType(locals)
     module = ast.Module(body=[_factory(node, sorted(cells))], type_ignores=[])
     ast.fix_missing_locations(module)
-    code = compile(module, info.filename, "exec", dont_inherit=True)
+    flags = fn.__code__.co_flags & __future__.annotations.compiler_flag
+    code = compile(module, info.filename, "exec", flags=flags, dont_inherit=True)
     inner = _inner_code(code, name).replace(co_name=fn.__code__.co_name)
     if hasattr(inner, "co_qualname"):
         inner = inner.replace(co_qualname=fn.__code__.co_qualname)
@@ -673,9 +692,4 @@ def _factory(node: ast.FunctionDef, names: list[str]) -> ast.stmt:
         kwarg=None,
         defaults=[],
     )
-    made = ast.FunctionDef(
-        name="__tl_factory", args=arguments, body=[node], decorator_list=[], returns=None
-    )
-    if "type_params" in made._fields:  # Python 3.12
-        made.type_params = []
-    return ast.copy_location(made, node)
+    return ast.copy_location(new_function("__tl_factory", arguments, node), node)

@@ -131,6 +131,8 @@ class Builder:
         self.launch: LaunchState | None = None
         self.params: list[Buffer | Var] = []
         self.empties: list[Buffer] = []
+        self.empty_locs: list[Loc | None] = []
+        self.return_loc: Loc | None = None
         self.outputs: tuple[int, ...] = ()
         self.attrs: dict[str, object] = {}
         self.homes: dict[int, tuple[object, Block]] = {}
@@ -453,6 +455,7 @@ class Builder:
             )
         self.params.append(buffer)
         self.empties.append(buffer)
+        self.empty_locs.append(locate())
         return buffer
 
     def set_results(self, value: object) -> None:
@@ -469,17 +472,21 @@ class Builder:
                     f"`{self.name}` returns something that is not an output",
                     expected="tensors made by T.empty in this function",
                     got=describe(item),
+                    loc=self.return_loc or self.loc,
                 )
             found.append(at[0])
-        for made in self.empties:
+        for made, loc in zip(self.empties, self.empty_locs, strict=True):
             if not any(made is item for item in items):
                 raise TileRuntimeError(
                     f"the output `{made.name or 'T.empty(...)'}` of `{self.name}` is not returned",
                     hint="return every tensor made by T.empty; for scratch space use "
                     "T.alloc_global inside the kernel",
+                    loc=loc or self.loc,
                 )
         if len(set(found)) != len(found):
-            raise TileValueError(f"`{self.name}` returns the same output twice")
+            raise TileValueError(
+                f"`{self.name}` returns the same output twice", loc=self.return_loc or self.loc
+            )
         self.outputs = tuple(found)
         if several:
             self.attrs["returns_list"] = True
@@ -617,9 +624,9 @@ def __getattr__(name: str) -> Any:
 
         return prim_func
     if name in ("macro", "inline"):
-        from tilelang.language import macro as module
+        from tilelang.language.macro import inline, macro
 
-        return getattr(module, name)
+        return macro if name == "macro" else inline
     if name == "const":
         from tilelang.language.entry import const as found
 

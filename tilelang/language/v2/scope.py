@@ -303,7 +303,13 @@ class Scope:
         target = self._storable(hint)
         return self.builder.snapshot(value, "_tmp" if target is not None else hint)
 
-    def unpack(self, value: object, shape: tuple[Any, ...], plain: tuple[bool, ...]) -> list[object]:
+    def unpack(
+        self,
+        value: object,
+        shape: tuple[Any, ...],
+        plain: tuple[bool, ...],
+        mentioned: tuple[str, ...],
+    ) -> list[object]:
         """First phase of a tuple assignment: the values of all targets, left to right."""
         if plain and isinstance(value, (tuple, list)):
             value = [
@@ -313,7 +319,7 @@ class Scope:
         out: list[object] = []
         for name, item in list(_match(value, shape)):
             if name and self._storable(name) is None:
-                self._check_update(name, item, False)
+                self._check_update(name, item, name in mentioned)
                 out.append(self.builder.bind(name, item))
             else:
                 out.append(self.builder.snapshot(item) if isinstance(item, Expr) else item)
@@ -549,6 +555,8 @@ class Scope:
                     hint="assign the result to a T.alloc_var or a buffer and return at the end; "
                     "to stop a thread early use T.thread_return()",
                 )
+        if self.builder.macro_depth == 0:
+            self.builder.return_loc = locate()
         return value
 
 

@@ -11,13 +11,11 @@ import ast
 import linecache
 from functools import lru_cache
 from types import FunctionType
+from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError
 
-__all__ = ["function_node"]
-
-FunctionNode = ast.FunctionDef
-
+__all__ = ["function_node", "new_function"]
 
 @lru_cache(maxsize=64)
 def _parse(text: str, filename: str) -> ast.Module:
@@ -40,12 +38,28 @@ def _argument_names(arguments: ast.arguments) -> tuple[str, ...]:
 def _as_function(node: ast.Lambda) -> ast.FunctionDef:
     """``lambda args: e`` written as ``def``."""
     body = ast.copy_location(ast.Return(value=node.body), node.body)
-    made = ast.FunctionDef(
-        name="<lambda>", args=node.args, body=[body], decorator_list=[], returns=None
+    return ast.copy_location(new_function("<lambda>", node.args, body), node)
+
+
+def _same_code(node: ast.Lambda, fn: FunctionType) -> bool:
+    """Whether ``node`` is the lambda ``fn``, where a line holds several with equal parameters."""
+    made = compile(ast.Expression(node), fn.__code__.co_filename, "eval").co_consts[0]
+    code = fn.__code__
+    names = code.co_names + code.co_freevars
+    return bool(
+        set(made.co_names) == set(names) and made.co_consts == code.co_consts
+        and len(made.co_code) == len(code.co_code)
     )
-    if "type_params" in made._fields:  # Python 3.12
-        made.type_params = []
-    return ast.copy_location(made, node)
+
+
+def new_function(name: str, arguments: ast.arguments, body: ast.stmt) -> ast.FunctionDef:
+    """A ``def`` node without a position."""
+    newer: dict[str, Any] = {}
+    if "type_params" in ast.FunctionDef._fields:  # Python 3.12
+        newer["type_params"] = []
+    return ast.FunctionDef(
+        name=name, args=arguments, body=[body], decorator_list=[], returns=None, **newer
+    )
 
 
 def function_node(fn: FunctionType) -> ast.FunctionDef:
@@ -70,10 +84,11 @@ def function_node(fn: FunctionType) -> ast.FunctionDef:
     count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
     wanted = code.co_varnames[:count]
     found: list[ast.FunctionDef] = []
+    lambdas: list[ast.Lambda] = []
     for node in ast.walk(_parse("".join(lines), filename)):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
             if node.lineno == first and _argument_names(node.args) == wanted:
-                found.append(_as_function(node))
+                lambdas.append(node)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if node.name != code.co_name or _first_line(node) != first:
                 continue
@@ -84,6 +99,9 @@ def function_node(fn: FunctionType) -> ast.FunctionDef:
                 )
             if _argument_names(node.args) == wanted:
                 found.append(node)
+    if len(lambdas) > 1:
+        lambdas = [node for node in lambdas if _same_code(node, fn)]
+    found.extend(_as_function(node) for node in lambdas)
     if not found:
         raise TileSyntaxError(
             f"the source of `{fn.__name__}` has changed since it was loaded",

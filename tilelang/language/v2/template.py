@@ -38,6 +38,7 @@ from tilelang.errors import (
     ArgumentTypeError,
     JITNoBuilderError,
     Loc,
+    TileError,
     TileNameError,
     TileSyntaxError,
     TileTypeError,
@@ -94,8 +95,8 @@ def capture(fn: FunctionType, info: FunctionInfo) -> dict[str, Any]:
     """
     import ast
 
-    nodes: list[ast.AST] = [a for a in ast.walk(info.node.args) if isinstance(a, ast.arg)]
-    nodes = [arg.annotation for arg in nodes if getattr(arg, "annotation", None)]  # type: ignore[attr-defined]
+    written = [a.annotation for a in ast.walk(info.node.args) if isinstance(a, ast.arg)]
+    nodes: list[ast.AST] = [annotation for annotation in written if annotation is not None]
     nodes += [n.annotation for n in ast.walk(info.node) if isinstance(n, ast.AnnAssign)]
     texts = [n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     for text in texts:
@@ -145,6 +146,9 @@ def _evaluate(
 ) -> Any:
     try:
         value = eval(text, fn.__globals__, space)  # the user's own annotation text
+    except TileError as error:
+        error.loc = argument_loc(info, name)
+        raise
     except NameError as error:
         try:
             return DType(text)
@@ -490,7 +494,9 @@ class EagerFunc:
                 expected=f"({', '.join(self.func_annot.arg_names)}) or a constant of T.const",
             )
 
-    def _bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _bind(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
         """All arguments (missing ones ``_EMPTY`` where the body describes them), and constants."""
         names = self.func_annot._index
         given = {key: value for key, value in kwargs.items() if key not in names}

@@ -8,17 +8,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from types import FunctionType, TracebackType
+from types import FunctionType, ModuleType, TracebackType
+from typing import Any
 
-from tilelang.errors import InternalError, TileError, TileNameError, TileSyntaxError
+from tilelang.errors import (
+    InternalError,
+    TileError,
+    TileNameError,
+    TileSyntaxError,
+    TileTypeError,
+)
 from tilelang.language.v2.builder import Builder, attach, locate_error
 
 __all__ = ["trace_root"]
 
+_WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
+
 # Functions of ours that carry out an operation of the user's Python on the user's own objects.
 _PYTHON_WORK = frozenset(
-    ("assert_", "store_item", "store_attr", "_apply", "aug_item", "truth", "compare", "_match")
+    ("__getattr__", "assert_", "store_item", "store_attr", "_apply", "aug_item", "truth", "compare", "_match")
 )
 
 
@@ -40,7 +50,14 @@ def trace_root(
     except NameError as error:
         if not _raised_by_kernel(error.__traceback__):
             raise
-        raise _unknown_name(error) from error
+        raise _unknown_name(error) from None
+    except (AttributeError, TypeError) as error:
+        better = _misused_word(error)
+        if better is None:
+            if _is_our_bug(error.__traceback__):
+                raise _bug(builder, error) from error
+            raise
+        raise better from None
     except RecursionError as error:
         raise TileSyntaxError(
             "the kernel's macros call each other without end",
@@ -52,11 +69,41 @@ def trace_root(
         # frame that is not library code says which.
         if not _is_our_bug(error.__traceback__):
             raise
-        raise InternalError(
-            f"internal error while tracing `{builder.name}`: {type(error).__name__}: {error}",
-            loc=locate_error(error.__traceback__),
-            hint="this is a bug of tilelang; please report it with the kernel and the traceback",
-        ) from error
+        raise _bug(builder, error) from error
+
+
+def _bug(builder: Builder, error: Exception) -> InternalError:
+    return InternalError(
+        f"internal error while tracing `{builder.name}`: {type(error).__name__}: {error}",
+        loc=locate_error(error.__traceback__),
+        hint="this is a bug of tilelang; please report it with the kernel and the traceback",
+    )
+
+
+def _misused_word(error: AttributeError | TypeError) -> TileError | None:
+    """A better error for an unknown word of the language, or one called with wrong arguments."""
+    frames = _frames(error.__traceback__)
+    while frames and frames[-1].tb_frame.f_code.co_name == "__getattr__":
+        frames.pop()
+    if not frames or not _is_kernel_code(frames[-1]):
+        return None
+    loc = locate_error(error.__traceback__)
+    if isinstance(error, TypeError):
+        wrong_call = _WRONG_CALL.match(str(error)) is not None
+        return TileTypeError(str(error), loc=loc) if wrong_call else None
+    owner: Any = getattr(error, "obj", None)
+    home = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
+    if not (home or type(owner).__module__).startswith("tilelang."):
+        return None
+    what = "T" if home == "tilelang.language" else home or f"a {type(owner).__name__}"
+    from difflib import get_close_matches
+
+    near = get_close_matches(error.name or "", [n for n in dir(owner) if n[0] != "_"], n=1)
+    return TileNameError(
+        f"{what} has no `{error.name}`",
+        loc=loc,
+        hint=f"did you mean `{near[0]}`?" if near else None,
+    )
 
 
 def _frames(traceback: TracebackType | None) -> list[TracebackType]:
@@ -67,11 +114,19 @@ def _frames(traceback: TracebackType | None) -> list[TracebackType]:
     return found
 
 
-def _raised_by_kernel(traceback: TracebackType | None) -> bool:
-    """Whether the innermost frame is rewritten code (or a lambda made from it)."""
-    last = _frames(traceback)[-1].tb_frame
-    code = last.f_code
+def _is_kernel_code(item: TracebackType) -> bool:
+    code = item.tb_frame.f_code
     return "__tl" in code.co_varnames + code.co_cellvars + code.co_freevars
+
+
+def _raised_by_kernel(traceback: TracebackType | None) -> bool:
+    """Whether the innermost frame is rewritten code, or a comprehension or lambda in it."""
+    frames = _frames(traceback)
+    while len(frames) > 1 and frames[-1].tb_frame.f_code.co_name.startswith("<"):
+        if _is_kernel_code(frames[-1]):
+            break
+        frames.pop()
+    return _is_kernel_code(frames[-1])
 
 
 def _unknown_name(error: NameError) -> TileNameError:

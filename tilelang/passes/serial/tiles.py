@@ -10,6 +10,7 @@ kernels of their own before this pass. Bounds of global accesses are the busines
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError
@@ -24,11 +25,17 @@ INT = DType("int32")
 
 
 def lower_tiles(func: S.PrimFunc) -> S.PrimFunc:
-    """``func`` with every tile operation but ``Gemm`` (and copies kept by a back end) as loops."""
+    """``func`` with tile operations as loops."""
+    return lower_tiles_except(func, lambda _: False)
+
+
+def lower_tiles_except(func: S.PrimFunc, keep: Callable[[S.Gemm], bool]) -> S.PrimFunc:
+    """Like :func:`lower_tiles`, leaving the products for which a back end has a kernel."""
 
     class Tiles(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-            return lower_tile_op(stmt)
+            kept = isinstance(stmt, S.Gemm) and keep(stmt)
+            return stmt if kept else lower_tile_op(stmt)
 
     body = Tiles().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -1,0 +1,280 @@
+"""Annotations: their text, the keys they give, the parameters they make."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from tilelang.errors import (
+    ArgumentCountError,
+    ArgumentTypeError,
+    KernelArgumentError,
+    TileTypeError,
+    TileValueError,
+)
+from tilelang.ir.buffer import Buffer as IRBuffer
+from tilelang.ir.expr import Var
+from tilelang.language.v2 import annot
+from tilelang.language.v2.annot import ArgVarTable, FuncAnnot, TensorAnnot, Value
+from tilelang.language.v2.builder import Builder
+
+F16 = np.zeros((4, 8), np.float16)
+
+
+def named(written: Any, name: str = "A") -> Any:
+    return annot.annotation_of(written, name)
+
+
+def key(written: Any, value: Any) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = named(written).get_key_parser()(value)
+    return found
+
+
+def test_the_text_marks_what_is_unknown_and_what_is_dynamic() -> None:
+    assert repr(named(T.Tensor[[int, T.dyn["K"]], T.float16])) == (
+        "TensorAnnot(shape=[A_shape_0$, K$dyn], strides=None, dtype=dtype('float16'))"
+    )
+    assert repr(named(T.StridedTensor[[T.dyn, 4], [int, 1], Any])) == (
+        "StridedTensorAnnot(shape=[A_shape_0$dyn, 4], strides=[A_stride_0$, 1], dtype=None)"
+    )
+    assert repr(named(T.Tensor((2, 3), "float"))) == (
+        "TensorAnnot(shape=[2, 3], strides=None, dtype=dtype('float32'))"
+    )
+    assert repr(named(T.int32, "n")) == "n$dyn"
+    assert repr(named(None, "k")) == "k$"
+    assert repr(named(T.dtype, "dt")) == "dt$dtype"
+    assert repr(named(T.ptr, "p")) == "p$ptr"
+
+
+def test_shapes_are_written_as_ints_tuples_or_lists() -> None:
+    forms = [T.Tensor(4, "int32"), T.Tensor((4,), "int32"), T.Tensor([4], "int32")]
+    forms += [T.Tensor[4, T.int32], T.Tensor[[4], T.int32], T.Tensor[(4,), T.int32]]
+    forms += [T.Buffer((4,), dtype="int32")]
+    assert {repr(f.shape) for f in forms} == {"[4]"}
+    assert {f.dtype for f in forms} == {"int32"}
+
+
+@pytest.mark.parametrize("atom", [int, Any, TypeVar("N"), None])
+def test_unknown_extents_are_the_key(atom: Any) -> None:
+    assert key(T.Tensor[[atom, 8], T.float16], F16) == (4,)
+
+
+def test_dynamic_and_given_extents_add_nothing() -> None:
+    n = T.dynamic("n")
+    assert key(T.Tensor[[T.dyn, n], T.float16], F16) == ()
+    assert key(T.Tensor((n * 4, 8), "float16"), F16) == ()
+
+
+def test_an_unknown_dtype_is_the_key() -> None:
+    assert key(T.Tensor[[T.dyn, T.dyn], Any], F16) == ("float16",)
+    assert key(T.Tensor[[int, T.dyn], None], F16) == (4, "float16")
+
+
+def test_strides_are_counted_in_elements() -> None:
+    strided = np.zeros((8, 16), np.float16)[::2, ::2]
+    assert key(T.StridedTensor[[int, int], [int, int], T.float16], strided) == (4, 8, 32, 2)
+
+
+def test_packed_types_are_counted_in_logical_elements() -> None:
+    packed = np.zeros((4, 8), np.int8)
+    assert key(T.Tensor[[int, int], "float4_e2m1fn"], packed) == (4, 16)
+
+
+def test_placeholders_stand_for_tensors() -> None:
+    written = T.Tensor[[int, int], T.float16]
+    assert key(written, T.Tensor((4, 8), "float16")) == key(written, F16)
+    assert key(written, T.Tensor((4, 8), "float32")) == key(written, F16)  # the annotation wins
+    assert key(T.Tensor[[int, T.dyn], Any], T.Tensor((4, 8), T.int8)) == (4, "int8")
+    assert key(T.ptr, T.ptr()) == ()
+
+
+def test_torch_tensors_are_read_like_arrays() -> None:
+    torch = pytest.importorskip("torch", reason="needs torch")
+    tensor = torch.zeros(8, 16, dtype=torch.bfloat16)[:, ::2]
+    written = T.StridedTensor[[int, T.dyn], [int, int], Any]
+    assert key(written, tensor) == (8, 16, 2, "bfloat16")
+    assert key(T.Tensor[[int, int], T.bfloat16], tensor.contiguous()) == (8, 8)
+    assert key(T.dtype, torch.float32) == key(T.dtype, "float") == ("float32",)
+
+
+def test_storage_twins_are_accepted() -> None:
+    assert key(T.Tensor[[int], T.bfloat16], np.zeros(3, np.uint16)) == (3,)
+    assert key(T.Tensor[[int], T.bool], np.zeros(3, np.int8)) == (3,)
+
+
+def test_wrong_arguments_name_the_parameter() -> None:
+    written = T.Tensor[[int, int], T.float16]
+    with pytest.raises(ArgumentTypeError) as wrong_dtype:
+        key(written, np.zeros((2, 2), np.float32))
+    assert str(wrong_dtype.value) == (
+        "Tensor dtype mismatch for argument `A`, expected float16, got float32"
+    )
+    assert isinstance(wrong_dtype.value, TypeError)
+    with pytest.raises(KernelArgumentError, match="Tensor rank mismatch for argument `A`"):
+        key(written, np.zeros(3, np.float16))
+    with pytest.raises(ArgumentTypeError, match="argument `A` is not a tensor"):
+        key(written, 3)
+    with pytest.raises(TileValueError, match="placeholder dimension"):
+        key(written, T.Tensor((int, 2), "float16"))
+
+
+def test_compile_time_values_are_told_apart_by_type() -> None:
+    keys = [key(None, v) for v in (1, 1.0, True, "1", None, (1,), [1], {"a": 1}, {1})]
+    assert len(set(keys)) == len(keys)
+    assert key(None, [1, [2]]) == key(None, [1, [2]])
+    assert key(None, T.float32) == key(None, T.float32)
+    with pytest.raises(TileTypeError, match="cannot be a compile-time argument"):
+        key(None, np.zeros(3))
+
+
+def test_equal_names_are_the_same_variable() -> None:
+    table = ArgVarTable()
+    a = named(T.Tensor[[T.dyn["K"], T.dyn], T.int8], "A").create_prim_func_arg("A", None, table)
+    b = named(T.Tensor[[T.dyn["K"]], T.int8], "B").create_prim_func_arg("B", None, table)
+    assert a.shape[0] is b.shape[0]
+    assert a.shape[1].name == "A_shape_1"
+    assert sorted(table.var_tab) == ["A_shape_1", "K"]
+    assert table.get_or_create_var("K", "int32") is a.shape[0]
+    assert [table.create_tmp_name(), table.create_tmp_name()] == ["varg_0", "varg_1"]
+
+
+def test_dynamic_dimensions_have_a_type() -> None:
+    table = ArgVarTable()
+    made = named(T.Tensor[[T.dyn[T.int64, "K"], T.dyn], T.int8]).create_prim_func_arg(
+        "A", None, table
+    )
+    assert [extent.dtype for extent in made.shape] == ["int64", "int32"]
+    assert T.dyn(T.int32, "q").name == "q"
+
+
+def test_parameters_are_declared_in_the_traced_function() -> None:
+    table, builder = ArgVarTable(), Builder()
+    with builder.prim_func("name"):
+        written = named(T.Tensor[[int, T.dyn["K"]], T.float16])
+        made = written.create_prim_func_arg("A", F16, table)
+        n = named(T.int64, "n").create_prim_func_arg("n", 3, table)
+        dt = named(T.dtype, "dt").create_prim_func_arg("dt", "half", table)
+        k = named(None, "k").create_prim_func_arg("k", 5, table)
+    func = builder.get()
+    assert isinstance(made, IRBuffer) and made.shape[0] == 4 and made.name == "A"
+    assert isinstance(n, Var) and n.dtype == "int64"
+    assert (dt, k) == ("float16", 5)
+    assert func.name == "name" and func.params == (made, n)
+
+
+def test_promotion_needs_everything_to_be_known() -> None:
+    fixed = named(T.Tensor((4, 8), "int8")).promote()
+    assert fixed is not None and fixed.data.shape == [4, 8]
+    assert fixed.promote() is fixed and fixed.is_kernel_arg()
+    assert named(T.Tensor[[int, 8], T.int8]).promote() is None
+    assert named(T.Tensor[[4, 8], Any]).promote() is None
+    assert named(T.int32, "n").promote() is None
+
+
+def test_scopes() -> None:
+    kinds = (T.Tensor, T.StridedTensor, T.FragmentBuffer, T.SharedBuffer, T.LocalBuffer)
+    assert [k.scope for k in kinds] == [
+        "global", "global", "local.fragment", "shared.dyn", "local",
+    ]  # fmt: skip
+
+
+def test_values_from_what_is_written() -> None:
+    assert (Value.from_value(3).kind, Value.from_value(3).value) == ("static", 3)
+    assert Value.from_value(int, "x").name == "x"
+    assert Value.from_value(T.dynamic("n")).name == "n"
+    assert Value.from_value(np.int64(3)).value == 3
+    assert Value("static", "x", value=3).parse_key(3) == ()
+    with pytest.raises(KernelArgumentError, match="wrong value"):
+        Value("static", "x", value=3).parse_key(4)
+    assert Value("static", "x", creator=lambda: 7).create_prim_func_arg("x", None, ArgVarTable()) == 7
+    for wrong in (1.5, "n", True):
+        with pytest.raises(TileTypeError, match="this is not a dimension"):
+            Value.from_value(wrong)
+
+
+def test_the_typing_view_of_a_buffer() -> None:
+    made: annot.Buffer[Any, Any] = annot.Buffer((2, 3), "half")
+    assert (made.shape, made.dtype, made.strides, made.scope()) == (
+        (2, 3), "float16", (3, 1), "global",
+    )  # fmt: skip
+    assert repr(named(made)).startswith("TensorAnnot(shape=[2, 3]")
+
+
+def function(A, n, k=4, dt=T.float32):  # type: ignore[no-untyped-def]
+    pass
+
+
+def func_annot() -> FuncAnnot:
+    written = {"A": T.Tensor[[int, T.dyn], T.float16], "n": T.int32, "dt": T.dtype}
+    return FuncAnnot.from_sig_annots(inspect.signature(function), written)
+
+
+def test_a_function_parses_its_calls() -> None:
+    found = func_annot()
+    assert found.arg_names == ["A", "n", "k", "dt"]
+    assert found.ker_arg_names == ["A", "n"]
+    assert isinstance(found.annots["A"], TensorAnnot)
+    assert found.parse_key(F16, 3) == (4, (int, 4), "float32")
+    assert found.parse_key(F16, n=99, dt="half", k=4) == (4, (int, 4), "float16")
+    assert found.parse_key(F16, 3, 4, T.float32) == found.parse_key(F16, 5)
+    assert found.convert_to_kernel_args(F16, n=3) == [F16, 3]
+    assert found.arg_parser["dt"]("float") == ("float32",)
+
+
+def test_what_a_function_leaves_open() -> None:
+    found = func_annot()
+    assert not found.is_all_static()
+    assert found.get_compile_time_unknown_args() == ["A", "k", "dt"]
+    fixed = FuncAnnot.from_sig_annots(
+        inspect.Signature([inspect.Parameter("A", inspect.Parameter.POSITIONAL_OR_KEYWORD)]),
+        {"A": T.Tensor((4,), "int8")},
+    )
+    assert fixed.is_all_static()
+    assert fixed.get_all_static_args()["A"].shape == [4]
+    made = found.create_argument("n", 3, ArgVarTable())
+    assert isinstance(made, Var) and made.name == "n"
+
+
+def test_wrong_calls() -> None:
+    found = func_annot()
+    with pytest.raises(ArgumentCountError, match="missing argument `n`"):
+        found.parse_key(F16)
+    with pytest.raises(ArgumentCountError, match="too many arguments"):
+        found.parse_key(F16, 1, 2, 3, 4)
+    with pytest.raises(ArgumentTypeError, match="unexpected argument `q`"):
+        found.parse_key(F16, 1, q=2)
+    with pytest.raises(ArgumentTypeError, match="argument `A` is given twice"):
+        found.parse_key(F16, 1, A=F16)
+
+
+def test_every_name_of_the_document_exists() -> None:
+    names = (
+        "Annot ArgVarTable Value BufferAnnot TensorAnnot StridedTensorAnnot FragmentBufferAnnot "
+        "SharedBufferAnnot LocalBufferAnnot DynAnnot DTypeAnnot TIRAnnot Buffer FuncAnnot Scope"
+    )
+    for name in names.split():
+        assert hasattr(annot, name)
+    for name in "is_kernel_arg with_name get_key_parser create_prim_func_arg promote".split():
+        assert callable(getattr(annot.Annot, name))
+
+
+def test_old_and_new_module_paths_are_the_same() -> None:
+    import tilelang.language.dtypes
+    import tilelang.language.eager.annot
+    import tilelang.language.eager.ast
+    import tilelang.language.eager.builder
+    import tilelang.language.v2.builder
+    import tilelang.language.v2.dtypes
+
+    assert tilelang.language.eager.annot.FuncAnnot is FuncAnnot
+    assert tilelang.language.eager.builder.Builder is Builder
+    assert tilelang.language.dtypes.float16 is T.float16
+    assert tilelang.language.v2.dtypes.dtype is T.dtype
+    assert tilelang.language.v2.builder.prim_func is T.prim_func
+    assert tilelang.language.v2.builder.macro is T.macro
+    with pytest.raises(AttributeError):
+        _ = tilelang.language.dtypes.float23

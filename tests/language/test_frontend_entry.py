@@ -1,0 +1,432 @@
+"""Entry points: prim_func parameters and results, kernel templates, specialisation."""
+
+# Kernels annotate with values and names of the language, which linters do not know.
+# mypy: disable-error-code="valid-type, no-untyped-def, misc, name-defined, no-redef"
+# ruff: noqa: F722, F811, F821, F841, UP037
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import kinds, run
+
+import tilelang.language as T
+from tilelang.errors import ArgumentTypeError, TileRuntimeError, TileValueError
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Const, Var
+from tilelang.ir.stmt import Launch, PrimFunc, View, walk
+from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
+
+A16 = np.zeros((1024, 512), np.float16)
+B16 = np.zeros((512, 256), np.float16)
+
+
+def shapes(func: PrimFunc) -> list[Any]:
+    return [tuple(p.shape) if isinstance(p, Buffer) else p.name for p in func.params]
+
+
+def test_parameters_of_every_annotation_form() -> None:
+    m = T.dynamic("m")
+
+    @T.prim_func
+    def f(
+        A: T.Tensor((m, 4), "float16"),
+        B: T.Tensor[[m * 4], T.float32],
+        C: T.StridedTensor((m, 4), (8, 1), T.int8),
+        D: "T.Tensor((4,), 'int32')",
+        p: T.ptr,
+        h: T.handle,
+        n: T.int64,
+        s: "float32",
+        i: int,
+        b: bool,
+        t: T.Tensor([3], T.ptr),
+    ):
+        with T.Kernel(1):
+            pass
+
+    kinds_ = [(p.name, str(p.dtype)) for p in f.params]
+    assert kinds_ == [
+        ("A", "float16"), ("B", "float32"), ("C", "int8"), ("D", "int32"), ("p", "handle"),
+        ("h", "handle"), ("n", "int64"), ("s", "float32"), ("i", "int32"), ("b", "bool"),
+        ("t", "int64"),
+    ]  # fmt: skip
+    a, _, c, *_ = f.params
+    assert isinstance(a, Buffer) and isinstance(c, Buffer)
+    assert a.shape[0] is m and c.shape[0] is m and c.strides == (8, 1)
+
+
+def test_named_dynamic_dimensions_are_shared() -> None:
+    @T.prim_func
+    def f(A: T.Tensor[[T.dyn["K"]], T.int8], B: T.Tensor[[T.dyn["K"]], T.int8]):
+        with T.Kernel(T.ceildiv(A.shape[0], 4)):
+            pass
+
+    a, b = f.buffers
+    assert a.shape[0] is b.shape[0]
+
+
+def test_shapes_compare_with_lists_and_tuples() -> None:
+    m, n = T.dynamic("m, n")
+
+    @T.prim_func
+    def f(A: T.Tensor((m, n, 4), "float16")):
+        assert A.shape == [m, n, 4]
+        assert A.shape == (m, n, 4)
+        assert A.shape != [n, m, 4]
+        assert isinstance(A.shape[2], int)
+
+
+def test_outputs_are_appended_and_returned_in_order() -> None:
+    @T.prim_func
+    def f(A: T.Tensor((8,), T.int32)):
+        C = T.empty((2, 3), T.float16)
+        D = T.empty(4, 5, dtype="int8")
+        E = T.empty([6], "float")
+        with T.Kernel(1):
+            pass
+        return E, C, D
+
+    assert shapes(f) == [(8,), (2, 3), (4, 5), (6,)]
+    assert [p.name for p in f.params] == ["A", "C", "D", "E"]
+    assert f.outputs == (3, 1, 2)
+    assert f.attr("returns_list") is True
+    assert [str(p.dtype) for p in f.params[1:]] == ["float16", "int8", "float32"]
+
+
+def test_one_result_is_not_a_list() -> None:
+    @T.prim_func
+    def one():
+        return T.empty((4,), T.int8)
+
+    @T.prim_func
+    def listed():
+        return (T.empty((4,), T.int8),)
+
+    assert (one.outputs, one.attr("returns_list")) == ((0,), None)
+    assert listed.attr("returns_list") is True
+    assert one.params[0].name == "out"
+
+
+def test_with_attr_and_text() -> None:
+    @T.prim_func
+    def f(A: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            A[0] = 1
+
+    assert f.with_attr("x", 3).attr("x") == 3
+    assert "def f(" in f.script() and repr(f) == f.script()
+
+
+def test_pointers_become_tensors() -> None:
+    @T.prim_func
+    def f(p: T.ptr, table: T.Tensor((2,), T.ptr), n: T.int32):
+        p = T.make_tensor(p, (n, 4), T.float16)
+        q = T.match_buffer(p, (n * 4,), T.float16)
+        with T.Kernel(1):
+            r = T.make_tensor_from_addr(table[1], (4,), T.int8, strides=(2,))
+            r[0] = 1
+            q[0] = 1
+
+    views = [s for s in walk(f.body) if isinstance(s, View)]
+    assert [v.buffer.name for v in views] == ["p", "q", "r"]
+    assert views[0].source is f.params[0]
+    assert views[1].buffer.data is views[0].buffer.data and views[1].source is None
+    assert views[2].buffer.strides == (2,)
+
+
+def test_lazy_style_infers_compile_time_extents() -> None:
+    @EagerFunc
+    def gemm(
+        A: T.Tensor[[int, int], T.float16],
+        B: T.Tensor[[int, int], T.float16],
+        out_dtype: T.dtype = T.float32,
+        block_M: int = 128,
+    ):
+        M, K = A.shape
+        K, N = B.shape
+        assert (M, K, N) == (1024, 512, 256)
+        C = T.empty((M, N), out_dtype)
+        with T.Kernel(T.ceildiv(M, block_M), T.ceildiv(N, block_M)) as (bx, by):
+            pass
+        return C
+
+    func = gemm.specialise(A16, B16, out_dtype="half")
+    assert shapes(func) == [(1024, 512), (512, 256), (1024, 256)]
+    assert func.outputs == (2,) and func.params[2].dtype == "float16"
+    assert gemm.parse_key(A16, B16) == gemm.parse_key(A16, B=B16, block_M=128)
+    assert gemm.parse_key(A16, B16) != gemm.parse_key(A16, B16, block_M=64)
+    assert gemm.parse_key(A16, B16) != gemm.parse_key(A16[:512], B16)
+    assert gemm.kernel_args(A16, B16, block_M=64) == (A16, B16)
+    placeholders = T.Tensor((1024, 512), T.float16), T.Tensor((512, 256), T.float32)
+    assert shapes(gemm.specialise(*placeholders)) == shapes(func)
+
+
+def test_lazy_style_with_dynamic_extents() -> None:
+    @EagerFunc
+    def f(A: T.Tensor[[int, T.dyn["K"]], T.float16], B: T.Tensor[[T.dyn["K"], int], T.float16]):
+        M, K = A.shape
+        K2, N = B.shape
+        assert K is K2 and isinstance(K, Var) and (M, N) == (1024, 256)
+        with T.Kernel(K):
+            pass
+
+    assert repr(f.annot) == (
+        "{'A': TensorAnnot(shape=[A_shape_0$, K$dyn], strides=None, dtype=dtype('float16')), "
+        "'B': TensorAnnot(shape=[K$dyn, B_shape_1$], strides=None, dtype=dtype('float16'))}"
+    )
+    assert f.parse_key(A16, B16) == (1024, 256)
+    assert kinds(f.specialise(A16, B16)) == ["Launch"]
+
+
+def test_lazy_style_with_strides_and_any_dtype() -> None:
+    @EagerFunc
+    def f(A: T.StridedTensor[[T.dyn, T.dyn], [T.dyn, T.dyn], Any]):
+        M, N = A.shape
+        B = T.empty((M, N), A.dtype)
+        with T.Kernel(M):
+            pass
+        return B
+
+    func = f.specialise(A16[::2, ::2])
+    a, b = func.buffers
+    assert a.strides is not None and [s.name for s in a.strides] == ["A_stride_0", "A_stride_1"]
+    assert b.dtype == "float16" and b.shape == a.shape
+
+
+def test_pointers_and_run_time_scalars_of_a_template() -> None:
+    @EagerFunc
+    def f(A: T.ptr, M: T.int32, N: int):
+        A = T.match_buffer(A, (M, N), T.float16, strides=(N, 1))
+        with T.Kernel(M):
+            A[0, 0] = 1
+
+    func = f.specialise(A16, 5, 8)
+    assert [p.name for p in func.params] == ["A", "M"]
+    assert f.parse_key(A16, 5, 8) == f.parse_key(B16, 6, 8) == ((int, 8),)
+    assert f.kernel_args(A16, 5, 8) == (A16, 5)
+
+
+def test_macros_are_compile_time_arguments() -> None:
+    @T.macro
+    def add_one(x):
+        return x + 1
+
+    @EagerFunc
+    def f(A: T.Tensor[[T.dyn], Any], fn):
+        with T.Kernel(1, threads=1):
+            A[0] = fn(A[0])
+
+    data = np.array([4], np.int32)
+    run(f.specialise(data, add_one), data)
+    assert data[0] == 5
+    assert f.parse_key(data, add_one) != f.parse_key(data, abs)
+
+
+@EagerFunc
+def eager(A, B, dtype=T.float16, block: int = 64):
+    M, N, K = T.const("M, N K")
+    A: T.Tensor[[M, K], dtype]
+    B: T.Tensor((K, N), dtype)
+    C = T.empty((M, N), dtype)
+    with T.Kernel(T.ceildiv(M, block)) as bx:
+        if M > 8:
+            C[bx, 0] = A[bx, 0] * B[0, 0]
+    return C
+
+
+def test_eager_style_infers_constants_from_the_tensors() -> None:
+    func = eager.specialise(A16, B16)
+    assert shapes(func) == [(1024, 512), (512, 256), (1024, 256)]
+    launch = next(s for s in walk(func.body) if isinstance(s, Launch))
+    assert isinstance(launch.grid[0], Const) and launch.grid[0].value == 16
+    assert "If" not in kinds(func)
+    assert eager.parse_key(A16, B16) == eager.parse_key(A16, B16, block=64)
+    assert eager.parse_key(A16, B16) != eager.parse_key(A16[:512], B16)
+    assert eager.kernel_args(A16, B16) == (A16, B16)
+
+
+def test_eager_style_compiles_from_constants_alone() -> None:
+    func = eager.specialise(M=16, N=8, K=4, dtype="float32")
+    assert shapes(func) == [(16, 4), (4, 8), (16, 8)]
+    assert func.params[0].dtype == "float32" and func.outputs == (2,)
+    key = eager.parse_key(M=16, N=8, K=4, dtype="float32")
+    assert key != eager.parse_key(M=16, N=8, K=5, dtype="float32")
+
+
+def test_eager_constants_must_agree() -> None:
+    with pytest.raises(TileValueError, match="the constant `K` has two values"):
+        eager.specialise(A16, A16)
+    with pytest.raises(TileValueError, match="the constant `M` has two values"):
+        eager.specialise(A16, B16, M=5)
+    with pytest.raises(TileValueError, match="the constant `N` cannot be inferred"):
+        eager.specialise(M=16, K=4)
+    with pytest.raises(ArgumentTypeError, match="expected float16, got int32"):
+        eager.parse_key(A16.astype(np.int32), B16)
+
+
+def test_a_constant_inside_an_expression_is_given_by_keyword() -> None:
+    @EagerFunc
+    def f(A):
+        M = T.const("M")
+        A: T.Tensor[[M * 2], T.float32]
+        with T.Kernel(M):
+            A[0] = M
+
+    with pytest.raises(TileValueError, match="cannot be inferred"):
+        f.specialise(np.zeros(8, np.float32))
+    assert shapes(f.specialise(np.zeros(8, np.float32), M=4)) == [(8,)]
+
+
+def test_eager_style_mixes_scalars_dynamics_and_signature_annotations() -> None:
+    n = T.dynamic("n")
+
+    @EagerFunc
+    def f(A, B: T.Tensor((n,), T.int32), s, t: T.float32, flag=True):
+        M = T.const("M")
+        A: T.Tensor[[M, n], T.int32]
+        s: T.int32
+        with T.Kernel(n):
+            if flag:
+                A[0, 0] = B[0] + s + M
+
+    a, b = np.zeros((4, 8), np.int32), np.zeros(8, np.int32)
+    func = f.specialise(a, b, 3, 2.5)
+    assert [p.name for p in func.params] == ["A", "B", "s", "t"]
+    assert f.kernel_args(a, b, 3, 2.5) == (a, b, 3, 2.5)
+    assert f.parse_key(a, b, 3, 2.5) == f.parse_key(a, b, 4, 3.5)
+    assert f.parse_key(a, b, 3, 2.5) != f.parse_key(a, b, 3, 2.5, flag=False)
+
+
+def test_body_annotations_may_use_computed_values() -> None:
+    @EagerFunc
+    def f(A, B, groups=2):
+        M, K = T.const("M, K")
+        A: T.Tensor[[M, K], T.int8]
+        half = A.shape[1] // groups
+        B: T.Tensor[[M, half], A.dtype]
+        with T.Kernel(half):
+            B[0, 0] = A[0, 0]
+
+    func = f.specialise(np.zeros((4, 8), np.int8), np.zeros((4, 4), np.int8))
+    assert shapes(func) == [(4, 8), (4, 4)]
+
+
+def test_every_output_must_be_returned() -> None:
+    with pytest.raises(TileRuntimeError, match="the output `C` of `f` is not returned"):
+
+        @T.prim_func
+        def f():
+            C = T.empty((4,), T.int8)
+            D = T.empty((4,), T.int8)
+            C[0] = 1
+            return D
+
+
+def test_prim_func_eager_jit_is_a_template() -> None:
+    @T.prim_func(eager_jit=True)
+    def f(A):
+        M = T.const("M")
+        A: T.Tensor[[M], T.int8]
+        with T.Kernel(M):
+            A[0] = 1
+
+    assert isinstance(f, EagerFunc)
+    assert shapes(f.specialise(M=4)) == [(4,)]
+
+
+def test_factories_are_told_from_kernels() -> None:
+    def factory(n):
+        @T.prim_func
+        def main(A: T.Tensor((n,), T.int8)):
+            with T.Kernel(1):
+                pass
+
+        return main
+
+    def kernel(A: T.Tensor[[int], T.int8]):
+        with T.Kernel(1):
+            pass
+
+    @T.macro
+    def body(A):
+        with T.Kernel(1):
+            pass
+
+    def through_a_function(n):
+        return factory(n)
+
+    def through_a_macro(A: T.Tensor[[int], T.int8]):
+        body(A)
+
+    assert is_factory(factory) is True
+    assert is_factory(kernel) is False
+    assert is_factory(eager.orig_func) is False
+    assert is_factory(through_a_function) is is_factory(through_a_macro) is None
+    assert isinstance(classify_by_call(through_a_function, 4), PrimFunc)
+    assert classify_by_call(through_a_macro, np.zeros(4, np.int8)) is None
+
+
+def test_a_key_takes_microseconds() -> None:
+    import timeit
+
+    seconds = min(timeit.repeat(lambda: eager.parse_key(A16, B16), number=200, repeat=5)) / 200
+    assert seconds < 200e-6  # about 6 microseconds on an idle core
+
+
+@T.macro
+def macro_with_ref(x: T.Ref):
+    x = 1
+
+
+@T.macro
+def sincos(x):
+    return T.sin(x), T.cos(x)
+
+
+def in_order(text: str, *parts: str) -> bool:
+    """Whether ``parts`` are lines of ``text``, one after the other."""
+    lines = [line.strip() for line in text.splitlines()]
+    at = -1
+    for part in parts:
+        if part not in lines[at + 1 :]:
+            return False
+        at = lines.index(part, at + 1)
+    return True
+
+
+def test_the_first_printed_function_of_the_notebook() -> None:
+    @T.prim_func
+    def foo(x: T.Tensor((2,))):
+        with T.Kernel(1) as _:
+            macro_with_ref(x[1])
+            idx = T.alloc_var(T.int32, 0)
+            macro_with_ref(x[idx])
+
+    assert in_order(
+        foo.script(),
+        "@T.prim_func",
+        'bx = T.launch_thread("blockIdx.x", 1)',
+        'tx = T.launch_thread("threadIdx.x", 128)',
+        'ty = T.launch_thread("threadIdx.y", 1)',
+        'tz = T.launch_thread("threadIdx.z", 1)',
+        "x[1] = T.float32(1.0)",
+        "_tmp: T.int32 = idx[0]",
+        "x[_tmp] = T.float32(1.0)",
+    ), foo.script()
+
+
+def test_the_second_printed_function_of_the_notebook() -> None:
+    @T.prim_func
+    def foo():
+        with T.Kernel(32) as x:
+            s, c = sincos(x)
+            a = s + c
+            b = s - c
+
+    text = foo.script()
+    assert in_order(text, 'x = T.launch_thread("blockIdx.x", 32)'), text
+    names = [line.split(":")[0].strip() for line in text.splitlines() if ": T." in line]
+    assert [name for name in names if name in "scab"] == ["s", "c", "a", "b"], text
+    assert "a: T.float32 = s + c" in text and "b: T.float32 = s - c" in text

@@ -1,0 +1,215 @@
+"""Launches: grids, threads, names, indices, extents, warp groups, explicit axes."""
+
+# Kernels annotate with values and names of the language, which linters do not know.
+# mypy: disable-error-code="valid-type, no-untyped-def, misc, name-defined, no-redef"
+# ruff: noqa: F722, F811, F821, F841, UP037
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import kinds, run
+
+import tilelang.language as T
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.expr import Const
+from tilelang.ir.stmt import If, Launch, PrimFunc, Store, walk
+
+
+def launch(func: PrimFunc) -> Launch:
+    return next(s for s in walk(func.body) if isinstance(s, Launch))
+
+
+def numbers(values: Any) -> list[Any]:
+    return [v.value if isinstance(v, Const) else v for v in values]
+
+
+def test_threads_default_to_128_and_take_an_int_or_a_list() -> None:
+    seen = []
+    for threads in (None, 64, (32, 2), [4, 2, 2]):
+
+        @T.prim_func
+        def f():
+            with T.Kernel(1, threads=threads):
+                pass
+
+        seen.append(launch(f).threads)
+    assert seen == [(128, 1, 1), (64, 1, 1), (32, 2, 1), (4, 2, 2)]
+
+
+def test_names_come_from_the_as_clause() -> None:
+    @T.prim_func
+    def f(n: T.int32):
+        with T.Kernel(4, n, 2) as (row, _, z):
+            pass
+        with T.Kernel(4) as col:
+            pass
+        with T.Kernel(4) as (one,):
+            pass
+        with T.Kernel(4, 2):
+            pass
+
+    names = [[v.name for v in s.block_vars] for s in walk(f.body) if isinstance(s, Launch)]
+    assert names == [["row", "by", "z"], ["col"], ["one"], ["bx", "by"]]
+
+
+def test_zero_extents_and_cpu() -> None:
+    @T.prim_func
+    def f():
+        with T.Kernel():
+            pass
+        with T.Kernel(3, is_cpu=True):
+            pass
+
+    first, second = (s for s in walk(f.body) if isinstance(s, Launch))
+    assert first.grid == () and first.threads == (128, 1, 1)
+    assert second.threads == (1, 1, 1) and second.annotation("is_cpu") is True
+
+
+def test_bindings_and_extents() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(4, n, threads=(32, 2)) as (bx, by):
+            assert T.get_block_binding() is bx
+            assert T.get_block_bindings() == (bx, by)
+            assert T.get_thread_extents() == (32, 2, 1)
+            assert T.get_thread_extent(1) == 2
+            assert T.get_block_extent() == 4
+            assert T.get_block_extents()[1] is n
+            tx, ty, tz = T.get_thread_bindings()
+            assert T.get_thread_binding(1) is ty
+            O[0] = tx + ty + tz
+
+    assert kinds(f) == ["Launch", "Store"]
+
+
+def test_the_linear_thread_index() -> None:
+    from tilelang.ir.active import emitter
+
+    seen = []
+
+    @T.prim_func
+    def f():
+        with T.Kernel(1, threads=32):
+            seen.append(emitter("test").thread_index())
+            assert seen[0] is T.get_thread_binding()
+        with T.Kernel(1, threads=(8, 4, 2)):
+            tx, ty, tz = T.get_thread_bindings()
+            assert emitter("test").thread_index() is tx + ty * 8 + tz * 32
+
+
+def test_cluster_prelude_and_swizzle_are_annotations() -> None:
+    @T.prim_func
+    def f():
+        with T.ClusterKernel(4, cluster_dims=2, threads=64, prelude="// text"):
+            T.use_swizzle(10, order="column")
+            T.use_swizzle(4, enable=False)
+
+    found = launch(f)
+    assert found.annotation("cluster_dims") == (2, 1, 1)
+    assert found.annotation("prelude") == "// text"
+    assert found.annotation("swizzle") == (10, "column")
+
+
+def test_cuda_source_kernels_trace() -> None:
+    @T.prim_func
+    def f():
+        with T.CUDASourceCodeKernel(4, threads=64, source_code_or_path="void main_kernel() {}"):
+            pass
+
+    assert launch(f).annotation("cuda_source") == "void main_kernel() {}"
+
+
+def test_warp_groups_are_ranges_of_threads() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=384):
+            with T.ws(0):
+                O[0] = 1
+            with T.ws(1, 2):
+                O[1] = 1
+
+    conds = [repr(s.cond) for s in walk(f.body) if isinstance(s, If)]
+    assert conds == [
+        "tx < 128",
+        "128 <= tx and tx < 256 or 256 <= tx and tx < 384",
+    ] or conds == ["tx < 128", "tx >= 128 and tx < 256 or tx >= 256 and tx < 384"]
+
+
+def test_thread_binding_loops_use_the_launch_axis() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((32,), T.int32)):
+        with T.Kernel(1, threads=32):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                O[t] = t
+            for t in T.thread_binding(0, 8, "threadIdx.x"):
+                O[t] = 0
+
+    found = launch(f)
+    stores = [s for s in walk(f.body) if isinstance(s, Store)]
+    assert stores[0].indices[0] is found.thread_vars[0]
+    with pytest.raises(TileValueError, match="is larger than the kernel"):
+
+        @T.prim_func
+        def g(O: T.Tensor((32,), T.int32)):
+            with T.Kernel(1, threads=32):
+                for t in T.thread_binding(64, thread="threadIdx.x"):
+                    O[t] = t
+
+
+def test_launch_thread_opens_a_kernel() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.launch_thread("blockIdx.x", 4) as block:
+            with T.launch_thread("threadIdx.x", 1) as lane:
+                O[block] = block + lane + 1
+
+    found = launch(f)
+    assert numbers(found.grid) == [4] and found.threads == (1, 1, 1)
+    assert [v.name for v in found.block_vars] == ["block"]
+    out = np.zeros(8, np.int32)
+    run(f, out)
+    assert out.tolist() == [1, 2, 3, 4, 0, 0, 0, 0]
+
+
+def test_annotations_of_one_key_merge() -> None:
+    from tilelang.ir.active import emitter
+
+    @T.prim_func
+    def f(A: T.Tensor((8,), T.int32), B: T.Tensor((8,), T.int32)):
+        with T.Kernel(1):
+            active = emitter("test")
+            active.annotate("safe_value", {A: 1})
+            active.annotate("safe_value", {B: 2})
+            active.annotate("safe_value", {A: 3})
+            active.annotate("name", "x", level="func")
+
+    a, b = f.buffers
+    pairs = launch(f).annotation("safe_value")
+    assert [(p[0] is b, p[0] is a, p[1]) for p in pairs] == [(True, False, 2), (False, True, 3)]
+    assert f.attr("name") == "x"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        ({"threads": 0}, TileValueError, "not positive"),
+        ({"threads": -1}, TileValueError, "not positive"),
+        ({"threads": (1, 2, 3, 4)}, TileValueError, "1 to 3 thread extents"),
+        ({"threads": 2.0}, TileTypeError, "not a constant"),
+        ({"thread": 2}, TileTypeError, "no option `thread`"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        T.Kernel(1, **options)
+
+
+def test_wrong_grids() -> None:
+    with pytest.raises(TileValueError, match="is negative"):
+        T.Kernel(-1)
+    with pytest.raises(TileTypeError, match="is not an integer"):
+        T.Kernel("4")
+    with pytest.raises(TileValueError, match="cluster_dims"):
+        T.ClusterKernel(1, cluster_dims=0)

@@ -1,0 +1,341 @@
+"""Macros: arguments by value and by reference, results, nesting, recursion, methods, state."""
+
+# Kernels annotate with values and names of the language, which linters do not know.
+# mypy: disable-error-code="valid-type, no-untyped-def, misc, name-defined, no-redef"
+# ruff: noqa: F722, F811, F821, F841, UP037
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny import kinds, run
+
+import tilelang.language as T
+from tilelang.errors import JITNoBuilderError
+from tilelang.ir.stmt import Let, PrimFunc, Store, walk
+
+
+def result(func: PrimFunc, *inputs: Any) -> list[Any]:
+    out = np.zeros(8, np.int32)
+    run(func, out, *inputs)
+    return out.tolist()
+
+
+@T.macro
+def set_one(x: T.Ref):
+    x = 1  # noqa: F841
+
+
+def test_a_reference_to_a_variable_an_element_and_a_slice() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            v = T.alloc_var(T.int32, 5)
+            set_one(O[3])
+            set_one(v)
+            set_one(O[v + 4])
+            set_one(O[6:8])
+            O[0] = v
+
+    assert result(f) == [1, 0, 0, 1, 0, 1, 1, 1]
+
+
+def test_indices_of_a_reference_are_evaluated_once() -> None:
+    @T.macro
+    def bump(x: T.Ref, index: T.Ref):
+        index = index + 1
+        x += 10
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            i = T.alloc_var(T.int32, 2)
+            bump(O[i], i)
+            O[0] = i
+
+    assert result(f)[:4] == [3, 0, 10, 0]
+    lets = [s for s in walk(f.body) if isinstance(s, Let)]
+    assert [s.var.name for s in lets] == ["_tmp"]
+
+
+def test_references_pass_through_nested_macros() -> None:
+    @T.macro
+    def inner(y: T.Var):
+        y = y * 2 + 1
+
+    @T.macro
+    def outer(x: T.Ref):
+        inner(x)
+        inner(x)
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            O[1] = 3
+            outer(O[1])
+
+    assert result(f)[1] == 15
+
+
+def test_expressions_and_variables_are_passed_by_value() -> None:
+    @T.macro
+    def twice(O: T.Buffer((8,), T.int32), x, v):
+        v = v + 1
+        O[0] = x
+        O[1] = x
+        O[2] = v
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), A: T.Tensor((1,), T.int32)):
+        with T.Kernel(1, threads=1):
+            v = T.alloc_var(T.int32, 7)
+            twice(O, A[0] * 2, v)
+            O[3] = v
+
+    assert result(f, np.array([4], np.int32))[:4] == [8, 8, 8, 7]
+    assert [s.var.name for s in walk(f.body) if isinstance(s, Let)] == ["x", "v", "v"]
+
+
+def test_results_one_several_buffers_and_none() -> None:
+    @T.macro
+    def split(x):
+        return x // 4, x % 4
+
+    @T.macro
+    def make(n):
+        tile = T.alloc_local((n,), T.int32)
+        for i in T.serial(n):
+            tile[i] = i + 1
+        return tile
+
+    @T.macro
+    def nothing():
+        pass
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            q, r = split(n)
+            tile = make(4)
+            O[0], O[1], O[2] = q, r, tile[2]
+            assert nothing() is None
+
+    assert result(f, 11)[:3] == [2, 3, 3]
+
+
+def test_a_returned_load_is_taken_at_the_return() -> None:
+    @T.macro
+    def read(O):
+        return O[0]
+
+    @T.macro
+    def change(O):
+        O[0] = 50
+        return 1
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            O[0] = 3
+            O[1] = read(O) + change(O)
+
+    assert result(f)[:2] == [50, 4]
+
+
+def test_defaults_keywords_and_variable_arguments() -> None:
+    @T.macro
+    def put(O, *values, at=0, **more):
+        for_each(O, values, at)
+        O[at] += more["extra"]
+
+    @T.macro
+    def for_each(O, values, at):
+        if len(values) > 0:
+            O[at] += values[0]
+            for_each(O, values[1:], at)
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            put(O, 1, n, 3, at=2, extra=n * 10)
+
+    assert result(f, 2)[2] == 26
+
+
+def test_recursion_ends_at_trace_time() -> None:
+    @T.macro
+    def n31(x, var: T.Ref):
+        if x == 1:
+            pass
+        elif x % 2 == 0:
+            var = var // 2
+            n31(x // 2, var)
+        else:
+            var = var * 3 + 1
+            n31(x * 3 + 1, var)
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            O[0] = 100
+            n31(5, O[0])
+
+    assert result(f)[0] == 18
+    assert [type(s).__name__ for s in walk(f.body)].count("Store") == 6
+
+
+def test_a_trace_time_branch_may_return() -> None:
+    @T.macro
+    def pick(kind, x):
+        if kind == "double":
+            return x * 2
+        return x + 1
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            O[0] = pick("double", n)
+            O[1] = pick("other", n)
+
+    assert result(f, 5)[:2] == [10, 6]
+
+
+def test_macros_and_functions_are_arguments() -> None:
+    @T.macro
+    def apply(fn, O, x):
+        O[0] = fn(x)
+
+    @T.macro
+    def add_one(x):
+        return x + 1
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            apply(add_one, O, n)
+            O[1] = O[0]
+            apply(lambda x: x * 10, O, n)
+
+    assert result(f, 4)[:2] == [40, 5]
+
+
+def test_a_macro_may_hold_the_kernel_and_the_output() -> None:
+    @T.macro
+    def body(O, blocks):
+        C = T.empty((4,), T.int32)
+        with T.Kernel(blocks, threads=1) as bx:
+            O[bx] = bx
+            C[bx] = 2 * bx
+        return C
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        return body(O, 4)
+
+    out, made = np.zeros(8, np.int32), np.zeros(4, np.int32)
+    run(f, out, made)
+    assert out.tolist() == [0, 1, 2, 3, 0, 0, 0, 0]
+    assert made.tolist() == [0, 2, 4, 6]
+    assert f.outputs == (1,)
+
+
+def test_macros_defined_in_factories_capture_their_constants() -> None:
+    def make(scale: int) -> Any:
+        @T.macro
+        def put(O, x):
+            O[0] = x * scale
+
+        return put
+
+    three = make(3)
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        @T.macro
+        def here(x):
+            three(O, x + 1)
+
+        with T.Kernel(1, threads=1):
+            here(n)
+
+    assert result(f, 4)[0] == 15
+
+
+def test_a_meta_class_keeps_variables_as_state() -> None:
+    @T.meta_class
+    class Counter:
+        def __init__(self, start):
+            self.value = T.alloc_var(T.int32, start)
+            self.step = 2
+
+        def next(self):
+            self.value += self.step
+            return self.value
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            counter = Counter(5)
+            for i in T.serial(3):
+                x = counter.next()
+                O[i] = x
+
+    assert result(f)[:3] == [7, 9, 11]
+    assert "value" in [s.buffer.name for s in walk(f.body) if isinstance(s, Store)]
+
+
+def test_inline_is_a_macro_or_a_meta_class() -> None:
+    @T.inline
+    def put(O):
+        O[0] = 4
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            put(O)
+
+    assert result(f)[0] == 4
+
+
+def test_locations_hold_the_calls() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            set_one(O[0])
+
+    store = next(s for s in walk(f.body) if isinstance(s, Store))
+    assert store.loc is not None and store.loc.call_site is not None
+    assert store.loc.function == "set_one"
+    assert "x = 1" in (store.loc.source() or "")
+    assert "set_one(O[0])" in (store.loc.call_site.source() or "")
+
+
+def test_a_macro_needs_a_kernel_being_traced() -> None:
+    with pytest.raises(JITNoBuilderError, match="macro set_one"):
+        set_one(3)
+
+
+def test_lambdas_may_be_macros_even_two_on_a_line() -> None:
+    one, two = T.macro(lambda x: x + 1 if x > 3 else 0), T.macro(lambda x: x * GLOBAL)
+
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=1):
+            O[0] = one(n)
+            O[1] = two(n)
+
+    assert result(f, 5)[:2] == [6, 35]
+    assert result(f, 2)[:2] == [0, 14]
+
+
+GLOBAL = 7
+
+
+def test_statement_kinds_stay_plain() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32)):
+        with T.Kernel(1, threads=1):
+            set_one(O[1])
+
+    assert kinds(f) == ["Launch", "Store"]

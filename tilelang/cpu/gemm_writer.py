@@ -1,0 +1,145 @@
+"""C statements of one matrix product: operands brought to the kernel's form, then the call."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilelang.codegen.c import bare
+from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.passes.serial.tiles import accumulator
+
+if TYPE_CHECKING:
+    from tilelang.cpu.codegen import BlockWriter
+
+MAX_ROWS = 16  # at least the rows of any register block: a kernel may read that far past the end
+
+
+def has_kernel(stmt: S.Gemm) -> bool:
+    """Whether there is a kernel for the accumulator dtype and all sizes are constant."""
+    wide = accumulator(stmt.a.dtype, stmt.c.dtype)
+    sizes = (*stmt.a.extents[-2:], *stmt.b.extents[-2:], *stmt.c.extents[-2:])
+    return wide in ACCUMULATORS and all(isinstance(size, int) for size in sizes)
+
+
+class GemmWriter:
+    """Writes one product into a block function."""
+
+    def __init__(self, writer: BlockWriter, stmt: S.Gemm) -> None:
+        self.w = writer
+        self.p = writer.p
+        self.stmt = stmt
+        self.wide = accumulator(stmt.a.dtype, stmt.c.dtype)
+        self.ctype = ACCUMULATORS[self.wide]
+        self.m, self.n = (int(e) for e in stmt.c.extents[-2:])  # type: ignore[arg-type]  # constants
+        self.k = int(stmt.a.extents[-2 if stmt.trans_a else -1])  # type: ignore[arg-type]  # constant
+
+    def write(self) -> None:
+        """The statements, in a block of their own."""
+        self.w.put("{")
+        self.w.depth += 1
+        a, a_row, a_col = self._rows(self.stmt.a, "a")
+        if self.stmt.trans_a:
+            a_row, a_col = a_col, a_row
+        b = self._panels()
+        c, c_row = self._result()
+        spec = KernelSpec(self.wide, self.m, self.n, self.k, a_row, a_col, c_row)
+        if spec.name not in self.w.unit.support:
+            self.w.unit.support[spec.name] = emit_kernel(spec)
+        self.w.slack = max(self.w.slack, MAX_ROWS * max(a_row, 1) * 8)
+        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        if self.stmt.c.dtype != self.wide:
+            self._convert_back(c, c_row)
+        self.w.depth -= 1
+        self.w.put("}")
+
+    # -- operands -------------------------------------------------------------------------------
+    def _stride(self, region: Region) -> int:
+        """Row stride of the matrix in its buffer."""
+        strides = region.buffer.stride_list()
+        row, column = strides[-2], strides[-1]
+        if not isinstance(row, int) or column != 1:
+            raise TileUnsupportedError(
+                f"an operand of T.gemm is the strided tensor `{region.buffer.name}`",
+                expected="a tile made by T.alloc_shared or T.alloc_fragment",
+                loc=self.stmt.loc,
+            )
+        return row
+
+    def scratch(self, name: str, count: int) -> str:
+        """A converted operand in the arena."""
+        size = 8 if self.wide == "float64" else 4
+        offset = self.w.arena_bytes
+        self.w.arena_bytes += (count * size + 63) // 64 * 64
+        fresh = self.w.names.fresh(name)
+        self.w.put(f"{self.ctype}* const {fresh} = ({self.ctype}*)(arena + {offset});")
+        return fresh
+
+    def _rows(self, region: Region, name: str) -> tuple[str, int, int]:
+        """Pointer, row stride and column stride of a region in the accumulator's type."""
+        stride = self._stride(region)
+        if region.dtype == self.wide:
+            return self.p.address(region.buffer, region.mins), stride, 1
+        rows, columns = (int(e) for e in region.extents[-2:])  # type: ignore[arg-type]  # constants
+        target = self.scratch(f"{region.buffer.name}_{name}", rows * columns)
+        self._convert(region, target, rows, columns)
+        return target, columns, 1
+
+    def _convert(self, region: Region, target: str, rows: int, columns: int) -> None:
+        r, c = E.Var("r", DType("int32")), E.Var("c", DType("int32"))
+        low = region.mins
+        load = E.Load(region.buffer, (*low[:-2], low[-2] + r, low[-1] + c))
+        self.p.wide.update((r, c))
+        row, column = self.w.names.of(r, "r"), self.w.names.of(c, "c")
+        self.w.put(f"for (int64_t {row} = 0; {row} < {rows}; ++{row}) {{")
+        self.w.put("    #pragma omp simd")
+        self.w.put(
+            f"    for (int64_t {column} = 0; {column} < {columns}; ++{column}) "
+            f"{target}[{row} * {columns} + {column}] = {bare(self.p.value(E.cast(load, self.wide)))};"
+        )
+        self.w.put("}")
+
+    def _panels(self) -> str:
+        """Pointer to B in panels, packed here unless the tile is stored that way."""
+        region = self.stmt.b
+        if dict(self.stmt.annotations).get("panels") is not None:
+            return self.p.pointer(region.buffer)
+        source, stride, _ = self._rows(region, "b")
+        width = panel_width(self.wide)
+        target = self.scratch(f"{region.buffer.name}_panels", -(-self.n // width) * width * self.k)
+        size = 8 if self.wide == "float64" else 4
+        if self.stmt.trans_b:
+            call = f"tl_pack_t_{size}({source}, {stride}, {self.n}, {self.k}, {target}, {width});"
+        else:
+            call = (
+                f"tl_pack_n({source}, {stride}, {self.n}, {self.k}, {target}, {width}, {size});"
+            )
+        self.w.put(call)
+        return target
+
+    def _result(self) -> tuple[str, int]:
+        """Pointer to C in the accumulator's type, and its row stride."""
+        region = self.stmt.c
+        if region.dtype == self.wide:
+            return self.p.address(region.buffer, region.mins), self._stride(region)
+        target = self.scratch(f"{region.buffer.name}_c", self.m * self.n)
+        self._convert(region, target, self.m, self.n)
+        return target, self.n
+
+    def _convert_back(self, source: str, stride: int) -> None:
+        region = self.stmt.c
+        r, c = E.Var("r", DType("int32")), E.Var("c", DType("int32"))
+        self.p.wide.update((r, c))
+        row, column = self.w.names.of(r, "r"), self.w.names.of(c, "c")
+        low = region.mins
+        at = self.p.flat_index(region.buffer, (*low[:-2], low[-2] + r, low[-1] + c))
+        value = f"{source}[{row} * {stride} + {column}]"
+        store = self.p.stored(region.dtype, self.p.pointer(region.buffer), at, value)
+        self.w.put(f"for (int64_t {row} = 0; {row} < {self.m}; ++{row}) {{")
+        self.w.put("    #pragma omp simd")
+        self.w.put(f"    for (int64_t {column} = 0; {column} < {self.n}; ++{column}) {store}")
+        self.w.put("}")

@@ -1,0 +1,225 @@
+"""Choose how the tiles of matrix products lie in memory.
+
+A kernel wants its left operand as rows of the accumulator's type and its right operand in panels:
+``[ceil(N / width)][K][width]``, so that one step of the inner loop reads one contiguous row. A tile
+whose layout nobody else sees is stored that way from the start, which makes the copy that fills it
+the packing step. Narrow floats are widened at the same moment: their values are exact in float32.
+
+``choose_operands`` runs while copies and products are whole. It replaces the tiles and marks the
+statements (annotation "operand"); ``lower_operand_copies`` then writes the marked copies as loops.
+Products of tiles that other statements read too are left as they are: the kernel converts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilelang.cpu.kernels import ACCUMULATORS, panel_width
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.visitor import Rewriter
+from tilelang.passes.serial.tiles import accumulator, indices_at, load_at, nest
+
+TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")
+ROW_PADDING = 16  # elements added to a row, so that rows do not fall into the same cache sets
+EXTRA_ROWS = 16  # rows behind the tile that a kernel may read (and ignore) past its last row
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A (rows, columns) tile stored as column panels of ``width``."""
+
+    rows: int
+    columns: int
+    width: int
+
+
+def choose_operands(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with operand tiles of products in the layouts that kernels want."""
+
+    class Launches(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            return _choose(stmt) if isinstance(stmt, S.Launch) else stmt
+
+    body = Launches().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Uses:
+    """How the statements of a launch use each tile."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.allocated: dict[E.Var, Buffer] = {}
+        self.as_a: dict[E.Var, list[S.Gemm]] = {}
+        self.as_b: dict[E.Var, list[S.Gemm]] = {}
+        self.spoiled: set[E.Var] = set()  # seen by something that needs the plain layout
+        self.not_panels: set[E.Var] = set()  # touched in part
+        for stmt in S.walk(launch.body):
+            self._statement(stmt)
+
+    def _statement(self, stmt: S.Stmt) -> None:
+        if isinstance(stmt, S.Alloc) and stmt.buffer.storage in TILE_SCOPES:
+            self.allocated[stmt.buffer.data] = stmt.buffer
+        elif isinstance(stmt, S.Gemm):
+            self.as_a.setdefault(stmt.a.buffer.data, []).append(stmt)
+            self.as_b.setdefault(stmt.b.buffer.data, []).append(stmt)
+            self.spoiled.add(stmt.c.buffer.data)
+            if not stmt.b.is_whole:
+                self.not_panels.add(stmt.b.buffer.data)
+        elif isinstance(stmt, (S.Copy, S.Fill)):
+            if not stmt.dst.is_whole:
+                self.not_panels.add(stmt.dst.buffer.data)
+            if isinstance(stmt, S.Copy):
+                self.spoiled.add(stmt.src.buffer.data)
+                if stmt.mode != "copy":
+                    self.spoiled.add(stmt.dst.buffer.data)
+        else:
+            for region in (*stmt.regions_read(), *stmt.regions_written()):
+                self.spoiled.add(region.buffer.data)
+            self.spoiled.update(b.data for b in stmt.parts("buffer") if not isinstance(stmt, S.Alloc))
+        for item in stmt.exprs():
+            for node in E.walk(item):
+                if isinstance(node, (E.Load, E.AddressOf)):
+                    self.spoiled.add(node.buffer.data)
+                elif isinstance(node, E.RegionArg):
+                    self.spoiled.add(node.region.buffer.data)
+
+
+def _choose(launch: S.Launch) -> S.Stmt:
+    uses = _Uses(launch)
+    tiles: dict[E.Var, Buffer] = {}
+    panels: dict[E.Var, Panels] = {}
+    for data, buffer in uses.allocated.items():
+        gemms = [*uses.as_a.get(data, ()), *uses.as_b.get(data, ())]
+        if not gemms or data in uses.spoiled or len(buffer.shape) != 2:
+            continue
+        wide = accumulator(gemms[0].a.dtype, gemms[0].c.dtype)
+        if wide not in ACCUMULATORS or any(
+            accumulator(g.a.dtype, g.c.dtype) != wide for g in gemms
+        ):
+            continue
+        rows, columns = int(buffer.shape[0]), int(buffer.shape[1])  # type: ignore[arg-type]  # tiles are static
+        only_b = data not in uses.as_a and not any(g.trans_b for g in uses.as_b[data])
+        if only_b and data not in uses.not_panels:
+            width = panel_width(wide)
+            panels[data] = Panels(rows, columns, width)
+            shape = Shape((-(-columns // width), rows, width))
+            tiles[data] = replace(buffer, shape=shape, dtype=wide, strides=None)
+        else:
+            strides = (columns + ROW_PADDING, 1)
+            tiles[data] = replace(
+                buffer, dtype=wide, strides=strides, attrs=(*buffer.attrs, ("extra", EXTRA_ROWS))
+            )
+    return _Replace(tiles, panels).rewrite(launch) if tiles else launch
+
+
+class _Replace(Rewriter):
+    def __init__(self, tiles: dict[E.Var, Buffer], panels: dict[E.Var, Panels]) -> None:
+        self.tiles = tiles
+        self.panels = panels
+        self.dtypes: dict[E.Var, DType] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        found = self.tiles.get(buffer.data)
+        if found is not None:
+            self.dtypes.setdefault(buffer.data, buffer.dtype)
+        return buffer if found is None else found
+
+    def _visit_operand(self, old: object) -> object:
+        if isinstance(old, Region) and old.buffer.data in self.panels:
+            return self.buffer(old.buffer).region()
+        return super()._visit_operand(old)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Copy) and stmt.dst.buffer.data in self.tiles:
+            data = stmt.dst.buffer.data
+            note = (("operand", (self.dtypes[data], self.panels.get(data))),)
+            return replace(stmt, annotations=(*stmt.annotations, *note))
+        if isinstance(stmt, S.Fill) and stmt.dst.buffer.data in self.tiles:
+            return replace(stmt, value=E.cast(stmt.value, stmt.dst.dtype))
+        if isinstance(stmt, S.Gemm):
+            panels = self.panels.get(stmt.b.buffer.data)
+            if panels is not None:
+                return replace(stmt, annotations=(*stmt.annotations, ("panels", panels)))
+        return stmt
+
+
+def lower_operand_copies(func: S.PrimFunc) -> S.PrimFunc:
+    """Copies into operand tiles as loops; the value takes the tile's own dtype on the way."""
+
+    class Copies(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            note = dict(stmt.annotations).get("operand") if isinstance(stmt, S.Copy) else None
+            if note is None:
+                return stmt
+            assert isinstance(stmt, S.Copy) and isinstance(note, tuple)
+            dtype, panels = note
+            return _to_rows(stmt, dtype) if panels is None else _to_panels(stmt, dtype, panels)
+
+    body = Copies().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+def _value(stmt: S.Copy, value: E.Expr, dtype: DType) -> E.Expr:
+    return E.cast(E.cast(value, dtype), stmt.dst.dtype)
+
+
+def _to_rows(stmt: S.Copy, dtype: DType) -> S.Stmt:
+    dims = stmt.dst.tile_dims()
+
+    def body(variables: list[E.Var]) -> S.Stmt:
+        value = _value(stmt, load_at(stmt.src, stmt.src.tile_dims(), variables), dtype)
+        at = indices_at(stmt.dst, dims, variables)
+        return S.Store(buffer=stmt.dst.buffer, indices=at, value=value, loc=stmt.loc)
+
+    return nest([E.as_expr(stmt.dst.extents[d]) for d in dims], "ij", body, stmt)
+
+
+def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
+    """Row by row; columns behind the last one are zero."""
+    dims = stmt.src.tile_dims()
+    # Unit dimensions of a (1, N) or (K, 1) tile are not among the copy's dimensions.
+    source = dims if len(dims) == 2 else (None, *dims) if panels.rows == 1 else (*dims, None)
+    count = -(-panels.columns // panels.width)
+
+    def columns(rows: E.Var, first: E.Expr, width: int, panel: E.Expr) -> S.Stmt:
+        w = E.Var("w", DType("int32"))
+        column = first + w
+        at = dict(zip(source, (rows, column)))
+        indices = tuple(
+            low + at[d] if d in at else low for d, low in enumerate(stmt.src.mins)
+        )
+        value = _value(stmt, E.Load(stmt.src.buffer, indices), dtype)
+        store = S.Store(
+            buffer=stmt.dst.buffer, indices=(panel, rows, w), value=value, loc=stmt.loc
+        )
+        return S.For(
+            var=w, start=E.const(0), stop=E.const(width), step=E.const(1), body=store,
+            annotations=(("parallel", 2),), loc=stmt.loc,
+        )
+
+    def full(variables: list[E.Var]) -> S.Stmt:
+        k, p = variables
+        return columns(k, p * panels.width, panels.width, p)
+
+    whole = panels.columns // panels.width
+    parts: list[S.Stmt] = []
+    if whole:
+        parts.append(nest([E.const(panels.rows), E.const(whole)], "kp", full, stmt))
+    if whole < count:
+        rest = panels.columns - whole * panels.width
+
+        def last(variables: list[E.Var]) -> S.Stmt:
+            return columns(variables[0], E.const(whole * panels.width), rest, E.const(whole))
+
+        def zero(variables: list[E.Var]) -> S.Stmt:
+            at = (E.const(whole), variables[0], variables[1] + rest)
+            nothing = E.const(0, stmt.dst.dtype)
+            return S.Store(buffer=stmt.dst.buffer, indices=at, value=nothing, loc=stmt.loc)
+
+        parts.append(nest([E.const(panels.rows)], "k", last, stmt))
+        blank = [E.const(panels.rows), E.const(panels.width - rest)]
+        parts.append(nest(blank, "kw", zero, stmt))
+    return S.seq(*parts)

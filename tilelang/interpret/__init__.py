@@ -1,0 +1,61 @@
+"""The meaning of a program: Tile IR executed with numpy, block by block.
+
+:func:`run` is the definition that back ends are tested against. It also finds what hardware does
+not report: accesses outside on-chip buffers, reads of memory nothing has written, and deadlocks.
+Set a breakpoint in ``stmts.execute`` to step through a kernel; ``T.print`` works.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from tilelang.ir.stmt import PrimFunc
+
+__all__ = ["run"]
+
+
+def run(
+    func: PrimFunc,
+    args: Sequence[Any],
+    *,
+    safe_memory: bool = True,
+    checks: bool = True,
+    seed: int | None = None,
+    stdout: TextIO | None = None,
+) -> None:
+    """Execute ``func`` on ``args``, which are changed in place.
+
+    Args:
+        func: a traced function in Tile IR.
+        args: one value per parameter in order, results included: numpy arrays of storage elements
+            (bfloat16 as uint16, fp8 as uint8, 4-bit types two per byte) with any strides, numbers
+            for scalars, an array or an address for a pointer, None for a tensor that is not used.
+        safe_memory: apply the out-of-bounds rule to global memory; without it an access outside
+            is an error.
+        checks: evaluate assertions.
+        seed: order in which the blocks of a launch run; None is x fastest, then y, then z.
+        stdout: where ``T.print`` writes; default ``sys.stdout``.
+    Raises:
+        KernelArgumentError: an argument does not fit its parameter.
+        OutOfBoundsError, UninitializedReadError, DeadlockError, DeviceAssertError: the program
+            did something wrong; the error names the place in the user's source.
+        TileUnsupportedError: an operation that only some hardware has.
+    """
+    import numpy as np
+
+    from tilelang.errors import at
+    from tilelang.interpret.arguments import bind_arguments
+    from tilelang.interpret.lanes import Lanes
+    from tilelang.interpret.machine import Block, Run, Scope, Strand
+    from tilelang.interpret.stmts import execute
+    from tilelang.interpret.sync import drive
+
+    state = Run(func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
+    host = Lanes(1)
+    strand = Strand(Block(state, host, None, None), Scope(), host)
+    with np.errstate(all="ignore"), at(func.loc):
+        bind_arguments(strand, args)
+        drive(execute(strand, func.body, None))

@@ -1,0 +1,143 @@
+"""The synchronising intrinsics: who arrives, who waits, and what a waiting thread says."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilelang.errors import Loc, TileRuntimeError, TileTypeError
+from tilelang.interpret.calls import target
+from tilelang.interpret.lanes import Active, population
+from tilelang.interpret.sync import MBarrier, Rendezvous, Wait
+from tilelang.ir.expr import Call, Expr
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+OPERATIONS = frozenset(
+    ["sync_threads", "sync_warp", "sync_grid", "named_barrier_arrive", "mbarrier_arrive", "mbarrier_wait", "mbarrier_expect_tx", "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc"]
+)
+
+
+def synchronise(
+    s: Strand, node: Call, active: Active, loc: Loc | None
+) -> Generator[Wait, None, None]:
+    """Execute one of ``OPERATIONS`` for the active threads; yields while they have to wait."""
+    if s.lanes.threads is None:
+        raise TileRuntimeError(
+            f"T.{node.op} runs in the iterations of a shared loop",
+            expected="thread code, outside T.Parallel",
+            hint="T.Parallel iterations are spread over the threads and cannot wait for each other",
+        )
+    if node.op == "sync_threads":
+        yield from _sync_threads(s, node, active, loc)
+    elif node.op == "sync_grid":
+        grid = s.block.grid
+        assert grid is not None
+        yield from _meet(s, grid, active, loc, "T.sync_grid()")
+    elif node.op == "named_barrier_arrive":
+        ident, count = (s.number(arg, active, "a barrier operand") for arg in node.args)
+        s.block.barrier(ident, count).arrive(population(active, s.lanes))
+    elif node.op == "mbarrier_wait":
+        yield from _wait(s, node, active, loc)
+    elif node.op in ("mbarrier_arrive", "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc"):
+        # Copies complete when they are issued, so transaction counts are always settled.
+        for barrier, threads in _barriers(s, node.args[0], active):
+            barrier.arrive(threads)
+
+
+def _sync_threads(
+    s: Strand, node: Call, active: Active, loc: Loc | None
+) -> Generator[Wait, None, None]:
+    args = [s.number(arg, active, "a barrier operand") for arg in node.args]
+    if args and args[0] < 0:
+        args = []
+    ident = args[0] if args else 0
+    count = args[1] if len(args) > 1 else None
+    text = "T.sync_threads(" + ", ".join(map(str, args)) + ")"
+    yield from _meet(s, s.block.barrier(ident, count), active, loc, text)
+
+
+def _meet(
+    s: Strand, barrier: Rendezvous, active: Active, loc: Loc | None, text: str
+) -> Generator[Wait, None, None]:
+    phase = barrier.arrive(population(active, s.lanes))
+    if barrier.passed(phase):
+        return
+
+    def what() -> str:
+        here = f"{barrier.arrived} of {barrier.expected()} threads have arrived"
+        return f"{_who(s, active)} wait in {text}: {here}"
+
+    yield Wait(lambda: barrier.passed(phase), what, loc)
+
+
+def _who(s: Strand, active: Active) -> str:
+    members = s.lanes.members(active)
+    return f"threads {members[0]}..{members[-1]} of block {s.block.index}"
+
+
+def _barriers(s: Strand, arg: Expr, active: Active) -> list[tuple[MBarrier, int]]:
+    """The barrier objects that the active threads name, with the number of threads for each."""
+    return [(barrier, lanes) for barrier, lanes, _ in _named(s, arg, None, active)]
+
+
+def _named(
+    s: Strand, arg: Expr, parity: Expr | None, active: Active
+) -> list[tuple[MBarrier, int, int]]:
+    buffer, exprs = target(arg)
+    if not buffer.storage.endswith("barrier"):
+        raise TileTypeError(
+            f"`{buffer.name}` is not a barrier", expected="an element of T.alloc_barrier",
+            got=f"{buffer.storage} memory",
+        )
+    bound = s.bound(buffer)
+    index = s.collapse(s.eval(exprs[-1], active), active) if exprs else np.int32(0)
+    phase = np.int32(0) if parity is None else s.collapse(s.eval(parity, active), active)
+    if np.ndim(index) == 0 and np.ndim(phase) == 0:
+        found = [(int(index), int(phase), population(active, s.lanes))]
+    else:
+        members = s.lanes.members(active)
+        pairs = np.stack((s.spread(index)[members], s.spread(phase)[members]))
+        unique, counts = np.unique(pairs, axis=1, return_counts=True)
+        found = [(int(i), int(p), int(n)) for (i, p), n in zip(unique.T, counts)]
+    counts_of = buffer.attr("arrive_counts", (1,))
+    result = []
+    for at, bit, threads in found:
+        if not 0 <= at < bound.shape[0]:
+            raise TileRuntimeError(
+                f"`{buffer.name}[{at}]` is not one of the barriers",
+                expected=f"0 <= index < {bound.shape[0]}",
+                got=f"{at} {s.site.text(None)}",
+            )
+        key = (bound.memory, at)
+        barrier = s.block.mbarriers.get(key)
+        if barrier is None:
+            count = int(counts_of[at] if len(counts_of) > 1 else counts_of[0])
+            barrier = s.block.mbarriers[key] = MBarrier(count, count)
+        result.append((barrier, threads, bit))
+    return result
+
+
+def _wait(
+    s: Strand, node: Call, active: Active, loc: Loc | None
+) -> Generator[Wait, None, None]:
+    named = _named(s, node.args[0], node.args[1], active)
+
+    def ready() -> bool:
+        return all(barrier.passed(bit) for barrier, _, bit in named)
+
+    if ready():
+        return
+
+    def what() -> str:
+        barrier, _, bit = next(item for item in named if not item[0].passed(item[2]))
+        return (
+            f"{_who(s, active)} wait in T.barrier_wait({node.args[0]!r}, {bit & 1}): "
+            f"{barrier.count - barrier.pending} of {barrier.count} arrivals in phase "
+            f"{barrier.phase}"
+        )
+
+    yield Wait(ready, what, loc)

@@ -1,0 +1,407 @@
+"""Statements: one case per node, every one a generator so that any of them may have to wait.
+
+``execute(s, stmt, active)`` runs ``stmt`` in the active lanes of the strand ``s`` and gives the
+lanes that go on with the next statement. Threads that take different sides of a branch with waits
+in it run as separate strands until an operation of the whole group, or the end of the block,
+brings them together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from tilelang.errors import DeviceAssertError, TileRuntimeError, at
+from tilelang.interpret import atomics, barriers, memory, pointers, values
+from tilelang.interpret.analysis import PRIVATE, plain, variables
+from tilelang.interpret.blocks import launch
+from tilelang.interpret.lanes import Active, Mask, anyone, narrow, union
+from tilelang.interpret.machine import LoopRecord, Strand
+from tilelang.interpret.parallel import run_parallel, spelled_out
+from tilelang.interpret.sync import Steps, join
+from tilelang.interpret.tile_ops import run_tile_op
+from tilelang.interpret.values import Value, assert_never
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Call, Expr, const
+from tilelang.ir.stmt import (
+    Alloc,
+    Assert,
+    Attr,
+    Break,
+    Continue,
+    Eval,
+    For,
+    If,
+    Launch,
+    Let,
+    Parallel,
+    ReducerUpdate,
+    Seq,
+    Stmt,
+    Store,
+    ThreadReturn,
+    TileOp,
+    View,
+    While,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Node: TypeAlias = (
+    "Seq | Let | Alloc | View | Store | For | Parallel | While | If | Eval | Assert | Break "
+    "| Continue | ThreadReturn | Attr | Launch | ReducerUpdate | TileOp"
+)
+
+
+def execute(s: Strand, stmt: Stmt, active: Active) -> Steps:
+    """Run ``stmt``; the result are the lanes that go on."""
+    node = cast("Node", stmt)
+    with at(stmt.loc):
+        match node:
+            case Seq():
+                return (yield from sequence(s, node.stmts, active))
+            case Let():
+                s.bind(node.var, s.eval(node.value, active))
+            case Store():
+                store(s, node, active)
+            case For():
+                return (yield from for_loop(s, node, active))
+            case If():
+                return (yield from branch(s, node, active))
+            case TileOp():
+                run_tile_op(s, node, active)
+            case Parallel():
+                return (yield from run_parallel(s, node, active, execute))
+            case Eval():
+                return (yield from effect(s, node, active))
+            case Alloc():
+                allocate(s, node, active)
+            case View():
+                pointers.view(s, node, active)
+            case While():
+                return (yield from while_loop(s, node, active))
+            case Attr():
+                return (yield from execute(s, node.body, active))
+            case Assert():
+                check(s, node, active)
+            case Break():
+                s.leave_iteration(active, True)
+                return s.lanes.nobody
+            case Continue():
+                s.leave_iteration(active, False)
+                return s.lanes.nobody
+            case ThreadReturn():
+                s.leave_kernel(active)
+                return s.lanes.nobody
+            case ReducerUpdate():
+                reducer_update(s, node, active)
+            case Launch():
+                launch(s, node, execute)
+            case _:
+                assert_never(node)
+    return active
+
+
+# -- sequences and strands ------------------------------------------------------------------------
+def sequence(s: Strand, stmts: Sequence[Stmt], active: Active) -> Steps:
+    """Statements in order, until no lane is left."""
+    facts = s.run.facts
+    k = 0
+    while k < len(stmts) and anyone(active):
+        stmt = stmts[k]
+        step = 1
+        groups: list[Mask] = []
+        if s.lanes.threads is not None and facts.waits(stmt) and not facts.needs_group(stmt):
+            end = k
+            while end < len(stmts) and not facts.needs_group(stmts[end]):
+                end += 1
+            groups = _groups(s, stmts[k:end], active)
+            step = end - k
+        if len(groups) > 1:
+            active = yield from _side_by_side(s, stmts[k : k + step], active, groups)
+        else:
+            active = yield from execute(s, stmt, active)
+            step = 1
+        k += step
+    return active
+
+
+def _groups(s: Strand, stmts: Sequence[Stmt], active: Active) -> list[Mask]:
+    """The active threads split by the conditions that decide about waits in ``stmts``."""
+    trial = s.fork()
+    kinds: Value = np.zeros(s.lanes.count, np.int64)
+    split = False
+    for item in s.run.facts.conditions(stmts):
+        expr = item.value if isinstance(item, Let) else item.cond
+        if not plain(expr) or any(var not in trial.scope.values for var in variables(expr)):
+            continue
+        value = trial.eval(expr, active)
+        if isinstance(item, Let):
+            trial.bind(item.var, value)
+        elif np.ndim(value):
+            kinds, split = 2 * kinds + value, True
+    if not split:
+        return []
+    members = np.ones(s.lanes.count, np.bool_) if active is None else active
+    return [members & (kinds == kind) for kind in np.unique(kinds[members])]
+
+
+def _side_by_side(
+    s: Strand, stmts: Sequence[Stmt], active: Active, groups: list[Mask]
+) -> Steps:
+    """Each group of threads runs ``stmts`` on its own, until all have ended."""
+    hoisted = [stmt for stmt in stmts if isinstance(stmt, Alloc)]
+    for alloc in hoisted:
+        _reserve(s, alloc, active)
+    s.block.hoisted.update(id(stmt) for stmt in hoisted)
+    strands = [s.fork() for _ in groups]
+    flows: list[Steps] = [
+        sequence(strand, stmts, group) for strand, group in zip(strands, groups)
+    ]
+    results = yield from join(flows)
+    s.block.hoisted.difference_update(id(stmt) for stmt in hoisted)
+    for stmt in stmts:
+        if isinstance(stmt, Let):
+            _merge(s, stmt, strands, groups)
+    return _together(active, groups, results)
+
+
+def _together(active: Active, groups: list[Mask], results: list[Active]) -> Active:
+    """Lanes that go on after groups ran apart."""
+    if all(before is after for before, after in zip(groups, results)):
+        return active
+    found: Active = np.zeros_like(groups[0])
+    for result in results:
+        found = union(found, result)
+    return found
+
+
+def _merge(s: Strand, stmt: Let, strands: list[Strand], groups: list[Mask]) -> None:
+    """A variable bound by several strands: each thread keeps its own value."""
+    merged: Value = None
+    for strand, group in zip(strands, groups):
+        if stmt.var not in strand.scope.values:
+            continue
+        value = s.spread(strand.scope.values[stmt.var][0], stmt.var.dtype.lanes)
+        if merged is None:
+            merged = np.array(value)
+        merged[group] = value[group]
+    if merged is not None:
+        s.bind(stmt.var, merged if stmt.var.dtype.lanes > 1 else s.collapse(merged, None))
+
+
+def branch(s: Strand, node: If, active: Active) -> Steps:
+    """Both sides for the lanes that take them; side by side if there are waits inside."""
+    cond = s.collapse(s.eval(node.cond, active), active)
+    if np.ndim(cond) == 0:
+        if cond:
+            return (yield from execute(s, node.then, active))
+        if node.orelse is not None:
+            return (yield from execute(s, node.orelse, active))
+        return active
+    groups = [narrow(active, cond), narrow(active, ~cond)]
+    sides = [node.then, node.orelse]
+    results: list[Active] = list(groups)
+    if s.lanes.threads is not None and s.run.facts.waits(node):
+        flows = [
+            execute(s.fork(), side, group)
+            for side, group in zip(sides, groups)
+            if side is not None
+        ]
+        results[: len(flows)] = yield from join(flows)
+    else:
+        for k, side in enumerate(sides):
+            if side is not None and groups[k].any():
+                results[k] = yield from execute(s, side, groups[k])
+    return _together(active, groups, results)
+
+
+# -- loops --------------------------------------------------------------------------------------
+def for_loop(s: Strand, node: For, active: Active) -> Steps:
+    """The serial loop; lanes may run different numbers of iterations."""
+    if node.kind == "thread":
+        return (yield from _thread_loop(s, node, active))
+    start, stop, step = (
+        s.collapse(s.eval(bound, active), active) for bound in (node.start, node.stop, node.step)
+    )
+    record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
+    s.loops.append(record)
+    held = values.compute_dtype(node.var.dtype)
+    live, count = active, 0
+    while anyone(live):
+        index = start + step * held.type(count)
+        going = np.where(step > 0, index < stop, index > stop)[()]
+        if np.ndim(going):
+            live = narrow(live, going)
+            if not live.any():
+                break
+        elif not going:
+            break
+        s.bind(node.var, np.asarray(index).astype(held)[()])
+        live = yield from execute(s, node.body, live)
+        live = _resumed(record, s, live)
+        count += 1
+    s.loops.pop()
+    return _staying(s, active)
+
+
+def while_loop(s: Strand, node: While, active: Active) -> Steps:
+    """Repeat while the condition holds, for the lanes in which it does."""
+    record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
+    s.loops.append(record)
+    live = active
+    while anyone(live):
+        cond = s.collapse(s.eval(node.cond, live), live)
+        if np.ndim(cond):
+            live = narrow(live, cond)
+            if not live.any():
+                break
+        elif not cond:
+            break
+        live = yield from execute(s, node.body, live)
+        live = _resumed(record, s, live)
+    s.loops.pop()
+    return _staying(s, active)
+
+
+def _resumed(record: LoopRecord, s: Strand, live: Active) -> Active:
+    """Lanes for the next iteration: those at the end of this one and those that continued."""
+    if record.continued is not s.lanes.nobody:
+        live = union(live, record.continued)
+        record.continued = s.lanes.nobody
+    return live
+
+
+def _staying(s: Strand, active: Active) -> Active:
+    """``active`` without the threads that have left the kernel."""
+    if s.lanes is not s.block.lanes or not s.block.gone.any():
+        return active
+    return narrow(active, ~s.block.gone)
+
+
+def _thread_loop(s: Strand, node: For, active: Active) -> Steps:
+    """A loop bound to a launch axis: every thread or block runs its own iteration."""
+    axis = next(
+        (str(value) for _, value in node.annotations if str(value)[:-1] in _AXES), "threadIdx.x"
+    )
+    launched = s.block.launch
+    assert launched is not None
+    var = _AXES[axis[:-1]](launched)["xyz".index(axis[-1])]
+    index = s.lookup(var)
+    held = values.compute_dtype(node.var.dtype)
+    s.bind(node.var, np.asarray(index).astype(held)[()])
+    inside = np.less(index, s.eval(node.stop, active))
+    if np.ndim(inside) == 0:
+        return (yield from execute(s, node.body, active)) if inside else active
+    if inside.all():
+        return (yield from execute(s, node.body, active))
+    group = narrow(active, inside)
+    if group.any():
+        yield from execute(s, node.body, group)
+    return _staying(s, active)
+
+
+_AXES = {
+    "threadIdx.": lambda node: node.thread_vars,
+    "blockIdx.": lambda node: node.block_vars,
+}
+
+
+# -- single statements ------------------------------------------------------------------------------
+def store(s: Strand, node: Store, active: Active) -> None:
+    """``buffer[indices] = value``; in a shared loop, updates of one element happen in turn."""
+    lanes = s.lanes
+    if (
+        lanes.threads is None
+        and lanes.count > 1
+        and s.run.facts.updates_itself(node)
+        and not spelled_out(node.indices, lanes.loop_vars)
+    ):
+        indices = [s.spread(s.eval(index, active)) for index in node.indices]
+        members = lanes.members(active)
+        rows = np.stack([index[members] for index in indices])
+        _, keys = np.unique(rows, axis=1, return_inverse=True)
+        rank = atomics.ranks(keys.reshape(-1))
+        if rank.any():
+            for turn in range(int(rank.max()) + 1):
+                now = lanes.nobody.copy()
+                now[members[rank == turn]] = True
+                s.store(node.buffer, node.indices, s.eval(node.value, now), now)
+            return
+    s.store(node.buffer, node.indices, s.eval(node.value, active), active)
+
+
+def effect(s: Strand, node: Eval, active: Active) -> Steps:
+    """An expression evaluated for its effect."""
+    value = node.value
+    if isinstance(value, Call):
+        if value.op == "thread_return":
+            s.leave_kernel(active)
+            return s.lanes.nobody
+        if value.op == "loop_break":
+            s.leave_iteration(active, True)
+            return s.lanes.nobody
+        if value.op in barriers.OPERATIONS:
+            yield from barriers.synchronise(s, value, active, node.loc)
+            return active
+    s.eval(value, active)
+    return active
+
+
+def _reserve(s: Strand, node: Alloc, active: Active) -> None:
+    """Fresh memory for a buffer; nothing of it is written, except that scalars start as zero."""
+    buffer = node.buffer
+    shape = tuple(s.number(e, active, f"the shape of `{buffer.name}`") for e in buffer.shape)
+    if buffer.storage == "global" and s.block.index is not None:
+        found = s.run.workspaces.get(id(node))  # one for all blocks of the launch
+        if found is None:
+            found = s.run.workspaces[id(node)] = memory.allocate(buffer, shape, None)
+    else:
+        found = memory.allocate(buffer, shape, s.lanes if buffer.storage in PRIVATE else None)
+    if buffer.is_var or buffer.storage.endswith("barrier"):
+        found.valid = None
+    found.owner = active
+    s.attach(buffer, found)
+
+
+def allocate(s: Strand, node: Alloc, active: Active) -> None:
+    """Make a buffer; an ``alloc_var`` takes its first value."""
+    if id(node) not in s.block.hoisted:
+        _reserve(s, node, active)
+    if node.init is not None:
+        value = values.convert(s.eval(node.init, active), node.init.dtype, node.buffer.dtype)
+        s.store(node.buffer, _origin(node.buffer), value, active)
+
+
+def _origin(buffer: Buffer) -> tuple[Expr, ...]:
+    return tuple(const(0) for _ in buffer.shape)
+
+
+def reducer_update(s: Strand, node: ReducerUpdate, active: Active) -> None:
+    """Each executing lane contributes its value; the total is exact at once."""
+    indices = [s.eval(index, active) for index in node.indices]
+    value = values.convert(s.eval(node.value, active), node.value.dtype, node.buffer.dtype)
+    op = {"sum": "add"}.get(node.op, node.op)
+    atomics.update(s, s.bound(node.buffer), indices, value, op, active, False)
+
+
+def check(s: Strand, node: Assert, active: Active) -> None:
+    """An assertion; ``T.assume`` is only checked on the host."""
+    on_host = s.block.index is None
+    if (node.assumed and not on_host) or not s.run.checks:
+        return
+    cond = np.asarray(s.eval(node.cond, active), np.bool_)
+    failed = ~cond if np.ndim(cond) == 0 else narrow(active, ~cond)
+    if not failed.any():
+        return
+    lane = int(np.flatnonzero(failed)[0]) if np.ndim(failed) else None
+    if on_host:
+        message = node.message or f"`{node.cond!r}`"
+        raise TileRuntimeError(("Assume: " if node.assumed else "Assert failed: ") + message)
+    raise DeviceAssertError(
+        "Device assert failed" + (f": {node.message}" if node.message else ""),
+        expected=f"`{node.cond!r}` to hold",
+        got=f"false {s.site.text(lane)}",
+    )

@@ -1,0 +1,287 @@
+"""Tile operations: what each computes, on whole arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.interpret import memory, values
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.printing import print_tile
+from tilelang.interpret.tiles import extents_of, read_tile, shaped, write_tile
+from tilelang.interpret.values import Array, Value, assert_never
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr
+from tilelang.ir.stmt import (
+    AtomicTile,
+    Copy,
+    Fill,
+    Gemm,
+    HardwareOp,
+    Im2col,
+    PrintTile,
+    Reduce,
+    ReducerFinalize,
+    ReducerInit,
+    Scan,
+    TileOp,
+    Transpose,
+)
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+Node: TypeAlias = (
+    "Copy | Fill | Gemm | Reduce | Scan | ReducerInit | ReducerFinalize | AtomicTile | Transpose "
+    "| Im2col | PrintTile | HardwareOp"
+)
+
+
+def run_tile_op(s: Strand, stmt: TileOp, active: Active) -> None:
+    """Execute a tile operation once for the active thread group."""
+    node = cast("Node", stmt)
+    match node:
+        case Copy():
+            copy(s, node, active)
+        case Fill():
+            fill(s, node, active)
+        case Gemm():
+            gemm(s, node, active)
+        case Reduce():
+            reduce(s, node, active)
+        case Scan():
+            scan(s, node, active)
+        case ReducerInit():
+            reducer_init(s, node, active)
+        case ReducerFinalize():
+            reducer_finalize(s, node, active)
+        case AtomicTile():
+            atomic(s, node, active)
+        case Transpose():
+            transpose(s, node, active)
+        case Im2col():
+            im2col(s, node, active)
+        case PrintTile():
+            print_tile(s, node, active)
+        case HardwareOp():
+            raise TileUnsupportedError(
+                f"T.{node.name} needs {node.needs}",
+                expected="an operation that is defined without GPU hardware",
+                got=f"T.{node.name} in the interpreter",
+                hint=f"compile the kernel for a target that has {node.needs}",
+            )
+        case _:
+            assert_never(node)
+
+
+# -- data movement --------------------------------------------------------------------------------
+def copy(s: Strand, node: Copy, active: Active) -> None:
+    """``dst = cast(src)``; all modes finish before the next statement."""
+    if node.mode == "cluster":
+        raise TileUnsupportedError(
+            "T.copy_cluster needs sm_90",
+            expected="a copy within one block",
+            got="a copy to another block of the cluster",
+        )
+    tile, per_lane = read_tile(s, node.src, active)
+    kind = node.dst.dtype
+    tile = np.asarray(values.convert(tile, node.src.dtype, kind))
+    extents = extents_of(s, node.dst, active)
+    write_tile(s, node.dst, shaped(tile, extents, per_lane, kind.lanes), per_lane, active)
+
+
+def fill(s: Strand, node: Fill, active: Active) -> None:
+    """Every element of ``dst`` becomes ``value``."""
+    value = s.collapse(s.eval(node.value, active), active)
+    lanes = node.dst.dtype.lanes
+    if np.ndim(value) <= (lanes > 1):
+        write_tile(s, node.dst, value, False, active)
+        return
+    rank = len(node.dst.extents)
+    spread = value.reshape((value.shape[0],) + (1,) * rank + value.shape[1:])
+    write_tile(s, node.dst, spread, True, active)
+
+
+def transpose(s: Strand, node: Transpose, active: Active) -> None:
+    """Swap the last two dimensions."""
+    tile, per_lane = read_tile(s, node.src, active)
+    tile = np.asarray(values.convert(np.swapaxes(tile, -1, -2), node.src.dtype, node.dst.dtype))
+    extents = extents_of(s, node.dst, active)
+    write_tile(s, node.dst, shaped(tile, extents, per_lane), per_lane, active)
+
+
+def im2col(s: Strand, node: Im2col, active: Active) -> None:
+    """Columns of an NHWC image; outside the image 0."""
+    bound = s.bound(node.img.buffer)
+    count, height, width, channels = bound.shape
+    extents = extents_of(s, node.col, active)
+    rows, columns = [extent for extent in extents if extent != 1] if len(extents) > 2 else extents
+    reach = node.dilation * (node.kernel - 1) + 1
+    out_h = (height + 2 * node.pad - reach) // node.stride + 1
+    out_w = (width + 2 * node.pad - reach) // node.stride + 1
+    m = s.number(node.nhw_step, active, "nhw_step") * rows + np.arange(rows)[:, None]
+    k = s.number(node.c_step, active, "c_step") * columns + np.arange(columns)[None, :]
+    n, inside = m // (out_h * out_w), m % (out_h * out_w)
+    c, kw, kh = k % channels, k // channels % node.kernel, k // channels // node.kernel
+    h = inside // out_w * node.stride + kh * node.dilation - node.pad
+    w = inside % out_w * node.stride + kw * node.dilation - node.pad
+    good = (h >= 0) & (h < height) & (w >= 0) & (w < width) & (n < count) & (kh < node.kernel)
+    at: list[Value] = [np.where(good, x, 0) for x in np.broadcast_arrays(n, h, w, c)]
+    found = memory.read(bound, at, good, None, s.site, s.run.safe_memory)
+    image = np.where(good, found, values.constant(0, node.img.dtype))
+    tile = np.asarray(values.convert(image, node.img.dtype, node.col.dtype))
+    write_tile(s, node.col, tile.reshape(extents), False, active)
+
+
+# -- matrix product ---------------------------------------------------------------------------------
+def gemm(s: Strand, node: Gemm, active: Active) -> None:
+    """``c += op(a) @ op(b)``: exact products, accumulated in float32 (int32, float64), rounded
+    once to the type of ``c``."""
+    a, b = _matrix(s, node.a, active), _matrix(s, node.b, active)
+    a = a.T if node.trans_a else a
+    b = b.T if node.trans_b else b
+    kind = node.c.dtype
+    if kind.is_integer:  # every partial sum of small integers is exact in float64
+        product: Array = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+    elif kind == "float64":
+        product = a.astype(np.float64) @ b.astype(np.float64)
+    else:
+        product = a.astype(np.float32) @ b.astype(np.float32)
+    extents = extents_of(s, node.c, active)
+    product = product.reshape(extents)
+    clear = node.clear
+    if not (bool(clear) if not isinstance(clear, Expr) else _truth(s, clear, active)):
+        old, _ = read_tile(s, node.c, active)
+        product = old.astype(product.dtype) + product
+    held = values.compute_dtype(kind)
+    result = values.rounded(product.astype(held), kind)
+    write_tile(s, node.c, np.asarray(result), False, active)
+
+
+def _matrix(s: Strand, region: object, active: Active) -> Array:
+    from tilelang.ir.buffer import Region
+
+    assert isinstance(region, Region)
+    tile, per_lane = read_tile(s, region, active)
+    if per_lane:
+        raise TileUnsupportedError(
+            f"the gemm operand `{region.buffer.name}` differs between threads",
+            expected="a shared or fragment tile",
+            got=f"{region.buffer.storage} memory or an address computed from the thread index",
+        )
+    return tile.reshape(tile.shape[-2:])
+
+
+def _truth(s: Strand, expr: Expr, active: Active) -> bool:
+    return bool(s.number(expr, active, "clear_accum"))
+
+
+# -- reductions -----------------------------------------------------------------------------------
+def _folded(tile: Array, op: str, kind: DType, axis: int, nan: bool) -> Value:
+    """``tile`` combined along ``axis``, pairwise, with every step rounded to ``kind``."""
+    table = np.moveaxis(tile, axis, 0)
+    if op in ("max", "min", "absmax") and kind.is_float:
+        largest = op != "min"
+        ufunc = (
+            (np.maximum if largest else np.minimum) if nan else (np.fmax if largest else np.fmin)
+        )
+        start = values.identity("max" if op == "max" else op, kind)
+        return ufunc.reduce(table, axis=0, initial=start)
+    if kind in ("float32", "float64") and op in ("sum", "abssum"):
+        return np.add.reduce(tile, axis=axis)
+    while table.shape[0] > 1:
+        half = table.shape[0] // 2
+        joined = np.asarray(values.combine(op, table[:half], table[half : 2 * half], kind))
+        table = np.concatenate([joined, table[2 * half :]])
+    if table.shape[0] == 0:
+        return np.full(table.shape[1:], values.identity(op, kind))
+    return table[0]
+
+
+def reduce(s: Strand, node: Reduce, active: Active) -> None:
+    """``dst = reduce(src)`` in the type of ``dst``, combined with the old ``dst`` unless clear."""
+    tile, per_lane = read_tile(s, node.src, active)
+    kind = node.dst.dtype
+    tile = np.asarray(values.convert(tile, node.src.dtype, kind))
+    if node.kind.startswith("abs"):
+        tile = np.abs(tile)
+    axis = node.dim - len(node.src.extents) if node.dim >= 0 else node.dim
+    extents = extents_of(s, node.dst, active)
+    found = shaped(
+        np.asarray(_folded(tile, node.kind, kind, axis, node.nan_propagate)), extents, per_lane
+    )
+    if not node.clear:
+        old, old_per_lane = read_tile(s, node.dst, active)
+        if old_per_lane and not per_lane:
+            found = found[None]
+        per_lane = per_lane or old_per_lane
+        found = np.asarray(_combined(node, old, found, kind))
+    write_tile(s, node.dst, found, per_lane, active)
+
+
+def _combined(node: Reduce, old: Array, found: Array, kind: DType) -> Value:
+    if node.nan_propagate and node.kind in ("max", "min", "absmax"):
+        return (np.minimum if node.kind == "min" else np.maximum)(old, found)
+    return values.combine(node.kind, old, found, kind)
+
+
+def scan(s: Strand, node: Scan, active: Active) -> None:
+    """Inclusive scan along ``dim``, from the end if ``reverse``."""
+    tile, per_lane = read_tile(s, node.src, active)
+    kind = node.dst.dtype
+    axis = node.dim - len(node.src.extents) if node.dim >= 0 else node.dim
+    table = np.moveaxis(np.asarray(values.convert(tile, node.src.dtype, kind)), axis, 0)
+    table = table[::-1].copy() if node.reverse else table.copy()
+    if node.kind not in ("sum", "max", "min"):
+        raise TileValueError(f"unknown scan {node.kind!r}", expected="sum, max", got=node.kind)
+    for k in range(1, table.shape[0]):
+        table[k] = values.combine(node.kind, table[k - 1], table[k], kind)
+    table = table[::-1] if node.reverse else table
+    found = np.moveaxis(table, 0, axis)
+    extents = extents_of(s, node.dst, active)
+    write_tile(s, node.dst, shaped(found, extents, per_lane), per_lane, active)
+
+
+# -- reducers: one exact total instead of a partial per thread ---------------------------------------
+def reducer_init(s: Strand, node: ReducerInit, active: Active) -> None:
+    """The identity, or the initial value, which thereby counts once."""
+    buffer = node.reducer.buffer
+    op = buffer.attr("reducer", ("sum", ""))[0]
+    value = values.identity(op, buffer.dtype)
+    if node.init is not None:
+        init = s.collapse(s.eval(node.init, active), active)
+        value = values.convert(init, node.init.dtype, buffer.dtype)
+    write_tile(s, node.reducer, value, False, active)
+
+
+def reducer_finalize(s: Strand, node: ReducerFinalize, active: Active) -> None:
+    """The total is complete already; it only moves if there is a ``dst``."""
+    if node.dst is None:
+        return
+    tile, per_lane = read_tile(s, node.reducer, active)
+    tile = np.asarray(values.convert(tile, node.reducer.dtype, node.dst.dtype))
+    extents = extents_of(s, node.dst, active)
+    write_tile(s, node.dst, shaped(tile, extents, per_lane), per_lane, active)
+
+
+def atomic(s: Strand, node: AtomicTile, active: Active) -> None:
+    """``dst = op(dst, src)``, each element once."""
+    kind = node.dst.dtype
+    tile, per_lane = read_tile(s, node.src, active)
+    tile = np.asarray(values.convert(tile, node.src.dtype, kind))
+    tile = shaped(tile, extents_of(s, node.dst, active), per_lane)
+    if not per_lane:
+        old, old_per_lane = read_tile(s, node.dst, active)
+        if not old_per_lane:
+            new = values.combine(node.op, old, tile, kind)
+            write_tile(s, node.dst, np.asarray(new), False, active)
+            return
+    for lane in s.lanes.members(active):  # private sources add up one thread after the other
+        only = s.lanes.nobody.copy()
+        only[lane] = True
+        old, old_per_lane = read_tile(s, node.dst, only)
+        mine = old[lane] if old_per_lane else old
+        new = values.combine(node.op, mine, tile[lane] if per_lane else tile, kind)
+        write_tile(s, node.dst, np.asarray(new), False, only)

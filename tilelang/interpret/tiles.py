@@ -1,0 +1,102 @@
+"""Reading and writing tiles.
+
+A tile at an address that is the same for all lanes is one array of the region's extents. Private
+buffers with different contents, or addresses that differ by thread, give one tile per lane: an
+array with the lanes in front.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilelang.interpret import memory
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.buffer import Region
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+
+def extents_of(s: Strand, region: Region, active: Active) -> tuple[int, ...]:
+    """Concrete extents of a region; a negative run-time extent is an empty tile."""
+    name = region.buffer.name
+    return tuple(
+        max(0, s.number(extent, active, f"an extent of the tile of `{name}`"))
+        for extent in region.extents
+    )
+
+
+def _mins(s: Strand, region: Region, active: Active) -> list[Value]:
+    return [s.collapse(s.eval(low, active), active) for low in region.mins]
+
+
+def _lane_grid(mins: list[Value], extents: tuple[int, ...]) -> list[Value]:
+    """Index arrays with the lanes in front."""
+    rank = len(extents)
+    found: list[Value] = []
+    for dim, (low, extent) in enumerate(zip(mins, extents)):
+        steps = np.arange(extent).reshape((1,) + (1,) * dim + (-1,) + (1,) * (rank - dim - 1))
+        first = np.asarray(low).astype(np.int64)
+        found.append(first.reshape((-1,) + (1,) * rank) + steps)
+    return found
+
+
+def _need(active: Active, rank: int) -> Array | None:
+    return None if active is None else active.reshape((-1,) + (1,) * rank)
+
+
+def read_tile(s: Strand, region: Region, active: Active) -> tuple[Array, bool]:
+    """Values of a region, and whether there is one tile per lane (then lanes come first)."""
+    bound = s.bound(region.buffer)
+    extents = extents_of(s, region, active)
+    mins = _mins(s, region, active)
+    uniform = all(np.ndim(low) == 0 for low in mins)
+    if uniform and bound.memory.copies == 1:
+        plain = [int(low) for low in mins]
+        return memory.read_box(bound, plain, extents, s.site, s.run.safe_memory), False
+    rank = len(extents)
+    found = memory.read(
+        bound,
+        _lane_grid(mins, extents),
+        _need(active, rank),
+        s.copies(bound, rank),
+        s.site,
+        s.run.safe_memory,
+    )
+    return np.broadcast_to(found, (s.lanes.count, *np.shape(found)[1:])), True
+
+
+def write_tile(s: Strand, region: Region, value: Value, per_lane: bool, active: Active) -> None:
+    """Store ``value`` (broadcast to the extents; with the lanes in front if ``per_lane``)."""
+    bound = s.bound(region.buffer)
+    extents = extents_of(s, region, active)
+    mins = _mins(s, region, active)
+    uniform = all(np.ndim(low) == 0 for low in mins) and not per_lane
+    space = bound.memory.space
+    if space is not None and (
+        not uniform or active is not bound.memory.owner or space is not s.lanes
+    ):
+        bound.memory.spread()
+    if uniform and bound.memory.copies == 1:
+        plain = [int(low) for low in mins]
+        memory.write_box(bound, plain, value, extents, s.site, s.run.safe_memory)
+        return
+    rank = len(extents)
+    memory.write(
+        bound,
+        _lane_grid(mins, extents),
+        value if per_lane or np.ndim(value) == 0 else np.asarray(value)[None],
+        _need(active, rank),
+        s.copies(bound, rank),
+        s.site,
+        s.run.safe_memory,
+    )
+
+
+def shaped(tile: Array, extents: tuple[int, ...], per_lane: bool, lanes: int = 1) -> Array:
+    """``tile`` in the extents of another region with the same number of elements."""
+    tail = (lanes,) if lanes > 1 else ()
+    return tile.reshape((tile.shape[0],) * per_lane + extents + tail)

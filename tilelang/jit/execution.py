@@ -1,0 +1,160 @@
+"""How a kernel runs: generated C behind a launcher, or the interpreter.
+
+``build`` turns a traced function into an :class:`Executable`. On the CPU the C text is compiled
+to a shared library, looked up by content in the disk cache first. Where there is no C compiler the
+interpreter serves, which is said once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.compiler import Artifact, compile
+from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.options import Options
+from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.pylauncher import ArrayLauncher
+from tilelang.target import Target
+
+# Names of runtimes that programs ask for; those of other implementations mean "auto" here.
+BACKENDS = {
+    "auto": "auto", "c": "c", "python": "python", "interpret": "interpret",
+    "tvm_ffi": "auto", "cython": "auto", "ctypes": "auto", "dlpack": "auto", "nvrtc": "auto",
+    "torch": "auto", "cutedsl": "auto",
+}  # fmt: skip
+
+
+def check_backend(name: str | None) -> str:
+    """The way to run that ``execution_backend`` names.
+
+    Raises:
+        TileValueError: an unknown name.
+    """
+    found = BACKENDS.get(name or "auto")
+    if found is None:
+        raise TileValueError(
+            f"unknown execution_backend {name!r}", expected=", ".join(BACKENDS), got=repr(name)
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program that can be called.
+
+    Attributes:
+        call: takes the inputs, gives the results.
+        backend: "c", "python" (C code without the C launcher) or "interpret".
+        artifact: the generated source; None for the interpreter.
+        library: path of the shared library, if there is one.
+    """
+
+    call: Callable[..., Any]
+    backend: str
+    func: PrimFunc
+    artifact: Artifact | None = None
+    library: str | None = None
+
+    @property
+    def source(self) -> str:
+        """Generated text, or the program itself for the interpreter."""
+        return self.artifact.source if self.artifact is not None else self.func.script()
+
+    def explain(self) -> str:
+        """How the program is run, in words."""
+        if self.artifact is None:
+            return f"`{self.func.name}` runs in the interpreter"
+        return self.artifact.explain or f"`{self.func.name}` runs as C on the CPU cores"
+
+    def export(self, path: str) -> None:
+        """Copy the shared library to ``path``."""
+        import shutil
+
+        if self.library is None:
+            raise TileRuntimeError(
+                "there is no library to export",
+                expected="a compiled kernel",
+                got=f"a kernel that runs by {self.backend!r}",
+            )
+        shutil.copyfile(self.library, path)
+
+
+def build(
+    func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options, backend: str
+) -> Executable:
+    """An executable for ``func`` whose parameters ``out_idx`` are allocated and returned.
+
+    Raises:
+        TileError: the program cannot be compiled for the target.
+    """
+    if backend == "interpret":
+        return _interpreted(func, out_idx, options, target)
+    if target.kind != "cpu":
+        raise TileUnsupportedError(
+            f"no code generator for the target {target.kind!r} yet",
+            expected='target="cpu"',
+            got=f"target={str(target)!r}",
+            hint='the program can be run anywhere with execution_backend="interpret"',
+        )
+    from tilelang.cpu.toolchain import find_compiler
+
+    compiler = find_compiler()
+    if compiler is None:
+        _say_once(
+            "no C compiler found (cc, gcc, clang or the `zig` extra): kernels run in the "
+            "interpreter, which is slow"
+        )
+        return _interpreted(func, out_idx, options, target)
+    return _compiled(func, out_idx, target, options, backend, compiler)
+
+
+def _interpreted(
+    func: PrimFunc, out_idx: tuple[int, ...], options: Options, target: Target
+) -> Executable:
+    from tilelang.interpret import run
+
+    spec = launch_spec(func, out_idx, device="cpu", returns=_returns(func, out_idx))
+
+    def call(arrays: list[Any]) -> None:
+        run(func, arrays, safe_memory=not options.unsafe_memory)
+
+    return Executable(ArrayLauncher(spec, call), "interpret", func)
+
+
+def _compiled(
+    func: PrimFunc,
+    out_idx: tuple[int, ...],
+    target: Target,
+    options: Options,
+    backend: str,
+    compiler: Any,
+) -> Executable:
+    from tilelang.cpu.library import load_library
+    from tilelang.runtime.launcher import make_launcher
+
+    artifact = compile(func, target, options)
+    if options.verbose:
+        print(artifact.source)
+    library = load_library(artifact, compiler)
+    spec = launch_spec(
+        func, out_idx, messages=artifact.messages, device="cpu", returns=_returns(func, out_idx)
+    )
+    launcher = make_launcher(spec, library.entry, prefer_c=backend != "python", keep=library)
+    return Executable(launcher, "python" if backend == "python" else "c", func, artifact,
+                      library.path)  # fmt: skip
+
+
+def _returns(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
+    """How results are returned: as the program returns them, else by their number."""
+    if func.attr("returns_list", False):
+        return "list"
+    return ("none", "one")[len(out_idx)] if len(out_idx) < 2 else "list"
+
+
+def _say_once(message: str) -> None:
+    """A warning that the default filter shows once per process."""
+    warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,665 @@
+// A kernel launcher driven by a launch contract, compiled once per Python version on first use.
+//
+// Launcher(code, entry, slow, fail, allocate, adapt, name) makes a callable that checks its
+// arguments, solves symbolic sizes, allocates results, and calls `entry` without the GIL. `code`
+// is the contract as 64-bit integers (written by native.py, which documents the layout).
+//
+// Only calls that are right are finished here. Whatever looks wrong or unusual is handed to
+// `slow`, the equivalent pure-Python launcher, which decides and words the errors.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+#define MAX_PARAMS 48
+#define MAX_SYMBOLS 64
+#define MAX_DIMS 12
+#define MAX_LATER 32
+#define STACK 32
+#define MAX_TYPES 8
+
+// ---- DLPack: the parts of its C ABI that are used -------------------------------------------
+typedef struct {
+    void* data;
+    int32_t device_type, device_id, ndim;
+    uint8_t type_code, type_bits;
+    uint16_t type_lanes;
+    int64_t* shape;
+    int64_t* strides;
+    uint64_t byte_offset;
+} Dl;
+
+typedef struct {
+    uint32_t major, minor;
+    void* older;
+    void* allocate;
+    void* managed_from_object;
+    void* managed_to_object;
+    int (*view_of_object)(void* object, Dl* out);
+    void* current_stream;
+} DlExchange;
+
+// ---- the contract, decoded ------------------------------------------------------------------
+enum { TENSOR, INT, FLOAT, BOOL, POINTER };
+enum { CONSTANT, SYMBOL, PROGRAM };
+
+typedef struct {
+    int kind;
+    int64_t value;           // constant, or number of the symbol
+    const int64_t* program;  // pairs of (operation, operand)
+    int64_t length;
+    uint64_t symbols, solvable;
+} Dim;
+
+typedef struct {
+    int kind, output, nullable, written, ndim, packing, strided, symbol, ntypes, nraw;
+    int64_t align, low, high;
+    const int64_t* types;  // accepted element types
+    const int64_t* raw;    // the same for the buffer protocol
+    Dim shape[MAX_DIMS], strides[MAX_DIMS];
+} Param;
+
+typedef int32_t (*Entry)(const int64_t* slots);
+enum { RETURN_NONE, RETURN_ONE, RETURN_LIST, RETURN_TUPLE };
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    Entry entry;
+    int nparams, ninputs, nsymbols, nfree, noutputs, nchecks, returns;
+    uint64_t devices;
+    int outputs[MAX_PARAMS], inputs[MAX_PARAMS], free[MAX_SYMBOLS];
+    int64_t limits[MAX_SYMBOLS];
+    Dim checks[MAX_PARAMS];
+    Param* params;
+    int64_t* code;
+    PyObject *slow, *fail, *allocate, *adapt, *name;
+} Launcher;
+
+// ---- looking at one tensor ------------------------------------------------------------------
+typedef struct {
+    void* data;
+    int64_t* shape;
+    int64_t* strides;
+    int ndim, device, index, readonly, raw;
+    int64_t type;
+} View;
+
+typedef struct {
+    int used;
+    Py_buffer buffer;
+    PyObject* owner;
+    int64_t strides[MAX_DIMS];
+} Held;
+
+// Classes with a C exchange table. Entries are written before `ntypes` grows, under the GIL.
+static struct { PyTypeObject* type; const DlExchange* api; } types[MAX_TYPES];
+static int ntypes;
+static PyObject* exchange_name;
+
+static int64_t format_type(const char* format, Py_ssize_t size) {
+    int code;
+    if (!format) format = "B";
+    if (*format == '@' || *format == '=') ++format;
+    if (!format[0] || format[1]) return -1;
+    switch (format[0]) {
+        case 'e': case 'f': case 'd': code = 2; break;
+        case 'b': case 'h': case 'i': case 'l': case 'q': case 'n': code = 0; break;
+        case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N': code = 1; break;
+        case '?': code = 6; break;
+        default: return -1;
+    }
+    return (int64_t)code << 24 | (int64_t)size * 8 << 16 | 1;
+}
+
+static int view_exchange(const DlExchange* api, PyObject* object, View* view) {
+    Dl dl;
+    if (api->view_of_object(object, &dl) != 0) return -1;
+    view->data = (char*)dl.data + dl.byte_offset;
+    if (!dl.data) view->data = 0;
+    view->shape = dl.shape;
+    view->strides = dl.strides;
+    view->ndim = dl.ndim;
+    view->device = dl.device_type;
+    view->index = dl.device_id;
+    view->readonly = 0;
+    view->raw = 0;
+    view->type = (int64_t)dl.type_code << 24 | (int64_t)dl.type_bits << 16 | dl.type_lanes;
+    return 0;
+}
+
+static int view_buffer(PyObject* object, View* view, Held* held) {
+    Py_buffer* b = &held->buffer;
+    if (PyObject_GetBuffer(object, b, PyBUF_STRIDES | PyBUF_FORMAT) < 0) return -1;
+    held->used = 1;
+    if (b->ndim > MAX_DIMS || b->itemsize <= 0) return -1;
+    for (int d = 0; d < b->ndim; ++d) {
+        if (b->strides[d] % b->itemsize) return -1;
+        held->strides[d] = b->strides[d] / b->itemsize;
+    }
+    view->data = b->buf;
+    view->shape = (int64_t*)b->shape;
+    view->strides = held->strides;
+    view->ndim = b->ndim;
+    view->device = 1;
+    view->index = 0;
+    view->readonly = b->readonly;
+    view->raw = 1;
+    view->type = format_type(b->format, b->itemsize);
+    return view->type < 0 ? -1 : 0;
+}
+
+// Set in an element type by `adapt`: the framework has the type itself, take no storage type.
+#define STRICT ((int64_t)1 << 40)
+
+// `adapt` gives (object with the buffer protocol, element type), or raises.
+static int view_adapted(Launcher* l, PyObject* object, View* view, Held* held) {
+    PyObject* pair = PyObject_CallOneArg(l->adapt, object);
+    if (!pair) return -1;
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2) {
+        Py_DECREF(pair);
+        return -1;
+    }
+    const int64_t type = PyLong_AsLongLong(PyTuple_GET_ITEM(pair, 1));
+    held->owner = PyTuple_GET_ITEM(pair, 0);
+    Py_INCREF(held->owner);
+    Py_DECREF(pair);
+    if (type < 0 || view_buffer(held->owner, view, held) < 0) return -1;
+    view->type = type & (STRICT - 1);
+    view->raw = !(type & STRICT);
+    return 0;
+}
+
+static const DlExchange* find_exchange(PyTypeObject* type) {
+    PyObject* capsule = PyObject_GetAttr((PyObject*)type, exchange_name);
+    if (!capsule) {
+        PyErr_Clear();
+        return 0;
+    }
+    const DlExchange* api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    Py_DECREF(capsule);
+    if (!api) PyErr_Clear();
+    while (api && api->major != 1) api = api->older;
+    if (!api || !api->view_of_object) return 0;
+    if (ntypes < MAX_TYPES) {
+        Py_INCREF(type);
+        types[ntypes].type = type;
+        types[ntypes].api = api;
+        ++ntypes;
+    }
+    return api;
+}
+
+static int look(Launcher* l, PyObject* object, View* view, Held* held) {
+    PyTypeObject* type = Py_TYPE(object);
+    held->used = 0;
+    held->owner = 0;
+    for (int i = 0; i < ntypes; ++i)
+        if (types[i].type == type) return view_exchange(types[i].api, object, view);
+    if (PyObject_CheckBuffer(object)) {
+        if (view_buffer(object, view, held) == 0) return 0;
+        PyErr_Clear();
+        if (held->used) PyBuffer_Release(&held->buffer);
+        held->used = 0;
+        return view_adapted(l, object, view, held);
+    }
+    const DlExchange* api = find_exchange(type);
+    return api ? view_exchange(api, object, view) : view_adapted(l, object, view, held);
+}
+
+static void drop(Held* held) {
+    if (held->used) PyBuffer_Release(&held->buffer);
+    Py_XDECREF(held->owner);
+}
+
+// ---- sizes ------------------------------------------------------------------------------------
+typedef struct {
+    int64_t value[MAX_SYMBOLS];
+    uint64_t known;
+} Symbols;
+
+static int64_t floor_div(int64_t a, int64_t b) {
+    const int64_t q = a / b;
+    return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+// Overflow wraps (as unsigned), so that absurd sizes are compared and refused, never undefined.
+#define WRAP(op) (int64_t)((uint64_t)a op (uint64_t)b)
+
+// The operations, in the order of dims.OPERATORS after constant and symbol. -1: cannot be computed.
+static int evaluate(const int64_t* p, int64_t n, const int64_t* values, int64_t* out) {
+    int64_t s[STACK];
+    int top = 0;
+    for (int64_t i = 0; i < n; ++i, p += 2) {
+        const int64_t op = p[0];
+        if (op == 0) { s[top++] = p[1]; continue; }
+        if (op == 1) { s[top++] = values[p[1]]; continue; }
+        if (op == 15) { s[top - 1] = !s[top - 1]; continue; }
+        if (op == 21) { top -= 2; s[top - 1] = s[top - 1] ? s[top] : s[top + 1]; continue; }
+        const int64_t b = s[--top], a = s[top - 1];
+        int64_t r;
+        switch (op) {
+            case 2: r = WRAP(+); break;
+            case 3: r = WRAP(-); break;
+            case 4: r = WRAP(*); break;
+            case 5: case 6: case 22: case 23:
+                if (b == 0 || (b == -1 && a == INT64_MIN)) return -1;
+                if (op == 5) r = floor_div(a, b);
+                else if (op == 6) r = a - floor_div(a, b) * b;
+                else r = op == 22 ? a / b : a % b;
+                break;
+            case 7: r = a < b ? a : b; break;
+            case 8: r = a > b ? a : b; break;
+            case 9: r = a < b; break;
+            case 10: r = a <= b; break;
+            case 11: r = a == b; break;
+            case 12: r = a != b; break;
+            case 13: r = a && b; break;
+            case 14: r = a || b; break;
+            case 16: r = a & b; break;
+            case 17: r = a | b; break;
+            case 18: r = a ^ b; break;
+            case 19: case 20:
+                if (b < 0 || b > 62) return -1;
+                r = op == 19 ? (int64_t)((uint64_t)a << b) : a >> b;
+                break;
+            default: return -1;
+        }
+        s[top - 1] = r;
+    }
+    *out = s[0];
+    return 0;
+}
+
+static int value_of(const Dim* d, const Symbols* s, int64_t* out) {
+    if (d->kind == CONSTANT) { *out = d->value; return 0; }
+    if ((s->known & d->symbols) != d->symbols) return -1;
+    if (d->kind == SYMBOL) { *out = s->value[d->value]; return 0; }
+    return evaluate(d->program, d->length, s->value, out);
+}
+
+static int learn(const Launcher* l, Symbols* s, int64_t symbol, int64_t value) {
+    if (value > l->limits[symbol]) return -1;
+    s->value[symbol] = value;
+    s->known |= (uint64_t)1 << symbol;
+    return 0;
+}
+
+// 0 fits, -1 does not (or is for Python to decide), 1 cannot be decided yet.
+static int match(const Launcher* l, const Dim* d, int64_t actual, int pack, Symbols* s) {
+    if (d->kind == CONSTANT) return (pack > 1 ? (d->value + pack - 1) / pack * pack : d->value) == actual ? 0 : -1;
+    const uint64_t unknown = d->symbols & ~s->known;
+    if (!unknown) {
+        int64_t wanted;
+        if (value_of(d, s, &wanted) < 0) return -1;
+        if (pack > 1) wanted = (wanted + pack - 1) / pack * pack;
+        return wanted == actual ? 0 : -1;
+    }
+    if (d->kind == SYMBOL) return learn(l, s, d->value, actual);
+    if ((unknown & (unknown - 1)) || !(unknown & d->solvable)) return 1;
+    int symbol = 0;
+    while (!(unknown >> symbol & 1)) ++symbol;
+    int64_t base, next;
+    s->value[symbol] = 0;
+    if (evaluate(d->program, d->length, s->value, &base) < 0) return -1;
+    s->value[symbol] = 1;
+    if (evaluate(d->program, d->length, s->value, &next) < 0) return -1;
+    const int64_t factor = next - base;
+    if (factor == 0 || factor == -1 || (actual - base) % factor) return -1;
+    const int64_t value = (actual - base) / factor;
+    return value < 0 ? -1 : learn(l, s, symbol, value);
+}
+
+typedef struct { const Dim* dim; int64_t actual; int pack; } Later;
+
+static int try_match(const Launcher* l, const Dim* d, int64_t actual, int pack, Symbols* s,
+                     Later* later, int* nlater) {
+    const int r = match(l, d, actual, pack, s);
+    if (r <= 0) return r;
+    if (*nlater == MAX_LATER) return -1;
+    later[*nlater].dim = d;
+    later[*nlater].actual = actual;
+    later[(*nlater)++].pack = pack;
+    return 0;
+}
+
+static int accepts(const int64_t* list, int count, int64_t type) {
+    for (int i = 0; i < count; ++i)
+        if (list[i] == type) return 1;
+    return 0;
+}
+
+// Check one tensor; -1 sends the whole call to Python.
+static int check_tensor(const Launcher* l, const Param* p, const View* v, Symbols* s, Later* later,
+                        int* nlater) {
+    if (v->ndim != p->ndim) return -1;
+    if (!accepts(v->raw ? p->raw : p->types, v->raw ? p->nraw : p->ntypes, v->type)) return -1;
+    if ((unsigned)v->device > 63 || !(l->devices >> v->device & 1)) return -1;
+    if (p->written && v->readonly) return -1;
+    int64_t size = 1;
+    for (int d = 0; d < p->ndim; ++d) {
+        const int pack = d == p->ndim - 1 ? p->packing : 1;
+        if (try_match(l, &p->shape[d], v->shape[d] * pack, pack, s, later, nlater) < 0) return -1;
+        size *= v->shape[d];
+    }
+    if (size && !p->strided && v->strides) {
+        int64_t step = 1;
+        for (int d = p->ndim - 1; d >= 0; --d) {
+            if (v->shape[d] != 1 && v->strides[d] != step) return -1;
+            step *= v->shape[d];
+        }
+    } else if (p->strided) {
+        if (!v->strides) return -1;
+        for (int d = 0; d < p->ndim; ++d) {
+            const Dim* dim = &p->strides[d];
+            const int64_t actual = v->strides[d] * (d < p->ndim - 1 ? p->packing : 1);
+            if (v->shape[d] == 1 || !size)
+                if (dim->kind != SYMBOL || (s->known & dim->symbols)) continue;
+            if (try_match(l, dim, actual, 1, s, later, nlater) < 0) return -1;
+        }
+    }
+    if (size && (!v->data || ((uintptr_t)v->data & (uintptr_t)(p->align - 1)))) return -1;
+    return 0;
+}
+
+// ---- scalars ------------------------------------------------------------------------------------
+static int scalar_slot(const Param* p, PyObject* arg, int64_t* slot) {
+    if (p->kind == FLOAT) {
+        double value;
+        if (PyFloat_Check(arg)) value = PyFloat_AS_DOUBLE(arg);
+        else if (PyLong_Check(arg)) value = PyLong_AsDouble(arg);
+        else return -1;
+        if (value == -1.0 && PyErr_Occurred()) return -1;
+        memcpy(slot, &value, sizeof value);
+        return 0;
+    }
+    if (p->kind == POINTER && arg == Py_None) { *slot = 0; return 0; }
+    if (!PyLong_Check(arg)) return -1;
+    int overflow;
+    const long long value = PyLong_AsLongLongAndOverflow(arg, &overflow);
+    if (overflow || (value == -1 && PyErr_Occurred())) return -1;
+    if (p->kind == BOOL) { *slot = value != 0; return 0; }
+    if (value < p->low || value > p->high) return -1;
+    *slot = value;
+    return 0;
+}
+
+// ---- a call -------------------------------------------------------------------------------------
+static PyObject* shape_of_result(const Param* p, const Symbols* s) {
+    PyObject* shape = PyTuple_New(p->ndim);
+    if (!shape) return 0;
+    for (int d = 0; d < p->ndim; ++d) {
+        int64_t extent;
+        if (value_of(&p->shape[d], s, &extent) < 0 || extent < 0) { Py_DECREF(shape); return 0; }
+        if (d == p->ndim - 1) extent = (extent + p->packing - 1) / p->packing;
+        PyObject* item = PyLong_FromLongLong(extent);
+        if (!item) { Py_DECREF(shape); return 0; }
+        PyTuple_SET_ITEM(shape, d, item);
+    }
+    return shape;
+}
+
+// Allocate the results and fill in their slots. -1: hand the call to Python.
+static int make_results(Launcher* l, PyObject* like, const Symbols* s, int64_t* slots,
+                        PyObject** results, Held* held, int* nheld) {
+    for (int i = 0; i < l->noutputs; ++i) {
+        const int at = l->outputs[i];
+        PyObject* shape = shape_of_result(&l->params[at], s);
+        if (!shape) return -1;
+        PyObject* position = PyLong_FromLong(at);
+        PyObject* args[3] = {like, position, shape};
+        results[i] = position ? PyObject_Vectorcall(l->allocate, args, 3, 0) : 0;
+        Py_XDECREF(position);
+        Py_DECREF(shape);
+        if (!results[i]) return -1;
+        View view;
+        Held* h = &held[(*nheld)++];
+        if (look(l, results[i], &view, h) < 0) return -1;
+        slots[at] = (int64_t)(intptr_t)view.data;
+    }
+    return 0;
+}
+
+static PyObject* give_results(Launcher* l, PyObject** results) {
+    if (l->returns == RETURN_NONE) Py_RETURN_NONE;
+    if (l->returns == RETURN_ONE) { Py_INCREF(results[0]); return results[0]; }
+    PyObject* all = l->returns == RETURN_LIST ? PyList_New(l->noutputs) : PyTuple_New(l->noutputs);
+    for (int i = 0; all && i < l->noutputs; ++i) {
+        Py_INCREF(results[i]);
+        if (l->returns == RETURN_LIST) PyList_SET_ITEM(all, i, results[i]);
+        else PyTuple_SET_ITEM(all, i, results[i]);
+    }
+    return all;
+}
+
+// Check all inputs. 0: the slots are filled; -1: hand the call to Python.
+static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symbols* s, Held* held,
+                        int* nheld, PyObject** like) {
+    Later later[MAX_LATER];
+    int nlater = 0, device = -1;
+    for (int i = 0; i < l->ninputs; ++i) {
+        const Param* p = &l->params[l->inputs[i]];
+        if (p->kind == TENSOR) continue;
+        int64_t* slot = &slots[l->inputs[i]];
+        if (scalar_slot(p, args[i], slot) < 0) return -1;
+        if (p->symbol >= 0 && learn(l, s, p->symbol, *slot) < 0) return -1;
+    }
+    for (int i = 0; i < l->ninputs; ++i) {
+        const Param* p = &l->params[l->inputs[i]];
+        if (p->kind != TENSOR) continue;
+        if (args[i] == Py_None) {
+            if (!p->nullable) return -1;
+            slots[l->inputs[i]] = 0;
+            continue;
+        }
+        View view;
+        Held* h = &held[(*nheld)++];
+        if (look(l, args[i], &view, h) < 0) return -1;
+        if (l->noutputs && !*like) {
+            // Results for other frameworks are converted at the end, which Python does.
+            if (h->owner && Py_TYPE(h->owner) != Py_TYPE(args[i])) return -1;
+            *like = args[i];
+        }
+        if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
+        if (view.device != 1) {
+            if (device >= 0 && device != view.index) return -1;
+            device = view.index;
+        }
+        slots[l->inputs[i]] = (int64_t)(intptr_t)view.data;
+    }
+    while (nlater) {
+        const int before = nlater;
+        nlater = 0;
+        for (int i = 0; i < before; ++i) {
+            const Later x = later[i];
+            if (try_match(l, x.dim, x.actual, x.pack, s, later, &nlater) < 0) return -1;
+        }
+        if (nlater == before) return -1;
+    }
+    const uint64_t all = l->nsymbols == 64 ? ~(uint64_t)0 : ((uint64_t)1 << l->nsymbols) - 1;
+    if (s->known != all) return -1;
+    for (int i = 0; i < l->nchecks; ++i) {
+        int64_t holds;
+        if (value_of(&l->checks[i], s, &holds) < 0 || !holds) return -1;
+    }
+    return 0;
+}
+
+static PyObject* launcher_call(PyObject* self, PyObject* const* args, size_t nargsf,
+                               PyObject* keywords) {
+    Launcher* l = (Launcher*)self;
+    int64_t slots[MAX_PARAMS + MAX_SYMBOLS];
+    Symbols s;
+    Held held[MAX_PARAMS];
+    PyObject* results[MAX_PARAMS];
+    PyObject *like = 0, *answer = 0;
+    int nheld = 0, ready = 0;
+    int32_t code = 0;
+    if (keywords || PyVectorcall_NARGS(nargsf) != l->ninputs)
+        return PyObject_Vectorcall(l->slow, args, nargsf, keywords);
+    s.known = 0;
+    for (int i = 0; i < l->noutputs; ++i) results[i] = 0;
+    if (check_inputs(l, args, slots, &s, held, &nheld, &like) == 0 &&
+        make_results(l, like ? like : Py_None, &s, slots, results, held, &nheld) == 0) {
+        ready = 1;
+        for (int i = 0; i < l->nfree; ++i) slots[l->nparams + i] = s.value[l->free[i]];
+        Py_BEGIN_ALLOW_THREADS
+        code = l->entry(slots);
+        Py_END_ALLOW_THREADS
+    }
+    for (int i = 0; i < nheld; ++i) drop(&held[i]);
+    if (!ready) {
+        if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_Exception)) {
+            PyErr_Clear();
+            answer = PyObject_Vectorcall(l->slow, args, nargsf, keywords);
+        }
+    } else if (code == 0) {
+        answer = give_results(l, results);
+    } else {
+        PyObject* nothing = PyObject_CallFunction(l->fail, "i", (int)code);
+        if (nothing) {
+            Py_DECREF(nothing);
+            PyErr_Format(PyExc_SystemError, "error code %d was not raised", (int)code);
+        }
+    }
+    for (int i = 0; i < l->noutputs; ++i) Py_XDECREF(results[i]);
+    return answer;
+}
+
+// ---- construction -------------------------------------------------------------------------------
+static const int64_t* read_dim(const int64_t* p, Dim* d) {
+    d->kind = (int)p[0];
+    d->value = p[1];
+    d->symbols = (uint64_t)p[2];
+    d->solvable = (uint64_t)p[3];
+    d->length = p[4];
+    d->program = p + 5;
+    return p + 5 + 2 * d->length;
+}
+
+static const int64_t* read_param(const int64_t* p, Param* x) {
+    x->kind = (int)p[0];
+    x->output = (int)p[1];
+    x->nullable = (int)p[2];
+    x->written = (int)p[3];
+    x->ndim = (int)p[4];
+    x->packing = (int)p[5];
+    x->strided = (int)p[6];
+    x->symbol = (int)p[7];
+    x->align = p[8];
+    x->low = p[9];
+    x->high = p[10];
+    x->ntypes = (int)p[11];
+    x->nraw = (int)p[12];
+    p += 13;
+    x->types = p;
+    p += x->ntypes;
+    x->raw = p;
+    p += x->nraw;
+    for (int d = 0; d < x->ndim; ++d) p = read_dim(p, &x->shape[d]);
+    for (int d = 0; x->strided && d < x->ndim; ++d) p = read_dim(p, &x->strides[d]);
+    return p;
+}
+
+static int read_contract(Launcher* l) {
+    const int64_t* p = l->code;
+    l->nparams = (int)*p++;
+    l->nsymbols = (int)*p++;
+    l->nfree = (int)*p++;
+    l->noutputs = (int)*p++;
+    l->nchecks = (int)*p++;
+    l->returns = (int)*p++;
+    l->devices = (uint64_t)*p++;
+    if (l->nparams > MAX_PARAMS || l->nsymbols > MAX_SYMBOLS || l->nchecks > MAX_PARAMS) {
+        PyErr_SetString(PyExc_ValueError, "the contract is too large");
+        return -1;
+    }
+    for (int i = 0; i < l->nsymbols; ++i) l->limits[i] = *p++;
+    for (int i = 0; i < l->nfree; ++i) l->free[i] = (int)*p++;
+    for (int i = 0; i < l->noutputs; ++i) l->outputs[i] = (int)*p++;
+    for (int i = 0; i < l->nchecks; ++i) p = read_dim(p, &l->checks[i]);
+    l->params = PyMem_Calloc(l->nparams ? l->nparams : 1, sizeof(Param));
+    if (!l->params) { PyErr_NoMemory(); return -1; }
+    for (int i = 0; i < l->nparams; ++i) {
+        p = read_param(p, &l->params[i]);
+        if (!l->params[i].output) l->inputs[l->ninputs++] = i;
+    }
+    return 0;
+}
+
+static PyObject* launcher_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
+    unsigned long long entry;
+    const char* code;
+    Py_ssize_t size;
+    PyObject *slow, *fail, *allocate, *adapt, *name;
+    (void)keywords;
+    if (!PyArg_ParseTuple(args, "y#KOOOOO", &code, &size, &entry, &slow, &fail, &allocate, &adapt,
+                          &name))
+        return 0;
+    Launcher* l = (Launcher*)type->tp_alloc(type, 0);
+    if (!l) return 0;
+    l->call = launcher_call;
+    l->entry = (Entry)(uintptr_t)entry;
+    l->slow = Py_NewRef(slow);
+    l->fail = Py_NewRef(fail);
+    l->allocate = Py_NewRef(allocate);
+    l->adapt = Py_NewRef(adapt);
+    l->name = Py_NewRef(name);
+    l->code = PyMem_Malloc(size);
+    if (!l->code) { Py_DECREF(l); return PyErr_NoMemory(); }
+    memcpy(l->code, code, size);
+    if (read_contract(l) < 0) { Py_DECREF(l); return 0; }
+    return (PyObject*)l;
+}
+
+static void launcher_dealloc(PyObject* self) {
+    Launcher* l = (Launcher*)self;
+    Py_XDECREF(l->slow);
+    Py_XDECREF(l->fail);
+    Py_XDECREF(l->allocate);
+    Py_XDECREF(l->adapt);
+    Py_XDECREF(l->name);
+    PyMem_Free(l->params);
+    PyMem_Free(l->code);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject* launcher_repr(PyObject* self) {
+    return PyUnicode_FromFormat("<Launcher of %U>", ((Launcher*)self)->name);
+}
+
+static PyMemberDef launcher_members[] = {
+    {"slow", T_OBJECT, offsetof(Launcher, slow), READONLY, "the pure-Python launcher"},
+    {0, 0, 0, 0, 0},
+};
+
+static PyTypeObject launcher_type = {
+    PyVarObject_HEAD_INIT(0, 0)
+    .tp_name = "tilelang.runtime._launcher.Launcher",
+    .tp_basicsize = sizeof(Launcher),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = "Calls a kernel after checking the arguments.",
+    .tp_vectorcall_offset = offsetof(Launcher, call),
+    .tp_call = PyVectorcall_Call,
+    .tp_new = launcher_new,
+    .tp_dealloc = launcher_dealloc,
+    .tp_repr = launcher_repr,
+    .tp_members = launcher_members,
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_launcher", 0, -1, 0, 0, 0, 0, 0};
+
+PyMODINIT_FUNC PyInit__launcher(void) {
+    exchange_name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    if (!exchange_name || PyType_Ready(&launcher_type) < 0) return 0;
+    PyObject* m = PyModule_Create(&module);
+    if (!m) return 0;
+    Py_INCREF(&launcher_type);
+    if (PyModule_AddObject(m, "Launcher", (PyObject*)&launcher_type) < 0) {
+        Py_DECREF(m);
+        return 0;
+    }
+    return m;
+}

@@ -1,0 +1,266 @@
+"""The disk cache of compiled code: content-addressed, one file per entry, safe without locks.
+
+An entry's name is the hash of everything that decides its content, so two processes that write
+the same entry write the same thing and the later rename wins. A file is written under a temporary
+name and renamed when complete; a killed process leaves at most a temporary file, which is removed
+after a while. Every entry ends with a checksum that is verified when it is read: what is damaged
+counts as missing. A disk that is full or read-only only means that nothing is kept.
+
+The bytes of a shared library come first in the file and what belongs to it behind them, so the
+file itself can be loaded: loaders ignore what follows a library.
+
+The directory must belong to the user and not be writable by others, since its content is
+executed; otherwise a private directory of this process is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import struct
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilelang.env import env
+from tilelang.errors import TileWarning
+from tilelang.runtime.library import write_all
+
+_SUFFIX = ".tl.so"
+_MAGIC = b"tilelang"
+_TAIL = struct.Struct("<32sQQ8s")  # checksum, bytes of data, bytes of metadata, magic
+_STALE = 3600.0  # seconds after which a temporary file cannot be in use any more
+
+
+def content_key(*parts: str | bytes) -> str:
+    """Hash over ``parts``; their boundaries count."""
+    found = hashlib.sha256()
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8, "little"))
+        found.update(data)
+    return found.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def code_fingerprint() -> str:
+    """Hash over the source files of this package: part of the key of whatever it generates."""
+    root = Path(__file__).resolve().parent.parent
+    files = sorted(path for path in root.rglob("*") if path.suffix in (".py", ".h", ".c"))
+    parts: list[str | bytes] = []
+    for path in files:
+        parts += [path.relative_to(root).as_posix(), path.read_bytes()]
+    return content_key(*parts)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Data with metadata that JSON can hold; ``path`` is the file that starts with the data."""
+
+    data: bytes
+    meta: dict[str, Any] = field(default_factory=dict)
+    path: Path | None = None
+
+
+class DiskCache:
+    """Entries in one directory. With ``root=None`` nothing is ever found or kept.
+
+    Safe to use from several threads and processes and after ``fork``: it has no state but the
+    directory.
+    """
+
+    def __init__(self, root: Path | None) -> None:
+        self.root = root
+
+    def path_of(self, key: str) -> Path | None:
+        """The file that holds, or would hold, an entry."""
+        return None if self.root is None else self.root / key[:2] / f"{key}{_SUFFIX}"
+
+    def get(self, key: str) -> Entry | None:
+        """The entry, or None when there is none, or it is damaged or somebody else's."""
+        path = self.path_of(key)
+        if path is None:
+            return None
+        try:
+            with open(path, "rb") as stream:
+                if not _is_ours(os.fstat(stream.fileno())):
+                    return None
+                content = stream.read()
+        except OSError:
+            return None
+        entry = _unpack(key, content)
+        return None if entry is None else replace(entry, path=path)
+
+    def put(self, key: str, entry: Entry) -> Entry:
+        """Keep an entry. Gives it with its file, or as it was when the disk does not take it."""
+        path = self.path_of(key)
+        if path is None:
+            return entry
+        temporary = path.with_name(f".{key[:16]}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_stale(path.parent)
+            self._write(temporary, _pack(key, entry))
+            os.replace(temporary, path)
+        except OSError as error:
+            _unlink(temporary)
+            _warn_once(f"nothing is kept in the kernel cache {self.root}: {error.strerror}")
+            return entry
+        return replace(entry, path=path)
+
+    def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
+        """The entry, built and kept when there is none."""
+        found = self.get(key)
+        return self.put(key, build()) if found is None else found
+
+    def get_text(self, key: str) -> str | None:
+        """A text kept by :meth:`put_text`."""
+        found = self.get(key)
+        return None if found is None else found.data.decode("utf-8", "replace")
+
+    def put_text(self, key: str, text: str) -> None:
+        """Keep a short text under a key of 64 hexadecimal digits."""
+        self.put(key, Entry(text.encode(), {"kind": "text"}))
+
+    def clear(self) -> int:
+        """Remove all entries; gives how many. Files of other names stay."""
+        count = 0
+        for path in self._files():
+            count += path.name.endswith(_SUFFIX)
+            _unlink(path)
+        return count
+
+    def __len__(self) -> int:
+        return sum(path.name.endswith(_SUFFIX) for path in self._files())
+
+    def __bool__(self) -> bool:
+        return self.root is not None
+
+    def _files(self) -> Iterator[Path]:
+        if self.root is not None:
+            yield from self.root.glob(f"[0-9a-f][0-9a-f]/*{_SUFFIX}")
+            yield from self.root.glob("[0-9a-f][0-9a-f]/.*.tmp")
+
+    @staticmethod
+    def _write(path: Path, content: bytes) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+
+    def __repr__(self) -> str:
+        return f"DiskCache({str(self.root)!r})"
+
+
+def _pack(key: str, entry: Entry) -> bytes:
+    meta = json.dumps(entry.meta, sort_keys=True).encode()
+    check = hashlib.sha256(key.encode() + entry.data + meta).digest()
+    return entry.data + meta + _TAIL.pack(check, len(entry.data), len(meta), _MAGIC)
+
+
+def _unpack(key: str, content: bytes) -> Entry | None:
+    if len(content) < _TAIL.size:
+        return None
+    check, size, extra, magic = _TAIL.unpack_from(content, len(content) - _TAIL.size)
+    if magic != _MAGIC or size + extra + _TAIL.size != len(content):
+        return None
+    body = content[: size + extra]
+    if hashlib.sha256(key.encode() + body).digest() != check:
+        return None
+    return Entry(body[:size], json.loads(body[size:]))
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink()
+    except OSError:
+        return
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what killed processes left behind."""
+    for path in folder.glob(".*.tmp"):
+        try:
+            if time.time() - path.stat().st_mtime > _STALE:
+                path.unlink()
+        except OSError:
+            continue
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether a file or directory is the user's own and nobody else can write it."""
+    if not hasattr(os, "getuid"):
+        return True
+    return found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+@lru_cache(maxsize=64)
+def _warn_once(message: str) -> None:
+    warnings.warn(message, TileWarning, stacklevel=2)
+
+
+def default_cache() -> DiskCache:
+    """The cache in ``TILELANG_CACHE_DIR``; one that keeps nothing when caching is disabled."""
+    if not env.is_cache_enabled():
+        return _NO_CACHE
+    return _open(Path(env.TILELANG_CACHE_DIR), bool(env.TILELANG_CLEAR_CACHE))
+
+
+_NO_CACHE = DiskCache(None)
+
+
+@lru_cache(maxsize=16)
+def _open(root: Path, clear: bool) -> DiskCache:
+    cache = DiskCache(usable_directory(root))
+    if clear:
+        cache.clear()
+    return cache
+
+
+def usable_directory(root: Path) -> Path | None:
+    """``root``, made if need be, when its content can be trusted; else a private directory.
+
+    None when there is no directory at all that can be written.
+    """
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_ours(root.stat()):
+            return root
+        reason = "it belongs to, or can be written by, somebody else"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    _warn_once(f"the kernel cache {root} is not used: {reason}")
+    return _private_directory()
+
+
+@lru_cache(maxsize=1)
+def _private_directory() -> Path | None:
+    import atexit
+    import tempfile
+
+    try:
+        root = Path(tempfile.mkdtemp(prefix="tilelang-cache-"))
+    except OSError:
+        return None
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # a forked child must leave it to its parent
+            import shutil
+
+            shutil.rmtree(root, ignore_errors=True)
+
+    atexit.register(remove)
+    return root
+
+
+def clear_cache() -> None:
+    """Remove all compiled kernels from the disk cache."""
+    default_cache().clear()

@@ -1,0 +1,101 @@
+"""Loading compiled shared libraries, from the cache when possible and from memory otherwise."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilelang.errors import CompileError, TileRuntimeError
+
+
+@dataclass(frozen=True)
+class Library:
+    """A loaded library; it stays loaded while this object or a launcher keeps it."""
+
+    handle: Any
+    path: str
+
+    def address(self, name: str) -> int:
+        """Address of the function ``name``."""
+        import ctypes
+
+        try:
+            function = getattr(self.handle, name)
+        except AttributeError:
+            raise TileRuntimeError(
+                f"the compiled library has no function {name!r}", got=self.path
+            ) from None
+        return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def loadable(data: bytes, path: Path | None = None) -> Iterator[str]:
+    """Paths from which the library ``data`` can be loaded, best first.
+
+    The file of the cache; then a temporary file, gone as soon as the caller goes on; then an
+    anonymous file in memory, for machines where nothing on disk can be written or executed.
+    """
+    if path is not None:
+        yield str(path)
+    file = _temporary(data)
+    if file is not None:
+        try:
+            yield file
+        finally:
+            os.unlink(file)
+    if hasattr(os, "memfd_create"):
+        # Stays open for good: the loader takes two libraries under one name for the same.
+        descriptor = os.memfd_create("tilelang")
+        write_all(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
+
+
+def _temporary(data: bytes) -> str | None:
+    try:
+        descriptor, file = tempfile.mkstemp(prefix="tilelang-", suffix=".so")
+    except OSError:
+        return None
+    try:
+        with open(descriptor, "wb", closefd=True) as stream:
+            stream.write(data)
+    except OSError:
+        os.unlink(file)
+        return None
+    return file
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write everything, however little the system takes at a time."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def load_library(data: bytes, path: Path | None = None) -> Library:
+    """Load a shared library.
+
+    Args:
+        data: its bytes.
+        path: a file that holds them (further bytes may follow them), if there is one.
+
+    Raises:
+        CompileError: the system refuses to load it.
+    """
+    import ctypes
+
+    refusals = []
+    for file in loadable(data, path):
+        try:
+            return Library(ctypes.CDLL(file), file)
+        except OSError as error:
+            refusals.append(str(error))
+    failure = CompileError(
+        "the compiled kernel cannot be loaded",
+        got=refusals[0].splitlines()[0] if refusals else "no place to write it to",
+        hint="check that the compiler targets this machine (env CC)",
+    )
+    failure.log = "\n".join(refusals)
+    raise failure

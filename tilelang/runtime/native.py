@@ -1,0 +1,242 @@
+"""The C launcher: building the extension, writing contracts for it, and choosing a launcher.
+
+``_launcher.c`` needs no knowledge of a kernel; it is compiled once per Python version by whatever
+C compiler exists and kept in the disk cache. Where there is no compiler, no ``Python.h`` or no
+room in its tables, the pure-Python launcher does the same work.
+
+Layout of a contract for C, in 64-bit integers: ``nparams nsymbols nfree noutputs nchecks returns
+devices``, the limit of each symbol, the numbers of the free symbols, the positions of the
+results, the checks (dims), then each parameter: ``kind output nullable written ndim packing
+strided symbol align low high ntypes nraw``, accepted types, accepted raw types, a dim per extent
+and, when strided, per stride. A dim is ``kind value symbols solvable length`` and ``length``
+pairs of (operation, operand).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilelang.errors import ArgumentTypeError, CompileError
+from tilelang.ir.dtypes import SCALARS, is_compatible_storage, max_value, min_value
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.runtime.cache import DiskCache, Entry, content_key
+from tilelang.runtime.dims import OPERATORS, STACK, DimExpr, depth_of, solvable_in, symbols_in
+from tilelang.runtime.dlpack import type_code
+from tilelang.runtime.library import loadable
+from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.signature import RETURNS, LaunchSpec, Param
+from tilelang.runtime.tensors import as_numpy_view, describe
+
+_log = logging.getLogger("tilelang")
+
+# Room in the tables of _launcher.c.
+_MAX_PARAMS, _MAX_SYMBOLS, _MAX_DIMS = 48, 64, 12
+_STRICT = 1 << 40
+_NO_TYPE = 255 << 24
+# Kind of the target -> device types of DLPack whose memory it can use.
+_DEVICES = {"cpu": (1, 3, 11), "cuda": (2, 13), "hip": (10,), "metal": (8,), "webgpu": (15,)}
+_KINDS = {"tensor": 0, "pointer": 4}
+_INT64 = 2**63
+
+
+class Compiler(Protocol):
+    """What building the extension needs of a C compiler."""
+
+    def __hash__(self) -> int:
+        """Equal compilers hash alike."""
+
+    @property
+    def identity(self) -> str:
+        """Text that differs when the produced code may differ."""
+
+    def compile_shared(self, source: str, flags: tuple[str, ...] = ()) -> bytes:
+        """A shared library from C source. Raises CompileError."""
+
+
+def make_launcher(
+    spec: LaunchSpec,
+    address: int,
+    *,
+    keep: object = None,
+    compiler: Compiler | None = None,
+    cache: DiskCache | None = None,
+) -> Callable[..., Any]:
+    """The fastest launcher that this machine offers for a kernel.
+
+    Args:
+        spec: the launch contract.
+        address: of the entry ``int32_t tl_call(const int64_t* slots)``.
+        keep: kept alive with the launcher (the loaded library).
+        compiler: builds the C launcher on first use; None gives the pure-Python launcher.
+        cache: where the built extension is kept.
+    """
+    import ctypes
+
+    entry = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)(address)
+    slow = PyLauncher(spec, entry, keep)
+    kind = None if compiler is None else launcher_class(compiler, cache)
+    code = None if kind is None else encode(spec)
+    if kind is None or code is None:
+        return slow
+    return native_launcher(kind, slow, code, address)
+
+
+def native_launcher(kind: Any, slow: PyLauncher, code: bytes, address: int) -> Callable[..., Any]:
+    """A C launcher of class ``kind`` in front of ``slow``."""
+    launcher: Callable[..., Any] = kind(
+        code, address, slow, slow.fail, slow.allocate_known, _adapt, slow.spec.name
+    )
+    return launcher
+
+
+def _adapt(obj: Any) -> tuple[Any, int]:
+    """An object as (numpy storage array, type code), for the C launcher."""
+    info = describe(obj)
+    if info.dtype is None:
+        raise ArgumentTypeError("unknown dtype", got=info.dtype_name)
+    return as_numpy_view(obj), type_code(info.dtype) | (0 if info.raw else _STRICT)
+
+
+# -- the extension -----------------------------------------------------------------------------
+@lru_cache(maxsize=4)
+def launcher_class(compiler: Compiler, cache: DiskCache | None = None) -> Any:
+    """The class ``Launcher`` of the C extension, built if need be; None where it cannot be."""
+    import sysconfig
+
+    include = sysconfig.get_paths()["include"]
+    headers = Path(include, "Python.h")
+    if sysconfig.get_config_var("Py_GIL_DISABLED") or not headers.is_file():
+        _log.info("no C launcher: %s", "free-threaded Python" if headers.is_file() else headers)
+        return None
+    source = Path(__file__).with_name("_launcher.c").read_text(encoding="utf-8")
+    abi = f"{sys.implementation.cache_tag} {sysconfig.get_config_var('SOABI')} {sys.version}"
+    key = content_key("launcher", source, abi, compiler.identity)
+    flags = ["-O2", f"-I{include}"]
+    if sys.platform == "darwin":
+        flags.append("-Wl,-undefined,dynamic_lookup")
+
+    def build() -> Entry:
+        try:
+            return Entry(compiler.compile_shared(source, tuple(flags)), {"kind": "launcher"})
+        except CompileError as error:
+            _log.info("the C launcher cannot be built, calls go through Python: %s", error.log)
+            return Entry(b"", {"kind": "launcher", "failed": error.message})
+
+    entry = build() if cache is None else cache.fetch(key, build)
+    return _load(entry) if entry.data else None
+
+
+def _load(entry: Entry) -> Any:
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    name = "tilelang.runtime._launcher"
+    for path in loadable(entry.data, entry.path):
+        loader = ExtensionFileLoader(name, path)
+        found = spec_from_file_location(name, path, loader=loader)
+        if found is None:
+            continue
+        try:
+            module = module_from_spec(found)
+            loader.exec_module(module)
+        except ImportError as error:
+            _log.info("the C launcher cannot be loaded from %s: %s", path, error)
+            continue
+        return module.Launcher
+    return None
+
+
+# -- contracts as integers -----------------------------------------------------------------------
+def encode(spec: LaunchSpec) -> bytes | None:
+    """The contract for the C launcher, or None when it does not fit into its tables."""
+    dims = [dim for p in spec.params for dim in (*p.shape, *(p.strides or ()))]
+    dims += [check.program for check in spec.checks]
+    fits = (
+        len(spec.params) <= _MAX_PARAMS
+        and len(spec.symbols) <= _MAX_SYMBOLS
+        and len(spec.checks) <= _MAX_PARAMS
+        and all(param.ndim <= _MAX_DIMS for param in spec.params)
+        and all(depth_of(dim) <= STACK for dim in dims)
+        and all(-_INT64 <= number < _INT64 for dim in dims for number in _numbers(dim))
+        and spec.device in _DEVICES
+    )
+    if not fits:
+        return None
+    free = spec.free_symbols
+    words = [len(spec.params), len(spec.symbols), len(free), len(spec.outputs), len(spec.checks)]
+    words += [RETURNS.index(spec.returns), sum(1 << number for number in _DEVICES[spec.device])]
+    words += [min(symbol.limit, _INT64 - 1) for symbol in spec.symbols]
+    words += [*free, *spec.outputs]
+    for check in spec.checks:
+        words += _dim(check.program)
+    for param in spec.params:
+        words += _param(param)
+    return np.array(words, np.int64).tobytes()
+
+
+def _numbers(dim: DimExpr) -> list[int]:
+    return [dim] if isinstance(dim, int) else [item for item in dim if isinstance(item, int)]
+
+
+def _param(param: Param) -> list[int]:
+    kind = DType(param.dtype)
+    low, high = 0, 0
+    if param.kind == "scalar":
+        code = 2 if kind.is_float else 3 if kind.is_bool else 1
+        if kind.is_integer:
+            low, high = int(min_value(kind)), min(int(max_value(kind)), _INT64 - 1)
+    else:
+        code, high = _KINDS[param.kind], _INT64 - 1
+    types: list[int] = []
+    raw: list[int] = []
+    if param.kind == "tensor":
+        types, raw = _accepted(kind, False), _accepted(kind, True)
+    words = [code, param.is_output, param.nullable, param.written, param.ndim]
+    words += [param.packing if param.kind == "tensor" else 1, param.strides is not None]
+    words += [-1 if param.symbol is None else param.symbol]
+    words += [param.alignment if param.kind == "tensor" else 1, low, high, len(types), len(raw)]
+    words += types + raw
+    for dim in (*param.shape, *(param.strides or ())):
+        words += _dim(dim)
+    return [int(word) for word in words]
+
+
+def _accepted(kind: DType, raw: bool) -> list[int]:
+    """Type codes of the tensors that may be passed for ``kind``."""
+    found = (
+        type_code(DType(name))
+        for name in SCALARS
+        if name != "void" and is_compatible_storage(kind, DType(name), raw=raw)
+    )
+    return sorted({code for code in found if code < _NO_TYPE})
+
+
+def _dim(dim: DimExpr) -> list[int]:
+    if isinstance(dim, int):
+        return [0, dim, 0, 0, 0]
+    symbols = _mask(symbols_in(dim))
+    if len(dim) == 1 and symbols:
+        return [1, symbols_in(dim)[0], symbols, symbols, 0]
+    words = [2, 0, symbols, _mask(solvable_in(dim)), len(dim)]
+    operations = list(OPERATORS)
+    for item in dim:
+        if isinstance(item, int):
+            words += [0, item]
+        elif item[0] == "$":
+            words += [1, int(item[1:])]
+        else:
+            words += [2 + operations.index(item), 0]
+    return words
+
+
+def _mask(symbols: tuple[int, ...] | frozenset[int]) -> int:
+    """A set of symbols as the bits of a signed 64-bit integer."""
+    mask = sum(1 << symbol for symbol in symbols)
+    return mask - 2**64 if mask >= _INT64 else mask
