@@ -190,7 +190,8 @@ def test_values_from_what_is_written() -> None:
     assert Value("static", "x", value=3).parse_key(3) == ()
     with pytest.raises(KernelArgumentError, match="wrong value"):
         Value("static", "x", value=3).parse_key(4)
-    assert Value("static", "x", creator=lambda: 7).create_prim_func_arg("x", None, ArgVarTable()) == 7
+    made = Value("static", "x", creator=lambda: 7)
+    assert made.create_prim_func_arg("x", None, ArgVarTable()) == 7
     for wrong in (1.5, "n", True):
         with pytest.raises(TileTypeError, match="this is not a dimension"):
             Value.from_value(wrong)
@@ -258,7 +259,7 @@ def test_every_name_of_the_document_exists() -> None:
     )
     for name in names.split():
         assert hasattr(annot, name)
-    for name in "is_kernel_arg with_name get_key_parser create_prim_func_arg promote".split():
+    for name in ("is_kernel_arg", "with_name", "get_key_parser", "promote"):
         assert callable(getattr(annot.Annot, name))
 
 

@@ -26,7 +26,8 @@ def error_of(program: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TileWarning)
         with pytest.raises(TileError) as caught:
-            exec(compile(source, "wrong.py", "exec", dont_inherit=True), {"__name__": "wrong"})
+            code = compile(source, "wrong.py", "exec", dont_inherit=True)
+            exec(code, {"__name__": "wrong"})  # noqa: S102
     return f"{type(caught.value).__name__}: {caught.value}"
 
 
@@ -194,6 +195,24 @@ TileIndexError: too many indices for `A`
 """,
     ),
     (
+        "float index",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[n / 2.0, 0] = 1
+""",
+        """\
+TileTypeError: index 0 of `A` is not an integer
+  expected: an integer expression
+  got: `T.Cast("float32", n) / T.float32(2.0)` of dtype float32
+  hint: convert with T.int32(x), or use `//` instead of `/`
+ --> wrong.py:5:9
+    5 |         A[n / 2.0, 0] = 1
+      |         ^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "loop over a list",
         """\
 @T.prim_func
@@ -229,6 +248,22 @@ TileTypeError: a kernel cannot loop over a value of type enumerate
  --> wrong.py:5:21
     5 |         for i, x in enumerate([1, 2]):
       |                     ^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "unpacking a buffer",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        a, b = A
+""",
+        """\
+TileTypeError: the buffer `A` is not iterable
+  hint: loop with `for i in T.serial(n)` or T.Parallel and index it
+ --> wrong.py:5:9
+    5 |         a, b = A
+      |         ^^^^^^^^
 """,
     ),
     (
@@ -605,6 +640,26 @@ TileRuntimeError: the condition of `while` is always true: an infinite loop
 """,
     ),
     (
+        "while on a value that is fixed",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        x = A[0, 0] > 1
+        while x:
+            A[0, 0] = 1
+""",
+        """\
+TileRuntimeError: the condition of `while` never changes: an infinite loop
+  expected: a condition that reads a T.alloc_var or a buffer
+  got: `x`, which is fixed before the loop
+  hint: use a T.alloc_var in the condition
+ --> wrong.py:6:15
+    6 |         while x:
+      |               ^
+""",
+    ),
+    (
         "break in a parallel loop",
         """\
 @T.prim_func
@@ -698,6 +753,25 @@ TileTypeError: the stop of T.serial is not an integer
 """,
     ),
     (
+        "float expression as loop bound",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        for i in T.serial(A[0, 0]):
+            A[i, 0] = 1
+""",
+        """\
+TileTypeError: the stop of T.serial is not an integer
+  expected: an int or an integer expression
+  got: `A[0, 0]` of dtype float32
+  hint: convert with T.int32(x)
+ --> wrong.py:5:18
+    5 |         for i in T.serial(A[0, 0]):
+      |                  ^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "unroll options exclude each other",
         """\
 @T.prim_func
@@ -731,6 +805,25 @@ TileValueError: num_stages of T.Pipelined must be an int that is not negative
  --> wrong.py:5:18
     5 |         for i in T.Pipelined(4, num_stages=-1):
       |                  ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "vectorized with run-time extent",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        for i in T.vectorized(n):
+            A[i, 0] = 1
+""",
+        """\
+TileValueError: the extent of T.vectorized is not a constant
+  expected: a constant number of iterations
+  got: `n`
+  hint: use T.serial
+ --> wrong.py:5:18
+    5 |         for i in T.vectorized(n):
+      |                  ^^^^^^^^^^^^^^^
 """,
     ),
     (
@@ -886,6 +979,23 @@ TileTypeError: a grid extent of T.Kernel is not an integer
 """,
     ),
     (
+        "run-time thread extent",
+        """\
+@T.prim_func
+def f(n: T.int32):
+    with T.Kernel(1, threads=n):
+        pass
+""",
+        """\
+TileTypeError: a thread extent of T.Kernel is not a constant
+  expected: an int
+  got: n
+ --> wrong.py:4:10
+    4 |     with T.Kernel(1, threads=n):
+      |          ^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "wrong number of block names",
         """\
 @T.prim_func
@@ -1018,6 +1128,28 @@ JITNoBuilderError: `macro m` is used outside a kernel
  --> wrong.py:5:1
     5 | m(3)
       | ^^^^
+""",
+    ),
+    (
+        "value passed as a reference",
+        """\
+@T.macro
+def m(x: T.Ref):
+    x = 1
+    return x
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        m(n + 1)
+""",
+        """\
+TileValueError: the argument `x` of the macro `m` is a T.Ref
+  expected: a T.alloc_var, a buffer element such as A[i], or a slice
+  got: `n + 1`
+  hint: a value has no place to store to; remove T.Ref, or pass a variable
+ --> wrong.py:9:9
+    9 |         m(n + 1)
+      |         ^^^^^^^^
 """,
     ),
     (
@@ -1200,6 +1332,26 @@ TileTypeError: `+=` on the whole buffer `A`
 """,
     ),
     (
+        "immutable value updated in a loop",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        x = A[0, 0]
+        for i in range(4):
+            x = x + A[i, 0]
+""",
+        """\
+TileNameError: the immutable value `x` is updated in a loop
+  expected: a variable made by T.alloc_var
+  got: `x` bound outside the loop
+  hint: declare `x = T.alloc_var(dtype, init)` before the loop
+ --> wrong.py:7:13
+    7 |             x = x + A[i, 0]
+      |             ^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "number updated with device values in a loop",
         """\
 @T.prim_func
@@ -1212,11 +1364,29 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
         """\
 TileNameError: the immutable value `s` is updated in a loop
   expected: a variable made by T.alloc_var
-  got: `s`, which was bound to `0.0` outside the loop
+  got: `s` bound outside the loop to 0.0
   hint: declare `s = T.alloc_var(dtype, init)` before the loop
  --> wrong.py:7:13
     7 |             s += A[i, 0]
       |             ^^^^^^^^^^^^
+""",
+    ),
+    (
+        "assignment to a slice",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0:2] = 1
+""",
+        """\
+TileTypeError: a slice of `A` is assigned to
+  expected: one index per dimension
+  got: `A[0, 0:2]`
+  hint: use T.copy(src, dst[...]) or T.fill(dst[...], value)
+ --> wrong.py:5:9
+    5 |         A[0, 0:2] = 1
+      |         ^^^^^^^^^^^^^
 """,
     ),
     (
@@ -1256,6 +1426,44 @@ TileUnsupportedError: a slice of `A` has a step
 """,
     ),
     (
+        "float operand of and",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        if n > 1 and A[0, 0]:
+            A[0, 0] = 1
+""",
+        """\
+TileTypeError: an operand of `and` has dtype float32
+  expected: a bool
+  got: `A[0, 0]`
+  hint: compare it, e.g. `x != 0`; for bits use `&`, `|`, `~`
+ --> wrong.py:5:12
+    5 |         if n > 1 and A[0, 0]:
+      |            ^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "float condition",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        if A[0, 0]:
+            A[0, 0] = 1
+""",
+        """\
+TileTypeError: the condition of `if` has dtype float32
+  expected: a bool or an integer
+  got: `A[0, 0]`
+  hint: compare it, e.g. `x != 0`
+ --> wrong.py:5:12
+    5 |         if A[0, 0]:
+      |            ^^^^^^^
+""",
+    ),
+    (
         "buffer as a condition",
         """\
 @T.prim_func
@@ -1274,6 +1482,24 @@ TileTypeError: the buffer `A` is used as a condition
 """,
     ),
     (
+        "slice as a condition",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        if A[0, 0:2]:
+            A[0, 0] = 1
+""",
+        """\
+TileTypeError: the slice `A[0, 0:2]` is used as the condition of `if`
+  expected: a scalar expression
+  hint: compare an element, or use T.any_of / T.all_of
+ --> wrong.py:5:12
+    5 |         if A[0, 0:2]:
+      |            ^^^^^^^^^
+""",
+    ),
+    (
         "wrong number of values",
         """\
 @T.prim_func
@@ -1288,6 +1514,59 @@ TileValueError: 3 values for 2 names
  --> wrong.py:5:9
     5 |         a, b = n, n + 1, n + 2
       |         ^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "unpacking a scalar",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        a, b = n + 1
+""",
+        """\
+TileTypeError: a value of type Binary cannot be unpacked
+  expected: 2 values
+  got: `n + 1`
+ --> wrong.py:5:9
+    5 |         a, b = n + 1
+      |         ^^^^^^^^^^^^
+""",
+    ),
+    (
+        "indexing a scalar",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        x = A[0, 0]
+        x[0] = 1
+""",
+        """\
+TileTypeError: the scalar value `x` is indexed
+  expected: a buffer
+  got: a value of dtype float32
+  hint: to change a value later, make it a T.alloc_var
+ --> wrong.py:6:9
+    6 |         x[0] = 1
+      |         ^^^^^^^^
+""",
+    ),
+    (
+        "builtin min on expressions",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = min(A[0, 1], A[0, 2])
+""",
+        """\
+TileTypeError: the device expression `A[0, 2] < A[0, 1]` has no value while the kernel is traced
+  expected: a Python value (known at trace time)
+  hint: use it in `if`/`while`/`and`/`or`/`not` of a kernel or macro body, or T.if_then_else(cond, a, b), T.min(a, b), T.max(a, b)
+ --> wrong.py:5:19
+    5 |         A[0, 0] = min(A[0, 1], A[0, 2])
+      |                   ^^^^^^^^^^^^^^^^^^^^^
 """,
     ),
     (
@@ -1319,6 +1598,23 @@ TileTypeError: `**` is not defined on device expressions
   hint: use T.pow(x, y)
  --> wrong.py:5:19
     5 |         A[0, 0] = A[0, 1] ** 2
+      |                   ^^^^^^^^^^^^
+""",
+    ),
+    (
+        "builtin int on expressions",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = int(A[0, 1])
+""",
+        """\
+TileTypeError: int() of the device expression `A[0, 1]`
+  expected: a value known at trace time
+  hint: to convert on the device use T.int32(x) or T.cast(x, 'int32')
+ --> wrong.py:5:19
+    5 |         A[0, 0] = int(A[0, 1])
       |                   ^^^^^^^^^^^^
 """,
     ),
@@ -1830,6 +2126,26 @@ TileTypeError: evaluate() missing 1 required positional argument: 'value'
  --> wrong.py:5:9
     5 |         T.evaluate()
       |         ^^^^^^^^^^^^
+""",
+    ),
+    (
+        "fibonacci on immutable values",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        a, b = A[0, 0], A[0, 1]
+        for i in range(4):
+            a, b = b, a + b
+""",
+        """\
+TileNameError: the immutable value `a` is updated in a loop
+  expected: a variable made by T.alloc_var
+  got: `a` bound outside the loop
+  hint: declare `a = T.alloc_var(dtype, init)` before the loop
+ --> wrong.py:7:13
+    7 |             a, b = b, a + b
+      |             ^^^^^^^^^^^^^^^
 """,
     ),
     (

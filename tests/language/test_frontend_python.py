@@ -1,8 +1,8 @@
 """Python inside kernels: every row of the contract of constructs, by what the kernel computes."""
 
-# Kernels annotate with values and names of the language, which linters do not know.
-# mypy: disable-error-code="valid-type, no-untyped-def, misc, name-defined, no-redef"
-# ruff: noqa: F722, F811, F821, F841, UP037
+# Kernels are Python in form only: linters and type checkers do not know its rules.
+# mypy: ignore-errors
+# ruff: noqa: F821, F841, F842, PIE790, PLR0133, S102, SIM222, SIM223
 from __future__ import annotations
 
 import functools
@@ -73,7 +73,7 @@ def test_an_annotation_of_a_local_is_ignored() -> None:
     def f(O: T.Tensor((8,), T.int32), A: T.Tensor((1,), T.float32)):
         with T.Kernel(1, threads=1):
             x: T.int32 = A[0]
-            y: "undefined name"  # noqa: F722, F842
+            y: "undefined name"
             O[0] = x * 2.0
 
     assert result(f, np.array([1.5], np.float32))[0] == 3
@@ -141,8 +141,8 @@ def test_allocations_are_named_after_what_they_are_bound_to() -> None:
     def f():
         with T.Kernel(1, threads=1):
             tile = T.alloc_shared((4,), T.int32)
-            alias = tile  # noqa: F841
-            pair = [T.alloc_shared((4,), T.int32) for _ in range(2)]  # noqa: F841
+            alias = tile
+            pair = [T.alloc_shared((4,), T.int32) for _ in range(2)]
             T.alloc_shared((4,), T.int32)
 
     names = [s.buffer.name for s in walk(f.body) if type(s).__name__ == "Alloc"]
@@ -239,7 +239,7 @@ def test_a_condition_known_at_trace_time_traces_one_side_and_keeps_its_names() -
             if wide:
                 x = 4
             else:
-                x = undefined_name  # noqa: F821
+                x = undefined_name
             if None:
                 O[0] = 9
             elif x > 3:
@@ -275,7 +275,7 @@ def test_constant_folding_decides_a_condition() -> None:
             if T.int32(3) > 2:
                 O[0] = 1
             if False and n > 3:
-                O[0] = undefined_name  # noqa: F821
+                O[0] = undefined_name
 
     assert result(f, 1)[0] == 1
     assert "If" not in kinds(f)
@@ -286,7 +286,7 @@ def test_a_conditional_expression_is_lazy() -> None:
     def f(O: T.Tensor((8,), T.int32), n: T.int32):
         with T.Kernel(1, threads=1):
             O[0] = O[n] if n < 8 else -1
-            O[1] = 5 if len("ab") == 2 else undefined_name  # noqa: F821
+            O[1] = 5 if len("ab") == 2 else undefined_name
 
     assert result(f, 100)[:2] == [-1, 5]
 
@@ -463,7 +463,7 @@ def test_plain_python_inside_a_kernel() -> None:
         def twice(x: Any) -> Any:
             return x + x
 
-        square = lambda x: x * x  # noqa: E731
+        square = lambda x: x * x
         with T.Kernel(1, threads=1):
             values = [twice(i) if i % 2 else 0 for i in range(4)]
             total = sum(square(v) for v in values)
@@ -686,6 +686,32 @@ def test_a_function_without_source_is_refused() -> None:
 
     with pytest.raises(TileSyntaxError, match="the source of `f` is not available"):
         T.prim_func(namespace["f"])
+
+
+def test_a_function_typed_at_the_prompt_is_read_from_the_history(monkeypatch: Any) -> None:
+    import sys
+    import types
+
+    typed = [
+        "import tilelang.language as T",
+        "@T.prim_func",
+        "def f(O: T.Tensor((8,), T.int32)):",
+        "    O[0] = 1",
+        "@T.prim_func",
+        "def f(O: T.Tensor((8,), T.int32)):",
+        "    with T.Kernel(1, threads=1):",
+        "        O[0] = 5",
+    ]
+    history = types.ModuleType("readline")
+    history.get_current_history_length = lambda: len(typed)
+    history.get_history_item = lambda number: typed[number - 1]
+    monkeypatch.setitem(sys.modules, "readline", history)
+    namespace: dict[str, Any] = {"T": T}
+    exec(compile("\n".join(typed[4:]) + "\n", "<stdin>", "exec", dont_inherit=True), namespace)
+    func = namespace["f"]
+    assert result(func)[0] == 5
+    store = next(s for s in walk(func.body) if type(s).__name__ == "Store")
+    assert store.loc.line == 4 and store.loc.source() == "        O[0] = 5"
 
 
 def test_generated_source_in_linecache_works() -> None:

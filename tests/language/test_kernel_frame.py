@@ -1,8 +1,8 @@
 """Launches: grids, threads, names, indices, extents, warp groups, explicit axes."""
 
-# Kernels annotate with values and names of the language, which linters do not know.
-# mypy: disable-error-code="valid-type, no-untyped-def, misc, name-defined, no-redef"
-# ruff: noqa: F722, F811, F821, F841, UP037
+# Kernels are Python in form only: linters and type checkers do not know its rules.
+# mypy: ignore-errors
+# ruff: noqa: B023, F841, RUF059, SIM117
 from __future__ import annotations
 
 from typing import Any

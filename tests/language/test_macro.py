@@ -1,8 +1,8 @@
 """Macros: arguments by value and by reference, results, nesting, recursion, methods, state."""
 
-# Kernels annotate with values and names of the language, which linters do not know.
-# mypy: disable-error-code="valid-type, no-untyped-def, misc, name-defined, no-redef"
-# ruff: noqa: F722, F811, F821, F841, UP037
+# Kernels are Python in form only: linters and type checkers do not know its rules.
+# mypy: ignore-errors
+# ruff: noqa: F841
 from __future__ import annotations
 
 from typing import Any
@@ -24,7 +24,7 @@ def result(func: PrimFunc, *inputs: Any) -> list[Any]:
 
 @T.macro
 def set_one(x: T.Ref):
-    x = 1  # noqa: F841
+    x = 1
 
 
 def test_a_reference_to_a_variable_an_element_and_a_slice() -> None:

@@ -125,6 +125,8 @@ class Tiny:
                 self.run(s.body)
         elif isinstance(s, S.Assert):
             assert self.value(s.cond), s.message
+        elif isinstance(s, S.Eval):
+            self.value(s.value)
         elif isinstance(s, S.Attr):
             self.run(s.body)
         else:

@@ -1,0 +1,1 @@
+"""The five specification documents, name by name and cell by cell."""

@@ -302,9 +302,7 @@ def _version(command: tuple[str, ...]) -> str:
     import subprocess
 
     try:
-        done = subprocess.run(
-            [*command, "--version"], capture_output=True, timeout=60, check=False
-        )
+        done = subprocess.run([*command, "--version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return next(iter(done.stdout.decode(errors="replace").splitlines()), "")

@@ -11,6 +11,7 @@ from tilelang.ir.expr import walk as walk_expr
 from tilelang.ir.stmt import (
     Alloc,
     Attr,
+    Eval,
     For,
     If,
     Launch,
@@ -22,6 +23,7 @@ from tilelang.ir.stmt import (
     Store,
     TileOp,
     View,
+    While,
     walk,
 )
 from tilelang.ir.tables import Effect
@@ -98,10 +100,20 @@ class Facts:
         found = self._waits.get(id(stmt))
         if found is None:
             found = any(
-                call.op in BLOCKING for part in walk(stmt) for call in calls_in(part.exprs())
+                (isinstance(part, While) and self.spins(part))
+                or any(call.op in BLOCKING for call in calls_in(part.exprs()))
+                for part in walk(stmt)
             )
             self._waits[id(stmt)] = found
         return found
+
+    def spins(self, stmt: While) -> bool:
+        """Whether a loop does nothing but wait for memory that others write."""
+        return any(touched(stmt.cond)) and all(
+            isinstance(part, Seq)
+            or (isinstance(part, Eval) and isinstance(part.value, Call) and not part.value.args)
+            for part in walk(stmt.body)
+        )
 
     def needs_group(self, stmt: Stmt) -> bool:
         """Whether ``stmt`` holds an operation of the whole current thread group."""
@@ -118,7 +130,17 @@ class Facts:
         joint = ("thread_allreduce", "syncthreads_count", "syncthreads_and", "syncthreads_or")
         if any(call.op in joint for call in calls_in(stmt.exprs())):
             return True
+        if isinstance(stmt, (For, While)) and self._allocates(stmt.body):
+            return True  # one tile per iteration for all threads, not one per strand
         return any(self.needs_group(block) for block in stmt.blocks())
+
+    def _allocates(self, stmt: Stmt) -> bool:
+        """Whether ``stmt`` makes a tile that its threads share."""
+        if isinstance(stmt, Alloc):
+            return stmt.buffer.storage not in PRIVATE
+        if isinstance(stmt, If) and self.depends_on_thread(stmt.cond):
+            return False
+        return any(self._allocates(block) for block in stmt.blocks())
 
     def conditions(self, stmts: Iterable[Stmt]) -> Iterator[Let | If]:
         """Lets, and branches on the thread that hold waits, in program order."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,9 +35,7 @@ def synchronise(
     if node.op == "sync_threads":
         yield from _sync_threads(s, node, active, loc)
     elif node.op == "sync_grid":
-        grid = s.block.grid
-        assert grid is not None
-        yield from _meet(s, grid, active, loc, "T.sync_grid()")
+        yield from _meet(s, s.block.grid, active, loc, "T.sync_grid()", False)
     elif node.op == "named_barrier_arrive":
         ident, count = (s.number(arg, active, "a barrier operand") for arg in node.args)
         s.block.barrier(ident, count).arrive(population(active, s.lanes))
@@ -57,11 +56,11 @@ def _sync_threads(
     ident = args[0] if args else 0
     count = args[1] if len(args) > 1 else None
     text = "T.sync_threads(" + ", ".join(map(str, args)) + ")"
-    yield from _meet(s, s.block.barrier(ident, count), active, loc, text)
+    yield from _meet(s, s.block.barrier(ident, count), active, loc, text, True)
 
 
 def _meet(
-    s: Strand, barrier: Rendezvous, active: Active, loc: Loc | None, text: str
+    s: Strand, barrier: Rendezvous, active: Active, loc: Loc | None, text: str, inside: bool
 ) -> Generator[Wait, None, None]:
     phase = barrier.arrive(population(active, s.lanes))
     if barrier.passed(phase):
@@ -71,7 +70,19 @@ def _meet(
         here = f"{barrier.arrived} of {barrier.expected()} threads have arrived"
         return f"{_who(s, active)} wait in {text}: {here}"
 
-    yield Wait(lambda: barrier.passed(phase), what, loc)
+    yield Wait(lambda: barrier.passed(phase), what, loc, inside)
+
+
+def spin(
+    s: Strand, ready: Callable[[], bool], active: Active, loc: Loc | None
+) -> Generator[Wait, None, None]:
+    """Wait in a loop without a body until somebody else changes what its condition reads."""
+
+    def what() -> str:
+        return f"{_who(s, active)} wait in a while loop for a value that nobody changes"
+
+    while not ready():
+        yield Wait(ready, what, loc, inside=False)
 
 
 def _who(s: Strand, active: Active) -> str:
@@ -81,12 +92,24 @@ def _who(s: Strand, active: Active) -> str:
 
 def _barriers(s: Strand, arg: Expr, active: Active) -> list[tuple[MBarrier, int]]:
     """The barrier objects that the active threads name, with the number of threads for each."""
-    return [(barrier, lanes) for barrier, lanes, _ in _named(s, arg, None, active)]
+    return [(item.barrier, item.threads) for item in _named(s, arg, None, active)]
 
 
-def _named(
-    s: Strand, arg: Expr, parity: Expr | None, active: Active
-) -> list[tuple[MBarrier, int, int]]:
+@dataclass(frozen=True)
+class _Named:
+    """A barrier that some of the active threads name."""
+
+    barrier: MBarrier
+    threads: int
+    parity: int
+    label: str
+
+    @property
+    def passed(self) -> bool:
+        return self.barrier.passed(self.parity)
+
+
+def _named(s: Strand, arg: Expr, parity: Expr | None, active: Active) -> list[_Named]:
     buffer, exprs = target(arg)
     if not buffer.storage.endswith("barrier"):
         raise TileTypeError(
@@ -117,7 +140,7 @@ def _named(
         if barrier is None:
             count = int(counts_of[at] if len(counts_of) > 1 else counts_of[0])
             barrier = s.block.mbarriers[key] = MBarrier(count, count)
-        result.append((barrier, threads, bit))
+        result.append(_Named(barrier, threads, bit, f"{buffer.name}[{at}]"))
     return result
 
 
@@ -127,15 +150,16 @@ def _wait(
     named = _named(s, node.args[0], node.args[1], active)
 
     def ready() -> bool:
-        return all(barrier.passed(bit) for barrier, _, bit in named)
+        return all(item.passed for item in named)
 
     if ready():
         return
 
     def what() -> str:
-        barrier, _, bit = next(item for item in named if not item[0].passed(item[2]))
+        item = next(item for item in named if not item.passed)
+        barrier = item.barrier
         return (
-            f"{_who(s, active)} wait in T.barrier_wait({node.args[0]!r}, {bit & 1}): "
+            f"{_who(s, active)} wait in T.barrier_wait({item.label}, {item.parity & 1}): "
             f"{barrier.count - barrier.pending} of {barrier.count} arrivals in phase "
             f"{barrier.phase}"
         )

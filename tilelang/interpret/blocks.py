@@ -1,4 +1,8 @@
-"""Launches: every block of the grid in order, x fastest; all at once when they synchronise."""
+"""Launches: every block of the grid in order, x fastest.
+
+A block that waits for another one (grid barrier, flag in global memory) is put aside until the
+rest of the grid has started.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tilelang.interpret import values
-from tilelang.interpret.analysis import calls_in
 from tilelang.interpret.lanes import Active, Lanes
 from tilelang.interpret.machine import Block, Strand
-from tilelang.interpret.sync import Rendezvous, Steps, drive, join
-from tilelang.ir.stmt import Launch, Stmt, walk
+from tilelang.interpret.sync import Rendezvous, Steps, Wait, deadlock, drive, join
+from tilelang.ir.stmt import Launch, Stmt
 
 if TYPE_CHECKING:
     from tilelang.ir.expr import Var
@@ -33,26 +36,39 @@ def launch(s: Strand, node: Launch, execute: Execute) -> None:
     indices = [(x, y, z) for z, y, x in product(*(range(max(0, n)) for n in reversed(grid)))]
     if run.seed is not None:
         np.random.default_rng(run.seed).shuffle(indices)
-    cooperative = any(
-        call.op == "sync_grid" for part in walk(node.body) for call in calls_in(part.exprs())
-    )
-    if not cooperative:
-        for index in indices:
-            drive(execute(_strand(s, node, lanes, index), node.body, None))
-        return
     total = len(indices) * lanes.count
-    meeting = Rendezvous(lambda: total)
-    flows: list[Steps] = []
+    grid_barrier = Rendezvous(lambda: total)
+    waiting: list[Steps] = []
     for index in indices:
         strand = _strand(s, node, lanes, index)
-        strand.block.grid = meeting
-        flows.append(execute(strand, node.body, None))
+        strand.block.grid = grid_barrier
+        flow = execute(strand, node.body, None)
+        wait = _advance(flow)
+        if wait is not None:
+            waiting.append(_resumed(wait, flow))
+    drive(_together(waiting))
 
-    def together() -> Steps:
-        yield from join(flows)
-        return None
 
-    drive(together())
+def _advance(flow: Steps) -> Wait | None:
+    """Run a block until it ends (None) or has to wait for another block."""
+    for wait in flow:
+        if wait.ready():
+            continue
+        leaves = wait.leaves()
+        if all(leaf.inside for leaf in leaves):
+            raise deadlock(leaves)
+        return wait
+    return None
+
+
+def _resumed(wait: Wait, flow: Steps) -> Steps:
+    yield wait
+    return (yield from flow)
+
+
+def _together(flows: list[Steps]) -> Steps:
+    yield from join(flows)
+    return None
 
 
 def _strand(s: Strand, node: Launch, lanes: Lanes, index: tuple[int, int, int]) -> Strand:

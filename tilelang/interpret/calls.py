@@ -10,7 +10,7 @@ import numpy as np
 from tilelang.errors import DeviceAssertError, InternalError, TileTypeError, TileUnsupportedError
 from tilelang.interpret import atomics, externs, philox, printing, values, warp
 from tilelang.interpret.elementwise import ELEMENTWISE
-from tilelang.interpret.lanes import Active, narrow
+from tilelang.interpret.lanes import Active, anyone, narrow
 from tilelang.interpret.memory import nibbles_of
 from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Buffer, Region
@@ -74,6 +74,64 @@ def _ldg(s: Strand, node: Call, active: Active) -> Value:
         return s.load(buffer, indices, active)
     found = atomics.contiguous(s, buffer, indices, node.dtype.lanes, active)
     return values.reinterpret(found, buffer.dtype.with_lanes(node.dtype.lanes), node.dtype)
+
+
+def _words(s: Strand, node: Call, buffer: Buffer, bits: int) -> int:
+    """Elements of ``buffer`` in a wide access of ``bits``."""
+    width = buffer.dtype.bits * buffer.dtype.lanes
+    if bits % width:
+        raise TileTypeError(
+            f"an access of {bits} bits does not hold whole elements of `{buffer.name}`",
+            expected=f"a multiple of {width} bits",
+            got=f"{bits}",
+        )
+    return bits // width
+
+
+def _predicated(s: Strand, pred: Expr | None, active: Active) -> Active:
+    """The active lanes in which the predicate of a wide access holds."""
+    if pred is None:
+        return active
+    return narrow(active, s.spread(np.not_equal(s.eval(pred, active), 0)))
+
+
+def _wide_load(s: Strand, node: Call, active: Active) -> Value:
+    buffer, indices = target(node.args[0])
+    lanes = node.dtype.lanes
+    count = _words(s, node, buffer, 32 * lanes)
+    chosen = _predicated(s, node.args[1] if len(node.args) > 1 else None, active)
+    if not anyone(chosen):
+        return values.constant(0, node.dtype) if lanes == 1 else np.zeros(lanes, np.uint32)
+    found = atomics.contiguous(s, buffer, indices, count, chosen)
+    kind = buffer.dtype.with_lanes(count)
+    words = values.reinterpret(found if count > 1 else found[..., 0], kind, node.dtype)
+    if chosen is None:
+        return words
+    mask = chosen if lanes == 1 else chosen[:, None]
+    return np.where(mask, s.spread(words, lanes), np.uint32(0))
+
+
+def _wide_store(s: Strand, node: Call, active: Active) -> Value:
+    buffer, indices = target(node.args[0])
+    value = node.args[1]
+    count = _words(s, node, buffer, value.dtype.bits * value.dtype.lanes)
+    chosen = _predicated(s, node.args[2] if len(node.args) > 2 else None, active)
+    if anyone(chosen):
+        kind = buffer.dtype.with_lanes(count)
+        parts = values.reinterpret(s.eval(value, chosen), value.dtype, kind)
+        for k in range(count):
+            part = parts[..., k] if count > 1 else parts
+            s.store(buffer, (*indices[:-1], indices[-1] + const(k)), part, chosen)
+    return NOTHING
+
+
+def _needs_hardware(s: Strand, node: Call, active: Active) -> Value:
+    raise TileUnsupportedError(
+        f"T.{node.op} needs {node.intrinsic.needs}",
+        expected="an operation that is defined without GPU hardware",
+        got=f"T.{node.op} in the interpreter",
+        hint=f"compile the kernel for a target that has {node.intrinsic.needs}",
+    )
 
 
 def _isnullptr(s: Strand, node: Call, active: Active) -> Value:
@@ -140,7 +198,7 @@ def _device_assert(s: Strand, node: Call, active: Active) -> Value:
     failed = bad if np.ndim(bad) == 0 else narrow(active, bad)
     if failed.any():
         lane = int(np.flatnonzero(failed)[0]) if np.ndim(failed) else None
-        message = str(node.attr("msg", "") or node.attr("message", ""))
+        message = str(node.attr("message", ""))
         raise DeviceAssertError(
             "Device assert failed" + (f": {message}" if message else ""),
             expected=f"`{node.args[0]!r}` to hold",
@@ -159,6 +217,9 @@ def _call_intrin(s: Strand, node: Call, active: Active) -> Value:
 
 HANDLERS: dict[str, Handler] = {
     "ldg": _ldg,
+    "wide_load": _wide_load,
+    "wide_store": _wide_store,
+    "create_tma_descriptor": _needs_hardware,
     "isnullptr": _isnullptr,
     "any_of": _any_of,
     "all_of": _all_of,

@@ -79,7 +79,7 @@ def _directed(function: Callable[..., Value]) -> Function:
     """An IEEE operation in one of the four rounding modes."""
 
     def run(args: list[Value], kind: DType, attrs: Attrs) -> Value:
-        mode = str(attrs.get("rounding_mode", "rn"))
+        mode = str(attrs.get("rounding", "rn"))
         held = np.asarray(args[0]).dtype
         exact = np.asarray(function(*(np.asarray(a, np.longdouble) for a in args)))
         near = np.asarray(exact.astype(held))

@@ -70,9 +70,8 @@ class Block:
         self.gone = lanes.nobody.copy()  # threads that left the kernel
         self.barriers: dict[int, Rendezvous] = {}
         self.mbarriers: dict[tuple[Memory, int], MBarrier] = {}
-        self.grid: Rendezvous | None = None
+        self.grid = Rendezvous(lambda: lanes.count)  # shared by the blocks of a launch
         self.random: dict[str, Any] = {}
-        self.hoisted: set[int] = set()  # allocations made before a fork
         self.safe_values: dict[int, Expr] = {}
         if launch is not None:
             for buffer, value in _pairs(launch.annotation("safe_value", ())):
@@ -122,6 +121,7 @@ class Strand:
         self.scope = scope
         self.lanes = lanes
         self.loops: list[LoopRecord] = []
+        self.hoisted: set[int] = set()  # allocations that were made before the fork
         self.per_thread = False  # inside a shared loop whose iterations are dealt to threads
 
     def fork(self) -> Strand:

@@ -197,6 +197,8 @@ def read(
     Buffers of vectors get a last axis for their lanes.
     """
     check_present(bound)
+    if need is None and copy is None and _single(bound, indices):
+        return _read_one(bound, indices, site, safe_memory)
     linear, inside = _place(bound, indices, copy)
     good = inside
     if need is not None:
@@ -225,6 +227,52 @@ def read(
     return found[()]
 
 
+def _single(bound: Bound, indices: list[Value]) -> bool:
+    """Whether this is one plain element, as most scalar code accesses."""
+    kind = bound.buffer.dtype
+    return kind.lanes == 1 and kind.packing == 1 and all(np.ndim(index) == 0 for index in indices)
+
+
+def _spot(bound: Bound, indices: list[Value]) -> int | None:
+    """Position of one element, None outside the shape or the memory behind it."""
+    spot = bound.offset
+    for index, extent, stride in zip(indices, bound.shape, bound.strides):
+        at = int(index)
+        if not 0 <= at < extent:
+            return None
+        spot += at * stride
+    return spot if 0 <= spot < bound.memory.typed(_stored(bound.buffer.dtype)).size else None
+
+
+def _read_one(bound: Bound, indices: list[Value], site: Site, safe_memory: bool) -> Value:
+    spot = _spot(bound, indices)
+    if spot is None:
+        if bound.guarded and safe_memory:
+            return bound.safe
+        raise _outside(bound, indices, np.ones((), np.bool_), site)
+    if bound.memory.valid is not None and not _written(bound, np.asarray(spot)).all():
+        raise _unwritten(bound, indices, np.ones((), np.bool_), site)
+    kind = bound.buffer.dtype
+    return values.decode(bound.memory.typed(_stored(kind))[spot], kind)
+
+
+def _write_one(
+    bound: Bound, indices: list[Value], value: Value, site: Site, safe_memory: bool
+) -> None:
+    spot = _spot(bound, indices)
+    if spot is None:
+        if bound.guarded and safe_memory:
+            return
+        raise _outside(bound, indices, np.ones((), np.bool_), site)
+    if not bound.memory.writable:
+        raise _read_only(bound)
+    memory, kind = bound.memory, bound.buffer.dtype
+    memory.typed(_stored(kind))[spot] = values.encode(value, kind)
+    if memory.valid is not None:
+        per = memory.units_per(nibbles_of(kind))
+        memory.valid[spot * per : (spot + 1) * per] = True
+
+
 def _codes(
     bound: Bound, spot: Array, good: Array, site: Site, indices: list[Value]
 ) -> Array:
@@ -247,13 +295,14 @@ def _stored(kind: DType) -> np.dtype[Any]:
 
 
 def _written(bound: Bound, spot: Array) -> Array:
-    memory = bound.memory
-    per = memory.units_per(nibbles_of(bound.buffer.dtype))
-    assert memory.valid is not None
+    per = bound.memory.units_per(nibbles_of(bound.buffer.dtype))
+    valid = bound.memory.valid
+    if valid is None:
+        return np.ones(spot.shape, np.bool_)
     if per == 1:
-        return np.asarray(memory.valid[np.minimum(spot, memory.valid.size - 1)])
-    units = np.minimum(spot[..., None] * per + np.arange(per), memory.valid.size - 1)
-    return np.asarray(memory.valid[units].all(-1))
+        return np.asarray(valid[np.minimum(spot, valid.size - 1)])
+    units = np.minimum(spot[..., None] * per + np.arange(per), valid.size - 1)
+    return np.asarray(valid[units].all(-1))
 
 
 def write(
@@ -270,6 +319,9 @@ def write(
     Outside the shape the store is dropped under the out-of-bounds rule, else it is an error.
     """
     check_present(bound)
+    if need is None and copy is None and np.ndim(value) == 0 and _single(bound, indices):
+        _write_one(bound, indices, value, site, safe_memory)
+        return
     kind = bound.buffer.dtype
     width = kind.lanes
     linear, inside = _place(bound, indices, copy)

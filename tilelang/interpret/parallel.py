@@ -15,6 +15,7 @@ import numpy as np
 
 from tilelang.interpret import values
 from tilelang.interpret.analysis import PRIVATE, LoopFacts, plain, same_exprs, touched, variables
+from tilelang.interpret.atomics import ranks
 from tilelang.interpret.lanes import Active, Lanes
 from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
@@ -79,8 +80,6 @@ def _deal(s: Strand, node: Parallel, extents: list[int], active: Active) -> Arra
     if owners is None:
         lane, turn = members[iterations % members.size], iterations // members.size
     else:
-        from tilelang.interpret.atomics import ranks
-
         lane, turn = members[owners % members.size], ranks(owners)
     table = np.full((int(turn.max()) + 1, s.lanes.count), -1, np.int64)
     table[turn, lane] = iterations
@@ -91,16 +90,38 @@ def _dealt(
     s: Strand, node: Parallel, extents: list[int], active: Active, execute: Execute
 ) -> Steps:
     """Each thread runs its iterations in order."""
+    serial = _ordered_dims(s, node, s.run.facts.loop(node), extents)
     s.per_thread = True
     for row in _deal(s, node, extents, active):
-        mine = row >= 0
-        for var, index in zip(node.vars, np.unravel_index(np.where(mine, row, 0), extents)):
+        place = np.unravel_index(np.where(row >= 0, row, 0), extents)
+        for var, index in zip(node.vars, place):
             _bind(s, var, np.asarray(index))
-        with s.within(s.lanes):
-            s.open_loop()
-            yield from execute(s, node.body, None if mine.all() else mine)
+        for mine in _turns(row >= 0, place, serial):
+            with s.within(s.lanes):
+                s.open_loop()
+                yield from execute(s, node.body, None if mine.all() else mine)
     s.per_thread = False
     return active
+
+
+def _turns(
+    mine: Array, place: tuple[Array, ...], serial: frozenset[int]
+) -> list[Array]:
+    """Lanes of a round that run together: not those that update an element together."""
+    if not serial:
+        return [mine]
+    chosen = np.flatnonzero(mine)
+    keys = np.zeros(chosen.size, np.int64)
+    for d, index in enumerate(place):
+        if d not in serial:
+            keys = keys * (int(index.max()) + 1) + index[chosen]
+    rank = ranks(keys)
+    found = []
+    for turn in range(int(rank.max(initial=-1)) + 1):
+        group = np.zeros_like(mine)
+        group[chosen[rank == turn]] = True
+        found.append(group)
+    return found
 
 
 def _serial(

@@ -65,7 +65,7 @@ def _place(s: Strand, lane: int | None) -> str:
 
 def print_value(s: Strand, node: Call, active: Active) -> Value:
     """Print an expression, or only the message, in every executing thread."""
-    message = str(node.attr("msg", node.attr("message", "")))
+    message = str(node.attr("message", ""))
     if not node.args:
         for lane in s.lanes.members(active):
             _line(s, f"msg='{message}' {_place(s, int(lane))}")

@@ -145,7 +145,8 @@ def _groups(s: Strand, stmts: Sequence[Stmt], active: Active) -> list[Mask]:
     if not split:
         return []
     members = np.ones(s.lanes.count, np.bool_) if active is None else active
-    return [members & (kinds == kind) for kind in np.unique(kinds[members])]
+    groups = [members & (kinds == kind) for kind in np.unique(kinds[members])]
+    return sorted(groups, key=lambda group: int(group.argmax()))
 
 
 def _side_by_side(
@@ -155,13 +156,13 @@ def _side_by_side(
     hoisted = [stmt for stmt in stmts if isinstance(stmt, Alloc)]
     for alloc in hoisted:
         _reserve(s, alloc, active)
-    s.block.hoisted.update(id(stmt) for stmt in hoisted)
     strands = [s.fork() for _ in groups]
+    for strand in strands:
+        strand.hoisted.update(id(stmt) for stmt in hoisted)
     flows: list[Steps] = [
         sequence(strand, stmts, group) for strand, group in zip(strands, groups)
     ]
     results = yield from join(flows)
-    s.block.hoisted.difference_update(id(stmt) for stmt in hoisted)
     for stmt in stmts:
         if isinstance(stmt, Let):
             _merge(s, stmt, strands, groups)
@@ -229,7 +230,16 @@ def for_loop(s: Strand, node: For, active: Active) -> Steps:
     record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
     s.loops.append(record)
     held = values.compute_dtype(node.var.dtype)
+    held_type = held.type
     live, count = active, 0
+    if np.ndim(start) == np.ndim(stop) == np.ndim(step) == 0 and step != 0:
+        for index in range(int(start), int(stop), int(step)):
+            s.bind(node.var, held_type(index))
+            live = _resumed(record, s, (yield from execute(s, node.body, live)))
+            if not anyone(live):
+                break
+        s.loops.pop()
+        return _staying(s, active)
     while anyone(live):
         index = start + step * held.type(count)
         going = np.where(step > 0, index < stop, index > stop)[()]
@@ -252,6 +262,8 @@ def while_loop(s: Strand, node: While, active: Active) -> Steps:
     record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
     s.loops.append(record)
     live = active
+    if s.run.facts.spins(node) and s.lanes.threads is not None:
+        yield from barriers.spin(s, lambda: not _holds(s, node, active), active, node.loc)
     while anyone(live):
         cond = s.collapse(s.eval(node.cond, live), live)
         if np.ndim(cond):
@@ -264,6 +276,12 @@ def while_loop(s: Strand, node: While, active: Active) -> Steps:
         live = _resumed(record, s, live)
     s.loops.pop()
     return _staying(s, active)
+
+
+def _holds(s: Strand, node: While, active: Active) -> bool:
+    """Whether the condition holds in some active lane."""
+    cond = s.eval(node.cond, active)
+    return bool(cond) if np.ndim(cond) == 0 else bool(narrow(active, cond).any())
 
 
 def _resumed(record: LoopRecord, s: Strand, live: Active) -> Active:
@@ -287,7 +305,8 @@ def _thread_loop(s: Strand, node: For, active: Active) -> Steps:
         (str(value) for _, value in node.annotations if str(value)[:-1] in _AXES), "threadIdx.x"
     )
     launched = s.block.launch
-    assert launched is not None
+    if launched is None:
+        raise TileRuntimeError(f"a loop over {axis} outside a kernel")
     var = _AXES[axis[:-1]](launched)["xyz".index(axis[-1])]
     index = s.lookup(var)
     held = values.compute_dtype(node.var.dtype)
@@ -314,10 +333,11 @@ def store(s: Strand, node: Store, active: Active) -> None:
     """``buffer[indices] = value``; in a shared loop, updates of one element happen in turn."""
     lanes = s.lanes
     if (
-        lanes.threads is None
+        (lanes.threads is None or s.per_thread or node.buffer.attr("reducer") is not None)
         and lanes.count > 1
         and s.run.facts.updates_itself(node)
-        and not spelled_out(node.indices, lanes.loop_vars)
+        and not (lanes.threads is None and spelled_out(node.indices, lanes.loop_vars))
+        and node.buffer.storage not in PRIVATE
     ):
         indices = [s.spread(s.eval(index, active)) for index in node.indices]
         members = lanes.members(active)
@@ -368,7 +388,9 @@ def _reserve(s: Strand, node: Alloc, active: Active) -> None:
 
 def allocate(s: Strand, node: Alloc, active: Active) -> None:
     """Make a buffer; an ``alloc_var`` takes its first value."""
-    if id(node) not in s.block.hoisted:
+    if id(node) in s.hoisted:
+        s.hoisted.discard(id(node))  # the next time round it is a new allocation
+    else:
         _reserve(s, node, active)
     if node.init is not None:
         value = values.convert(s.eval(node.init, active), node.init.dtype, node.buffer.dtype)

@@ -21,6 +21,7 @@ class Wait:
     ready: Callable[[], bool]
     what: Callable[[], str] = str
     loc: Loc | None = None
+    inside: bool = True  # only the same block can end it
     parts: list[Wait] = field(default_factory=list)
 
     def leaves(self) -> list[Wait]:

@@ -12,6 +12,7 @@ from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
 from tilelang.interpret.tiles import extents_of, read_tile, shaped, write_tile
 from tilelang.interpret.values import Array, Value, assert_never
+from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr
 from tilelang.ir.stmt import (
@@ -160,10 +161,7 @@ def gemm(s: Strand, node: Gemm, active: Active) -> None:
     write_tile(s, node.c, np.asarray(result), False, active)
 
 
-def _matrix(s: Strand, region: object, active: Active) -> Array:
-    from tilelang.ir.buffer import Region
-
-    assert isinstance(region, Region)
+def _matrix(s: Strand, region: Region, active: Active) -> Array:
     tile, per_lane = read_tile(s, region, active)
     if per_lane:
         raise TileUnsupportedError(

@@ -94,9 +94,18 @@ def _pack(votes: Array) -> Array:
 
 def _votes(s: Strand, node: Call, active: Active) -> tuple[Array, Array]:
     """Which lanes execute, and which of them vote yes."""
-    present = _executing(s, active)
+    present = _named_lanes(s, node, active)
     value = _warps(s, np.not_equal(s.eval(node.args[0], active), 0))
     return present, present & value
+
+
+def _named_lanes(s: Strand, node: Call, active: Active) -> Array:
+    """Executing lanes that the mask operand names."""
+    present = _executing(s, active)
+    if len(node.args) < 2:
+        return present
+    mask = _warps(s, s.eval(node.args[1], active)).astype(np.uint64)
+    return np.asarray(present & ((mask >> np.arange(WARP, dtype=np.uint64)) & np.uint64(1) != 0))
 
 
 def _per_warp(s: Strand, found: Array, kind: DType) -> Value:
@@ -125,7 +134,7 @@ def _activemask(s: Strand, node: Call, active: Active) -> Value:
 
 def _match(every: bool) -> Handler:
     def handler(s: Strand, node: Call, active: Active) -> Value:
-        present = _executing(s, active)
+        present = _named_lanes(s, node, active)
         table = _warps(s, s.eval(node.args[0], active))
         same = (table[:, :, None] == table[:, None, :]) & present[:, None, :]
         if every:

@@ -1,51 +1,92 @@
-"""What is known of integer variables: intervals, and what follows for expressions.
+"""What is known of integer values: intervals and congruences, and what follows from them.
 
-Index arithmetic is taken not to overflow its dtype; an interval that leaves the range of the dtype
-is dropped to "unknown", so nothing is concluded where wrapping could matter.
+Machine integers wrap. Every result here is about the wrapped value: where an operation may leave
+the range of its dtype, only "any value of the dtype" is concluded (and divisibility by powers of
+two, which wrapping keeps).
+
+There is one assumption, and the caller makes it: a variable whose interval has an *infinite* end
+(a block index below a symbolic extent, say) stands for an index of unknown size, and arithmetic
+with it is taken not to overflow. A variable without an interval may have any value of its dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
-from tilelang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, as_expr
+from tilelang.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Ramp,
+    Select,
+    Unary,
+    Var,
+    as_expr,
+)
 
-INF = float("inf")
+INF = math.inf
+End: TypeAlias = "int | float"  # an int, or plus or minus infinity
 
 
 @dataclass(frozen=True)
 class Interval:
-    """All integers from ``low`` to ``high``, which may be infinite."""
+    """All integers from ``low`` to ``high`` (which may be infinite) that are ``remainder`` modulo
+    ``modulus``. A modulus of 0 says that the only value is ``remainder``."""
 
-    low: float = -INF
-    high: float = INF
+    low: End = -INF
+    high: End = INF
+    modulus: int = 1
+    remainder: int = 0
 
     @property
     def known(self) -> bool:
         """Whether both ends are finite."""
         return self.low > -INF and self.high < INF
 
+    @property
+    def single(self) -> bool:
+        """Whether there is one value only."""
+        return self.known and self.low == self.high
+
+    def congruence(self) -> tuple[int, int]:
+        """(modulus, remainder), exact for a single value."""
+        return (0, int(self.low)) if self.single else (self.modulus, self.remainder)
+
 
 ANY = Interval()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Bounds:
-    """Intervals of variables; immutable, extended by :meth:`with_range`."""
+    """Intervals of variables; immutable, extended by the ``with_`` methods.
 
-    ranges: Mapping[Var, Interval] = None  # type: ignore[assignment]  # set in __post_init__
+    ``memo`` keeps results derived from these bounds, so asking again costs nothing.
+    """
 
-    def __post_init__(self) -> None:
-        if self.ranges is None:
-            object.__setattr__(self, "ranges", {})
+    ranges: Mapping[Var, Interval] = field(default_factory=dict)
+    memo: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def with_range(self, var: Var, start: object, stop: object) -> Bounds:
-        """With ``start <= var < stop``."""
-        low = interval(as_expr(start), self).low
-        high = interval(as_expr(stop), self).high - 1
-        return self.with_interval(var, Interval(low, high))
+    def with_range(self, var: Var, start: object, stop: object, step: object = 1) -> Bounds:
+        """With ``var`` in ``range(start, stop, step)`` for a positive step."""
+        first, last = interval(as_expr(start), self), interval(as_expr(stop), self)
+        stride = as_expr(step)
+        modulus, remainder = 1, 0
+        if isinstance(stride, Const) and int(stride.value) > 0:
+            have, remainder = first.congruence()
+            modulus = math.gcd(have, int(stride.value))
+            remainder %= modulus
+        # An end that may be anything is one of unknown size: see the module docstring.
+        low = -INF if first.low <= _least(first, start) else first.low
+        high = INF if last.high >= _most(last, stop) else last.high - 1
+        return self.with_interval(var, Interval(low, high, modulus, remainder))
 
     def with_interval(self, var: Var, found: Interval) -> Bounds:
         """With ``var`` in ``found``."""
@@ -53,90 +94,143 @@ class Bounds:
 
     def of(self, var: Var) -> Interval:
         """What is known of ``var``."""
-        return self.ranges.get(var, ANY)
+        found = self.ranges.get(var)
+        return full(var.dtype) if found is None else found
 
 
-def _mul(a: float, b: float) -> float:
-    return 0 if a == 0 or b == 0 else a * b
+def _least(found: Interval, of: object) -> End:
+    expr = as_expr(of)
+    return -INF if found.single or not expr.dtype.is_int else int(min_value(expr.dtype))
 
 
-def _corners(a: Interval, b: Interval) -> Interval:
-    found = [_mul(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Interval(min(found), max(found))
+def _most(found: Interval, of: object) -> End:
+    expr = as_expr(of)
+    return INF if found.single or not expr.dtype.is_integer else int(max_value(expr.dtype))
+
+
+def full(dtype: DType) -> Interval:
+    """Every value of ``dtype``."""
+    if dtype.is_integer:
+        return Interval(int(min_value(dtype)), int(max_value(dtype)))
+    return Interval(0, 1) if dtype.is_bool else ANY
 
 
 def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
-    """An interval that holds every value of the integer expression ``expr``."""
-    found = _interval(expr, bounds or Bounds())
-    if not expr.dtype.is_integer:
-        return found
-    least, most = float(min_value(expr.dtype)), float(max_value(expr.dtype))
-    if found.low < least or found.high > most:
-        known_low = max(found.low, least) if found.high <= most else least
-        known_high = min(found.high, most) if found.low >= least else most
-        if found.low == -INF or found.high == INF:  # unknown, not overflowing
-            return Interval(max(found.low, least), min(found.high, most))
-        return Interval(known_low, known_high)
+    """An interval and congruence that hold for every value of the integer expression ``expr``."""
+    bounds = bounds if bounds is not None else Bounds()
+    memo: dict[Any, Any] = bounds.memo
+    stack = [expr]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+            continue
+        pending = [item for item in _inputs(node) if item not in memo]
+        if pending:
+            stack.extend(pending)
+            continue
+        memo[node] = _settled(_value(node, memo, bounds), node.dtype)
+        stack.pop()
+    found: Interval = memo[expr]
     return found
 
 
-def _interval(expr: Expr, bounds: Bounds) -> Interval:
-    if isinstance(expr, Const):
-        if isinstance(expr.value, float):
+def _inputs(node: Expr) -> tuple[Expr, ...]:
+    """The sub-expressions whose intervals decide that of ``node``."""
+    if not node.dtype.is_integer:
+        return ()
+    if isinstance(node, Binary):
+        return (node.a, node.b)
+    if isinstance(node, Unary):
+        return (node.a,)
+    if isinstance(node, (Cast, Broadcast)):
+        return (node.value,)
+    if isinstance(node, Select):
+        return (node.t, node.f)
+    if isinstance(node, Ramp):
+        return (node.base, node.stride)
+    if isinstance(node, Call) and node.op in ("abs", "likely"):
+        return node.args[:1]
+    return ()
+
+
+def _settled(found: Interval, dtype: DType) -> Interval:
+    """The interval of the wrapped value, from that of the exact one."""
+    if not dtype.is_integer:
+        return found
+    whole = full(dtype)
+    if found.low == -INF or found.high == INF:
+        return Interval(max(found.low, whole.low) if found.low > -INF else -INF,
+                        min(found.high, whole.high) if found.high < INF else INF,
+                        found.modulus, found.remainder)
+    if found.low < whole.low or found.high > whole.high:
+        modulus = math.gcd(found.modulus, 1 << dtype.bits)
+        return Interval(whole.low, whole.high, *_congruent(modulus, found.remainder))
+    return found
+
+
+def _congruent(modulus: int, remainder: int) -> tuple[int, int]:
+    return modulus, remainder % modulus if modulus else remainder
+
+
+def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval:
+    """The interval of the exact result of ``node`` on the intervals of its inputs."""
+    if isinstance(node, Const):
+        if isinstance(node.value, float):
             return ANY
-        return Interval(int(expr.value), int(expr.value))
-    if isinstance(expr, Var):
-        return bounds.of(expr)
-    if isinstance(expr, Cast) and expr.value.dtype.is_integer:
-        inner = interval(expr.value, bounds)
-        fits = inner.known and min_value(expr.dtype) <= inner.low and inner.high <= max_value(
-            expr.dtype
-        )
-        return inner if fits else ANY
-    if isinstance(expr, Unary) and expr.op == "neg":
-        inner = interval(expr.a, bounds)
-        return Interval(-inner.high, -inner.low)
-    if isinstance(expr, Select):
-        a, b = interval(expr.t, bounds), interval(expr.f, bounds)
-        return Interval(min(a.low, b.low), max(a.high, b.high))
-    if isinstance(expr, Binary):
-        return _binary(expr, interval(expr.a, bounds), interval(expr.b, bounds))
-    return ANY
+        return Interval(int(node.value), int(node.value), 0, int(node.value))
+    if isinstance(node, Var):
+        return bounds.of(node)
+    if not node.dtype.is_integer:
+        return full(node.dtype)
+    if isinstance(node, Binary):
+        return _binary(node, memo[node.a], memo[node.b])
+    if isinstance(node, Unary):
+        a = memo[node.a]
+        shift = -1 if node.op == "bitnot" and node.dtype.is_int else 0
+        if node.op == "neg" or shift:
+            modulus, remainder = _congruent(a.modulus, shift - a.remainder)
+            return Interval(shift - a.high, shift - a.low, modulus, remainder)
+        return full(node.dtype)
+    if isinstance(node, (Cast, Broadcast)):
+        source = node.value.dtype
+        return memo[node.value] if source.is_integer or source.is_bool else full(node.dtype)
+    if isinstance(node, Select):
+        return _either(memo[node.t], memo[node.f])
+    if isinstance(node, Ramp):
+        steps = Interval(0, node.lanes - 1)
+        product = _corners(memo[node.stride], steps, _mul)
+        base = memo[node.base]
+        return Interval(base.low + product.low, base.high + product.high)
+    if isinstance(node, Call):
+        return _call(node, memo)
+    return full(node.dtype)
 
 
-def _binary(expr: Binary, a: Interval, b: Interval) -> Interval:
-    match expr.op:
-        case "add":
-            return Interval(a.low + b.low, a.high + b.high)
-        case "sub":
-            return Interval(a.low - b.high, a.high - b.low)
-        case "mul":
-            return _corners(a, b)
-        case "min":
-            return Interval(min(a.low, b.low), min(a.high, b.high))
-        case "max":
-            return Interval(max(a.low, b.low), max(a.high, b.high))
-        case "floordiv" if b.low > 0:
-            ends = [_floor(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-            return Interval(min(ends), max(ends))
-        case "truncdiv" if b.low > 0 and a.low >= 0:
-            return Interval(_floor(a.low, b.high), _floor(a.high, b.low))
-        case "floormod" if b.low > 0:
-            if b.low == b.high and a.known and _floor(a.low, b.low) == _floor(a.high, b.low):
-                base = _floor(a.low, b.low) * b.low
-                return Interval(a.low - base, a.high - base)
-            return Interval(0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1)
-        case "truncmod" if b.low > 0 and a.low >= 0:
-            return Interval(0, min(b.high - 1, a.high))
-        case "bitand" if b.low >= 0:
-            return Interval(0, b.high)
-        case "shr" if b.low == b.high and 0 <= b.low < 64:
-            return Interval(_floor(a.low, 2.0**b.low), _floor(a.high, 2.0**b.low))
-        case _:
-            return ANY
+def _call(node: Call, memo: Mapping[Any, Interval]) -> Interval:
+    if node.op == "likely":
+        return memo[node.args[0]]
+    if node.op == "abs":
+        a = memo[node.args[0]]
+        low = 0 if a.low <= 0 <= a.high else min(abs(a.low), abs(a.high))
+        return Interval(low, max(abs(a.low), abs(a.high)))
+    if node.op in ("popcount", "clz", "ffs"):
+        return Interval(0, 64)
+    return full(node.dtype)
 
 
-def _floor(a: float, b: float) -> float:
+def _either(a: Interval, b: Interval) -> Interval:
+    (m, r), (n, s) = a.congruence(), b.congruence()
+    modulus, remainder = _congruent(math.gcd(m, n, r - s), r)
+    return Interval(min(a.low, b.low), max(a.high, b.high), modulus, remainder)
+
+
+def _mul(a: End, b: End) -> End:
+    return 0 if a == 0 or b == 0 else a * b
+
+
+def _floor(a: End, b: End) -> End:
+    """``a // b`` for a positive ``b``."""
     if a in (INF, -INF):
         return a
     if b == INF:
@@ -144,25 +238,96 @@ def _floor(a: float, b: float) -> float:
     return a // b
 
 
-def divisible_by(expr: Expr, n: int) -> bool:
+def _trunc(a: End, b: End) -> End:
+    return _floor(a, b) if a >= 0 else -_floor(-a, b)
+
+
+def _corners(a: Interval, b: Interval, fn: Callable[[End, End], End]) -> Interval:
+    """For functions that are monotonic in each operand."""
+    found = [fn(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Interval(min(found), max(found))
+
+
+def _binary(node: Binary, a: Interval, b: Interval) -> Interval:
+    (m, r), (n, s) = a.congruence(), b.congruence()
+    match node.op:
+        case "add":
+            return Interval(a.low + b.low, a.high + b.high, *_congruent(math.gcd(m, n), r + s))
+        case "sub":
+            return Interval(a.low - b.high, a.high - b.low, *_congruent(math.gcd(m, n), r - s))
+        case "mul":
+            span = _corners(a, b, _mul)
+            modulus = math.gcd(m * n, m * s, n * r)
+            return Interval(span.low, span.high, *_congruent(modulus, r * s))
+        case "min":
+            both = _either(a, b)
+            return Interval(min(a.low, b.low), min(a.high, b.high), both.modulus, both.remainder)
+        case "max":
+            both = _either(a, b)
+            return Interval(max(a.low, b.low), max(a.high, b.high), both.modulus, both.remainder)
+        case "floordiv" if b.low > 0:
+            return _divided(a, b, _corners(a, b, _floor))
+        case "truncdiv" if b.low > 0:
+            return _corners(a, b, _trunc)
+        case "floormod" if b.low > 0:
+            return _modulo(a, b)
+        case "truncmod" if b.low > 0:
+            most = max(0, min(b.high - 1, a.high))
+            return Interval(min(0, max(1 - b.high, a.low)), most)
+        case _:
+            return _bits(node, a, b)
+
+
+def _divided(a: Interval, b: Interval, span: Interval) -> Interval:
+    m, r = a.congruence()
+    if b.single and m and m % int(b.low) == 0:
+        step = int(b.low)
+        return Interval(span.low, span.high, *_congruent(m // step, r // step))
+    return span
+
+
+def _modulo(a: Interval, b: Interval) -> Interval:
+    m, r = a.congruence()
+    if not b.single:
+        return Interval(0, min(b.high - 1, a.high) if a.low >= 0 else b.high - 1)
+    n = int(b.low)
+    if m % n == 0:
+        return Interval(r % n, r % n, 0, r % n)
+    congruence = _congruent(math.gcd(m, n), r)
+    if a.known and _floor(a.low, n) == _floor(a.high, n):
+        base = _floor(a.low, n) * n
+        return Interval(a.low - base, a.high - base, *congruence)
+    return Interval(0, n - 1, *congruence)
+
+
+def _bits(node: Binary, a: Interval, b: Interval) -> Interval:
+    """Shifts and bit operations."""
+    if node.op in ("shl", "shr") and b.single and 0 <= b.low < node.dtype.bits:
+        scale = 1 << int(b.low)
+        if node.op == "shr":
+            return Interval(_floor(a.low, scale), _floor(a.high, scale))
+        m, r = a.congruence()
+        congruence = _congruent(m * scale, r * scale)
+        return Interval(_mul(a.low, scale), _mul(a.high, scale), *congruence)
+    if node.op == "bitand" and (a.low >= 0 or b.low >= 0):
+        ends = [item.high for item in (a, b) if item.low >= 0]
+        return Interval(0, min(ends))
+    if node.op in ("bitor", "bitxor") and a.low >= 0 and b.low >= 0 and a.known and b.known:
+        return Interval(0, (1 << int(max(a.high, b.high)).bit_length()) - 1)
+    return full(node.dtype)
+
+
+def divisible_by(expr: Expr, n: int, bounds: Bounds | None = None) -> bool:
     """Whether every value of ``expr`` is certainly a multiple of ``n``."""
-    if n in (1, -1):
-        return True
-    if isinstance(expr, Const):
-        return not isinstance(expr.value, float) and int(expr.value) % n == 0
-    if isinstance(expr, Cast):
-        return expr.value.dtype.is_integer and divisible_by(expr.value, n)
-    if isinstance(expr, Binary):
-        if expr.op in ("add", "sub", "min", "max"):
-            return divisible_by(expr.a, n) and divisible_by(expr.b, n)
-        if expr.op == "mul":
-            return divisible_by(expr.a, n) or divisible_by(expr.b, n)
-    return False
+    if n == 0 or not expr.dtype.is_integer:
+        return False
+    modulus, remainder = interval(expr, bounds).congruence()
+    return modulus % n == 0 and remainder % n == 0
 
 
 def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
     """True or False where ``cond`` is decided, None where it is not."""
-    known = bounds or Bounds()
+    known = bounds if bounds is not None else Bounds()
     if isinstance(cond, Const):
         return bool(cond.value)
     if isinstance(cond, Unary) and cond.op == "lnot":
@@ -178,18 +343,23 @@ def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
         return (not stop) if a is (not stop) and b is (not stop) else None
     if not cond.a.dtype.is_integer:
         return None
-    return _compare(cond.op, interval(cond.a, known), interval(cond.b, known))
+    if cond.a is cond.b:
+        return {"eq": True, "le": True, "ge": True}.get(cond.op, False)
+    return compare(cond.op, interval(cond.a, known), interval(cond.b, known))
 
 
-def _compare(op: str, a: Interval, b: Interval) -> bool | None:
+def compare(op: str, a: Interval, b: Interval) -> bool | None:
+    """``a op b`` where every value of the two intervals agrees."""
     if op in ("gt", "ge"):
-        return _compare("lt" if op == "gt" else "le", b, a)
+        return compare("lt" if op == "gt" else "le", b, a)
     if op == "lt":
         return True if a.high < b.low else False if a.low >= b.high else None
     if op == "le":
         return True if a.high <= b.low else False if a.low > b.high else None
-    apart = a.high < b.low or b.high < a.low
-    same = a.low == a.high == b.low == b.high
+    (m, r), (n, s) = a.congruence(), b.congruence()
+    common = math.gcd(m, n)
+    apart = a.high < b.low or b.high < a.low or (common > 0 and (r - s) % common != 0)
+    same = a.single and b.single and a.low == b.low
     if op == "eq":
         return False if apart else True if same else None
     if op == "ne":

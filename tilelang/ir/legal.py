@@ -1,120 +1,281 @@
-"""Which nodes may appear at which level, and the rules that every level keeps.
+"""What may appear at each level of the IR, and the check that holds a function to it.
 
-*Tile* level is what tracing gives: tile operations, parallel loops, threads implied. *Thread*
-level is what is printed: no tile operation but those a back end has kernels for. At both levels
-every variable is bound where it is used, every buffer is allocated or a parameter, element
-accesses have one index per dimension and stores have the dtype of their buffer.
+Two levels of one node set. *Tile IR* is what tracing makes: tile operations and parallel loops
+over logical tiles. *Thread IR* is what text is printed from: loops, loads, stores and calls only.
+Each level is one row of ``LEVELS``. Besides the tables :func:`check` holds at both levels that
+every variable is bound where it is used, that every buffer exists, that accesses have one integer
+index per dimension, and that stored values have the dtype of their buffer.
 """
 
 from __future__ import annotations
 
-from tilelang.errors import InternalError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-# Statement classes that may appear besides plain statements.
-ALLOWED: dict[str, tuple[type[S.Stmt], ...]] = {
-    "tile": (S.TileOp, S.Parallel, S.ReducerUpdate),
-    "thread": (S.Gemm,),
-}
-PLAIN = (
-    S.Seq, S.Let, S.Alloc, S.View, S.Store, S.For, S.While, S.If, S.Eval, S.Assert, S.Break,
-    S.Continue, S.ThreadReturn, S.Attr, S.Launch,
+from tilelang.errors import InternalError, Loc, TileError, TileSyntaxError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import SCOPES, Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
+from tilelang.ir.print_expr import shape_vars
+from tilelang.ir.tables import INTRINSICS, Effect
+from tilelang.ir.visitor import postorder
+
+_PLAIN: frozenset[type[S.Stmt]] = frozenset(
+    (
+        S.Seq, S.Let, S.Alloc, S.View, S.Store, S.For, S.While, S.If, S.Eval, S.Assert, S.Break,
+        S.Continue, S.ThreadReturn, S.Attr, S.Launch,
+    )
 )  # fmt: skip
+_TILE: frozenset[type[S.Stmt]] = frozenset(
+    (
+        S.Copy, S.Fill, S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerUpdate,
+        S.ReducerFinalize, S.AtomicTile, S.Transpose, S.Im2col, S.PrintTile, S.HardwareOp,
+        S.Parallel,
+    )
+)  # fmt: skip
+# What the host executes before, between and around kernels.
+_HOST: frozenset[type[S.Stmt]] = frozenset(
+    (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
+)
+_LOOPS = frozenset(("serial", "unroll", "vectorized", "pipelined"))
+
+
+@dataclass(frozen=True)
+class Level:
+    """One row: what may appear. ``attr_keys`` None means that any key is legal."""
+
+    name: str
+    statements: frozenset[type[S.Stmt]]
+    loop_kinds: frozenset[str]
+    scopes: frozenset[str]
+    effects: frozenset[Effect]
+    attr_keys: frozenset[str] | None = None
+
+
+LEVELS: dict[str, Level] = {
+    "tile": Level(
+        "Tile IR", _PLAIN | _TILE, _LOOPS | {"thread"}, frozenset(SCOPES), frozenset(Effect)
+    ),
+    "thread": Level("Thread IR", _PLAIN, _LOOPS, frozenset(SCOPES), frozenset(Effect)),
+}
 
 
 def check(func: S.PrimFunc, level: str) -> None:
-    """Check ``func`` against the table of ``level`` ("tile" or "thread").
+    """Hold ``func`` to the level "tile" or "thread".
 
     Raises:
-        InternalError: a pass or the front end built something that it must not.
+        TileSyntaxError: a kernel statement stands outside every kernel.
+        InternalError: anything else; a pass or the front end made an illegal program.
     """
-    _Checker(func, level).run()
+    row = LEVELS.get(level)
+    if row is None:
+        raise InternalError(f"unknown IR level {level!r}", expected=", ".join(LEVELS), got=level)
+    _Checker(func, row).run()
 
 
 class _Checker:
-    def __init__(self, func: S.PrimFunc, level: str) -> None:
+    def __init__(self, func: S.PrimFunc, level: Level) -> None:
         self.func = func
         self.level = level
-        self.bound: set[E.Var] = set()
-        for param in func.params:
-            if isinstance(param, Buffer):
-                self.bound.add(param.data)
-                for extent in (*param.shape, *(param.strides or ())):
-                    if isinstance(extent, E.Expr):
-                        self.bound.update(n for n in E.walk(extent) if isinstance(n, E.Var))
-            else:
-                self.bound.add(param)
-        self.seen: set[int] = set()
-        self.keep: list[object] = []
+        self.loc: Loc | None = func.loc
+        self.bound: set[Var] = set()
+        self.buffers: set[Buffer] = set()
+        self.in_kernel = False
+        self.loops = 0
 
     def run(self) -> None:
-        """Check the whole function."""
+        """Check parameters, outputs and body."""
+        for param in self.func.params:
+            if isinstance(param, Buffer):
+                self.declare(param)
+                self.bound.update(shape_vars(param))
+            else:
+                self.bound.add(param)
+        for index in self.func.outputs:
+            inside = 0 <= index < len(self.func.params)
+            if not inside or not isinstance(self.func.params[index], Buffer):
+                self.fail(f"output {index} is not a tensor parameter")
         self.stmt(self.func.body)
 
-    def fail(self, message: str, stmt: S.Stmt) -> InternalError:
-        """The error for a broken rule."""
-        return InternalError(
-            f"`{self.func.name}` is not legal at the {self.level} level: {message}",
-            hint="this is a defect of tilelang; please report it with the program",
-            loc=stmt.loc,
+    def fail(self, message: str, **details: object) -> None:
+        """Raise for the statement being checked."""
+        raise InternalError(
+            f"`{self.func.name}` is not legal {self.level.name}: {message}",
+            loc=self.loc,
+            expected=details.get("expected"),
+            got=details.get("got"),
         )
 
+    # -- scopes --------------------------------------------------------------------------------------
+    @contextmanager
+    def scope(self, new: Iterable[Var] = ()) -> Iterator[None]:
+        """A block in which ``new`` are bound; what it defines ends with it."""
+        bound, buffers = self.bound, self.buffers
+        self.bound, self.buffers = bound | set(new), set(buffers)
+        yield
+        self.bound, self.buffers = bound, buffers
+
+    def declare(self, buffer: Buffer) -> None:
+        """``buffer`` exists from here on."""
+        if buffer.storage not in self.level.scopes:
+            self.fail(f"the buffer `{buffer.name}` has the scope {buffer.storage!r}")
+        self.buffers.add(buffer)
+        self.bound.add(buffer.data)
+
+    # -- statements ------------------------------------------------------------------------------------
     def stmt(self, stmt: S.Stmt) -> None:
-        """One statement; bindings of its sequence end with it."""
-        if not isinstance(stmt, (*PLAIN, *ALLOWED[self.level])):
-            raise self.fail(f"{type(stmt).__name__} may not appear", stmt)
-        outer = set(self.bound)
-        self.bound.update(stmt.parts("vars"))
-        if isinstance(stmt, S.Launch):
-            for extent in stmt.grid:
-                self.expr(extent, stmt)
-        else:
-            for expr in stmt.exprs():
-                self.expr(expr, stmt)
-        for buffer in stmt.parts("buffer"):
-            if isinstance(stmt, (S.Alloc, S.View)):
-                self.bound.add(buffer.data)
-            self.buffer(buffer, stmt)
-        for region in stmt.parts("read", "write", "update"):
-            self.buffer(region.buffer, stmt)
-        if isinstance(stmt, S.Store):
-            self.store(stmt)
-        self.bound.update(stmt.parts("var"))
+        """Check ``stmt`` and everything in it."""
+        outer, self.loc = self.loc, stmt.loc or self.loc
+        self.kind(stmt)
+        for expr in stmt.exprs():
+            self.expr(expr)
+        for region in (*stmt.regions_read(), *stmt.regions_written()):
+            self.region(region)
+        self.own(stmt)
+        self.blocks(stmt)
+        self.loc = outer
+
+    def kind(self, stmt: S.Stmt) -> None:
+        """Whether statements of this class may stand here."""
+        name = type(stmt).__name__
+        if type(stmt) not in self.level.statements:
+            self.fail(f"the statement {name} may not appear")
+        if not self.in_kernel and type(stmt) not in _HOST:
+            raise TileSyntaxError(
+                f"`{self.func.name}` has a kernel statement ({name}) outside a kernel",
+                loc=self.loc,
+                expected="a statement inside `with T.Kernel(...)`",
+            )
+        if self.in_kernel and isinstance(stmt, S.Launch):
+            self.fail("a kernel is launched inside a kernel")
+        keys = self.level.attr_keys
+        if isinstance(stmt, S.Attr) and keys is not None and stmt.key not in keys:
+            self.fail(f"the attribute {stmt.key!r} may not appear")
+
+    def own(self, stmt: S.Stmt) -> None:
+        """What holds for one class only."""
+        if isinstance(stmt, (S.Store, S.ReducerUpdate)):
+            self.place(stmt.buffer, stmt.indices)
+            self.same(Load(stmt.buffer, stmt.indices).dtype, stmt.value.dtype, stmt.buffer)
+        elif isinstance(stmt, S.Fill):
+            self.same(stmt.dst.dtype, stmt.value.dtype, stmt.dst.buffer)
+        elif isinstance(stmt, S.Let):
+            if stmt.var.dtype != stmt.value.dtype:
+                self.fail(
+                    f"`{stmt.var.name}` is bound to a value of another dtype",
+                    expected=stmt.var.dtype, got=stmt.value.dtype,
+                )
+            self.bind(stmt.var)
+        elif isinstance(stmt, S.Alloc):
+            self.shape(stmt.buffer)
+            if stmt.init is not None:
+                self.same(stmt.buffer.dtype, stmt.init.dtype, stmt.buffer)
+            self.declare(stmt.buffer)
+        elif isinstance(stmt, S.View):
+            self.shape(stmt.buffer)
+            if stmt.source is None and stmt.buffer.data not in self.bound:
+                self.fail(f"the view `{stmt.buffer.name}` is of memory that does not exist here")
+            self.declare(stmt.buffer)
+        elif isinstance(stmt, S.For) and stmt.kind not in self.level.loop_kinds:
+            self.fail(f"a loop of kind {stmt.kind!r} may not appear")
+        elif isinstance(stmt, S.Parallel) and len(stmt.vars) != len(stmt.extents):
+            self.fail(f"a Parallel has {len(stmt.vars)} variables, {len(stmt.extents)} extents")
+        elif isinstance(stmt, (S.If, S.While, S.Assert)) and not stmt.cond.dtype.is_bool:
+            self.fail("a condition is not a bool", expected="bool", got=stmt.cond.dtype)
+        elif isinstance(stmt, (S.Break, S.Continue)) and not self.loops:
+            self.fail(f"{type(stmt).__name__} outside a loop")
+
+    def blocks(self, stmt: S.Stmt) -> None:
+        """Nested statements, with what ``stmt`` binds."""
+        if isinstance(stmt, S.Seq):
+            with self.scope():
+                for item in stmt.stmts:
+                    self.stmt(item)
+            return
+        is_loop = isinstance(stmt, (S.For, S.While, S.Parallel))
+        is_launch = isinstance(stmt, S.Launch)
+        names = () if isinstance(stmt, S.Let) else tuple(stmt.parts("var", "vars"))
         for block in stmt.blocks():
-            self.stmt(block)
-        if not isinstance(stmt, (S.Let, S.Alloc, S.View)):
-            self.bound = outer
+            with self.scope(names):
+                self.loops += is_loop
+                self.in_kernel = self.in_kernel or is_launch
+                self.stmt(block)
+                self.loops -= is_loop
+                self.in_kernel = self.in_kernel and not is_launch
 
-    def buffer(self, buffer: Buffer, stmt: S.Stmt) -> None:
-        """The buffer exists here."""
-        if buffer.data not in self.bound:
-            raise self.fail(f"the buffer `{buffer.name}` is used but not allocated", stmt)
+    def bind(self, var: Var) -> None:
+        """``var`` is bound from here on, once."""
+        if var in self.bound:
+            self.fail(f"`{var.name}` is bound twice")
+        self.bound.add(var)
 
-    def store(self, stmt: S.Store) -> None:
-        """One index per dimension and the buffer's dtype."""
-        if len(stmt.indices) != stmt.buffer.ndim:
-            raise self.fail(
-                f"a store to `{stmt.buffer.name}` has {len(stmt.indices)} indices for "
-                f"{stmt.buffer.ndim} dimensions", stmt,
+    # -- expressions and places ----------------------------------------------------------------------
+    def expr(self, expr: Expr) -> None:
+        """Names, calls and accesses in ``expr``."""
+        for node in postorder(expr):
+            if isinstance(node, Var):
+                if node not in self.bound:
+                    self.fail(f"`{node.name}` is used where it is not bound")
+            elif isinstance(node, (Load, AddressOf)):
+                self.place(node.buffer, node.indices)
+            elif isinstance(node, RegionArg):
+                self.region(node.region)
+            elif isinstance(node, Call):
+                info = INTRINSICS.get(node.op)
+                if info is None:
+                    self.fail(f"the intrinsic {node.op!r} does not exist")
+                elif info.effect not in self.level.effects:
+                    self.fail(f"the intrinsic {node.op!r} may not appear")
+
+    def known(self, buffer: Buffer) -> None:
+        """``buffer``, or the memory it names, exists here."""
+        if buffer not in self.buffers and buffer.data not in self.bound:
+            self.fail(f"the buffer `{buffer.name}` is used where it does not exist")
+
+    def place(self, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+        """One integer index per dimension of a buffer that exists."""
+        self.known(buffer)
+        if len(indices) != buffer.ndim:
+            self.fail(
+                f"`{buffer.name}` is accessed with {len(indices)} indices", expected=buffer.ndim
             )
-        scalar = stmt.value.dtype.element_of
-        if scalar != stmt.buffer.dtype.element_of:
-            raise self.fail(
-                f"a {stmt.value.dtype} value is stored to `{stmt.buffer.name}` of dtype "
-                f"{stmt.buffer.dtype}", stmt,
+        for index in indices:
+            if not (index.dtype.is_integer or index.dtype.is_bool):
+                self.fail(
+                    f"an index of `{buffer.name}` is not an integer",
+                    expected="an integer", got=index.dtype,
+                )
+
+    def region(self, region: Region) -> None:
+        """One range per dimension of a buffer that exists."""
+        self.place(region.buffer, region.mins)
+        if len(region.extents) != region.buffer.ndim:
+            self.fail(
+                f"a region of `{region.buffer.name}` has {len(region.extents)} extents",
+                expected=region.buffer.ndim,
             )
 
-    def expr(self, expr: E.Expr, stmt: S.Stmt) -> None:
-        """Variables are bound and accesses complete."""
-        for node in E.walk(expr):
-            if isinstance(node, E.Var) and node not in self.bound:
-                raise self.fail(f"the variable `{node.name}` is used but not bound", stmt)
-            if isinstance(node, (E.Load, E.AddressOf)):
-                self.buffer(node.buffer, stmt)
-                if isinstance(node, E.Load) and len(node.indices) != node.buffer.ndim:
-                    raise self.fail(
-                        f"an access to `{node.buffer.name}` has {len(node.indices)} indices for "
-                        f"{node.buffer.ndim} dimensions", stmt,
-                    )
+    def shape(self, buffer: Buffer) -> None:
+        """Extents and strides use bound variables."""
+        for var in shape_vars(buffer):
+            if var not in self.bound:
+                self.fail(f"`{var.name}` in the shape of `{buffer.name}` is not bound")
+
+    def same(self, expected: DType, got: DType, buffer: Buffer) -> None:
+        """A stored value has the dtype of its place."""
+        if expected != got:
+            self.fail(
+                f"a value of another dtype is stored to `{buffer.name}`",
+                expected=expected, got=got,
+            )
+
+
+def is_legal(func: S.PrimFunc, level: str) -> bool:
+    """Whether :func:`check` accepts ``func``."""
+    try:
+        check(func, level)
+    except TileError:
+        return False
+    return True

@@ -1,196 +1,292 @@
-"""Simplification of expressions with interval bounds.
+"""Simplification of expressions, with what is known of the variables.
 
-Integer sums are kept in a canonical linear form, so equal index expressions become the same
-object and differences of them constants: ``(k + 1) * 32 - k * 32`` is ``32``. Ring identities hold
-modulo 2**bits; rules with division or comparison assume that index arithmetic does not overflow.
+Integer sums are kept in a canonical linear form, so equal index expressions become the same object
+and their differences constants: ``(k + 1) * 32 - k * 32`` is ``32``. Everything else is a rule of
+``simplify_rules``, applied by one engine bottom-up until none matches.
+
+The value of the result is that of the expression for every assignment within the bounds, *with
+wrapping*: ring identities hold modulo 2**bits, and rules that hold only without overflow are used
+where the intervals exclude it (see ``bounds`` for the one assumption about unbounded indices).
+Floating-point expressions are never changed. Division by a constant zero is left as it stands.
 """
 
 from __future__ import annotations
 
-from tilelang.ir.bounds import Bounds, divisible_by, interval, prove
-from tilelang.ir.expr import Binary, Const, Expr, Unary, as_expr, binary, const
-from tilelang.ir.visitor import rebuild
+from collections.abc import Iterator
 
-Terms = dict[Expr, int]
+from tilelang.errors import InternalError
+from tilelang.ir.bounds import INF, Bounds, Interval, compare, full, interval
+from tilelang.ir.expr import (
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Select,
+    Unary,
+    as_expr,
+    binary,
+    cast,
+    const,
+    select,
+    unary,
+)
+from tilelang.ir.linear import Linear
+from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
+from tilelang.ir.tables import BINARY, Effect
+from tilelang.ir.visitor import postorder, rebuild
+
+_STEPS = 64  # rewrites of one node; more means that rules undo each other
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+_IDEMPOTENT = (Effect.NONE, Effect.READ, Effect.HINT)
 
 
 def simplify(expr: object, bounds: Bounds | None = None) -> Expr:
-    """An expression with the same value, smaller where a rule applies."""
-    return _Simplifier(bounds or Bounds()).visit(as_expr(expr))
+    """An expression with the same value, smaller where a rule applies.
+
+    Args:
+        expr: an expression, number or scalar variable buffer.
+        bounds: what is known of its variables; results are remembered in it.
+    Raises:
+        InternalError: rules undo each other (a bug); the report names them.
+    """
+    node = as_expr(expr)
+    if isinstance(node, (Const,)) or not node.children():
+        return node
+    known = bounds if bounds is not None else Bounds()
+    found = known.memo.get("simplifier")
+    engine = found if isinstance(found, _Simplifier) else _Simplifier(known)
+    known.memo["simplifier"] = engine
+    return engine.visit(node)
+
+
+def _rules_by_op() -> dict[str, tuple[Rule, ...]]:
+    table: dict[str, list[Rule]] = {}
+    for rule in RULES:
+        table.setdefault(str(rule.pattern[0]), []).append(rule)
+    return {op: tuple(rules) for op, rules in table.items()}
+
+
+_BY_OP = _rules_by_op()
 
 
 class _Simplifier:
+    """The engine; implements ``simplify_rules.Context``."""
+
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.memo: dict[int, Expr] = {}
-        self.keep: list[Expr] = []
+        self.memo: dict[Expr, Expr] = {}
+        self.texts: dict[Expr, str] = {}
 
     def visit(self, expr: Expr) -> Expr:
-        found = self.memo.get(id(expr))
+        """The simple form of ``expr``."""
+        found = self.memo.get(expr)
+        if found is not None:
+            return found
+        for node in postorder(expr):
+            if node not in self.memo:
+                simple = self.settle(rebuild(node, self.memo.__getitem__))
+                self.memo[node] = self.memo[simple] = simple
+        return self.memo[expr]
+
+    def settle(self, node: Expr) -> Expr:
+        """``node``, whose children are simple, rewritten until no rule applies."""
+        trail: list[str] = []
+        for _ in range(_STEPS):
+            known = self.memo.get(node)
+            if known is not None:
+                return known
+            name, new = self.step(node)
+            if new is node:
+                return node
+            trail.append(name)
+            node = rebuild(new, self.visit)
+        raise InternalError(
+            f"the simplifier does not come to an end on `{node!r}`",
+            got=f"these rules undo each other: {', '.join(trail[-4:])}",
+        )
+
+    def step(self, node: Expr) -> tuple[str, Expr]:
+        """One rewrite: the name of the rule and the new expression, or ``node`` itself."""
+        folded = _folded(node)
+        if folded is not node:
+            return "constant folding", folded
+        if isinstance(node, Cast):
+            return "cast of a cast", self.cast(node)
+        if isinstance(node, Select):
+            return "select", _select(node)
+        if not isinstance(node, (Binary, Unary)) or node.dtype.lanes > 1:
+            return "", node
+        if not _repeatable(node):
+            return "", node
+        if node.op in ("add", "sub", "mul", "neg") and node.dtype.is_integer:
+            return "canonical sum", self.expr_of(Linear.of(node).recomposed())
+        return self.rules(node)
+
+    def rules(self, node: Binary | Unary) -> tuple[str, Expr]:
+        """The first rule of the table that applies."""
+        operand = node.a
+        if not (operand.dtype.is_integer or operand.dtype.is_bool):
+            return "", node
+        for rule in _BY_OP.get(node.op, ()):
+            for match in _matches(rule.pattern, node):
+                found = rule.result(self, match)
+                if found is not None and found is not node:
+                    return rule.name, found
+        return "", node
+
+    def cast(self, node: Cast) -> Expr:
+        """Integer casts of integer casts that lose nothing in between."""
+        inner = node.value
+        if not isinstance(inner, Cast) or node.rounding or inner.rounding:
+            return node
+        first, middle, last = inner.value.dtype, inner.dtype, node.dtype
+        if not (first.is_integer and middle.is_integer and last.is_integer):
+            return node
+        found, whole = self.interval(inner.value), full(middle)
+        kept = found.low >= whole.low and found.high <= whole.high
+        if kept or middle.bits >= last.bits:
+            return cast(inner.value, last)
+        return node
+
+    # -- what rules may ask --------------------------------------------------------------------------
+    def interval(self, expr: Expr) -> Interval:
+        """What is known of the value of ``expr``."""
+        return interval(expr, self.bounds)
+
+    def exact(self, form: Linear) -> Interval | None:
+        """The interval of ``form`` where it cannot wrap, None where it may."""
+        low: int | float = form.constant
+        high: int | float = form.constant
+        for term, factor in form.terms:
+            found = self.interval(term)
+            a, b = (found.low, found.high) if factor > 0 else (found.high, found.low)
+            low, high = low + factor * a, high + factor * b
+        whole = full(form.dtype)
+        if low < whole.low and low > -INF or high > whole.high and high < INF:
+            return None
+        return Interval(low, high)
+
+    def decide(self, op: str, a: Expr, b: Expr) -> bool | None:
+        """The comparison ``a op b`` by intervals, and by the interval of ``a - b``."""
+        if not a.dtype.is_integer or a.dtype.lanes > 1:
+            return None
+        found = compare(op, self.interval(a), self.interval(b))
+        if found is not None:
+            return found
+        left, right = Linear.of(a), Linear.of(b)
+        if self.exact(left) is None or self.exact(right) is None:
+            if op not in ("eq", "ne"):
+                return None
+            same = left.added(right, -1)  # equality needs the wrapped difference only
+            return None if same.terms else (same.constant == 0) == (op == "eq")
+        difference = self.difference(left, right)
+        return compare(op, difference, Interval(0, 0, 0, 0))
+
+    def difference(self, left: Linear, right: Linear) -> Interval:
+        """The interval of ``left - right`` over unbounded integers."""
+        factors = dict(left.terms)
+        for term, factor in right.terms:
+            factors[term] = factors.get(term, 0) - factor
+        low: int | float = left.constant - right.constant
+        high = low
+        for term, factor in factors.items():
+            if factor:
+                found = self.interval(term)
+                a, b = (found.low, found.high) if factor > 0 else (found.high, found.low)
+                low, high = low + factor * a, high + factor * b
+        return Interval(low, high)
+
+    def expr_of(self, form: Linear) -> Expr:
+        """The canonical sum: positive terms, then negative ones, large factors first."""
+        positive = self.ordered([pair for pair in form.terms if pair[1] > 0])
+        negative = self.ordered([pair for pair in form.terms if pair[1] < 0])
+        result: Expr | None = None
+        for term, factor in (*positive, *negative):
+            size = abs(factor)
+            part = term if size == 1 else binary("mul", term, const(size, form.dtype))
+            if result is not None:
+                result = binary("add" if factor > 0 else "sub", result, part)
+            elif factor > 0:
+                result = part
+            elif size == 1:
+                result = unary("neg", term)
+            else:
+                result = binary("mul", term, const(factor, form.dtype))
+            self.memo.setdefault(result, result)  # a canonical sum, too
+        if result is None:
+            return const(form.constant, form.dtype)
+        if form.constant < 0:
+            return binary("sub", result, const(-form.constant, form.dtype))
+        return binary("add", result, const(form.constant, form.dtype))
+
+    def ordered(self, terms: list[tuple[Expr, int]]) -> list[tuple[Expr, int]]:
+        """By size of the factor, then by text."""
+        if len(terms) < 2:
+            return terms
+        return sorted(terms, key=lambda pair: (-abs(pair[1]), self.text(pair[0])))
+
+    def text(self, expr: Expr) -> str:
+        """The printed form, for a stable order."""
+        found = self.texts.get(expr)
         if found is None:
-            found = self.memo[id(expr)] = self.node(rebuild(expr, self.visit))
-            self.keep.append(expr)
+            found = self.texts[expr] = repr(expr)
         return found
 
-    def node(self, expr: Expr) -> Expr:
-        """One node whose children are simple."""
-        if isinstance(expr, (Binary, Unary)):
-            return self.operator(expr)
-        from tilelang.ir.expr import Cast, Select
 
-        if isinstance(expr, Select):
-            decided = prove(expr.cond, self.bounds)
-            if decided is not None:
-                return expr.t if decided else expr.f
-        if isinstance(expr, Cast) and isinstance(expr.value, Const):
-            return const(expr.value.value, expr.dtype) if not expr.rounding else expr
-        return expr
-
-    def operator(self, expr: Binary | Unary) -> Expr:
-        """Operators: linear form for sums, then the rules."""
-        if isinstance(expr, Unary):
-            if expr.op == "neg" and expr.dtype.is_int:
-                return self.linear(expr)
-            return _again(expr)
-        if expr.dtype.lanes > 1:
-            return expr
-        if expr.op in ("add", "sub", "mul") and expr.dtype.is_int:
-            return self.linear(expr)
-        if expr.op in ("floordiv", "floormod"):
-            return self.division(expr)
-        if expr.op in ("min", "max") and expr.dtype.is_integer:
-            return self.extreme(expr)
-        if expr.dtype.is_bool:
-            return self.condition(expr)
-        return _again(expr)
-
-    # -- sums ----------------------------------------------------------------------------------
-    def linear(self, expr: Expr) -> Expr:
-        """The canonical sum of an integer expression."""
-        terms: Terms = {}
-        constant = _collect(expr, 1, terms)
-        return _sum(terms, constant, expr)
-
-    # -- division ---------------------------------------------------------------------------------
-    def division(self, expr: Binary) -> Expr:
-        """``//`` and ``%`` by a positive constant."""
-        if not (isinstance(expr.b, Const) and expr.dtype.is_int and int(expr.b.value) > 0):
-            return _again(expr)
-        n = int(expr.b.value)
-        known = interval(expr.a, self.bounds)
-        if known.known and known.low // n == known.high // n:
-            whole = int(known.low // n)
-            if expr.op == "floordiv":
-                return const(whole, expr.dtype)
-            return self.linear(expr.a - whole * n) if whole else expr.a
-        terms: Terms = {}
-        constant = _collect(expr.a, 1, terms)
-        inside: Terms = {}
-        outside: Terms = {}
-        for term, factor in terms.items():
-            if factor % n == 0:
-                outside[term] = factor // n
-            else:
-                inside[term] = factor
-        rest = constant % n
-        if not outside and rest == constant:
-            return self.nested(expr, n)
-        core = _sum(inside, rest, expr)
-        low = self.division_core(expr.op, core, n, expr)
-        if expr.op == "floormod":
-            return low
-        return self.linear(_sum(outside, constant // n, expr) + low)
-
-    def division_core(self, op: str, core: Expr, n: int, expr: Binary) -> Expr:
-        """``core // n`` or ``core % n`` without multiples of ``n`` in ``core``."""
-        known = interval(core, self.bounds)
-        if known.low >= 0 and known.high < n:
-            return const(0, expr.dtype) if op == "floordiv" else core
-        return binary(op, core, const(n, expr.dtype))
-
-    def nested(self, expr: Binary, n: int) -> Expr:
-        """``x // a // b`` and ``x % a % b``."""
-        a = expr.a
-        if isinstance(a, Binary) and isinstance(a.b, Const) and int(a.b.value) > 0:
-            inner = int(a.b.value)
-            if a.op == "floordiv" and expr.op == "floordiv" and inner * n < 2**31:
-                return binary("floordiv", a.a, const(inner * n, expr.dtype))
-            if a.op == "floormod" and expr.op == "floormod" and inner % n == 0:
-                return binary("floormod", a.a, const(n, expr.dtype))
-        if expr.op == "floormod" and divisible_by(a, n):
-            return const(0, expr.dtype)
-        return _again(expr)
-
-    # -- choices -----------------------------------------------------------------------------------
-    def extreme(self, expr: Binary) -> Expr:
-        """min and max decided by the interval of the difference."""
-        less = self.decide(binary("le", expr.a, expr.b))
-        if less is None:
-            return _again(expr)
-        return expr.a if less == (expr.op == "min") else expr.b
-
-    def condition(self, expr: Binary) -> Expr:
-        """Comparisons and logic."""
-        decided = self.decide(expr)
-        return const(decided) if decided is not None else _again(expr)
-
-    def decide(self, cond: Expr) -> bool | None:
-        """Truth of a condition, also through the interval of the difference of its sides."""
-        found = prove(cond, self.bounds)
-        if found is not None or not isinstance(cond, Binary):
-            return found
-        if cond.op not in ("lt", "le", "gt", "ge", "eq", "ne") or not cond.a.dtype.is_int:
-            return None
-        terms: Terms = {}
-        constant = _collect(cond.a, 1, terms) + _collect(cond.b, -1, terms)
-        difference = _sum(terms, constant, cond.a)
-        zero = const(0, cond.a.dtype)
-        return prove(binary(cond.op, difference, zero), self.bounds)
+def _repeatable(node: Expr) -> bool:
+    """Whether dropping or sharing evaluations of ``node`` changes nothing."""
+    return all(
+        item.intrinsic.effect in _IDEMPOTENT for item in postorder(node) if isinstance(item, Call)
+    )
 
 
-def _again(expr: Expr) -> Expr:
-    """``expr`` built anew, so that constants among its operands fold."""
-    if isinstance(expr, Binary):
-        return binary(expr.op, expr.a, expr.b)
-    return expr
+def _folded(node: Expr) -> Expr:
+    """``node`` built anew, so that constants among its operands fold."""
+    if isinstance(node, Binary):
+        zero = isinstance(node.b, Const) and node.b.value == 0
+        return node if zero and node.op in _DIVISIONS else binary(node.op, node.a, node.b)
+    if isinstance(node, Unary):
+        return unary(node.op, node.a)
+    if isinstance(node, Cast) and isinstance(node.value, Const) and not node.rounding:
+        return cast(node.value, node.dtype)
+    if isinstance(node, Select):
+        return select(node.cond, node.t, node.f, node.lazy)
+    return node
 
 
-def _collect(expr: Expr, factor: int, terms: Terms) -> int:
-    """Add ``factor * expr`` to ``terms``; gives the constant part."""
-    if isinstance(expr, Const):
-        return factor * int(expr.value)
-    if isinstance(expr, Unary) and expr.op == "neg":
-        return _collect(expr.a, -factor, terms)
-    if isinstance(expr, Binary):
-        if expr.op in ("add", "sub"):
-            sign = 1 if expr.op == "add" else -1
-            return _collect(expr.a, factor, terms) + _collect(expr.b, sign * factor, terms)
-        if expr.op == "mul":
-            if isinstance(expr.b, Const):
-                return _collect(expr.a, factor * int(expr.b.value), terms)
-            if isinstance(expr.a, Const):
-                return _collect(expr.b, factor * int(expr.a.value), terms)
-    total = terms.get(expr, 0) + factor
-    if total:
-        terms[expr] = total
-    else:
-        del terms[expr]
-    return 0
+def _select(node: Select) -> Expr:
+    if isinstance(node.cond, Unary) and node.cond.op == "lnot":
+        return Select(node.cond.a, node.f, node.t, node.lazy)
+    return node
 
 
-def _sum(terms: Terms, constant: int, like: Expr) -> Expr:
-    """``terms`` and ``constant`` as one expression, positive terms first."""
-    result: Expr | None = None
-    ordered = sorted(terms.items(), key=lambda item: item[1] < 0)  # stable: written order
-    for term, factor in ordered:
-        size = abs(factor)
-        part = term if size == 1 else binary("mul", term, const(size, like.dtype))
-        if result is None:
-            result = part if factor > 0 else binary("mul", term, const(factor, like.dtype))
-        else:
-            result = binary("add" if factor > 0 else "sub", result, part)
-    if result is None:
-        return const(constant, like.dtype)
-    if constant < 0:
-        return binary("sub", result, const(-constant, like.dtype))
-    return binary("add", result, const(constant, like.dtype))
+def _matches(pattern: Pattern, node: Expr) -> Iterator[Match]:
+    """Every way in which ``node`` matches ``pattern``."""
+    yield from _match(pattern, node, {})
+
+
+def _match(pattern: Pattern, node: Expr, bound: Match) -> Iterator[Match]:
+    if isinstance(pattern, str):
+        before = bound.get(pattern)
+        if before is not None:
+            if before is node:
+                yield bound
+            return
+        if pattern in "cdkl":
+            if not isinstance(node, Const) or not node.dtype.is_integer:
+                return
+            if pattern in "cd" and int(node.value) <= 0:
+                return
+        yield {**bound, pattern: node}
+        return
+    op, *operands = pattern
+    if isinstance(node, Unary) and node.op == op:
+        yield from _match(operands[0], node.a, bound)
+    elif isinstance(node, Binary) and node.op == op:
+        orders = [(node.a, node.b)]
+        if BINARY[op].commutes and node.a is not node.b:
+            orders.append((node.b, node.a))
+        for a, b in orders:
+            for found in _match(operands[0], a, bound):
+                yield from _match(operands[1], b, found)

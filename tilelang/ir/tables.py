@@ -139,6 +139,12 @@ _MEMORY = [
     Intrinsic("atomic_addx4", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0, 1)),
 ]
 
+_MEMORY += [
+    Intrinsic("wide_load", 1, 2, "given", effect=Effect.READ, reads=(0,), needs="threads"),
+    Intrinsic("wide_store", 2, 3, "void", effect=Effect.ATOMIC, writes=(0,), needs="threads"),
+    Intrinsic("create_tma_descriptor", 0, -1, "handle", needs="sm_90"),
+]
+
 _OUTPUT = [
     Intrinsic("print", 0, 1, "void", effect=Effect.OUTPUT),
     Intrinsic("device_assert", 1, 1, "void", effect=Effect.OUTPUT),

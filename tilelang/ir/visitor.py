@@ -5,7 +5,7 @@ The default is to descend; what is not changed comes back as the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
@@ -54,17 +54,34 @@ def _rebuild_value(
     return old
 
 
+def postorder(expr: Expr) -> Iterator[Expr]:
+    """``expr`` and everything below it, each distinct node once, children first.
+
+    Iterative: the depth of an expression is not limited by Python's recursion.
+    """
+    done: set[int] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in done:
+            continue
+        if ready:
+            done.add(id(node))
+            yield node
+            continue
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(node.children()))
+
+
 def substitute(expr: Expr, values: dict[Var, Expr]) -> Expr:
     """``expr`` with variables replaced; shared sub-expressions are visited once."""
+    if not values:
+        return expr
     memo: dict[int, Expr] = {id(var): value for var, value in values.items()}
-
-    def visit(node: Expr) -> Expr:
-        found = memo.get(id(node))
-        if found is None:
-            found = memo[id(node)] = rebuild(node, visit)
-        return found
-
-    return visit(expr)
+    for node in postorder(expr):
+        if id(node) not in memo:
+            memo[id(node)] = rebuild(node, lambda child: memo[id(child)])
+    return memo[id(expr)]
 
 
 class Rewriter:

@@ -10,15 +10,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tilelang.compiler import Artifact, compile
-from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError, TileWarning
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.runtime.contract import launch_spec
-from tilelang.runtime.pylauncher import ArrayLauncher
+from tilelang.runtime.pylauncher import ArrayLauncher, PyLauncher
 from tilelang.target import Target
+
+if TYPE_CHECKING:
+    from tilelang.cpu.toolchain import Compiler
+    from tilelang.runtime.library import Library
+
+INCLUDE = Path(__file__).resolve().parent.parent / "cpu" / "include"
 
 # Names of runtimes that programs ask for; those of other implementations mean "auto" here.
 BACKENDS = {
@@ -92,7 +100,7 @@ def build(
         TileError: the program cannot be compiled for the target.
     """
     if backend == "interpret":
-        return _interpreted(func, out_idx, options, target)
+        return _interpreted(func, out_idx, options)
     if target.kind != "cpu":
         raise TileUnsupportedError(
             f"no code generator for the target {target.kind!r} yet",
@@ -101,20 +109,19 @@ def build(
             hint='the program can be run anywhere with execution_backend="interpret"',
         )
     from tilelang.cpu.toolchain import find_compiler
+    from tilelang.runtime.cache import default_cache
 
-    compiler = find_compiler()
+    compiler = find_compiler(default_cache())
     if compiler is None:
         _say_once(
             "no C compiler found (cc, gcc, clang or the `zig` extra): kernels run in the "
             "interpreter, which is slow"
         )
-        return _interpreted(func, out_idx, options, target)
+        return _interpreted(func, out_idx, options)
     return _compiled(func, out_idx, target, options, backend, compiler)
 
 
-def _interpreted(
-    func: PrimFunc, out_idx: tuple[int, ...], options: Options, target: Target
-) -> Executable:
+def _interpreted(func: PrimFunc, out_idx: tuple[int, ...], options: Options) -> Executable:
     from tilelang.interpret import run
 
     spec = launch_spec(func, out_idx, device="cpu", returns=_returns(func, out_idx))
@@ -131,21 +138,49 @@ def _compiled(
     target: Target,
     options: Options,
     backend: str,
-    compiler: Any,
+    compiler: Compiler,
 ) -> Executable:
-    from tilelang.cpu.library import load_library
-    from tilelang.runtime.launcher import make_launcher
+    from tilelang.runtime.cache import default_cache
+    from tilelang.runtime.native import make_launcher
 
     artifact = compile(func, target, options)
     if options.verbose:
         print(artifact.source)
-    library = load_library(artifact, compiler)
-    spec = launch_spec(
-        func, out_idx, messages=artifact.messages, device="cpu", returns=_returns(func, out_idx)
+    library = build_library(artifact, compiler)
+    returns = _returns(func, out_idx)
+    spec = launch_spec(func, out_idx, messages=artifact.messages, device="cpu", returns=returns)
+    launcher = make_launcher(
+        spec,
+        library.address(artifact.entry),
+        keep=library,
+        compiler=None if backend == "python" else compiler,
+        cache=default_cache(),
     )
-    launcher = make_launcher(spec, library.entry, prefer_c=backend != "python", keep=library)
-    return Executable(launcher, "python" if backend == "python" else "c", func, artifact,
-                      library.path)  # fmt: skip
+    kind = "python" if isinstance(launcher, PyLauncher) else "c"
+    return Executable(launcher, kind, func, artifact, library.path)
+
+
+def build_library(artifact: Artifact, compiler: Compiler) -> Library:
+    """The loaded library of generated C, from the cache or compiled now."""
+    from tilelang.runtime.cache import Entry, content_key, default_cache
+    from tilelang.runtime.library import load_library
+
+    parallel = compiler.openmp or ("-pthread",)
+    flags = ("-O2", "-fwrapv", "-fopenmp-simd", *compiler.native, *parallel, *artifact.flags)
+    key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
+
+    def make() -> Entry:
+        data = compiler.compile_shared(artifact.source, (*flags, f"-I{INCLUDE}"))
+        return Entry(data, {"kind": "kernel"})
+
+    entry = default_cache().fetch(key, make)
+    return load_library(entry.data, entry.path)
+
+
+@lru_cache(maxsize=1)
+def include_text() -> str:
+    """The text of our C headers: part of what generated code means."""
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.glob("*.h")))
 
 
 def _returns(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
@@ -157,4 +192,4 @@ def _returns(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
 
 def _say_once(message: str) -> None:
     """A warning that the default filter shows once per process."""
-    warnings.warn(message, RuntimeWarning, stacklevel=2)
+    warnings.warn(message, TileWarning, stacklevel=2)

@@ -8,8 +8,9 @@ from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, Var, as_expr, const
 from tilelang.ir.stmt import Assert as AssertNode
-from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt, While as WhileNode
+from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt
 from tilelang.ir.stmt import If as IfNode
+from tilelang.ir.stmt import While as WhileNode
 from tilelang.language.v2.builder import Block, Builder, builder, locate
 from tilelang.language.v2.frames import Frame
 from tilelang.language.v2.scope import truth

@@ -15,7 +15,8 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import promote
 from tilelang.ir.expr import Const, Expr, as_expr, binary, const
 from tilelang.ir.expr import Var as VarNode
-from tilelang.ir.stmt import Break, For, If, Parallel as ParallelNode
+from tilelang.ir.stmt import Break, For, If
+from tilelang.ir.stmt import Parallel as ParallelNode
 from tilelang.language.v2.builder import Block, Builder, builder, locate, warn
 from tilelang.language.v2.frames import Loop
 
@@ -380,14 +381,14 @@ class _ThreadBinding(Loop):
         self.loc: Loc | None = locate()
         self.cond = as_expr(var < self.extent)
         if bound is not self.extent:
-            if isinstance(bound, Const) and isinstance(self.extent, Const):
-                if bound.value < self.extent.value:
-                    raise TileValueError(
-                        f"T.thread_binding over {self.thread} is larger than the kernel",
-                        expected=f"at most {bound!r}",
-                        got=f"{self.extent!r}",
-                        hint="raise threads= of T.Kernel, or loop with T.Parallel",
-                    )
+            known = isinstance(bound, Const) and isinstance(self.extent, Const)
+            if known and bound.__index__() < self.extent.__index__():
+                raise TileValueError(
+                    f"T.thread_binding over {self.thread} is larger than the kernel",
+                    expected=f"at most {bound!r}",
+                    got=f"{self.extent!r}",
+                    hint="raise threads= of T.Kernel, or loop with T.Parallel",
+                )
             self.guard = active.push("then", self.loc)
         return (var,)
 

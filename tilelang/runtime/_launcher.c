@@ -215,9 +215,11 @@ static void drop(Held* held) {
 }
 
 // ---- sizes ------------------------------------------------------------------------------------
+// `hints` are strides of tensors with one or no element in that direction: they tell nothing, and
+// serve only for symbols that nothing else tells.
 typedef struct {
-    int64_t value[MAX_SYMBOLS];
-    uint64_t known;
+    int64_t value[MAX_SYMBOLS], hint[MAX_SYMBOLS];
+    uint64_t known, hints;
 } Symbols;
 
 static int64_t floor_div(int64_t a, int64_t b) {
@@ -354,9 +356,16 @@ static int check_tensor(const Launcher* l, const Param* p, const View* v, Symbol
         if (!v->strides) return -1;
         for (int d = 0; d < p->ndim; ++d) {
             const Dim* dim = &p->strides[d];
-            const int64_t actual = v->strides[d] * (d < p->ndim - 1 ? p->packing : 1);
-            if (v->shape[d] == 1 || !size)
-                if (dim->kind != SYMBOL || (s->known & dim->symbols)) continue;
+            const int64_t scale = d < p->ndim - 1 ? p->packing : 1;
+            const int64_t actual = v->strides[d] * scale;
+            if (v->shape[d] == 1 || !size) {
+                if (dim->kind != SYMBOL || (s->hints & dim->symbols)) continue;
+                int64_t compact = scale;
+                for (int e = d + 1; e < p->ndim; ++e) compact *= v->shape[e];
+                s->hint[dim->value] = compact;
+                s->hints |= dim->symbols;
+                continue;
+            }
             if (try_match(l, dim, actual, 1, s, later, nlater) < 0) return -1;
         }
     }
@@ -479,6 +488,11 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
         if (nlater == before) return -1;
     }
     const uint64_t all = l->nsymbols == 64 ? ~(uint64_t)0 : ((uint64_t)1 << l->nsymbols) - 1;
+    for (uint64_t open = s->hints & ~s->known; open; open &= open - 1) {
+        int symbol = 0;
+        while (!(open >> symbol & 1)) ++symbol;
+        if (learn(l, s, symbol, s->hint[symbol]) < 0) return -1;
+    }
     if (s->known != all) return -1;
     for (int i = 0; i < l->nchecks; ++i) {
         int64_t holds;
@@ -499,7 +513,7 @@ static PyObject* launcher_call(PyObject* self, PyObject* const* args, size_t nar
     int32_t code = 0;
     if (keywords || PyVectorcall_NARGS(nargsf) != l->ninputs)
         return PyObject_Vectorcall(l->slow, args, nargsf, keywords);
-    s.known = 0;
+    s.known = s.hints = 0;
     for (int i = 0; i < l->noutputs; ++i) results[i] = 0;
     if (check_inputs(l, args, slots, &s, held, &nheld, &like) == 0 &&
         make_results(l, like ? like : Py_None, &s, slots, results, held, &nheld) == 0) {

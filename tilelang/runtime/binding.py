@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
 from tilelang.errors import (
     ArgumentCountError,
     ArgumentTypeError,
@@ -74,7 +76,7 @@ def convert_scalar(spec: LaunchSpec, param: Param, arg: Any) -> int | float:
                 f"{where} is not a number", expected=f"a number for {kind}", got=_shown(arg)
             ) from error
     try:
-        number = int(arg.__index__())
+        number = int(arg) if isinstance(arg, np.bool_) else int(arg.__index__())
     except (AttributeError, TypeError, RuntimeError) as error:
         raise ArgumentTypeError(
             f"{where} is not an integer",
@@ -135,6 +137,7 @@ class _Binder:
         self.sources = [""] * len(spec.symbols)  # where a symbol's value comes from
         self.later: list[tuple[Param, str, DimExpr, int]] = []
         self.nulls: list[Param] = []
+        self.weak: dict[int, tuple[Param, str, int]] = {}  # values when nothing tells better
         self.place: tuple[str, int, str] | None = None  # device, index, parameter
 
     def run(self, args: Sequence[Any]) -> Bound:
@@ -210,9 +213,7 @@ class _Binder:
             )  # fmt: skip
         wanted = DType(param.dtype)
         if info.dtype is None or not is_compatible_storage(wanted, info.dtype, raw=info.raw):
-            self.fail(
-                ArgumentTypeError, param, "has the wrong dtype", param.dtype, info.dtype_name
-            )
+            self.fail(ArgumentTypeError, param, "has the wrong dtype", param.dtype, info.dtype_name)
 
     def extent(self, param: Param, info: TensorInfo, number: int, dim: DimExpr) -> None:
         actual = info.shape[number]
@@ -241,12 +242,17 @@ class _Binder:
             )  # fmt: skip
 
     def stride(self, param: Param, info: TensorInfo, number: int, dim: DimExpr) -> None:
-        actual = info.strides[number] * (param.packing if number < param.ndim - 1 else 1)
+        scale = param.packing if number < param.ndim - 1 else 1
+        actual = info.strides[number] * scale
         if info.shape[number] == 1 or not info.size:
-            # Frameworks report anything here; it only serves where nothing better is known.
-            unknown = [symbol for symbol in symbols_in(dim) if self.values[symbol] is None]
-            if not (isinstance(dim, tuple) and len(dim) == 1 and unknown):
-                return
+            # Frameworks report anything here, so it tells nothing. A symbol that nothing else
+            # tells gets the stride of a contiguous tensor.
+            if isinstance(dim, tuple) and len(dim) == 1:
+                compact = scale
+                for extent in info.shape[number + 1 :]:
+                    compact *= extent
+                self.weak.setdefault(symbols_in(dim)[0], (param, f"stride[{number}]", compact))
+            return
         where = f"stride[{number}]"
         self.match(param, where, dim, actual, f"{actual} (strides {info.strides})")
 
@@ -349,17 +355,25 @@ class _Binder:
 
     def finish(self) -> None:
         """Match what had to wait; a symbol that only None carries is 0 if it has one carrier."""
-        while self.later:
-            waiting, self.later = self.later, []
-            for param, where, dim, actual in waiting:
-                self.match(param, where, dim, actual, str(actual))
-            if len(self.later) == len(waiting):
-                break
+        self.match_later()
+        for symbol, (param, where, stride) in self.weak.items():
+            if self.values[symbol] is None:
+                self.set(param, where, symbol, stride, f"{param.name}.{where}")
+        self.match_later()
         for symbol, value in enumerate(self.values):
             if value is None:
                 self.unknown(symbol)
         for param, where, dim, actual in self.later:
             self.compare(param, where, dim, actual, str(actual))
+
+    def match_later(self) -> None:
+        """Match what waits for symbols that are known by now, as long as that tells more."""
+        before = -1
+        while len(self.later) != before:
+            waiting, self.later = self.later, []
+            before = len(waiting)
+            for param, where, dim, actual in waiting:
+                self.match(param, where, dim, actual, str(actual))
 
     def unknown(self, symbol: int) -> None:
         spec = self.spec

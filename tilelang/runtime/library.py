@@ -14,10 +14,14 @@ from tilelang.errors import CompileError, TileRuntimeError
 
 @dataclass(frozen=True)
 class Library:
-    """A loaded library; it stays loaded while this object or a launcher keeps it."""
+    """A loaded library, with the bytes and the path it was loaded from.
+
+    The path may be that of a file which is gone by now; the bytes are what to export.
+    """
 
     handle: Any
     path: str
+    data: bytes = b""
 
     def address(self, name: str) -> int:
         """Address of the function ``name``."""
@@ -89,7 +93,7 @@ def load_library(data: bytes, path: Path | None = None) -> Library:
     refusals = []
     for file in loadable(data, path):
         try:
-            return Library(ctypes.CDLL(file), file)
+            return Library(ctypes.CDLL(file), file, data)
         except OSError as error:
             refusals.append(str(error))
     failure = CompileError(

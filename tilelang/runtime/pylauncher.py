@@ -29,6 +29,7 @@ from tilelang.runtime.tensors import (
     describe,
     empty_like_framework,
     framework_of,
+    numpy_result_dtype,
     to_framework,
 )
 
@@ -84,7 +85,7 @@ class PyLauncher:
 
         self.spec = spec
         self.keep = keep
-        self._view_at = ctypes.c_char.from_buffer
+        self._view_at: Callable[[Any], Any] = ctypes.c_char.from_buffer
         self._addressof = ctypes.addressof
         self._entry = entry
         self._inputs = tuple(_Input(spec.params[position]) for position in spec.inputs)
@@ -96,8 +97,9 @@ class PyLauncher:
             + "q" * len(spec.free_symbols)
         ).pack  # fmt: skip
         # Where results stand among the parameters, to put them between the inputs.
-        self._result_positions = sorted(spec.outputs)
+        self._result_order = sorted((at, number) for number, at in enumerate(spec.outputs))
         self._result_dtypes = {at: kinds[at] for at in spec.outputs}
+        self._numpy_types: dict[int, np.dtype[Any]] = {}
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Run the kernel on positional arguments; the results are returned as the spec says."""
@@ -178,10 +180,9 @@ class PyLauncher:
                 for position, shape in zip(self._outputs, plan.out_shapes)
             ]
             everything = list(args)
-            made = dict(zip(self._outputs, results))
-            for position in self._result_positions:
-                everything.insert(position, made[position])
-                slots.insert(position, _address_of(made[position]))
+            for position, number in self._result_order:
+                everything.insert(position, results[number])
+                slots.insert(position, self._address_of(results[number]))
         code = self._invoke(everything, self._pack(*slots, *plan.symbols))
         if code:
             self.fail(code)
@@ -192,6 +193,14 @@ class PyLauncher:
         if self._entry is None:
             return 0
         return self._entry(slots)
+
+    def _address_of(self, result: Any) -> int:
+        if type(result) is not np.ndarray:
+            return int(result.data_ptr())
+        try:
+            return int(self._addressof(self._view_at(result)))
+        except (TypeError, ValueError):  # empty, or of a type without a buffer format
+            return int(result.__array_interface__["data"][0])
 
     def _returned(self, args: Sequence[Any], results: list[Any]) -> Any:
         rule = self.spec.returns
@@ -213,13 +222,19 @@ class PyLauncher:
 
     def allocate(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """A result: parameter ``position`` with ``shape`` in storage units."""
-        return empty_like_framework(like, self._result_dtypes[position], shape)
+        if type(like) is not np.ndarray:
+            return empty_like_framework(like, self._result_dtypes[position], shape)
+        known = self._numpy_types.get(position)
+        if known is None:
+            known = numpy_result_dtype(self._result_dtypes[position])
+            self._numpy_types[position] = known
+        return np.empty(shape, known)
 
     def allocate_known(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """:meth:`allocate` for the C launcher, which cannot convert to other frameworks."""
-        if like is not None and type(like) is not np.ndarray and framework_of(like) == "other":
+        if type(like) is not np.ndarray and like is not None and framework_of(like) == "other":
             raise ArgumentTypeError("a result of another framework is converted by Python")
-        return empty_like_framework(like, self._result_dtypes[position], shape)
+        return self.allocate(like, position, shape)
 
     def fail(self, code: int) -> None:
         """Raise the error that the kernel's return code stands for."""
@@ -278,9 +293,3 @@ def _torch_tensor() -> Any:
     """The class of torch tensors, when somebody has imported torch."""
     torch = sys.modules.get("torch")
     return None if torch is None else getattr(torch, "Tensor", None)
-
-
-def _address_of(result: Any) -> int:
-    if isinstance(result, np.ndarray):
-        return int(result.__array_interface__["data"][0])
-    return int(result.data_ptr())

@@ -91,9 +91,7 @@ def tensor(
 ) -> Param:
     """A tensor parameter; see :class:`Param`."""
     kind = str(DType(dtype))
-    return Param(
-        "tensor", name, kind, tuple(shape), strides, nullable, is_output, written, align
-    )
+    return Param("tensor", name, kind, tuple(shape), strides, nullable, is_output, written, align)
 
 
 def scalar(name: str, dtype: object, symbol: int | None = None) -> Param:

@@ -51,8 +51,10 @@ def has_hip() -> bool:
 
     driver = _library("libamdhip64.so")
     count = ctypes.c_int(0)
-    return driver is not None and not driver.hipGetDeviceCount(ctypes.byref(count)) and bool(
-        count.value
+    return (
+        driver is not None
+        and not driver.hipGetDeviceCount(ctypes.byref(count))
+        and bool(count.value)
     )
 
 

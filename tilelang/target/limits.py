@@ -86,9 +86,7 @@ METAL = Limits(shared_static=32 * KIB, shared_block=32 * KIB, shared_processor=3
 # The default limits of the WebGPU specification, which every device must offer.
 WEBGPU = Limits(threads=256, shared_static=16 * KIB, shared_block=16 * KIB, grid=(65535,) * 3)
 # Blocks are loops on the CPU: threads are only counted, and tiles live in ordinary memory.
-CPU = Limits(
-    warp=32, shared_static=0, shared_block=0, grid=(2**63 - 1, 2**63 - 1, 2**63 - 1)
-)
+CPU = Limits(warp=32, shared_static=0, shared_block=0, grid=(2**63 - 1, 2**63 - 1, 2**63 - 1))
 
 
 def limits_of(kind: str, arch: str) -> Limits:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.language.v2 import ast as _home
-from tilelang.language.v2.ast import __all__ as __all__
+
+__all__ = _home.__all__
 
 
 def __getattr__(name: str) -> Any:

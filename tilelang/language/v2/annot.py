@@ -65,7 +65,7 @@ _Shape = TypeVar("_Shape")
 _DType = TypeVar("_DType")
 
 
-class Annot(ABC):  # noqa: B024  # the document makes the methods abstract one by one
+class Annot(ABC):
     """Base of annotations: how to interpret one argument of a jit kernel.
 
     It (1) tells whether the argument is passed at launch, (2) parses the argument into a key of
@@ -268,11 +268,14 @@ class DynAnnot(Value):
         return DynAnnot("dynamic", name, kind)
 
 
+_HANDLE = DType("handle")
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class PtrAnnot(Value):
     """``T.ptr``: a raw pointer; pass a tensor or an address. Used as a dtype it is int64."""
 
-    dtype: DType | None = DType("handle")
+    dtype: DType | None = _HANDLE
 
     def __call__(self, dtype: object = None, scope: str = "global") -> PtrAnnot:
         return self
@@ -457,9 +460,9 @@ class BufferAnnot(Annot):
         actual, strides, kind = _facts(value)
         if shape is None:
             shape = [Value("static", None, DType("int32"), extent) for extent in actual or ()]
-        if actual is not None and self.dtype is not None and self.dtype.packing > 1 and actual:
-            if not isinstance(value, BufferAnnot):
-                actual = (*actual[:-1], actual[-1] * self.dtype.packing)
+        packing = 1 if self.dtype is None or isinstance(value, BufferAnnot) else self.dtype.packing
+        if actual and packing > 1:
+            actual = (*actual[:-1], actual[-1] * packing)
         dtype = self.dtype if self.dtype is not None else kind
         if dtype is None:
             raise TileValueError(
@@ -759,6 +762,10 @@ class FuncAnnot:
         self._parsers = [self.arg_parser[name] for name in self.arg_names]
         self._kernel_at = [self._index[name] for name in self.ker_arg_names]
         self._defaults = [sig.parameters[name].default for name in self.arg_names]
+        empty = sys.modules["inspect"].Parameter.empty
+        self._required = 1 + max(
+            (i for i, value in enumerate(self._defaults) if value is empty), default=-1
+        )
 
     @classmethod
     def from_sig_annots(
@@ -770,8 +777,8 @@ class FuncAnnot:
 
     def bind(self, args: Sequence[Any], kws: Mapping[str, Any]) -> Sequence[Any]:
         """All arguments in the order of the parameters, defaults filled in."""
-        if not kws and len(args) == self._count:
-            return args
+        if not kws and self._required <= len(args) <= self._count:
+            return args if len(args) == self._count else [*args, *self._defaults[len(args) :]]
         values = self.bind_partial(args, kws)
         for name, value in zip(self.arg_names, values, strict=True):
             if value is _EMPTY:
@@ -805,10 +812,9 @@ class FuncAnnot:
 
     def parse_key(self, *args: Any, **kws: Any) -> Key:
         """The cache key of a call."""
-        values = self.bind(args, kws)
         key: list[Any] = []
-        for parser, value in zip(self._parsers, values):
-            key.extend(parser(value))
+        for parser, value in zip(self._parsers, self.bind(args, kws)):
+            key += parser(value)
         return tuple(key)
 
     def convert_to_kernel_args(self, *args: Any, **kws: Any) -> list[Any]:

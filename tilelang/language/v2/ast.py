@@ -21,7 +21,6 @@ cannot use is an error here, before anything runs.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -120,7 +119,7 @@ def _last_name(node: ast.AST) -> str:
 
 def analyse(fn: FunctionType) -> FunctionInfo:
     """Find the source of ``fn`` and what can be read off it."""
-    node = function_node(fn)
+    node, filename = function_node(fn)
     arguments = node.args
     params = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     params.extend(a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None)
@@ -141,7 +140,7 @@ def analyse(fn: FunctionType) -> FunctionInfo:
     )
     return FunctionInfo(
         fn.__name__,
-        fn.__code__.co_filename,
+        filename,
         node,
         tuple(params),
         frozenset(annotated),
@@ -511,11 +510,12 @@ class _Statements:
 
     def loop_source(self, node: ast.expr) -> ast.expr:
         """The iterable; ``range(...)`` takes device expressions, so it is called through us."""
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            if node.func.id == "range" and not node.keywords and not _has_star(node):
-                args = [self.expr(arg) for arg in node.args]
-                return _scope_call("range", [self.expr(node.func), *args], node)
-        return self.expr(node)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+            return self.expr(node)
+        if node.func.id != "range" or node.keywords or _has_star(node):
+            return self.expr(node)
+        args = [self.expr(arg) for arg in node.args]
+        return _scope_call("range", [self.expr(node.func), *args], node)
 
     def do_While(self, item: ast.While) -> list[ast.stmt]:
         if item.orelse:

@@ -53,7 +53,7 @@ from tilelang.ir.stmt import (
 from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.tables import Effect
 
-__all__ = ["Block", "Builder", "builder", "inline", "macro", "prim_func"]
+__all__ = ["Block", "Builder", "builder"]
 
 LOOPS = frozenset({"loop", "parallel", "while"})
 BRANCHES = frozenset({"then", "else"})

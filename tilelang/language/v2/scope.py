@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import (
-    TileError,
     TileNameError,
     TileRuntimeError,
     TileSyntaxError,
@@ -45,10 +44,15 @@ __all__ = ["Scope"]
 
 _IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, f"i{name.rstrip('_')}")
-    for name in "add sub mul truediv floordiv mod pow lshift rshift and_ or_ xor matmul".split()
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+        *("lshift", "rshift", "and_", "or_", "xor"),
+    )
 }
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
-    **{name: getattr(operator, name) for name in "eq ne lt le gt ge is_ is_not".split()},
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "is_": operator.is_,
+    "is_not": operator.is_not,
     "in": lambda a, b: a in b,
     "not_in": lambda a, b: a not in b,
 }
@@ -271,7 +275,8 @@ class Scope:
             raise TileNameError(
                 f"the immutable value `{name}` is updated in a loop",
                 expected="a variable made by T.alloc_var",
-                got=f"`{name}`, which was bound to `{known[0]!r}` outside the loop",
+                got=f"`{name}` bound outside the loop"
+                + ("" if isinstance(known[0], Expr) else f" to {known[0]!r}"),
                 hint=f"declare `{name} = T.alloc_var(dtype, init)` before the loop",
             )
         warn(
@@ -567,9 +572,9 @@ def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
     else:
         try:
             items = list(value)
-        except TileError:
-            raise
         except TypeError:
+            if isinstance(value, Buffer):
+                raise  # says how to loop over it
             raise TileTypeError(
                 f"a value of type {type(value).__name__} cannot be unpacked",
                 expected=count(len(shape), "value"),

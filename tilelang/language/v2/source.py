@@ -3,19 +3,26 @@
 The whole module text is parsed and the function is found by its first line and name. Nothing is
 dedented, so continuation lines, decorators and multi-line strings cannot break it, and every node
 keeps the line and column of the user's file.
+
+The interactive interpreter keeps what was typed from Python 3.13 on; before that the lines are
+taken from the history of ``readline``.
 """
 
 from __future__ import annotations
 
 import ast
 import linecache
+import sys
+import zlib
 from functools import lru_cache
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError
 
 __all__ = ["function_node", "new_function"]
+
+_MAX_TYPED = 500  # lines of history looked at
 
 @lru_cache(maxsize=64)
 def _parse(text: str, filename: str) -> ast.Module:
@@ -62,8 +69,34 @@ def new_function(name: str, arguments: ast.arguments, body: ast.stmt) -> ast.Fun
     )
 
 
-def function_node(fn: FunctionType) -> ast.FunctionDef:
-    """The syntax tree of ``fn``; it is shared, so copy it before changing it.
+def _same_lines(a: CodeType, b: CodeType) -> bool:
+    return a.co_name == b.co_name and list(a.co_lines()) == list(b.co_lines())
+
+
+def _typed_lines(fn: FunctionType) -> list[str]:
+    """Source of a function typed at the prompt: the last lines that compile to its code."""
+    history: Any = sys.modules.get("readline")
+    code = fn.__code__
+    if history is None or code.co_filename != "<stdin>":
+        return []
+    count = history.get_current_history_length()
+    lines: list[str] = []
+    for number in range(count, max(0, count - _MAX_TYPED), -1):
+        lines.insert(0, (history.get_history_item(number) or "") + "\n")
+        try:
+            module = compile("".join(lines), "<stdin>", "exec", dont_inherit=True)
+        except SyntaxError:
+            continue
+        made = [item for item in module.co_consts if isinstance(item, CodeType)]
+        if any(_same_lines(item, code) for item in made):
+            return lines
+    return []
+
+
+def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
+    """The syntax tree of ``fn`` and the name its lines are filed under in ``linecache``.
+
+    The tree is shared, so copy it before changing it.
 
     Raises:
         TileSyntaxError: the source cannot be found, or ``fn`` is ``async``.
@@ -72,6 +105,11 @@ def function_node(fn: FunctionType) -> ast.FunctionDef:
     filename, first = code.co_filename, code.co_firstlineno
     linecache.checkcache(filename)
     lines = linecache.getlines(filename, fn.__globals__)
+    if not lines:
+        lines = _typed_lines(fn)
+        filename = f"<stdin {zlib.crc32(''.join(lines).encode()):08x}>" if lines else filename
+        if lines:  # every statement typed starts at line 1, so each is a file of its own
+            linecache.cache[filename] = (len(lines), None, lines, filename)
     if not lines:
         raise TileSyntaxError(
             f"the source of `{fn.__name__}` is not available",
@@ -108,4 +146,4 @@ def function_node(fn: FunctionType) -> ast.FunctionDef:
             expected=f"`def {fn.__name__}` at line {first} of {filename}",
             hint="reload the module",
         )
-    return found[0]
+    return found[0], filename

@@ -352,7 +352,14 @@ class _Plan:
             for name, annot in hooks.annots.items()
             if isinstance(annot, BufferAnnot) and annot.shape and annot.dtype is not None
         }
-        self.fast = [source for i, source in enumerate(self.sources) if self._first(i)]
+        self.first = [source for i, source in enumerate(self.sources) if self._first(i)]
+        by_name = sorted(self.first)
+        plain = len(by_name) == len(self.names) and all(
+            field == "shape" and self.packing.get((argument, position), 1) == 1
+            for _, argument, field, position in by_name
+        )
+        # Extents that are the constants in the order of their names; None: not that simple.
+        self.fast = [(argument, position) for _, argument, _, position in by_name] if plain else None
 
     def _first(self, at: int) -> bool:
         return self.sources[at][0] not in [source[0] for source in self.sources[:at]]
@@ -361,8 +368,15 @@ class _Plan:
         """The key of the body-annotated arguments."""
         key: list[Any] = []
         for position, parser in self.parsers:
-            key.extend(parser(values[position]) if values[position] is not _EMPTY else (None,))
-        found = self.consts(values, given, self.fast, None)
+            key += parser(values[position]) if values[position] is not _EMPTY else (None,)
+        if self.fast is not None and not given:
+            try:
+                read = [values[argument].shape[position] for argument, position in self.fast]
+            except (AttributeError, TypeError):  # None, left out, or a pointer
+                read = [None]
+            if all(type(extent) is int for extent in read):  # placeholders hold symbols
+                return (*key, *read)
+        found = self.consts(values, given, self.first, None)
         key.extend(found.get(name) for name in sorted(self.names | set(given)))
         return tuple(key)
 
@@ -433,6 +447,10 @@ class EagerFunc:
             for i, parser in enumerate(self.func_annot._parsers)
             if i not in self._body_at
         ]
+        empty = inspect.Parameter.empty
+        self._defaults = [_EMPTY if v is empty else v for v in self.func_annot._defaults]
+        self._required = 1 + max((i for i, v in enumerate(self._defaults) if v is _EMPTY), default=-1)
+        self._kernel_at = sorted({*self.func_annot._kernel_at, *self._body_at})
         self._uses_consts = bool(self._body_at) or "const" in self.info.constructs
         self._plans: dict[Key, _Plan] = {}
 
@@ -454,12 +472,11 @@ class EagerFunc:
         if not self._uses_consts:
             return tuple(self.func_annot.convert_to_kernel_args(*args, **kwargs))
         values, _ = self._bind(args, kwargs)
-        taken = {*self.func_annot._kernel_at, *self._body_at}
-        found = [values[i] for i in sorted(taken)]
-        for i in sorted(taken):
-            if values[i] is _EMPTY:
-                raise ArgumentTypeError(f"missing argument `{self.func_annot.arg_names[i]}`")
-        return tuple(found)
+        found = tuple([values[i] for i in self._kernel_at])
+        if any(value is _EMPTY for value in found):
+            missing = next(i for i in self._kernel_at if values[i] is _EMPTY)
+            raise ArgumentTypeError(f"missing argument `{self.func_annot.arg_names[missing]}`")
+        return found
 
     def specialise(self, *args: Any, **kwargs: Any) -> PrimFunc:
         """The function traced for these arguments."""
@@ -498,6 +515,8 @@ class EagerFunc:
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
         """All arguments (missing ones ``_EMPTY`` where the body describes them), and constants."""
+        if not kwargs and self._required <= len(args) <= self.func_annot._count:
+            return [*args, *self._defaults[len(args) :]], {}
         names = self.func_annot._index
         given = {key: value for key, value in kwargs.items() if key not in names}
         if given and not self._uses_consts:
@@ -523,7 +542,7 @@ class EagerFunc:
         key: list[Any] = []
         for position, parser in self._static:
             value = values[position]
-            key.extend(parser(value) if value is not _EMPTY else (None,))
+            key += parser(value) if value is not _EMPTY else (None,)
         return tuple(key)
 
     def _plan(self, static: Key, values: Sequence[Any]) -> _Plan:

@@ -1,0 +1,170 @@
+"""Finding a C compiler, and what it says when it fails."""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilelang.cpu import toolchain
+from tilelang.cpu.toolchain import Compiler, find_compiler, summary_of
+from tilelang.errors import CompileError, TileWarning
+
+
+class Memory:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def get_text(self, key: str) -> str | None:
+        return self.texts.get(key)
+
+    def put_text(self, key: str, text: str) -> None:
+        self.texts[key] = text
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Any:
+    toolchain._find.cache_clear()
+    toolchain._warn.cache_clear()
+    yield
+    toolchain._find.cache_clear()
+    toolchain._warn.cache_clear()
+
+
+@pytest.fixture
+def compiler() -> Compiler:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = find_compiler()
+    if found is None:
+        pytest.skip("no C compiler on this machine")
+    return found
+
+
+def test_library_is_reproducible(compiler: Compiler) -> None:
+    source = "int f(void) { return 3; }\n"
+    assert compiler.compile_shared(source) == compiler.compile_shared(source)
+    assert compiler.identity and compiler.version
+
+
+def test_refused_source_is_summarised(compiler: Compiler) -> None:
+    with pytest.raises(CompileError) as found:
+        compiler.compile_shared("int f(void) {\n    return y;\n}\n")
+    text = str(found.value)
+    assert text.startswith("the C compiler refused the source\n  got: line 2: ")
+    assert "y" in text and "kernel.c" not in text
+    assert text.endswith("hint: the complete output is in the `log` attribute of this error")
+    assert "kernel.c" in found.value.log
+
+
+def test_summary_takes_the_first_error() -> None:
+    log = (
+        "kernel.c:2:5: warning: odd\n"
+        "kernel.c:7:9: error: 'x' undeclared (first use in this function)\n"
+        "kernel.c:9:1: fatal error: no\n"
+    )
+    assert summary_of(log) == "line 7: 'x' undeclared (first use in this function) (and 1 more)"
+    assert summary_of("ld: undefined reference to `foo'\ncollect2: exit 1\n").startswith("ld: ")
+    assert summary_of("") == ""
+
+
+def fake_compiler(folder: Path, text: str) -> Path:
+    path = folder / "fakecc"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_killed_compiler_is_reported(tmp_path: Path) -> None:
+    path = fake_compiler(tmp_path, "kill -9 $$")
+    with pytest.raises(CompileError, match="the C compiler was killed by signal 9"):
+        Compiler((str(path),), "").compile_shared("")
+
+
+def test_compiler_that_writes_nothing_is_reported(tmp_path: Path) -> None:
+    path = fake_compiler(tmp_path, "exit 0")
+    with pytest.raises(CompileError, match="the C compiler wrote no library"):
+        Compiler((str(path),), "").compile_shared("")
+    with pytest.raises(CompileError, match="cannot be started"):
+        Compiler(("/nonexistent/cc",), "").compile_shared("")
+
+
+def test_no_compiler_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.warns(TileWarning) as seen:
+        assert find_compiler() is None
+    assert [str(item.message) for item in seen] == [
+        "no C compiler found: kernels run in the interpreter, which is slow; "
+        "install gcc or clang, or `pip install ziglang`"
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        toolchain._find.cache_clear()
+        assert find_compiler() is None
+
+
+def test_broken_cc_falls_back(
+    tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", str(fake_compiler(tmp_path, "exit 1")))
+    with pytest.warns(TileWarning, match="does not work; trying others"):
+        found = find_compiler()
+    assert found is not None and found.command == compiler.command
+    monkeypatch.setenv("CC", "nonexistent-compiler -m64")
+    with pytest.warns(TileWarning, match="is not found; trying others"):
+        assert find_compiler() == compiler
+
+
+def test_cc_is_preferred_with_its_flags(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", f"{compiler.command[0]} -DTL_MARK=1")
+    found = find_compiler()
+    assert found is not None and found.command == (compiler.command[0], "-DTL_MARK=1")
+    found.compile_shared("int x = TL_MARK;")
+
+
+def test_probe_is_kept_and_made_again_when_the_compiler_changes(
+    tmp_path: Path, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    path = fake_compiler(tmp_path, f'echo run >> {log}\nexec {compiler.command[0]} "$@"')
+    monkeypatch.setenv("CC", str(path))
+    store = Memory()
+    first = find_compiler(store)
+    runs = len(log.read_text().splitlines())
+    assert runs >= 3
+    toolchain._find.cache_clear()
+    assert find_compiler(store) == first
+    assert len(log.read_text().splitlines()) == runs
+    os.utime(path, (1, 1))
+    toolchain._find.cache_clear()
+    assert find_compiler(store) != first
+    assert len(log.read_text().splitlines()) > runs
+
+
+def test_full_temporary_directory_moves_to_memory(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not os.path.isdir("/dev/shm"):
+        pytest.skip("needs a file system in memory")
+    real, places = Compiler._run, []
+
+    def run(self: Compiler, words: list[str], source: str, folder: Path) -> bytes:
+        places.append(str(folder))
+        if len(places) == 1:
+            raise toolchain._failure("refused", "as: No space left on device")
+        return real(self, words, source, folder)
+
+    monkeypatch.setattr(Compiler, "_run", run)
+    assert compiler.compile_shared("int x;")
+    assert places[1].startswith("/dev/shm/")
+    assert not any(os.path.exists(place) for place in places)

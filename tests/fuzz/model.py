@@ -1,0 +1,200 @@
+"""What a random program is made of: tensors, tiles, text, and the bookkeeping of names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .draws import Draw
+from .exprs import BITS, MANTISSA
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter of the program.
+
+    ``dims`` has the text of each extent (a number or the name of a dynamic one), ``steps`` the
+    step of each dimension in a larger array for strided tensors.
+    """
+
+    name: str
+    letters: str
+    shape: tuple[int, ...]
+    dims: tuple[str, ...]
+    dtype: str
+    role: str = "in"  # in, out (compared), inout (compared, starts with small numbers)
+    mag: float = 4.0
+    frac: int = 0
+    steps: tuple[int, ...] | None = None
+    prec: int = 53
+
+    @property
+    def annotation(self) -> str:
+        shape = "(" + ", ".join(self.dims) + ",)"
+        if self.steps is None:
+            return f"T.Tensor({shape}, {self.dtype!r})"
+        return f"T.StridedTensor({shape}, {self.strides}, {self.dtype!r})"
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides in elements of a strided tensor."""
+        result, step = [], 1
+        for extent, factor in zip(reversed(self.shape), reversed(self.steps or ()), strict=True):
+            result.append(step * factor)
+            step *= extent * factor
+        return tuple(reversed(result))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A buffer of a kernel; ``letters`` say what each dimension counts."""
+
+    name: str
+    letters: str
+    shape: tuple[int, ...]
+    dtype: str
+    scope: str
+    ready: bool = False
+    mag: float = 4.0
+    frac: int = 0
+    prec: int = 53
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in MANTISSA
+
+
+@dataclass
+class Program:
+    """A whole program: its text and what to call it with."""
+
+    source: str = ""
+    tensors: list[Tensor] = field(default_factory=list)
+    scalars: list[tuple[str, str, int | float]] = field(default_factory=list)
+    symbols: list[str] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)  # parameter names
+    kernels: list[list[str]] = field(default_factory=list)
+    macros: list[str] = field(default_factory=list)
+    features: set[str] = field(default_factory=set)
+
+    def assemble(self) -> Program:
+        """Fill ``source`` from the parts."""
+        text = ["import tilelang.language as T", ""]
+        text += [f'{name} = T.dynamic("{name}")' for name in self.symbols]
+        text += ["", *self.macros]
+        params = {t.name: t.annotation for t in self.tensors}
+        params |= {name: f"T.{dtype}" for name, dtype, _ in self.scalars}
+        self.order = [*params]
+        text += ["", "@T.prim_func", "def main("]
+        text += [f"    {name}: {kind}," for name, kind in params.items()]
+        text += ["):"]
+        for kernel in self.kernels:
+            text += ["    " + line for line in kernel]
+        self.source = "\n".join(text) + "\n"
+        return self
+
+
+class Names:
+    """Fresh names."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, int] = {}
+
+    def fresh(self, base: str) -> str:
+        number = self._next.get(base, 0)
+        self._next[base] = number + 1
+        return f"{base}{number}"
+
+
+class Text:
+    """Lines with indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+
+def input_array(tensor: Tensor, rng: np.random.Generator) -> np.ndarray:
+    """Numbers for ``tensor``: small multiples of 1/2**frac for floats, any bits for ints.
+
+    Storage arrays (uint16 for bfloat16, uint8 for fp8) where numpy has no such dtype.
+    """
+    shape = tensor.shape
+    if tensor.steps is not None:
+        shape = tuple(n * s for n, s in zip(shape, tensor.steps, strict=True))
+    array = _contents(tensor, shape, rng)
+    if tensor.steps is not None:
+        array = array[tuple(slice(None, None, step) for step in tensor.steps)]
+    return array
+
+
+def _contents(tensor: Tensor, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    if tensor.dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if tensor.dtype not in MANTISSA:
+        bits = BITS[tensor.dtype]
+        if tensor.mag < 2 ** (bits - 1):
+            low = 0 if tensor.dtype.startswith("u") else -int(tensor.mag)
+            return rng.integers(low, int(tensor.mag) + 1, shape).astype(tensor.dtype)
+        info = np.iinfo(tensor.dtype)
+        return rng.integers(info.min, info.max, shape, dtype=tensor.dtype, endpoint=True)
+    top = int(tensor.mag * 2**tensor.frac)
+    values = rng.integers(-top, top + 1, shape) / 2.0**tensor.frac
+    return encode(values, tensor.dtype)
+
+
+def encode(values: np.ndarray, dtype: str) -> np.ndarray:
+    """``values``, all exact in ``dtype``, as a storage array."""
+    if dtype == "bfloat16":
+        bits = values.astype(np.float32).view(np.uint32)
+        return (bits >> 16).astype(np.uint16)
+    if dtype.startswith("float8"):
+        table = decode(np.arange(256, dtype=np.uint8), dtype)
+        flat = values.astype(np.float64).reshape(-1)
+        finite = np.where(np.isfinite(table), table, np.inf)
+        order = np.argsort(finite, kind="stable")
+        at = np.searchsorted(finite[order], flat)
+        return order[at].astype(np.uint8).reshape(values.shape)
+    return values.astype(dtype)
+
+
+def decode(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers in a storage array, as float64."""
+    if dtype == "bfloat16":
+        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if dtype == "float8_e4m3fn":
+        return _fp8(array, 4, 3, 7)
+    if dtype == "float8_e5m2":
+        return _fp8(array, 5, 2, 15)
+    return array.astype(np.float64)
+
+
+def _fp8(array: np.ndarray, exponent_bits: int, digits: int, bias: int) -> np.ndarray:
+    bits = array.astype(np.int64)
+    sign = np.where(bits & 0x80, -1.0, 1.0)
+    exponent = (bits >> digits) & ((1 << exponent_bits) - 1)
+    fraction = (bits & ((1 << digits) - 1)) / 2.0**digits
+    normal = (1 + fraction) * 2.0 ** (exponent - bias)
+    value = sign * np.where(exponent == 0, fraction * 2.0 ** (1 - bias), normal)
+    top = exponent == (1 << exponent_bits) - 1
+    if exponent_bits == 5:
+        return np.where(top & (fraction == 0), sign * np.inf, np.where(top, np.nan, value))
+    return np.where(top & ((bits & 7) == 7), np.nan, value)
+
+
+def tensor_bounds(draw: Draw, dtype: str, name: str) -> tuple[float, int]:
+    """Magnitude and digits for the numbers of an input."""
+    if dtype in MANTISSA:
+        return (2.0, 1) if dtype.startswith("float8") else (4.0, draw.integer(0, 1))
+    if dtype == "bool":
+        return 1.0, 0
+    return (2.0 ** BITS[dtype], 0) if draw.chance(0.4) else (5.0, 0)
+
+
+def ready(tile: Tile, mag: float, frac: int, prec: int = 53) -> Tile:
+    """``tile`` with contents of the given bounds."""
+    return replace(tile, ready=True, mag=mag, frac=frac, prec=min(prec, 53))

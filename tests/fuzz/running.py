@@ -1,0 +1,103 @@
+"""Runs a program in the interpreter and as compiled C and compares every result."""
+
+from __future__ import annotations
+
+import linecache
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tilelang
+
+from .exprs import MANTISSA
+from .model import Program, Tensor, decode, input_array
+
+
+@dataclass(frozen=True)
+class Disagreement(Exception):
+    """The two ways of running gave different numbers."""
+
+    source: str
+    tensor: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor} differs: {self.detail}\n{numbered(self.source)}"
+
+
+def numbered(source: str) -> str:
+    """``source`` with line numbers."""
+    return "\n".join(f"{i:3d} {line}" for i, line in enumerate(source.splitlines(), 1))
+
+
+def load(source: str) -> Any:
+    """The traced function of ``source``, which tracebacks can show."""
+    file = f"<fuzz-{zlib.crc32(source.encode()):08x}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    names: dict[str, Any] = {"__name__": "fuzz_program"}
+    exec(compile(source, file, "exec", dont_inherit=True), names)
+    return names["main"]
+
+
+def arguments(program: Program, seed: int) -> dict[str, Any]:
+    """Inputs by name; outputs start with a pattern, so that a dropped store shows."""
+    rng = np.random.default_rng(seed)
+    values: dict[str, Any] = {name: value for name, _, value in program.scalars}
+    for tensor in program.tensors:
+        if tensor.role == "in":
+            values[tensor.name] = input_array(tensor, rng)
+        elif tensor.role == "inout":
+            values[tensor.name] = rng.integers(0, 4, tensor.shape).astype(tensor.dtype)
+        else:
+            values[tensor.name] = _pattern(tensor)
+    return values
+
+
+def _pattern(tensor: Tensor) -> np.ndarray:
+    storage = {"bfloat16": np.uint16, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8}
+    dtype = np.dtype(storage.get(tensor.dtype, tensor.dtype))
+    if tensor.dtype == "bool":
+        return np.zeros(tensor.shape, dtype)
+    return np.full(tensor.shape, 77, dtype)
+
+
+def execute(program: Program, func: Any, backend: str, seed: int) -> dict[str, np.ndarray]:
+    """Results of one way of running."""
+    kernel = tilelang.compile(func, target="cpu", execution_backend=backend)
+    values = arguments(program, seed)
+    kernel(*(values[name] for name in program.order))
+    return {t.name: values[t.name] for t in program.tensors if t.role != "in"}
+
+
+def check(program: Program, seed: int = 0) -> None:
+    """Raise :class:`Disagreement` when interpreter and CPU back end give different results."""
+    func = load(program.source)
+    with np.errstate(all="ignore"):
+        expected = execute(program, func, "interpret", seed)
+    found = execute(program, func, "c", seed)
+    for tensor in program.tensors:
+        if tensor.role == "in":
+            continue
+        detail = difference(tensor, expected[tensor.name], found[tensor.name])
+        if detail:
+            raise Disagreement(program.source, tensor.name, detail)
+
+
+def difference(tensor: Tensor, expected: np.ndarray, found: np.ndarray) -> str:
+    """What differs, or nothing. Results of inexact operations may differ by some rounding."""
+    if expected.tobytes() == found.tobytes():
+        return ""
+    a, b = decode(expected, tensor.dtype), decode(found, tensor.dtype)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    if tensor.prec < 53 and tensor.dtype in MANTISSA:
+        room = 2.0 ** (3 - tensor.prec)
+        same |= np.abs(a - b) <= room * (np.abs(a) + tensor.mag)
+    if same.all():
+        return ""
+    at = tuple(int(i) for i in np.argwhere(~same)[0])
+    return (
+        f"{int((~same).sum())} of {same.size} elements, first at {at}: "
+        f"interpreter {a[at]!r}, compiled {b[at]!r}"
+    )

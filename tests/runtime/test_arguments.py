@@ -1,0 +1,329 @@
+"""Calls that are wrong: the exact texts, the same from both launchers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilelang.errors import ArgumentCountError, ArgumentTypeError, KernelArgumentError
+from tilelang.runtime.signature import Check, LaunchSpec, Symbol, pointer, scalar, tensor
+
+M = ("$0",)
+A = np.zeros((3, 4), np.float32)
+C = np.zeros((3, 8), np.float32)
+
+
+def spec() -> LaunchSpec:
+    return LaunchSpec(
+        "gemm",
+        (
+            tensor("A", "float32", (M, 4)), tensor("C", "float32", (M, 8), written=True),
+            scalar("n", "int32"),
+        ),
+        (Symbol("m"),),
+    )  # fmt: skip
+
+
+def readonly() -> Any:
+    found = np.zeros((3, 8), np.float32)
+    found.setflags(write=False)
+    return found
+
+
+def misaligned() -> Any:
+    return np.frombuffer(bytearray(49), np.uint8)[1:].view(np.float32).reshape(3, 4)
+
+
+CASES: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
+    (
+        "too few", (A, C), ArgumentCountError,
+        "Kernel expected 3 inputs, but 2 are provided.\n"
+        "  hint: the inputs of gemm are: A, C, n",
+    ),
+    (
+        "too many", (A, C, 1, 2), ArgumentCountError,
+        "Kernel expected 3 inputs, but 4 are provided.\n"
+        "  hint: the inputs of gemm are: A, C, n",
+    ),
+    (
+        "none", (None, C, 1), KernelArgumentError,
+        "kernel gemm input A is None\n"
+        "  expected: a float32 tensor of shape (m, 4)\n"
+        "  got: None\n"
+        "  hint: None is accepted only for a tensor that the kernel does not use",
+    ),
+    (
+        "list", ([1.0], C, 1), ArgumentTypeError,
+        "kernel gemm input A: this is not a tensor\n"
+        "  expected: a numpy array, a torch tensor, or an object with __dlpack__\n"
+        "  got: list [1.0]",
+    ),
+    (
+        "ndim", (A[0], C, 1), KernelArgumentError,
+        "kernel gemm input A has the wrong number of dimensions\n"
+        "  expected: 2 (shape (m, 4))\n"
+        "  got: 1 (shape (4,))",
+    ),
+    (
+        "dtype", (A.astype(np.float64), C, 1), ArgumentTypeError,
+        "kernel gemm input A has the wrong dtype\n"
+        "  expected: float32\n"
+        "  got: float64",
+    ),
+    (
+        "complex", (A.astype(np.complex64), C, 1), ArgumentTypeError,
+        "kernel gemm input A has the wrong dtype\n"
+        "  expected: float32\n"
+        "  got: complex64",
+    ),
+    (
+        "byte order", (A.astype(">f4"), C, 1), ArgumentTypeError,
+        "kernel gemm input A has the wrong dtype\n"
+        "  expected: float32\n"
+        "  got: >f4",
+    ),
+    (
+        "constant extent", (np.zeros((3, 5), np.float32), C, 1), KernelArgumentError,
+        "kernel gemm input A shape[1] does not match\n"
+        "  expected: 4\n"
+        "  got: 5 (shape (3, 5))",
+    ),
+    (
+        "symbolic extent", (A, C[:2], 1), KernelArgumentError,
+        "kernel gemm input C shape[0] does not match\n"
+        "  expected: m = 3 (m = 3 from A.shape[0])\n"
+        "  got: 2 (shape (2, 8))",
+    ),
+    (
+        "strides", (np.zeros((4, 3), np.float32).T, C, 1), KernelArgumentError,
+        "kernel gemm input A is not contiguous\n"
+        "  expected: row-major strides (4, 1)\n"
+        "  got: (1, 3)\n"
+        "  hint: pass A.contiguous(), or np.ascontiguousarray(A) for numpy; or declare it as "
+        "T.StridedTensor",
+    ),
+    (
+        "read-only", (A, readonly(), 1), KernelArgumentError,
+        "kernel gemm input C is read-only\n"
+        "  expected: memory that the kernel can write\n"
+        "  got: a read-only array\n"
+        "  hint: pass a copy",
+    ),
+    (
+        "float for int", (A, C, 1.0), ArgumentTypeError,
+        "kernel gemm input n is not an integer\n"
+        "  expected: an int for int32\n"
+        "  got: 1.0 of type float\n"
+        "  hint: floats are not rounded silently; pass int(x)",
+    ),
+    (
+        "int range", (A, C, 2**31), KernelArgumentError,
+        "kernel gemm input n does not fit into int32\n"
+        "  expected: -2147483648 to 2147483647\n"
+        "  got: 2147483648",
+    ),
+    (
+        "string for int", (A, C, "1"), ArgumentTypeError,
+        "kernel gemm input n is not an integer\n"
+        "  expected: an int for int32\n"
+        "  got: '1' of type str",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "kind", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_wrong_call_is_explained(
+    harness: Any, args: tuple[Any, ...], kind: type[Exception], text: str
+) -> None:
+    call, kernel = harness.make(spec())
+    call(A, C, 1)  # a plan exists already
+    for _ in range(2):
+        with pytest.raises(kind) as found:
+            call(*args)
+        assert type(found.value) is kind
+        assert str(found.value) == text
+    assert len(kernel.calls) == 1
+    call(A, C, 1)
+
+
+def test_keyword_arguments_are_refused(harness: Any) -> None:
+    call, _ = harness.make(spec())
+    with pytest.raises(ArgumentTypeError) as found:
+        call(A, C, n=1)
+    assert str(found.value) == (
+        "kernel gemm is called with the keyword argument 'n'\n"
+        "  expected: positional arguments only\n"
+        "  got: n"
+    )
+
+
+def test_errors_have_the_builtin_bases(harness: Any) -> None:
+    call, _ = harness.make(spec())
+    with pytest.raises(ValueError, match=r"^Kernel expected 3 inputs, but 0 are provided\."):
+        call()
+    with pytest.raises(RuntimeError):
+        call(A[:2], C, 1)
+    with pytest.raises(TypeError):
+        call(A.astype(int), C, 1)
+
+
+def test_misaligned_memory_is_refused(harness: Any) -> None:
+    call, _ = harness.make(spec())
+    a = misaligned()
+    with pytest.raises(KernelArgumentError) as found:
+        call(a, C, 1)
+    assert str(found.value) == (
+        "kernel gemm input A is misaligned\n"
+        "  expected: an address that is a multiple of 4 bytes\n"
+        f"  got: 0x{a.ctypes.data:x}\n"
+        "  hint: copy the tensor, or slice it at a multiple of that size"
+    )
+
+
+def test_larger_alignment_may_be_demanded(harness: Any) -> None:
+    call, _ = harness.make(LaunchSpec("f", (tensor("A", "uint8", (8,), align=16),)))
+    data = np.zeros(64, np.uint8)
+    first = -data.ctypes.data % 16
+    call(data[first : first + 8])
+    with pytest.raises(KernelArgumentError, match="multiple of 16 bytes"):
+        call(data[first + 8 : first + 16])
+
+
+def test_extent_that_is_no_multiple_is_refused(harness: Any) -> None:
+    a = tensor("A", "int8", (("$0", 4, "*"),))
+    call, _ = harness.make(LaunchSpec("f", (a,), (Symbol("m"),)))
+    with pytest.raises(KernelArgumentError) as found:
+        call(np.zeros(7, np.int8))
+    assert str(found.value) == (
+        "kernel f input A shape[0] does not fit\n"
+        "  expected: m*4 for an integer m >= 0\n"
+        "  got: 7 (shape (7,))"
+    )
+
+
+def test_computed_extent_is_explained(harness: Any) -> None:
+    call, _ = harness.make(
+        LaunchSpec(
+            "f",
+            (tensor("A", "int8", (M,)), tensor("B", "int8", (("$0", 3, "+", 4, "//"),))),
+            (Symbol("m"),),
+        )
+    )
+    call(np.zeros(9, np.int8), np.zeros(3, np.int8))
+    with pytest.raises(KernelArgumentError) as found:
+        call(np.zeros(9, np.int8), np.zeros(2, np.int8))
+    assert str(found.value) == (
+        "kernel f input B shape[0] does not match\n"
+        "  expected: (m+3)//4 = 3 (m = 9 from A.shape[0])\n"
+        "  got: 2 (shape (2,))"
+    )
+
+
+def test_scalar_symbol_is_checked_against_shapes(harness: Any) -> None:
+    call, _ = harness.make(
+        LaunchSpec(
+            "f", (tensor("A", "int8", (M,)), scalar("n", "int32", 0)), (Symbol("n", param=1),)
+        )
+    )
+    with pytest.raises(KernelArgumentError) as found:
+        call(np.zeros(6, np.int8), 7)
+    assert str(found.value) == (
+        "kernel f input A shape[0] does not match\n"
+        "  expected: n = 7 (n = 7 from argument n)\n"
+        "  got: 6 (shape (6,))"
+    )
+
+
+def test_symbol_carried_only_by_none_is_refused(harness: Any) -> None:
+    params = tuple(tensor(name, "int8", (M,), nullable=True) for name in "AB")
+    call, _ = harness.make(LaunchSpec("f", params, (Symbol("m"),)))
+    call(None, np.zeros(3, np.int8))
+    with pytest.raises(KernelArgumentError) as found:
+        call(None, None)
+    assert str(found.value) == (
+        "kernel f: the value of m is unknown\n"
+        "  expected: at least one non-null buffer among A, B\n"
+        "  got: A=None, B=None"
+    )
+
+
+def test_declared_strides_are_checked(harness: Any) -> None:
+    call, _ = harness.make(LaunchSpec("f", (tensor("A", "int8", (2, 3), (8, 1)),)))
+    wide = np.zeros((2, 8), np.int8)
+    call(wide[:, :3])
+    with pytest.raises(KernelArgumentError) as found:
+        call(np.zeros((2, 3), np.int8))
+    assert str(found.value) == (
+        "kernel f input A stride[0] does not match\n  expected: 8\n  got: 3 (strides (3, 1))"
+    )
+
+
+def test_extent_beyond_the_symbols_type_is_refused(harness: Any) -> None:
+    a = tensor("A", "int8", (M,))
+    call, _ = harness.make(LaunchSpec("f", (a,), (Symbol("m", "int8"),)))
+    call(np.zeros(127, np.int8))
+    with pytest.raises(KernelArgumentError) as found:
+        call(np.zeros(128, np.int8))
+    assert str(found.value) == (
+        "kernel f input A shape[0] is too large\n"
+        "  expected: at most 127, the largest int8, for m\n"
+        "  got: 128\n"
+        "  hint: declare m as int64"
+    )
+
+
+def test_failed_check_gives_its_message(harness: Any) -> None:
+    check = Check(("$0", 8, "%", 0, "=="), "m must be a multiple of 8")
+    a = tensor("A", "int8", (M,))
+    call, _ = harness.make(LaunchSpec("f", (a,), (Symbol("m"),), checks=(check,)))
+    call(np.zeros(16, np.int8))
+    with pytest.raises(KernelArgumentError) as found:
+        call(np.zeros(9, np.int8))
+    assert str(found.value) == (
+        "kernel f: m must be a multiple of 8\n  expected: (m%8) == 0\n  got: m = 9"
+    )
+
+
+def test_pointer_takes_addresses_only(harness: Any) -> None:
+    call, _ = harness.make(LaunchSpec("f", (pointer("p"),)))
+    with pytest.raises(ArgumentTypeError) as found:
+        call(1.5)
+    assert str(found.value) == (
+        "kernel f input p is not a pointer\n"
+        "  expected: an address (int), a tensor, or None\n"
+        "  got: 1.5 of type float"
+    )
+    with pytest.raises(KernelArgumentError, match="p is not an address"):
+        call(-1)
+
+
+def test_float_parameter_takes_no_text(harness: Any) -> None:
+    call, _ = harness.make(LaunchSpec("f", (scalar("x", "float32"),)))
+    for wrong in ("1.0", None, 1j, [1.0]):
+        with pytest.raises(ArgumentTypeError, match="kernel f input x is not a number"):
+            call(wrong)
+
+
+def test_wrong_device_is_refused(harness: Any) -> None:
+    torch = pytest.importorskip("torch", reason="tensors on the meta device")
+    call, _ = harness.make(spec())
+    with pytest.raises(KernelArgumentError, match="kernel gemm input A is on the wrong device"):
+        call(torch.zeros(3, 4, device="meta"), C, 1)
+
+
+def test_torch_dtype_and_layout_are_checked(harness: Any) -> None:
+    torch = pytest.importorskip("torch", reason="calls with torch tensors")
+    call, _ = harness.make(spec())
+    with pytest.raises(ArgumentTypeError, match="got: float16"):
+        call(torch.zeros(3, 4, dtype=torch.float16), C, 1)
+    with pytest.raises(KernelArgumentError, match="is not contiguous"):
+        call(torch.zeros(4, 3).T, C, 1)
+    with pytest.raises(ArgumentTypeError, match="this torch tensor has no plain memory"):
+        call(torch.zeros(3, 4).to_sparse(), C, 1)
+    strict, _ = harness.make(LaunchSpec("f", (tensor("A", "bfloat16", (2,)),)))
+    with pytest.raises(ArgumentTypeError, match="expected: bfloat16"):
+        strict(torch.zeros(2, dtype=torch.uint16))

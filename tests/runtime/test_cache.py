@@ -1,0 +1,239 @@
+"""The disk cache: damaged entries, killed and competing processes, full and foreign disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilelang.errors import TileWarning
+from tilelang.runtime import cache as cache_module
+from tilelang.runtime.cache import DiskCache, Entry, content_key, default_cache, usable_directory
+
+KEY = content_key("a kernel")
+
+
+def build_counted(data: bytes = b"code") -> Any:
+    def build() -> Entry:
+        build.count += 1  # type: ignore[attr-defined]  # a counter on the function
+        return Entry(data, {"name": "k"})
+
+    build.count = 0  # type: ignore[attr-defined]  # a counter on the function
+    return build
+
+
+@pytest.fixture(autouse=True)
+def fresh_warnings() -> Any:
+    cache_module._warn_once.cache_clear()
+    cache_module._open.cache_clear()
+    yield
+    cache_module._open.cache_clear()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def test_entry_is_built_once_and_found_again(root: Path) -> None:
+    build = build_counted()
+    first = DiskCache(root).fetch(KEY, build)
+    again = DiskCache(root).fetch(KEY, build)
+    assert build.count == 1
+    assert (again.data, again.meta, again.path) == (b"code", {"name": "k"}, first.path)
+    assert again.path is not None and again.path.read_bytes().startswith(b"code")
+    assert len(DiskCache(root)) == 1
+
+
+def test_boundaries_of_key_parts_count() -> None:
+    assert content_key("ab", "c") != content_key("a", "bc")
+    assert content_key("a") == content_key(b"a")
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "garbage", "append"])
+def test_damaged_entry_is_built_again(root: Path, damage: str) -> None:
+    build = build_counted(b"code" * 100)
+    path = DiskCache(root).fetch(KEY, build).path
+    assert path is not None
+    content = path.read_bytes()
+    path.write_bytes(
+        {
+            "truncate": content[:-20], "flip": b"C" + content[1:], "empty": b"",
+            "garbage": os.urandom(300), "append": content + b"x",
+        }[damage]
+    )  # fmt: skip
+    assert DiskCache(root).get(KEY) is None
+    assert DiskCache(root).fetch(KEY, build).data == b"code" * 100
+    assert build.count == 2
+    assert DiskCache(root).get(KEY) is not None
+
+
+def test_entry_under_a_wrong_name_is_not_taken(root: Path) -> None:
+    cache = DiskCache(root)
+    path = cache.fetch(KEY, build_counted()).path
+    other = content_key("another")
+    target = cache.path_of(other)
+    assert path is not None and target is not None
+    target.parent.mkdir(exist_ok=True)
+    path.rename(target)
+    assert cache.get(other) is None
+
+
+def test_full_disk_only_means_nothing_is_kept(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cache_module, "write_all", full)
+    build = build_counted()
+    cache = DiskCache(root)
+    with pytest.warns(TileWarning, match="nothing is kept in the kernel cache .*No space left"):
+        entry = cache.fetch(KEY, build)
+    assert (entry.data, entry.path) == (b"code", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
+        cache.fetch(KEY, build)
+    assert build.count == 2
+    assert [path for path in root.rglob("*") if path.is_file()] == []
+    monkeypatch.undo()
+    assert cache.fetch(KEY, build).path is not None
+
+
+def test_clear_removes_entries_and_nothing_else(root: Path) -> None:
+    cache = DiskCache(root)
+    for number in range(3):
+        cache.put(content_key(str(number)), Entry(b"x"))
+    mine = root / "notes.txt"
+    mine.write_text("keep")
+    assert cache.clear() == 3
+    assert len(cache) == 0 and mine.read_text() == "keep"
+
+
+def test_clear_cache_clears_the_default_cache(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(root))
+    default_cache().put(KEY, Entry(b"x"))
+    assert len(default_cache()) == 1
+    cache_module.clear_cache()
+    assert len(default_cache()) == 0
+
+
+def test_disabled_cache_keeps_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(root))
+    monkeypatch.setenv("TILELANG_DISABLE_CACHE", "1")
+    build = build_counted()
+    default_cache().fetch(KEY, build)
+    default_cache().fetch(KEY, build)
+    assert build.count == 2 and not root.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="ownership is a POSIX notion")
+def test_directory_that_others_can_write_is_not_used(root: Path) -> None:
+    root.mkdir()
+    root.chmod(0o777)
+    with pytest.warns(TileWarning, match="is not used: it belongs to, or can be written by"):
+        used = usable_directory(root)
+    assert used is not None and used != root
+    assert used.stat().st_mode & 0o077 == 0
+    root.chmod(0o755)
+    assert usable_directory(root) == root
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="ownership is a POSIX notion")
+def test_directory_of_another_user_is_not_used(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root.mkdir()
+    cache = DiskCache(root)
+    cache.put(KEY, Entry(b"x"))
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert cache.get(KEY) is None
+    with pytest.warns(TileWarning, match="is not used"):
+        assert usable_directory(root) != root
+
+
+def test_cache_path_that_is_a_file_is_not_used(root: Path) -> None:
+    root.write_text("a file")
+    with pytest.warns(TileWarning, match="is not used"):
+        assert usable_directory(root) != root
+
+
+def test_left_over_files_of_killed_processes_go_away(root: Path) -> None:
+    cache = DiskCache(root)
+    path = cache.put(KEY, Entry(b"x")).path
+    assert path is not None
+    old, new = path.with_name(".old.tmp"), path.with_name(".new.tmp")
+    old.write_bytes(b"")
+    new.write_bytes(b"")
+    os.utime(old, (time.time() - 7200,) * 2)
+    cache.put(KEY, Entry(b"x"))
+    assert not old.exists() and new.exists()
+
+
+WRITER = """
+import sys, os, hashlib
+from pathlib import Path
+from tilelang.runtime.cache import DiskCache, Entry, content_key
+cache = DiskCache(Path(sys.argv[1]))
+keys = [content_key(str(i)) for i in range(4)]
+data = {key: hashlib.sha256(key.encode()).digest() * 20000 for key in keys}
+print("ready", flush=True)
+for turn in range(int(sys.argv[2])):
+    key = keys[turn % 4]
+    found = cache.get(key)
+    if found is not None and found.data != data[key]:
+        sys.exit("a wrong entry was found")
+    cache.put(key, Entry(data[key], {"turn": turn}))
+"""
+
+
+def start_writer(root: Path, turns: int) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(root), str(turns)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_processes_that_write_the_same_entries_agree(root: Path) -> None:
+    writers = [start_writer(root, 60) for _ in range(3)]
+    for process in writers:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    cache = DiskCache(root)
+    assert len(cache) == 4
+    assert all(cache.get(content_key(str(i))) is not None for i in range(4))
+    assert not list(root.rglob("*.tmp"))
+
+
+def test_killed_writer_leaves_no_wrong_entry(root: Path) -> None:
+    for delay in (0.005, 0.02, 0.05):
+        process = start_writer(root, 10**9)
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+    checker = start_writer(root, 8)  # finds only right entries, or none
+    _, errors = checker.communicate(timeout=60)
+    assert checker.returncode == 0, errors
+    cache = DiskCache(root)
+    assert all(cache.get(content_key(str(i))) is not None for i in range(4))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_cache_works_in_a_forked_child(root: Path) -> None:
+    cache = DiskCache(root)
+    cache.put(KEY, Entry(b"x"))
+    child = os.fork()
+    if child == 0:
+        found = cache.get(KEY)
+        cache.put(content_key("child"), Entry(b"y"))
+        os._exit(0 if found is not None and found.data == b"x" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert cache.get(content_key("child")) is not None

@@ -1,0 +1,91 @@
+"""From a traced function to its launch contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype
+from tilelang.runtime.contract import launch_spec, symbols_of
+from tilelang.runtime.signature import Symbol, pointer, scalar, tensor
+
+m, n = E.Var("m", dtype("int32")), E.Var("n", dtype("int64"))
+
+
+def buffer(name: str, *shape: object, strides: tuple[int | E.Expr, ...] | None = None) -> Buffer:
+    return Buffer(name, Shape(shape), dtype("float32"), strides=strides)
+
+
+def store(target: Buffer, source: Buffer) -> S.Stmt:
+    zero = (E.const(0),)
+    value = E.Load(source, zero * source.ndim)
+    return S.Store(buffer=target, indices=zero * target.ndim, value=value)
+
+
+def test_parameters_in_order_with_programs_for_sizes() -> None:
+    a, c = buffer("A", m * 4, 8), buffer("C", m, n, strides=(n * 2, 1))
+    x, p = E.Var("x", dtype("float16")), E.Var("p", dtype("handle"))
+    func = S.PrimFunc("f", (a, x, c, p), store(c, a))
+    spec = launch_spec(func, messages=("no",))
+    assert symbols_of(func) == (m, n)
+    assert spec.params == (
+        tensor("A", "float32", (("$0", 4, "*"), 8)),
+        scalar("x", "float16"),
+        tensor("C", "float32", (("$0",), ("$1",)), (("$1", 2, "*"), 1), written=True),
+        pointer("p"),
+    )
+    assert spec.symbols == (Symbol("m", "int32"), Symbol("n", "int64"))
+    assert (spec.name, spec.returns, spec.messages) == ("f", "none", ("no",))
+
+
+def test_scalar_parameter_in_a_shape_is_no_free_symbol() -> None:
+    a = buffer("A", m, n)
+    spec = launch_spec(S.PrimFunc("f", (a, n), store(a, a)))
+    assert spec.symbols == (Symbol("m", "int32"), Symbol("n", "int64", 1))
+    assert spec.params[1] == scalar("n", "int64", 1)
+    assert spec.free_symbols == (0,)
+
+
+def test_tensor_the_body_does_not_use_may_be_none() -> None:
+    a, b, c = buffer("A", 4), buffer("B", 4), buffer("C", 4)
+    spec = launch_spec(S.PrimFunc("f", (a, b, c), store(c, a), outputs=(2,)))
+    assert [param.nullable for param in spec.params] == [False, True, False]
+    assert [param.written for param in spec.params] == [False, False, True]
+    assert (spec.outputs, spec.returns, spec.inputs) == ((2,), "one", (0, 1))
+
+
+def test_rule_for_results_follows_their_number() -> None:
+    a, b, c = buffer("A", m), buffer("B", m), buffer("C", m)
+    func = S.PrimFunc("f", (a, b, c), store(c, a))
+    assert launch_spec(func).returns == "none"
+    assert launch_spec(func, (2,)).returns == "one"
+    assert launch_spec(func, (2, 1)).returns == "list"
+    assert launch_spec(func, (2,), returns="tuple").returns == "tuple"
+
+
+def test_every_integer_operator_becomes_a_program() -> None:
+    size = E.select(m > 3, -m, E.binary("min", m // 2, m % 5))
+    spec = launch_spec(S.PrimFunc("f", (buffer("A", m), buffer("B", size)), S.Seq(stmts=())))
+    program = spec.params[1].shape[0]
+    from tilelang.runtime.dims import evaluate
+
+    for value in range(9):
+        wanted = -value if value > 3 else min(value // 2, value % 5)
+        assert evaluate(program, (value,)) == wanted
+
+
+def test_size_read_from_memory_is_refused() -> None:
+    sizes = Buffer("sizes", Shape((1,)), dtype("int32"))
+    bad = buffer("B", E.Load(sizes, (E.const(0),)))
+    with pytest.raises(TileUnsupportedError) as found:
+        launch_spec(S.PrimFunc("f", (sizes, bad), S.Seq(stmts=())))
+    assert "cannot be computed before the launch" in str(found.value)
+
+
+def test_size_that_no_argument_tells_is_refused() -> None:
+    func = S.PrimFunc("f", (buffer("C", m),), S.Seq(stmts=()), outputs=(0,))
+    with pytest.raises(TileValueError, match="kernel f: no argument tells the value of m"):
+        launch_spec(func)

@@ -1,0 +1,213 @@
+"""Every class, attribute and method of the document of ``tilelang.language.v2.annot``."""
+
+from __future__ import annotations
+
+import abc
+import inspect
+from typing import Any, Generic
+
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from tilelang.ir.buffer import Buffer as IRBuffer
+from tilelang.ir.expr import Var
+from tilelang.language.v2 import annot
+from tilelang.language.v2.builder import Builder
+
+BUFFER_CALL = (
+    "shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor",
+    "buffer_type", "axis_separators",
+)  # fmt: skip
+STRIDED_CALL = (
+    "shape", "strides", "dtype", "data", "elem_offset", "scope", "align", "offset_factor",
+    "buffer_type", "axis_separators",
+)  # fmt: skip
+CREATE = ("name", "value", "vt")
+
+# class -> (documented base or None, {method: parameters without self or cls})
+CLASSES: dict[str, tuple[str | None, dict[str, tuple[str, ...]]]] = {
+    "Annot": (None, {
+        "is_kernel_arg": (), "with_name": ("name",), "get_key_parser": (),
+        "create_prim_func_arg": CREATE, "promote": (),
+    }),
+    "ArgVarTable": (None, {"get_or_create_var": ("name", "dtype"), "create_tmp_name": ()}),
+    "Value": ("Annot", {
+        "is_kernel_arg": (), "from_value": ("value", "prefer_name"), "with_name": ("name",),
+        "get_key_parser": (), "parse_key": ("target",),
+        "create_prim_func_arg": (*CREATE, "create_arg"), "__repr__": (),
+    }),
+    "BufferAnnot": ("Annot", {
+        "is_kernel_arg": (), "__call__": BUFFER_CALL, "__getitem__": ("params",),
+        "with_name": ("name",), "get_key_parser": (), "parse_key": ("target",),
+        "match_shape": ("shape", "target_shape", "vt"), "create_prim_func_arg": CREATE,
+        "promote": (),
+    }),
+    "TensorAnnot": ("BufferAnnot", {"__call__": BUFFER_CALL, "promote": ()}),
+    "StridedTensorAnnot": ("BufferAnnot", {"__call__": STRIDED_CALL, "__getitem__": ("params",)}),
+    "FragmentBufferAnnot": ("BufferAnnot", {}),
+    "SharedBufferAnnot": ("BufferAnnot", {}),
+    "LocalBufferAnnot": ("BufferAnnot", {}),
+    "DynAnnot": ("Value", {"__call__": ("dtype", "name"), "__getitem__": ("params",)}),
+    "DTypeAnnot": ("Annot", {
+        "is_kernel_arg": (), "with_name": ("name",), "get_key_parser": (),
+        "create_prim_func_arg": CREATE, "__repr__": (),
+    }),
+    "TIRAnnot": ("Annot", {
+        "is_kernel_arg": (), "get_key_parser": (), "create_prim_func_arg": CREATE,
+        "with_name": ("name",),
+    }),
+    "Buffer": (None, {"scope": ()}),
+    "FuncAnnot": (None, {
+        "from_sig_annots": ("sig", "func_annots"), "create_argument": CREATE,
+        "is_all_static": (), "get_all_static_args": (), "get_compile_time_unknown_args": (),
+        "parse_key": ("args", "kws"), "convert_to_kernel_args": ("args", "kws"),
+    }),
+}  # fmt: skip
+
+# class -> documented attributes and properties
+ATTRIBUTES: dict[str, tuple[str, ...]] = {
+    "ArgVarTable": ("var_tab", "tmp_name_idx"),
+    "Value": ("kind", "name", "dtype", "value", "creator"),
+    "BufferAnnot": ("shape", "strides", "dtype", "scope"),
+    "FragmentBufferAnnot": ("scope",),
+    "SharedBufferAnnot": ("scope",),
+    "LocalBufferAnnot": ("scope",),
+    "DTypeAnnot": ("name",),
+    "TIRAnnot": ("data",),
+    "Buffer": ("shape", "dtype", "strides"),
+    "FuncAnnot": ("sig", "arg_names", "annots", "arg_parser", "ker_arg_names"),
+}
+
+
+def parameters(cls: type, method: str) -> tuple[str, ...]:
+    function = inspect.getattr_static(cls, method)
+    if isinstance(function, (classmethod, staticmethod)):
+        names = list(inspect.signature(getattr(cls, method)).parameters)
+    else:
+        names = list(inspect.signature(function).parameters)[1:]
+    return tuple(names)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_class_has_its_documented_base(name: str) -> None:
+    base = CLASSES[name][0]
+    cls = getattr(annot, name)
+    assert inspect.isclass(cls)
+    if base is not None:
+        assert issubclass(cls, getattr(annot, base))
+
+
+def test_annot_is_abstract() -> None:
+    assert issubclass(annot.Annot, abc.ABC)
+    abstract = {"with_name", "get_key_parser", "create_prim_func_arg"}
+    assert abstract <= annot.Annot.__abstractmethods__
+    with pytest.raises(TypeError):
+        annot.Annot()  # type: ignore[abstract]  # the refusal is the test
+    assert issubclass(annot.Buffer, Generic)  # type: ignore[arg-type]  # a special form to mypy
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [(name, method) for name, (_, ms) in CLASSES.items() for method in ms]
+)
+def test_the_method_takes_the_documented_parameters(name: str, method: str) -> None:
+    expected = CLASSES[name][1][method]
+    found = parameters(getattr(annot, name), method)
+    assert found[: len(expected)] == expected
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"), [(name, a) for name, names in ATTRIBUTES.items() for a in names]
+)
+def test_the_attribute_exists(name: str, attribute: str) -> None:
+    cls = getattr(annot, name)
+    hints = {key for base in cls.__mro__ for key in vars(base).get("__annotations__", {})}
+    assert attribute in hints or hasattr(cls, attribute)
+
+
+def test_scope_names_the_storage_scopes() -> None:
+    assert hasattr(annot, "Scope")
+    assert annot.SharedBufferAnnot((4,), "float32").scope == "shared.dyn"
+    assert annot.FragmentBufferAnnot((4,), "float32").scope == "local.fragment"
+    assert annot.LocalBufferAnnot((4,), "float32").scope == "local"
+
+
+def test_only_what_is_passed_at_launch_is_a_kernel_argument() -> None:
+    assert annot.TensorAnnot((4,), None, T.dtype("float32")).is_kernel_arg()
+    assert annot.Value(kind="dynamic", name="n", dtype=T.int32, value=None).is_kernel_arg()
+    assert not annot.Value(kind="static", name="n", dtype=T.int32, value=3).is_kernel_arg()
+    assert not annot.DTypeAnnot("dt").is_kernel_arg()
+
+
+def test_an_arg_var_table_gives_each_name_one_variable() -> None:
+    table = annot.ArgVarTable()
+    assert table.var_tab == {} and table.tmp_name_idx == 0
+    one = table.get_or_create_var("n", T.int32)
+    assert isinstance(one, Var)
+    assert table.get_or_create_var("n", T.int32) is one
+    assert table.get_or_create_var("m", T.int32) is not one
+    assert table.create_tmp_name() != table.create_tmp_name()
+    assert table.tmp_name_idx == 2
+
+
+def test_value_from_value_knows_constants_and_dynamic_sizes() -> None:
+    constant = annot.Value.from_value(3)
+    assert (constant.kind, constant.value) == ("static", 3)
+    unknown = annot.Value.from_value(int, prefer_name="N")
+    assert (unknown.kind, unknown.value, repr(unknown)) == ("static", None, "N$")
+    dynamic = annot.Value.from_value(T.dyn["K"])
+    assert (dynamic.kind, dynamic.name, repr(dynamic)) == ("dynamic", "K", "K$dyn")
+
+
+def test_promote_gives_a_result_for_fully_static_annotations_only() -> None:
+    assert T.Tensor[[4, 8], T.float16].promote() is not None
+    assert T.Tensor[[int, 8], T.float16].promote() is None
+    assert T.Tensor[[T.dyn, 8], T.float16].promote() is None
+
+
+def test_annotations_make_parameters_inside_a_function() -> None:
+    tensor = T.Tensor[[int, T.dyn["K"]], T.float16].with_name("A")
+    table = annot.ArgVarTable()
+    with Builder().prim_func("f"):
+        made = tensor.create_prim_func_arg("A", np.zeros((4, 8), np.float16), table)
+    assert isinstance(made, IRBuffer)
+    assert made.name == "A" and made.dtype == "float16"
+    assert made.shape[0] == 4 and isinstance(made.shape[1], Var)
+    assert table.var_tab["K"] is made.shape[1]
+
+
+def test_dtype_annotations_convert_every_form() -> None:
+    @T.prim_func
+    def f(x: T.Tensor((4,), T.float16)):
+        with T.Kernel(1):
+            x[0] = 1
+
+    annotation = annot.DTypeAnnot("A")
+    parse = annotation.get_key_parser()
+    keys = {parse(form) for form in ("float32", T.float32, np.float32, np.dtype("float32"))}
+    assert len(keys) == 1
+    assert "A" in repr(annotation)
+
+
+def _function_annotations() -> Any:
+    def f(A: Any, n: Any, block: int = 64) -> None: ...
+
+    return annot.FuncAnnot.from_sig_annots(
+        inspect.signature(f), {"A": T.Tensor[[int, T.dyn], T.float16], "n": T.int32, "block": int}
+    )
+
+
+def test_func_annot_makes_keys_and_kernel_arguments() -> None:
+    func = _function_annotations()
+    assert list(func.arg_names) == ["A", "n", "block"]
+    assert list(func.ker_arg_names) == ["A", "n"]
+    a, b = np.zeros((4, 8), np.float16), np.zeros((4, 9), np.float16)
+    assert func.parse_key(a, 3) == func.parse_key(b, 4, 64) == func.parse_key(A=a, n=5, block=64)
+    assert func.parse_key(a, 3) != func.parse_key(a, 3, 32)
+    assert func.parse_key(a, 3) != func.parse_key(np.zeros((5, 8), np.float16), 3)
+    converted = func.convert_to_kernel_args(a, 3)
+    values = list(converted.values()) if isinstance(converted, dict) else list(converted)
+    assert values[0] is a and values[1] == 3 and len(values) == 2
+    assert not func.is_all_static()
+    assert "A" in str(func.get_compile_time_unknown_args())

@@ -1,0 +1,140 @@
+"""Targets as programs write them."""
+
+from __future__ import annotations
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.target import Target, parse_target
+from tilelang.target import device as device_module
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "cuda_devices", lambda: ())
+    monkeypatch.setattr(device_module, "has_hip", lambda: False)
+    monkeypatch.setattr(device_module, "has_metal", lambda: False)
+
+
+@pytest.fixture
+def hopper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "cuda_devices", lambda: ("sm_90", "sm_80"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("cpu", Target("cpu")),
+        ("c", Target("cpu")),
+        ("llvm", Target("cpu")),
+        ("LLVM -mcpu=native", Target("cpu", options=(("mcpu", "native"),))),
+        ("cuda -arch=sm_80", Target("cuda", "sm_80")),
+        ("cuda -arch sm_90a", Target("cuda", "sm_90a")),
+        ("cuda -arch=compute_100a -keys=cuda,gpu", Target("cuda", "sm_100a", ("gpu",))),
+        ("hip -mcpu=gfx942", Target("hip", "gfx942")),
+        ("metal", Target("metal")),
+        ("webgpu", Target("webgpu")),
+        ({"kind": "cuda", "arch": "sm_90a"}, Target("cuda", "sm_90a")),
+        ({"kind": "cuda", "arch": "8.0", "keys": ["gpu"]}, Target("cuda", "sm_80", ("gpu",))),
+        (Target("cpu"), Target("cpu")),
+        (SimpleNamespace(kind=SimpleNamespace(name="cuda"), arch="sm_75"), Target("cuda", "sm_75")),
+        (SimpleNamespace(kind=SimpleNamespace(name="llvm")), Target("cpu")),
+    ],
+)
+def test_spelling_is_understood(spec: object, expected: Target) -> None:
+    assert parse_target(spec) == expected
+
+
+def test_cuda_without_architecture_takes_the_machines(hopper: None) -> None:
+    assert parse_target("cuda") == Target("cuda", "sm_90")
+    assert parse_target("cutedsl") == Target("cuda", "sm_90", ("cutedsl",))
+
+
+def test_cuda_without_gpu_has_no_architecture(no_gpu: None) -> None:
+    assert parse_target("cuda") == Target("cuda")
+
+
+def test_auto_without_arguments_asks_the_machine(
+    no_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parse_target("auto") == Target("cpu")
+    monkeypatch.setattr(device_module, "has_hip", lambda: True)
+    assert parse_target("auto") == Target("hip")
+    monkeypatch.setattr(device_module, "cuda_devices", lambda: ("sm_89",))
+    assert parse_target("auto") == Target("cuda", "sm_89")
+
+
+def test_auto_follows_host_arrays_even_with_a_gpu(hopper: None) -> None:
+    assert parse_target("auto", [np.zeros(3)]) == Target("cpu")
+    assert parse_target("auto", [3, [np.zeros(3)]]) == Target("cpu")
+    assert parse_target("auto", [3, 4.0]) == Target("cuda", "sm_90")
+
+
+def test_auto_follows_the_device_of_a_dlpack_object(hopper: None) -> None:
+    on_gpu = SimpleNamespace(__dlpack_device__=lambda: (2, 1))
+    assert parse_target("auto", [np.zeros(3), on_gpu]) == Target("cuda", "sm_80")
+
+
+def test_auto_follows_torch_cpu_tensors(hopper: None) -> None:
+    torch = pytest.importorskip("torch", reason="torch tensors decide the target")
+    assert parse_target("auto", [torch.zeros(3)]) == Target("cpu")
+
+
+def test_none_is_the_default_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "cuda -arch=sm_86")
+    assert parse_target(None) == Target("cuda", "sm_86")
+
+
+def test_unknown_name_lists_what_is_accepted() -> None:
+    with pytest.raises(TileValueError) as found:
+        parse_target("cude -arch=sm_80")
+    assert str(found.value) == (
+        "unknown target 'cude'\n"
+        '  expected: "auto", "cpu" ("c", "llvm"), "cuda", "hip", "metal", "webgpu", "cutedsl"; '
+        'with an architecture as "cuda -arch=sm_80" or {"kind": "cuda", "arch": "sm_80"}; '
+        "or a Target\n"
+        "  got: 'cude -arch=sm_80'\n"
+        "  hint: did you mean 'cuda'?"
+    )
+
+
+@pytest.mark.parametrize("spec", ["", "cuda arch=sm_80", "cuda -arch=turing", {"arch": "sm_80"}])
+def test_malformed_target_is_refused(spec: object) -> None:
+    with pytest.raises(TileValueError):
+        parse_target(spec)
+
+
+def test_object_that_is_no_target_is_refused() -> None:
+    with pytest.raises(TileTypeError, match="this is not a target"):
+        parse_target(3)
+
+
+def test_text_of_a_target_gives_it_back() -> None:
+    for text in ("cpu", "cuda -arch=sm_90a", "cuda -arch=sm_80 -keys=cutedsl", "hip -arch=gfx942"):
+        target = parse_target(text)
+        assert str(target) == text
+        assert parse_target(str(target)) == target
+        assert pickle.loads(pickle.dumps(target)) == target
+
+
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("cuda -arch=sm_75", 64), ("cuda -arch=sm_80", 163), ("cuda -arch=sm_86", 99),
+        ("cuda -arch=sm_90a", 227), ("cuda -arch=sm_120", 99), ("hip -arch=gfx942", 64),
+        ("hip -arch=gfx950", 160), ("metal", 32), ("webgpu", 16),
+    ],
+)  # fmt: skip
+def test_shared_memory_of_a_block(text: str, shared: int) -> None:
+    assert parse_target(text).limits.shared_block == shared * 1024
+
+
+def test_compute_version() -> None:
+    assert parse_target("cuda -arch=sm_100a").compute == (10, 0)
+    assert parse_target("cuda -arch=sm_89").compute == (8, 9)
+    assert parse_target("cpu").compute is None
+    assert parse_target("cuda -arch=sm_90").limits.threads == 1024

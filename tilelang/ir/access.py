@@ -1,0 +1,191 @@
+"""Which parts of the global tensors a kernel's body reads and writes, as one box per tensor.
+
+Used by the printer for ``T.reads``/``T.writes``. Loop variables are eliminated by their ranges;
+where that cannot be done a dimension counts as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilelang.ir.buffer import Buffer, Region, as_extent, same_extent
+from tilelang.ir.expr import (
+    AddressOf,
+    Binary,
+    Const,
+    Expr,
+    Load,
+    RegionArg,
+    Var,
+    as_expr,
+    binary,
+    const,
+)
+from tilelang.ir.stmt import Alloc, For, Let, Parallel, ReducerUpdate, Stmt, Store, TileOp
+from tilelang.ir.visitor import postorder, substitute
+
+Ends = tuple[Expr, Expr]  # least and greatest value
+
+
+@dataclass
+class Accesses:
+    """Boxes read and written, in the order in which the tensors first occur."""
+
+    reads: dict[Buffer, list[Region]] = field(default_factory=dict)
+    writes: dict[Buffer, list[Region]] = field(default_factory=dict)
+
+    def boxes(self, found: dict[Buffer, list[Region]]) -> tuple[Region, ...]:
+        """One region per tensor that covers all of its regions."""
+        return tuple(_union(buffer, regions) for buffer, regions in found.items())
+
+
+def accesses(body: Stmt) -> Accesses:
+    """What ``body`` does to global tensors (those it allocates itself are left out)."""
+    collector = _Collector()
+    collector.stmt(body)
+    return collector.found
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.found = Accesses()
+        self.lets: dict[Var, Expr] = {}
+        self.loops: dict[Var, Ends | None] = {}
+        self.own: set[Buffer] = set()
+
+    def stmt(self, stmt: Stmt) -> None:
+        """Record the accesses of ``stmt`` and of everything in it."""
+        if isinstance(stmt, Alloc):
+            self.own.add(stmt.buffer)
+        for expr in stmt.exprs():
+            self.expr(expr)
+        if isinstance(stmt, Let):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        elif isinstance(stmt, (Store, ReducerUpdate)):
+            self.element(stmt.buffer, stmt.indices, self.found.writes)
+        elif isinstance(stmt, For):
+            last = None
+            if isinstance(stmt.step, Const) and stmt.step.value == 1:
+                last = (stmt.start, stmt.stop - 1)
+            self.loops[stmt.var] = last
+        elif isinstance(stmt, Parallel):
+            for var, extent in zip(stmt.vars, stmt.extents):
+                self.loops[var] = (const(0, var.dtype), as_expr(extent) - 1)
+        elif isinstance(stmt, TileOp):
+            for region in stmt.regions_read():
+                self.region(region, self.found.reads)
+            for region in stmt.regions_written():
+                self.region(region, self.found.writes)
+        for block in stmt.blocks():
+            self.stmt(block)
+
+    def expr(self, expr: Expr) -> None:
+        """Record the loads in ``expr`` and what its calls do through addresses."""
+        for node in postorder(expr):
+            if isinstance(node, Load):
+                self.element(node.buffer, node.indices, self.found.reads)
+            elif isinstance(node, RegionArg):
+                self.region(node.region, self.found.reads)
+            elif isinstance(node, AddressOf):
+                if "r" in node.access:
+                    self.element(node.buffer, node.indices, self.found.reads)
+                if "w" in node.access:
+                    self.element(node.buffer, node.indices, self.found.writes)
+
+    def element(
+        self, buffer: Buffer, indices: tuple[Expr, ...], where: dict[Buffer, list[Region]]
+    ) -> None:
+        """Record one element."""
+        self.region(Region(buffer, indices, (1,) * len(indices)), where)
+
+    def region(self, region: Region, where: dict[Buffer, list[Region]]) -> None:
+        """Record ``region`` for all iterations of the loops around it."""
+        if region.buffer.storage != "global" or region.buffer in self.own:
+            return
+        mins: list[Expr] = []
+        extents: list[int | Expr] = []
+        for low, extent, whole in zip(region.mins, region.extents, region.buffer.shape):
+            ends = self.ends(substitute(low, self.lets))
+            size = substitute(as_expr(extent), self.lets)
+            if ends is None or any(node in self.loops for node in postorder(size)):
+                mins.append(const(0))
+                extents.append(whole)
+            else:
+                mins.append(ends[0])
+                extents.append(_size(ends, size))
+        where.setdefault(region.buffer, []).append(
+            Region(region.buffer, tuple(mins), tuple(extents))
+        )
+
+    def ends(self, expr: Expr) -> Ends | None:
+        """Least and greatest value of ``expr`` over the loops around it, None if unknown."""
+        nodes = list(postorder(expr))
+        if not any(isinstance(node, Var) and node in self.loops for node in nodes):
+            return expr, expr
+        if len(nodes) > 200:  # only for display; not worth the time
+            return None
+        return self._ends(expr)
+
+    def _ends(self, expr: Expr) -> Ends | None:
+        if isinstance(expr, Var) and expr in self.loops:
+            known = self.loops[expr]
+            if known is None:
+                return None
+            low, high = self._ends(known[0]), self._ends(known[1])
+            return None if low is None or high is None else (low[0], high[1])
+        if not expr.children():
+            return expr, expr
+        if not isinstance(expr, Binary):
+            inside = any(isinstance(node, Var) and node in self.loops for node in postorder(expr))
+            return None if inside else (expr, expr)
+        a, b = self._ends(expr.a), self._ends(expr.b)
+        if a is None or b is None:
+            return None
+        if expr.op in ("add", "min", "max"):
+            return binary(expr.op, a[0], b[0]), binary(expr.op, a[1], b[1])
+        if expr.op == "sub":
+            return a[0] - b[1], a[1] - b[0]
+        if expr.op in ("mul", "floordiv") and b[0] is b[1] and _positive(b[0]):
+            return binary(expr.op, a[0], b[0]), binary(expr.op, a[1], b[0])
+        if expr.op == "mul" and a[0] is a[1] and _positive(a[0]):
+            return a[0] * b[0], a[0] * b[1]
+        return (expr, expr) if a[0] is a[1] and b[0] is b[1] else None
+
+
+def _positive(expr: Expr) -> bool:
+    return isinstance(expr, Const) and expr.value > 0
+
+
+def _size(ends: Ends, extent: Expr) -> int | Expr:
+    from tilelang.ir.simplify import simplify
+
+    if ends[0] is ends[1]:
+        return as_extent(extent)
+    return as_extent(simplify(ends[1] - ends[0] + extent))
+
+
+def _union(buffer: Buffer, regions: list[Region]) -> Region:
+    mins: list[Expr] = []
+    extents: list[int | Expr] = []
+    for dim in range(buffer.ndim):
+        spans = [(region.mins[dim], region.extents[dim]) for region in regions]
+        low, extent = spans[0]
+        for other, size in spans[1:]:
+            low, extent = _join(low, extent, other, size)
+        mins.append(low)
+        extents.append(extent)
+    return Region(buffer, tuple(mins), tuple(extents))
+
+
+def _join(
+    low: Expr, extent: int | Expr, other: Expr, size: int | Expr
+) -> tuple[Expr, int | Expr]:
+    """The least span that holds both."""
+    if low is other and same_extent(extent, size):
+        return low, extent
+    least = low if low is other else binary("min", low, other)
+    if same_extent(extent, size):
+        end = binary("max", low, other) + as_expr(extent)
+    else:
+        end = binary("max", low + as_expr(extent), other + as_expr(size))
+    return least, as_extent(end - least)

@@ -1,0 +1,97 @@
+"""Linear forms of integer expressions: a sum of coefficient times term, and a constant.
+
+Equality of an expression and its linear form holds modulo 2**bits. Coefficients are kept in the
+signed range of the dtype, whichever sign the dtype has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Binary, Const, Expr, Unary
+
+
+def balanced(value: int, dtype: DType) -> int:
+    """``value`` modulo 2**bits, nearest to zero."""
+    half = 1 << (dtype.bits - 1)
+    return (value + half) % (2 * half) - half
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``sum(factor * term for term, factor in terms) + constant`` of one dtype."""
+
+    terms: tuple[tuple[Expr, int], ...]
+    constant: int
+    dtype: DType
+
+    @classmethod
+    def of(cls, expr: Expr) -> Linear:
+        """The form of ``expr``: sums, differences and products with constants are opened."""
+        dtype = expr.dtype
+        terms: dict[Expr, int] = {}
+        constant = 0
+        stack = [(expr, 1)]
+        while stack:
+            node, factor = stack.pop()
+            if isinstance(node, Const):
+                constant += factor * int(node.value)
+            elif isinstance(node, Unary) and node.op == "neg":
+                stack.append((node.a, -factor))
+            elif isinstance(node, Binary) and node.op in ("add", "sub"):
+                stack.append((node.b, factor if node.op == "add" else -factor))
+                stack.append((node.a, factor))
+            elif isinstance(node, Binary) and node.op == "mul" and isinstance(node.b, Const):
+                stack.append((node.a, factor * int(node.b.value)))
+            elif isinstance(node, Binary) and node.op == "mul" and isinstance(node.a, Const):
+                stack.append((node.b, factor * int(node.a.value)))
+            else:
+                terms[node] = terms.get(node, 0) + factor
+        return cls.made(terms, constant, dtype)
+
+    @classmethod
+    def made(cls, terms: dict[Expr, int], constant: int, dtype: DType) -> Linear:
+        """Without the terms that vanish."""
+        kept = ((term, balanced(factor, dtype)) for term, factor in terms.items())
+        return cls(tuple(pair for pair in kept if pair[1]), balanced(constant, dtype), dtype)
+
+    def plus(self, constant: int) -> Linear:
+        """With ``constant`` added."""
+        return Linear(self.terms, balanced(self.constant + constant, self.dtype), self.dtype)
+
+    def added(self, other: Linear, factor: int) -> Linear:
+        """``self + factor * other``."""
+        terms = dict(self.terms)
+        for term, scale in other.terms:
+            terms[term] = terms.get(term, 0) + factor * scale
+        return Linear.made(terms, self.constant + factor * other.constant, self.dtype)
+
+    def split(self, n: int) -> tuple[Linear, Linear]:
+        """(the part that is a multiple of ``n``, the rest with a constant in 0..n-1)."""
+        multiple = tuple(pair for pair in self.terms if pair[1] % n == 0)
+        rest = tuple(pair for pair in self.terms if pair[1] % n)
+        low = self.constant % n
+        return (
+            Linear(multiple, self.constant - low, self.dtype),
+            Linear(rest, low, self.dtype),
+        )
+
+    def divided(self, n: int) -> Linear:
+        """With all coefficients divided by ``n``, which divides them."""
+        terms = tuple((term, factor // n) for term, factor in self.terms)
+        return Linear(terms, self.constant // n, self.dtype)
+
+    def recomposed(self) -> Linear:
+        """With ``x // n * n + x % n`` written as ``x``, which holds for all values."""
+        terms = dict(self.terms)
+        for term, factor in self.terms:
+            if not (isinstance(term, Binary) and term.op == "floormod"):
+                continue
+            whole = Binary("floordiv", term.a, term.b)
+            n = int(term.b.value) if isinstance(term.b, Const) else 0
+            if n > 0 and terms.get(whole) == balanced(factor * n, self.dtype):
+                del terms[whole], terms[term]
+                made = Linear.made(terms, self.constant, self.dtype)
+                return made.added(Linear.of(term.a), factor).recomposed()
+        return self

@@ -1,0 +1,277 @@
+"""Script text of expressions, regions and compile-time values, and the names used in it.
+
+Variables and buffers are identities, so two of them may have the same name; the printed text gives
+each its own (``x``, ``x_1``). A name is free again where the block that defines it ends.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterator, Mapping
+
+from tilelang.errors import InternalError
+from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import (
+    AddressOf,
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Lane,
+    Load,
+    Ramp,
+    RegionArg,
+    Select,
+    StringImm,
+    Unary,
+    Var,
+    Vector,
+    as_expr,
+)
+from tilelang.ir.tables import BINARY, UNARY, Effect
+from tilelang.ir.visitor import postorder
+
+ATOM = 100  # binding strength of names, calls and subscripts
+_NOT, _SIGN = 3, 11
+_RESERVED = frozenset(("T", *keyword.kwlist))
+
+
+class Names:
+    """Unique names of variables and buffers, by scope."""
+
+    def __init__(self) -> None:
+        self._of: dict[object, str] = {}
+        self._used: set[str] = set(_RESERVED)
+        self._data: dict[Var, Buffer] = {}
+        self._scopes: list[list[object]] = []
+
+    def open(self) -> None:
+        """Start a block: names defined from here on end with it."""
+        self._scopes.append([])
+
+    def close(self) -> None:
+        """End the innermost block."""
+        for item in self._scopes.pop():
+            self._used.discard(self._of.pop(item))
+
+    def knows(self, item: Var | Buffer) -> bool:
+        """Whether ``item`` has been named."""
+        return item in self._of
+
+    def define(self, item: Var | Buffer, fallback: str = "v") -> str:
+        """The name of ``item``, new in the innermost block if it has none."""
+        found = self._of.get(item)
+        if found is not None:
+            return found
+        name = self._unique(item.name or fallback)
+        self._of[item] = name
+        if self._scopes:
+            self._scopes[-1].append(item)
+        if isinstance(item, Buffer):
+            self._data.setdefault(item.data, item)
+        return name
+
+    def of(self, item: Var | Buffer) -> str:
+        """The name of ``item``; one that nothing has defined is free in the whole text."""
+        if item not in self._of:
+            scopes, self._scopes = self._scopes, []
+            self.define(item, "buf" if isinstance(item, Buffer) else "v")
+            self._scopes = scopes
+        return self._of[item]
+
+    def data(self, var: Var) -> str:
+        """The storage of a buffer, written as ``buffer.data``."""
+        owner = self._data.get(var)
+        return f"{self.of(owner)}.data" if owner is not None else self.of(var)
+
+    def reserve(self, name: str) -> str:
+        """A name made from ``name`` that nothing else gets."""
+        return self._unique(name)
+
+    def _unique(self, base: str) -> str:
+        name, count = base, 0
+        while name in self._used:
+            count += 1
+            name = f"{base}_{count}"
+        self._used.add(name)
+        return name
+
+
+class ExprPrinter:
+    """Text of expressions under one set of names."""
+
+    def __init__(self, names: Names | None = None) -> None:
+        self.names = names or Names()
+
+    def expr(self, expr: Expr) -> str:
+        """``expr`` as Python text."""
+        return self._with_strength(expr)[0]
+
+    def _with_strength(self, expr: Expr) -> tuple[str, int]:
+        # Bottom-up over distinct nodes, so depth is not limited by Python's recursion.
+        done: dict[int, tuple[str, int]] = {}
+        for node in postorder(expr):
+            done[id(node)] = self._node(node, done)
+        return done[id(expr)]
+
+    def value(self, value: object) -> str:
+        """A compile-time value: number, expression, buffer, region, layout or nest of them."""
+        if isinstance(value, DType):
+            return repr(str(value))
+        if isinstance(value, Const) and value.dtype in ("int32", "bool"):
+            return repr(value.value)
+        if isinstance(value, Expr):
+            return self.expr(value)
+        if isinstance(value, Buffer):
+            return self.names.of(value)
+        if isinstance(value, Region):
+            return self.region(value)
+        if isinstance(value, Mapping):
+            return self.mapping(value.items())
+        if isinstance(value, (tuple, list)):
+            inner = ", ".join(self.value(item) for item in value)
+            if isinstance(value, list):
+                return f"[{inner}]"
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if isinstance(value, (set, frozenset)):
+            return f"{{{', '.join(sorted(self.value(item) for item in value))}}}"
+        return repr(value)
+
+    def mapping(self, items: object) -> str:
+        """Pairs as a dict display."""
+        pairs = [f"{self.value(k)}: {self.value(v)}" for k, v in items]  # type: ignore[attr-defined]  # an iterable of pairs
+        return f"{{{', '.join(pairs)}}}"
+
+    def extent(self, value: int | Expr) -> str:
+        """A dimension or stride."""
+        return str(value) if isinstance(value, int) else self.expr(value)
+
+    def shape(self, extents: tuple[int | Expr, ...]) -> str:
+        """Extents as a tuple display."""
+        inner = ", ".join(self.extent(item) for item in extents)
+        return f"({inner},)" if len(extents) == 1 else f"({inner})"
+
+    def region(self, region: Region) -> str:
+        """``buffer[low:high, ..]``; a dimension of extent 1 is one index beside longer ones."""
+        name = self.names.of(region.buffer)
+        if region.anchored and not region.tile_dims():
+            return f"{name}[{', '.join(self.expr(low) for low in region.mins)}]"
+        if region.is_whole and region.buffer.ndim:
+            return name
+        single = bool(region.tile_dims())
+        parts = [self._span(*item, single) for item in zip(region.mins, region.extents)]
+        return f"{name}[{', '.join(parts)}]"
+
+    def access(self, region: Region) -> str:
+        """A region in ``T.reads``/``T.writes``: always with its bounds."""
+        parts = [self._span(*item, True) for item in zip(region.mins, region.extents)]
+        return f"{self.names.of(region.buffer)}[{', '.join(parts)}]"
+
+    def _span(self, low: Expr, extent: int | Expr, single: bool) -> str:
+        if single and same_extent(extent, 1):
+            return self.expr(low)
+        return f"{self.expr(low)}:{self.expr(low + as_expr(extent))}"
+
+    # -- nodes ---------------------------------------------------------------------------------
+    def _node(self, node: Expr, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+        if isinstance(node, Const):
+            return const_text(node)
+        if isinstance(node, Var):
+            return (self.names.data(node) if node.dtype.is_handle else self.names.of(node)), ATOM
+        if isinstance(node, Binary):
+            return _binary_text(node, done)
+        if isinstance(node, Unary):
+            strength = _NOT if node.op == "lnot" else _SIGN
+            return UNARY[node.op] + _fit(done[id(node.a)], strength), strength
+        return self._call_like(node, done), ATOM
+
+    def _call_like(self, node: Expr, done: dict[int, tuple[str, int]]) -> str:
+        def text(item: Expr) -> str:
+            return done[id(item)][0]
+
+        def index(buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+            return f"{self.names.of(buffer)}[{', '.join(text(item) for item in indices)}]"
+
+        if isinstance(node, Load):
+            return index(node.buffer, node.indices)
+        if isinstance(node, AddressOf):
+            access = "" if node.access == "rw" else f", {node.access!r}"
+            return f"T.address_of({index(node.buffer, node.indices)}{access})"
+        if isinstance(node, Cast):
+            return self._cast(node, text(node.value))
+        if isinstance(node, Select):
+            word = "if_then_else" if node.lazy else "Select"
+            return f"T.{word}({text(node.cond)}, {text(node.t)}, {text(node.f)})"
+        if isinstance(node, Call):
+            return self._call(node, [text(item) for item in node.args])
+        if isinstance(node, Ramp):
+            return f"T.Ramp({text(node.base)}, {text(node.stride)}, {node.lanes})"
+        if isinstance(node, Broadcast):
+            return f"T.Broadcast({text(node.value)}, {node.lanes})"
+        if isinstance(node, Vector):
+            return f"T.{node.dtype}({', '.join(text(item) for item in node.elements)})"
+        if isinstance(node, Lane):
+            return f"{_fit(done[id(node.vector)], ATOM)}[{text(node.index)}]"
+        if isinstance(node, StringImm):
+            return repr(node.value)
+        if isinstance(node, RegionArg):
+            return self.region(node.region)
+        raise InternalError(f"the printer does not know the expression {type(node).__name__}")
+
+    def _cast(self, node: Cast, value: str) -> str:
+        if not node.rounding and node.sat and node.rbits is None:
+            return f'T.Cast("{node.dtype}", {value})'
+        options = f', round="{node.rounding}"' if node.rounding else ""
+        options += "" if node.sat else ", sat=False"
+        options += "" if node.rbits is None else f", rbits={self.expr(node.rbits)}"
+        return f'T.cast({value}, "{node.dtype}"{options})'
+
+    def _call(self, node: Call, args: list[str]) -> str:
+        info = node.intrinsic
+        parts = list(args)
+        quiet = info.effect is not Effect.NONE and node.dtype in ("void", "handle")
+        if info.result == "given" and not quiet:
+            parts.append(f'dtype="{node.dtype}"')
+        parts.extend(f"{name}={self.value(value)}" for name, value in node.attrs)
+        return f"T.{node.op}({', '.join(parts)})"
+
+
+def _fit(part: tuple[str, int], needed: int) -> str:
+    text, strength = part
+    return text if strength >= needed else f"({text})"
+
+
+def _binary_text(node: Binary, done: dict[int, tuple[str, int]]) -> tuple[str, int]:
+    info = BINARY[node.op]
+    a, b = done[id(node.a)], done[id(node.b)]
+    if not info.symbol:
+        return f"T.{node.op}({a[0]}, {b[0]})", ATOM
+    # Comparisons chain in Python, so both sides need more than their own strength.
+    left = info.precedence + 1 if info.compares and info.operands == "number" else info.precedence
+    return (
+        f"{_fit(a, left)} {info.symbol} {_fit(b, info.precedence + 1)}",
+        info.precedence,
+    )
+
+
+def const_text(node: Const) -> tuple[str, int]:
+    """A literal and its binding strength: int32 stands plain, every other type is named."""
+    value, dtype = node.value, node.dtype
+    if isinstance(value, float) and not math.isfinite(value):
+        inner = '"nan"' if math.isnan(value) else '"inf"' if value > 0 else '"-inf"'
+    else:
+        inner = repr(value)
+    if dtype == "int32":
+        return inner, _SIGN if inner.startswith("-") else ATOM
+    return f"T.{dtype}({inner})", ATOM
+
+
+def shape_vars(buffer: Buffer) -> Iterator[Var]:
+    """Variables in the extents, strides and offset of ``buffer``."""
+    for item in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
+        if isinstance(item, Expr):
+            yield from (node for node in postorder(item) if isinstance(node, Var))

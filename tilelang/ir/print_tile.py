@@ -1,0 +1,96 @@
+"""Script text of tile operations: one row per class says its word and its leading operands.
+
+Fields that are not leading operands are printed as keyword arguments where they differ from their
+defaults, so a new field is never silently left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, Field, dataclass, fields
+from typing import Any
+
+from tilelang.errors import InternalError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.expr import Const, Expr
+from tilelang.ir.print_expr import ExprPrinter
+
+
+@dataclass(frozen=True)
+class _Row:
+    """``word`` is a template over the fields; ``lead`` are the positional operands."""
+
+    word: str
+    lead: tuple[str, ...]
+    within: tuple[str, ...] = ()  # fields that the word already says
+    renamed: tuple[tuple[str, str], ...] = ()
+
+
+_ROWS: dict[type[S.TileOp], _Row] = {
+    S.Copy: _Row("copy", ("src", "dst"), ("mode",)),
+    S.Fill: _Row("fill", ("dst", "value")),
+    S.Gemm: _Row(
+        "gemm",
+        ("a", "b", "c"),
+        ("asynchronous",),
+        (("trans_a", "transpose_A"), ("trans_b", "transpose_B"), ("clear", "clear_accum")),
+    ),
+    S.Reduce: _Row("reduce_{kind}", ("src", "dst"), ("kind",)),
+    S.Scan: _Row("cum{kind}", ("src", "dst"), ("kind",)),
+    S.ReducerInit: _Row("init_reducer", ("reducer",)),
+    S.ReducerFinalize: _Row("finalize_reducer", ("reducer",)),
+    S.AtomicTile: _Row("atomic_{op}", ("dst", "src"), ("op",)),
+    S.Transpose: _Row("transpose", ("src", "dst")),
+    S.Im2col: _Row("im2col", ("img", "col", "nhw_step", "c_step")),
+    S.PrintTile: _Row("print", ("src",)),
+    S.HardwareOp: _Row("{name}", ("writes", "reads", "args"), ("name",)),
+}
+_COPY_WORDS = {"copy": "copy", "async": "async_copy", "tma": "tma_copy", "cluster": "copy_cluster"}
+
+
+def tile_text(stmt: S.TileOp, text: ExprPrinter) -> str:
+    """``stmt`` as a call."""
+    row = _ROWS.get(type(stmt))
+    if row is None:
+        raise InternalError(f"the printer does not know the tile operation {type(stmt).__name__}")
+    args: list[str] = []
+    for name in row.lead:
+        value = getattr(stmt, name)
+        items = value if isinstance(value, tuple) else (value,)
+        args.extend(_operand(item, text) for item in items)
+    for item in fields(stmt):
+        if item.name in row.lead or item.name in row.within or item.name == "loc":
+            continue
+        args.extend(_option(item, getattr(stmt, item.name), row, text))
+    return f"T.{_word(stmt, row)}({', '.join(args)})"
+
+
+def _word(stmt: S.TileOp, row: _Row) -> str:
+    if isinstance(stmt, S.Copy):
+        return _COPY_WORDS.get(stmt.mode, f"{stmt.mode}_copy")
+    if isinstance(stmt, S.Gemm) and stmt.asynchronous:
+        return "wgmma_gemm"
+    return row.word.format(**{name: getattr(stmt, name) for name in row.within})
+
+
+def _operand(value: object, text: ExprPrinter) -> str:
+    return text.region(value) if isinstance(value, Region) else text.value(value)
+
+
+def _option(item: Field[Any], value: object, row: _Row, text: ExprPrinter) -> list[str]:
+    """The keyword argument for a field, or the ones it holds."""
+    if item.name in ("annotations", "options"):
+        pairs = [pair for pair in _pairs(value) if pair[1] is not None]
+        if all(key.isidentifier() for key, _ in pairs):
+            return [f"{key}={text.value(inner)}" for key, inner in pairs]
+        return [f"{item.name}={text.mapping(pairs)}"]
+    if isinstance(value, Expr) and isinstance(value, Const) and value.value is False:
+        return []
+    if item.default is not MISSING and not isinstance(value, Expr) and value == item.default:
+        return []
+    name = dict(row.renamed).get(item.name, item.name)
+    return [f"{name}={_operand(value, text)}"]
+
+
+def _pairs(value: object) -> S.Pairs:
+    return value if isinstance(value, tuple) else ()

@@ -1,0 +1,216 @@
+"""The rules of the simplifier, as data: a name, a pattern, and what replaces a match.
+
+A pattern is a nested tuple ``(op, operand, ...)`` with binary operator names of ``tables.BINARY``
+or ``"lnot"``. An operand is a pattern or a name: ``c`` and ``d`` match positive integer constants,
+``k`` and ``l`` any integer constants, every other name any expression; a name that stands twice
+must match the same expression. Operands of commutative operators match in both orders.
+
+A replacement gets the :class:`Context` and the match and returns the new expression, or None where
+the rule does not apply. Every rule keeps the *wrapped* value of the expression: one that is true
+of unbounded integers only asks ``Context.exact`` first. The children of the matched node are
+already simple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from tilelang.ir.bounds import Interval
+from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.expr import Binary, Const, Expr, binary, const
+from tilelang.ir.linear import Linear
+
+Pattern: TypeAlias = "str | tuple[Any, ...]"
+Match: TypeAlias = "dict[str, Expr]"
+
+
+class Context(Protocol):
+    """What rules may ask of the engine."""
+
+    def interval(self, expr: Expr) -> Interval:
+        """What is known of the value of ``expr``."""
+
+    def exact(self, form: Linear) -> Interval | None:
+        """The interval of ``form`` over unbounded integers where its wrapped value is that very
+        number, None where it may wrap."""
+
+    def decide(self, op: str, a: Expr, b: Expr) -> bool | None:
+        """The comparison ``a op b`` where it is decided."""
+
+    def expr_of(self, form: Linear) -> Expr:
+        """The canonical expression of ``form``."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """``name`` appears in reports, ``pattern`` and ``result`` are described above."""
+
+    name: str
+    pattern: Pattern
+    result: Callable[[Context, Match], Expr | None]
+
+
+def _int(expr: Expr) -> int:
+    return int(expr.value) if isinstance(expr, Const) else 0
+
+
+def _fits(value: int, like: Expr) -> bool:
+    return min_value(like.dtype) <= value <= max_value(like.dtype)
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value & (value - 1) == 0
+
+
+# -- division ---------------------------------------------------------------------------------------
+def _div_decided(ctx: Context, m: Match) -> Expr | None:
+    found, n = ctx.interval(m["x"]), _int(m["c"])
+    if found.known and found.low // n == found.high // n:
+        return const(int(found.low // n), m["x"].dtype)
+    return None
+
+
+def _mod_decided(ctx: Context, m: Match) -> Expr | None:
+    x, n = m["x"], _int(m["c"])
+    found = ctx.interval(x)
+    modulus, remainder = found.congruence()
+    if modulus % n == 0:
+        return const(remainder % n, x.dtype)
+    if found.known and found.low // n == found.high // n:
+        return ctx.expr_of(Linear.of(x).plus(-n * int(found.low // n)))
+    return None
+
+
+def _div_split(ctx: Context, m: Match) -> Expr | None:
+    """``(8 * x + y) // 4 = 2 * x + y // 4``."""
+    form, n = Linear.of(m["x"]), _int(m["c"])
+    outside, inside = form.split(n)
+    if not outside.terms and outside.constant == 0:
+        return None
+    if ctx.exact(form) is None or ctx.exact(inside) is None:
+        return None
+    low = binary("floordiv", ctx.expr_of(inside), m["c"])
+    return ctx.expr_of(outside.divided(n).added(Linear.of(low), 1))
+
+
+def _mod_split(ctx: Context, m: Match) -> Expr | None:
+    """``(8 * x + y) % 4 = y % 4``."""
+    form, n = Linear.of(m["x"]), _int(m["c"])
+    outside, inside = form.split(n)
+    if not outside.terms and outside.constant == 0:
+        return None
+    if not _is_power_of_two(n) and (ctx.exact(form) is None or ctx.exact(inside) is None):
+        return None
+    return binary("floormod", ctx.expr_of(inside), m["c"])
+
+
+def _div_reduced(ctx: Context, m: Match) -> Expr | None:
+    """``(4 * x + 5) // 8 = (x + 1) // 2``."""
+    form, n = Linear.of(m["x"]), _int(m["c"])
+    common = math.gcd(n, *(factor for _, factor in form.terms))
+    if common == 1 or not form.terms:
+        return None
+    smaller = Linear(
+        tuple((term, factor // common) for term, factor in form.terms),
+        form.constant // common,
+        form.dtype,
+    )
+    if ctx.exact(form) is None or ctx.exact(smaller) is None:
+        return None
+    return binary("floordiv", ctx.expr_of(smaller), const(n // common, form.dtype))
+
+
+def _div_of_div(ctx: Context, m: Match) -> Expr | None:
+    product = _int(m["c"]) * _int(m["d"])
+    if not _fits(product, m["x"]):
+        return None
+    return binary("floordiv", m["x"], const(product, m["x"].dtype))
+
+
+def _mod_of_mod(ctx: Context, m: Match) -> Expr | None:
+    return binary("floormod", m["x"], m["d"]) if _int(m["c"]) % _int(m["d"]) == 0 else None
+
+
+# -- min, max -----------------------------------------------------------------------------------------
+def _extreme(op: str) -> Callable[[Context, Match], Expr | None]:
+    def decided(ctx: Context, m: Match) -> Expr | None:
+        less = ctx.decide("le", m["x"], m["y"])
+        if less is None:
+            return None
+        return m["x"] if less == (op == "min") else m["y"]
+
+    return decided
+
+
+def _extreme_constants(op: str) -> Callable[[Context, Match], Expr | None]:
+    return lambda ctx, m: binary(op, m["x"], binary(op, m["k"], m["l"]))
+
+
+# -- comparisons and logic ------------------------------------------------------------------------------
+def _comparison(op: str) -> Callable[[Context, Match], Expr | None]:
+    def decided(ctx: Context, m: Match) -> Expr | None:
+        found = ctx.decide(op, m["x"], m["y"])
+        return None if found is None else const(found)
+
+    return decided
+
+
+def _move_constant(op: str) -> Callable[[Context, Match], Expr | None]:
+    """``x + 3 < 10`` is ``x < 7``."""
+
+    def moved(ctx: Context, m: Match) -> Expr | None:
+        x, limit = m["x"], _int(m["k"])
+        form = Linear.of(x)
+        if form.constant == 0 or not form.terms or not _fits(limit - form.constant, x):
+            return None
+        rest = form.plus(-form.constant)
+        wraps = ctx.exact(form) is None or ctx.exact(rest) is None
+        if wraps and op not in ("eq", "ne"):
+            return None
+        return binary(op, ctx.expr_of(rest), const(limit - form.constant, x.dtype))
+
+    return moved
+
+
+_NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+def _negated(ctx: Context, m: Match) -> Expr | None:
+    x = m["x"]
+    if isinstance(x, Binary) and x.op in _NEGATED and x.a.dtype.is_integer:
+        return binary(_NEGATED[x.op], x.a, x.b)  # not so for floats: NaN
+    return None
+
+
+def _same(ctx: Context, m: Match) -> Expr | None:
+    return m["x"]
+
+
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+RULES: tuple[Rule, ...] = (
+    Rule("division decided by bounds", ("floordiv", "x", "c"), _div_decided),
+    Rule("remainder decided by bounds", ("floormod", "x", "c"), _mod_decided),
+    Rule("division of a division", ("floordiv", ("floordiv", "x", "c"), "d"), _div_of_div),
+    Rule("remainder of a remainder", ("floormod", ("floormod", "x", "c"), "d"), _mod_of_mod),
+    Rule("multiples leave a division", ("floordiv", "x", "c"), _div_split),
+    Rule("multiples leave a remainder", ("floormod", "x", "c"), _mod_split),
+    Rule("common factor of a division", ("floordiv", "x", "c"), _div_reduced),
+    *(Rule(f"{op} decided", (op, "x", "y"), _extreme(op)) for op in ("min", "max")),
+    *(
+        Rule(f"{op} of constants", (op, (op, "x", "k"), "l"), _extreme_constants(op))
+        for op in ("min", "max")
+    ),
+    *(
+        Rule(f"{op} of itself", (op, (op, "x", "y"), "y"), lambda ctx, m, op=op: binary(op, m["x"], m["y"]))
+        for op in ("min", "max")
+    ),
+    *(Rule(f"{op} decided", (op, "x", "y"), _comparison(op)) for op in _COMPARISONS),
+    *(Rule(f"{op} without constant", (op, "x", "k"), _move_constant(op)) for op in _COMPARISONS),
+    Rule("negated comparison", ("lnot", "x"), _negated),
+    *(Rule(f"{op} of equals", (op, "x", "x"), _same) for op in ("land", "lor", "bitand", "bitor")),
+    Rule("bitxor of equals", ("bitxor", "x", "x"), lambda ctx, m: const(0, m["x"].dtype)),
+)

@@ -1,0 +1,301 @@
+"""Allocations: tiles in shared memory and fragments, per-thread arrays and scalars, barriers.
+
+Every function emits an ``Alloc`` and returns the buffer; it is named when Python binds it.
+Nothing is initialised except ``alloc_var`` with ``init`` and barriers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.buffer import SCOPES, Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.expr import Const, Expr, Var, as_expr
+from tilelang.language.regions import constant_int, constant_shape, describe, freeze
+
+__all__ = [
+    "alloc_barrier",
+    "alloc_buffer",
+    "alloc_cluster_barrier",
+    "alloc_descriptor",
+    "alloc_fragment",
+    "alloc_global",
+    "alloc_local",
+    "alloc_reducer",
+    "alloc_shared",
+    "alloc_tcgen05_instr_desc",
+    "alloc_tcgen05_instruction_desc",
+    "alloc_tcgen05_smem_desc",
+    "alloc_tmem",
+    "alloc_var",
+    "alloc_wgmma_desc",
+    "allocate",
+    "create_barriers",
+    "decl_buffer",
+    "sblock_alloc_buffer",
+]
+
+REDUCER_OPS = ("sum", "max", "min", "bitand", "bitor", "bitxor")
+
+
+def _allocate(
+    what: str,
+    shape: object,
+    dtype: object,
+    scope: object,
+    allowed: tuple[str, ...],
+    **attrs: object,
+) -> Buffer:
+    if scope not in allowed:
+        raise TileValueError(
+            f"{what} in the scope {scope!r}", expected=", ".join(allowed), got=repr(scope)
+        )
+    kind = _element_type(dtype, what)
+    extents = constant_shape(shape, what)
+    made = Buffer("", extents, kind, str(scope), attrs=tuple(sorted(attrs.items())))
+    return emitter(what).alloc(made)
+
+
+def _element_type(dtype: object, what: str) -> DType:
+    kind = DType(dtype)
+    if kind.code == "void":
+        raise TileTypeError(f"{what} of {kind}", expected="a dtype with values", got=str(kind))
+    return kind
+
+
+def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buffer:
+    """A tile in shared memory, one per block.
+
+    Args:
+        shape: constant extents; an int means one dimension.
+        dtype: element type in any form that ``T.dtype`` accepts.
+        scope: ``"shared.dyn"``, or ``"shared"`` for static memory.
+    """
+    if DType(dtype).is_bool and scope == "shared.dyn":
+        scope = "shared"
+    return _allocate("T.alloc_shared", shape, dtype, scope, ("shared.dyn", "shared"))
+
+
+def alloc_fragment(shape: object, dtype: object, scope: str = "local.fragment") -> Buffer:
+    """A tile spread over the registers of the threads of a block."""
+    return _allocate("T.alloc_fragment", shape, dtype, scope, ("local.fragment",))
+
+
+def alloc_local(shape: object, dtype: object, scope: str = "local") -> Buffer:
+    """A private array of each thread."""
+    return _allocate("T.alloc_local", shape, dtype, scope, ("local", "local.var"))
+
+
+def alloc_global(shape: object, dtype: object, scope: str = "global") -> Buffer:
+    """A workspace in global memory for one launch, shared by its blocks, not initialised."""
+    if scope != "global":
+        raise TileValueError("T.alloc_global in another scope", expected="global", got=repr(scope))
+    kind = _element_type(dtype, "T.alloc_global")
+    extents = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return emitter("T.alloc_global").alloc(Buffer("", Shape(extents), kind, "global"))
+
+
+def alloc_var(dtype: object, *args: object, scope: str = "local.var", init: object = None) -> Buffer:
+    """A private scalar of each thread; assigning to its name stores into it.
+
+    ``alloc_var(dtype)``, ``alloc_var(dtype, init)``, ``alloc_var(dtype, scope)`` and
+    ``alloc_var(dtype, init, scope)``; a text as second argument is a scope.
+
+    Raises:
+        TileValueError: a constant ``init`` that the dtype cannot hold.
+    """
+    if len(args) > 2:
+        raise TileTypeError(
+            "T.alloc_var takes at most a dtype, an initial value and a scope",
+            got=f"{len(args) + 1} arguments",
+        )
+    if len(args) == 2:
+        init, scope = args[0], str(args[1])
+    elif args:
+        if isinstance(args[0], str) and not isinstance(args[0], DType):
+            scope = args[0]
+        else:
+            init = args[0]
+    if scope not in ("local.var", "local"):
+        raise TileValueError(
+            "T.alloc_var in another scope", expected="local.var", got=repr(scope),
+            hint="for one element of shared memory use T.alloc_shared((1,), dtype)",
+        )
+    kind = _element_type(dtype, "T.alloc_var")
+    made = Buffer("", Shape((1,)), kind, "local.var")
+    return emitter("T.alloc_var").alloc(made, None if init is None else _initial(init, kind))
+
+
+def _initial(init: object, kind: DType) -> Expr:
+    """``init`` for a variable of dtype ``kind``: constants must be in its range."""
+    value = init.value if isinstance(init, Const) else init
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and kind.is_integer:
+        low, high = min_value(kind), max_value(kind)
+        if not low <= value <= high:
+            raise TileValueError(
+                f"the initial value {value} does not fit {kind}",
+                expected=f"{low} to {high}",
+                got=str(value),
+            )
+    if isinstance(init, (Buffer, Expr, bool, int, float)) or hasattr(init, "item"):
+        return as_expr(init, kind)
+    raise TileTypeError(
+        "the initial value of T.alloc_var is not a number",
+        expected="a number or a scalar expression",
+        got=describe(init),
+    )
+
+
+def _barrier(what: str, arrive_count: object, scope: str) -> Buffer:
+    counts = arrive_count if isinstance(arrive_count, (list, tuple)) else (arrive_count,)
+    known = tuple(constant_int(count, what, "arrival count") for count in counts)
+    if not known or min(known) < 1:
+        raise TileValueError(
+            f"{what} needs arrival counts of at least 1",
+            expected="an int, or a list with one int per barrier",
+            got=repr(arrive_count),
+        )
+    attrs = (("arrive_counts", known),)
+    made = Buffer("", Shape((len(known),)), DType("uint64"), scope, attrs=attrs)
+    return emitter(what).alloc(made)
+
+
+def alloc_barrier(arrive_count: int | list[int]) -> Buffer:
+    """One mbarrier, or one per entry of a list, with that many arrivals per phase."""
+    return _barrier("T.alloc_barrier", arrive_count, "shared.barrier")
+
+
+def alloc_cluster_barrier(arrive_count: int | list[int]) -> Buffer:
+    """Like :func:`alloc_barrier`, visible to all blocks of a cluster (sm_90)."""
+    return _barrier("T.alloc_cluster_barrier", arrive_count, "shared.cluster_barrier")
+
+
+def create_barriers(*arrive_counts: int) -> Buffer:
+    """Barriers with the given arrival counts."""
+    return _barrier("T.create_barriers", list(arrive_counts), "shared.barrier")
+
+
+def alloc_reducer(
+    shape: object, dtype: object, op: str = "sum", replication: str | None = None
+) -> Buffer:
+    """A fragment that collects ``op`` over all threads; read it after ``T.finalize_reducer``.
+
+    Args:
+        shape: constant extents.
+        dtype: dtype of the accumulation.
+        op: ``sum``, ``max``, ``min``, ``bitand``, ``bitor`` or ``bitxor``.
+        replication: ``"all"``, ``"none"`` or None; only where the partials are kept.
+    """
+    what = "T.alloc_reducer"
+    if op not in REDUCER_OPS:
+        raise TileValueError(
+            f"{what} with the operation {op!r}", expected=", ".join(REDUCER_OPS), got=repr(op)
+        )
+    if replication not in (None, "all", "none"):
+        raise TileValueError(
+            f"{what} with the replication {replication!r}", expected="'all', 'none' or None",
+            got=repr(replication),
+        )
+    if op.startswith("bit") and not DType(dtype).is_integer:
+        raise TileTypeError(
+            f"{what} with op={op!r} on {DType(dtype)}", expected="an integer dtype",
+            got=str(DType(dtype)),
+        )
+    return _allocate(
+        what, shape, dtype, "local.fragment", ("local.fragment",),
+        reducer=(op, replication or "none"),
+    )
+
+
+def alloc_tmem(shape: object, dtype: object) -> Buffer:
+    """Tensor memory of sm_100; up to 512 columns of 128 lanes."""
+    extents = constant_shape(shape, "T.alloc_tmem")
+    if len(extents) != 2:
+        raise TileValueError(
+            "T.alloc_tmem needs two dimensions", expected="(rows, columns)",
+            got=f"{len(extents)} dimensions",
+        )
+    return _allocate("T.alloc_tmem", shape, dtype, "shared.tmem", ("shared.tmem",))
+
+
+def alloc_descriptor(kind: str = "wgmma", dtype: object = "uint64") -> Buffer:
+    """A 64-bit operand descriptor for code that calls the matrix instructions by name."""
+    attrs = (("descriptor", str(kind)),)
+    made = Buffer("", Shape((1,)), DType(dtype), "local.descriptor", attrs=attrs)
+    return emitter("T.alloc_descriptor").alloc(made)
+
+
+def alloc_wgmma_desc(dtype: object = "uint64") -> Buffer:
+    """A descriptor of a wgmma operand in shared memory."""
+    return alloc_descriptor("wgmma", dtype)
+
+
+def alloc_tcgen05_smem_desc(dtype: object = "uint64") -> Buffer:
+    """A descriptor of a tcgen05 operand in shared memory."""
+    return alloc_descriptor("tcgen05_smem", dtype)
+
+
+def alloc_tcgen05_instr_desc(dtype: object = "uint32") -> Buffer:
+    """A tcgen05 instruction descriptor."""
+    return alloc_descriptor("tcgen05_instr", dtype)
+
+
+alloc_tcgen05_instruction_desc = alloc_tcgen05_instr_desc
+
+
+def alloc_buffer(
+    shape: object,
+    dtype: object = "float32",
+    scope: str = "global",
+    annotations: dict[str, Any] | None = None,
+    **_: object,
+) -> Buffer:
+    """An allocation in any scope, the spelling of TVM. ``annotations`` are kept as attributes."""
+    if scope not in SCOPES:
+        raise TileValueError(
+            f"T.alloc_buffer in the scope {scope!r}", expected=", ".join(SCOPES), got=repr(scope)
+        )
+    if scope == "global":
+        return alloc_global(shape, dtype)
+    attrs = {str(key): freeze(value) for key, value in (annotations or {}).items()}
+    return _allocate("T.alloc_buffer", shape, dtype, scope, SCOPES, **attrs)
+
+
+sblock_alloc_buffer = alloc_buffer
+allocate = alloc_buffer
+
+
+def decl_buffer(
+    shape: object,
+    dtype: object = "float32",
+    data: Var | Buffer | None = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    **_: object,
+) -> Buffer:
+    """A buffer over ``data`` (a buffer or its ``.data``), or a fresh allocation without it."""
+    if data is None:
+        return alloc_buffer(shape, dtype, scope)
+    from tilelang.ir.stmt import View
+    from tilelang.language.v2.builder import builder
+
+    active = builder("T.decl_buffer")
+    storage = data.storage if isinstance(data, Buffer) else scope
+    var = data.data if isinstance(data, Buffer) else data
+    if not isinstance(var, Var):
+        raise TileTypeError(
+            "the data of T.decl_buffer is not a buffer", expected="a buffer or buffer.data",
+            got=describe(data),
+        )
+    steps = None if strides is None else tuple(Shape(strides))
+    extents = shape if isinstance(shape, (tuple, list)) else (shape,)
+    made = Buffer(
+        "", Shape(extents), DType(dtype), storage, steps, elem_offset or 0, var
+    )
+    active.emit(View(buffer=made))
+    active.live_in(made)
+    return made

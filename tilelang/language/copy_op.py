@@ -1,0 +1,354 @@
+"""Copies of tiles: ``T.copy`` and its variants.
+
+All of them mean ``dst = cast(src)`` element by element; the variants choose the hardware path and
+when the result may be used. Options never change what is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, Load
+from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Transpose
+from tilelang.language.regions import (
+    align,
+    cast_to,
+    check_plain,
+    constant_int,
+    describe,
+    equal_shapes,
+    pairs,
+    region_of,
+    scalar,
+    text_of,
+    tile_of,
+)
+
+__all__ = [
+    "async_copy",
+    "c2d_im2col",
+    "copy",
+    "copy_cluster",
+    "im2col",
+    "tma_copy",
+    "tma_gather4",
+    "tma_gather4_bytes",
+    "tma_scatter4",
+    "transpose",
+]
+
+EVICTION = ("evict_normal", "evict_first", "evict_last")
+INSTRUCTIONS = ("tma", "cp_async", "sync")
+
+
+def _choice(value: object, allowed: Sequence[str], what: str, role: str) -> None:
+    if value is not None and value not in allowed:
+        raise TileValueError(
+            f"the {role} of {what} is unknown",
+            expected=", ".join(repr(item) for item in allowed),
+            got=describe(value),
+        )
+
+
+def check_loop_layout(layout: object, what: str) -> None:
+    """``loop_layout`` has to be a ``T.Fragment``."""
+    if layout is not None and not hasattr(layout, "thread_of"):
+        raise TileTypeError(
+            f"the loop_layout of {what} is not a fragment layout",
+            expected="a T.Fragment",
+            got=describe(layout),
+        )
+
+
+def _copy(
+    what: str,
+    src: object,
+    dst: object,
+    mode: str = "copy",
+    barrier: Expr | None = None,
+    loop_layout: Any = None,
+    annotations: tuple[tuple[str, object], ...] = (),
+) -> None:
+    active = emitter(what)
+    check_loop_layout(loop_layout, what)
+    tiles = align(src, dst, what)
+    if tiles is None:
+        a, b = region_of(src, what), region_of(dst, what)
+        check_plain(a, what, "source")
+        check_plain(b, what, "destination")
+        active.store(b.buffer, b.mins, Load(a.buffer, a.mins))
+        return
+    a, b = tiles
+    if a.scope() != "shared.tmem" and b.scope() != "shared.tmem":
+        check_plain(a, what, "source")
+        check_plain(b, what, "destination")
+    if a.dtype.lanes != b.dtype.lanes:
+        raise TileTypeError(
+            f"the elements of {what} have different lanes",
+            expected=f"{a.dtype.lanes} lanes, as `{a.buffer.name}` of dtype {a.dtype}",
+            got=f"`{b.buffer.name}` of dtype {b.dtype}",
+        )
+    if "shared.tmem" in (a.scope(), b.scope()):
+        active.emit(HardwareOp(name="copy_tmem", needs="sm_100", reads=(a,), writes=(b,)))
+        return
+    active.emit(
+        Copy(
+            src=a, dst=b, mode=mode, barrier=barrier, loop_layout=loop_layout,
+            annotations=annotations,
+        )
+    )
+
+
+def copy(
+    src: object,
+    dst: object,
+    coalesced_width: int | None = None,
+    disable_tma: bool = False,
+    eviction_policy: str | None = None,
+    prefer_instruction: str | None = None,
+    annotations: dict[str, Any] | None = None,
+    loop_layout: Any = None,
+) -> None:
+    """Copy a tile; the result is visible to what follows.
+
+    Args:
+        src, dst: whole buffers of one shape, regions, or elements that say where the tile starts
+            (they take the extents of the other side). Two elements are a scalar assignment.
+        loop_layout: a ``T.Fragment`` that fixes which thread copies which element.
+
+    The other options are hints. Reads outside a global source give 0 (or its safe value), writes
+    outside a global destination are dropped.
+    """
+    what = "T.copy"
+    _choice(eviction_policy, EVICTION, what, "eviction_policy")
+    _choice(prefer_instruction, INSTRUCTIONS, what, "prefer_instruction")
+    notes = pairs(
+        coalesced_width=coalesced_width, disable_tma=disable_tma,
+        eviction_policy=eviction_policy, prefer_instruction=prefer_instruction,
+        annotations=annotations,
+    )
+    _copy(what, src, dst, loop_layout=loop_layout, annotations=notes)
+
+
+def async_copy(
+    src: object,
+    dst: object,
+    *,
+    coalesced_width: int | None = None,
+    annotations: dict[str, Any] | None = None,
+    loop_layout: Any = None,
+) -> None:
+    """Copy from global to shared memory without waiting; ``T.ptx_wait_group`` waits."""
+    notes = pairs(coalesced_width=coalesced_width, annotations=annotations)
+    _copy("T.async_copy", src, dst, "async", loop_layout=loop_layout, annotations=notes)
+
+
+def tma_copy(
+    src: object,
+    dst: object,
+    *,
+    barrier: object = None,
+    cluster_mask: int | None = None,
+    leader_scope_threads: int | None = None,
+    eviction_policy: str | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> None:
+    """Bulk copy: a load signals ``barrier``, a store is awaited with ``T.tma_store_wait``.
+
+    Args:
+        barrier: element of ``T.alloc_barrier``, needed for loads into shared memory. The copy
+            counts bytes, it does not arrive.
+    """
+    from tilelang.language.builtin import barrier_address
+
+    what = "T.tma_copy"
+    _choice(eviction_policy, EVICTION, what, "eviction_policy")
+    target = region_of(dst, what, "destination")
+    if barrier is None and target.scope().startswith("shared"):
+        raise TileValueError(
+            "T.tma_copy into shared memory has no barrier",
+            expected="barrier=bar[i] with bar = T.alloc_barrier(...)",
+            hint="use T.copy when the copy should be complete at once",
+        )
+    notes = pairs(
+        cluster_mask=cluster_mask, leader_scope_threads=leader_scope_threads,
+        eviction_policy=eviction_policy, annotations=annotations,
+    )
+    signal = None if barrier is None else barrier_address(barrier, what)
+    _copy(what, src, dst, "tma", barrier=signal, annotations=notes)
+
+
+def copy_cluster(
+    src: object,
+    dst: object,
+    *,
+    dst_block: object = None,
+    cluster_mask: int | None = None,
+    remote_barrier: object = None,
+    eviction_policy: str | None = None,
+    coalesced_width: int | None = None,
+    annotations: dict[str, Any] | None = None,
+    loop_layout: Any = None,
+) -> None:
+    """Copy to shared memory of other blocks of the cluster (sm_90)."""
+    from tilelang.language.builtin import barrier_address
+
+    what = "T.copy_cluster"
+    _choice(eviction_policy, EVICTION, what, "eviction_policy")
+    notes = pairs(
+        dst_block=dst_block, cluster_mask=cluster_mask, eviction_policy=eviction_policy,
+        coalesced_width=coalesced_width, annotations=annotations,
+    )
+    signal = None if remote_barrier is None else barrier_address(remote_barrier, what)
+    _copy(what, src, dst, "cluster", signal, loop_layout, notes)
+
+
+def transpose(src: object, dst: object, annotations: dict[str, Any] | None = None) -> None:
+    """``dst[.., j, i] = src[.., i, j]``."""
+    what = "T.transpose"
+    a, b = tile_of(src, what, "source"), tile_of(dst, what, "destination")
+    check_plain(a, what, "source")
+    check_plain(b, what, "destination")
+    if len(a.extents) < 2:
+        raise TileValueError(
+            "T.transpose of a tile with one dimension", expected="two or more dimensions",
+            got=f"`{a!r}`",
+        )
+    wanted = (*a.extents[:-2], a.extents[-1], a.extents[-2])
+    if not equal_shapes(wanted, b.extents):
+        raise TileValueError(
+            "the destination of T.transpose has the wrong shape",
+            expected=f"{text_of(wanted)}, the transpose of `{a!r}`",
+            got=f"{text_of(b.extents)} of `{b!r}`",
+        )
+    emitter(what).emit(Transpose(src=a, dst=b))
+
+
+def im2col(
+    img: object,
+    col: object,
+    nhw_step: object,
+    c_step: object,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    pad: int,
+    eviction_policy: str | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> None:
+    """Column tile of an NHWC image for convolution.
+
+    Args:
+        img: global buffer (N, H, W, C).
+        col: tile (rows of output pixels, columns of kernel positions times channels).
+        nhw_step, c_step: tile index along rows and columns.
+        kernel, stride, dilation, pad: constants, equal in both image dimensions.
+    """
+    what = "T.im2col"
+    image, tile = tile_of(img, what, "image"), tile_of(col, what, "column tile")
+    if len(image.extents) != 4 or not image.is_whole:
+        raise TileValueError(
+            "the image of T.im2col is not a whole NHWC buffer", expected="4 dimensions",
+            got=f"`{image!r}`",
+        )
+    if len(tile.extents) < 2 or len(tile.tile_dims()) > 2:
+        raise TileValueError(
+            "the column tile of T.im2col is not a matrix", expected="2 dimensions",
+            got=f"`{tile!r}` with extents {text_of(tile.extents)}",
+        )
+    if image.dtype is not tile.dtype:
+        raise TileTypeError(
+            "image and column tile of T.im2col have different dtypes",
+            expected=str(image.dtype), got=str(tile.dtype),
+        )
+    constants = {
+        name: constant_int(value, what, name)
+        for name, value in (
+            ("kernel", kernel), ("stride", stride), ("dilation", dilation), ("pad", pad)
+        )
+    }
+    for name in ("kernel", "stride", "dilation"):
+        if constants[name] < 1:
+            raise TileValueError(
+                f"the {name} of T.im2col is not positive", expected="at least 1",
+                got=str(constants[name]),
+            )
+    emitter(what).emit(
+        Im2col(
+            img=image, col=tile, nhw_step=scalar(nhw_step, what), c_step=scalar(c_step, what),
+            **constants,
+        )
+    )
+
+
+c2d_im2col = im2col
+
+
+def _rows(rows: object, what: str) -> tuple[Expr, ...]:
+    if isinstance(rows, Buffer):
+        rows = [rows[i] for i in range(4)]
+    if isinstance(rows, Region):
+        rows = [Load(rows.buffer, (*rows.mins[:-1], rows.mins[-1] + i)) for i in range(4)]
+    if not isinstance(rows, (tuple, list)) or len(rows) != 4:
+        raise TileValueError(
+            f"{what} moves four rows", expected="four row indices", got=describe(rows)
+        )
+    return tuple(cast_to(row, DType("int32")) for row in rows)
+
+
+def tma_gather4(
+    src: object,
+    dst: object,
+    col: object,
+    rows: object,
+    *,
+    barrier: object,
+    swizzle: object = None,
+    eviction_policy: str | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> None:
+    """Load four rows of a matrix by index (sm_100)."""
+    from tilelang.language.builtin import barrier_address
+
+    what = "T.tma_gather4"
+    a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
+    args = (scalar(col, what), *_rows(rows, what), barrier_address(barrier, what))
+    options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
+    emitter(what).emit(
+        HardwareOp(
+            name="tma_gather4", needs="sm_100", reads=(a,), writes=(b,), args=args, options=options
+        )
+    )
+
+
+def tma_scatter4(
+    src: object,
+    dst: object,
+    col: object,
+    rows: object,
+    *,
+    swizzle: object = None,
+    eviction_policy: str | None = None,
+    annotations: dict[str, Any] | None = None,
+) -> None:
+    """Store four rows of a matrix by index (sm_100)."""
+    what = "T.tma_scatter4"
+    a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
+    options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
+    emitter(what).emit(
+        HardwareOp(
+            name="tma_scatter4", needs="sm_100", reads=(a,), writes=(b,),
+            args=(scalar(col, what), *_rows(rows, what)), options=options,
+        )
+    )
+
+
+def tma_gather4_bytes(K_box: int, dtype: object) -> int:
+    """Bytes that one ``T.tma_gather4`` of ``K_box`` columns brings."""
+    return 4 * constant_int(K_box, "T.tma_gather4_bytes", "K_box") * DType(dtype).bits // 8
+

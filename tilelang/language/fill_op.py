@@ -1,0 +1,32 @@
+"""``T.fill`` and ``T.clear``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.ir.active import emitter
+from tilelang.ir.stmt import Fill
+from tilelang.language.regions import cast_to, check_plain, region_of, scalar
+
+__all__ = ["clear", "fill"]
+
+
+def _fill(what: str, buffer: object, value: object) -> None:
+    active = emitter(what)
+    dst = region_of(buffer, what, "destination")
+    check_plain(dst, what, "destination")
+    filler = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+    if dst.anchored:  # an element or an alloc_var
+        active.store(dst.buffer, dst.mins, filler)
+        return
+    active.emit(Fill(dst=dst, value=cast_to(filler, dst.dtype)))
+
+
+def fill(buffer: object, value: object, annotations: dict[str, Any] | None = None) -> None:
+    """Every element of a buffer, region or element becomes ``value``, cast to its dtype."""
+    _fill("T.fill", buffer, value)
+
+
+def clear(buffer: object, annotations: dict[str, Any] | None = None) -> None:
+    """Every element becomes 0."""
+    _fill("T.clear", buffer, 0)

@@ -1,0 +1,293 @@
+"""``T.gemm`` and its family: checks of shapes, dtypes and scopes, one ``Gemm`` statement.
+
+Sizes are free here; which instruction computes a product, and what sizes it likes, is the business
+of the back ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, binary
+from tilelang.ir.stmt import Gemm, HardwareOp
+from tilelang.language.regions import (
+    constant_bool,
+    constant_extents,
+    constant_int,
+    describe,
+    pairs,
+    scalar,
+    text_of,
+    tile_of,
+)
+from tilelang.layout.policy import GemmWarpPolicy
+
+__all__ = [
+    "GemmWarpPolicy",
+    "gemm",
+    "gemm_v1",
+    "gemm_v2",
+    "tcgen05_gemm",
+    "tcgen05_mma",
+    "validate_gemm_ab_dtypes",
+    "wgmma_gemm",
+    "wgmma_mma",
+]
+
+_SAME_FORMAT = frozenset(("float8_e4m3", "float8_e4m3fn"))
+
+
+def matrix_of(operand: object, what: str, role: str) -> tuple[Region, int, int]:
+    """A matrix operand with its rows and columns: the last two dimensions."""
+    found = tile_of(operand, what, role)
+    extents = constant_extents(found, what, role)
+    if len(extents) < 2 or any(extent != 1 for extent in extents[:-2]):
+        raise TileValueError(
+            f"{role} of {what} is not a matrix",
+            expected="two dimensions, leading ones of extent 1",
+            got=f"`{found!r}` with extents {text_of(extents)}",
+            hint="select one matrix, e.g. A[stage, :, :]",
+        )
+    return found, extents[-2], extents[-1]
+
+
+def _check_scopes(a: Region, b: Region, c: Region, what: str) -> None:
+    for region, role in ((a, "A"), (b, "B"), (c, "C")):
+        scope = region.scope()
+        if scope == "global":
+            where = "T.alloc_fragment" if role == "C" else "T.alloc_shared or T.alloc_fragment"
+            raise TileTypeError(
+                f"{role} of {what} is in global memory",
+                expected=f"a tile made by {where}",
+                got=f"`{region.buffer.name}` in global memory",
+                hint="T.copy it into a tile first" if role != "C" else "T.copy the result out",
+            )
+        if scope in ("shared.barrier", "shared.cluster_barrier", "local.descriptor", "local.var"):
+            raise TileTypeError(
+                f"{role} of {what} is not a tile",
+                expected="a shared or fragment tile",
+                got=f"`{region.buffer.name}` in {scope} memory",
+            )
+
+
+def validate_gemm_ab_dtypes(a: object, b: object, what: str = "T.gemm") -> None:
+    """Both factors must have one dtype (the two names of e4m3 are one)."""
+    x, y = DType(a), DType(b)
+    if x is not y and not {str(x), str(y)} <= _SAME_FORMAT:
+        raise TileTypeError(
+            f"A and B of {what} have different dtypes", expected=f"B of dtype {x}, as A",
+            got=f"{y}", hint="convert one of them with T.copy into a tile of the other dtype",
+        )
+
+
+def _check_dtypes(a: Region, b: Region, c: Region, what: str) -> None:
+    validate_gemm_ab_dtypes(a.dtype, b.dtype, what)
+    kind, result = a.dtype, c.dtype
+    for dtype, role in ((kind, "A"), (result, "C")):
+        if dtype.lanes > 1 or dtype.is_bool or dtype.is_handle:
+            raise TileTypeError(
+                f"{role} of {what} has the dtype {dtype}",
+                expected="a scalar integer or float dtype", got=str(dtype),
+            )
+    if kind.is_integer != result.is_integer:
+        wanted = "int32" if kind.is_integer else "float32, or float16 for float16 operands"
+        raise TileTypeError(
+            f"C of {what} cannot hold the product of {kind} matrices",
+            expected=wanted, got=str(result),
+        )
+
+
+def _check_shapes(
+    a: tuple[Region, int, int],
+    b: tuple[Region, int, int],
+    c: tuple[Region, int, int],
+    trans_a: bool,
+    trans_b: bool,
+    what: str,
+) -> None:
+    m, k = (a[2], a[1]) if trans_a else (a[1], a[2])
+    k_b, n = (b[2], b[1]) if trans_b else (b[1], b[2])
+    if k != k_b:
+        flags = f"transpose_A={trans_a}, transpose_B={trans_b}"
+        raise TileValueError(
+            f"the inner dimensions of {what} differ",
+            expected=f"B with K = {k}, as A of shape {text_of(a[1:])}",
+            got=f"K = {k_b} from B of shape {text_of(b[1:])} with {flags}",
+            hint="B is [K, N], or [N, K] with transpose_B=True",
+        )
+    if (c[1], c[2]) != (m, n):
+        raise TileValueError(
+            f"C of {what} has the wrong shape",
+            expected=f"{text_of((m, n))}, from A {text_of(a[1:])} and B {text_of(b[1:])}",
+            got=f"{text_of(c[1:])} of `{c[0]!r}`",
+        )
+
+
+def _policy(policy: object, what: str) -> GemmWarpPolicy:
+    if isinstance(policy, int) and not isinstance(policy, bool) and policy in (0, 1, 2):
+        return GemmWarpPolicy(policy)
+    raise TileValueError(
+        f"the policy of {what} is unknown",
+        expected="T.GemmWarpPolicy.Square, FullRow or FullCol",
+        got=describe(policy),
+    )
+
+
+def condition(value: object, what: str, role: str) -> Expr:
+    """A flag that may be an expression, e.g. ``clear_accum=k == 0``."""
+    found = scalar(value, what, role)
+    return found if found.dtype.is_bool else binary("ne", found, 0)
+
+
+def _gemm(
+    what: str,
+    A: object,
+    B: object,
+    C: object,
+    transpose_A: object,
+    transpose_B: object,
+    policy: object,
+    clear_accum: object,
+    k_pack: object,
+    asynchronous: bool,
+    mbar: object,
+    annotations: tuple[tuple[str, object], ...],
+) -> None:
+    active = emitter(what)
+    a, b, c = (matrix_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C")))
+    trans_a = constant_bool(transpose_A, what, "transpose_A")
+    trans_b = constant_bool(transpose_B, what, "transpose_B")
+    _check_scopes(a[0], b[0], c[0], what)
+    _check_dtypes(a[0], b[0], c[0], what)
+    _check_shapes(a, b, c, trans_a, trans_b, what)
+    chosen = _policy(policy, what)
+    packed = constant_int(k_pack, what, "k_pack")
+    if packed not in (1, 2):
+        raise TileValueError(f"the k_pack of {what} is {packed}", expected="1 or 2", got=packed)
+    clear = condition(clear_accum, what, "clear_accum")
+    if c[0].scope() == "shared.tmem" or mbar is not None:
+        _tcgen05(
+            "tcgen05_gemm", (a[0], b[0]), c[0], clear, mbar,
+            pairs(
+                transpose_A=trans_a, transpose_B=trans_b, policy=int(chosen),
+                annotations=annotations or None,
+            ),
+        )
+        return
+    active.emit(
+        Gemm(
+            a=a[0], b=b[0], c=c[0], trans_a=trans_a, trans_b=trans_b, clear=clear,
+            policy=int(chosen), k_pack=packed, asynchronous=asynchronous, annotations=annotations,
+        )
+    )
+
+
+def _tcgen05(
+    name: str,
+    reads: tuple[Region, ...],
+    c: Region,
+    clear: Expr,
+    mbar: object,
+    options: tuple[tuple[str, object], ...],
+) -> None:
+    from tilelang.language.builtin import barrier_address
+
+    args = (clear,) if mbar is None else (clear, barrier_address(mbar, f"T.{name}"))
+    emitter(f"T.{name}").emit(
+        HardwareOp(name=name, needs="sm_100", reads=reads, writes=(c,), args=args, options=options)
+    )
+
+
+def gemm(
+    A: object,
+    B: object,
+    C: object,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: object = False,
+    k_pack: int = 1,
+    wg_wait: object = 0,
+    mbar: object = None,
+    annotations: dict[str, Any] | None = None,
+    use_2cta: bool = False,
+) -> None:
+    """``C += op(A) @ op(B)`` of tiles; C is overwritten where ``clear_accum`` holds.
+
+    Args:
+        A: [M, K], or [K, M] with ``transpose_A``; shared or fragment.
+        B: [K, N], or [N, K] with ``transpose_B``; shared or fragment, of A's dtype.
+        C: [M, N]; float for floats, integer for integers.
+        policy: how warps share C, only a matter of speed.
+        clear_accum: bool or expression, e.g. ``k == 0``.
+        wg_wait: a barrier in this place is ``mbar``; -1 leaves the product in flight.
+
+    Raises:
+        TileTypeError, TileValueError: dtypes, memory or shapes do not fit.
+    """
+    if isinstance(wg_wait, (Buffer, Expr)):
+        mbar, wg_wait = wg_wait, 0
+    waits = constant_int(wg_wait, "T.gemm", "wg_wait")
+    notes = pairs(annotations=annotations, use_2cta=use_2cta)
+    _gemm(
+        "T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack, waits < 0, mbar,
+        notes,
+    )
+
+
+gemm_v1 = gemm
+gemm_v2 = gemm
+
+
+def wgmma_gemm(
+    A: object,
+    B: object,
+    C: object,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: object = False,
+    annotations: dict[str, Any] | None = None,
+    **_: object,
+) -> None:
+    """:func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it."""
+    _gemm(
+        "T.wgmma_gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, 1, True, None,
+        pairs(annotations=annotations),
+    )
+
+
+wgmma_mma = wgmma_gemm
+
+
+def tcgen05_gemm(
+    A: object,
+    B: object,
+    C: object,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy = GemmWarpPolicy.Square,
+    clear_accum: object = False,
+    *,
+    mbar: object = None,
+    use_2cta: bool = False,
+    annotations: dict[str, Any] | None = None,
+    **_: object,
+) -> None:
+    """A product into tensor memory (sm_100)."""
+    what = "T.tcgen05_gemm"
+    a, b, c = (matrix_of(x, what, role)[0] for x, role in ((A, "A"), (B, "B"), (C, "C")))
+    options = pairs(
+        transpose_A=constant_bool(transpose_A, what, "transpose_A"),
+        transpose_B=constant_bool(transpose_B, what, "transpose_B"),
+        policy=int(_policy(policy, what)), use_2cta=use_2cta, annotations=annotations,
+    )
+    clear = condition(clear_accum, what, "clear_accum")
+    _tcgen05("tcgen05_gemm", (a, b), c, clear, mbar, options)
+
+
+tcgen05_mma = tcgen05_gemm

@@ -1,0 +1,191 @@
+"""Reductions of tiles along one dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.buffer import Region
+from tilelang.ir.stmt import Reduce
+from tilelang.language.regions import (
+    constant_bool,
+    constant_extents,
+    constant_int,
+    text_of,
+    tile_of,
+)
+
+__all__ = [
+    "reduce",
+    "reduce_absmax",
+    "reduce_abssum",
+    "reduce_bitand",
+    "reduce_bitor",
+    "reduce_bitxor",
+    "reduce_max",
+    "reduce_min",
+    "reduce_sum",
+]
+
+KINDS = ("sum", "max", "min", "absmax", "abssum", "bitand", "bitor", "bitxor")
+
+
+def on_chip(region: Region, what: str, role: str) -> None:
+    """Reductions and scans work on fragments, shared tiles and per-thread arrays."""
+    if region.scope() not in ("local.fragment", "shared", "shared.dyn", "local", "local.var"):
+        raise TileTypeError(
+            f"the {role} of {what} is in {region.scope()} memory",
+            expected="a fragment, shared or local tile",
+            got=f"`{region.buffer.name}`",
+            hint="T.copy it into a fragment first",
+        )
+
+
+def dimension(dim: object, rank: int, what: str) -> int:
+    """``dim`` counted from the front."""
+    found = constant_int(dim, what, "dim")
+    if not -rank <= found < rank:
+        raise TileValueError(
+            f"the dim of {what} is out of range",
+            expected=f"{-rank} to {rank - 1} for {rank} dimensions",
+            got=str(found),
+        )
+    return found % rank
+
+
+def _reduce(
+    kind: str,
+    buffer: object,
+    out: object,
+    dim: object,
+    clear: object,
+    batch: object,
+    nan_propagate: object = False,
+) -> None:
+    what = f"T.reduce_{kind}"
+    active = emitter(what)
+    src, dst = tile_of(buffer, what, "source"), tile_of(out, what, "result")
+    on_chip(src, what, "source")
+    on_chip(dst, what, "result")
+    extents = constant_extents(src, what, "source")
+    result = constant_extents(dst, what, "result")
+    axis = dimension(dim, len(extents), what)
+    dropped = (*extents[:axis], *extents[axis + 1 :]) or (1,)
+    kept = (*extents[:axis], 1, *extents[axis + 1 :])
+    if result not in (dropped, kept):
+        wanted = text_of(dropped) if dropped == kept else f"{text_of(dropped)} or {text_of(kept)}"
+        raise TileValueError(
+            f"the result of {what} has the wrong shape",
+            expected=f"{wanted} for dim {axis} of {text_of(extents)}",
+            got=f"{text_of(result)} of `{dst!r}`",
+        )
+    for region, role in ((src, "source"), (dst, "result")):
+        _check_dtype(kind, region, what, role)
+    count = constant_int(batch, what, "batch")
+    if count < 1:
+        raise TileValueError(f"the batch of {what} is {count}", expected="at least 1", got=count)
+    active.emit(
+        Reduce(
+            src=src, dst=dst, kind=kind, dim=axis, clear=constant_bool(clear, what, "clear"),
+            nan_propagate=constant_bool(nan_propagate, what, "nan_propagate"), batch=count,
+        )
+    )
+
+
+def _check_dtype(kind: str, region: Region, what: str, role: str) -> None:
+    dtype = region.dtype
+    if dtype.lanes > 1 or dtype.is_handle:
+        raise TileTypeError(
+            f"{what} of {dtype} elements", expected="a scalar dtype", got=f"`{region!r}`"
+        )
+    if kind.startswith("bit") and not dtype.is_integer:
+        raise TileValueError(
+            f"the {role} of {what} is not of an integer dtype",
+            expected="an integer dtype",
+            got=f"`{region.buffer.name}` of dtype {dtype}",
+        )
+
+
+def reduce(
+    buffer: object, out: object, reduce_type: str, dim: int = -1, clear: bool = True,
+    batch: int = 1, nan_propagate: bool = False, **_: object,
+) -> None:  # fmt: skip
+    """The reduction named ``reduce_type``: see :func:`reduce_sum`."""
+    if reduce_type not in KINDS:
+        raise TileValueError(
+            "T.reduce with an unknown kind", expected=", ".join(KINDS), got=repr(reduce_type)
+        )
+    _reduce(reduce_type, buffer, out, dim, clear, batch, nan_propagate)
+
+
+def reduce_sum(
+    buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
+    annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """``out = sum(buffer, dim)``, or ``out += ...`` without ``clear``, in the dtype of ``out``.
+
+    Args:
+        buffer: fragment, shared or local tile.
+        out: tile of the same shape without ``dim``, or with extent 1 there.
+        dim: dimension, negative ones counted from the end.
+        clear: whether the old content of ``out`` is ignored.
+        batch: independent results per exchange between threads, only a matter of speed.
+    """
+    _reduce("sum", buffer, out, dim, clear, batch)
+
+
+def reduce_max(
+    buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
+    nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Largest element; NaN is ignored unless ``nan_propagate``. See :func:`reduce_sum`."""
+    _reduce("max", buffer, out, dim, clear, batch, nan_propagate)
+
+
+def reduce_min(
+    buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
+    nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Smallest element; NaN is ignored unless ``nan_propagate``. See :func:`reduce_sum`."""
+    _reduce("min", buffer, out, dim, clear, batch, nan_propagate)
+
+
+def reduce_absmax(
+    buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
+    nan_propagate: bool = False, annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Largest absolute value. See :func:`reduce_sum`."""
+    _reduce("absmax", buffer, out, dim, clear, batch, nan_propagate)
+
+
+def reduce_abssum(
+    buffer: object, out: object, dim: int = -1, batch: int = 1,
+    annotations: dict[str, Any] | None = None, *, clear: bool = True,
+) -> None:  # fmt: skip
+    """Sum of absolute values. See :func:`reduce_sum`."""
+    _reduce("abssum", buffer, out, dim, clear, batch)
+
+
+def reduce_bitand(
+    buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
+    annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Bitwise and of integers. See :func:`reduce_sum`."""
+    _reduce("bitand", buffer, out, dim, clear, batch)
+
+
+def reduce_bitor(
+    buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
+    annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Bitwise or of integers. See :func:`reduce_sum`."""
+    _reduce("bitor", buffer, out, dim, clear, batch)
+
+
+def reduce_bitxor(
+    buffer: object, out: object, dim: int = -1, clear: bool = True, batch: int = 1,
+    annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Bitwise exclusive or of integers. See :func:`reduce_sum`."""
+    _reduce("bitxor", buffer, out, dim, clear, batch)

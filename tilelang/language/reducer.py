@@ -1,0 +1,89 @@
+"""Reducers: fragments that collect a sum or another operation over all threads.
+
+Two protocols: the older one clears or fills the reducer, updates it with ``acc[i] += x`` or
+``acc[i] = T.max(acc[i], x)`` and finalizes it in place; the newer one uses ``T.reducer_init``,
+``T.reducer_update`` and a separate destination.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Load
+from tilelang.ir.stmt import ReducerFinalize, ReducerInit, ReducerUpdate
+from tilelang.language.regions import (
+    cast_to,
+    constant_extents,
+    constant_int,
+    describe,
+    equal_shapes,
+    scalar,
+    text_of,
+    tile_of,
+)
+
+__all__ = ["finalize_reducer", "reducer_init", "reducer_update"]
+
+
+def _declared(buffer: object, what: str) -> tuple[Buffer, str]:
+    found = buffer.attr("reducer") if isinstance(buffer, Buffer) else None
+    if not isinstance(buffer, Buffer) or found is None:
+        raise TileTypeError(
+            f"{what} of something that is not a reducer",
+            expected="a buffer made by T.alloc_reducer",
+            got=describe(buffer),
+        )
+    return buffer, str(found[0])
+
+
+def reducer_init(reducer: Buffer, init: object = None) -> None:
+    """Start a reducer with its identity, or with ``init``, which counts once."""
+    what = "T.reducer_init"
+    buffer, _ = _declared(reducer, what)
+    value = None if init is None else cast_to(scalar(init, what, "initial value"), buffer.dtype)
+    emitter(what).emit(ReducerInit(reducer=buffer.region(), init=value))
+
+
+def reducer_update(target: object, value: object) -> None:
+    """``acc[i] = op(acc[i], value)``.
+
+    Args:
+        target: an element of a reducer.
+        value: a scalar, cast to the reducer's dtype.
+    """
+    what = "T.reducer_update"
+    if not isinstance(target, Load):
+        raise TileTypeError(
+            "the target of T.reducer_update is not an element", expected="acc[i]",
+            got=describe(target),
+        )
+    buffer, op = _declared(target.buffer, what)
+    added = cast_to(scalar(value, what, "value"), buffer.dtype)
+    emitter(what).emit(
+        ReducerUpdate(buffer=buffer, indices=target.indices, value=added, op=op)
+    )
+
+
+def finalize_reducer(
+    reducer: Buffer,
+    dst: object = None,
+    batch: int = 1,
+    annotations: dict[str, Any] | None = None,
+) -> None:
+    """Combine what all threads collected, in place or into ``dst`` of the same shape."""
+    what = "T.finalize_reducer"
+    buffer, op = _declared(reducer, what)
+    target = None
+    if dst is not None:
+        target = tile_of(dst, what, "destination")
+        if not equal_shapes(buffer.shape, constant_extents(target, what, "destination")):
+            raise TileValueError(
+                f"the destination of {what} has the wrong shape",
+                expected=f"{text_of(buffer.shape)}, as `{buffer.name}`",
+                got=f"{text_of(target.extents)} of `{target!r}`",
+            )
+    count = constant_int(batch, what, "batch")
+    emitter(what).emit(ReducerFinalize(reducer=buffer.region(), dst=target, op=op, batch=count))

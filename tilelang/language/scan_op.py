@@ -1,0 +1,53 @@
+"""Inclusive scans of tiles: ``T.cumsum`` and ``T.cummax``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.stmt import Scan
+from tilelang.language.reduce_op import dimension, on_chip
+from tilelang.language.regions import constant_bool, constant_extents, text_of, tile_of
+
+__all__ = ["cummax", "cumsum"]
+
+
+def _scan(kind: str, what: str, src: object, dst: object, dim: object, reverse: object) -> None:
+    active = emitter(what)
+    source = tile_of(src, what, "source")
+    target = source if dst is None else tile_of(dst, what, "result")
+    on_chip(source, what, "source")
+    on_chip(target, what, "result")
+    extents = constant_extents(source, what, "source")
+    result = constant_extents(target, what, "result")
+    if extents != result:
+        raise TileValueError(
+            f"the result of {what} has the wrong shape",
+            expected=f"{text_of(extents)}, as the source",
+            got=f"{text_of(result)} of `{target!r}`",
+        )
+    axis = dimension(dim, len(extents), what)
+    flag = constant_bool(reverse, what, "reverse")
+    active.emit(Scan(src=source, dst=target, kind=kind, dim=axis, reverse=flag))
+
+
+def cumsum(
+    src: object, dst: object = None, dim: int = 0, reverse: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Running sums along ``dim`` into ``dst`` (in place without it); from the end if ``reverse``.
+
+    Args:
+        src: fragment, shared or local tile.
+        dst: tile of the same shape.
+    """
+    _scan("sum", "T.cumsum", src, dst, dim, reverse)
+
+
+def cummax(
+    src: object, dst: object = None, dim: int = 0, reverse: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Running maxima along ``dim``; see :func:`cumsum`."""
+    _scan("max", "T.cummax", src, dst, dim, reverse)
