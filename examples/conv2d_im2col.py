@@ -18,16 +18,15 @@ def make(backend: str):
     ):  # fmt: skip
         OH = (H + 2 * pad - dilation * (K - 1) - 1) // stride + 1
         OW = (W + 2 * pad - dilation * (K - 1) - 1) // stride + 1
+        rows = N * OH * OW
 
         @T.prim_func
         def kernel(
             image: T.Tensor((N, H, W, C), "float16"),
             weight: T.Tensor((K * K * C, F), "float16"),
-            out: T.Tensor((N * OH * OW, F), "float32"),
+            out: T.Tensor((rows, F), "float32"),
         ):
-            with T.Kernel(
-                T.ceildiv(F, block_N), T.ceildiv(N * OH * OW, block_M), threads=128
-            ) as (bx, by):
+            with T.Kernel(T.ceildiv(F, block_N), T.ceildiv(rows, block_M), threads=128) as (bx, by):
                 patches = T.alloc_shared((block_M, block_K), "float16")
                 weights = T.alloc_shared((block_K, block_N), "float16")
                 acc = T.alloc_fragment((block_M, block_N), "float32")

@@ -15,11 +15,11 @@ def make(backend: str):
 
     @tilelang.lazy_jit(target="cpu", execution_backend=backend)
     def grouped_reduce(
-        X: T.Tensor[[T.dyn["rows"], int], Any],  # noqa: F821
-        offsets: T.Tensor[[T.dyn["ends"]], T.int32],  # noqa: F821
+        X: T.Tensor[[T.dyn["rows"], int], Any],  # noqa: F821, UP037
+        offsets: T.Tensor[[T.dyn["ends"]], T.int32],  # noqa: F821, UP037
         block_M: int = 16,
     ):
-        rows, N = X.shape
+        _, N = X.shape
         (ends,) = offsets.shape
         sums = T.empty((ends - 1, N), T.float32)
         tops = T.empty((ends - 1, N), X.dtype)

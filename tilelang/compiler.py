@@ -19,6 +19,7 @@ from tilelang.errors import internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
+from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.serial.guards import insert_guards
 from tilelang.passes.serial.lanes import split_lanes
@@ -65,6 +66,9 @@ def pass_list() -> tuple[Step, ...]:
     return (
         Step("simplify", simplify_func, _on_cores,
              "constant extents and folded conditions make every later pass see plain shapes"),
+        Step("fold_clear", fold_clear, _on_cores,
+             "a product that overwrites needs no cleared accumulator; loop bounds are constants "
+             "now"),
         Step("split_lanes", split_lanes, _on_cores,
              "the C compiler finds vectors in loops, so the later passes need only scalars"),
         Step("choose_operands", choose_operands, _on_cores,

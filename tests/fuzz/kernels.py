@@ -160,9 +160,9 @@ class Frame:
         draw = self.draw
         if role == "in":
             for old in self.tensors:
-                if (old.letters, old.dtype, old.role) == (letters, dtype, role):
-                    if draw.chance(0.5):
-                        return old
+                same = (old.letters, old.dtype, old.role) == (letters, dtype, role)
+                if same and draw.chance(0.5):
+                    return old
         name = self.names.fresh("A" if role == "in" else "Out")
         shape = tuple(self.total[letter] for letter in letters)
         dims = tuple(self.dims[letter] for letter in letters)
@@ -221,7 +221,8 @@ class Frame:
             self.text.add(f"T.copy({tile.name}, {out.name}[{', '.join([*lead, *starts])}])")
         elif form == "region":
             parts = [
-                f"{start} : {start} + {size}" for start, size in zip(starts, tile.shape, strict=True)
+                f"{start} : {start} + {size}"
+                for start, size in zip(starts, tile.shape, strict=True)
             ]
             source = tile.name
             if draw.chance(0.3):

@@ -37,7 +37,7 @@ def load(source: str) -> Any:
     file = f"<fuzz-{zlib.crc32(source.encode()):08x}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     names: dict[str, Any] = {"__name__": "fuzz_program"}
-    exec(compile(source, file, "exec", dont_inherit=True), names)
+    exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
     return names["main"]
 
 

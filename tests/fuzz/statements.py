@@ -97,7 +97,8 @@ class Body:
         tensor = frame.tensor(("z" if with_z else "") + tile.letters, same)
         starts = [at_k if c == "k" else frame.offset[c] for c in tile.letters]
         shift = draw.choice(("", "", "", " + 1", " - 1", " - 3"))
-        starts[0] += shift
+        if starts[0] != "0" or "+" in shift:  # a constant below zero counts from the end
+            starts[0] += shift
         lead = [frame.offset["z"]] if with_z else []
         form = draw.choice(("anchor", "region", "parallel", "squeezed"))
         # A region whose bounds do not cancel to a constant is longer text for the same thing.

@@ -117,20 +117,38 @@ def test_the_method_takes_the_documented_parameters(name: str, method: str) -> N
     assert found == expected
 
 
+def instances() -> dict[str, Any]:
+    """An object of each class that has attributes."""
+    tensor = T.Tensor[[int, T.dyn["K"]], T.float16].with_name("A")
+    return {
+        "ArgVarTable": annot.ArgVarTable(),
+        "Value": annot.Value.from_value(3),
+        "BufferAnnot": tensor,
+        "FragmentBufferAnnot": T.FragmentBuffer,
+        "SharedBufferAnnot": T.SharedBuffer,
+        "LocalBufferAnnot": T.LocalBuffer,
+        "DTypeAnnot": annot.DTypeAnnot("dt"),
+        "TIRAnnot": annot.TIRAnnot(Var("n", T.int32)),
+        "Buffer": annot.Buffer((4,), "float32"),
+        "FuncAnnot": _function_annotations(),
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "attribute"), [(name, a) for name, names in ATTRIBUTES.items() for a in names]
 )
 def test_the_attribute_exists(name: str, attribute: str) -> None:
-    cls = getattr(annot, name)
-    hints = {key for base in cls.__mro__ for key in vars(base).get("__annotations__", {})}
-    assert attribute in hints or hasattr(cls, attribute)
+    thing = instances()[name]
+    assert isinstance(thing, getattr(annot, name))
+    assert hasattr(thing, attribute)
 
 
 def test_scope_names_the_storage_scopes() -> None:
     assert hasattr(annot, "Scope")
-    assert annot.SharedBufferAnnot((4,), "float32").scope == "shared.dyn"
-    assert annot.FragmentBufferAnnot((4,), "float32").scope == "local.fragment"
-    assert annot.LocalBufferAnnot((4,), "float32").scope == "local"
+    assert T.SharedBuffer.scope == "shared.dyn"
+    assert T.FragmentBuffer.scope == "local.fragment"
+    assert T.LocalBuffer.scope == "local"
+    assert T.Tensor((4,), "float32").scope == "global"
 
 
 def test_only_what_is_passed_at_launch_is_a_kernel_argument() -> None:

@@ -43,7 +43,7 @@ class Notebook:
         file = f"<ipython-input-{TITLES.index(title)}-{title}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         self.done.add(title)
-        exec(compile(source, file, "exec", dont_inherit=True), self.names)
+        exec(compile(source, file, "exec", dont_inherit=True), self.names)  # noqa: S102
 
     def shown(self, expression: str) -> Any:
         """What the last line of a cell evaluates to."""

@@ -67,8 +67,8 @@ def _owners(node: Parallel, extents: list[int]) -> Array | None:
     layout = node.loop_layout
     if layout is None:
         return None
-    table = layout.thread_table()
-    return np.asarray(table).reshape(prod(extents), -1)[:, 0]
+    threads = np.asarray(layout.table)[:, 0]
+    return threads.reshape(prod(extents), -1)[:, 0]  # of replicas the first
 
 
 def _deal(s: Strand, node: Parallel, extents: list[int], active: Active) -> Array:

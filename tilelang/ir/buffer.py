@@ -319,12 +319,13 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
         )
     if not any(isinstance(item, slice) for item in keys):
         if len(keys) < buffer.ndim:
+            given = ["i"] * len(keys)
             raise TileIndexError(
                 f"too few indices for `{buffer.name}`",
                 expected=f"{buffer.ndim} (shape {tuple(buffer.shape)})",
                 got=f"{len(keys)}",
                 hint=f"for a tile operand write slices for the other dimensions, e.g. "
-                f"{buffer.name}[{', '.join(['i'] * len(keys) + [':'] * (buffer.ndim - len(keys)))}]",
+                f"{buffer.name}[{', '.join(given + [':'] * (buffer.ndim - len(keys)))}]",
             )
         return Load(buffer, tuple(_normal_index(buffer, d, item) for d, item in enumerate(keys)))
     mins: list[Expr] = []

@@ -22,7 +22,7 @@ import numpy as np
 from tilelang.errors import InternalError, Loc
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Var
+from tilelang.ir.expr import Expr, Var, field_names
 from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.stmt import PrimFunc, Stmt
 from tilelang.ir.visitor import postorder
@@ -120,9 +120,8 @@ class _Canonical:
         if isinstance(value, Stmt):
             raise InternalError("a statement is used as an attribute", got=type(value).__name__)
         if isinstance(value, Region):
-            return f"{self.buffer(value.buffer)}[{self.value(value.mins)}+{self.value(value.extents)}" + (
-                "*]" if value.anchored else "]"
-            )
+            spans = f"{self.value(value.mins)} + {self.value(value.extents)}"
+            return f"{self.buffer(value.buffer)}[{spans}{'*' if value.anchored else ''}]"
         if isinstance(value, (np.ndarray, np.generic)):
             array = np.asarray(value)
             digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
@@ -179,9 +178,7 @@ class _Canonical:
             self.add(f"{found} = {name} {node.dtype}")
             return
         parts = [
-            f"{item.name}={self.value(getattr(node, item.name))}"
-            for item in fields(node)
-            if item.name != "dtype"
+            f"{name}={self.value(getattr(node, name))}" for name in field_names(type(node))
         ]
         found = self.number(node, "e")
         self.add(f"{found} = {type(node).__name__} {' '.join(parts)} {node.dtype}")

@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilelang.errors import TileSyntaxError, TileTypeError
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 PyScalar: TypeAlias = "int | float | bool"
 ExprLike: TypeAlias = "Expr | int | float | bool"
+
+
+@cache
+def field_names(cls: type[Expr]) -> tuple[str, ...]:
+    """The fields of an expression class that its constructor takes."""
+    return tuple(item.name for item in fields(cls) if item.name != "dtype")
 
 
 def _key_of(value: object) -> object:
@@ -73,11 +80,14 @@ class Expr(metaclass=_Interned):
         object.__setattr__(self, "dtype", dtype)
 
     def children(self) -> tuple[Expr, ...]:
-        """Direct sub-expressions, in field order (index expressions of buffers included)."""
+        """Direct sub-expressions, in field order (index expressions of regions included)."""
         found: list[Expr] = []
-        for item in fields(self):
-            if item.name != "dtype":
-                found.extend(_exprs_in(getattr(self, item.name)))
+        for name in field_names(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, Expr):
+                found.append(value)
+            elif not isinstance(value, str):
+                found.extend(_exprs_in(value))
         return tuple(found)
 
     # -- operators: each builds a node through the language's promotion rules ---------------
@@ -459,12 +469,11 @@ def const(value: PyScalar, dtype: object = None) -> Const:
     if dtype is None:
         if isinstance(value, bool):
             return Const(value, DType("bool"))
-        if isinstance(value, int):
-            return Const(value, DType("int32" if -(2**31) <= value < 2**31 else "int64"))
-        return Const(float(value), DType("float32"))
-    from tilelang.ir.fold import to_range
+        if isinstance(value, int) and -(2**31) <= value < 2**31:
+            return Const(value, DType("int32"))
+    from tilelang.ir.fold import literal_dtype, to_range
 
-    kind = DType(dtype)
+    kind = literal_dtype(value) if dtype is None else DType(dtype)
     return Const(to_range(value, kind), kind)
 
 

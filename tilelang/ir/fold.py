@@ -41,7 +41,10 @@ def to_range(value: bool | int | float, dtype: DType) -> bool | int | float:
     if scalar.is_bool:
         return bool(value)
     if scalar.is_float:
-        return _round(float(value), scalar)
+        try:
+            return _round(float(value), scalar)
+        except OverflowError:  # an integer beyond float64
+            return _round(math.copysign(math.inf, value), scalar)
     if scalar.is_integer:
         if isinstance(value, float):
             return _truncate(value, scalar)
@@ -121,7 +124,7 @@ def _fold(op: str, a: Const, b: Const) -> Expr | None:
     if op in ("min", "max"):
         if x != x or y != y:  # NaN is ignored
             return a if y != y else b
-        return const(min(x, y) if op == "min" else max(x, y), dtype)
+        return const(_extreme(op, x, y), dtype)
     if dtype.is_float:
         if op == "div":
             return None if y == 0 else const(float(x) / float(y), dtype)
@@ -138,6 +141,13 @@ def _fold(op: str, a: Const, b: Const) -> Expr | None:
     return None
 
 
+def _extreme(op: str, x: bool | int | float, y: bool | int | float) -> bool | int | float:
+    if x == y == 0 and isinstance(x, float):  # -0.0 is less than 0.0
+        negative = math.copysign(1, x) < 0
+        return x if negative == (op == "min") else y
+    return min(x, y) if op == "min" else max(x, y)
+
+
 # -- operands -----------------------------------------------------------------------------------
 def _literal_dtype(value: bool | int | float, other: DType) -> DType:
     """Dtype of a Python literal beside an operand of dtype ``other``."""
@@ -148,17 +158,23 @@ def _literal_dtype(value: bool | int | float, other: DType) -> DType:
         return scalar if scalar == "float64" else FLOAT32
     if scalar.is_float:
         return scalar
+    least = literal_dtype(value)
+    if least != "int32":
+        return DType("uint64") if scalar == "uint64" else least
+    return scalar if scalar.is_integer and scalar.bits >= 32 else least
+
+
+def literal_dtype(value: bool | int | float) -> DType:
+    """Dtype of a Python literal that stands alone: bool, int32 or what it needs, float32."""
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, float):
+        return FLOAT32
     if not -(2**63) <= value < 2**64:
         raise TileValueError(f"the integer {value} does not fit any dtype", expected="64 bits")
-    if not -(2**31) <= value < 2**31:
-        if scalar == "uint32" and 0 <= value < 2**32:
-            return scalar
-        if scalar == "uint64" or value >= 2**63:
-            return DType("uint64")
-        return DType("int64")
-    if scalar.is_integer and scalar.bits >= 32:
-        return scalar
-    return DType("int32")
+    if -(2**31) <= value < 2**31:
+        return DType("int32")
+    return DType("int64" if value < 2**63 else "uint64")
 
 
 def _is_literal(value: object) -> bool:
@@ -210,16 +226,16 @@ def _check_operands(op: str, x: Expr) -> None:
             f"`{name}` on {dtype} operands",
             expected="integers",
             got=f"{dtype}",
-            hint="use `/` and T.floor, or T.fmod" if name in ("//", "%") else "convert with T.int32",
+            hint="use `/` and T.floor, or T.fmod"
+            if name in ("//", "%")
+            else "convert with T.int32(x)",
         )
     if info.operands == "bits" and not (dtype.is_integer or dtype.is_bool):
-        raise TileTypeError(f"`{name}` on {dtype} operands", expected="integers or bools", got=dtype)
-    if info.operands == "bool" and not dtype.is_bool:
         raise TileTypeError(
-            f"`{name}` on a {dtype} operand",
-            expected="boolean operands",
+            f"`{name}` on {dtype} operands",
+            expected="integers or bools",
             got=f"{dtype}",
-            hint="compare it, e.g. `x != 0`",
+            hint="convert with T.int32(x), or T.reinterpret(x, dtype) for the bits",
         )
 
 
@@ -227,7 +243,7 @@ def build_binary(op: str, a: object, b: object) -> Expr:
     """``a op b``; see the module docstring."""
     info = BINARY[op]
     if info.operands == "bool":
-        x, y = _truth(op, a), _truth(op, b)
+        x, y = _truth(info.symbol, a), _truth(info.symbol, b)
     else:
         x, y = _operands(op, a, b)
         if (x.dtype.is_bool or y.dtype.is_bool) and info.operands in ("number", "int") and (
@@ -243,11 +259,15 @@ def build_binary(op: str, a: object, b: object) -> Expr:
     return Binary(op, x, y) if simpler is None else simpler
 
 
-def _truth(op: str, value: object) -> Expr:
+def _truth(word: str, value: object) -> Expr:
     expr = as_expr(value)
-    if expr.dtype.is_integer:
-        return build_binary("ne", expr, 0)
-    _check_operands(op, expr)
+    if not expr.dtype.is_bool:
+        raise TileTypeError(
+            f"`{word}` on a {expr.dtype} operand",
+            expected="boolean operands",
+            got=f"`{expr!r}` of dtype {expr.dtype}",
+            hint="compare it, e.g. `x != 0`",
+        )
     return expr
 
 
@@ -289,7 +309,7 @@ def build_unary(op: str, a: object) -> Expr:
     """``op a``; see the module docstring."""
     x = as_expr(a)
     if op == "lnot":
-        x = _truth("land", x)
+        x = _truth("not", x)
         if isinstance(x, Const):
             return const(not x.value, BOOL)
         if isinstance(x, Unary) and x.op == "lnot":

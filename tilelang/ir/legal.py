@@ -58,7 +58,8 @@ LEVELS: dict[str, Level] = {
     "tile": Level(
         "Tile IR", _PLAIN | _TILE, _LOOPS | {"thread"}, frozenset(SCOPES), frozenset(Effect)
     ),
-    "thread": Level("Thread IR", _PLAIN, _LOOPS, frozenset(SCOPES), frozenset(Effect)),
+    # Back ends with matrix kernels of their own print a Gemm as a call.
+    "thread": Level("Thread IR", _PLAIN | {S.Gemm}, _LOOPS, frozenset(SCOPES), frozenset(Effect)),
 }
 
 
@@ -106,9 +107,10 @@ class _Checker:
             loc=self.loc,
             expected=details.get("expected"),
             got=details.get("got"),
+            hint="this is a defect of tilelang; please report it with the program",
         )
 
-    # -- scopes --------------------------------------------------------------------------------------
+    # -- scopes ----------------------------------------------------------------------------------
     @contextmanager
     def scope(self, new: Iterable[Var] = ()) -> Iterator[None]:
         """A block in which ``new`` are bound; what it defines ends with it."""
@@ -124,7 +126,7 @@ class _Checker:
         self.buffers.add(buffer)
         self.bound.add(buffer.data)
 
-    # -- statements ------------------------------------------------------------------------------------
+    # -- statements ------------------------------------------------------------------------------
     def stmt(self, stmt: S.Stmt) -> None:
         """Check ``stmt`` and everything in it."""
         outer, self.loc = self.loc, stmt.loc or self.loc
@@ -211,7 +213,7 @@ class _Checker:
             self.fail(f"`{var.name}` is bound twice")
         self.bound.add(var)
 
-    # -- expressions and places ----------------------------------------------------------------------
+    # -- expressions and places ------------------------------------------------------------------
     def expr(self, expr: Expr) -> None:
         """Names, calls and accesses in ``expr``."""
         for node in postorder(expr):

@@ -256,7 +256,7 @@ class _Printer:
             f'"{buffer.dtype}"{data}{strides}{self.placement(buffer)}{attrs})'
         )
 
-    # -- statements ----------------------------------------------------------------------------------
+    # -- statements ------------------------------------------------------------------------------
     def stmt(self, stmt: S.Stmt) -> None:
         """One statement."""
         text = self.text

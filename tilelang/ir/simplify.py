@@ -51,7 +51,7 @@ def simplify(expr: object, bounds: Bounds | None = None) -> Expr:
         InternalError: rules undo each other (a bug); the report names them.
     """
     node = as_expr(expr)
-    if isinstance(node, (Const,)) or not node.children():
+    if isinstance(node, Const) or not node.children():
         return node
     known = bounds if bounds is not None else Bounds()
     found = known.memo.get("simplifier")
@@ -149,7 +149,7 @@ class _Simplifier:
             return cast(inner.value, last)
         return node
 
-    # -- what rules may ask --------------------------------------------------------------------------
+    # -- what rules may ask ----------------------------------------------------------------------
     def interval(self, expr: Expr) -> Interval:
         """What is known of the value of ``expr``."""
         return interval(expr, self.bounds)
@@ -202,6 +202,9 @@ class _Simplifier:
         positive = self.ordered([pair for pair in form.terms if pair[1] > 0])
         negative = self.ordered([pair for pair in form.terms if pair[1] < 0])
         result: Expr | None = None
+        constant = form.constant
+        if not positive and constant > 0:
+            result, constant = const(constant, form.dtype), 0
         for term, factor in (*positive, *negative):
             size = abs(factor)
             part = term if size == 1 else binary("mul", term, const(size, form.dtype))
@@ -215,10 +218,10 @@ class _Simplifier:
                 result = binary("mul", term, const(factor, form.dtype))
             self.memo.setdefault(result, result)  # a canonical sum, too
         if result is None:
-            return const(form.constant, form.dtype)
-        if form.constant < 0:
-            return binary("sub", result, const(-form.constant, form.dtype))
-        return binary("add", result, const(form.constant, form.dtype))
+            return const(constant, form.dtype)
+        if constant < 0:
+            return binary("sub", result, const(-constant, form.dtype))
+        return binary("add", result, const(constant, form.dtype))
 
     def ordered(self, terms: list[tuple[Expr, int]]) -> list[tuple[Expr, int]]:
         """By size of the factor, then by text."""

@@ -65,7 +65,7 @@ def _is_power_of_two(value: int) -> bool:
     return value & (value - 1) == 0
 
 
-# -- division ---------------------------------------------------------------------------------------
+# -- division ------------------------------------------------------------------------------------
 def _div_decided(ctx: Context, m: Match) -> Expr | None:
     found, n = ctx.interval(m["x"]), _int(m["c"])
     if found.known and found.low // n == found.high // n:
@@ -134,7 +134,7 @@ def _mod_of_mod(ctx: Context, m: Match) -> Expr | None:
     return binary("floormod", m["x"], m["d"]) if _int(m["c"]) % _int(m["d"]) == 0 else None
 
 
-# -- min, max -----------------------------------------------------------------------------------------
+# -- min, max ------------------------------------------------------------------------------------
 def _extreme(op: str) -> Callable[[Context, Match], Expr | None]:
     def decided(ctx: Context, m: Match) -> Expr | None:
         less = ctx.decide("le", m["x"], m["y"])
@@ -149,7 +149,11 @@ def _extreme_constants(op: str) -> Callable[[Context, Match], Expr | None]:
     return lambda ctx, m: binary(op, m["x"], binary(op, m["k"], m["l"]))
 
 
-# -- comparisons and logic ------------------------------------------------------------------------------
+def _nested(op: str) -> Callable[[Context, Match], Expr | None]:
+    return lambda ctx, m: binary(op, m["x"], m["y"])
+
+
+# -- comparisons and logic -----------------------------------------------------------------------
 def _comparison(op: str) -> Callable[[Context, Match], Expr | None]:
     def decided(ctx: Context, m: Match) -> Expr | None:
         found = ctx.decide(op, m["x"], m["y"])
@@ -204,10 +208,7 @@ RULES: tuple[Rule, ...] = (
         Rule(f"{op} of constants", (op, (op, "x", "k"), "l"), _extreme_constants(op))
         for op in ("min", "max")
     ),
-    *(
-        Rule(f"{op} of itself", (op, (op, "x", "y"), "y"), lambda ctx, m, op=op: binary(op, m["x"], m["y"]))
-        for op in ("min", "max")
-    ),
+    *(Rule(f"{op} of itself", (op, (op, "x", "y"), "y"), _nested(op)) for op in ("min", "max")),
     *(Rule(f"{op} decided", (op, "x", "y"), _comparison(op)) for op in _COMPARISONS),
     *(Rule(f"{op} without constant", (op, "x", "k"), _move_constant(op)) for op in _COMPARISONS),
     Rule("negated comparison", ("lnot", "x"), _negated),

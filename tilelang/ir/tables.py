@@ -134,15 +134,11 @@ _MEMORY = [
         Intrinsic(f"atomic_{op}", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0,))
         for op in ("add", "max", "min", "or", "and", "xor", "exch", "store")
     ],
+    # One thread's copy of contiguous elements from global to shared memory: dst, src, count, pred.
+    Intrinsic("ptx_cp_async", 3, 4, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
     Intrinsic("atomic_load", 1, 1, "given", effect=Effect.ATOMIC, reads=(0,)),
     Intrinsic("atomic_addx2", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0, 1)),
     Intrinsic("atomic_addx4", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0, 1)),
-]
-
-_MEMORY += [
-    Intrinsic("wide_load", 1, 2, "given", effect=Effect.READ, reads=(0,), needs="threads"),
-    Intrinsic("wide_store", 2, 3, "void", effect=Effect.ATOMIC, writes=(0,), needs="threads"),
-    Intrinsic("create_tma_descriptor", 0, -1, "handle", needs="sm_90"),
 ]
 
 _OUTPUT = [
@@ -173,8 +169,8 @@ _SYNC = [
 # Exchange inside a warp of 32 lanes.
 _WARP = [
     *[
-        Intrinsic(f"shfl_{kind}", 2, 4, "same", effect=Effect.SYNC, per_thread=True, needs="threads")
-        for kind in ("sync", "xor", "up", "down")
+        Intrinsic(f"shfl_{way}", 2, 4, "same", effect=Effect.SYNC, per_thread=True, needs="threads")
+        for way in ("sync", "xor", "up", "down")
     ],
     *[
         Intrinsic(f"warp_reduce_{op}", 1, 1, "same", effect=Effect.SYNC, needs="threads")
@@ -205,9 +201,52 @@ _HINTS = [
             "wait_wgmma warpgroup_fence_operand warpgroup_arrive warpgroup_commit_batch "
             "warpgroup_wait set_max_nreg no_set_max_nreg disable_warp_group_reg_alloc "
             "annotate_producer_reg_dealloc annotate_consumer_reg_alloc pdl_trigger pdl_sync "
-            "assume ptx_fence_barrier_init"
+            "assume ptx_fence_barrier_init mbarrier_init"
         ).split()
     ],
 ]
 
-INTRINSICS: dict[str, Intrinsic] = _table(_ELEMENTWISE, _MEMORY, _OUTPUT, _SYNC, _WARP, _HINTS)
+# Words of single instructions; only a back end of that architecture knows what they mean.
+_RAW = [
+    *[
+        Intrinsic(name, 0, -1, result, effect=effect, needs=needs)
+        for needs, effect, result, names in (
+            ("sm_70", Effect.OUTPUT, "void", "ptx_mma_sm70"),
+            ("sm_75", Effect.OUTPUT, "void", "ptx_ldmatrix"),
+            ("sm_80", Effect.OUTPUT, "void", "ptx_mma ptx_mma_sp"),
+            (
+                "sm_90",
+                Effect.OUTPUT,
+                "void",
+                "ptx_wgmma_ss ptx_wgmma_rs tma_load ptx_cp_async_bulk initialize_wgmma_descriptor "
+                "increase_descriptor_offset",
+            ),
+            ("sm_90", Effect.NONE, "handle", "create_tma_descriptor"),
+            ("sm_90", Effect.SYNC, "void", "cluster_arrive cluster_arrive_relaxed cluster_wait"),
+            ("sm_90", Effect.SYNC, "void", "cluster_sync"),
+            ("sm_90", Effect.NONE, "int32", "block_rank_in_cluster"),
+            (
+                "sm_100",
+                Effect.OUTPUT,
+                "void",
+                "ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts tcgen05_mma_arrive clc_try_cancel "
+                "clc_try_cancel_multicast tcgen05_before_thread_sync tcgen05_after_thread_sync "
+                "initialize_tcgen05_descriptor",
+            ),
+            ("sm_100", Effect.READ, "bool", "clc_is_canceled"),
+            (
+                "sm_100",
+                Effect.READ,
+                "int32",
+                "clc_get_first_ctaid_x clc_get_first_ctaid_y clc_get_first_ctaid_z",
+            ),
+        )
+        for name in names.split()
+    ],
+    # A pointer whose buffer is not known, as TVM's words make them.
+    Intrinsic("tvm_access_ptr", 4, 4, "handle", needs="threads"),
+]
+
+INTRINSICS: dict[str, Intrinsic] = _table(
+    _ELEMENTWISE, _MEMORY, _OUTPUT, _SYNC, _WARP, _HINTS, _RAW
+)

@@ -6,11 +6,11 @@ The default is to descend; what is not changed comes back as the same object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Expr, Var
+from tilelang.ir.expr import Expr, Var, field_names
 from tilelang.ir.stmt import Seq, Stmt, seq
 
 ExprFn = Callable[[Expr], "Expr"]
@@ -19,20 +19,14 @@ ExprFn = Callable[[Expr], "Expr"]
 def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None = None) -> Expr:
     """``node`` with ``fn`` applied to each direct child (and ``buffer_fn`` to its buffer)."""
     changed: dict[str, Any] = {}
-    for item in fields(node):
-        if item.name == "dtype":
-            continue
-        old = getattr(node, item.name)
+    for name in field_names(type(node)):
+        old = getattr(node, name)
         new = _rebuild_value(old, fn, buffer_fn)
         if new is not old:
-            changed[item.name] = new
+            changed[name] = new
     if not changed:
         return node
-    values = {
-        item.name: changed.get(item.name, getattr(node, item.name))
-        for item in fields(node)
-        if item.name != "dtype"
-    }
+    values = {name: changed.get(name, getattr(node, name)) for name in field_names(type(node))}
     return type(node)(**values)
 
 

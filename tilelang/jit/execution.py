@@ -7,7 +7,6 @@ interpreter serves, which is said once.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.compiler import Artifact, compile
-from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError, TileWarning
+from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.runtime.contract import launch_spec
@@ -58,14 +57,14 @@ class Executable:
         call: takes the inputs, gives the results.
         backend: "c", "python" (C code without the C launcher) or "interpret".
         artifact: the generated source; None for the interpreter.
-        library: path of the shared library, if there is one.
+        library: the loaded shared library, if there is one.
     """
 
     call: Callable[..., Any]
     backend: str
     func: PrimFunc
     artifact: Artifact | None = None
-    library: str | None = None
+    library: Library | None = None
 
     @property
     def source(self) -> str:
@@ -79,16 +78,14 @@ class Executable:
         return self.artifact.explain or f"`{self.func.name}` runs as C on the CPU cores"
 
     def export(self, path: str) -> None:
-        """Copy the shared library to ``path``."""
-        import shutil
-
+        """Write the shared library to ``path``."""
         if self.library is None:
             raise TileRuntimeError(
                 "there is no library to export",
                 expected="a compiled kernel",
                 got=f"a kernel that runs by {self.backend!r}",
             )
-        shutil.copyfile(self.library, path)
+        Path(path).write_bytes(self.library.data)
 
 
 def build(
@@ -112,11 +109,7 @@ def build(
     from tilelang.runtime.cache import default_cache
 
     compiler = find_compiler(default_cache())
-    if compiler is None:
-        _say_once(
-            "no C compiler found (cc, gcc, clang or the `zig` extra): kernels run in the "
-            "interpreter, which is slow"
-        )
+    if compiler is None:  # find_compiler has said so
         return _interpreted(func, out_idx, options)
     return _compiled(func, out_idx, target, options, backend, compiler)
 
@@ -157,7 +150,7 @@ def _compiled(
         cache=default_cache(),
     )
     kind = "python" if isinstance(launcher, PyLauncher) else "c"
-    return Executable(launcher, kind, func, artifact, library.path)
+    return Executable(launcher, kind, func, artifact, library)
 
 
 def build_library(artifact: Artifact, compiler: Compiler) -> Library:
@@ -189,7 +182,3 @@ def _returns(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
         return "list"
     return ("none", "one")[len(out_idx)] if len(out_idx) < 2 else "list"
 
-
-def _say_once(message: str) -> None:
-    """A warning that the default filter shows once per process."""
-    warnings.warn(message, TileWarning, stacklevel=2)

@@ -10,12 +10,17 @@ from tilelang.language import dtypes, eager, hardware, v2  # noqa: F401
 from tilelang.language.allocate import *  # noqa: F403
 from tilelang.language.annotations import *  # noqa: F403
 from tilelang.language.atomic import *  # noqa: F403
+from tilelang.language.bits import *  # noqa: F403
+from tilelang.language.constants import *  # noqa: F403
+from tilelang.language.warp import *  # noqa: F403
+from tilelang.language.schedules import *  # noqa: F403
 from tilelang.language.builtin import *  # noqa: F403
 from tilelang.language.control import *  # noqa: F403
 from tilelang.language.copy_op import *  # noqa: F403
 from tilelang.language.entry import *  # noqa: F403
 from tilelang.language.fill_op import *  # noqa: F403
 from tilelang.language.gemm_op import *  # noqa: F403
+from tilelang.language.hardware import *  # noqa: F403
 from tilelang.language.kernel import *  # noqa: F403
 from tilelang.language.loop import *  # noqa: F403
 from tilelang.language.macro import *  # noqa: F403
@@ -29,6 +34,4 @@ from tilelang.layout import Fragment, Layout  # noqa: F401
 
 
 def __getattr__(name: str) -> Any:
-    if name in hardware.WORDS:
-        return hardware.WORDS[name]
     return getattr(_dtypes, name)

@@ -1,181 +1,257 @@
-"""Annotations and hints: checked, kept in the program, without effect on results."""
+"""Annotations of kernels and functions: layouts, safe values and hints.
+
+Only ``annotate_safe_value`` changes results (loads outside a tensor); the rest is kept on the
+kernel or the function for back ends that can use it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import as_expr
+from tilelang.language.regions import (
+    cast_to,
+    constant_int,
+    describe,
+    emit_call,
+    freeze,
+    scalar,
+)
 from tilelang.layout import Fragment, Layout
 
 __all__ = [
-    "WSID", "WSInstr", "WSPipeline", "WSRole", "WSSchedule", "WSScope", "WSSync", "WSSyncKind",
-    "annotate_compile_flags", "annotate_l2_hit_ratio", "annotate_layout",
-    "annotate_min_blocks_per_sm", "annotate_pass_configs", "annotate_restrict_buffers",
-    "annotate_safe_value", "annotate_ws_schedule", "func_attr", "import_source", "ws_op",
-]  # fmt: skip
+    "annotate_compile_flags",
+    "annotate_consumer_reg_alloc",
+    "annotate_l2_hit_ratio",
+    "annotate_layout",
+    "annotate_min_blocks_per_sm",
+    "annotate_pass_configs",
+    "annotate_producer_reg_dealloc",
+    "annotate_restrict_buffers",
+    "annotate_safe_value",
+    "dec_max_nreg",
+    "disable_warp_group_reg_alloc",
+    "func_attr",
+    "import_source",
+    "inc_max_nreg",
+    "no_set_max_nreg",
+    "set_max_nreg",
+]
 
 
-def _buffer(value: Any, what: str) -> Buffer:
-    if not isinstance(value, Buffer):
+def _buffer_map(given: object, what: str, values: str) -> list[tuple[Buffer, Any]]:
+    if not isinstance(given, Mapping):
         raise TileTypeError(
-            f"{what}: a key is not a buffer", expected="buffers", got=repr(value)[:60]
+            f"{what} without a mapping", expected=f"{{buffer: {values}}}", got=describe(given)
         )
-    return value
+    found: list[tuple[Buffer, Any]] = []
+    for key, value in given.items():
+        if not isinstance(key, Buffer):
+            raise TileTypeError(
+                f"a key of {what} is not a buffer", expected=f"{{buffer: {values}}}",
+                got=describe(key),
+            )
+        found.append((key, value))
+    return found
 
 
-def annotate_layout(layout_map: Mapping[Any, Any]) -> None:
-    """Fix the layouts of tiles: ``{buffer: Layout, Fragment or function of the indices}``.
+def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
+    """Fix the layouts of buffers.
 
-    Raises:
-        TileTypeError: a fragment whose layout is not a ``T.Fragment``.
-        TileValueError: something that is no layout.
+    Args:
+        layout_map: buffer -> ``T.Layout``, ``T.Fragment`` (needed for fragments) or a function of
+            the indices.
     """
-    found: dict[Buffer, Layout] = {}
-    for key, value in layout_map.items():
-        buffer = _buffer(key, "T.annotate_layout")
-        if isinstance(value, Layout):
-            layout = value
-        elif callable(value):
-            layout = Layout(tuple(buffer.shape), value)
-        else:
+    what = "T.annotate_layout"
+    found: dict[Buffer, object] = {}
+    for buffer, layout in _buffer_map(layout_map, what, "layout"):
+        if callable(layout) and not isinstance(layout, Layout):
+            layout = Layout(buffer.shape, layout)
+        if not isinstance(layout, Layout):
             raise TileValueError(
-                f"T.annotate_layout: `{buffer.name}` has no layout",
+                f"the layout of `{buffer.name}` in {what} is not a layout",
                 expected="a T.Layout, a T.Fragment or a function of the indices",
-                got=repr(value)[:60],
+                got=describe(layout),
             )
         if buffer.storage == "local.fragment" and not isinstance(layout, Fragment):
             raise TileTypeError(
-                f"T.annotate_layout: the fragment `{buffer.name}` needs a T.Fragment",
-                expected="T.Fragment(shape, forward_fn=lambda i, j: (thread, register))",
-                got=type(layout).__name__,
+                f"the layout of the fragment `{buffer.name}` in {what} says no thread",
+                expected="a T.Fragment",
+                got="a T.Layout",
             )
         found[buffer] = layout
-    emitter("T.annotate_layout").annotate("layout_map", found)
+    emitter(what).annotate("layout_map", found)
 
 
-def annotate_safe_value(safe_value_map: Mapping[Any, Any]) -> None:
-    """What loads outside a tensor give instead of 0."""
-    found = {
-        _buffer(key, "T.annotate_safe_value"): as_expr(value, key.dtype)
-        for key, value in safe_value_map.items()
-    }
-    emitter("T.annotate_safe_value").annotate("safe_value", found)
+def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:
+    """What loads outside a tensor give instead of 0.
+
+    Args:
+        safe_value_map: buffer -> scalar, cast to the buffer's dtype.
+    """
+    what = "T.annotate_safe_value"
+    found: dict[Buffer, object] = {}
+    for buffer, value in _buffer_map(safe_value_map, what, "value"):
+        if buffer.storage != "global":
+            raise TileTypeError(
+                f"{what} of `{buffer.name}` in {buffer.storage} memory",
+                expected="a global tensor",
+                got=describe(buffer),
+                hint="accesses to on-chip memory are not guarded",
+            )
+        plain = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+        found[buffer] = cast_to(plain, buffer.dtype)
+    emitter(what).annotate("safe_value", found)
 
 
-def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Any, float]) -> None:
-    """Share of the accesses to a tensor that should stay in the L2 cache."""
-    found = {_buffer(k, "T.annotate_l2_hit_ratio"): float(v) for k, v in l2_hit_ratio_map.items()}
-    emitter("T.annotate_l2_hit_ratio").annotate("l2_hit_ratio", found)
+def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
+    """Which share of a tensor's accesses should stay in the L2 cache: buffer -> 0 .. 1."""
+    what = "T.annotate_l2_hit_ratio"
+    found: dict[Buffer, object] = {}
+    for buffer, ratio in _buffer_map(l2_hit_ratio_map, what, "ratio"):
+        if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
+            raise TileValueError(
+                f"the ratio of `{buffer.name}` in {what} is out of range", expected="0 to 1",
+                got=describe(ratio),
+            )
+        if buffer.storage != "global":
+            raise TileTypeError(
+                f"{what} of `{buffer.name}` in {buffer.storage} memory",
+                expected="a global tensor", got=describe(buffer),
+            )
+        found[buffer] = float(ratio)
+    emitter(what).annotate("l2_hit_ratio", found)
 
 
-def annotate_restrict_buffers(*buffers: Any) -> None:
-    """Tensors that overlap no other."""
-    found = {_buffer(item, "T.annotate_restrict_buffers"): True for item in buffers}
-    emitter("T.annotate_restrict_buffers").annotate("restrict", found)
+def annotate_restrict_buffers(*buffers: Buffer) -> None:
+    """Tensors that no other pointer of the kernel reaches."""
+    what = "T.annotate_restrict_buffers"
+    for item in buffers:
+        if not isinstance(item, Buffer):
+            raise TileTypeError(
+                f"an argument of {what} is not a buffer", expected="tensors", got=describe(item)
+            )
+    emitter(what).annotate("restrict_buffers", dict.fromkeys(buffers, True))
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
-    """Blocks that should fit on a processor at the same time."""
-    if not isinstance(n, int) or n < 1:
-        raise TileValueError("T.annotate_min_blocks_per_sm", expected="a positive int", got=repr(n))
-    emitter("T.annotate_min_blocks_per_sm").annotate("min_blocks_per_sm", n)
+    """Blocks that should fit one multiprocessor at a time."""
+    what = "T.annotate_min_blocks_per_sm"
+    count = constant_int(n, what, "block count")
+    if count < 1:
+        raise TileValueError(f"{what} of {count}", expected="at least 1", got=str(count))
+    emitter(what).annotate("min_blocks_per_sm", count)
 
 
-def annotate_compile_flags(flags: Any) -> None:
-    """Compiler flags of this function."""
-    found = (flags,) if isinstance(flags, str) else tuple(flags)
-    emitter("T.annotate_compile_flags").annotate("compile_flags", found, "func")
+def annotate_compile_flags(flags: str | Sequence[str]) -> None:
+    """Flags of the device compiler; flags given to ``jit`` win."""
+    what = "T.annotate_compile_flags"
+    found = tuple(flags.split()) if isinstance(flags, str) else tuple(flags)
+    for flag in found:
+        if not isinstance(flag, str):
+            raise TileTypeError(
+                f"a flag of {what} is not text", expected="a list of texts", got=describe(flag)
+            )
+    emitter(what).annotate("compile_flags", found, "func")
 
 
-def annotate_pass_configs(configs: Mapping[Any, Any]) -> None:
-    """Pass configurations of this function; those of ``jit`` win."""
-    found = {str(getattr(key, "value", key)): value for key, value in configs.items()}
-    emitter("T.annotate_pass_configs").annotate("pass_configs", found, "func")
+def annotate_pass_configs(configs: Mapping[str, object]) -> None:
+    """Pass options; options given to ``jit`` win."""
+    what = "T.annotate_pass_configs"
+    if not isinstance(configs, Mapping):
+        raise TileTypeError(
+            f"{what} without a mapping", expected="{key: value}", got=describe(configs)
+        )
+    emitter(what).annotate("pass_configs", {key: freeze(v) for key, v in configs.items()}, "func")
 
 
-def func_attr(attrs: Mapping[str, Any]) -> None:
+def func_attr(attrs: Mapping[str, object]) -> None:
     """Attributes of the function."""
-    for key, value in attrs.items():
-        emitter("T.func_attr").annotate(str(key), value, "func")
+    what = "T.func_attr"
+    if not isinstance(attrs, Mapping):
+        raise TileTypeError(
+            f"{what} without a mapping", expected="{name: value}", got=describe(attrs)
+        )
+    active = emitter(what)
+    for name, value in attrs.items():
+        active.annotate(str(name), freeze(value), "func")
 
 
 def import_source(source: str | None = None) -> None:
-    """Device source text in front of the kernel."""
-    if source is not None:
-        emitter("T.import_source").annotate("import_source", source)
+    """Device source text put before the kernel; several texts are put one after the other."""
+    what = "T.import_source"
+    if source is None:
+        return
+    if not isinstance(source, str):
+        raise TileTypeError(f"{what} of something that is not text", got=describe(source))
+    from tilelang.language.v2.builder import builder
+
+    active = builder(what)
+    table = active.attrs if active.launch is None else active.launch.annotations
+    old = table.get("import_source")
+    table["import_source"] = source if old is None else f"{old}\n{source}"
 
 
-# -- explicit schedules of warp specialisation: kept, and free to ignore --------------------------------
-class WSID(str):
-    """The name of an operation in a schedule."""
+# -- register hints --------------------------------------------------------------------------------
+def _registers(what: str, reg_count: object) -> int:
+    count = constant_int(reg_count, what, "register count")
+    if not 24 <= count <= 256 or count % 8:
+        raise TileValueError(
+            f"the register count of {what} is {count}",
+            expected="a multiple of 8 from 24 to 256",
+            got=str(count),
+        )
+    return count
 
 
-@dataclass(frozen=True)
-class _Note:
-    args: tuple[Any, ...] = ()
-    options: tuple[tuple[str, Any], ...] = field(default=())
+def set_max_nreg(reg_count: int, is_inc: int) -> None:
+    """Registers per thread from here on.
 
-    @classmethod
-    def make(cls, *args: Any, **options: Any) -> Any:
-        return cls(args, tuple(sorted(options.items())))
-
-
-class _ScheduleNote(_Note):
-    def __new__(cls, *args: Any, **options: Any) -> Any:
-        made = object.__new__(cls)
-        return made
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        object.__setattr__(self, "args", args)
-        object.__setattr__(self, "options", tuple(sorted(options.items())))
+    Args:
+        reg_count: a multiple of 8 from 24 to 256, or 0 for no limit.
+        is_inc: 1 to raise the limit, 0 to lower it.
+    """
+    what = "T.set_max_nreg"
+    raising = constant_int(int(is_inc) if isinstance(is_inc, bool) else is_inc, what, "direction")
+    if raising not in (0, 1):
+        raise TileValueError(
+            f"the direction of {what} is {raising}", expected="0 (lower) or 1 (raise)",
+            got=str(raising),
+        )
+    count = 0 if reg_count == 0 else _registers(what, reg_count)
+    emit_call(what, "set_max_nreg", count, raising)
 
 
-class WSSchedule(_ScheduleNote):
-    """A schedule of roles and pipelines."""
+def inc_max_nreg(reg_count: int) -> None:
+    """Raise the registers per thread."""
+    set_max_nreg(reg_count, 1)
 
 
-class WSRole(_ScheduleNote):
-    """One role of a schedule."""
+def dec_max_nreg(reg_count: int) -> None:
+    """Lower the registers per thread."""
+    set_max_nreg(reg_count, 0)
 
 
-class WSPipeline(_ScheduleNote):
-    """One pipeline of a schedule."""
+def no_set_max_nreg() -> None:
+    """Leave the registers per thread as the compiler chooses."""
+    emit_call("T.no_set_max_nreg", "no_set_max_nreg")
 
 
-class WSSync(_ScheduleNote):
-    """One synchronisation of a schedule."""
+def disable_warp_group_reg_alloc() -> None:
+    """No register exchange between warpgroups."""
+    emit_call("T.disable_warp_group_reg_alloc", "disable_warp_group_reg_alloc")
 
 
-class WSScope(_ScheduleNote):
-    """One scope of a schedule."""
+def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
+    """Registers that producer warps keep."""
+    what = "T.annotate_producer_reg_dealloc"
+    emit_call(what, "annotate_producer_reg_dealloc", _registers(what, reg_count))
 
 
-class WSInstr(_ScheduleNote):
-    """One instruction of a schedule."""
-
-
-class WSSyncKind(str):
-    """Kind of a synchronisation."""
-
-
-def annotate_ws_schedule(schedule: Any) -> None:
-    """Keep a schedule; results do not depend on it."""
-    emitter("T.annotate_ws_schedule").annotate("ws_schedule", repr(schedule))
-
-
-class ws_op:
-    """``with T.ws_op(id)``: names the operations inside for a schedule."""
-
-    def __init__(self, op_id: Any) -> None:
-        self.op_id = op_id
-
-    def __enter__(self) -> Any:
-        return self.op_id
-
-    def __exit__(self, *_: object) -> None:
-        return None
+def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
+    """Registers that consumer warps get."""
+    what = "T.annotate_consumer_reg_alloc"
+    emit_call(what, "annotate_consumer_reg_alloc", _registers(what, reg_count))

@@ -1,142 +1,227 @@
-"""Atomic operations on elements and tiles."""
+"""Atomic updates: of one element by every executing thread, or of a tile once per element."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.language.regions import align, region_of
+from tilelang.ir.expr import AddressOf, Expr, Load, call
+from tilelang.ir.stmt import AtomicTile, Eval
+from tilelang.language.regions import (
+    align,
+    cast_to,
+    describe,
+    element_of,
+    region_of,
+    scalar,
+    text_of,
+)
 
 __all__ = [
-    "atomic_add", "atomic_addx2", "atomic_addx4", "atomic_load", "atomic_max", "atomic_min",
-    "atomic_or", "atomic_store",
-]  # fmt: skip
+    "atomic_add",
+    "atomic_addx2",
+    "atomic_addx4",
+    "atomic_load",
+    "atomic_max",
+    "atomic_min",
+    "atomic_or",
+    "atomic_store",
+]
 
 ORDERS = ("relaxed", "consume", "acquire", "release", "acq_rel", "seq_cst")
+LOAD_ORDERS = ("relaxed", "consume", "acquire", "seq_cst")
+STORE_ORDERS = ("relaxed", "release", "seq_cst")
+NUMBERS = (
+    "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
+)  # fmt: skip
+INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 
-def _order(memory_order: str | None, what: str, default: str = "relaxed") -> str:
-    if memory_order is None:
+def _order(order: object, allowed: tuple[str, ...], what: str, default: str) -> str:
+    if order is None:
         return default
-    if memory_order not in ORDERS:
+    if order not in allowed:
         raise TileValueError(
-            f"{what}: unknown memory_order {memory_order!r}", expected=", ".join(ORDERS),
-            got=repr(memory_order),
+            f"the memory order of {what} is unknown", expected=", ".join(allowed),
+            got=describe(order),
         )
-    return memory_order
+    return str(order)
 
 
-def _element(dst: Any, what: str) -> E.AddressOf:
-    region = region_of(dst, what, "dst")
-    return E.AddressOf(region.buffer, region.mins, "rw")
+def _check(region: Region, allowed: tuple[str, ...], what: str) -> None:
+    if region.scope() not in ("global", "shared", "shared.dyn"):
+        raise TileTypeError(
+            f"the destination of {what} is in {region.scope()} memory",
+            expected="an element or tile of global or shared memory",
+            got=f"`{region.buffer.name}`",
+            hint="other threads cannot see it; use a plain assignment or a T.alloc_reducer",
+        )
+    if region.dtype.element_of not in allowed:
+        raise TileTypeError(
+            f"{what} on {region.dtype}", expected=", ".join(allowed),
+            got=f"`{region.buffer.name}` of dtype {region.dtype}",
+        )
 
 
-def _is_tile(value: Any) -> bool:
+def _is_tile(value: object) -> bool:
     return isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var)
 
 
-def _atomic(op: str, dst: Any, value: Any, memory_order: str | None, return_prev: bool) -> Any:
+def _atomic(
+    op: str, dst: object, value: object, memory_order: object, return_prev: bool,
+    allowed: tuple[str, ...],
+) -> Expr | None:  # fmt: skip
     what = f"T.atomic_{op}"
-    target = emitter(what)
-    order = _order(memory_order, what)
-    if _is_tile(value) or (isinstance(dst, (Buffer, Region)) and isinstance(value, E.Load)
-                           and not _scalar(dst)):
+    active = emitter(what)
+    order = _order(memory_order, ORDERS, what, "relaxed")
+    target = region_of(dst, what, "destination")
+    _check(target, allowed, what)
+    if _is_tile(value):
         if return_prev:
             raise TileUnsupportedError(
-                f"{what} of a tile cannot return the old values",
-                expected="an element and a value",
-                hint="use it element by element in T.Parallel",
+                f"{what} of a tile cannot return the previous values",
+                expected="a scalar value with return_prev=True", got=describe(value),
             )
-        src, region = align(
-            region_of(value, what, "value"), region_of(dst, what, "dst"), what
-        )
-        target.emit(S.AtomicTile(src=src, dst=region, op=op, memory_order=order))
+        tiles = align(value, dst, what)
+        if tiles is None:
+            raise TileTypeError(
+                f"the operands of {what} are not tiles", expected="a tile", got=describe(value)
+            )
+        active.emit(AtomicTile(src=tiles[0], dst=tiles[1], op=op, memory_order=order))
         return None
-    address = _element(dst, what)
-    kind = address.buffer.dtype
-    call = E.call(
-        f"atomic_{op}", address, E.as_expr(value, kind), dtype=kind, memory_order=order,
+    if not target.anchored:
+        _single(target, value, what)
+    added = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+    found = call(
+        f"atomic_{op}",
+        AddressOf(target.buffer, target.mins),
+        cast_to(added, target.dtype),
+        dtype=target.dtype,
+        memory_order=order,
         return_prev=bool(return_prev),
     )
+    return _deliver(found, return_prev, what)
+
+
+def _single(target: Region, value: object, what: str) -> None:
+    if all(isinstance(extent, int) and extent == 1 for extent in target.extents):
+        return
+    raise TileTypeError(
+        f"{what} of a scalar on a tile",
+        expected="an element such as A[i, j] as destination, or a tile as value",
+        got=f"`{target!r}` with extents {text_of(target.extents)} and {describe(value)}",
+    )
+
+
+def _deliver(found: Expr, return_prev: bool, what: str) -> Expr | None:
+    """The expression when its value is wanted, otherwise a statement."""
     if return_prev:
-        return call
-    target.emit(S.Eval(value=call))
+        return found
+    emitter(what).emit(Eval(value=found))
     return None
 
 
-def _scalar(dst: Any) -> bool:
-    return isinstance(dst, Buffer) and tuple(dst.shape) == (1,)
+def atomic_add(
+    dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
+    use_tma: bool = False, annotations: dict[str, Any] | None = None,
+) -> Expr | None:  # fmt: skip
+    """``dst += value`` as one step.
+
+    Args:
+        dst: an element of global or shared memory, or a tile.
+        value: a scalar (one update per executing thread or iteration) or a tile whose elements
+            are added once each, with extents as in ``T.copy``.
+        memory_order: relaxed (default), consume, acquire, release, acq_rel or seq_cst.
+        return_prev: give the previous value; scalars only.
+
+    Updates outside the declared shape are dropped.
+    """
+    return _atomic("add", dst, value, memory_order, return_prev, NUMBERS)
 
 
-def atomic_add(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               use_tma: bool = False, annotations: Any = None) -> Any:  # fmt: skip
-    """``dst += value`` as one step; with a tile ``value``, for each of its elements."""
-    return _atomic("add", dst, value, memory_order, return_prev)
+def atomic_max(
+    dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> Expr | None:  # fmt: skip
+    """``dst = max(dst, value)`` as one step; see :func:`atomic_add`."""
+    return _atomic("max", dst, value, memory_order, return_prev, NUMBERS)
 
 
-def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               annotations: Any = None) -> Any:  # fmt: skip
-    """``dst = max(dst, value)`` as one step."""
-    return _atomic("max", dst, value, memory_order, return_prev)
+def atomic_min(
+    dst: object, value: object, memory_order: str | None = None, return_prev: bool = False,
+    annotations: dict[str, Any] | None = None,
+) -> Expr | None:  # fmt: skip
+    """``dst = min(dst, value)`` as one step; see :func:`atomic_add`."""
+    return _atomic("min", dst, value, memory_order, return_prev, NUMBERS)
 
 
-def atomic_min(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False,
-               annotations: Any = None) -> Any:  # fmt: skip
-    """``dst = min(dst, value)`` as one step."""
-    return _atomic("min", dst, value, memory_order, return_prev)
+def atomic_or(
+    dst: object, value: object, memory_order: str | None = None, return_prev: bool = False
+) -> Expr | None:
+    """``dst |= value`` as one step; see :func:`atomic_add`."""
+    return _atomic("or", dst, value, memory_order, return_prev, INTEGERS)
 
 
-def atomic_or(dst: Any, value: Any, memory_order: str | None = None) -> Any:
-    """``dst |= value`` as one step."""
-    return _atomic("or", dst, value, memory_order, False)
-
-
-def _vector(dst: Any, value: Any, lanes: int, return_prev: bool) -> Any:
+def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> Expr | None:
     what = f"T.atomic_addx{lanes}"
-    address = _element(dst, what)
-    if isinstance(value, (Buffer, Region, E.Load)):
-        source: E.Expr = _element(value, what)
+    target = region_of(dst, what, "destination")
+    allowed = ("float16", "bfloat16", "float32") if lanes == 2 else ("float32",)
+    _check(target, allowed, what)
+    source: Expr
+    if isinstance(value, Expr) and value.dtype.lanes == lanes:
+        source = value
+    elif isinstance(value, (Load, Region, Buffer)):
+        found = region_of(value, what, "value")
+        source = AddressOf(found.buffer, found.mins, "r")
     else:
-        source = E.as_expr(value)
-        if source.dtype.lanes != lanes:
-            raise TileTypeError(
-                f"{what}: the value is not a vector of {lanes}",
-                expected=f"an element of a buffer or a {lanes}-lane vector",
-                got=str(source.dtype),
-            )
-    kind = address.buffer.dtype
-    call = E.call(f"atomic_addx{lanes}", address, source, dtype=kind, return_prev=return_prev)
-    if return_prev:
-        return call
-    emitter(what).emit(S.Eval(value=call))
-    return None
+        raise TileTypeError(
+            f"the value of {what} is not {lanes} numbers",
+            expected=f"a vector of {lanes} lanes, or the element where they start",
+            got=describe(value),
+        )
+    made = call(
+        f"atomic_addx{lanes}",
+        AddressOf(target.buffer, target.mins),
+        source,
+        dtype=target.dtype.with_lanes(lanes),
+        return_prev=bool(return_prev),
+    )
+    return _deliver(made, return_prev, what)
 
 
-def atomic_addx2(dst: Any, value: Any, return_prev: bool = False) -> Any:
-    """Two neighbouring elements at once."""
-    return _vector(dst, value, 2, return_prev)
+def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> Expr | None:
+    """Add 2 adjacent values to 2 adjacent elements, each as one step.
+
+    Args:
+        dst, value: the elements where they start; ``value`` may also be a vector of 2 lanes.
+    """
+    return _vector_add(2, dst, value, return_prev)
 
 
-def atomic_addx4(dst: Any, value: Any, return_prev: bool = False) -> Any:
-    """Four neighbouring elements at once."""
-    return _vector(dst, value, 4, return_prev)
+def atomic_addx4(dst: object, value: object, return_prev: bool = False) -> Expr | None:
+    """Add 4 adjacent values to 4 adjacent elements; see :func:`atomic_addx2`."""
+    return _vector_add(4, dst, value, return_prev)
 
 
-def atomic_load(src: Any, memory_order: str = "seq_cst") -> E.Expr:
-    """The element, read as one step."""
-    address = _element(src, "T.atomic_load")
-    order = _order(memory_order, "T.atomic_load", "seq_cst")
-    return E.call("atomic_load", address, dtype=address.buffer.dtype, memory_order=order)
+def atomic_load(src: object, memory_order: str = "seq_cst") -> Expr:
+    """The value of an element, read as one step."""
+    what = "T.atomic_load"
+    order = _order(memory_order, LOAD_ORDERS, what, "seq_cst")
+    buffer, indices = element_of(src, what, "source")
+    address = AddressOf(buffer, indices, "r")
+    return call("atomic_load", address, dtype=buffer.dtype, memory_order=order)
 
 
-def atomic_store(dst: Any, src: Any, memory_order: str = "seq_cst") -> None:
-    """``dst = src`` as one step."""
-    address = _element(dst, "T.atomic_store")
-    order = _order(memory_order, "T.atomic_store", "seq_cst")
-    kind = address.buffer.dtype
-    call = E.call("atomic_store", address, E.as_expr(src, kind), dtype=kind, memory_order=order)
-    emitter("T.atomic_store").emit(S.Eval(value=call))
+def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> None:
+    """Store a value into an element as one step."""
+    what = "T.atomic_store"
+    order = _order(memory_order, STORE_ORDERS, what, "seq_cst")
+    buffer, indices = element_of(dst, what, "destination")
+    value = src if isinstance(src, (bool, int, float)) else scalar(src, what, "value")
+    found = call(
+        "atomic_store", AddressOf(buffer, indices, "w"), cast_to(value, buffer.dtype),
+        dtype=buffer.dtype, memory_order=order,
+    )
+    emitter(what).emit(Eval(value=found))

@@ -1,508 +1,796 @@
-"""Hardware words: barriers, fences, register budgets, warp and thread indices, wide loads.
+"""The hardware words: synchronisation, barriers, addresses, vector loads and raw instructions.
 
-Every function traces and prints everywhere. Those that only order asynchronous work have nothing
-to do where copies are synchronous; those that need the threads of a GPU are refused by targets
-without them.
+Words that give no value emit a statement; words that give one return an expression. What exists
+only on some hardware traces and prints everywhere and is refused by back ends that lack it, as
+``ir/tables.py`` declares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
 from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import (
+    AddressOf,
+    Broadcast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    StringImm,
+    as_expr,
+    call,
+    const,
+    select,
+)
+from tilelang.ir.stmt import Eval, If, Store
+from tilelang.language.annotations import (
+    annotate_consumer_reg_alloc,
+    annotate_producer_reg_dealloc,
+    dec_max_nreg,
+    disable_warp_group_reg_alloc,
+    inc_max_nreg,
+    no_set_max_nreg,
+    set_max_nreg,
+)
+from tilelang.language.hardware import (
+    create_tma_descriptor,
+    increase_descriptor_offset,
+    initialize_tcgen05_descriptor,
+    initialize_wgmma_descriptor,
+    ptx_arrive_cluster_barrier,
+    ptx_mma_sm70,
+    tcgen05_mma_arrive,
+    tma_load,
+)
 from tilelang.language.loop import loop_break
-from tilelang.language.math import access_ptr
-from tilelang.language.regions import region_of
+from tilelang.language.regions import (
+    address_of_operand,
+    cast_to,
+    constant_int,
+    describe,
+    emit_call,
+    region_of,
+    scalar,
+)
+from tilelang.language.warp import (
+    get_lane_idx,
+    get_warp_group_idx,
+    get_warp_idx,
+    get_warp_idx_sync,
+    shfl_down,
+    shfl_sync,
+    shfl_up,
+    shfl_xor,
+    shuffle_elect,
+)
 
-FULL_MASK = 0xFFFFFFFF
+__all__ = [
+    "access_ptr",
+    "address_of",
+    "annotate_consumer_reg_alloc",
+    "annotate_producer_reg_dealloc",
+    "barrier_arrive",
+    "barrier_wait",
+    "call_extern",
+    "call_intrin",
+    "call_pure_extern",
+    "cp_async_barrier_noinc",
+    "create_list_of_mbarrier",
+    "create_tma_descriptor",
+    "dec_max_nreg",
+    "disable_warp_group_reg_alloc",
+    "dp4a",
+    "fence_proxy_async",
+    "get_lane_idx",
+    "get_mbarrier",
+    "get_warp_group_idx",
+    "get_warp_idx",
+    "get_warp_idx_sync",
+    "inc_max_nreg",
+    "increase_descriptor_offset",
+    "initialize_tcgen05_descriptor",
+    "initialize_wgmma_descriptor",
+    "isnullptr",
+    "ldg128",
+    "ldg256",
+    "ldg32",
+    "ldg64",
+    "lds128",
+    "lds32",
+    "lds64",
+    "loop_break",
+    "mbarrier_arrive",
+    "mbarrier_arrive_expect_tx",
+    "mbarrier_expect_tx",
+    "mbarrier_wait_parity",
+    "named_barrier_arrive",
+    "no_set_max_nreg",
+    "pdl_sync",
+    "pdl_trigger",
+    "ptx_arrive_barrier",
+    "ptx_arrive_barrier_expect_tx",
+    "ptx_arrive_cluster_barrier",
+    "ptx_commit_group",
+    "ptx_cp_async",
+    "ptx_cp_async_barrier",
+    "ptx_fence_barrier_init",
+    "ptx_init_barrier_thread_count",
+    "ptx_mma_sm70",
+    "ptx_wait_barrier",
+    "ptx_wait_group",
+    "rng_init",
+    "rng_rand",
+    "rng_rand_float",
+    "set_max_nreg",
+    "shfl_down",
+    "shfl_sync",
+    "shfl_up",
+    "shfl_xor",
+    "shuffle_elect",
+    "stg128",
+    "stg256",
+    "stg32",
+    "stg64",
+    "sts128",
+    "sts32",
+    "sts64",
+    "sync_global",
+    "sync_grid",
+    "sync_threads",
+    "sync_warp",
+    "tcgen05_mma_arrive",
+    "thread_return",
+    "tma_load",
+    "tma_store_arrive",
+    "tma_store_wait",
+    "tvm_access_ptr",
+    "tvm_storage_sync",
+    "wait_wgmma",
+    "warpgroup_arrive",
+    "warpgroup_commit_batch",
+    "warpgroup_fence_operand",
+    "warpgroup_wait",
+]
+
+_ACCESS = {1: "r", 2: "w", 3: "rw"}
+GENERATORS = (
+    "curandStatePhilox4_32_10_t",
+    "curandStateXORWOW_t",
+    "curandStateMRG32k3a_t",
+)
 
 
-def _run(op: str, *args: Any, **attrs: Any) -> None:
-    emitter(f"T.{op}").emit(S.Eval(value=E.call(op, *args, dtype="void", **attrs)))
-
-
-def _operand(value: Any) -> E.Expr:
-    """An operand of a raw instruction: buffers become pointers, text stays text."""
-    if isinstance(value, str):
-        return E.StringImm(value)
-    if isinstance(value, Buffer) and not value.is_var:
-        return value.access_ptr("rw")
-    return E.as_expr(value)
-
-
-def _hardware(name: str, needs: str, *args: Any, **options: Any) -> None:
-    operands = tuple(_operand(arg) for arg in args if arg is not None)
-    pairs = tuple(sorted((k, v) for k, v in options.items() if isinstance(v, (int, str, bool))))
-    emitter(f"T.{name}").emit(
-        S.HardwareOp(name=name, needs=needs, args=operands, options=pairs)
-    )
-
-
-def _barrier(mbarrier: Any, what: str) -> E.Expr:
-    """The address of a barrier: an element, a buffer (its first), or an index."""
-    if isinstance(mbarrier, Buffer):
-        return E.AddressOf(mbarrier, (E.const(0),) * mbarrier.ndim, "rw")
-    if isinstance(mbarrier, E.Load):
-        return E.AddressOf(mbarrier.buffer, mbarrier.indices, "rw")
-    if isinstance(mbarrier, E.AddressOf):
-        return mbarrier
-    if isinstance(mbarrier, (int, E.Expr)):
-        return get_mbarrier(mbarrier)
-    raise TileTypeError(
-        f"{what}: the argument `mbarrier` is not a barrier",
-        expected="an element of T.alloc_barrier, e.g. bar[0]",
-        got=f"{type(mbarrier).__name__} {mbarrier!r}"[:80],
-    )
-
-
-def get_mbarrier(barrier_id: Any) -> E.Expr:
-    """The barrier with an index among those of ``T.create_list_of_mbarrier``."""
-    find = getattr(emitter("T.get_mbarrier"), "barriers", None)
-    buffer = find() if find is not None else None
-    if buffer is None:
-        raise TileTypeError(
-            "a barrier is named by an index, but no list of barriers was made",
-            expected="an element of T.alloc_barrier, e.g. bar[0]",
-            got=repr(barrier_id)[:60],
-            hint="make barriers with bar = T.alloc_barrier([...]) and pass bar[i]",
+# -- addresses -------------------------------------------------------------------------------------
+def _access(access_type: object, what: str) -> str:
+    found = access_type.value if isinstance(access_type, Const) else access_type
+    if isinstance(found, int):
+        found = _ACCESS.get(found)
+    if found not in ("r", "w", "rw"):
+        raise TileValueError(
+            f"the access of {what} is unknown", expected="'r', 'w', 'rw', or 1, 2, 3",
+            got=describe(access_type),
         )
-    return E.AddressOf(buffer, (E.as_expr(barrier_id),), "rw")
+    return str(found)
 
 
-# -- order of asynchronous copies and products ----------------------------------------------------
-def _ordering(name: str, doc: str) -> Callable[..., None]:
-    def function(*args: Any, **options: Any) -> None:
-        _run(name, *(arg for arg in args if isinstance(arg, (int, E.Expr))))
+def access_ptr(
+    base: object,
+    access_type: str | int = "r",
+    *extents: object,
+    offset: object = 0,
+    extent: object = None,
+    ignore_last_ndim: int = 0,
+) -> Expr:
+    """A pointer to an element, to the start of a region or of a buffer.
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    return function
+    Args:
+        base: buffer, region or element.
+        access_type: ``"r"``, ``"w"``, ``"rw"``, or a bit mask of 1 (read) and 2 (write).
+        extents, extent: how much is accessed; checked to be numbers, not kept.
+        offset: elements to add.
+        ignore_last_ndim: how many trailing indices count as 0.
+    """
+    what = "T.access_ptr"
+    access = _access(access_type, what)
+    found = region_of(base, what, "base")
+    for item in (*extents, *(() if extent is None else (extent,))):
+        for size in item if isinstance(item, (tuple, list)) else (item,):
+            scalar(size, what, "extent")
+    ignored = constant_int(ignore_last_ndim, what, "ignore_last_ndim")
+    indices: list[Expr] = list(found.mins)
+    for dim in range(len(indices) - ignored, len(indices)):
+        indices[dim] = const(0)
+    if indices:
+        indices[-1] = as_expr(indices[-1] + scalar(offset, what, "offset"))
+    return AddressOf(found.buffer, tuple(indices), access)
 
 
-def fence_proxy_async(*args: Any) -> None:
-    """Order ordinary writes before asynchronous reads of shared memory."""
-    _run("fence_proxy_async")
+def address_of(obj: object, span: object = None) -> Expr:
+    """A pointer to an element or to the start of a buffer, for ``T.call_extern``."""
+    return address_of_operand(obj, "T.address_of")
 
 
-def tma_store_arrive(*args: Any) -> None:
+def tvm_access_ptr(
+    ptype: object, data: object, offset: object, extent: object, rw_mask: object = 3
+) -> Expr:
+    """:func:`access_ptr` in TVM's order; ``data`` is a buffer or a pointer variable."""
+    if isinstance(data, (Buffer, Region, Load)):
+        return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset)
+    args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
+    return call("tvm_access_ptr", *args, dtype="handle")
+
+
+def isnullptr(val: object, span: object = None) -> Expr:
+    """Whether a pointer or an optional tensor is absent."""
+    return call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
+
+
+# -- block and warp synchronisation -------------------------------------------------------------------
+def sync_threads(barrier_id: object = None, arrive_count: object = None) -> None:
+    """Wait for all threads of the block, or for ``arrive_count`` at the named barrier.
+
+    Args:
+        barrier_id: 0 is the block's barrier, 1 to 15 are free.
+        arrive_count: threads that take part, a multiple of 32.
+    """
+    what = "T.sync_threads"
+    if barrier_id is None and arrive_count is not None:
+        raise TileValueError(
+            "T.sync_threads with a thread count but no barrier",
+            expected="T.sync_threads(barrier_id, arrive_count)",
+            got=f"arrive_count={arrive_count!r}",
+        )
+    _check_named(barrier_id, arrive_count, what)
+    args = [as_expr(item) for item in (barrier_id, arrive_count) if item is not None]
+    emit_call(what, "sync_threads", *args)
+
+
+def _check_named(barrier_id: object, count: object, what: str) -> None:
+    if isinstance(barrier_id, int) and not 0 <= barrier_id <= 15:
+        raise TileValueError(
+            f"the barrier of {what} does not exist", expected="0 to 15", got=str(barrier_id)
+        )
+    if isinstance(count, int) and (count < 1 or count % 32):
+        raise TileValueError(
+            f"the thread count of {what} is {count}", expected="a positive multiple of 32",
+            got=str(count),
+        )
+
+
+def named_barrier_arrive(barrier_id: object, thread_count: object) -> None:
+    """Arrive at a named barrier without waiting."""
+    what = "T.named_barrier_arrive"
+    _check_named(barrier_id, thread_count, what)
+    emit_call(what, "named_barrier_arrive", as_expr(barrier_id), as_expr(thread_count))
+
+
+def sync_warp(mask: object = None) -> None:
+    """Wait for the threads of the warp."""
+    emit_call("T.sync_warp", "sync_warp", *(() if mask is None else (as_expr(mask),)))
+
+
+def sync_grid() -> None:
+    """Wait for all blocks; all of them must be resident."""
+    emit_call("T.sync_grid", "sync_grid")
+
+
+def sync_global() -> None:
+    """:func:`sync_grid`."""
+    emit_call("T.sync_global", "sync_grid")
+
+
+def tvm_storage_sync(storage_scope: str) -> None:
+    """TVM's name: ``"warp"`` is :func:`sync_warp`, ``"global"`` the grid, else the block."""
+    if storage_scope == "warp":
+        sync_warp()
+    elif storage_scope == "global":
+        sync_grid()
+    elif storage_scope in ("shared", "shared.dyn"):
+        sync_threads()
+    else:
+        raise TileValueError(
+            "T.tvm_storage_sync of an unknown scope",
+            expected="'warp', 'shared', 'shared.dyn' or 'global'", got=describe(storage_scope),
+        )
+
+
+def thread_return(span: object = None) -> None:
+    """The executing threads leave the kernel."""
+    from tilelang.ir.stmt import ThreadReturn
+
+    emitter("T.thread_return").emit(ThreadReturn())
+
+
+# -- mbarriers ----------------------------------------------------------------------------------------
+def barrier_address(barrier: object, what: str) -> Expr:
+    """The barrier an operation names: an element, a 1-D buffer (its first), or an int index
+    into the barriers of ``T.create_list_of_mbarrier``."""
+    if isinstance(barrier, int) and not isinstance(barrier, bool):
+        return barrier_address(get_mbarrier(barrier), what)
+    if isinstance(barrier, AddressOf):
+        return barrier
+    if isinstance(barrier, (Buffer, Region, Load)):
+        found = region_of(barrier, what, "barrier")
+        if found.scope() in ("shared.barrier", "shared.cluster_barrier"):
+            if isinstance(barrier, (Buffer, Load)) or _is_one(found):
+                return AddressOf(found.buffer, found.mins)
+    raise TileTypeError(
+        f"the barrier of {what} is not a barrier",
+        expected="an element of T.alloc_barrier, e.g. bar[0]",
+        got=describe(barrier),
+    )
+
+
+def _is_one(region: Region) -> bool:
+    return all(same_extent(extent, 1) for extent in region.extents)
+
+
+def create_list_of_mbarrier(*counts: Any) -> Buffer:
+    """Barriers with these arrival counts, which barrier operations may name by number."""
+    from tilelang.language.allocate import create_barriers
+    from tilelang.language.v2.builder import builder
+
+    flat = [item for part in counts for item in (part if isinstance(part, (list, tuple)) else [part])]
+    launch = builder("T.create_list_of_mbarrier").kernel("T.create_list_of_mbarrier")
+    made = create_barriers(*flat)
+    launch.barriers = made
+    return made
+
+
+def get_mbarrier(index: object) -> Expr:
+    """Barrier ``index`` of :func:`create_list_of_mbarrier`."""
+    from tilelang.language.v2.builder import builder
+
+    what = "T.get_mbarrier"
+    found = builder(what).kernel(what).barriers
+    if found is None:
+        raise TileValueError(
+            "a barrier is named by number", expected="T.create_list_of_mbarrier(...) before it",
+            got=describe(index), hint="or bar = T.alloc_barrier([...]) and bar[i]",
+        )
+    element = found[index]
+    assert isinstance(element, Load)
+    return element
+
+
+def barrier_arrive(mbarrier: object) -> None:
+    """Each executing thread arrives once at an mbarrier."""
+    what = "T.barrier_arrive"
+    emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what))
+
+
+def mbarrier_arrive(mbarrier: object, cta_id: object = None) -> None:
+    """Each executing thread arrives once, at the barrier of block ``cta_id`` of the cluster."""
+    what = "T.mbarrier_arrive"
+    rest = () if cta_id is None else (scalar(cta_id, what, "cta_id"),)
+    emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what), *rest)
+
+
+def _wait(what: str, mbarrier: object, parity: object) -> None:
+    phase = cast_to(scalar(parity, what, "parity"), DType("int32"))
+    emit_call(what, "mbarrier_wait", barrier_address(mbarrier, what), phase)
+
+
+def barrier_wait(mbarrier: object, parity: object = 0) -> None:
+    """Wait until the phase with that parity (bit 0) is complete."""
+    _wait("T.barrier_wait", mbarrier, parity)
+
+
+def mbarrier_wait_parity(mbarrier: object, parity: object) -> None:
+    """:func:`barrier_wait`."""
+    _wait("T.mbarrier_wait_parity", mbarrier, parity)
+
+
+def _transaction(what: str, op: str, mbarrier: object, tx: object) -> None:
+    emit_call(what, op, barrier_address(mbarrier, what), scalar(tx, what, "byte count"))
+
+
+def mbarrier_expect_tx(mbarrier: object, tx: object) -> None:
+    """Announce ``tx`` bytes of bulk copies to a barrier."""
+    _transaction("T.mbarrier_expect_tx", "mbarrier_expect_tx", mbarrier, tx)
+
+
+def mbarrier_arrive_expect_tx(mbarrier: object, tx: object) -> None:
+    """Announce ``tx`` bytes and arrive."""
+    _transaction("T.mbarrier_arrive_expect_tx", "mbarrier_arrive_expect_tx", mbarrier, tx)
+
+
+def cp_async_barrier_noinc(barrier: object) -> None:
+    """Arrive when the thread's earlier asynchronous copies have landed."""
+    what = "T.cp_async_barrier_noinc"
+    emit_call(what, "cp_async_barrier_noinc", barrier_address(barrier, what))
+
+
+def ptx_arrive_barrier(barrier_id: object) -> None:
+    """:func:`barrier_arrive` in TVM's name."""
+    barrier_arrive(barrier_id)
+
+
+def ptx_arrive_barrier_expect_tx(barrier_id: object, byte_count: object) -> None:
+    """:func:`mbarrier_arrive_expect_tx` in TVM's name."""
+    mbarrier_arrive_expect_tx(barrier_id, byte_count)
+
+
+def ptx_wait_barrier(barrier_id: object, parity: object = 0) -> None:
+    """:func:`barrier_wait` in TVM's name."""
+    _wait("T.ptx_wait_barrier", barrier_id, parity)
+
+
+def ptx_cp_async_barrier(barrier_id: object) -> None:
+    """:func:`cp_async_barrier_noinc` in TVM's name."""
+    cp_async_barrier_noinc(barrier_id)
+
+
+def ptx_init_barrier_thread_count(barrier_id: object, thread_count: object) -> None:
+    """Initialise a barrier by hand; ``T.alloc_barrier`` has done it already."""
+    what = "T.ptx_init_barrier_thread_count"
+    emit_call(what, "mbarrier_init", barrier_address(barrier_id, what), as_expr(thread_count))
+
+
+# -- order of asynchronous work -------------------------------------------------------------------------
+def _hint(name: str, *args: object) -> None:
+    what = f"T.{name}"
+    emit_call(what, name, *(scalar(arg, what) for arg in args))
+
+
+def fence_proxy_async(*args: object) -> None:
+    """Order ordinary shared-memory accesses before asynchronous ones."""
+    _hint("fence_proxy_async")
+
+
+def tma_store_arrive(*args: object) -> None:
     """Commit the bulk stores issued so far as a group."""
-    _run("tma_store_arrive")
+    _hint("tma_store_arrive")
 
 
-def tma_store_wait(*args: Any, **options: Any) -> None:
-    """Wait for bulk stores; ``count`` groups may stay outstanding."""
-    _run("tma_store_wait")
+def tma_store_wait(*args: object, count: object = 0, read: bool = True) -> None:
+    """Wait until at most ``count`` groups of bulk stores are pending."""
+    pending = args[0] if args else count
+    reading = args[1] if len(args) > 1 else read
+    what = "T.tma_store_wait"
+    emit_call(what, "tma_store_wait", scalar(pending, what), read=bool(reading))
 
 
 def ptx_commit_group() -> None:
     """Commit the asynchronous copies issued so far as a group."""
-    _run("ptx_commit_group")
+    _hint("ptx_commit_group")
 
 
-def ptx_wait_group(num: Any) -> None:
-    """Wait until at most ``num`` groups of copies are outstanding."""
-    _run("ptx_wait_group", num)
-
-
-def warpgroup_arrive() -> None:
-    """Order register accesses before asynchronous products (sm_90)."""
-    _run("warpgroup_arrive")
-
-
-def warpgroup_commit_batch() -> None:
-    """Commit the asynchronous products issued so far (sm_90)."""
-    _run("warpgroup_commit_batch")
-
-
-def warpgroup_wait(num_mma: int) -> None:
-    """Wait until at most ``num_mma`` batches are outstanding (sm_90)."""
-    _run("warpgroup_wait", num_mma)
-
-
-def wait_wgmma(id: int) -> None:
-    """Wait until at most ``id`` asynchronous products are outstanding (sm_90)."""
-    _run("wait_wgmma", id)
-
-
-def warpgroup_fence_operand(
-    buffer_or_ptr: Any, offset: Any = 0, num_regs: Any = None, dtype: Any = None
-) -> None:
-    """Keep the registers of an operand from being moved across asynchronous products."""
-    _run("warpgroup_fence_operand")
-
-
-def pdl_trigger() -> None:
-    """Allow the next kernel of the stream to start (a hint)."""
-    _run("pdl_trigger")
-
-
-def pdl_sync() -> None:
-    """Wait for the previous kernel of the stream (given by stream order)."""
-    _run("pdl_sync")
+def ptx_wait_group(num: object) -> None:
+    """Wait until at most ``num`` groups of asynchronous copies are pending."""
+    _hint("ptx_wait_group", num)
 
 
 def ptx_fence_barrier_init() -> None:
-    """Make initialised barriers visible to the cluster."""
-    _run("ptx_fence_barrier_init")
+    """Make barrier initialisation visible to the asynchronous proxy."""
+    _hint("ptx_fence_barrier_init")
 
 
-# -- register budgets: hints ------------------------------------------------------------------------
-def set_max_nreg(reg_count: int, is_inc: int) -> None:
-    """Raise (``is_inc``) or lower the registers of the warpgroup (sm_90)."""
-    if not isinstance(reg_count, int) or not 24 <= reg_count <= 256 or reg_count % 8:
-        raise TileValueError(
-            f"T.set_max_nreg: {reg_count!r} registers",
-            expected="a multiple of 8 from 24 to 256",
-            got=repr(reg_count),
+def wait_wgmma(id: object) -> None:
+    """Wait until at most ``id`` groups of asynchronous products are pending."""
+    _hint("wait_wgmma", id)
+
+
+def warpgroup_arrive() -> None:
+    """Order register accesses before asynchronous products."""
+    _hint("warpgroup_arrive")
+
+
+def warpgroup_commit_batch() -> None:
+    """Commit the products issued so far as a group."""
+    _hint("warpgroup_commit_batch")
+
+
+def warpgroup_wait(num_mma: object) -> None:
+    """Wait until at most ``num_mma`` groups of products are pending."""
+    _hint("warpgroup_wait", num_mma)
+
+
+def warpgroup_fence_operand(
+    buffer_or_ptr: object, offset: object = 0, num_regs: object = None, dtype: object = None
+) -> None:
+    """Keep the compiler from moving accumulator accesses over asynchronous products."""
+    what = "T.warpgroup_fence_operand"
+    args = [address_of_operand(buffer_or_ptr, what), scalar(offset, what, "offset")]
+    if num_regs is not None:
+        args.append(scalar(num_regs, what, "register count"))
+    emit_call(what, "warpgroup_fence_operand", *args)
+
+
+def pdl_trigger() -> None:
+    """Let a dependent kernel start."""
+    _hint("pdl_trigger")
+
+
+def pdl_sync() -> None:
+    """Wait for the kernel this one depends on."""
+    _hint("pdl_sync")
+
+
+def ptx_cp_async(
+    dst_access_ptr: object, src_access_ptr: object, num_elems: object, predicate: object = None
+) -> None:
+    """Copy ``num_elems`` contiguous elements from global to shared memory in one thread.
+
+    Args:
+        dst_access_ptr, src_access_ptr: ``T.access_ptr`` or ``T.address_of`` of the first elements.
+        predicate: where false, the destination becomes 0.
+    """
+    what = "T.ptx_cp_async"
+    args = [
+        address_of_operand(dst_access_ptr, what, "w"),
+        address_of_operand(src_access_ptr, what, "r"),
+    ]
+    for arg, role in ((args[0], "destination"), (args[1], "source")):
+        if not isinstance(arg, AddressOf):
+            raise TileTypeError(
+                f"the {role} of {what} is not an address of a buffer",
+                expected="T.access_ptr(A[i], ...) or T.address_of(A[i])", got=describe(arg),
+            )
+    args.append(as_expr(constant_int(num_elems, what, "element count")))
+    if predicate is not None:
+        args.append(scalar(predicate, what, "predicate"))
+    emit_call(what, "ptx_cp_async", *args)
+
+
+# -- vector accesses -------------------------------------------------------------------------------------
+def _words(bits: int) -> DType:
+    return DType("uint32").with_lanes(bits // 32)
+
+
+def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tuple[Region, int]:
+    """The first element of a vector access and the number of elements in ``bits``."""
+    found = region_of(operand, what, role)
+    if not found.scope().startswith(scope):
+        raise TileTypeError(
+            f"the {role} of {what} is in {found.scope()} memory", expected=f"{scope} memory",
+            got=f"`{found.buffer.name}`",
         )
-    _run("set_max_nreg", reg_count, int(is_inc))
+    size = found.dtype.bits * found.dtype.lanes
+    if bits % size or found.dtype.lanes > 1:
+        raise TileTypeError(
+            f"{what} of {found.dtype} elements", expected=f"a scalar dtype of at most {bits} bits",
+            got=str(found.dtype),
+        )
+    return found, bits // size
 
 
-def inc_max_nreg(reg_count: int) -> None:
-    """Raise the registers of the warpgroup."""
-    set_max_nreg(reg_count, 1)
+def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
+    place, lanes = _place(src, what, "source", scope, bits)
+    kind = place.dtype.with_lanes(lanes)
+    loaded = call("ldg", AddressOf(place.buffer, place.mins, "r"), dtype=kind)
+    words = _words(bits)
+    value = loaded if kind is words else call("reinterpret", loaded, dtype=words)
+    if pred is None:
+        return value
+    zero: Expr = const(0, "uint32")
+    return select(pred, value, zero if words.lanes == 1 else Broadcast(zero, words.lanes))
 
 
-def dec_max_nreg(reg_count: int) -> None:
-    """Lower the registers of the warpgroup."""
-    set_max_nreg(reg_count, 0)
+def _vector_store(
+    what: str, dst: object, value: object, pred: object, scope: str, bits: int
+) -> None:
+    place, lanes = _place(dst, what, "destination", scope, bits)
+    kind = place.dtype.with_lanes(lanes)
+    found = scalar(value, what, "value")
+    if found.dtype.bits * found.dtype.lanes != bits:
+        raise TileTypeError(
+            f"the value of {what} has {found.dtype.bits * found.dtype.lanes} bits",
+            expected=f"{bits} bits, e.g. {_words(bits)}", got=f"`{found!r}` of dtype {found.dtype}",
+        )
+    if found.dtype is not kind:
+        found = call("reinterpret", found, dtype=kind)
+    last = place.mins[-1]
+    at = last if lanes == 1 else Ramp(last, const(1, last.dtype), lanes)
+    store = Store(buffer=place.buffer, indices=(*place.mins[:-1], at), value=found)
+    if pred is None:
+        emitter(what).emit(store)
+        return
+    from tilelang.language.gemm_op import condition
 
+    emitter(what).emit(If(cond=condition(pred, what, "predicate"), then=store))
 
-def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
-    """Registers that a producer gives back."""
-    _run("annotate_producer_reg_dealloc", reg_count)
 
+def ldg32(src: object, pred: object = None) -> Expr:
+    """32 bits of global memory as uint32; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg32", src, pred, "global", 32)
 
-def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
-    """Registers that a consumer takes."""
-    _run("annotate_consumer_reg_alloc", reg_count)
 
+def ldg64(src: object, pred: object = None) -> Expr:
+    """64 bits of global memory as uint32x2; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg64", src, pred, "global", 64)
 
-def no_set_max_nreg() -> None:
-    """Leave the register budgets alone."""
-    _run("no_set_max_nreg")
 
+def ldg128(src: object, pred: object = None) -> Expr:
+    """128 bits of global memory as uint32x4; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg128", src, pred, "global", 128)
 
-def disable_warp_group_reg_alloc() -> None:
-    """Leave the register budgets of warpgroups alone."""
-    _run("disable_warp_group_reg_alloc")
 
+def ldg256(src: object, pred: object = None) -> Expr:
+    """256 bits of global memory as uint32x8; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg256", src, pred, "global", 256)
 
-# -- barriers ------------------------------------------------------------------------------------------
-def sync_threads(barrier_id: Any = None, arrive_count: Any = None) -> None:
-    """Wait for all threads of the block, or for ``arrive_count`` threads at a named barrier."""
-    args = [arg for arg in (barrier_id, arrive_count) if arg is not None]
-    _run("sync_threads", *args)
 
+def lds32(src: object) -> Expr:
+    """32 bits of shared memory as uint32."""
+    return _vector_load("T.lds32", src, None, "shared", 32)
 
-def sync_warp(mask: Any = None) -> None:
-    """Wait for the lanes of the warp."""
-    _run("sync_warp", *([] if mask is None else [mask]))
 
+def lds64(src: object) -> Expr:
+    """64 bits of shared memory as uint32x2."""
+    return _vector_load("T.lds64", src, None, "shared", 64)
 
-def sync_grid() -> None:
-    """Wait for all blocks (a cooperative launch)."""
-    _run("sync_grid")
 
+def lds128(src: object) -> Expr:
+    """128 bits of shared memory as uint32x4."""
+    return _vector_load("T.lds128", src, None, "shared", 128)
 
-def sync_global() -> None:
-    """Wait for all blocks and make global writes visible."""
-    _run("sync_grid")
 
+def stg32(dst: object, value: object, pred: object = None) -> None:
+    """Store 32 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg32", dst, value, pred, "global", 32)
 
-def named_barrier_arrive(barrier_id: Any, thread_count: Any) -> None:
-    """Arrive at a named barrier without waiting."""
-    _run("named_barrier_arrive", barrier_id, thread_count)
 
+def stg64(dst: object, value: object, pred: object = None) -> None:
+    """Store 64 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg64", dst, value, pred, "global", 64)
 
-def barrier_arrive(mbarrier: Any) -> None:
-    """Each executing thread arrives once."""
-    _run("mbarrier_arrive", _barrier(mbarrier, "T.barrier_arrive"))
 
+def stg128(dst: object, value: object, pred: object = None) -> None:
+    """Store 128 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg128", dst, value, pred, "global", 128)
 
-def mbarrier_arrive(mbarrier: Any, cta_id: Any = None) -> None:
-    """Each executing thread arrives once, at the barrier of block ``cta_id`` of the cluster."""
-    extra = [] if cta_id is None else [cta_id]
-    _run("mbarrier_arrive", _barrier(mbarrier, "T.mbarrier_arrive"), *extra)
 
+def stg256(dst: object, value: object, pred: object = None) -> None:
+    """Store 256 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg256", dst, value, pred, "global", 256)
 
-def ptx_arrive_cluster_barrier(mbarrier: Any, cta_id: Any) -> None:
-    """Arrive at the barrier of another block of the cluster."""
-    mbarrier_arrive(mbarrier, cta_id)
 
+def sts32(dst: object, value: object) -> None:
+    """Store 32 bits to shared memory."""
+    _vector_store("T.sts32", dst, value, None, "shared", 32)
 
-def barrier_wait(mbarrier: Any, parity: Any) -> None:
-    """Wait until the phase of this parity is complete; parity 1 passes on a fresh barrier."""
-    _run("mbarrier_wait", _barrier(mbarrier, "T.barrier_wait"), parity)
 
+def sts64(dst: object, value: object) -> None:
+    """Store 64 bits to shared memory."""
+    _vector_store("T.sts64", dst, value, None, "shared", 64)
 
-def mbarrier_wait_parity(mbarrier: Any, parity: Any) -> None:
-    """Same as :func:`barrier_wait`."""
-    _run("mbarrier_wait", _barrier(mbarrier, "T.mbarrier_wait_parity"), parity)
+
+def sts128(dst: object, value: object) -> None:
+    """Store 128 bits to shared memory."""
+    _vector_store("T.sts128", dst, value, None, "shared", 128)
+
+
+def __ldg(load_or_buf: object, index: object = None) -> Expr:
+    """An element of global memory through the read-only cache."""
+    if index is not None and isinstance(load_or_buf, Buffer):
+        load_or_buf = load_or_buf[index]
+    place = region_of(load_or_buf, "T.__ldg", "source")
+    return call("ldg", AddressOf(place.buffer, place.mins, "r"), dtype=place.dtype)
+
+
+def __ffs(value: object) -> Expr:
+    """Position of the lowest bit set, from 1; 0 if none is."""
+    return call("ffs", scalar(value, "T.__ffs"))
+
+
+def __fns(mask: object, base: object, offset: object) -> Expr:
+    """Position of the ``offset``-th bit set in ``mask``, from bit ``base`` on."""
+    return call("fns", *(scalar(item, "T.__fns") for item in (mask, base, offset)))
+
 
-
-def mbarrier_expect_tx(mbarrier: Any, tx: Any) -> None:
-    """Expect ``tx`` more bytes of asynchronous copies in the current phase."""
-    _run("mbarrier_expect_tx", _barrier(mbarrier, "T.mbarrier_expect_tx"), tx)
-
-
-def mbarrier_arrive_expect_tx(mbarrier: Any, tx: Any) -> None:
-    """Expect ``tx`` bytes and arrive."""
-    _run("mbarrier_arrive_expect_tx", _barrier(mbarrier, "T.mbarrier_arrive_expect_tx"), tx)
-
-
-def cp_async_barrier_noinc(barrier: Any) -> None:
-    """Let the barrier track the thread's earlier asynchronous copies."""
-    _run("cp_async_barrier_noinc", _barrier(barrier, "T.cp_async_barrier_noinc"))
-
-
-# -- who am I ---------------------------------------------------------------------------------------------
-def _size(value: Any, default: int) -> Any:
-    return default if value is None else value
-
-
-def get_lane_idx(warp_size: Any = None) -> E.Expr:
-    """Lane in the warp."""
-    return emitter("T.get_lane_idx").thread_index() % _size(warp_size, 32)
-
-
-def get_warp_idx(warp_size: Any = None) -> E.Expr:
-    """Warp in the block."""
-    return emitter("T.get_warp_idx").thread_index() // _size(warp_size, 32)
-
-
-def get_warp_idx_sync(warp_size: Any = None) -> E.Expr:
-    """Warp in the block, the same for all its lanes."""
-    return get_warp_idx(warp_size)
-
-
-def get_warp_group_idx(warp_size: Any = None, warps_per_group: Any = None) -> E.Expr:
-    """Warpgroup in the block."""
-    index = emitter("T.get_warp_group_idx").thread_index()
-    return index // (_size(warp_size, 32) * _size(warps_per_group, 4))
-
-
-def shuffle_elect(thread_extent: int) -> E.Expr:
-    """True in one thread of each ``thread_extent`` threads (0: of the block)."""
-    index = emitter("T.shuffle_elect").thread_index()
-    return index == 0 if thread_extent == 0 else index % thread_extent == 0
-
-
-# -- exchange inside a warp ------------------------------------------------------------------------------------
-def _shuffle(kind: str, value: Any, lane: Any, width: Any, mask: Any) -> E.Expr:
-    source = E.as_expr(value)
-    found = E.as_expr(lane)
-    return E.Call(
-        f"shfl_{kind}",
-        (source, found, E.as_expr(32 if width is None else width), E.as_expr(mask, "uint32")),
-        source.dtype,
-    )
-
-
-def shfl_xor(value: Any, delta: Any = None, width: Any = 32, mask: Any = FULL_MASK, *,
-             offset: Any = None) -> E.Expr:  # fmt: skip
-    """The value of lane ``lane ^ delta``."""
-    return _shuffle("xor", value, delta if offset is None else offset, width, mask)
-
-
-def shfl_down(value: Any, delta: Any = None, width: Any = 32, mask: Any = FULL_MASK, *,
-              offset: Any = None) -> E.Expr:  # fmt: skip
-    """The value of lane ``lane + delta``."""
-    return _shuffle("down", value, delta if offset is None else offset, width, mask)
-
-
-def shfl_up(value: Any, delta: Any = None, width: Any = 32, mask: Any = FULL_MASK, *,
-            offset: Any = None) -> E.Expr:  # fmt: skip
-    """The value of lane ``lane - delta``."""
-    return _shuffle("up", value, delta if offset is None else offset, width, mask)
-
-
-def shfl_sync(value: Any = None, srcLane: Any = None, width: Any = None, mask: Any = None, *more: Any,
-              **_: Any) -> E.Expr:  # fmt: skip
-    """The value of lane ``srcLane``: ``(value, srcLane, width, mask)``, or the older
-    ``(mask, value, srcLane, width)``, told apart by a constant mask of all ones in front."""
-    first = value.value if isinstance(value, E.Const) else value
-    if isinstance(first, int) and first in (FULL_MASK, -1) and width is not None:
-        value, srcLane, width, mask = srcLane, width, mask, value
-    return _shuffle("sync", value, srcLane, width, FULL_MASK if mask is None else mask)
-
-
-def _warp_reduce(op: str) -> Callable[[Any], E.Expr]:
-    def function(value: Any) -> E.Expr:
-        return E.call(f"warp_reduce_{op}", value)
-
-    function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
-    function.__doc__ = f"The {op} over the lanes of the warp, in every lane."
-    return function
-
-
-warp_reduce_sum, warp_reduce_max = _warp_reduce("sum"), _warp_reduce("max")
-warp_reduce_min, warp_reduce_bitand = _warp_reduce("min"), _warp_reduce("bitand")
-warp_reduce_bitor = _warp_reduce("bitor")
-
-
-def _vote(op: str, doc: str) -> Callable[..., E.Expr]:
-    def function(predicate: Any, mask: Any = FULL_MASK) -> E.Expr:
-        return E.call(op, predicate, E.as_expr(mask, "uint32"))
-
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = doc
-    return function
-
-
-any_sync = _vote("any_sync", "Whether the predicate holds in some lane of ``mask``.")
-all_sync = _vote("all_sync", "Whether the predicate holds in all lanes of ``mask``.")
-ballot_sync = _vote("ballot_sync", "One bit per lane of ``mask`` where the predicate holds.")
-match_any_sync = _vote("match_any_sync", "The lanes that hold the same value.")
-match_all_sync = _vote("match_all_sync", "``mask`` if all its lanes hold the same value, else 0.")
-
-
-def ballot(predicate: Any) -> E.Expr:
-    """One bit per lane where the predicate holds."""
-    return E.call("ballot", predicate)
-
-
-def activemask() -> E.Expr:
-    """The lanes that execute together."""
-    return E.call("activemask")
-
-
-def syncthreads_count(predicate: Any) -> E.Expr:
-    """Barrier of the block; the number of threads for which the predicate holds."""
-    return E.call("syncthreads_count", predicate)
-
-
-def syncthreads_and(predicate: Any) -> E.Expr:
-    """Barrier of the block; whether the predicate holds for all threads."""
-    return E.call("syncthreads_and", predicate)
-
-
-def syncthreads_or(predicate: Any) -> E.Expr:
-    """Barrier of the block; whether the predicate holds for some thread."""
-    return E.call("syncthreads_or", predicate)
-
-
-# -- loads and stores of words --------------------------------------------------------------------------------
-def _wide_load(bits: int, space: str) -> Callable[..., E.Expr]:
-    name = f"{space}{bits}"
-
-    def function(src: Any, pred: Any = None) -> E.Expr:
-        region = region_of(src, f"T.{name}", "src")
-        address = E.AddressOf(region.buffer, region.mins, "r")
-        lanes = bits // 32
-        kind = DType("uint32") if lanes == 1 else DType("uint32").with_lanes(lanes)
-        args = (address,) if pred is None else (address, E.as_expr(pred))
-        return E.Call("wide_load", args, kind, (("bits", bits), ("space", space)))
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{bits} bits from the address as uint32 lanes; 0 where ``pred`` is false."
-    return function
-
-
-def _wide_store(bits: int, space: str) -> Callable[..., None]:
-    name = f"{space}{bits}"
-
-    def function(dst: Any, value: Any, pred: Any = None) -> None:
-        region = region_of(dst, f"T.{name}", "dst")
-        address = E.AddressOf(region.buffer, region.mins, "w")
-        args = [address, E.as_expr(value)]
-        if pred is not None:
-            args.append(E.as_expr(pred))
-        call = E.Call("wide_store", tuple(args), DType("void"), (("bits", bits), ("space", space)))
-        emitter(f"T.{name}").emit(S.Eval(value=call))
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{bits} bits of uint32 lanes to the address, where ``pred`` holds."
-    return function
-
-
-ldg32, ldg64, ldg128, ldg256 = (_wide_load(n, "ldg") for n in (32, 64, 128, 256))
-stg32, stg64, stg128, stg256 = (_wide_store(n, "stg") for n in (32, 64, 128, 256))
-lds32, lds64, lds128 = (_wide_load(n, "lds") for n in (32, 64, 128))
-sts32, sts64, sts128 = (_wide_store(n, "sts") for n in (32, 64, 128))
-
-
-def __ldg(load_or_buf: Any, index: Any = None) -> E.Expr:
-    """A load through the read-only cache."""
-    if isinstance(load_or_buf, Buffer):
-        return load_or_buf[0 if index is None else index]  # type: ignore[no-any-return]  # element
-    return E.as_expr(load_or_buf)
-
-
-def __ffs(value: Any) -> E.Expr:
-    """Position of the lowest set bit plus one, 0 for 0."""
-    return E.call("ffs", value)
-
-
-def __fns(mask: Any, base: Any, offset: Any) -> E.Expr:
-    """Position of the ``offset``-th set bit of ``mask`` from ``base``, all ones if there is none."""
-    return E.call("fns", E.as_expr(mask, "int32"), E.as_expr(base, "int32"), E.as_expr(offset, "int32"))
-
-
-# -- raw instructions ------------------------------------------------------------------------------------------
-def create_tma_descriptor(*args: Any) -> E.Expr:
-    """A descriptor of a tensor for the copy engine (sm_90)."""
-    operands = tuple(_operand(arg) for arg in args)
-    return E.Call("create_tma_descriptor", operands, DType("handle"))
-
-
-def tma_load(*args: Any) -> None:
-    """A bulk tensor load by descriptor (sm_90)."""
-    _hardware("tma_load", "sm_90", *args)
-
-
-def initialize_wgmma_descriptor(descriptor: Any, start_address: Any, layout_type_: int = 0,
-                                leading_byte_offset: int = 0,
-                                stride_byte_offset: int = 0) -> None:  # fmt: skip
-    """Fill a descriptor of a shared-memory matrix (sm_90)."""
-    _hardware(
-        "initialize_wgmma_descriptor", "sm_90", descriptor, start_address,
-        layout_type=layout_type_, leading_byte_offset=leading_byte_offset,
-        stride_byte_offset=stride_byte_offset,
-    )  # fmt: skip
-
-
-def initialize_tcgen05_descriptor(descriptor: Any, start_address: Any, leading_byte_offset: int,
-                                  stride_byte_offset: int, base_offset: int = 0,
-                                  leading_is_absolute: bool = False,
-                                  swizzle_mode: int = 0) -> None:  # fmt: skip
-    """Fill a descriptor of a shared-memory matrix (sm_100)."""
-    _hardware(
-        "initialize_tcgen05_descriptor", "sm_100", descriptor, start_address,
-        leading_byte_offset=leading_byte_offset, stride_byte_offset=stride_byte_offset,
-        base_offset=base_offset, leading_is_absolute=leading_is_absolute, swizzle=swizzle_mode,
-    )  # fmt: skip
-
-
-def increase_descriptor_offset(descriptor: Any, offset: Any) -> None:
-    """Move the start address of a descriptor."""
-    _hardware("increase_descriptor_offset", "sm_90", descriptor, offset)
-
-
-def tcgen05_mma_arrive(mbar: Any, arrive_2cta: bool = False) -> None:
-    """Let a barrier track the tensor-memory products issued so far (sm_100)."""
-    _hardware("tcgen05_mma_arrive", "sm_100", _barrier(mbar, "T.tcgen05_mma_arrive"))
-
-
-def ptx_mma_sm70(shape: Any, A_layout: Any, B_layout: Any, A_dtype: Any, B_dtype: Any, C_dtype: Any,
-                 multiplicand_a: Any, a_index: Any, multiplicand_b: Any, b_index: Any,
-                 accumulator: Any, c_index: Any) -> None:  # fmt: skip
-    """The m8n8k4 product of Volta."""
-    _hardware(
-        "ptx_mma_sm70", "sm_70", shape, A_layout, B_layout, str(A_dtype), str(B_dtype), str(C_dtype),
-        multiplicand_a, a_index, multiplicand_b, b_index, accumulator, c_index,
-    )  # fmt: skip
-
-
-__all__ = sorted(
-    name for name, value in globals().items()
-    if callable(value)
-    and (getattr(value, "__module__", "") == __name__ or value in (loop_break, access_ptr))
-    and (not name.startswith("_") or name in ("__ldg", "__ffs", "__fns"))
-)  # fmt: skip
+def dp4a(A: object, B: object, C: object) -> None:
+    """``C += A . B`` of four int8 values, per thread.
+
+    Args:
+        A, B: where four contiguous int8 values start.
+        C: an int32 element.
+    """
+    what = "T.dp4a"
+    places = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
+    for place, role in zip(places, "ABC"):
+        wanted = ("int32", "uint32") if role == "C" else ("int8", "uint8")
+        if place.dtype not in wanted:
+            raise TileTypeError(
+                f"{role} of {what} has the dtype {place.dtype}", expected=" or ".join(wanted),
+                got=str(place.dtype),
+            )
+    addresses = [AddressOf(place.buffer, place.mins) for place in places]
+    emitter(what).emit(Eval(value=call("dp4a", *addresses, dtype="handle")))
+
+
+# -- functions by name -----------------------------------------------------------------------------------
+def _argument(value: object) -> Expr:
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
+        return address_of_operand(value, "T.call_extern")
+    return as_expr(value)
+
+
+def _call(op: str, items: tuple[object, ...], dtype: object) -> Expr:
+    what = f"T.{op}"
+    if dtype is None:
+        if not items:
+            raise TileTypeError(f"{what} without a function", expected=f"{what}(dtype, name, ...)")
+        dtype, items = items[0], items[1:]
+    if not items or not isinstance(items[0], str):
+        raise TileTypeError(
+            f"the function of {what} is not named", expected=f'{what}(dtype, "name", *args)',
+            got=describe(items[0]) if items else "no name",
+        )
+    args = tuple(_argument(item) for item in items[1:])
+    return call(op, *args, dtype=DType(dtype), name=str(items[0]))
+
+
+def call_extern(*args: object, dtype: object = None, span: object = None) -> Expr:
+    """Call a C or CUDA function by name: ``T.call_extern(dtype, "name", *args)``.
+
+    Well known mathematical functions work everywhere, others need a back end whose device
+    source has them. Buffers and regions are passed as pointers.
+    """
+    return _call("call_extern", args, dtype)
+
+
+call_pure_extern = call_extern
+
+
+def call_intrin(
+    *args: object, dtype: object = None, annotations: object = None, span: object = None
+) -> Expr:
+    """Call an intrinsic of the target by name: ``T.call_intrin(dtype, "name", *args)``."""
+    return _call("call_intrin", args, dtype)
+
+
+# -- random numbers --------------------------------------------------------------------------------------
+def rng_init(
+    seed: object, seq: object = None, off: object = 0, generator: str = GENERATORS[0]
+) -> None:
+    """Start the random generator of each thread, as cuRAND does.
+
+    Args:
+        seq: stream number; without it thread plus threads per block times block.
+        off: numbers to skip.
+        generator: name of the cuRAND state type.
+    """
+    what = "T.rng_init"
+    if generator not in GENERATORS:
+        raise TileValueError(
+            f"{what} with an unknown generator", expected=", ".join(GENERATORS),
+            got=describe(generator),
+        )
+    active = emitter(what)
+    if seq is None:
+        from tilelang.language.kernel import get_block_binding, get_thread_binding
+
+        width = active.thread_extents()[0]
+        seq = get_thread_binding(0) + get_block_binding(0) * width
+    kind = DType("uint64")
+    args = [cast_to(scalar(item, what), kind) for item in (seed, seq, off)]
+    emit_call(what, "rng_init", *args, generator=generator)
+
+
+def rng_rand() -> Expr:
+    """The next 32 random bits of the thread."""
+    return call("rng_rand")
+
+
+def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
+    """The next random float of the thread.
+
+    Args:
+        bit: 32 or 64.
+        dist: ``"uniform"`` in (0, 1], or ``"normal"``.
+    """
+    what = "T.rng_rand_float"
+    if bit not in (32, 64):
+        raise TileValueError(f"{what} of {bit} bits", expected="32 or 64", got=str(bit))
+    if dist not in ("uniform", "normal"):
+        raise TileValueError(
+            f"{what} of an unknown distribution", expected="'uniform' or 'normal'", got=repr(dist)
+        )
+    return call("rng_rand_float", dtype=f"float{bit}", bit=bit, dist=dist)

@@ -1,95 +1,355 @@
-"""Words for one GPU generation: they trace and print, and targets without it refuse them."""
+"""Operations that exist only on some GPU: tensor memory, sparse products, clusters, raw PTX.
+
+They trace and print everywhere. ``needs`` says the lowest architecture; back ends without it, and
+the interpreter, refuse them by it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.errors import TileTypeError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.expr import AddressOf, Expr, Load, StringImm, as_expr, call
+from tilelang.ir.stmt import HardwareOp
+from tilelang.ir.tables import INTRINSICS
+from tilelang.language.gemm_op import condition
+from tilelang.language.regions import (
+    address_of_operand,
+    describe,
+    emit_call,
+    pairs,
+    region_of,
+    scalar,
+)
 
-# Name -> lowest architecture.
-OPERATIONS = {
-    "clc_try_cancel": "sm_100", "clc_try_cancel_multicast": "sm_100", "cluster_arrive": "sm_90",
-    "cluster_arrive_relaxed": "sm_90", "cluster_sync": "sm_90", "cluster_wait": "sm_90",
-    "deallocate_tmem": "sm_100", "gemm_sp": "sm_80", "gemm_sp_v2": "sm_80",
-    "mma_gemm_blockscaled": "sm_120", "mma_fill": "sm_75", "mma_store": "sm_75",
-    "ptx_arrive_barrier": "sm_80", "ptx_arrive_barrier_expect_tx": "sm_90", "ptx_cp_async": "sm_80",
-    "ptx_cp_async_barrier": "sm_80", "ptx_cp_async_bulk": "sm_90",
-    "ptx_init_barrier_thread_count": "sm_80", "ptx_ldmatrix": "sm_75", "ptx_mma": "sm_75",
-    "ptx_mma_block_scale": "sm_120", "ptx_mma_sp": "sm_80", "ptx_tcgen05_mma_blockscaled_ss": "sm_100",
-    "ptx_tcgen05_mma_ss": "sm_100", "ptx_tcgen05_mma_ts": "sm_100", "ptx_wait_barrier": "sm_80",
-    "ptx_wgmma_rs": "sm_90", "ptx_wgmma_sp_rs": "sm_90", "ptx_wgmma_sp_ss": "sm_90",
-    "ptx_wgmma_ss": "sm_90", "tcgen05_after_thread_sync": "sm_100",
-    "tcgen05_before_thread_sync": "sm_100", "tcgen05_cp_warpx4": "sm_100", "tcgen05_gemm": "sm_100",
-    "tcgen05_gemm_blockscaled": "sm_100", "tcgen05_gemm_sp": "sm_100", "tcgen05_mma": "sm_100",
-    "tcgen05_mma_blockscaled": "sm_100", "tcgen05_sf_warp_transpose": "sm_100",
-    "tma_gather4": "sm_100", "tma_load_2sm": "sm_100", "tma_scatter4": "sm_100",
-    "wgmma_gemm_sp": "sm_90", "simdgroup_load": "metal", "simdgroup_store": "metal",
-    "simdgroup_multiply_accumulate": "metal", "make_filled_simdgroup_matrix": "metal",
-    "tvm_mfma": "gfx90a", "tvm_mfma_store": "gfx90a", "tvm_rdna_wmma": "gfx1100",
-    "tvm_rdna_wmma_store": "gfx1100", "tvm_mma_sync": "sm_70", "tvm_bmma_sync": "sm_75",
-    "tvm_load_matrix_sync": "sm_70", "tvm_store_matrix_sync": "sm_70", "tvm_fill_fragment": "sm_70",
-}  # fmt: skip
-VALUES = {
-    "block_rank_in_cluster": "sm_90", "clc_get_first_ctaid_x": "sm_100",
-    "clc_get_first_ctaid_y": "sm_100", "clc_get_first_ctaid_z": "sm_100",
-    "clc_is_canceled": "sm_100", "get_ldmatrix_offset": "sm_75",
-}  # fmt: skip
+__all__ = [
+    "block_rank_in_cluster",
+    "clc_get_first_ctaid_x",
+    "clc_get_first_ctaid_y",
+    "clc_get_first_ctaid_z",
+    "clc_is_canceled",
+    "clc_try_cancel",
+    "clc_try_cancel_multicast",
+    "cluster_arrive",
+    "cluster_arrive_relaxed",
+    "cluster_sync",
+    "cluster_wait",
+    "create_tma_descriptor",
+    "deallocate_tmem",
+    "gemm_sp",
+    "gemm_sp_v2",
+    "increase_descriptor_offset",
+    "initialize_tcgen05_descriptor",
+    "initialize_wgmma_descriptor",
+    "mma_gemm_blockscaled",
+    "ptx_arrive_cluster_barrier",
+    "ptx_cp_async_bulk",
+    "ptx_ldmatrix",
+    "ptx_mma",
+    "ptx_mma_sm70",
+    "ptx_mma_sp",
+    "ptx_tcgen05_mma_ss",
+    "ptx_tcgen05_mma_ts",
+    "ptx_wgmma_rs",
+    "ptx_wgmma_ss",
+    "tcgen05_after_thread_sync",
+    "tcgen05_before_thread_sync",
+    "tcgen05_cp_warpx4",
+    "tcgen05_gemm_blockscaled",
+    "tcgen05_gemm_sp",
+    "tcgen05_mma_arrive",
+    "tcgen05_mma_blockscaled",
+    "tcgen05_sf_warp_transpose",
+    "tma_load",
+    "wgmma_gemm_sp",
+]
 
 
-def _operands(args: tuple[Any, ...]) -> tuple[list[Region], list[E.Expr]]:
-    regions: list[Region] = []
-    exprs: list[E.Expr] = []
-    for arg in args:
-        if isinstance(arg, Buffer) and not arg.is_var:
-            regions.append(arg.region())
-        elif isinstance(arg, Region):
-            regions.append(arg)
-        elif isinstance(arg, str):
-            exprs.append(E.StringImm(arg))
-        elif isinstance(arg, (int, float, E.Expr, Buffer)):
-            exprs.append(E.as_expr(arg))
-    return regions, exprs
+def _operand(value: object) -> Expr:
+    """An argument of a raw instruction: text, a number, a value, or the address of a buffer."""
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
+        return address_of_operand(value, "a raw instruction")
+    return as_expr(value)
 
 
-def _operation(name: str, needs: str) -> Callable[..., None]:
-    def function(*args: Any, **options: Any) -> None:
-        named = [v for v in options.values() if isinstance(v, (Buffer, Region, E.Expr))]
-        regions, exprs = _operands((*args, *named))
-        plain = tuple(sorted((k, v) for k, v in options.items() if isinstance(v, (int, str))))
-        emitter(f"T.{name}").emit(
-            S.HardwareOp(
-                name=name, needs=needs, writes=tuple(regions), args=tuple(exprs), options=plain
-            )
+def _raw(name: str, doc: str) -> Callable[..., None]:
+    """A word of a raw instruction, which is a statement."""
+
+    def function(*args: object, **options: object) -> None:
+        emit_call(f"T.{name}", name, *(_operand(arg) for arg in args), **dict(pairs(**options)))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{doc} Needs {INTRINSICS[name].needs}."
+    return function
+
+
+def _raw_value(name: str, doc: str) -> Callable[..., Expr]:
+    """A word of a raw instruction that gives a value."""
+
+    def function(*args: object) -> Expr:
+        return call(name, *(_operand(arg) for arg in args))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{doc} Needs {INTRINSICS[name].needs}."
+    return function
+
+
+# -- clusters ----------------------------------------------------------------------------------------
+cluster_arrive = _raw("cluster_arrive", "Arrive at the barrier of the cluster.")
+cluster_arrive_relaxed = _raw("cluster_arrive_relaxed", "Arrive without ordering memory.")
+cluster_wait = _raw("cluster_wait", "Wait at the barrier of the cluster.")
+cluster_sync = _raw("cluster_sync", "Arrive and wait at the barrier of the cluster.")
+block_rank_in_cluster = _raw_value("block_rank_in_cluster", "Rank of the block in its cluster.")
+clc_try_cancel = _raw("clc_try_cancel", "Ask for the work of a block that has not started.")
+clc_try_cancel_multicast = _raw("clc_try_cancel_multicast", "The same for a whole cluster.")
+clc_is_canceled = _raw_value("clc_is_canceled", "Whether such a request succeeded.")
+clc_get_first_ctaid_x = _raw_value("clc_get_first_ctaid_x", "x index of the block obtained.")
+clc_get_first_ctaid_y = _raw_value("clc_get_first_ctaid_y", "y index of the block obtained.")
+clc_get_first_ctaid_z = _raw_value("clc_get_first_ctaid_z", "z index of the block obtained.")
+
+
+def ptx_arrive_cluster_barrier(mbarrier: object, cta_id: object) -> None:
+    """Arrive at the barrier of block ``cta_id`` of the cluster."""
+    from tilelang.language.builtin import mbarrier_arrive
+
+    mbarrier_arrive(mbarrier, cta_id)
+
+
+# -- descriptors and bulk copies -----------------------------------------------------------------------
+create_tma_descriptor = _raw_value("create_tma_descriptor", "A descriptor of a tensor for TMA.")
+tma_load = _raw("tma_load", "A bulk tensor load by descriptor.")
+ptx_cp_async_bulk = _raw("ptx_cp_async_bulk", "A bulk copy of contiguous bytes.")
+
+
+def _descriptor(value: object, what: str) -> Expr:
+    if isinstance(value, Buffer) and value.storage == "local.descriptor":
+        return AddressOf(value, value.region().mins, "w")
+    if isinstance(value, Load) and value.buffer.storage == "local.descriptor":
+        return AddressOf(value.buffer, value.indices, "w")
+    raise TileTypeError(
+        f"the descriptor of {what} is not a descriptor",
+        expected="a buffer made by T.alloc_wgmma_desc or T.alloc_tcgen05_smem_desc",
+        got=describe(value),
+    )
+
+
+def initialize_wgmma_descriptor(
+    descriptor: object,
+    start_address: object,
+    layout_type_: int = 0,
+    leading_byte_offset: int = 0,
+    stride_byte_offset: int = 0,
+) -> None:
+    """Fill the descriptor of a wgmma operand.
+
+    Args:
+        start_address: pointer to the operand in shared memory.
+        layout_type_: 0 no swizzle, 1, 2, 3 for 128, 64 and 32 bytes.
+        leading_byte_offset, stride_byte_offset: distances in units of 16 bytes.
+    """
+    what = "T.initialize_wgmma_descriptor"
+    rest = (layout_type_, leading_byte_offset, stride_byte_offset)
+    emit_call(
+        what, "initialize_wgmma_descriptor", _descriptor(descriptor, what),
+        _operand(start_address), *(scalar(item, what) for item in rest),
+    )
+
+
+def initialize_tcgen05_descriptor(
+    descriptor: object,
+    start_address: object,
+    leading_byte_offset: int,
+    stride_byte_offset: int,
+    base_offset: int = 0,
+    leading_is_absolute: bool = False,
+    swizzle_mode: int = 0,
+) -> None:
+    """Fill the descriptor of a tcgen05 operand in shared memory."""
+    what = "T.initialize_tcgen05_descriptor"
+    rest = (
+        leading_byte_offset, stride_byte_offset, base_offset, int(leading_is_absolute),
+        swizzle_mode,
+    )
+    emit_call(
+        what, "initialize_tcgen05_descriptor", _descriptor(descriptor, what),
+        _operand(start_address), *(scalar(item, what) for item in rest),
+    )
+
+
+def increase_descriptor_offset(descriptor: object, offset: object) -> None:
+    """Move the start address of a descriptor by ``offset`` bytes."""
+    what = "T.increase_descriptor_offset"
+    emit_call(
+        what, "increase_descriptor_offset", _descriptor(descriptor, what), scalar(offset, what)
+    )
+
+
+# -- raw matrix instructions ---------------------------------------------------------------------------
+ptx_ldmatrix = _raw("ptx_ldmatrix", "Load 8 x 8 matrices from shared memory.")
+ptx_mma = _raw("ptx_mma", "A matrix instruction of one warp.")
+ptx_mma_sp = _raw("ptx_mma_sp", "A sparse matrix instruction of one warp.")
+ptx_wgmma_ss = _raw("ptx_wgmma_ss", "A warpgroup product with both operands in shared memory.")
+ptx_wgmma_rs = _raw("ptx_wgmma_rs", "A warpgroup product with A in registers.")
+ptx_tcgen05_mma_ss = _raw("ptx_tcgen05_mma_ss", "A tcgen05 product from shared memory.")
+ptx_tcgen05_mma_ts = _raw("ptx_tcgen05_mma_ts", "A tcgen05 product with A in tensor memory.")
+tcgen05_before_thread_sync = _raw("tcgen05_before_thread_sync", "Order tcgen05 work before a barrier.")
+tcgen05_after_thread_sync = _raw("tcgen05_after_thread_sync", "Order tcgen05 work after a barrier.")
+
+
+def ptx_mma_sm70(
+    shape: str,
+    A_layout: str,
+    B_layout: str,
+    A_dtype: str,
+    B_dtype: str,
+    C_dtype: str,
+    multiplicand_a: object,
+    a_index: object,
+    multiplicand_b: object,
+    b_index: object,
+    accumulator: object,
+    c_index: object,
+    *more: object,
+) -> None:
+    """The m16n16k4 matrix instruction of sm_70. A leading dtype argument is accepted."""
+    args = (
+        shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype, multiplicand_a, a_index,
+        multiplicand_b, b_index, accumulator, c_index, *more,
+    )
+    emit_call("T.ptx_mma_sm70", "ptx_mma_sm70", *(_operand(arg) for arg in args))
+
+
+def tcgen05_mma_arrive(mbar: object, arrive_2cta: bool = False) -> None:
+    """Signal a barrier when the tcgen05 products issued so far are complete."""
+    from tilelang.language.builtin import barrier_address
+
+    what = "T.tcgen05_mma_arrive"
+    emit_call(
+        what, "tcgen05_mma_arrive", barrier_address(mbar, what), arrive_2cta=bool(arrive_2cta)
+    )
+
+
+# -- tile operations -------------------------------------------------------------------------------------
+def _tile(
+    name: str,
+    needs: str,
+    reads: tuple[object, ...],
+    writes: tuple[object, ...],
+    args: tuple[object, ...] = (),
+    **options: object,
+) -> None:
+    what = f"T.{name}"
+    emitter(what).emit(
+        HardwareOp(
+            name=name,
+            needs=needs,
+            reads=tuple(region_of(item, what) for item in reads),
+            writes=tuple(region_of(item, what) for item in writes),
+            args=tuple(arg if isinstance(arg, Expr) else as_expr(arg) for arg in args),
+            options=pairs(**options),
         )
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Needs {needs}; refused by other targets."
-    return function
+    )
 
 
-def _value(name: str, needs: str) -> Callable[..., E.Expr]:
-    def function(*args: Any, **options: Any) -> E.Expr:
-        _, exprs = _operands(args)
-        return E.call("call_intrin", *exprs, dtype="int32", name=name, needs=needs)
+def _signal(mbar: object, what: str) -> tuple[Expr, ...]:
+    from tilelang.language.builtin import barrier_address
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"Needs {needs}; refused by other targets."
-    return function
+    return () if mbar is None else (barrier_address(mbar, what),)
 
 
-WORDS: dict[str, Callable[..., Any]] = {
-    **{name: _operation(name, needs) for name, needs in OPERATIONS.items()},
-    **{name: _value(name, needs) for name, needs in VALUES.items()},
-}
+def gemm_sp(
+    A_sparse: object, E: object, B: object, C: object, transpose_A: bool = False,
+    transpose_E: bool = False, transpose_B: bool = False, policy: int = 0,
+    clear_accum: object = False, k_pack: int = 1, wg_wait: int = 0, **options: object,
+) -> None:  # fmt: skip
+    """``C += A @ B`` with A stored 2:4 sparse and its metadata E."""
+    _tile(
+        "gemm_sp", "sm_80", (A_sparse, E, B), (C,), (condition(clear_accum, "T.gemm_sp", "clear"),),
+        transpose_A=transpose_A, transpose_E=transpose_E, transpose_B=transpose_B,
+        policy=int(policy), k_pack=k_pack, **options,
+    )  # fmt: skip
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    """The words of the tables."""
-    try:
-        return WORDS[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+gemm_sp_v2 = gemm_sp
+
+
+def wgmma_gemm_sp(
+    A_sparse: object, E: object, B: object, C: object, *flags: object, **options: object
+) -> None:
+    """:func:`gemm_sp` that may still run afterwards."""
+    _tile("wgmma_gemm_sp", "sm_90", (A_sparse, E, B), (C,), flags, **options)
+
+
+def tcgen05_gemm_sp(
+    A_sparse: object, E: object, B: object, C: object, *flags: object, mbar: object = None,
+    **options: object,
+) -> None:  # fmt: skip
+    """A sparse product into tensor memory."""
+    what = "T.tcgen05_gemm_sp"
+    _tile(
+        "tcgen05_gemm_sp", "sm_100", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, what)),
+        **options,
+    )
+
+
+def tcgen05_gemm_blockscaled(
+    A: object, B: object, C: object, SFA_tmem: object, SFB_tmem: object, transpose_A: bool = False,
+    transpose_B: bool = False, clear_accum: object = False, wg_wait: int = 0, mbar: object = None,
+    *, k_start: object = 0, sf_a_granularity_k: int = 32, sf_b_granularity_k: int = 32,
+    **options: object,
+) -> None:  # fmt: skip
+    """A product of block-scaled operands into tensor memory."""
+    what = "T.tcgen05_gemm_blockscaled"
+    args = (condition(clear_accum, what, "clear"), scalar(k_start, what), *_signal(mbar, what))
+    _tile(
+        "tcgen05_gemm_blockscaled", "sm_100", (A, B, SFA_tmem, SFB_tmem), (C,), args,
+        transpose_A=transpose_A, transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
+        sf_b_granularity_k=sf_b_granularity_k, **options,
+    )
+
+
+tcgen05_mma_blockscaled = tcgen05_gemm_blockscaled
+
+
+def mma_gemm_blockscaled(
+    A: object, B: object, C: object, SFA: object, SFB: object, transpose_A: bool = False,
+    transpose_B: bool = False, policy: int = 0, clear_accum: object = False, *,
+    k_start: object = 0, sf_a_granularity_k: int = 32, sf_b_granularity_k: int = 32,
+    **options: object,
+) -> None:  # fmt: skip
+    """A product of block-scaled operands in registers."""
+    what = "T.mma_gemm_blockscaled"
+    args = (condition(clear_accum, what, "clear"), scalar(k_start, what))
+    _tile(
+        "mma_gemm_blockscaled", "sm_120", (A, B, SFA, SFB), (C,), args, policy=int(policy),
+        transpose_A=transpose_A, transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
+        sf_b_granularity_k=sf_b_granularity_k, **options,
+    )
+
+
+def tcgen05_cp_warpx4(
+    smem_src: object, tmem_dst: object, tmem_col_offset: object = 0, *, use_2cta: bool = False
+) -> None:
+    """Copy scale factors from shared to tensor memory."""
+    offset = scalar(tmem_col_offset, "T.tcgen05_cp_warpx4")
+    _tile("tcgen05_cp_warpx4", "sm_100", (smem_src,), (tmem_dst,), (offset,), use_2cta=use_2cta)
+
+
+def tcgen05_sf_warp_transpose(smem_src: object) -> None:
+    """Transpose scale factors in shared memory."""
+    _tile("tcgen05_sf_warp_transpose", "sm_100", (), (smem_src,))
+
+
+def deallocate_tmem(tmem: Any) -> None:
+    """Give tensor memory back before the kernel ends."""
+    if not isinstance(tmem, Buffer) or tmem.storage != "shared.tmem":
+        raise TileTypeError(
+            "T.deallocate_tmem of something that is not tensor memory",
+            expected="a buffer made by T.alloc_tmem", got=describe(tmem),
+        )
+    _tile("deallocate_tmem", "sm_100", (), (tmem,))

@@ -1,380 +1,408 @@
-"""Elementwise functions, conversions and constants."""
+"""Elementwise functions of scalar expressions.
+
+Integer operands of float functions become float32. Constants are not folded: what a function
+gives is decided where it runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir import dtypes
-from tilelang.ir import expr as E
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.language.regions import region_of
+from tilelang.ir.expr import Cast as CastNode
+from tilelang.ir.expr import Const, Expr, as_expr, binary, call, select
+from tilelang.ir.expr import cast as build_cast
+from tilelang.language.constants import plain_ints
+from tilelang.language.regions import describe, scalar
+
+__all__ = [
+    "Cast",
+    "Select",
+    "abs",
+    "acos",
+    "acosh",
+    "add2",
+    "abs2",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cast",
+    "ceil",
+    "clamp",
+    "copysign",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "exp10",
+    "exp2",
+    "expm1",
+    "fabs",
+    "fast_rcp",
+    "floor",
+    "fma2",
+    "fmod",
+    "hypot",
+    "ieee_add",
+    "ieee_fdiv",
+    "ieee_fmaf",
+    "ieee_frcp",
+    "ieee_frsqrt",
+    "ieee_fsqrt",
+    "ieee_mul",
+    "ieee_sub",
+    "if_then_else",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "ldexp",
+    "likely",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "max",
+    "max2",
+    "min",
+    "min2",
+    "mul2",
+    "nearbyint",
+    "nextafter",
+    "pow",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "sub2",
+    "tan",
+    "tanh",
+    "trunc",
+]
+
+_ROUNDINGS = ("", "rn", "rz", "rp", "rm", "rs")
+_MODES = ("rn", "rz", "ru", "rd")
+_EXPANDED_POWERS = 64  # larger constant exponents are left to pow
 
 
-def _unary(name: str, op: str | None = None) -> Callable[..., E.Expr]:
-    intrinsic = op or name
-
-    def function(x: Any, span: Any = None) -> E.Expr:
-        return E.call(intrinsic, x)
+def _unary(name: str, doc: str) -> Callable[..., Expr]:
+    def function(x: object, span: object = None) -> Expr:
+        return call(name, scalar(x, f"T.{name}"))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x), element by element; an integer becomes float32 first."
+    function.__doc__ = doc
     return function
 
 
-def _binary(name: str, op: str | None = None) -> Callable[..., E.Expr]:
-    intrinsic = op or name
-
-    def function(x: Any, y: Any, span: Any = None) -> E.Expr:
-        return E.call(intrinsic, x, y)
+def _binary(name: str, doc: str) -> Callable[..., Expr]:
+    def function(x1: object, x2: object, span: object = None) -> Expr:
+        return call(name, *_pair(name, x1, x2))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name}(x, y), element by element."
+    function.__doc__ = doc
     return function
 
 
-def _rounded(name: str, count: int) -> Callable[..., E.Expr]:
-    def function(*args: Any, rounding_mode: str = "rn") -> E.Expr:
-        *operands, last = args
-        if isinstance(last, str):
-            rounding_mode = last
-        else:
-            operands.append(last)
-        if rounding_mode not in ("rn", "rz", "ru", "rd"):
-            raise TileValueError(
-                f"unknown rounding_mode {rounding_mode!r}", expected="rn, rz, ru or rd"
-            )
-        return E.call(name, *operands, rounding=rounding_mode)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"IEEE {name[5:]} of {count} operands with a rounding mode."
-    return function
+def _pair(name: str, x: object, y: object) -> tuple[object, object]:
+    """Two scalars; literals stay literals, so that they adopt the other's dtype."""
+    what = f"T.{name}"
+    a = x if isinstance(x, (bool, int, float)) else scalar(x, what)
+    b = y if isinstance(y, (bool, int, float)) else scalar(y, what)
+    return a, b
 
 
-exp, exp2, exp10 = _unary("exp"), _unary("exp2"), _unary("exp10")
-log, log2, log10, log1p = _unary("log"), _unary("log2"), _unary("log10"), _unary("log1p")
-sqrt, rsqrt, sigmoid, tanh = _unary("sqrt"), _unary("rsqrt"), _unary("sigmoid"), _unary("tanh")
-sin, cos, tan, sinh, cosh = (_unary(n) for n in ("sin", "cos", "tan", "sinh", "cosh"))
-asin, acos, atan = _unary("asin"), _unary("acos"), _unary("atan")
-asinh, acosh, atanh, erf = _unary("asinh"), _unary("acosh"), _unary("atanh"), _unary("erf")
-floor, ceil, trunc, nearbyint = (_unary(n) for n in ("floor", "ceil", "trunc", "nearbyint"))
-abs, fabs = _unary("abs"), _unary("fabs", "abs")
-isnan, isinf, isfinite = _unary("isnan"), _unary("isinf"), _unary("isfinite")
-popcount, clz, likely = _unary("popcount"), _unary("clz"), _unary("likely")
-atan2, hypot, fmod = _binary("atan2"), _binary("hypot"), _binary("fmod")
-copysign, nextafter, ldexp = _binary("copysign"), _binary("nextafter"), _binary("ldexp")
-__exp, __exp10 = _unary("__exp", "fast_exp"), _unary("__exp10", "fast_exp10")
-__log, __log2 = _unary("__log", "fast_log"), _unary("__log2", "fast_log2")
-__log10, __sin = _unary("__log10", "fast_log10"), _unary("__sin", "fast_sin")
-__cos, __tan = _unary("__cos", "fast_cos"), _unary("__tan", "fast_tan")
-fast_rcp = _unary("fast_rcp")
-ieee_add, ieee_sub, ieee_mul = _rounded("ieee_add", 2), _rounded("ieee_sub", 2), _rounded("ieee_mul", 2)
-ieee_fmaf, ieee_frcp, ieee_fsqrt = _rounded("ieee_fmaf", 3), _rounded("ieee_frcp", 1), _rounded("ieee_fsqrt", 1)
-ieee_frsqrt, ieee_fdiv = _rounded("ieee_frsqrt", 1), _rounded("ieee_fdiv", 2)
-add2, sub2, mul2 = _binary("add2"), _binary("sub2"), _binary("mul2")
-max2, min2, abs2 = _binary("max2"), _binary("min2"), _unary("abs2")
+exp = _unary("exp", "e to the power x.")
+exp2 = _unary("exp2", "2 to the power x.")
+exp10 = _unary("exp10", "10 to the power x.")
+expm1 = _unary("expm1", "exp(x) - 1, exact near 0.")
+log = _unary("log", "Natural logarithm.")
+log2 = _unary("log2", "Logarithm to base 2.")
+log10 = _unary("log10", "Logarithm to base 10.")
+log1p = _unary("log1p", "log(1 + x), exact near 0.")
+sqrt = _unary("sqrt", "Square root.")
+rsqrt = _unary("rsqrt", "1 / sqrt(x).")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
+tanh = _unary("tanh", "Hyperbolic tangent.")
+sin = _unary("sin", "Sine.")
+cos = _unary("cos", "Cosine.")
+tan = _unary("tan", "Tangent.")
+sinh = _unary("sinh", "Hyperbolic sine.")
+cosh = _unary("cosh", "Hyperbolic cosine.")
+asin = _unary("asin", "Inverse sine.")
+acos = _unary("acos", "Inverse cosine.")
+atan = _unary("atan", "Inverse tangent.")
+asinh = _unary("asinh", "Inverse hyperbolic sine.")
+acosh = _unary("acosh", "Inverse hyperbolic cosine.")
+atanh = _unary("atanh", "Inverse hyperbolic tangent.")
+erf = _unary("erf", "Error function.")
+isnan = _unary("isnan", "Whether x is not a number.")
+isinf = _unary("isinf", "Whether x is infinite.")
+isfinite = _unary("isfinite", "Whether x is neither infinite nor not a number.")
+likely = _unary("likely", "x, with the hint that it usually holds.")
+fast_rcp = _unary("fast_rcp", "Approximate 1 / x.")
+ieee_frsqrt = _unary("ieee_frsqrt", "1 / sqrt(x), correctly rounded.")
+abs2 = _unary("abs2", "Absolute values of the two lanes of a vector.")
+
+__exp = _unary("fast_exp", "Fast approximate exp.")
+__exp10 = _unary("fast_exp10", "Fast approximate exp10.")
+__log = _unary("fast_log", "Fast approximate log.")
+__log2 = _unary("fast_log2", "Fast approximate log2.")
+__log10 = _unary("fast_log10", "Fast approximate log10.")
+__sin = _unary("fast_sin", "Fast approximate sin.")
+__cos = _unary("fast_cos", "Fast approximate cos.")
+__tan = _unary("fast_tan", "Fast approximate tan.")
+
+atan2 = _binary("atan2", "Angle of the point (x2, x1).")
+hypot = _binary("hypot", "sqrt(x1 * x1 + x2 * x2) without overflow.")
+fmod = _binary("fmod", "Remainder of x1 / x2 with the sign of x1.")
+copysign = _binary("copysign", "The magnitude of x1 with the sign of x2.")
+nextafter = _binary("nextafter", "The next float after x1 in the direction of x2.")
+add2 = _binary("add2", "Sum of two vectors of two lanes.")
+sub2 = _binary("sub2", "Difference of two vectors of two lanes.")
+mul2 = _binary("mul2", "Product of two vectors of two lanes.")
+max2 = _binary("max2", "Larger values of two vectors of two lanes.")
+min2 = _binary("min2", "Smaller values of two vectors of two lanes.")
 
 
-def fma2(x: Any, y: Any, z: Any) -> E.Expr:
-    """x * y + z on pairs."""
-    return E.call("fma2", x, y, z)
+def fma2(x: object, y: object, z: object) -> Expr:
+    """``x * y + z`` of vectors of two lanes, rounded once."""
+    return call("fma2", *(scalar(item, "T.fma2") for item in (x, y, z)))
 
 
-def round(x: Any, rounding_mode: str = "ties-to-even", span: Any = None) -> E.Expr:
-    """The nearest integer; ties to even, or away from zero.
+def _to_integral(name: str, x: object) -> Expr:
+    value = scalar(x, f"T.{name}")
+    return value if value.dtype.is_integer or value.dtype.is_bool else call(name, value)
 
-    Raises:
-        TileValueError: an unknown ``rounding_mode``.
+
+def floor(x: object, span: object = None) -> Expr:
+    """The largest integral value not above ``x``; integers stay."""
+    return _to_integral("floor", x)
+
+
+def ceil(x: object, span: object = None) -> Expr:
+    """The smallest integral value not below ``x``; integers stay."""
+    return _to_integral("ceil", x)
+
+
+def trunc(x: object, span: object = None) -> Expr:
+    """``x`` without its fraction; integers stay."""
+    return _to_integral("trunc", x)
+
+
+def nearbyint(x: object, span: object = None) -> Expr:
+    """The nearest integral value, ties to even; integers stay."""
+    return _to_integral("nearbyint", x)
+
+
+def round(x: object, rounding_mode: str = "ties-to-even", span: object = None) -> Expr:
+    """The nearest integral value.
+
+    Args:
+        rounding_mode: ``"ties-to-even"`` or ``"ties-away-from-zero"``.
     """
-    if rounding_mode == "ties-to-even":
-        return E.call("nearbyint", x)
-    if rounding_mode == "ties-away-from-zero":
-        magnitude = E.call("floor", E.call("abs", x) + E.const(0.5, _float_of(x)))
-        return E.call("copysign", magnitude, x)
-    raise TileValueError(
-        f"unknown rounding_mode {rounding_mode!r}", expected="ties-to-even or ties-away-from-zero"
-    )
+    if rounding_mode not in ("ties-to-even", "ties-away-from-zero"):
+        raise TileValueError(
+            "T.round with an unknown rounding mode",
+            expected="'ties-to-even' or 'ties-away-from-zero'",
+            got=repr(rounding_mode),
+        )
+    return _to_integral("nearbyint" if rounding_mode == "ties-to-even" else "round", x)
 
 
-def _float_of(x: Any) -> DType:
-    found = E.as_expr(x).dtype
-    return found if found.is_float else DType("float32")
+def abs(x: object, span: object = None) -> Expr:
+    """Absolute value; unsigned values stay."""
+    value = scalar(x, "T.abs")
+    return value if value.dtype.is_uint or value.dtype.is_bool else call("abs", value)
 
 
-def pow(x: Any, y: Any, span: Any = None) -> E.Expr:
-    """x to the power y; a small constant integer power is a product."""
-    if isinstance(y, int) and not isinstance(y, bool) and 0 <= y <= 8:
-        base = E.as_expr(x)
-        result: E.Expr = E.const(1, base.dtype)
-        for step in range(y):
-            result = base if step == 0 else result * base
-        return result
-    return E.call("pow", x, y)
+def fabs(x: object, span: object = None) -> Expr:
+    """Absolute value of a float; integers become float32."""
+    value = scalar(x, "T.fabs")
+    return call("abs", value if value.dtype.is_float else build_cast(value, DType("float32")))
 
 
-def max(a: Any, b: Any, span: Any = None) -> Any:
-    """The larger; of floats, the one that is not NaN."""
-    return _fold("max", a, b)
+def ldexp(x1: object, x2: object, span: object = None) -> Expr:
+    """``x1`` times 2 to the power ``x2``, an integer."""
+    value, power = scalar(x1, "T.ldexp"), scalar(x2, "T.ldexp")
+    if not value.dtype.is_float:
+        value = build_cast(value, DType("float32"))
+    return call("ldexp", value, build_cast(power, DType("int32")))
 
 
-def min(a: Any, b: Any, span: Any = None) -> Any:
-    """The smaller; of floats, the one that is not NaN."""
-    return _fold("min", a, b)
+def pow(x: object, y: object, span: object = None) -> Expr:
+    """``x`` to the power ``y``; a constant integer exponent becomes multiplications."""
+    power = y.value if isinstance(y, Const) and not y.dtype.is_float else y
+    if isinstance(power, int) and not isinstance(power, bool):
+        base = scalar(x, "T.pow")
+        if 0 <= power <= _EXPANDED_POWERS:
+            return _repeated(base, power)
+        if -_EXPANDED_POWERS <= power < 0 and base.dtype.is_float:
+            return 1 / _repeated(base, -power)
+    return call("pow", *_pair("pow", x, y))
 
 
-def _numbers(*values: Any) -> bool:
-    return all(isinstance(v, (int, float)) and not isinstance(v, E.Expr) for v in values)
+def _repeated(base: Expr, power: int) -> Expr:
+    """``base`` to a small power by squaring."""
+    found: Expr | None = None
+    while power:
+        if power & 1:
+            found = base if found is None else found * base
+        power >>= 1
+        base = base * base if power else base
+    return as_expr(1, base.dtype) if found is None else found
 
 
-def _fold(op: str, a: Any, b: Any) -> Any:
-    if _numbers(a, b):
-        return (a if a >= b else b) if op == "max" else (a if a <= b else b)
-    return E.binary(op, a, b)
+# -- comparisons and choices ---------------------------------------------------------------------
+def _extreme(op: str, a: Any, b: Any) -> Any:
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        if plain_ints(a, b) or isinstance(a, float) or isinstance(b, float):
+            found = binary(op, a, b)
+            if plain_ints(a, b):
+                return int(found)
+            return float(found) if isinstance(found, Const) else found
+    return binary(op, *_pair(op, a, b))
+
+
+def max(a: Any, b: Any, span: object = None) -> Any:
+    """The larger of two values; NaN is ignored. A Python number for Python numbers."""
+    return _extreme("max", a, b)
+
+
+def min(a: Any, b: Any, span: object = None) -> Any:
+    """The smaller of two values; NaN is ignored. A Python number for Python numbers."""
+    return _extreme("min", a, b)
 
 
 def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
-    """``min(max(x, low), high)``."""
+    """``dst`` limited to ``min_val`` ... ``max_val``."""
     return min(max(dst, min_val), max_val)
 
 
-# -- integers ------------------------------------------------------------------------------------
-def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
-    """``lhs / rhs`` rounded up; Python ints give an int."""
-    if _numbers(lhs, rhs):
-        return -(-lhs // rhs)
-    return (lhs + (rhs - 1)) // rhs
+def _side(value: object, what: str) -> object:
+    if isinstance(value, (bool, int, float)):
+        return value
+    return scalar(value, what)
 
 
-cdiv = ceildiv
+def if_then_else(cond: object, t: object, f: object, span: object = None) -> Expr:
+    """``t`` if ``cond`` else ``f``; the side not taken is not evaluated."""
+    what = "T.if_then_else"
+    return select(_side(cond, what), _side(t, what), _side(f, what))
 
 
-def align_up(x: Any, y: Any) -> Any:
-    """The smallest multiple of ``y`` that is at least ``x``."""
-    return ceildiv(x, y) * y
+def Select(condition: object, true_value: object, false_value: object, span: object = None) -> Expr:
+    """Like :func:`if_then_else`, but both sides are evaluated."""
+    what = "T.Select"
+    return select(
+        _side(condition, what), _side(true_value, what), _side(false_value, what), lazy=False
+    )
 
 
-def floordiv(a: Any, b: Any, span: Any = None) -> Any:
-    """``a // b``, rounding toward minus infinity."""
-    return a // b
+# -- conversions ---------------------------------------------------------------------------------
+def cast(
+    value: object,
+    dtype: object,
+    round: str = "",
+    sat: bool = True,
+    rbits: object = None,
+    span: object = None,
+) -> Expr:
+    """``value`` converted to ``dtype``.
 
-
-def floormod(a: Any, b: Any, span: Any = None) -> Any:
-    """``a % b`` with the sign of ``b``."""
-    return a % b
-
-
-def truncdiv(a: Any, b: Any, span: Any = None) -> Any:
-    """``a / b`` rounding toward zero, as in C."""
-    return int(a / b) if _numbers(a, b) else E.binary("truncdiv", a, b)
-
-
-def truncmod(a: Any, b: Any, span: Any = None) -> Any:
-    """The remainder of :func:`truncdiv`."""
-    return a - b * int(a / b) if _numbers(a, b) else E.binary("truncmod", a, b)
-
-
-def bitwise_and(x: Any, y: Any, span: Any = None) -> Any:
-    """``x & y``."""
-    return E.binary("bitand", x, y)
-
-
-def bitwise_or(x: Any, y: Any, span: Any = None) -> Any:
-    """``x | y``."""
-    return E.binary("bitor", x, y)
-
-
-def bitwise_xor(x: Any, y: Any, span: Any = None) -> Any:
-    """``x ^ y``."""
-    return E.binary("bitxor", x, y)
-
-
-def bitwise_not(x: Any, span: Any = None) -> Any:
-    """``~x``."""
-    return E.unary("bitnot", x)
-
-
-def shift_left(x: Any, y: Any, span: Any = None) -> Any:
-    """``x << y``."""
-    return E.binary("shl", x, y)
-
-
-def shift_right(x: Any, y: Any, span: Any = None) -> Any:
-    """``x >> y``, arithmetic for signed integers."""
-    return E.binary("shr", x, y)
-
-
-# -- choices ---------------------------------------------------------------------------------------
-def if_then_else(cond: Any, t: Any, f: Any, span: Any = None) -> Any:
-    """``t if cond else f``; the other side is not evaluated."""
-    return E.select(cond, t, f)
-
-
-where = if_then_else
-
-
-def Select(condition: Any, true_value: Any, false_value: Any, span: Any = None) -> Any:
-    """``true_value`` or ``false_value``; both are evaluated."""
-    return E.select(condition, true_value, false_value, lazy=False)
-
-
-def And(a: Any, b: Any, span: Any = None) -> Any:
-    """Both hold."""
-    return E.binary("land", a, b)
-
-
-def Or(a: Any, b: Any, span: Any = None) -> Any:
-    """One of them holds."""
-    return E.binary("lor", a, b)
-
-
-def Not(a: Any, span: Any = None) -> Any:
-    """It does not hold."""
-    return E.unary("lnot", a)
-
-
-# -- conversions -------------------------------------------------------------------------------------
-def cast(value: Any, dtype: Any, round: str = "", sat: bool = True, rbits: Any = None,
-         span: Any = None) -> E.Expr:  # fmt: skip
-    """``value`` converted to ``dtype``: nearest even, fp8 clamped to its largest number.
+    Args:
+        round: ``""`` or ``"rn"`` (to nearest even), or ``"rs"`` (stochastic, with ``rbits``).
+        sat: whether values beyond the range become the largest finite one (small floats).
+        rbits: random bits for ``"rs"``.
 
     Raises:
-        TileValueError: a rounding that is not "" or "rs", or "rs" without ``rbits``.
-    """
-    if round not in ("", "rn", "rs"):
-        raise TileValueError(f"T.cast: unknown round {round!r}", expected='"", "rn" or "rs"')
-    if (round == "rs") != (rbits is not None):
-        raise TileValueError(
-            "T.cast: stochastic rounding needs random bits",
-            expected='round="rs" together with rbits=...',
-        )
-    if round == "rs":
-        return E.Cast(E.as_expr(value), DType(dtype), "rs", sat, E.as_expr(rbits))
-    return E.cast(value, DType(dtype), "", sat)
-
-
-def Cast(dtype: Any, value: Any, span: Any = None) -> E.Expr:
-    """``value`` converted to ``dtype`` (note the order of the arguments)."""
-    return E.cast(value, DType(dtype))
-
-
-def reinterpret(value: Any, dtype: Any, span: Any = None) -> E.Expr:
-    """The bits of ``value`` read as ``dtype``; the older order (dtype, value) works too.
-
-    Raises:
-        TileTypeError: the dtypes have different widths.
+        TileValueError: an unknown rounding, or ``rbits`` that does not fit it.
     """
     if isinstance(value, str):
-        value, dtype = dtype, value
-    source, kind = E.as_expr(value), DType(dtype)
-    if source.dtype.bits * source.dtype.lanes != kind.bits * kind.lanes:
         raise TileTypeError(
-            f"T.reinterpret of {source.dtype} as {kind}",
-            expected="dtypes of the same width",
-            got=f"{source.dtype.bits * source.dtype.lanes} and {kind.bits * kind.lanes} bits",
+            "the first argument of T.cast is a dtype",
+            expected="T.cast(value, dtype)",
+            got=f"T.cast({value!r}, ...)",
+            hint="T.Cast(dtype, value) takes them in the other order",
         )
-    return source if source.dtype == kind else E.call("reinterpret", source, dtype=kind)
-
-
-def infinity(dtype: Any, span: Any = None) -> E.Expr:
-    """Infinity, or the largest number of a format that has none."""
-    return E.const(dtypes.infinity_value(DType(dtype)), dtype)
-
-
-def max_value(dtype: Any, span: Any = None) -> E.Expr:
-    """The largest finite value."""
-    return E.const(dtypes.max_value(DType(dtype)), dtype)
-
-
-def min_value(dtype: Any, span: Any = None) -> E.Expr:
-    """The smallest finite value."""
-    return E.const(dtypes.min_value(DType(dtype)), dtype)
-
-
-def type_annotation(dtype: Any) -> DType:
-    """The dtype itself."""
-    return DType(dtype)
-
-
-# -- vectors and addresses -----------------------------------------------------------------------------
-def Broadcast(value: Any, lanes: int, span: Any = None) -> E.Expr:
-    """``value`` in every lane."""
-    return E.Broadcast(E.as_expr(value), lanes)
-
-
-def Ramp(base: Any, stride: Any, lanes: int, span: Any = None) -> E.Expr:
-    """``base + stride * [0 .. lanes-1]``."""
-    first = E.as_expr(base)
-    return E.Ramp(first, E.as_expr(stride, first.dtype), lanes)
-
-
-def extract_lane(vector: Any, lane: Any, span: Any = None) -> E.Expr:
-    """One lane of a vector."""
-    return E.Lane(E.as_expr(vector), E.as_expr(lane))
-
-
-def Shuffle(vectors: Any, indices: Any, span: Any = None) -> E.Expr:
-    """A vector of the lanes named by ``indices``; one index gives a scalar."""
-    flat: list[E.Expr] = []
-    for vector in vectors:
-        found = E.as_expr(vector)
-        lanes = found.dtype.lanes
-        flat += [found] if lanes == 1 else [E.Lane(found, E.const(i)) for i in range(lanes)]
-    picked = [flat[int(i)] for i in indices]
-    return picked[0] if len(picked) == 1 else E.Vector(tuple(picked))
-
-
-def address_of(obj: Any, span: Any = None) -> E.Expr:
-    """A pointer to an element or to the start of a buffer."""
-    region = region_of(obj, "T.address_of", "obj")
-    return E.AddressOf(region.buffer, region.mins, "rw")
-
-
-def access_ptr(base: Any, access_type: Any = "r", *extents: Any, offset: Any = 0,
-               extent: Any = None, ignore_last_ndim: int = 0) -> E.Expr:  # fmt: skip
-    """A pointer for builtins that take addresses; ``access_type`` is "r", "w" or "rw"."""
-    region = region_of(base, "T.access_ptr", "base")
-    mins = region.mins
-    if not (isinstance(offset, int) and offset == 0):
-        mins = (*mins[:-1], mins[-1] + offset)
-    return E.AddressOf(region.buffer, mins, str(access_type))
-
-
-def index_to_coordinates(index: Any, shape: Any) -> list[Any]:
-    """The coordinates of a row-major linear index."""
-    found: list[Any] = []
-    for extent in reversed(list(shape)):
-        found.insert(0, index % extent)
-        index = index // extent
-    return found
-
-
-def any_of(buffer: Any) -> E.Expr:
-    """Whether some element of a buffer or slice differs from 0."""
-    return _over(buffer, "any_of")
-
-
-def all_of(buffer: Any) -> E.Expr:
-    """Whether every element of a buffer or slice differs from 0."""
-    return _over(buffer, "all_of")
-
-
-def _over(operand: Buffer | Region | Any, name: str) -> E.Expr:
-    region = region_of(operand, f"T.{name}", "buffer")
-    if region.scope() == "local.fragment":
-        raise TileTypeError(
-            f"T.{name}: `{region.buffer.name}` is a fragment",
-            expected="a shared, local or global buffer",
-            hint="copy it to shared memory first",
+    if round not in _ROUNDINGS:
+        raise TileValueError(
+            "T.cast with an unknown rounding", expected=", ".join(map(repr, _ROUNDINGS)),
+            got=repr(round),
         )
-    return E.call(name, E.RegionArg(region))
+    if (round == "rs") != (rbits is not None):
+        raise TileValueError(
+            "the random bits of T.cast do not fit its rounding",
+            expected="rbits with round='rs', and only there",
+            got=f"round={round!r}" + (" without rbits" if rbits is None else " with rbits"),
+        )
+    kind = DType(dtype)
+    if round in ("rz", "rp", "rm"):
+        raise TileUnsupportedError(
+            f"T.cast with round={round!r}", expected="'', 'rn' or 'rs'", got=repr(round),
+            hint="use T.trunc, T.floor or T.ceil before the conversion",
+        )
+    if round == "rs":
+        bits = build_cast(scalar(rbits, "T.cast", "rbits"), DType("uint32"))
+        return CastNode(scalar(value, "T.cast"), kind, "rs", bool(sat), bits)
+    plain = value if isinstance(value, (bool, int, float)) else scalar(value, "T.cast", "value")
+    return build_cast(plain, kind, "", bool(sat))
 
 
-__all__ = sorted(
-    name for name in globals()
-    if not (name.startswith("_") and not name.startswith("__"))
-    and callable(globals()[name])
-    and getattr(globals()[name], "__module__", "") == __name__
-    and name not in ("__getattr__",)
-)  # fmt: skip
+def Cast(dtype: object, value: object, span: object = None) -> Expr:
+    """``value`` converted to ``dtype``; note the order of the arguments."""
+    return cast(value, dtype)
+
+
+# -- IEEE arithmetic with a chosen rounding ----------------------------------------------------------
+def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:
+    if rounding_mode not in _MODES:
+        raise TileValueError(
+            f"T.{name} with an unknown rounding mode",
+            expected=", ".join(map(repr, _MODES)),
+            got=describe(rounding_mode),
+        )
+    what = f"T.{name}"
+    plain = [x if isinstance(x, (bool, int, float)) else scalar(x, what) for x in args]
+    if len(plain) == 1:
+        plain = [scalar(plain[0], what)]
+    return call(name, *plain, rounding=rounding_mode)
+
+
+def ieee_add(x: object, y: object, rounding_mode: str = "rn") -> Expr:
+    """``x + y`` with the given rounding: rn, rz, ru or rd."""
+    return _ieee("ieee_add", rounding_mode, x, y)
+
+
+def ieee_sub(x: object, y: object, rounding_mode: str = "rn") -> Expr:
+    """``x - y`` with the given rounding: rn, rz, ru or rd."""
+    return _ieee("ieee_sub", rounding_mode, x, y)
+
+
+def ieee_mul(x: object, y: object, rounding_mode: str = "rn") -> Expr:
+    """``x * y`` with the given rounding: rn, rz, ru or rd."""
+    return _ieee("ieee_mul", rounding_mode, x, y)
+
+
+def ieee_fdiv(x: object, y: object, rounding_mode: str = "rn") -> Expr:
+    """``x / y`` with the given rounding: rn, rz, ru or rd."""
+    return _ieee("ieee_fdiv", rounding_mode, x, y)
+
+
+def ieee_fmaf(x: object, y: object, z: object, rounding_mode: str = "rn") -> Expr:
+    """``x * y + z``, rounded once with the given rounding: rn, rz, ru or rd."""
+    return _ieee("ieee_fmaf", rounding_mode, x, y, z)
+
+
+def ieee_frcp(x: object, rounding_mode: str = "rn") -> Expr:
+    """``1 / x`` with the given rounding: rn, rz, ru or rd."""
+    return _ieee("ieee_frcp", rounding_mode, x)
+
+
+def ieee_fsqrt(x: object, rounding_mode: str = "rn") -> Expr:
+    """The square root with the given rounding: rn, rz, ru or rd."""
+    return _ieee("ieee_fsqrt", rounding_mode, x)

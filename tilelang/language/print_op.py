@@ -1,48 +1,57 @@
-"""Printing and assertions in kernels."""
+"""``T.print`` and ``T.device_assert``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileValueError
-from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
+from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.expr import binary, const
+from tilelang.ir.stmt import PrintTile
+from tilelang.language.regions import constant_int, describe, emit_call, scalar
 
 __all__ = ["device_assert", "print"]
 
 
 def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
-    """Print an expression (every thread), a buffer (element by element) or only ``msg``.
+    """Print while the kernel runs.
 
-    Fragments and shared tiles print in the thread ``128 * warp_group_id + 32 * warp_id``.
-
-    Raises:
-        TileValueError: neither an object nor a message.
+    Args:
+        obj: a scalar (every executing thread prints it), a buffer or region (fragments and shared
+            tiles print in one thread, others in every executing thread), or None for ``msg`` only.
+        msg: text in front; by default the expression or the buffer's name and dtype.
+        warp_group_id, warp_id: the warp whose first thread prints fragments and shared tiles.
     """
-    target = emitter("T.print")
+    what = "T.print"
+    if isinstance(obj, str) and not msg:
+        obj, msg = None, obj
+    if not isinstance(msg, str):
+        raise TileTypeError("the message of T.print is not text", got=describe(msg))
     if obj is None:
         if not msg:
-            raise TileValueError("T.print has nothing to print", expected="an object or a message")
-        target.emit(S.Eval(value=E.call("print", dtype="void", message=msg)))
+            raise TileValueError(
+                "T.print without anything to print", expected="a value or a message",
+                got="no value and no message",
+            )
+        emit_call(what, "print", message=msg)
         return
-    if isinstance(obj, (Buffer, Region)) and not (isinstance(obj, Buffer) and obj.is_var):
-        region = obj.region() if isinstance(obj, Buffer) else obj
-        text = msg or f"buffer<{region.buffer.name}, {region.dtype}>"
-        thread = 128 * warp_group_id + 32 * warp_id
-        target.emit(S.PrintTile(src=region, message=text, thread=thread))
+    if isinstance(obj, Region) or (isinstance(obj, Buffer) and not obj.is_var):
+        tile = obj if isinstance(obj, Region) else obj.region()
+        group = constant_int(warp_group_id, what, "warpgroup")
+        warp = constant_int(warp_id, what, "warp")
+        emitter(what).emit(PrintTile(src=tile, message=msg, thread=128 * group + 32 * warp))
         return
-    value = E.as_expr(obj)
-    text = msg or f"expr<{value!r}>"
-    target.emit(S.Eval(value=E.call("print", value, dtype="void", message=text)))
+    emit_call(what, "print", scalar(obj, what, "value"), message=msg)
 
 
-def device_assert(condition: Any, msg: str = "", no_stack_info: bool = False) -> None:
-    """Stop the kernel with ``msg`` unless the condition holds."""
-    cond = E.as_expr(condition)
-    if not cond.dtype.is_bool:
-        cond = cond != 0
-    emitter("T.device_assert").emit(
-        S.Eval(value=E.call("device_assert", cond, dtype="void", message=msg))
-    )
+def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> None:
+    """Stop the kernel with ``msg`` where ``cond`` does not hold."""
+    what = "T.device_assert"
+    if cond is True:
+        emitter(what)
+        return
+    test = const(bool(cond)) if isinstance(cond, (bool, int)) else scalar(cond, what, "condition")
+    if not test.dtype.is_bool:
+        test = binary("ne", test, 0)  # type: ignore[assignment]  # a wider Expr than Const
+    emit_call(what, "device_assert", test, message=str(msg))

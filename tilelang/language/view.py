@@ -1,53 +1,91 @@
-"""Other shapes and dtypes of the same memory."""
+"""``T.view`` and ``T.reshape``: other shapes and dtypes of the same storage."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir import stmt as S
-from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Shape
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir.buffer import Buffer, Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Const, as_expr
+from tilelang.ir.simplify import simplify
+from tilelang.ir.stmt import View
+from tilelang.language.regions import describe, shape_tuple, text_of
+from tilelang.language.v2.builder import builder
 
 __all__ = ["reshape", "view"]
 
 
-def _bits(shape: Any, dtype: DType) -> Any:
-    total: Any = dtype.bits * dtype.lanes
-    for extent in shape:
-        total = total * extent
-    return total
+def _count(extents: Any) -> Any:
+    found: Any = 1
+    for extent in extents:
+        found = found * extent
+    return found
 
 
-def view(src: Buffer, shape: Any = None, dtype: Any = None) -> Buffer:
-    """The memory of ``src`` with another shape or dtype, row-major.
+def _bits(kind: DType) -> int:
+    return kind.bits * kind.lanes
+
+
+def view(src: Buffer, shape: object = None, dtype: object = None) -> Buffer:
+    """The storage of ``src`` as a row-major buffer of another shape and dtype.
+
+    Args:
+        src: a contiguous buffer.
+        shape: new extents; by default those of ``src``, the last one scaled to the dtype.
+        dtype: new element type; by default that of ``src``.
 
     Raises:
-        TileValueError: the sizes differ.
+        TileValueError: the sizes in bits differ.
     """
-    if not isinstance(src, Buffer):
-        raise TileTypeError("T.view of something that is not a buffer", got=repr(src)[:60])
-    kind = src.dtype if dtype is None else DType(dtype)
-    extents = tuple(src.shape) if shape is None else shape
-    wanted = Shape(extents if isinstance(extents, (tuple, list)) else (extents,))
-    old, new = _bits(src.shape, src.dtype), _bits(wanted, kind)
-    if isinstance(old, int) and isinstance(new, int) and old != new:
-        raise TileValueError(
-            f"a view of `{src.name}` has another size",
-            expected=f"{old} bits ({tuple(src.shape)} of {src.dtype})",
-            got=f"{new} bits ({tuple(wanted)} of {kind})",
+    return _view("T.view", src, shape, dtype)
+
+
+def reshape(src: Buffer, shape: object) -> Buffer:
+    """The storage of ``src`` as a row-major buffer of another shape."""
+    return _view("T.reshape", src, shape, None)
+
+
+def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
+    active = builder(what)
+    if not isinstance(src, Buffer) or src.is_var:
+        raise TileTypeError(
+            f"{what} of something that is not a buffer", expected="a buffer", got=describe(src)
         )
     if src.strides is not None:
-        raise TileValueError(
-            f"a view of the strided tensor `{src.name}`", expected="a contiguous buffer"
+        raise TileUnsupportedError(
+            f"{what} of `{src.name}`, which has strides", expected="a contiguous buffer",
+            got=f"strides {text_of(src.strides)}",
         )
-    made = replace(src, shape=wanted, dtype=kind)
-    emitter("T.view").emit(S.View(buffer=made))
+    kind = src.dtype if dtype is None else DType(dtype)
+    extents = _default_shape(src, kind, what) if shape is None else Shape(shape_tuple(shape))
+    _check_size(what, src, extents, kind)
+    offset = src.elem_offset
+    if kind is not src.dtype and not (isinstance(offset, int) and offset == 0):
+        offset = as_extent(as_expr(offset) * _bits(src.dtype) // _bits(kind))
+    made = Buffer("", extents, kind, src.storage, None, offset, src.data, src.attrs)
+    active.emit(View(buffer=made))
+    active.live_in(made)
     return made
 
 
-def reshape(src: Buffer, shape: Any) -> Buffer:
-    """The elements of ``src`` in another shape, row-major."""
-    return view(src, shape)
+def _default_shape(src: Buffer, kind: DType, what: str) -> Shape:
+    last = src.shape[-1] * _bits(src.dtype)
+    if isinstance(last, int) and last % _bits(kind):
+        raise TileValueError(
+            f"{what} of `{src.name}` as {kind} splits an element",
+            expected=f"a last extent that fills whole {kind} elements",
+            got=f"{src.shape[-1]} elements of {src.dtype}",
+        )
+    return Shape((*src.shape[:-1], simplify(as_expr(last // _bits(kind)))))
+
+
+def _check_size(what: str, src: Buffer, extents: Shape, kind: DType) -> None:
+    old, new = _count(src.shape) * _bits(src.dtype), _count(extents) * _bits(kind)
+    difference = simplify(as_expr(old) - as_expr(new))
+    if not (isinstance(difference, Const) and difference.value == 0):
+        raise TileValueError(
+            f"{what} changes the size of `{src.name}`",
+            expected=f"{text_of(src.shape)} of {src.dtype}: {old} bits",
+            got=f"{text_of(extents)} of {kind}: {new} bits",
+        )

@@ -1,0 +1,117 @@
+"""The long differential run: seeded random programs, interpreter against compiled C.
+
+``python bench/fuzz_long.py --programs 20000 --seed 0`` prints progress, the smallest failing
+program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from fuzz.draws import SeededDraw  # found through the path above
+from fuzz.model import Program
+from fuzz.programs import make_program
+from fuzz.running import Disagreement, check, numbered
+from fuzz.shrinking import shrink
+
+import tilelang
+from tilelang.errors import TileError
+
+
+def outcome(program: Program) -> tuple[str, str]:
+    """("ok" | "differs" | "error", what happened); the text is the same for the same cause."""
+    try:
+        check(program)
+    except Disagreement as wrong:
+        return "differs", str(wrong).split("\n", 1)[0]
+    except TileError as refused:
+        return "error", f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
+    except Exception as crash:  # noqa: BLE001  # any crash is what this looks for
+        last = traceback.extract_tb(crash.__traceback__)[-1]
+        place = f"{Path(last.filename).name}:{last.name}"
+        return "error", f"{type(crash).__name__} in {place}: {str(crash)[:120]}"
+    return "ok", ""
+
+
+def run_seed(seed: int) -> tuple[int, str, str]:
+    """One program by its number."""
+    program = make_program(SeededDraw(seed))
+    return (seed, *outcome(program))
+
+
+def cause(kind: str, detail: str) -> str:
+    """Failures with the same text here are shown once."""
+    if kind == "differs":
+        return kind
+    return "".join("#" if char.isdigit() else char for char in detail)
+
+
+def show(seed: int, kind: str, detail: str) -> None:
+    """Print a failing program, made as small as it goes."""
+    program = make_program(SeededDraw(seed))
+    wanted = cause(kind, detail)
+
+    def fails(candidate: Program) -> bool:
+        return cause(*outcome(candidate)) == wanted
+
+    small = shrink(program, fails)
+    print(f"\n--- seed {seed}: {kind}: {outcome(small)[1] or detail}\n{numbered(small.source)}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """Run, print, and give 1 when something failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0, help="number of the first program")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--show", type=int, default=20, help="failing programs to show at most")
+    parser.add_argument("--only", type=int, help="run one program and show it")
+    parser.add_argument("--no-shrink", action="store_true")
+    arguments = parser.parse_args()
+    tilelang.disable_cache()
+    if arguments.only is not None:
+        program = make_program(SeededDraw(arguments.only))
+        print(numbered(program.source))
+        print(*outcome(program))
+        return 0
+    return _all(arguments)
+
+
+def _all(arguments: argparse.Namespace) -> int:
+    began, counts = time.monotonic(), Counter[str]()
+    shown: Counter[str] = Counter()
+    seeds = range(arguments.seed, arguments.seed + arguments.programs)
+    with get_context("spawn").Pool(arguments.workers, initializer=tilelang.disable_cache) as pool:
+        for seed, kind, detail in pool.imap_unordered(run_seed, seeds, chunksize=4):
+            counts[kind] += 1
+            if kind != "ok":
+                key = cause(kind, detail)
+                shown[key] += 1
+                if shown[key] <= (5 if kind == "differs" else 1) and len(shown) <= arguments.show:
+                    print(f"seed {seed}: {kind}: {detail}")
+                    if not arguments.no_shrink:
+                        show(seed, kind, detail)
+            done = sum(counts.values())
+            if done % 250 == 0 or done == arguments.programs:
+                print(f"{done} programs, {counts['differs']} disagreements, {counts['error']} "
+                      f"errors, {time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
+    print(f"\nprograms {sum(counts.values())}  agree {counts['ok']}  disagree "
+          f"{counts['differs']}  errors {counts['error']}  seeds {seeds.start}..{seeds.stop - 1}  "
+          f"{time.monotonic() - began:.0f} s")  # fmt: skip
+    for key, number in shown.most_common():
+        print(f"{number:6d}  {key}")
+    return int(counts["differs"] + counts["error"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Interpreter and CPU back end agree on random whole programs."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
+
+from tilelang.cpu.toolchain import find_compiler
+
+from .draws import SeededDraw
+from .exprs import MANTISSA
+from .model import Program, decode, encode
+from .programs import make_program, programs
+from .running import Disagreement, check, difference, execute, load
+
+pytestmark = pytest.mark.skipif(
+    find_compiler() is None, reason="needs a C compiler to have something to compare with"
+)
+
+# Every program has one to three kernels. Failures are shrunk; `bench/fuzz_long.py` does more.
+PROGRAMS = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "320"))
+
+settings.register_profile(
+    "ci",
+    max_examples=PROGRAMS,
+    derandomize=True,  # the same programs in every run: a red run can be repeated
+    deadline=None,
+    database=None,
+    phases=(Phase.generate, Phase.shrink),
+    suppress_health_check=list(HealthCheck),
+    verbosity=Verbosity.normal,
+    print_blob=True,
+)
+
+
+@given(program=programs())
+@settings(settings.get_profile("ci"))
+def test_interpreter_and_compiled_code_agree(program: Program) -> None:
+    check(program)
+
+
+def test_generated_programs_use_the_whole_language() -> None:
+    sources = [make_program(SeededDraw(seed)) for seed in range(400)]
+    features = set().union(*(program.features for program in sources))
+    assert features >= {
+        "atomic", "dynamic", "gemm", "persistent", "reducer", "simt", "strided", "warp",
+    }  # fmt: skip
+    text = "\n".join(program.source for program in sources)
+    words = (
+        "T.Parallel", "T.Pipelined", "T.Persistent", "T.serial", "T.unroll", "T.vectorized",
+        "T.grid", "range(", "while ", "break", "continue", "elif ", "else:", "T.if_then_else",
+        "T.alloc_shared", "T.alloc_fragment", "T.alloc_local", "T.alloc_var", "T.alloc_reducer",
+        "T.copy", "T.fill", "T.clear", "T.gemm", "transpose_A", "transpose_B", "clear_accum",
+        "T.reduce_sum", "T.reduce_max", "T.reduce_min", "T.reduce_absmax", "T.reduce_abssum",
+        "T.reduce_bitand", "T.reduce_bitor", "T.reduce_bitxor", "clear=False", "T.cumsum",
+        "T.cummax", "reverse=True", "T.atomic_add", "T.atomic_max", "T.atomic_min",
+        "T.transpose", "T.StridedTensor", "T.cast", "T.exp", "T.sync_threads", "T.shfl_",
+        "T.ceildiv", "float8_e4m3fn", "bfloat16", "int8", "uint32", "float64",
+    )  # fmt: skip
+    missing = [word for word in words if word not in text]
+    assert not missing
+
+
+def test_the_comparison_can_fail() -> None:
+    program = make_program(SeededDraw(1), kernels=1)
+    func = load(program.source)
+    one = execute(program, func, "interpret", seed=0)
+    other = execute(program, func, "interpret", seed=1)
+    tensors = {tensor.name: tensor for tensor in program.tensors}
+    found = [name for name in one if difference(tensors[name], one[name], other[name])]
+    assert found
+    shown = str(Disagreement(program.source, found[0], "3 of 4 elements"))
+    assert shown.startswith(f"{found[0]} differs: 3 of 4 elements\n  1 import tilelang")
+
+
+def test_the_same_seed_gives_the_same_program() -> None:
+    assert make_program(SeededDraw(7)).source == make_program(SeededDraw(7)).source
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16"])
+def test_storage_arrays_hold_the_numbers_they_should(dtype: str) -> None:
+    digits = MANTISSA[dtype]
+    numbers = np.arange(-(2 ** min(digits, 6)), 2 ** min(digits, 6) + 1) / 2.0
+    np.testing.assert_array_equal(decode(encode(numbers, dtype), dtype), numbers)

@@ -1,0 +1,199 @@
+"""The document of ``tilelang.jit.adapter.wrapper``: names, and the host source on the CPU."""
+
+from __future__ import annotations
+
+import abc
+import ctypes
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.jit.adapter import wrapper
+
+WRAPPER_PARAMETERS = (
+    "scheduled_ir_module", "source", "target", "device_mod", "host_mod", "pass_configs",
+)  # fmt: skip
+CPU_ATTRIBUTES = (
+    "INIT_FUNC", "CALL_PREFIX", "backend", "device_mod", "host_mod", "pass_configs", "mod",
+    "target", "source", "function_names", "dynamic_smem_buf", "srcpath", "libpath", "lib_code",
+    "prim_func",
+)  # fmt: skip
+CPU_METHODS = {
+    "create_call_func": ("code", "function_informations"),
+    "parse_source_information": (),
+    "get_dynamic_symbolic_set": ("prim_func",),
+    "get_cpu_init_func": (),
+    "update_lib_code": ("code",),
+}
+TL_ATTRIBUTES = (
+    "device_mod", "host_mod", "pass_configs", "target", "lib", "scheduled_ir_module",
+)  # fmt: skip
+TL_METHODS = {
+    "assign_optimized_module": ("scheduled_ir_module",),
+    "assign_pass_configs": ("pass_configs",),
+    "assign_host_module": ("host_mod",),
+    "assign_device_module": ("device_mod",),
+    "wrap": ("c_source",),
+}
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+
+def add_scaled() -> Any:
+    """Out = A * s + B over a dynamic length."""
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def add_scaled(
+        A: T.Tensor((n,), "float32"),
+        B: T.Tensor((n,), "float32"),
+        Out: T.Tensor((n,), "float32"),
+        s: T.float32,
+        shift: T.int32,
+    ):
+        with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
+            for i in T.Parallel(64):
+                Out[bx * 64 + i] = A[bx * 64 + i] * s + B[bx * 64 + i] + shift
+
+    return add_scaled
+
+
+def made() -> wrapper.TLCPUSourceWrapper:
+    func = add_scaled()
+    artifact = tilelang.lower(func, "cpu")
+    return wrapper.TLCPUSourceWrapper(func, artifact.source, "cpu", pass_configs={"a": 1})
+
+
+def parameters(cls: type, method: str) -> tuple[str, ...]:
+    return tuple(inspect.signature(getattr(cls, method)).parameters)[1:]
+
+
+def test_the_base_is_abstract() -> None:
+    assert issubclass(wrapper.BaseWrapper, abc.ABC)
+    assert wrapper.BaseWrapper.__abstractmethods__ == {"wrap"}
+    assert issubclass(wrapper.TLWrapper, wrapper.BaseWrapper)
+    assert wrapper.logger.name == "tilelang.jit.adapter.wrapper"
+
+
+def test_the_cpu_wrapper_takes_the_documented_parameters() -> None:
+    signature = inspect.signature(wrapper.TLCPUSourceWrapper)
+    assert tuple(signature.parameters) == WRAPPER_PARAMETERS
+    optional = [name for name, p in signature.parameters.items() if p.default is None]
+    assert tuple(optional) == WRAPPER_PARAMETERS[3:]
+    assert tuple(inspect.signature(wrapper.TLWrapper).parameters) == ("target",)
+
+
+@pytest.mark.parametrize("method", CPU_METHODS)
+def test_the_cpu_wrapper_has_the_method(method: str) -> None:
+    assert parameters(wrapper.TLCPUSourceWrapper, method) == CPU_METHODS[method]
+
+
+@pytest.mark.parametrize("method", TL_METHODS)
+def test_the_wrapper_has_the_method(method: str) -> None:
+    assert parameters(wrapper.TLWrapper, method) == TL_METHODS[method]
+
+
+def test_the_cpu_wrapper_has_the_documented_attributes() -> None:
+    made_wrapper = made()
+    for name in CPU_ATTRIBUTES:
+        assert hasattr(made_wrapper, name), name
+    assert made_wrapper.backend == wrapper.TLCPUSourceWrapper.backend == "tl"
+    assert made_wrapper.pass_configs == {"a": 1}
+    assert made_wrapper.device_mod is None and made_wrapper.host_mod is None
+    assert made_wrapper.dynamic_smem_buf is None
+    assert made_wrapper.prim_func is made_wrapper.mod
+    assert made_wrapper.function_names is not None
+    assert made_wrapper.function_names in made_wrapper.source
+
+
+def test_the_host_source_has_init_call_and_error_text() -> None:
+    made_wrapper = made()
+    code = made_wrapper.lib_code
+    assert code is not None and made_wrapper.source in code
+    assert made_wrapper.get_cpu_init_func() in code
+    for name in ("get_last_error", "init", "call"):
+        assert f" {name}(" in code
+    assert made_wrapper.update_lib_code(made_wrapper.source) == code
+    assert made_wrapper.get_dynamic_symbolic_set(made_wrapper.prim_func) == ["n"]
+
+
+def test_the_wrapper_keeps_what_is_assigned_and_wraps_a_source() -> None:
+    func = add_scaled()
+    source = tilelang.lower(func, "cpu").source
+    chosen = wrapper.TLWrapper("cpu")
+    assert (chosen.target, chosen.lib, chosen.scheduled_ir_module) == ("cpu", None, None)
+    assert all(hasattr(chosen, name) for name in TL_ATTRIBUTES)
+    chosen.assign_optimized_module(func)
+    chosen.assign_pass_configs({"b": 2})
+    chosen.assign_host_module("host")
+    chosen.assign_device_module("device")
+    assert (chosen.scheduled_ir_module, chosen.pass_configs) == (func, {"b": 2})
+    assert (chosen.host_mod, chosen.device_mod) == ("host", "device")
+    assert chosen.wrap(source) == (wrapper.TLCPUSourceWrapper(func, source, "cpu").lib_code)
+
+
+def loaded(code: str, folder: Path) -> ctypes.CDLL:
+    compiler = find_compiler()
+    assert compiler is not None
+    path = folder / "wrapped.so"
+    path.write_bytes(compiler.compile_shared(code))
+    library = ctypes.CDLL(str(path))
+    library.get_last_error.restype = ctypes.c_char_p
+    return library
+
+
+def pointer(array: np.ndarray) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+@needs_compiler
+@pytest.mark.parametrize("n", [64, 100, 1, 0])
+def test_the_compiled_host_source_runs(n: int, tmp_path: Path) -> None:
+    code = made().lib_code
+    assert code is not None
+    library = loaded(code, tmp_path)
+    assert library.init() == 0
+    rng = np.random.default_rng(n)
+    a, b = rng.standard_normal((2, n)).astype(np.float32)
+    out = np.full(n + 3, 7, np.float32)
+    result = library.call(
+        pointer(a), pointer(b), pointer(out), ctypes.c_float(2.0), ctypes.c_int32(3),
+        ctypes.c_int32(n),
+    )  # fmt: skip
+    assert result == 0
+    assert library.get_last_error() == b""
+    np.testing.assert_allclose(out[:n], a * 2 + b + 3, rtol=1e-6)
+    assert (out[n:] == 7).all()
+
+
+@needs_compiler
+def test_the_kernel_gives_the_host_source_too(tmp_path: Path) -> None:
+    kernel = tilelang.compile(add_scaled(), target="cpu")
+    source = kernel.get_host_source()
+    assert kernel.get_kernel_source() in source
+    assert loaded(source, tmp_path).init() == 0
+
+
+@needs_compiler
+def test_the_error_text_tells_what_went_wrong(tmp_path: Path) -> None:
+    @T.prim_func
+    def checked(A: T.Tensor((4,), "int32"), n: T.int32):
+        assert n > 2, "n is too small"
+        with T.Kernel(1):
+            A[0] = n
+
+    source = tilelang.lower(checked, "cpu").source
+    library = loaded(wrapper.TLCPUSourceWrapper(checked, source, "cpu").lib_code or "", tmp_path)
+    assert library.init() == 0
+    array = np.zeros(4, np.int32)
+    assert library.call(pointer(array), ctypes.c_int32(3)) == 0
+    assert array[0] == 3 and library.get_last_error() == b""
+    assert library.call(pointer(array), ctypes.c_int32(1)) != 0
+    assert b"n is too small" in library.get_last_error()
+    assert array[0] == 3

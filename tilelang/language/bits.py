@@ -1,0 +1,328 @@
+"""Bits and logic as functions, bit casts, and the node names of TVM as constructors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir import expr as ir
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, as_expr, binary, call, const, unary
+from tilelang.language.constants import int_op, plain_ints
+from tilelang.language.regions import constant_int, describe, scalar
+
+__all__ = [
+    "Add",
+    "And",
+    "Broadcast",
+    "BufferLoad",
+    "Call",
+    "Div",
+    "EQ",
+    "FloatImm",
+    "FloorDiv",
+    "FloorMod",
+    "GE",
+    "GT",
+    "IntImm",
+    "LE",
+    "LT",
+    "Let",
+    "Max",
+    "Min",
+    "Mod",
+    "Mul",
+    "NE",
+    "Not",
+    "Or",
+    "PrimExpr",
+    "Ramp",
+    "Shuffle",
+    "SizeVar",
+    "StringImm",
+    "Sub",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "broadcast",
+    "clz",
+    "extract_lane",
+    "popcount",
+    "ramp",
+    "reinterpret",
+    "shift_left",
+    "shift_right",
+]
+
+PrimExpr = Expr
+BufferLoad = ir.Load
+StringImm = ir.StringImm
+
+
+# -- bits ------------------------------------------------------------------------------------------
+def bitwise_and(x: Any, y: Any, span: object = None) -> Any:
+    """``x & y``."""
+    return int_op("bitand", x, y)
+
+
+def bitwise_or(x: Any, y: Any, span: object = None) -> Any:
+    """``x | y``."""
+    return int_op("bitor", x, y)
+
+
+def bitwise_xor(x: Any, y: Any, span: object = None) -> Any:
+    """``x ^ y``."""
+    return int_op("bitxor", x, y)
+
+
+def bitwise_not(x: Any, span: object = None) -> Any:
+    """``~x``."""
+    return ~x if plain_ints(x) else unary("bitnot", x)
+
+
+def shift_left(x: Any, y: Any, span: object = None) -> Any:
+    """``x << y``."""
+    return int_op("shl", x, y)
+
+
+def shift_right(x: Any, y: Any, span: object = None) -> Any:
+    """``x >> y``; the sign is kept for signed types."""
+    return int_op("shr", x, y)
+
+
+def popcount(x: object, span: object = None) -> Expr:
+    """Number of bits set."""
+    return call("popcount", scalar(x, "T.popcount"))
+
+
+def clz(x: object, span: object = None) -> Expr:
+    """Number of leading zero bits."""
+    return call("clz", scalar(x, "T.clz"))
+
+
+def _is_type(value: object) -> bool:
+    if isinstance(value, (str, type)):
+        return True
+    return type(value).__name__ == "dtype" and not isinstance(value, Expr)
+
+
+def reinterpret(value: Any, dtype: Any, span: object = None) -> Expr:
+    """The bits of ``value`` as ``dtype``; the order ``(dtype, value)`` is accepted too.
+
+    Raises:
+        TileTypeError: the two types differ in size.
+    """
+    if _is_type(value) and not _is_type(dtype):
+        value, dtype = dtype, value
+    kind = DType(dtype)
+    source = scalar(value, "T.reinterpret", "value")
+    old = source.dtype
+    if old is kind:
+        return source
+    if old.bits * old.lanes != kind.bits * kind.lanes:
+        raise TileTypeError(
+            "T.reinterpret between types of different size",
+            expected=f"a type of {old.bits * old.lanes} bits, as {old}",
+            got=f"{kind} with {kind.bits * kind.lanes} bits",
+            hint="T.cast converts the value",
+        )
+    return call("reinterpret", source, dtype=kind)
+
+
+# -- logic -----------------------------------------------------------------------------------------
+def _chain(op: str, name: str, values: Sequence[object]) -> Expr:
+    if len(values) < 2:
+        raise TileTypeError(f"T.{name} needs two or more operands", got=str(len(values)))
+    found = as_expr(values[0])
+    for value in values[1:]:
+        found = binary(op, found, as_expr(value))
+    return found
+
+
+def And(*conditions: object, span: object = None) -> Expr:
+    """Whether all conditions hold; evaluation stops at the first that does not."""
+    return _chain("land", "And", conditions)
+
+
+def Or(*conditions: object, span: object = None) -> Expr:
+    """Whether some condition holds; evaluation stops at the first that does."""
+    return _chain("lor", "Or", conditions)
+
+
+def Not(a: object, span: object = None) -> Expr:
+    """Whether the condition does not hold."""
+    return unary("lnot", a)
+
+
+# -- node names of TVM -----------------------------------------------------------------------------
+def Add(a: object, b: object, span: object = None) -> Expr:
+    """``a + b``."""
+    return binary("add", a, b)
+
+
+def Sub(a: object, b: object, span: object = None) -> Expr:
+    """``a - b``."""
+    return binary("sub", a, b)
+
+
+def Mul(a: object, b: object, span: object = None) -> Expr:
+    """``a * b``."""
+    return binary("mul", a, b)
+
+
+def Div(a: object, b: object, span: object = None) -> Expr:
+    """``a / b`` of floats, C division of integers."""
+    x, y = as_expr(a), as_expr(b)
+    return binary("truncdiv" if x.dtype.is_integer and y.dtype.is_integer else "div", x, y)
+
+
+def Mod(a: object, b: object, span: object = None) -> Expr:
+    """The remainder of C division."""
+    return binary("truncmod", a, b)
+
+
+def FloorDiv(a: object, b: object, span: object = None) -> Expr:
+    """``a // b``."""
+    return binary("floordiv", a, b)
+
+
+def FloorMod(a: object, b: object, span: object = None) -> Expr:
+    """``a % b``."""
+    return binary("floormod", a, b)
+
+
+def Min(a: object, b: object, span: object = None) -> Expr:
+    """The smaller value."""
+    return binary("min", a, b)
+
+
+def Max(a: object, b: object, span: object = None) -> Expr:
+    """The larger value."""
+    return binary("max", a, b)
+
+
+def EQ(a: object, b: object, span: object = None) -> Expr:
+    """``a == b``."""
+    return binary("eq", a, b)
+
+
+def NE(a: object, b: object, span: object = None) -> Expr:
+    """``a != b``."""
+    return binary("ne", a, b)
+
+
+def LT(a: object, b: object, span: object = None) -> Expr:
+    """``a < b``."""
+    return binary("lt", a, b)
+
+
+def LE(a: object, b: object, span: object = None) -> Expr:
+    """``a <= b``."""
+    return binary("le", a, b)
+
+
+def GT(a: object, b: object, span: object = None) -> Expr:
+    """``a > b``."""
+    return binary("gt", a, b)
+
+
+def GE(a: object, b: object, span: object = None) -> Expr:
+    """``a >= b``."""
+    return binary("ge", a, b)
+
+
+def IntImm(dtype: object, value: int, span: object = None) -> Expr:
+    """The integer literal ``value``."""
+    return const(int(value), dtype)
+
+
+def FloatImm(dtype: object, value: float, span: object = None) -> Expr:
+    """The float literal ``value``."""
+    return const(float(value), dtype)
+
+
+def SizeVar(name: str, dtype: object = "int32", span: object = None) -> ir.Var:
+    """A run-time dimension."""
+    return ir.Var(name, DType(dtype))
+
+
+def Call(dtype: object, op: str, args: Sequence[object], span: object = None) -> Expr:
+    """The intrinsic or external function called ``op``."""
+    from tilelang.ir.tables import INTRINSICS
+
+    name = str(op).removeprefix("tl.").removeprefix("tir.")
+    if name in INTRINSICS:
+        return call(name, *args, dtype=dtype)
+    from tilelang.language.builtin import call_intrin
+
+    return call_intrin(dtype, str(op), *args)
+
+
+def Let(var: ir.Var, value: object, body: object, span: object = None) -> Expr:
+    """``body`` with ``value`` in place of ``var``."""
+    from tilelang.ir.visitor import substitute
+
+    return substitute(as_expr(body), {var: as_expr(value, var.dtype)})
+
+
+# -- vectors ---------------------------------------------------------------------------------------
+def Ramp(base: object, stride: object, lanes: object, span: object = None) -> Expr:
+    """The vector ``base + stride * [0, 1, .., lanes - 1]``."""
+    count = constant_int(lanes, "T.Ramp", "lane count")
+    if count < 2:
+        raise TileValueError("T.Ramp with too few lanes", expected="2 or more", got=str(count))
+    first = as_expr(base)
+    return ir.Ramp(first, as_expr(stride, first.dtype), count)
+
+
+def Broadcast(value: object, lanes: object, span: object = None) -> Expr:
+    """``value`` in every one of ``lanes`` lanes."""
+    count = constant_int(lanes, "T.Broadcast", "lane count")
+    if count < 1:
+        raise TileValueError("T.Broadcast without lanes", expected="1 or more", got=str(count))
+    found = as_expr(value)
+    return found if count == 1 else ir.Broadcast(found, count)
+
+
+ramp = Ramp
+broadcast = Broadcast
+
+
+def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], span: object = None) -> Expr:
+    """Lanes ``indices`` of the concatenation of ``vectors``: one value or a vector."""
+    lanes: list[Expr] = []
+    for vector in vectors:
+        found = as_expr(vector)
+        width = found.dtype.lanes
+        lanes.extend([found] if width == 1 else [ir.Lane(found, const(i)) for i in range(width)])
+    chosen: list[Expr] = []
+    for index in indices:
+        at = constant_int(index, "T.Shuffle", "lane index")
+        if not 0 <= at < len(lanes):
+            raise TileValueError(
+                "T.Shuffle takes a lane that does not exist", expected=f"0 to {len(lanes) - 1}",
+                got=str(at),
+            )
+        chosen.append(lanes[at])
+    if not chosen:
+        raise TileValueError("T.Shuffle without lane indices", expected="one or more indices")
+    return chosen[0] if len(chosen) == 1 else ir.Vector(tuple(chosen))
+
+
+def extract_lane(vector: object, lane: object, span: object = None) -> Expr:
+    """One lane of a vector."""
+    found = scalar(vector, "T.extract_lane", "vector")
+    if found.dtype.lanes == 1:
+        raise TileTypeError(
+            "T.extract_lane of a scalar", expected="a vector such as float32x4",
+            got=describe(vector),
+        )
+    index = as_expr(lane)
+    if isinstance(index, ir.Const) and not 0 <= int(index) < found.dtype.lanes:
+        raise TileValueError(
+            "T.extract_lane of a lane that does not exist",
+            expected=f"0 to {found.dtype.lanes - 1}", got=str(int(index)),
+        )
+    return ir.Lane(found, index)

@@ -1,0 +1,106 @@
+"""Typed limits of dtypes and index arithmetic on Python ints and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilelang.ir import dtypes as _dtypes
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Const, Expr, as_expr, binary, const
+from tilelang.language.regions import shape_tuple
+
+__all__ = [
+    "align_up",
+    "cdiv",
+    "ceildiv",
+    "floordiv",
+    "floormod",
+    "index_to_coordinates",
+    "infinity",
+    "max_value",
+    "min_value",
+    "truncdiv",
+    "truncmod",
+    "type_annotation",
+]
+
+
+def plain_ints(*values: object) -> bool:
+    """Whether all values are Python ints, so that the result should be one too."""
+    return all(isinstance(value, int) and not isinstance(value, Expr) for value in values)
+
+
+def int_op(op: str, a: object, b: object) -> Any:
+    """``a op b``: a Python int for Python ints, an expression otherwise."""
+    found = binary(op, a, b)
+    if plain_ints(a, b) and isinstance(found, Const):
+        return int(found)
+    return found
+
+
+def infinity(dtype: object, span: object = None) -> Const:
+    """Infinity of a float dtype, its largest value where the format has none."""
+    kind = DType(dtype)
+    return const(_dtypes.infinity_value(kind), kind)
+
+
+def max_value(dtype: object, span: object = None) -> Const:
+    """The largest finite value of a dtype."""
+    kind = DType(dtype)
+    return const(_dtypes.max_value(kind), kind)
+
+
+def min_value(dtype: object, span: object = None) -> Const:
+    """The lowest finite value of a dtype."""
+    kind = DType(dtype)
+    return const(_dtypes.min_value(kind), kind)
+
+
+def ceildiv(lhs: Any, rhs: Any, span: object = None) -> Any:
+    """``lhs / rhs`` rounded up; an int for ints."""
+    if plain_ints(lhs, rhs):
+        return int_op("floordiv", lhs + rhs - 1, rhs)
+    return (lhs + (rhs - 1)) // rhs
+
+
+cdiv = ceildiv
+
+
+def align_up(x: Any, y: Any) -> Any:
+    """The next multiple of ``y`` that is not below ``x``; an int for ints."""
+    return ceildiv(x, y) * y
+
+
+def floordiv(a: Any, b: Any, span: object = None) -> Any:
+    """``a // b``, rounded toward minus infinity."""
+    return int_op("floordiv", a, b)
+
+
+def floormod(a: Any, b: Any, span: object = None) -> Any:
+    """``a % b`` with the sign of ``b``."""
+    return int_op("floormod", a, b)
+
+
+def truncdiv(a: Any, b: Any, span: object = None) -> Any:
+    """``a / b`` of integers, rounded toward zero as in C."""
+    return int_op("truncdiv", a, b)
+
+
+def truncmod(a: Any, b: Any, span: object = None) -> Any:
+    """The remainder of :func:`truncdiv`, with the sign of ``a``."""
+    return int_op("truncmod", a, b)
+
+
+def index_to_coordinates(index: Any, shape: Sequence[Any]) -> list[Any]:
+    """Coordinates of a row-major linear index in ``shape``."""
+    found: list[Any] = []
+    for extent in reversed(shape_tuple(shape)):
+        found.append(index % extent)
+        index = index // extent
+    return found[::-1]
+
+
+def type_annotation(dtype: object) -> Expr:
+    """A zero of ``dtype``, for operations that take a dtype as an expression."""
+    return as_expr(0, DType(dtype))

@@ -1,0 +1,141 @@
+"""Explicit warp-specialisation schedules.
+
+A schedule says which warps do what and which buffers form pipelines. It never changes results;
+it is kept on the kernel for back ends that can follow it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tilelang.errors import TileTypeError
+from tilelang.ir.active import emitter
+from tilelang.language.regions import describe
+
+__all__ = [
+    "WSID",
+    "WSInstr",
+    "WSOpRef",
+    "WSPipeline",
+    "WSRole",
+    "WSSchedule",
+    "WSScope",
+    "WSSync",
+    "WSSyncKind",
+    "annotate_ws_schedule",
+    "ws_op",
+]
+
+WSID = "ws_id"  # key of an operation's name in its annotations
+
+
+class WSSyncKind(Enum):
+    """What a role does with a stage of a pipeline."""
+
+    ACQUIRE = "acquire"
+    COMMIT = "commit"
+    WAIT = "wait"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class WSOpRef:
+    """An operation named by ``annotations={T.WSID: name}``."""
+
+    op_id: str
+    stage: int = 0
+
+
+@dataclass(frozen=True)
+class WSInstr:
+    """A step of a role: an operation or a synchronisation."""
+
+    op: Any
+    stage: int = 0
+
+
+@dataclass(frozen=True)
+class WSPipeline:
+    """Buffers that move through ``depth`` stages together."""
+
+    name: str
+    buffers: Any = ()
+    depth: int = 1
+
+
+@dataclass(frozen=True)
+class WSSync:
+    """A synchronisation of a pipeline within a role."""
+
+    pipeline: Any
+    kind: Any = None
+    stage: int = 0
+
+    @classmethod
+    def acquire(cls, pipeline: Any, stage: int = 0) -> WSSync:
+        """Wait until a stage is free."""
+        return cls(pipeline, WSSyncKind.ACQUIRE, stage)
+
+    @classmethod
+    def commit(cls, pipeline: Any, stage: int = 0) -> WSSync:
+        """Announce a filled stage."""
+        return cls(pipeline, WSSyncKind.COMMIT, stage)
+
+    @classmethod
+    def wait(cls, pipeline: Any, stage: int = 0) -> WSSync:
+        """Wait until a stage is filled."""
+        return cls(pipeline, WSSyncKind.WAIT, stage)
+
+    @classmethod
+    def release(cls, pipeline: Any, stage: int = 0) -> WSSync:
+        """Give a stage back."""
+        return cls(pipeline, WSSyncKind.RELEASE, stage)
+
+
+@dataclass(frozen=True)
+class WSScope:
+    """A loop or block and what the roles do in it."""
+
+    name: Any
+    body: Any = ()
+
+
+@dataclass(frozen=True)
+class WSRole:
+    """Warps ``warps_lo`` to ``warps_hi`` and their register budget."""
+
+    name: str
+    body: Any = ()
+    warps_lo: int = 0
+    warps_hi: int = 0
+    max_nreg: int | None = None
+
+
+@dataclass(frozen=True)
+class WSSchedule:
+    """Roles, pipelines and scopes of a kernel."""
+
+    num_warps: int = 0
+    roles: Any = field(default_factory=tuple)
+    pipelines: Any = field(default_factory=tuple)
+    scopes: Any = field(default_factory=tuple)
+
+
+def ws_op(op_id: str) -> WSOpRef:
+    """A reference to the operation annotated with ``{T.WSID: op_id}``."""
+    if not isinstance(op_id, str):
+        raise TileTypeError("T.ws_op without a name", expected="a text", got=describe(op_id))
+    return WSOpRef(op_id)
+
+
+def annotate_ws_schedule(schedule: WSSchedule) -> None:
+    """The schedule of the kernel."""
+    what = "T.annotate_ws_schedule"
+    if not isinstance(schedule, WSSchedule):
+        raise TileTypeError(
+            f"{what} of something that is not a schedule", expected="a T.WSSchedule",
+            got=describe(schedule),
+        )
+    emitter(what).annotate("ws_schedule", schedule)

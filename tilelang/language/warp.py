@@ -1,0 +1,395 @@
+"""Exchange between the threads of a warp or block: shuffles, votes, reductions, lane numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Binary, Const, Expr, RegionArg, Var, as_expr, call
+from tilelang.ir.stmt import Store
+from tilelang.language.regions import (
+    cast_to,
+    constant_int,
+    describe,
+    element_of,
+    scalar,
+    tile_of,
+)
+
+__all__ = [
+    "CommReducer",
+    "activemask",
+    "all_of",
+    "all_sync",
+    "any_of",
+    "any_sync",
+    "ballot",
+    "ballot_sync",
+    "comm_reducer",
+    "get_lane_idx",
+    "get_warp_group_idx",
+    "get_warp_idx",
+    "get_warp_idx_sync",
+    "match_all_sync",
+    "match_any_sync",
+    "shfl_down",
+    "shfl_sync",
+    "shfl_up",
+    "shfl_xor",
+    "shuffle_elect",
+    "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or",
+    "tvm_thread_allreduce",
+    "tvm_warp_activemask",
+    "tvm_warp_shuffle",
+    "tvm_warp_shuffle_down",
+    "tvm_warp_shuffle_up",
+    "warp_reduce_bitand",
+    "warp_reduce_bitor",
+    "warp_reduce_max",
+    "warp_reduce_min",
+    "warp_reduce_sum",
+]
+
+WARP = 32
+FULL_MASK = 0xFFFFFFFF
+
+
+def _is_full_mask(value: object) -> bool:
+    found = value.value if isinstance(value, Const) else value
+    return isinstance(found, int) and not isinstance(found, bool) and found in (FULL_MASK, -1)
+
+
+def _shuffle(kind: str, value: object, delta: object, width: object, mask: object) -> Expr:
+    what = f"T.shfl_{kind}"
+    if delta is None:
+        raise TileTypeError(
+            f"{what} without a distance", expected=f"{what}(value, delta)", got=f"{what}(value)"
+        )
+    known = width.value if isinstance(width, Const) else width
+    if isinstance(known, int) and (known < 1 or known > WARP or known & (known - 1)):
+        raise TileValueError(
+            f"the width of {what} is {known}", expected="a power of two from 1 to 32",
+            got=str(known),
+        )
+    step = cast_to(scalar(delta, what, "distance"), DType("int32"))
+    args = [scalar(value, what, "value"), step]
+    if known is not None and known != WARP or (mask is not None and not _is_full_mask(mask)):
+        args.append(as_expr(WARP if known is None else width))
+    if mask is not None and not _is_full_mask(mask):
+        args.append(cast_to(mask, DType("uint32")))
+    return call(f"shfl_{kind}", *args)
+
+
+def shfl_xor(
+    value: object, delta: object = None, width: object = WARP, mask: object = None,
+    *, offset: object = None,
+) -> Expr:  # fmt: skip
+    """``value`` of the lane whose number differs by exclusive or with ``delta``."""
+    return _shuffle("xor", value, offset if delta is None else delta, width, mask)
+
+
+def shfl_down(
+    value: object, delta: object = None, width: object = WARP, mask: object = None,
+    *, offset: object = None,
+) -> Expr:  # fmt: skip
+    """``value`` of the lane ``delta`` higher; the own one beyond the end."""
+    return _shuffle("down", value, offset if delta is None else delta, width, mask)
+
+
+def shfl_up(
+    value: object, delta: object = None, width: object = WARP, mask: object = None,
+    *, offset: object = None,
+) -> Expr:  # fmt: skip
+    """``value`` of the lane ``delta`` lower; the own one below the start."""
+    return _shuffle("up", value, offset if delta is None else delta, width, mask)
+
+
+def shfl_sync(
+    value: object, srcLane: object, width: object = None, mask: object = None
+) -> Expr:
+    """``value`` of the lane ``srcLane``.
+
+    The older order ``(mask, value, srcLane[, width])`` is recognised by its mask of all ones.
+    """
+    if _is_full_mask(value) and width is not None:
+        value, srcLane, width, mask = srcLane, width, mask, value
+    return _shuffle("sync", value, srcLane, WARP if width is None else width, mask)
+
+
+def tvm_warp_shuffle(
+    mask: object, value: object, warp_id: object, width: object, warp_size: object = WARP
+) -> Expr:
+    """:func:`shfl_sync` in TVM's order of arguments."""
+    return _shuffle("sync", value, warp_id, width, _own_mask(mask))
+
+
+def tvm_warp_shuffle_up(
+    mask: object, value: object, offset: object, width: object, warp_size: object = WARP
+) -> Expr:
+    """:func:`shfl_up` in TVM's order of arguments."""
+    return _shuffle("up", value, offset, width, _own_mask(mask))
+
+
+def tvm_warp_shuffle_down(
+    mask: object, value: object, offset: object, width: object, warp_size: object = WARP
+) -> Expr:
+    """:func:`shfl_down` in TVM's order of arguments."""
+    return _shuffle("down", value, offset, width, _own_mask(mask))
+
+
+def _own_mask(mask: object) -> object:
+    """TVM's mask; one made by ``tvm_warp_activemask`` means the executing lanes."""
+    if isinstance(mask, Expr) and not isinstance(mask, Const):
+        return None
+    return mask
+
+
+def activemask() -> Expr:
+    """Mask of the executing lanes of the warp."""
+    return call("activemask")
+
+
+tvm_warp_activemask = activemask
+
+
+def _reduction(op: str) -> Callable[[object], Expr]:
+    def function(value: object) -> Expr:
+        found = scalar(value, f"T.warp_reduce_{op}", "value")
+        if op.startswith("bit") and not found.dtype.is_integer:
+            raise TileTypeError(
+                f"T.warp_reduce_{op} of {found.dtype}", expected="an integer",
+                got=str(found.dtype),
+            )
+        return call(f"warp_reduce_{op}", found)
+
+    function.__name__ = function.__qualname__ = f"warp_reduce_{op}"
+    function.__doc__ = f"``{op}`` of ``value`` over the lanes of the warp, in all of them."
+    return function
+
+
+warp_reduce_sum = _reduction("sum")
+warp_reduce_max = _reduction("max")
+warp_reduce_min = _reduction("min")
+warp_reduce_bitand = _reduction("bitand")
+warp_reduce_bitor = _reduction("bitor")
+
+
+def _vote(op: str, value: object, mask: object = None) -> Expr:
+    found = scalar(value, f"T.{op}", "operand")
+    if mask is None or _is_full_mask(mask):
+        return call(op, found)
+    return call(op, found, cast_to(mask, DType("uint32")))
+
+
+def any_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
+    """Whether the predicate holds in some lane of the warp, as int32."""
+    return _vote("any_sync", predicate, mask)
+
+
+def all_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
+    """Whether the predicate holds in all lanes of the warp, as int32."""
+    return _vote("all_sync", predicate, mask)
+
+
+def ballot_sync(predicate: object, mask: object = FULL_MASK) -> Expr:
+    """Mask of the lanes in which the predicate holds."""
+    return _vote("ballot_sync", predicate, mask)
+
+
+def ballot(predicate: object) -> Expr:
+    """Mask of the lanes in which the predicate holds, as uint64."""
+    return _vote("ballot", predicate)
+
+
+def match_any_sync(value: object, mask: object = FULL_MASK) -> Expr:
+    """Mask of the lanes that have the same value."""
+    return _vote("match_any_sync", value, mask)
+
+
+def match_all_sync(value: object, mask: object = FULL_MASK) -> Expr:
+    """The mask if all lanes have the same value, else 0."""
+    return _vote("match_all_sync", value, mask)
+
+
+def syncthreads_count(predicate: object) -> Expr:
+    """Block barrier; in how many threads the predicate holds."""
+    return _vote("syncthreads_count", predicate)
+
+
+def syncthreads_and(predicate: object) -> Expr:
+    """Block barrier; whether the predicate holds in all threads."""
+    return _vote("syncthreads_and", predicate)
+
+
+def syncthreads_or(predicate: object) -> Expr:
+    """Block barrier; whether the predicate holds in some thread."""
+    return _vote("syncthreads_or", predicate)
+
+
+# -- numbers of threads ---------------------------------------------------------------------------
+def _positive(value: object, default: int, what: str) -> Any:
+    if value is None:
+        return default
+    if isinstance(value, int) and value < 1:
+        raise TileValueError(f"a size of {what} is {value}", expected="at least 1", got=str(value))
+    return value
+
+
+def get_lane_idx(warp_size: object = None) -> Expr:
+    """Lane of the thread in its warp."""
+    what = "T.get_lane_idx"
+    return emitter(what).thread_index() % _positive(warp_size, WARP, what)
+
+
+def get_warp_idx(warp_size: object = None) -> Expr:
+    """Number of the thread's warp in the block."""
+    what = "T.get_warp_idx"
+    return emitter(what).thread_index() // _positive(warp_size, WARP, what)
+
+
+def get_warp_idx_sync(warp_size: object = None) -> Expr:
+    """:func:`get_warp_idx` where the warp is converged."""
+    return get_warp_idx(warp_size)
+
+
+def get_warp_group_idx(warp_size: object = None, warps_per_group: object = None) -> Expr:
+    """Number of the thread's warpgroup (128 threads) in the block."""
+    what = "T.get_warp_group_idx"
+    size = _positive(warp_size, WARP, what) * _positive(warps_per_group, 4, what)
+    return emitter(what).thread_index() // size
+
+
+def shuffle_elect(thread_extent: int) -> Expr:
+    """True in one thread of every ``thread_extent`` threads (0: of the block)."""
+    count = constant_int(thread_extent, "T.shuffle_elect", "thread extent")
+    if count < 0:
+        raise TileValueError(
+            "the thread extent of T.shuffle_elect is negative", expected="0 or more",
+            got=str(count),
+        )
+    return call("shuffle_elect", count)
+
+
+# -- elements of a tile -----------------------------------------------------------------------------
+def _region_test(op: str, buffer: object) -> Expr:
+    what = f"T.{op}"
+    found = tile_of(buffer, what)
+    if found.scope() == "local.fragment":
+        raise TileTypeError(
+            f"{what} of a fragment", expected="a shared, local or global buffer",
+            got=f"`{found.buffer.name}`", hint="T.copy it into shared memory first",
+        )
+    if not _is_contiguous(found):
+        raise TileValueError(
+            f"{what} of a region that is not contiguous",
+            expected="a slice in the last dimension only, or whole trailing dimensions",
+            got=f"`{found!r}`",
+        )
+    return call(op, RegionArg(found))
+
+
+def _is_contiguous(region: Region) -> bool:
+    from tilelang.ir.buffer import same_extent
+
+    partial = False
+    for dim in reversed(range(len(region.extents))):
+        if partial and not same_extent(region.extents[dim], 1):
+            return False
+        partial = partial or not same_extent(region.extents[dim], region.buffer.shape[dim])
+    return region.buffer.strides is None
+
+
+def any_of(buffer: object) -> Expr:
+    """Whether some element of a buffer or region is not 0."""
+    return _region_test("any_of", buffer)
+
+
+def all_of(buffer: object) -> Expr:
+    """Whether all elements of a buffer or region are not 0."""
+    return _region_test("all_of", buffer)
+
+
+# -- block reductions in TVM's form -----------------------------------------------------------------
+@dataclass(frozen=True)
+class CommReducer:
+    """A commutative operation with its identity, made by :func:`comm_reducer`."""
+
+    op: str
+    identity: tuple[object, ...]
+
+
+_COMBINERS = {
+    "add": "sum", "max": "max", "min": "min",
+    "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor",
+}  # fmt: skip
+
+
+def comm_reducer(
+    combiner: Callable[[Any, Any], Any], identity: Sequence[object], **_: object
+) -> CommReducer:
+    """The reduction that ``combiner`` (a function of two values) describes."""
+    values = tuple(identity) if isinstance(identity, (list, tuple)) else (identity,)
+    first = values[0] if values else 0
+    kind = first.dtype if isinstance(first, Expr) else as_expr(first).dtype
+    a, b = Var("x", kind), Var("y", kind)
+    found = combiner(a, b)
+    if isinstance(found, Binary) and {id(found.a), id(found.b)} == {id(a), id(b)}:
+        if found.op in _COMBINERS:
+            return CommReducer(_COMBINERS[found.op], values)
+    raise TileUnsupportedError(
+        "T.comm_reducer with an unknown combination",
+        expected="lambda x, y: x + y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y",
+        got=describe(found),
+    )
+
+
+def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle", **_: object) -> None:
+    """Combine one value of every thread, with the reducer of the enclosing ``T.attr``.
+
+    ``tvm_thread_allreduce(1, value, cond, out[0], thread_var)``: ``out`` gets the combination of
+    ``value`` over the threads along ``thread_var`` for which ``cond`` holds.
+    """
+    from tilelang.language.v2.builder import builder
+
+    what = "T.tvm_thread_allreduce"
+    active = builder(what)
+    if len(freduce_args) < 5 or constant_int(freduce_args[0], what, "value count") != 1:
+        raise TileUnsupportedError(
+            f"{what} in this form", expected="(1, value, condition, out[0], thread variable)",
+            got=f"{len(freduce_args)} arguments",
+        )
+    _, value, cond, out, *axes = freduce_args
+    reducer = next(
+        (block.note for block in reversed(active.blocks) if isinstance(block.note, CommReducer)),
+        None,
+    )
+    if reducer is None:
+        raise TileValueError(
+            f"{what} outside a reduction",
+            expected='an enclosing `with T.attr(T.comm_reducer(...), "reduce_scope", ...)`',
+        )
+    launch = active.kernel(what)
+    found = [i for i, var in enumerate(launch.thread_vars) if any(var is axis for axis in axes)]
+    if len(found) != 1:
+        raise TileUnsupportedError(
+            f"{what} over something that is not one thread variable",
+            expected="T.get_thread_binding(...) or a T.thread_binding loop variable",
+            got=", ".join(describe(axis) for axis in axes),
+        )
+    buffer, indices = _result(out, what)
+    total = call(
+        "thread_allreduce", scalar(value, what, "value"), as_expr(cond), op=reducer.op,
+        axis=found[0],
+    )
+    active.emit(Store(buffer=buffer, indices=indices, value=cast_to(total, buffer.dtype)))
+
+
+def _result(out: object, what: str) -> tuple[Buffer, Any]:
+    return element_of(out, what, "result")
