@@ -52,7 +52,9 @@ class Kernel:
         self.printed = ""
 
     # -- names --------------------------------------------------------------------------------
-    def tensor(self, name: str, shape: tuple[Any, ...], dtype: str = "float32", **more: Any) -> Buffer:
+    def tensor(
+        self, name: str, shape: tuple[Any, ...], dtype: str = "float32", **more: Any
+    ) -> Buffer:
         buffer = Buffer(name, Shape(shape), DType(dtype), **more)
         self.params.append(buffer)
         return buffer
@@ -67,7 +69,13 @@ class Kernel:
         return var
 
     def alloc_buffer(
-        self, name: str, shape: tuple[int, ...], dtype: str, scope: str, init: Any = None, **attrs: Any
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        scope: str,
+        init: Any = None,
+        **attrs: Any,
     ) -> Buffer:
         buffer = Buffer(name, Shape(shape), DType(dtype), scope, attrs=tuple(attrs.items()))
         value = None if init is None else as_expr(init)
@@ -124,9 +132,7 @@ class Kernel:
         self.emit(S.Fill(dst=where, value=cast(as_expr(value), where.dtype)))
 
     def gemm(self, a: Any, b: Any, c: Any, clear: Any = False, **more: Any) -> None:
-        self.emit(
-            S.Gemm(a=_region(a), b=_region(b), c=_region(c), clear=as_expr(clear), **more)
-        )
+        self.emit(S.Gemm(a=_region(a), b=_region(b), c=_region(c), clear=as_expr(clear), **more))
 
     def reduce(self, src: Any, dst: Any, kind: str, dim: int = 1, **more: Any) -> None:
         self.emit(S.Reduce(src=_region(src), dst=_region(dst), kind=kind, dim=dim, **more))
@@ -147,7 +153,11 @@ class Kernel:
             yield var
         self.emit(
             S.For(
-                var=var, start=as_expr(start), stop=as_expr(stop), step=as_expr(step), kind=kind,
+                var=var,
+                start=as_expr(start),
+                stop=as_expr(stop),
+                step=as_expr(step),
+                kind=kind,
                 body=self._block(body),
             )
         )
@@ -159,7 +169,9 @@ class Kernel:
             yield names
         self.emit(
             S.Parallel(
-                vars=names, extents=tuple(as_expr(e) for e in extents), body=self._block(body),
+                vars=names,
+                extents=tuple(as_expr(e) for e in extents),
+                body=self._block(body),
                 loop_layout=loop_layout,
             )
         )
@@ -185,7 +197,7 @@ class Kernel:
         self.emit(S.While(cond=cond, body=self._block(body)))
 
     # -- running ------------------------------------------------------------------------------
-    def __enter__(self) -> Kernel:
+    def __enter__(self) -> Kernel:  # noqa: PYI034 - typing.Self needs Python 3.11
         self._active = activate(self)  # type: ignore[arg-type]  # only `store` is used
         self._active.__enter__()
         return self
@@ -221,5 +233,15 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
 
 
 __all__ = [
-    "FP32", "INT32", "Call", "Kernel", "Load", "Region", "at", "call", "const", "region", "zeros",
+    "FP32",
+    "INT32",
+    "Call",
+    "Kernel",
+    "Load",
+    "Region",
+    "at",
+    "call",
+    "const",
+    "region",
+    "zeros",
 ]

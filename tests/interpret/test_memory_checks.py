@@ -124,9 +124,7 @@ def test_errors_carry_the_line_of_the_statement() -> None:
     with Kernel(threads=1) as k:
         s = k.shared("s", (4,))
         n = k.scalar("n")
-        k.emit(
-            S.Store(buffer=s, indices=(n,), value=const(0.0), loc=Loc("kernel.py", 12))
-        )
+        k.emit(S.Store(buffer=s, indices=(n,), value=const(0.0), loc=Loc("kernel.py", 12)))
     assert text(k, OutOfBoundsError, 9).endswith(" --> kernel.py:12")
 
 
@@ -164,8 +162,7 @@ def test_argument_errors() -> None:
         "  expected: 2 (shape (4, 3))\n  got: 1 (shape (4,))"
     )
     assert text(k, ArgumentTypeError, np.zeros((4, 3)), 1) == (
-        "the argument `A` has the wrong dtype\n  expected: float32, held in float32\n"
-        "  got: float64"
+        "the argument `A` has the wrong dtype\n  expected: float32, held in float32\n  got: float64"
     )
     assert text(k, ArgumentTypeError, zeros(4, 3), 1.5) == (
         "the argument `n` is a float\n  expected: int32\n  got: 1.5"

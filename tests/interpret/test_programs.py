@@ -57,7 +57,8 @@ def test_matmul_with_tails(
     a, b, c = rand(m, k), rand(k, n), np.zeros((m, n), np.float32)
     stored = floats.to_storage(a, dtype), floats.to_storage(b, dtype)
     interpret.run(matmul(m, n, k, *blocks, dtype), [*stored, c])
-    exact = floats.from_storage(stored[0], dtype) @ floats.from_storage(stored[1], dtype)
+    x, y = (floats.from_storage(array, dtype).astype(np.float32) for array in stored)
+    exact = x @ y
     np.testing.assert_allclose(c, np.maximum(exact, 0), rtol=1e-4, atol=1e-4)
 
 
@@ -66,8 +67,10 @@ def attention(seq: int, dim: int, bm: int, bn: int, causal: bool) -> Any:
 
     @T.prim_func
     def main(
-        Q: T.Tensor((seq, dim), "float16"), K: T.Tensor((seq, dim), "float16"),
-        V: T.Tensor((seq, dim), "float16"), O: T.Tensor((seq, dim), "float16"),
+        Q: T.Tensor((seq, dim), "float16"),
+        K: T.Tensor((seq, dim), "float16"),
+        V: T.Tensor((seq, dim), "float16"),
+        O: T.Tensor((seq, dim), "float16"),
     ):
         with T.Kernel(T.ceildiv(seq, bm), threads=128) as bx:
             Q_s = T.alloc_shared((bm, dim), "float16")
@@ -91,7 +94,8 @@ def attention(seq: int, dim: int, bm: int, bn: int, causal: bool) -> Any:
                 for i, j in T.Parallel(bm, bn):
                     acc_s[i, j] = T.if_then_else(
                         (not causal or bx * bm + i >= n * bn + j) and n * bn + j < seq,
-                        0, -T.infinity("float32"),
+                        0,
+                        -T.infinity("float32"),
                     )
                 T.gemm(Q_s, K_s, acc_s, transpose_B=True)
                 T.copy(top, before)

@@ -351,7 +351,12 @@ def test_thread_axis_loop_binds_to_the_launch() -> None:
         body = S.Store(buffer=out, indices=(t,), value=t + 1)
         k.emit(
             S.For(
-                var=t, start=const(0), stop=const(20), step=const(1), kind="thread", body=body,
+                var=t,
+                start=const(0),
+                stop=const(20),
+                step=const(1),
+                kind="thread",
+                body=body,
                 annotations=(("thread", "threadIdx.x"),),
             )
         )

@@ -87,9 +87,7 @@ def test_gemm(trans_a: bool, trans_b: bool, clear: bool) -> None:
         k.copy(a, region(s, (1, 0, 0), (1, *sa)))
         k.copy(b, t)
         k.fill(f, 3.0)
-        k.gemm(
-            region(s, (1, 0, 0), (1, *sa)), t, f, clear, trans_a=trans_a, trans_b=trans_b
-        )
+        k.gemm(region(s, (1, 0, 0), (1, *sa)), t, f, clear, trans_a=trans_a, trans_b=trans_b)
         k.copy(f, c)
     a_, b_, c_ = rand(*sa), rand(*sb), zeros(16, 40)
     k.run(a_, b_, c_)
@@ -115,14 +113,16 @@ def test_gemm_of_small_integers_is_exact_and_half_accumulators_round_once() -> N
         a, b, c = k.tensor("A", (16, 64), "int8"), k.tensor("B", (64, 8), "int8"), None
         c = k.tensor("C", (16, 8), "int32")
         x, y, z = (
-            k.tensor("X", (16, 64), "float16"), k.tensor("Y", (64, 8), "float16"),
+            k.tensor("X", (16, 64), "float16"),
+            k.tensor("Y", (64, 8), "float16"),
             k.tensor("Z", (16, 8), "float16"),
         )
         k.gemm(a, b, c)
         k.gemm(x, y, z)
-    a_, b_ = rng.integers(-128, 128, (16, 64)).astype(np.int8), rng.integers(
-        -128, 128, (64, 8)
-    ).astype(np.int8)
+    a_, b_ = (
+        rng.integers(-128, 128, (16, 64)).astype(np.int8),
+        rng.integers(-128, 128, (64, 8)).astype(np.int8),
+    )
     c_ = np.full((16, 8), 5, INT)
     x_, y_ = rand(16, 64).astype(np.float16), rand(64, 8).astype(np.float16)
     z_ = np.ones((16, 8), np.float16)
@@ -133,8 +133,11 @@ def test_gemm_of_small_integers_is_exact_and_half_accumulators_round_once() -> N
 
 
 KINDS = {
-    "sum": lambda x: x.sum(1), "max": lambda x: x.max(1), "min": lambda x: x.min(1),
-    "absmax": lambda x: np.abs(x).max(1), "abssum": lambda x: np.abs(x).sum(1),
+    "sum": lambda x: x.sum(1),
+    "max": lambda x: x.max(1),
+    "min": lambda x: x.min(1),
+    "absmax": lambda x: np.abs(x).max(1),
+    "abssum": lambda x: np.abs(x).sum(1),
 }
 
 
@@ -154,8 +157,10 @@ def test_reductions_combine_with_the_old_value(kind: str, clear: bool) -> None:
     k.run(a_, o)
     want = KINDS[kind](a_)
     if not clear:
-        want = want + old if "sum" in kind else (np.minimum if kind == "min" else np.maximum)(
-            want, old
+        want = (
+            want + old
+            if "sum" in kind
+            else (np.minimum if kind == "min" else np.maximum)(want, old)
         )
     np.testing.assert_allclose(o, want, rtol=1e-5)
 
@@ -163,8 +168,10 @@ def test_reductions_combine_with_the_old_value(kind: str, clear: bool) -> None:
 def test_reduction_accumulates_in_the_type_of_the_result() -> None:
     """Rule 9: int8 sums in int32 do not wrap, in float16 they round."""
     with Kernel() as k:
-        a, out, half = k.tensor("A", (2, 100), "int8"), k.tensor("O", (2,), "int32"), k.tensor(
-            "H", (2,), "float16"
+        a, out, half = (
+            k.tensor("A", (2, 100), "int8"),
+            k.tensor("O", (2,), "int32"),
+            k.tensor("H", (2,), "float16"),
         )
         k.reduce(a, out, "sum")
         k.reduce(a, half, "sum")
@@ -211,9 +218,7 @@ def test_scans(kind: str, dim: int, reverse: bool) -> None:
         a, out = k.tensor("A", (4, 9), "int32"), k.tensor("O", (4, 9), "int32")
         s = k.shared("s", (4, 9), "int32")
         k.copy(a, s)
-        k.emit(
-            S.Scan(src=s.region(), dst=s.region(), kind=kind, dim=dim, reverse=reverse)
-        )
+        k.emit(S.Scan(src=s.region(), dst=s.region(), kind=kind, dim=dim, reverse=reverse))
         k.copy(s, out)
     a_, o = rng.integers(-9, 9, (4, 9)).astype(INT), zeros(4, 9, dtype=INT)
     k.run(a_, o)
@@ -275,8 +280,14 @@ def test_im2col_and_gemm_make_a_convolution() -> None:
         with k.loop(kernel * kernel * c // bk) as step:
             k.emit(
                 S.Im2col(
-                    img=img.region(), col=col.region(), nhw_step=k.bx, c_step=step, kernel=kernel,
-                    stride=stride, dilation=dilation, pad=pad,
+                    img=img.region(),
+                    col=col.region(),
+                    nhw_step=k.bx,
+                    c_step=step,
+                    kernel=kernel,
+                    stride=stride,
+                    dilation=dilation,
+                    pad=pad,
                 )
             )
             k.copy(region(weight, (step * bk, 0), (bk, f)), ws)

@@ -46,8 +46,11 @@ def test_shuffles(width: int, delta: int) -> None:
 def test_warp_reductions_reach_all_lanes() -> None:
     tids = np.arange(64)
     for op, want in {
-        "sum": [tids[:32].sum(), tids[32:].sum()], "max": [31, 63], "min": [0, 32],
-        "bitor": [31, 63], "bitand": [0, 32],
+        "sum": [tids[:32].sum(), tids[32:].sum()],
+        "max": [31, 63],
+        "min": [0, 32],
+        "bitor": [31, 63],
+        "bitand": [0, 32],
     }.items():
         o = per_thread(lambda t, op=op: call(f"warp_reduce_{op}", t, dtype="int32"))
         assert (o == np.repeat(want, 32)).all(), op
@@ -146,8 +149,11 @@ def test_atomic_operations(op: str) -> None:
     k.run(o)
     values = np.arange(3, 11)
     want = {
-        "max": 10, "min": 3, "or": np.bitwise_or.reduce(values) | 5,
-        "and": np.bitwise_and.reduce(values) & 5, "xor": np.bitwise_xor.reduce(values) ^ 5,
+        "max": 10,
+        "min": 3,
+        "or": np.bitwise_or.reduce(values) | 5,
+        "and": np.bitwise_and.reduce(values) & 5,
+        "xor": np.bitwise_xor.reduce(values) ^ 5,
         "exch": 10,
     }[op]
     assert o[0] == want
@@ -161,16 +167,30 @@ def test_votes_look_at_the_lanes_of_the_mask() -> None:
     assert o[0] == 0b1100 and o[63] == 0b1111
 
 
-def test_wide_loads_and_stores_move_words() -> None:
+def test_cp_async_copies_contiguous_elements_per_thread() -> None:
     from kernel_builder import at
 
     with Kernel(threads=8) as k:
         a, out = k.tensor("A", (8, 4), "float16"), k.tensor("O", (8, 4), "float16")
-        words = k.let(call("wide_load", at(a, k.tx, 0), k.tx < 6, dtype="uint32x2"))
-        k.do("wide_store", at(out, k.tx, 0), words, k.tx >= 1)
+        s = k.shared("s", (8, 4), "float16")
+        k.do("ptx_cp_async", at(s, k.tx, 0), at(a, k.tx, 0), 4, k.tx < 6)
+        k.copy(s, out)
     a_ = np.arange(1, 33, dtype=np.float16).reshape(8, 4)
-    o = np.full((8, 4), -1, np.float16)
+    o = zeros(8, 4, dtype=np.float16)
     k.run(a_, o)
-    want = a_.copy()
-    want[0], want[6:] = -1, 0
-    assert (o == want).all()
+    assert (o[:6] == a_[:6]).all() and (o[6:] == 0).all()
+
+
+def test_vector_loads_by_address() -> None:
+    from kernel_builder import at
+
+    with Kernel(threads=8) as k:
+        a, out = k.tensor("A", (8, 4), "float16"), k.tensor("O", (8,), "uint32")
+        four = call("ldg", at(a, k.tx, 0), dtype="float16x4")
+        words = k.let(call("reinterpret", four, dtype="uint32x2"))
+        from tilelang.ir.expr import Lane, const
+
+        out[k.tx] = Lane(words, const(1))
+    a_, o = np.arange(32, dtype=np.float16).reshape(8, 4), zeros(8, dtype=np.uint32)
+    k.run(a_, o)
+    assert (o == a_.view(np.uint32)[:, 1]).all()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from ir_evaluate import evaluate
+
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import simplify as engine

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilelang.codegen.c import storage_type, value_type
 from tilelang.codegen.names import Names
@@ -20,7 +21,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 
 INCLUDES = ("tl_math.h", "tl_float.h", "tl_gemm.h", "tl_block.h")
-AXES = "xyz"
+INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,18 @@ def symbols_of(func: S.PrimFunc) -> tuple[E.Var, ...]:
         for extent in (*buffer.shape, *(buffer.strides or ())):
             if isinstance(extent, E.Expr):
                 for node in E.walk(extent):
-                    if isinstance(node, E.Var) and node not in func.params:
+                    if isinstance(node, E.Var) and not any(node is p for p in func.params):
                         found.setdefault(node)
     return tuple(found)
+
+
+def inline_headers(source: str) -> str:
+    """``source`` with our headers in place of their ``#include`` lines: one file for any compiler."""
+    for name in INCLUDES:
+        text = (INCLUDE_DIR / name).read_text(encoding="utf-8")
+        own = "\n".join(line for line in text.splitlines() if not line.startswith('#include "'))
+        source = source.replace(f'#include "{name}"', own, 1)
+    return source
 
 
 def emit_module(func: S.PrimFunc) -> CModule:

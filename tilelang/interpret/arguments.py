@@ -59,15 +59,18 @@ def _bind_scalar(s: Strand, param: Var, arg: Any) -> None:
     value = arg.item() if isinstance(arg, np.generic) else arg
     if not isinstance(value, (bool, int, float)):
         raise ArgumentTypeError(
-            f"the argument `{param.name}` is not a number", expected=str(param.dtype),
+            f"the argument `{param.name}` is not a number",
+            expected=str(param.dtype),
             got=type(arg).__name__,
         )
     if isinstance(value, float) and not param.dtype.is_float:
         raise ArgumentTypeError(
             f"the argument `{param.name}` is a float", expected=str(param.dtype), got=repr(value)
         )
-    held = values.constant(value, param.dtype) if not isinstance(value, float) else (
-        values.convert(np.float64(value), DType("float64"), param.dtype)
+    held = (
+        values.constant(value, param.dtype)
+        if not isinstance(value, float)
+        else (values.convert(np.float64(value), DType("float64"), param.dtype))
     )
     if param.dtype.is_float and not isinstance(value, float):
         held = values.convert(np.float64(value), DType("float64"), param.dtype)
@@ -138,7 +141,8 @@ def _check(s: Strand, buffer: Buffer, array: Any) -> None:
     if shape != declared:
         raise KernelArgumentError(
             f"the argument `{buffer.name}` has the wrong shape",
-            expected=f"{declared}" + (
+            expected=f"{declared}"
+            + (
                 f" (declared {tuple(buffer.shape)})"
                 if any(isinstance(e, Expr) for e in buffer.shape)
                 else ""

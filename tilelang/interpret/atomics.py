@@ -90,9 +90,7 @@ def update(
 _REPEATED: dict[str, Any] = {"add": np.add, "max": np.fmax, "min": np.fmin}
 
 
-def _repeat(
-    s: Strand, bound: Bound, linear: Array, amount: Array, rank: Array, op: str
-) -> bool:
+def _repeat(s: Strand, bound: Bound, linear: Array, amount: Array, rank: Array, op: str) -> bool:
     """All steps after the first of each element in one call, where numpy's types allow it."""
     kind = bound.buffer.dtype
     ufunc = _REPEATED.get(op)
@@ -125,9 +123,7 @@ def contiguous(
     s: Strand, buffer: Buffer, exprs: tuple[Expr, ...], count: int, active: Active
 ) -> Value:
     """``count`` elements from an address on, in a last axis."""
-    parts = [
-        s.load(buffer, (*exprs[:-1], exprs[-1] + const(k)), active) for k in range(count)
-    ]
+    parts = [s.load(buffer, (*exprs[:-1], exprs[-1] + const(k)), active) for k in range(count)]
     return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
 
@@ -162,5 +158,3 @@ HANDLERS: dict[str, Callable[[Strand, Call, Active], Value]] = {
     "atomic_addx2": _vector_add(2),
     "atomic_addx4": _vector_add(4),
 }
-
-

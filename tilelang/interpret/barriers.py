@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
 
 OPERATIONS = frozenset(
-    ["sync_threads", "sync_warp", "sync_grid", "named_barrier_arrive", "mbarrier_arrive", "mbarrier_wait", "mbarrier_expect_tx", "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc"]
+    [
+        "sync_threads",
+        "sync_warp",
+        "sync_grid",
+        "named_barrier_arrive",
+        "mbarrier_arrive",
+        "mbarrier_wait",
+        "mbarrier_expect_tx",
+        "mbarrier_arrive_expect_tx",
+        "cp_async_barrier_noinc",
+    ]
 )
 
 
@@ -113,7 +123,8 @@ def _named(s: Strand, arg: Expr, parity: Expr | None, active: Active) -> list[_N
     buffer, exprs = target(arg)
     if not buffer.storage.endswith("barrier"):
         raise TileTypeError(
-            f"`{buffer.name}` is not a barrier", expected="an element of T.alloc_barrier",
+            f"`{buffer.name}` is not a barrier",
+            expected="an element of T.alloc_barrier",
             got=f"{buffer.storage} memory",
         )
     bound = s.bound(buffer)
@@ -144,9 +155,7 @@ def _named(s: Strand, arg: Expr, parity: Expr | None, active: Active) -> list[_N
     return result
 
 
-def _wait(
-    s: Strand, node: Call, active: Active, loc: Loc | None
-) -> Generator[Wait, None, None]:
+def _wait(s: Strand, node: Call, active: Active, loc: Loc | None) -> Generator[Wait, None, None]:
     named = _named(s, node.args[0], node.args[1], active)
 
     def ready() -> bool:

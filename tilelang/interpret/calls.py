@@ -36,10 +36,14 @@ def call(s: Strand, node: Call, active: Active) -> Value:
         return handler(s, node, active)
     if node.intrinsic.effect is Effect.HINT:
         return NOTHING
+    needs = node.intrinsic.needs
     raise TileUnsupportedError(
-        f"T.{node.op} has no meaning in the interpreter",
+        f"T.{node.op} needs {needs}"
+        if needs.startswith("sm_")
+        else (f"T.{node.op} has no meaning in the interpreter"),
         expected="an operation that is defined without GPU hardware",
-        got=f"T.{node.op}" + (f", which needs {node.intrinsic.needs}" * bool(node.intrinsic.needs)),
+        got=f"T.{node.op} in the interpreter",
+        hint="compile the kernel for a target that has it",
     )
 
 
@@ -76,62 +80,22 @@ def _ldg(s: Strand, node: Call, active: Active) -> Value:
     return values.reinterpret(found, buffer.dtype.with_lanes(node.dtype.lanes), node.dtype)
 
 
-def _words(s: Strand, node: Call, buffer: Buffer, bits: int) -> int:
-    """Elements of ``buffer`` in a wide access of ``bits``."""
-    width = buffer.dtype.bits * buffer.dtype.lanes
-    if bits % width:
-        raise TileTypeError(
-            f"an access of {bits} bits does not hold whole elements of `{buffer.name}`",
-            expected=f"a multiple of {width} bits",
-            got=f"{bits}",
-        )
-    return bits // width
-
-
-def _predicated(s: Strand, pred: Expr | None, active: Active) -> Active:
-    """The active lanes in which the predicate of a wide access holds."""
-    if pred is None:
-        return active
-    return narrow(active, s.spread(np.not_equal(s.eval(pred, active), 0)))
-
-
-def _wide_load(s: Strand, node: Call, active: Active) -> Value:
-    buffer, indices = target(node.args[0])
-    lanes = node.dtype.lanes
-    count = _words(s, node, buffer, 32 * lanes)
-    chosen = _predicated(s, node.args[1] if len(node.args) > 1 else None, active)
-    if not anyone(chosen):
-        return values.constant(0, node.dtype) if lanes == 1 else np.zeros(lanes, np.uint32)
-    found = atomics.contiguous(s, buffer, indices, count, chosen)
-    kind = buffer.dtype.with_lanes(count)
-    words = values.reinterpret(found if count > 1 else found[..., 0], kind, node.dtype)
-    if chosen is None:
-        return words
-    mask = chosen if lanes == 1 else chosen[:, None]
-    return np.where(mask, s.spread(words, lanes), np.uint32(0))
-
-
-def _wide_store(s: Strand, node: Call, active: Active) -> Value:
-    buffer, indices = target(node.args[0])
-    value = node.args[1]
-    count = _words(s, node, buffer, value.dtype.bits * value.dtype.lanes)
-    chosen = _predicated(s, node.args[2] if len(node.args) > 2 else None, active)
-    if anyone(chosen):
-        kind = buffer.dtype.with_lanes(count)
-        parts = values.reinterpret(s.eval(value, chosen), value.dtype, kind)
-        for k in range(count):
-            part = parts[..., k] if count > 1 else parts
-            s.store(buffer, (*indices[:-1], indices[-1] + const(k)), part, chosen)
+def _cp_async(s: Strand, node: Call, active: Active) -> Value:
+    """One thread's copy of contiguous elements; zeros where the predicate does not hold."""
+    (dst, dst_at), (src, src_at) = target(node.args[0]), target(node.args[1])
+    count = s.number(node.args[2], active, "the element count")
+    pred = node.args[3] if len(node.args) > 3 else None
+    chosen: Active = active
+    if pred is not None:
+        chosen = narrow(active, s.spread(np.not_equal(s.eval(pred, active), 0)))
+    for k in range(count):
+        value: Value = values.constant(0, dst.dtype)
+        if anyone(chosen):
+            found = s.load(src, (*src_at[:-1], src_at[-1] + const(k)), chosen)
+            found = values.convert(found, src.dtype, dst.dtype)
+            value = found if chosen is None else np.where(chosen, found, value)
+        s.store(dst, (*dst_at[:-1], dst_at[-1] + const(k)), value, active)
     return NOTHING
-
-
-def _needs_hardware(s: Strand, node: Call, active: Active) -> Value:
-    raise TileUnsupportedError(
-        f"T.{node.op} needs {node.intrinsic.needs}",
-        expected="an operation that is defined without GPU hardware",
-        got=f"T.{node.op} in the interpreter",
-        hint=f"compile the kernel for a target that has {node.intrinsic.needs}",
-    )
 
 
 def _isnullptr(s: Strand, node: Call, active: Active) -> Value:
@@ -150,8 +114,10 @@ def _elements(s: Strand, arg: Expr, active: Active) -> Value:
         region = arg.region
     else:
         buffer, mins = target(arg)
-        region = buffer.region() if isinstance(arg, AddressOf) else Region(
-            buffer, mins, (1,) * len(mins)
+        region = (
+            buffer.region()
+            if isinstance(arg, AddressOf)
+            else Region(buffer, mins, (1,) * len(mins))
         )
     found, per_lane = read_tile(s, region, active)
     return found.reshape(s.lanes.count, -1) if per_lane else found.reshape(-1)
@@ -183,7 +149,8 @@ def _reinterpret(s: Strand, node: Call, active: Active) -> Value:
     old, new = node.args[0].dtype, node.dtype
     if old.bits * old.lanes != new.bits * new.lanes:
         raise TileTypeError(
-            "T.reinterpret needs types of one size", expected=f"{old.bits * old.lanes} bits",
+            "T.reinterpret needs types of one size",
+            expected=f"{old.bits * old.lanes} bits",
             got=f"{old} to {new}",
         )
     return values.reinterpret(value, old, new)
@@ -193,11 +160,8 @@ def _reinterpret(s: Strand, node: Call, active: Active) -> Value:
 def _device_assert(s: Strand, node: Call, active: Active) -> Value:
     if not s.run.checks:
         return NOTHING
-    cond = s.eval(node.args[0], active)
-    bad = ~np.asarray(cond, np.bool_)
-    failed = bad if np.ndim(bad) == 0 else narrow(active, bad)
-    if failed.any():
-        lane = int(np.flatnonzero(failed)[0]) if np.ndim(failed) else None
+    failed, lane = s.failing(s.eval(node.args[0], active), active)
+    if failed:
         message = str(node.attr("message", ""))
         raise DeviceAssertError(
             "Device assert failed" + (f": {message}" if message else ""),
@@ -217,9 +181,7 @@ def _call_intrin(s: Strand, node: Call, active: Active) -> Value:
 
 HANDLERS: dict[str, Handler] = {
     "ldg": _ldg,
-    "wide_load": _wide_load,
-    "wide_store": _wide_store,
-    "create_tma_descriptor": _needs_hardware,
+    "ptx_cp_async": _cp_async,
     "isnullptr": _isnullptr,
     "any_of": _any_of,
     "all_of": _all_of,
@@ -235,5 +197,3 @@ HANDLERS: dict[str, Handler] = {
     **warp.HANDLERS,
     **philox.HANDLERS,
 }
-
-

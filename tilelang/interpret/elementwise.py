@@ -156,53 +156,78 @@ def _sigmoid(x: Value) -> Value:
 def _build() -> dict[str, Function]:
     table: dict[str, Function] = {
         name: _exact(getattr(np, name))
-        for name in ["exp", "exp2", "log", "log2", "log10", "log1p", "expm1", "sqrt", "tanh", "sin", "cos", "tan", "sinh", "cosh"]
+        for name in [
+            "exp",
+            "exp2",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "expm1",
+            "sqrt",
+            "tanh",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+        ]
     }
-    table.update({
-        f"{short}": _exact(getattr(np, full))
-        for short, full in (
-            ("asin", "arcsin"), ("acos", "arccos"), ("atan", "arctan"), ("asinh", "arcsinh"),
-            ("acosh", "arccosh"), ("atanh", "arctanh"), ("atan2", "arctan2"), ("hypot", "hypot"),
-            ("fmod", "fmod"),
-        )
-    })
-    table.update({
-        name: _numpy(getattr(np, name)) for name in ["floor", "ceil", "trunc", "copysign"]
-    })
-    table.update({
-        "exp10": _exact(lambda x: np.power(10.0, x)),
-        "rsqrt": _exact(lambda x: 1.0 / np.sqrt(x)),
-        "sigmoid": _exact(_sigmoid),
-        "erf": _exact(_erf),
-        "nearbyint": _numpy(np.rint),
-        "round": _round,
-        "pow": _pow,
-        "ldexp": _ldexp,
-        "nextafter": _nextafter,
-        "abs": _abs,
-        "abs2": _abs,
-        "isnan": _numpy(np.isnan),
-        "isinf": _numpy(np.isinf),
-        "isfinite": _numpy(np.isfinite),
-        "popcount": _popcount,
-        "clz": _clz,
-        "ffs": _ffs,
-        "fns": lambda args, kind, attrs: _fns(*args)[()],
-        "likely": lambda args, kind, attrs: args[0],
-        "fmax_nan": _numpy(np.maximum),
-        "fmin_nan": _numpy(np.minimum),
-        "fma": _exact(lambda x, y, z: x * y + z),
-        "fma2": _exact(lambda x, y, z: x * y + z),
-        "fast_rcp": _exact(lambda x: 1.0 / x),
-        "ieee_fmaf": _directed(lambda x, y, z: x * y + z),
-        "ieee_add": _directed(np.add),
-        "ieee_sub": _directed(np.subtract),
-        "ieee_mul": _directed(np.multiply),
-        "ieee_fdiv": _directed(np.divide),
-        "ieee_frcp": _directed(lambda x: 1 / x),
-        "ieee_fsqrt": _directed(np.sqrt),
-        "ieee_frsqrt": _directed(lambda x: 1 / np.sqrt(x)),
-    })
+    table.update(
+        {
+            f"{short}": _exact(getattr(np, full))
+            for short, full in (
+                ("asin", "arcsin"),
+                ("acos", "arccos"),
+                ("atan", "arctan"),
+                ("asinh", "arcsinh"),
+                ("acosh", "arccosh"),
+                ("atanh", "arctanh"),
+                ("atan2", "arctan2"),
+                ("hypot", "hypot"),
+                ("fmod", "fmod"),
+            )
+        }
+    )
+    table.update(
+        {name: _numpy(getattr(np, name)) for name in ["floor", "ceil", "trunc", "copysign"]}
+    )
+    table.update(
+        {
+            "exp10": _exact(lambda x: np.power(10.0, x)),
+            "rsqrt": _exact(lambda x: 1.0 / np.sqrt(x)),
+            "sigmoid": _exact(_sigmoid),
+            "erf": _exact(_erf),
+            "nearbyint": _numpy(np.rint),
+            "round": _round,
+            "pow": _pow,
+            "ldexp": _ldexp,
+            "nextafter": _nextafter,
+            "abs": _abs,
+            "abs2": _abs,
+            "isnan": _numpy(np.isnan),
+            "isinf": _numpy(np.isinf),
+            "isfinite": _numpy(np.isfinite),
+            "popcount": _popcount,
+            "clz": _clz,
+            "ffs": _ffs,
+            "fns": lambda args, kind, attrs: _fns(*args)[()],
+            "likely": lambda args, kind, attrs: args[0],
+            "fmax_nan": _numpy(np.maximum),
+            "fmin_nan": _numpy(np.minimum),
+            "fma": _exact(lambda x, y, z: x * y + z),
+            "fma2": _exact(lambda x, y, z: x * y + z),
+            "fast_rcp": _exact(lambda x: 1.0 / x),
+            "ieee_fmaf": _directed(lambda x, y, z: x * y + z),
+            "ieee_add": _directed(np.add),
+            "ieee_sub": _directed(np.subtract),
+            "ieee_mul": _directed(np.multiply),
+            "ieee_fdiv": _directed(np.divide),
+            "ieee_frcp": _directed(lambda x: 1 / x),
+            "ieee_fsqrt": _directed(np.sqrt),
+            "ieee_frsqrt": _directed(lambda x: 1 / np.sqrt(x)),
+        }
+    )
     for name in ["exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan"]:
         table[f"fast_{name}"] = table[name]
     for name in ["add", "sub", "mul", "max", "min"]:

@@ -22,7 +22,44 @@ if TYPE_CHECKING:
 _SAME: dict[str, str] = {
     **{
         name: name
-        for name in ["exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "tanh", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "atan2", "hypot", "erf", "floor", "ceil", "trunc", "nearbyint", "round", "pow", "fmod", "copysign", "ldexp", "fma", "nextafter"]
+        for name in [
+            "exp",
+            "exp2",
+            "exp10",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "expm1",
+            "sqrt",
+            "rsqrt",
+            "tanh",
+            "sin",
+            "cos",
+            "tan",
+            "sinh",
+            "cosh",
+            "asin",
+            "acos",
+            "atan",
+            "asinh",
+            "acosh",
+            "atanh",
+            "atan2",
+            "hypot",
+            "erf",
+            "floor",
+            "ceil",
+            "trunc",
+            "nearbyint",
+            "round",
+            "pow",
+            "fmod",
+            "copysign",
+            "ldexp",
+            "fma",
+            "nextafter",
+        ]
     },
     "fabs": "abs",
     "rint": "nearbyint",
@@ -117,5 +154,3 @@ def _find(name: str) -> Callable[[list[Value], list[DType]], Value] | None:
         function = ELEMENTWISE[_SAME[short]]
         return lambda args, kinds: function(args, kinds[0], {})
     return None
-
-

@@ -179,6 +179,15 @@ class Strand:
         chosen = value if active is None else value[active]
         return chosen[0] if chosen.size and (chosen == chosen[0]).all() else value
 
+    def failing(self, cond: Value, active: Active) -> tuple[bool, int | None]:
+        """Whether a condition fails in an active lane, and in which if they are not all alike."""
+        bad = ~np.asarray(cond, np.bool_)
+        if np.ndim(bad) == 0:
+            failed = bool(bad)
+            return failed, None if active is None else int(np.flatnonzero(active)[0])
+        lanes = np.flatnonzero(narrow(active, bad))
+        return bool(lanes.size), int(lanes[0]) if lanes.size else None
+
     def number(self, expr: Expr | int, active: Active, what: str) -> int:
         """An integer that must be the same in all active lanes."""
         if isinstance(expr, int):
@@ -271,9 +280,7 @@ class Strand:
             return self.collapse(found, active)
         return found
 
-    def store(
-        self, buffer: Buffer, exprs: tuple[Expr, ...], value: Value, active: Active
-    ) -> None:
+    def store(self, buffer: Buffer, exprs: tuple[Expr, ...], value: Value, active: Active) -> None:
         """``buffer[exprs] = value`` in the active lanes."""
         bound = self.bound(buffer)
         indices, wide = self.indices(exprs, active)
@@ -319,4 +326,3 @@ class Strand:
             record.broken = union(record.broken, active)
         else:
             record.continued = union(record.continued, active)
-

@@ -165,9 +165,7 @@ def check_present(bound: Bound) -> None:
         )
 
 
-def _place(
-    bound: Bound, indices: list[Value], copy: Array | None
-) -> tuple[Array, Array]:
+def _place(bound: Bound, indices: list[Value], copy: Array | None) -> tuple[Array, Array]:
     """Scalar positions in memory and whether they are inside the shape (both one shape)."""
     linear: Value = np.int64(bound.offset)
     inside: Value = np.True_
@@ -273,9 +271,7 @@ def _write_one(
         memory.valid[spot * per : (spot + 1) * per] = True
 
 
-def _codes(
-    bound: Bound, spot: Array, good: Array, site: Site, indices: list[Value]
-) -> Array:
+def _codes(bound: Bound, spot: Array, good: Array, site: Site, indices: list[Value]) -> Array:
     kind = bound.buffer.dtype
     packed = kind.packing > 1
     flat = bound.memory.raw if packed else bound.memory.typed(_stored(kind))

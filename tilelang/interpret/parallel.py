@@ -67,7 +67,7 @@ def _owners(node: Parallel, extents: list[int]) -> Array | None:
     layout = node.loop_layout
     if layout is None:
         return None
-    threads = np.asarray(layout.table)[:, 0]
+    threads = np.asarray(layout.thread_table())
     return threads.reshape(prod(extents), -1)[:, 0]  # of replicas the first
 
 
@@ -104,9 +104,7 @@ def _dealt(
     return active
 
 
-def _turns(
-    mine: Array, place: tuple[Array, ...], serial: frozenset[int]
-) -> list[Array]:
+def _turns(mine: Array, place: tuple[Array, ...], serial: frozenset[int]) -> list[Array]:
     """Lanes of a round that run together: not those that update an element together."""
     if not serial:
         return [mine]
@@ -224,9 +222,7 @@ def _depends(exprs: tuple[Expr, ...], facts: LoopFacts, loop_vars: set[Var]) -> 
 
 def spelled_out(indices: tuple[Expr, ...], loop_vars: tuple[Var, ...]) -> bool:
     """Whether each loop variable is an index of its own, possibly shifted by another value."""
-    return all(
-        any(_shifted(index, var, set(loop_vars)) for index in indices) for var in loop_vars
-    )
+    return all(any(_shifted(index, var, set(loop_vars)) for index in indices) for var in loop_vars)
 
 
 def _shifted(index: Expr, var: Var, loop_vars: set[Var]) -> bool:
@@ -245,10 +241,14 @@ def _alone(store: Store, depth: int, facts: LoopFacts) -> bool:
     statement itself keeps the order (see ``stmts.store``)."""
     data = store.buffer.data
     others = [item for item, _ in facts.stores if item.buffer.data is data and item is not store]
-    return depth == 0 and not others and all(
-        stmt is store and same_exprs(indices, store.indices)
-        for found, stmt, indices in facts.loads
-        if found is data
+    return (
+        depth == 0
+        and not others
+        and all(
+            stmt is store and same_exprs(indices, store.indices)
+            for found, stmt, indices in facts.loads
+            if found is data
+        )
     )
 
 

@@ -29,9 +29,7 @@ def flat_bytes(array: Array) -> tuple[Array, int]:
         return np.zeros(0, np.uint8), 0
     flips = tuple(slice(None, None, -1) if step < 0 else slice(None) for step in array.strides)
     lowest = array[flips] if array.ndim else array.reshape(1)
-    first = sum(
-        -step * (size - 1) for step, size in zip(array.strides, array.shape) if step < 0
-    )
+    first = sum(-step * (size - 1) for step, size in zip(array.strides, array.shape) if step < 0)
     span = sum(abs(step) * (size - 1) for step, size in zip(array.strides, array.shape))
     count = span // array.itemsize + 1
     line = as_strided(lowest, (count,), (array.itemsize,), writeable=array.flags.writeable)
@@ -42,7 +40,8 @@ def storage_of(buffer: Buffer, array: Any, name: str) -> Array:
     """``array`` checked to be the storage form of ``buffer``'s dtype."""
     if not isinstance(array, np.ndarray):
         raise ArgumentTypeError(
-            f"the argument `{name}` is not an array", expected="a numpy array of storage elements",
+            f"the argument `{name}` is not an array",
+            expected="a numpy array of storage elements",
             got=type(array).__name__,
         )
     kind = buffer.dtype
@@ -71,7 +70,8 @@ def bind_array(s: Strand, buffer: Buffer, array: Array, written: bool) -> None:
     if any(stride * packing % step for stride in array.strides[:-1]):
         raise KernelArgumentError(
             f"the strides of `{buffer.name}` are no multiple of its element size",
-            expected=f"multiples of {step} bytes", got=str(array.strides),
+            expected=f"multiples of {step} bytes",
+            got=str(array.strides),
         )
     bound = s.attach(buffer, storage)
     strides = [stride * packing // step for stride in array.strides]
@@ -81,9 +81,7 @@ def bind_array(s: Strand, buffer: Buffer, array: Array, written: bool) -> None:
         strides = strides[:-1]
     if len(strides) != len(bound.shape):
         return
-    fixed = Bound(
-        buffer, storage, bound.shape, tuple(strides), first * packing // step, bound.safe
-    )
+    fixed = Bound(buffer, storage, bound.shape, tuple(strides), first * packing // step, bound.safe)
     s.scope.bounds[id(buffer)] = fixed
 
 

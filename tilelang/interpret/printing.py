@@ -58,9 +58,7 @@ def number(value: Any, kind: DType) -> str:
 def _place(s: Strand, lane: int | None) -> str:
     block = s.block.index or (0, 0, 0)
     thread = s.block.thread_index(0 if lane is None else lane)
-    return (
-        f"BlockIdx=({', '.join(map(str, block))}), ThreadIdx=({', '.join(map(str, thread))})"
-    )
+    return f"BlockIdx=({', '.join(map(str, block))}), ThreadIdx=({', '.join(map(str, thread))})"
 
 
 def print_value(s: Strand, node: Call, active: Active) -> Value:

@@ -149,9 +149,7 @@ def _groups(s: Strand, stmts: Sequence[Stmt], active: Active) -> list[Mask]:
     return sorted(groups, key=lambda group: int(group.argmax()))
 
 
-def _side_by_side(
-    s: Strand, stmts: Sequence[Stmt], active: Active, groups: list[Mask]
-) -> Steps:
+def _side_by_side(s: Strand, stmts: Sequence[Stmt], active: Active, groups: list[Mask]) -> Steps:
     """Each group of threads runs ``stmts`` on its own, until all have ended."""
     hoisted = [stmt for stmt in stmts if isinstance(stmt, Alloc)]
     for alloc in hoisted:
@@ -159,9 +157,7 @@ def _side_by_side(
     strands = [s.fork() for _ in groups]
     for strand in strands:
         strand.hoisted.update(id(stmt) for stmt in hoisted)
-    flows: list[Steps] = [
-        sequence(strand, stmts, group) for strand, group in zip(strands, groups)
-    ]
+    flows: list[Steps] = [sequence(strand, stmts, group) for strand, group in zip(strands, groups)]
     results = yield from join(flows)
     for stmt in stmts:
         if isinstance(stmt, Let):
@@ -207,9 +203,7 @@ def branch(s: Strand, node: If, active: Active) -> Steps:
     results: list[Active] = list(groups)
     if s.lanes.threads is not None and s.run.facts.waits(node):
         flows = [
-            execute(s.fork(), side, group)
-            for side, group in zip(sides, groups)
-            if side is not None
+            execute(s.fork(), side, group) for side, group in zip(sides, groups) if side is not None
         ]
         results[: len(flows)] = yield from join(flows)
     else:
@@ -414,11 +408,9 @@ def check(s: Strand, node: Assert, active: Active) -> None:
     on_host = s.block.index is None
     if (node.assumed and not on_host) or not s.run.checks:
         return
-    cond = np.asarray(s.eval(node.cond, active), np.bool_)
-    failed = ~cond if np.ndim(cond) == 0 else narrow(active, ~cond)
-    if not failed.any():
+    failed, lane = s.failing(s.eval(node.cond, active), active)
+    if not failed:
         return
-    lane = int(np.flatnonzero(failed)[0]) if np.ndim(failed) else None
     if on_host:
         message = node.message or f"`{node.cond!r}`"
         raise TileRuntimeError(("Assume: " if node.assumed else "Assert failed: ") + message)

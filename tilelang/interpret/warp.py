@@ -47,9 +47,11 @@ def _shuffle(kind: str) -> Handler:
         lanes = node.args[0].dtype.lanes
         table = _warps(s, s.eval(node.args[0], active), lanes)
         step = _warps(s, s.eval(node.args[1], active)).astype(np.int64)
-        width = int(s.number(node.args[2], active, "the shuffle width")) if (
-            len(node.args) > 2
-        ) else int(node.attr("width", WARP))
+        width = (
+            int(s.number(node.args[2], active, "the shuffle width"))
+            if (len(node.args) > 2)
+            else int(node.attr("width", WARP))
+        )
         lane = np.broadcast_to(np.arange(WARP), step.shape)
         base = lane & ~(width - 1)
         if kind == "sync":

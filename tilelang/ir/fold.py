@@ -41,10 +41,9 @@ def to_range(value: bool | int | float, dtype: DType) -> bool | int | float:
     if scalar.is_bool:
         return bool(value)
     if scalar.is_float:
-        try:
-            return _round(float(value), scalar)
-        except OverflowError:  # an integer beyond float64
-            return _round(math.copysign(math.inf, value), scalar)
+        if isinstance(value, int) and abs(value) > 2**53:
+            return _round_integer(value, scalar)
+        return _round(float(value), scalar)
     if scalar.is_integer:
         if isinstance(value, float):
             return _truncate(value, scalar)
@@ -79,8 +78,14 @@ def _round(value: float, dtype: DType) -> float:
     return float(floats.round_to(np.asarray([value], dtype=np.float64), dtype)[0])
 
 
-def _floor_mod(a: int, b: int) -> int:
-    return a % b
+def _round_integer(value: int, dtype: DType) -> float:
+    """An integer that float64 may not hold, rounded once."""
+    if -(2**63) <= value < 2**64:
+        return float(floats.round_to(np.asarray([value]), dtype)[0])
+    beyond = abs(value) >= 2**1024 - 2**970  # what rounds to infinity in float64
+    return _round(math.inf if value > 0 else -math.inf, dtype) if beyond else _round(
+        float(value), dtype
+    )
 
 
 _INT_OPS: dict[str, Callable[[int, int], int]] = {
@@ -97,6 +102,7 @@ _INT_OPS: dict[str, Callable[[int, int], int]] = {
     "shl": lambda a, b: a << b if b >= 0 else 0,
     "shr": lambda a, b: a >> b if b >= 0 else 0,
 }
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _FLOAT_OPS: dict[str, Callable[[float, float], float]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -129,10 +135,6 @@ def _fold(op: str, a: Const, b: Const) -> Expr | None:
         if op == "div":
             return None if y == 0 else const(float(x) / float(y), dtype)
         return const(_FLOAT_OPS[op](float(x), float(y)), dtype) if op in _FLOAT_OPS else None
-    if op in ("floordiv", "floormod", "truncdiv", "truncmod") and y == 0:
-        raise TileValueError(
-            f"division by zero: {x} {BINARY[op].symbol or op} 0", expected="a divisor that is not 0"
-        )
     if op in ("shl", "shr") and not 0 <= int(y) < dtype.bits:
         return None
     if op in _INT_OPS:
@@ -251,6 +253,10 @@ def build_binary(op: str, a: object, b: object) -> Expr:
         ):
             x, y = build_cast(x, DType("int32")), build_cast(y, DType("int32"))
         _check_operands(op, x)
+    if op in _DIVISIONS and isinstance(y, Const) and y.value == 0 and not y.dtype.is_float:
+        raise TileValueError(
+            f"division by zero: `{Binary(op, x, y)!r}`", expected="a divisor that is not 0"
+        )
     if isinstance(x, Const) and isinstance(y, Const):
         folded = _fold(op, x, y)
         if folded is not None:

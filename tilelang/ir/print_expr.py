@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 
 from tilelang.errors import InternalError
 from tilelang.ir.buffer import Buffer, Region, same_extent
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,
     Binary,
@@ -120,8 +119,8 @@ class ExprPrinter:
 
     def value(self, value: object) -> str:
         """A compile-time value: number, expression, buffer, region, layout or nest of them."""
-        if isinstance(value, DType):
-            return repr(str(value))
+        if isinstance(value, str):  # dtypes, too
+            return quoted(value)
         if isinstance(value, Const) and value.dtype in ("int32", "bool"):
             return repr(value.value)
         if isinstance(value, Expr):
@@ -199,7 +198,7 @@ class ExprPrinter:
         if isinstance(node, Load):
             return index(node.buffer, node.indices)
         if isinstance(node, AddressOf):
-            access = "" if node.access == "rw" else f", {node.access!r}"
+            access = "" if node.access == "rw" else f", {quoted(node.access)}"
             return f"T.address_of({index(node.buffer, node.indices)}{access})"
         if isinstance(node, Cast):
             return self._cast(node, text(node.value))
@@ -217,7 +216,7 @@ class ExprPrinter:
         if isinstance(node, Lane):
             return f"{_fit(done[id(node.vector)], ATOM)}[{text(node.index)}]"
         if isinstance(node, StringImm):
-            return repr(node.value)
+            return quoted(node.value)
         if isinstance(node, RegionArg):
             return self.region(node.region)
         raise InternalError(f"the printer does not know the expression {type(node).__name__}")
@@ -256,6 +255,15 @@ def _binary_text(node: Binary, done: dict[int, tuple[str, int]]) -> tuple[str, i
         f"{_fit(a, left)} {info.symbol} {_fit(b, info.precedence + 1)}",
         info.precedence,
     )
+
+
+def quoted(text: str) -> str:
+    """``text`` as a Python literal in double quotes."""
+    literal = repr(str(text))
+    if literal.startswith('"'):
+        return literal
+    inner = literal[1:-1].replace("\\'", "'").replace('"', '\\"')
+    return f'"{inner}"'
 
 
 def const_text(node: Const) -> tuple[str, int]:

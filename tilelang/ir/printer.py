@@ -14,7 +14,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.access import accesses
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Const, Expr, Var, const
-from tilelang.ir.print_expr import ExprPrinter, Names, shape_vars
+from tilelang.ir.print_expr import ExprPrinter, Names, quoted, shape_vars
 from tilelang.ir.print_tile import tile_text
 
 _INDENT = "    "
@@ -239,7 +239,8 @@ class _Printer:
             if key in _ANNOTATION_WORDS:
                 self.line(f"{_ANNOTATION_WORDS[key]}({self.text.mapping(value)})")
             elif key == "swizzle" and isinstance(value, tuple) and len(value) == 2:
-                self.line(f"T.use_swizzle({value[0]!r}, order={value[1]!r})")
+                text = self.text.value(value[1])
+                self.line(f"T.use_swizzle({value[0]!r}, order={text})")
             else:
                 rest.append((key, value))
         if rest:
@@ -278,7 +279,7 @@ class _Printer:
             call = text.expr(stmt.value)
             self.line(call if isinstance(stmt.value, Call) else f"T.evaluate({call})")
         elif isinstance(stmt, S.Assert):
-            cond, message = text.expr(stmt.cond), f", {stmt.message!r}" if stmt.message else ""
+            cond, message = text.expr(stmt.cond), f", {quoted(stmt.message)}" if stmt.message else ""
             self.line(f"T.assume({cond})" if stmt.assumed else f"assert {cond}{message}")
         elif isinstance(stmt, S.Break):
             self.line("break")
@@ -309,7 +310,7 @@ class _Printer:
                 self.block(stmt.orelse)
         elif isinstance(stmt, S.Attr):
             node, value = text.value(stmt.node), text.value(stmt.value)
-            self.line(f"with T.attr({node}, {stmt.key!r}, {value}):")
+            self.line(f"with T.attr({node}, {quoted(stmt.key)}, {value}):")
             self.block(stmt.body)
         else:
             raise InternalError(f"the printer does not know the statement {type(stmt).__name__}")

@@ -134,8 +134,6 @@ _MEMORY = [
         Intrinsic(f"atomic_{op}", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0,))
         for op in ("add", "max", "min", "or", "and", "xor", "exch", "store")
     ],
-    # One thread's copy of contiguous elements from global to shared memory: dst, src, count, pred.
-    Intrinsic("ptx_cp_async", 3, 4, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
     Intrinsic("atomic_load", 1, 1, "given", effect=Effect.ATOMIC, reads=(0,)),
     Intrinsic("atomic_addx2", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0, 1)),
     Intrinsic("atomic_addx4", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0, 1)),
@@ -196,13 +194,7 @@ _WARP = [
 _HINTS = [
     *[
         Intrinsic(name, 0, -1, "void", effect=Effect.HINT)
-        for name in (
-            "fence_proxy_async tma_store_arrive tma_store_wait ptx_commit_group ptx_wait_group "
-            "wait_wgmma warpgroup_fence_operand warpgroup_arrive warpgroup_commit_batch "
-            "warpgroup_wait set_max_nreg no_set_max_nreg disable_warp_group_reg_alloc "
-            "annotate_producer_reg_dealloc annotate_consumer_reg_alloc pdl_trigger pdl_sync "
-            "assume ptx_fence_barrier_init mbarrier_init"
-        ).split()
+        for name in ["fence_proxy_async", "tma_store_arrive", "tma_store_wait", "ptx_commit_group", "ptx_wait_group", "wait_wgmma", "warpgroup_fence_operand", "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait", "set_max_nreg", "no_set_max_nreg", "disable_warp_group_reg_alloc", "annotate_producer_reg_dealloc", "annotate_consumer_reg_alloc", "pdl_trigger", "pdl_sync", "assume", "ptx_fence_barrier_init", "mbarrier_init"]
     ],
 ]
 
@@ -246,6 +238,22 @@ _RAW = [
     # A pointer whose buffer is not known, as TVM's words make them.
     Intrinsic("tvm_access_ptr", 4, 4, "handle", needs="threads"),
 ]
+
+# Tile operations (``HardwareOp``) and the lowest architecture that has them.
+HARDWARE_TILES: dict[str, str] = {
+    "gemm_sp": "sm_80",
+    "wgmma_gemm_sp": "sm_90",
+    "copy_tmem": "sm_100",
+    "deallocate_tmem": "sm_100",
+    "tcgen05_cp_warpx4": "sm_100",
+    "tcgen05_gemm": "sm_100",
+    "tcgen05_gemm_blockscaled": "sm_100",
+    "tcgen05_gemm_sp": "sm_100",
+    "tcgen05_sf_warp_transpose": "sm_100",
+    "tma_gather4": "sm_100",
+    "tma_scatter4": "sm_100",
+    "mma_gemm_blockscaled": "sm_120",
+}
 
 INTRINSICS: dict[str, Intrinsic] = _table(
     _ELEMENTWISE, _MEMORY, _OUTPUT, _SYNC, _WARP, _HINTS, _RAW

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.compiler import Artifact, compile
+from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tilelang.cpu.toolchain import Compiler
     from tilelang.runtime.library import Library
 
-INCLUDE = Path(__file__).resolve().parent.parent / "cpu" / "include"
 
 # Names of runtimes that programs ask for; those of other implementations mean "auto" here.
 BACKENDS = {
@@ -163,7 +163,7 @@ def build_library(artifact: Artifact, compiler: Compiler) -> Library:
     key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
 
     def make() -> Entry:
-        data = compiler.compile_shared(artifact.source, (*flags, f"-I{INCLUDE}"))
+        data = compiler.compile_shared(artifact.source, (*flags, f"-I{INCLUDE_DIR}"))
         return Entry(data, {"kind": "kernel"})
 
     entry = default_cache().fetch(key, make)
@@ -173,7 +173,7 @@ def build_library(artifact: Artifact, compiler: Compiler) -> Library:
 @lru_cache(maxsize=1)
 def include_text() -> str:
     """The text of our C headers: part of what generated code means."""
-    return "".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.glob("*.h")))
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE_DIR.glob("*.h")))
 
 
 def _returns(func: PrimFunc, out_idx: tuple[int, ...]) -> str:

@@ -131,6 +131,7 @@ class _AttrFrame(Frame):
     def open(self, active: Builder, names: tuple[str, ...]) -> None:
         self.loc = locate()
         self.block = active.push("attr", self.loc)
+        self.block.note = self.node
 
     def close(self, active: Builder) -> None:
         active.emit(

@@ -15,6 +15,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load
 from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Transpose
+from tilelang.ir.tables import HARDWARE_TILES
 from tilelang.language.regions import (
     align,
     cast_to,
@@ -94,7 +95,8 @@ def _copy(
             got=f"`{b.buffer.name}` of dtype {b.dtype}",
         )
     if "shared.tmem" in (a.scope(), b.scope()):
-        active.emit(HardwareOp(name="copy_tmem", needs="sm_100", reads=(a,), writes=(b,)))
+        needs = HARDWARE_TILES["copy_tmem"]
+        active.emit(HardwareOp(name="copy_tmem", needs=needs, reads=(a,), writes=(b,)))
         return
     active.emit(
         Copy(
@@ -164,7 +166,7 @@ def tma_copy(
         barrier: element of ``T.alloc_barrier``, needed for loads into shared memory. The copy
             counts bytes, it does not arrive.
     """
-    from tilelang.language.builtin import barrier_address
+    from tilelang.language.sync import barrier_address
 
     what = "T.tma_copy"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
@@ -196,7 +198,7 @@ def copy_cluster(
     loop_layout: Any = None,
 ) -> None:
     """Copy to shared memory of other blocks of the cluster (sm_90)."""
-    from tilelang.language.builtin import barrier_address
+    from tilelang.language.sync import barrier_address
 
     what = "T.copy_cluster"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
@@ -281,7 +283,8 @@ def im2col(
     emitter(what).emit(
         Im2col(
             img=image, col=tile, nhw_step=scalar(nhw_step, what), c_step=scalar(c_step, what),
-            **constants,
+            kernel=constants["kernel"], stride=constants["stride"],
+            dilation=constants["dilation"], pad=constants["pad"],
         )
     )
 
@@ -313,7 +316,7 @@ def tma_gather4(
     annotations: dict[str, Any] | None = None,
 ) -> None:
     """Load four rows of a matrix by index (sm_100)."""
-    from tilelang.language.builtin import barrier_address
+    from tilelang.language.sync import barrier_address
 
     what = "T.tma_gather4"
     a, b = region_of(src, what, "source"), region_of(dst, what, "destination")
@@ -321,7 +324,8 @@ def tma_gather4(
     options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
     emitter(what).emit(
         HardwareOp(
-            name="tma_gather4", needs="sm_100", reads=(a,), writes=(b,), args=args, options=options
+            name="tma_gather4", needs=HARDWARE_TILES["tma_gather4"], reads=(a,), writes=(b,),
+            args=args, options=options,
         )
     )
 
@@ -342,7 +346,7 @@ def tma_scatter4(
     options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
     emitter(what).emit(
         HardwareOp(
-            name="tma_scatter4", needs="sm_100", reads=(a,), writes=(b,),
+            name="tma_scatter4", needs=HARDWARE_TILES["tma_scatter4"], reads=(a,), writes=(b,),
             args=(scalar(col, what), *_rows(rows, what)), options=options,
         )
     )

@@ -14,6 +14,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, binary
 from tilelang.ir.stmt import Gemm, HardwareOp
+from tilelang.ir.tables import HARDWARE_TILES
 from tilelang.language.regions import (
     constant_bool,
     constant_extents,
@@ -194,11 +195,12 @@ def _tcgen05(
     mbar: object,
     options: tuple[tuple[str, object], ...],
 ) -> None:
-    from tilelang.language.builtin import barrier_address
+    from tilelang.language.sync import barrier_address
 
     args = (clear,) if mbar is None else (clear, barrier_address(mbar, f"T.{name}"))
+    needs = HARDWARE_TILES[name]
     emitter(f"T.{name}").emit(
-        HardwareOp(name=name, needs="sm_100", reads=reads, writes=(c,), args=args, options=options)
+        HardwareOp(name=name, needs=needs, reads=reads, writes=(c,), args=args, options=options)
     )
 
 

@@ -14,7 +14,7 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import AddressOf, Expr, Load, StringImm, as_expr, call
 from tilelang.ir.stmt import HardwareOp
-from tilelang.ir.tables import INTRINSICS
+from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
 from tilelang.language.gemm_op import condition
 from tilelang.language.regions import (
     address_of_operand,
@@ -115,7 +115,7 @@ clc_get_first_ctaid_z = _raw_value("clc_get_first_ctaid_z", "z index of the bloc
 
 def ptx_arrive_cluster_barrier(mbarrier: object, cta_id: object) -> None:
     """Arrive at the barrier of block ``cta_id`` of the cluster."""
-    from tilelang.language.builtin import mbarrier_arrive
+    from tilelang.language.sync import mbarrier_arrive
 
     mbarrier_arrive(mbarrier, cta_id)
 
@@ -226,7 +226,7 @@ def ptx_mma_sm70(
 
 def tcgen05_mma_arrive(mbar: object, arrive_2cta: bool = False) -> None:
     """Signal a barrier when the tcgen05 products issued so far are complete."""
-    from tilelang.language.builtin import barrier_address
+    from tilelang.language.sync import barrier_address
 
     what = "T.tcgen05_mma_arrive"
     emit_call(
@@ -237,7 +237,6 @@ def tcgen05_mma_arrive(mbar: object, arrive_2cta: bool = False) -> None:
 # -- tile operations -------------------------------------------------------------------------------------
 def _tile(
     name: str,
-    needs: str,
     reads: tuple[object, ...],
     writes: tuple[object, ...],
     args: tuple[object, ...] = (),
@@ -247,7 +246,7 @@ def _tile(
     emitter(what).emit(
         HardwareOp(
             name=name,
-            needs=needs,
+            needs=HARDWARE_TILES[name],
             reads=tuple(region_of(item, what) for item in reads),
             writes=tuple(region_of(item, what) for item in writes),
             args=tuple(arg if isinstance(arg, Expr) else as_expr(arg) for arg in args),
@@ -257,7 +256,7 @@ def _tile(
 
 
 def _signal(mbar: object, what: str) -> tuple[Expr, ...]:
-    from tilelang.language.builtin import barrier_address
+    from tilelang.language.sync import barrier_address
 
     return () if mbar is None else (barrier_address(mbar, what),)
 
@@ -269,7 +268,7 @@ def gemm_sp(
 ) -> None:  # fmt: skip
     """``C += A @ B`` with A stored 2:4 sparse and its metadata E."""
     _tile(
-        "gemm_sp", "sm_80", (A_sparse, E, B), (C,), (condition(clear_accum, "T.gemm_sp", "clear"),),
+        "gemm_sp", (A_sparse, E, B), (C,), (condition(clear_accum, "T.gemm_sp", "clear"),),
         transpose_A=transpose_A, transpose_E=transpose_E, transpose_B=transpose_B,
         policy=int(policy), k_pack=k_pack, **options,
     )  # fmt: skip
@@ -282,7 +281,7 @@ def wgmma_gemm_sp(
     A_sparse: object, E: object, B: object, C: object, *flags: object, **options: object
 ) -> None:
     """:func:`gemm_sp` that may still run afterwards."""
-    _tile("wgmma_gemm_sp", "sm_90", (A_sparse, E, B), (C,), flags, **options)
+    _tile("wgmma_gemm_sp", (A_sparse, E, B), (C,), flags, **options)
 
 
 def tcgen05_gemm_sp(
@@ -292,7 +291,7 @@ def tcgen05_gemm_sp(
     """A sparse product into tensor memory."""
     what = "T.tcgen05_gemm_sp"
     _tile(
-        "tcgen05_gemm_sp", "sm_100", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, what)),
+        "tcgen05_gemm_sp", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, what)),
         **options,
     )
 
@@ -307,7 +306,7 @@ def tcgen05_gemm_blockscaled(
     what = "T.tcgen05_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what), *_signal(mbar, what))
     _tile(
-        "tcgen05_gemm_blockscaled", "sm_100", (A, B, SFA_tmem, SFB_tmem), (C,), args,
+        "tcgen05_gemm_blockscaled", (A, B, SFA_tmem, SFB_tmem), (C,), args,
         transpose_A=transpose_A, transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
         sf_b_granularity_k=sf_b_granularity_k, **options,
     )
@@ -326,7 +325,7 @@ def mma_gemm_blockscaled(
     what = "T.mma_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what))
     _tile(
-        "mma_gemm_blockscaled", "sm_120", (A, B, SFA, SFB), (C,), args, policy=int(policy),
+        "mma_gemm_blockscaled", (A, B, SFA, SFB), (C,), args, policy=int(policy),
         transpose_A=transpose_A, transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
         sf_b_granularity_k=sf_b_granularity_k, **options,
     )
@@ -337,12 +336,12 @@ def tcgen05_cp_warpx4(
 ) -> None:
     """Copy scale factors from shared to tensor memory."""
     offset = scalar(tmem_col_offset, "T.tcgen05_cp_warpx4")
-    _tile("tcgen05_cp_warpx4", "sm_100", (smem_src,), (tmem_dst,), (offset,), use_2cta=use_2cta)
+    _tile("tcgen05_cp_warpx4", (smem_src,), (tmem_dst,), (offset,), use_2cta=use_2cta)
 
 
 def tcgen05_sf_warp_transpose(smem_src: object) -> None:
     """Transpose scale factors in shared memory."""
-    _tile("tcgen05_sf_warp_transpose", "sm_100", (), (smem_src,))
+    _tile("tcgen05_sf_warp_transpose", (), (smem_src,))
 
 
 def deallocate_tmem(tmem: Any) -> None:
@@ -352,4 +351,4 @@ def deallocate_tmem(tmem: Any) -> None:
             "T.deallocate_tmem of something that is not tensor memory",
             expected="a buffer made by T.alloc_tmem", got=describe(tmem),
         )
-    _tile("deallocate_tmem", "sm_100", (), (tmem,))
+    _tile("deallocate_tmem", (), (tmem,))

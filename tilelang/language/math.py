@@ -21,10 +21,10 @@ __all__ = [
     "Cast",
     "Select",
     "abs",
+    "abs2",
     "acos",
     "acosh",
     "add2",
-    "abs2",
     "asin",
     "asinh",
     "atan",
@@ -38,8 +38,8 @@ __all__ = [
     "cosh",
     "erf",
     "exp",
-    "exp10",
     "exp2",
+    "exp10",
     "expm1",
     "fabs",
     "fast_rcp",
@@ -62,9 +62,9 @@ __all__ = [
     "ldexp",
     "likely",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "max",
     "max2",
     "min",
@@ -260,11 +260,10 @@ def _repeated(base: Expr, power: int) -> Expr:
 # -- comparisons and choices ---------------------------------------------------------------------
 def _extreme(op: str, a: Any, b: Any) -> Any:
     if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-        if plain_ints(a, b) or isinstance(a, float) or isinstance(b, float):
-            found = binary(op, a, b)
-            if plain_ints(a, b):
-                return int(found)
-            return float(found) if isinstance(found, Const) else found
+        found = binary(op, a, b)
+        if plain_ints(a, b):
+            return int(found)
+        return float(found) if isinstance(found, Const) else found
     return binary(op, *_pair(op, a, b))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import binary, const
+from tilelang.ir.expr import Expr, binary, const
 from tilelang.ir.stmt import PrintTile
 from tilelang.language.regions import constant_int, describe, emit_call, scalar
 
@@ -51,7 +51,8 @@ def device_assert(cond: object, msg: str = "", no_stack_info: bool = False) -> N
     if cond is True:
         emitter(what)
         return
-    test = const(bool(cond)) if isinstance(cond, (bool, int)) else scalar(cond, what, "condition")
+    plain = isinstance(cond, (bool, int))
+    test: Expr = const(bool(cond)) if plain else scalar(cond, what, "condition")
     if not test.dtype.is_bool:
-        test = binary("ne", test, 0)  # type: ignore[assignment]  # a wider Expr than Const
+        test = binary("ne", test, 0)
     emit_call(what, "device_assert", test, message=str(msg))

@@ -183,13 +183,14 @@ def check_inside(region: Region, what: str) -> None:
         return
     for dim, (low, extent) in enumerate(zip(region.mins, region.extents)):
         size = region.buffer.shape[dim]
-        if isinstance(low, Const) and isinstance(extent, int) and isinstance(size, int):
-            if int(low) + extent > size:
-                raise TileIndexError(
-                    f"the tile of {what} does not fit into `{region.buffer.name}`",
-                    expected=f"at most {size} elements in dimension {dim}",
-                    got=f"elements {int(low)} to {int(low) + extent - 1}",
-                )
+        if not (isinstance(low, Const) and isinstance(extent, int) and isinstance(size, int)):
+            continue
+        if int(low) + extent > size:
+            raise TileIndexError(
+                f"the tile of {what} does not fit into `{region.buffer.name}`",
+                expected=f"at most {size} elements in dimension {dim}",
+                got=f"elements {int(low)} to {int(low) + extent - 1}",
+            )
 
 
 def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
@@ -240,9 +241,8 @@ def element_of(operand: object, what: str, role: str = "operand") -> tuple[Buffe
 
 def address_of_operand(operand: object, what: str, access: str = "rw") -> Expr:
     """A pointer: the address of a buffer, region or element, or a handle expression itself."""
-    if isinstance(operand, Expr) and not isinstance(operand, Load):
-        if operand.dtype.is_handle:
-            return operand
+    if isinstance(operand, Expr) and not isinstance(operand, Load) and operand.dtype.is_handle:
+        return operand
     found = region_of(operand, what, "address")
     return AddressOf(found.buffer, found.mins, access)
 

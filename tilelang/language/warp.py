@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Binary, Const, Expr, RegionArg, Var, as_expr, call
+from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
 from tilelang.ir.stmt import Store
 from tilelang.language.regions import (
     cast_to,
@@ -80,7 +80,7 @@ def _shuffle(kind: str, value: object, delta: object, width: object, mask: objec
         )
     step = cast_to(scalar(delta, what, "distance"), DType("int32"))
     args = [scalar(value, what, "value"), step]
-    if known is not None and known != WARP or (mask is not None and not _is_full_mask(mask)):
+    if (known is not None and known != WARP) or (mask is not None and not _is_full_mask(mask)):
         args.append(as_expr(WARP if known is None else width))
     if mask is not None and not _is_full_mask(mask):
         args.append(cast_to(mask, DType("uint32")))
@@ -245,13 +245,13 @@ def _positive(value: object, default: int, what: str) -> Any:
 def get_lane_idx(warp_size: object = None) -> Expr:
     """Lane of the thread in its warp."""
     what = "T.get_lane_idx"
-    return emitter(what).thread_index() % _positive(warp_size, WARP, what)
+    return binary("floormod", emitter(what).thread_index(), _positive(warp_size, WARP, what))
 
 
 def get_warp_idx(warp_size: object = None) -> Expr:
     """Number of the thread's warp in the block."""
     what = "T.get_warp_idx"
-    return emitter(what).thread_index() // _positive(warp_size, WARP, what)
+    return binary("floordiv", emitter(what).thread_index(), _positive(warp_size, WARP, what))
 
 
 def get_warp_idx_sync(warp_size: object = None) -> Expr:
@@ -263,7 +263,7 @@ def get_warp_group_idx(warp_size: object = None, warps_per_group: object = None)
     """Number of the thread's warpgroup (128 threads) in the block."""
     what = "T.get_warp_group_idx"
     size = _positive(warp_size, WARP, what) * _positive(warps_per_group, 4, what)
-    return emitter(what).thread_index() // size
+    return binary("floordiv", emitter(what).thread_index(), size)
 
 
 def shuffle_elect(thread_extent: int) -> Expr:
@@ -340,9 +340,9 @@ def comm_reducer(
     kind = first.dtype if isinstance(first, Expr) else as_expr(first).dtype
     a, b = Var("x", kind), Var("y", kind)
     found = combiner(a, b)
-    if isinstance(found, Binary) and {id(found.a), id(found.b)} == {id(a), id(b)}:
-        if found.op in _COMBINERS:
-            return CommReducer(_COMBINERS[found.op], values)
+    known = isinstance(found, Binary) and {id(found.a), id(found.b)} == {id(a), id(b)}
+    if known and found.op in _COMBINERS:
+        return CommReducer(_COMBINERS[found.op], values)
     raise TileUnsupportedError(
         "T.comm_reducer with an unknown combination",
         expected="lambda x, y: x + y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y",
@@ -384,10 +384,9 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle", **_: obje
             got=", ".join(describe(axis) for axis in axes),
         )
     buffer, indices = _result(out, what)
-    total = call(
-        "thread_allreduce", scalar(value, what, "value"), as_expr(cond), op=reducer.op,
-        axis=found[0],
-    )
+    item = scalar(value, what, "value")
+    options = (("axis", found[0]), ("op", reducer.op))
+    total = Call("thread_allreduce", (item, as_expr(cond)), item.dtype, options)
     active.emit(Store(buffer=buffer, indices=indices, value=cast_to(total, buffer.dtype)))
 
 

@@ -1,139 +1,138 @@
-"""Layouts of shared-memory tiles: linear, padded, and XOR swizzles.
+"""Layouts of shared memory: linear, padded, and swizzled over 32, 64 or 128 bytes.
 
-A swizzle permutes the 16-byte units of a row by the row number, so that a column of units falls
-into different banks. With rows of 128, 64 or 32 bytes the unit index is combined with
-``row % 8``, ``row // 2 % 4`` or ``row // 4 % 2``.
+A swizzled matrix is cut into panels as wide as the span; a panel stores all rows one after the
+other, and within a row the 16-byte chunk number is combined by exclusive or with the row, so that
+eight rows of one chunk column lie in different banks. This is what TMA writes and wgmma reads.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilelang.errors import TileValueError
-from tilelang.layout.layout import Fragment, Layout, tile_shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, as_expr
+from tilelang.layout.layout import Layout, constant_extents
 
-UNIT = 16  # bytes of one swizzled unit
-
-
-def make_linear_layout(buffer: Any) -> Layout:
-    """Row-major."""
-    shape, _ = tile_shape(buffer)
-
-    def forward(*indices: Any) -> Any:
-        offset: Any = 0
-        for index, extent in zip(indices, shape):
-            offset = offset * extent + index
-        return offset
-
-    return Layout(shape, forward)
+CHUNK_BITS = 128  # what one thread moves at once
+SPANS = (128, 64, 32)
 
 
-def make_padded_layout(buffer: Any, padding: int = 8) -> Layout:
-    """Row-major with ``padding`` elements after each row."""
-    shape, _ = tile_shape(buffer)
-
-    def forward(*indices: Any) -> Any:
-        offset: Any = 0
-        for d, (index, extent) in enumerate(zip(indices, shape)):
-            offset = offset * (extent + padding * (d == len(shape) - 1)) + index
-        return offset
-
-    return Layout(shape, forward)
+def _bits(buffer: object) -> int:
+    kind = DType(getattr(buffer, "dtype", "float16"))
+    return kind.bits * kind.lanes
 
 
-def _bank_swizzle(buffer: Any, span: int) -> Layout:
-    """Panels of ``span`` bytes, each row's 16-byte units XORed with a function of the row."""
-    shape, bits = tile_shape(buffer)
-    *lead, rows, columns = (1, *shape) if len(shape) == 1 else shape
-    unit = UNIT * 8 // bits
+def _matrix(buffer: object, what: str) -> tuple[int, ...]:
+    shape = constant_extents(buffer, what)
+    if len(shape) < 2:
+        raise TileValueError(f"{what} needs a matrix", expected="2 or more dimensions", got=shape)
+    return shape
+
+
+def swizzled(shape: tuple[int, ...], bits: int, span: int) -> Layout:
+    """The last two dimensions swizzled over ``span`` bytes; leading ones are passed through."""
+    chunk = CHUNK_BITS // bits
     width = span * 8 // bits
-    if columns % width:
-        raise TileValueError(
-            f"a {span}-byte swizzle needs rows that are a multiple of {width} elements",
-            expected=f"a multiple of {width}",
-            got=str(columns),
-        )
-    units = span // UNIT
-    divisor = 8 // units
+    per_phase = 128 // span  # rows that share one permutation
 
-    def forward(*indices: Any) -> Any:
-        *outer, i, j = (0, *indices) if len(shape) == 1 else indices
-        panel, inside = j // width, j % width
-        moved = (inside // unit) ^ (i // divisor % units)
-        offset = (panel * rows + i) * width + moved * unit + inside % unit
-        base: Any = 0
-        for index, extent in zip(outer, lead):
-            base = base * extent + index
-        return base * (rows * columns) + offset
+    def forward(*indices: Expr) -> tuple[Expr, ...]:
+        *lead, row, column = indices
+        inside = column % width
+        phase = (row % 8) // per_phase
+        moved = (inside // chunk ^ phase) * chunk + inside % chunk
+        return (*lead, as_expr(column // width), row, as_expr(moved))
 
     return Layout(shape, forward)
 
 
-def make_full_bank_swizzled_layout(buffer: Any) -> Layout:
-    """The 128-byte swizzle."""
-    return _bank_swizzle(buffer, 128)
+def fits(shape: tuple[int, ...], bits: int, span: int) -> bool:
+    """Whether rows and columns are whole multiples of the pattern."""
+    return CHUNK_BITS % bits == 0 and shape[-1] % (span * 8 // bits) == 0 and shape[-2] % 8 == 0
 
 
-def make_half_bank_swizzled_layout(buffer: Any) -> Layout:
-    """The 64-byte swizzle."""
-    return _bank_swizzle(buffer, 64)
+def _bank(buffer: object, span: int, name: str) -> Layout:
+    what = f"make_{name}_bank_swizzled_layout"
+    shape, bits = _matrix(buffer, what), _bits(buffer)
+    if not fits(shape, bits, span):
+        raise TileValueError(
+            f"{what} of a matrix that the pattern does not fill",
+            expected=f"rows a multiple of 8, columns a multiple of {span * 8 // bits}",
+            got=str(shape),
+        )
+    return swizzled(shape, bits, span)
 
 
-def make_quarter_bank_swizzled_layout(buffer: Any) -> Layout:
-    """The 32-byte swizzle."""
-    return _bank_swizzle(buffer, 32)
+def make_full_bank_swizzled_layout(buffer: object) -> Layout:
+    """Swizzle over 128 bytes."""
+    return _bank(buffer, 128, "full")
 
 
-def make_swizzled_layout(buffer: Any, k_major: bool = True, allow_pad: bool = True) -> Layout:
-    """The widest swizzle that the row length allows; padding or linear where none does."""
-    shape, bits = tile_shape(buffer)
-    for span in (128, 64, 32):
-        if shape[-1] * bits % (span * 8) == 0:
-            return _bank_swizzle(buffer, span)
-    return make_padded_layout(buffer) if allow_pad else make_linear_layout(buffer)
+def make_half_bank_swizzled_layout(buffer: object) -> Layout:
+    """Swizzle over 64 bytes."""
+    return _bank(buffer, 64, "half")
 
 
-def make_wgmma_swizzled_layout(buffer: Any, continuity: int | None = None,
-                               k_major: bool = True) -> Layout:  # fmt: skip
-    """The swizzle that warpgroup products read."""
-    return make_swizzled_layout(buffer, k_major, False)
+def make_quarter_bank_swizzled_layout(buffer: object) -> Layout:
+    """Swizzle over 32 bytes."""
+    return _bank(buffer, 32, "quarter")
 
 
-def make_tcgen05mma_swizzled_layout(buffer: Any, continuity: int | None = None,
-                                    k_major: bool = True) -> Layout:  # fmt: skip
-    """The swizzle that tensor-memory products read."""
-    return make_swizzled_layout(buffer, k_major, False)
+def make_linear_layout(buffer: object) -> Layout:
+    """Row-major."""
+    return Layout(constant_extents(buffer, "make_linear_layout"), lambda *i: i)
 
 
-def make_volta_swizzled_layout(buffer: Any, is_a: bool = True, k_inner: bool = True) -> Layout:
-    """A swizzle for sm_70 loads."""
-    return make_swizzled_layout(buffer, k_inner, True)
+def make_padded_layout(buffer: object, pad: int | None = None) -> Layout:
+    """Row-major with ``pad`` unused elements (16 bytes by default) after each row."""
+    shape = _matrix(buffer, "make_padded_layout")
+    pitch = shape[-1] + (CHUNK_BITS // _bits(buffer) if pad is None else pad)
+    return Layout(shape, lambda *i: (*i[:-2], i[-2] * pitch + i[-1]))
 
 
-def make_gemm_fragment_8x8() -> Fragment:
-    """The 8x8 accumulator of a warp: lane ``4 * row + column / 2``, register ``column % 2``."""
-    return Fragment((8, 8), forward_fn=lambda i, j: (i * 4 + j // 2, j % 2))
+def make_swizzled_layout(buffer: object, k_major: bool = True, allow_pad: bool = True) -> Layout:
+    """The widest swizzle that fits, else padded rows (if allowed and useful), else row-major.
+
+    Args:
+        buffer: a buffer with 2 or more dimensions; the last two are the matrix.
+        k_major: whether the last dimension is the reduced one; it does not matter here.
+        allow_pad: whether rows may be padded where no swizzle fits.
+    """
+    shape, bits = _matrix(buffer, "make_swizzled_layout"), _bits(buffer)
+    for span in SPANS:
+        if fits(shape, bits, span):
+            return swizzled(shape, bits, span)
+    if allow_pad and shape[-1] * bits % 256 == 0:
+        return make_padded_layout(buffer)
+    return make_linear_layout(buffer)
 
 
-def make_gemm_fragment_8x8_transposed() -> Fragment:
-    """The transposed 8x8 accumulator of a warp."""
-    return Fragment((8, 8), forward_fn=lambda i, j: (j * 4 + i // 2, i % 2))
+def make_wgmma_swizzled_layout(
+    buffer: object, continuity: int | None = None, k_major: bool = True
+) -> Layout:
+    """The widest swizzle whose panels divide ``continuity`` (the last extent by default).
 
-
-def make_fully_replicated_layout_fragment(buffer: Any, threads: int) -> Fragment:
-    """Every thread holds the whole tile."""
-    shape, _ = tile_shape(buffer)
-    linear = make_linear_layout(shape)
-
-    def thread(*indices: Any) -> Any:
-        return indices[-1]
-
-    def register(*indices: Any) -> Any:
-        return linear.forward_fn(*indices[: len(shape)])
-
-    from tilelang.layout.layout import _variadic
-
-    return Fragment(
-        shape, forward_thread_fn=_variadic(thread), replicate=threads,
-        forward_index_fn=_variadic(register),
+    Raises:
+        TileValueError: no span fits and rows are no multiple of 16 bytes.
+    """
+    what = "make_wgmma_swizzled_layout"
+    shape, bits = _matrix(buffer, what), _bits(buffer)
+    run = shape[-1] if continuity is None else continuity
+    for span in SPANS:
+        if fits(shape, bits, span) and run % (span * 8 // bits) == 0:
+            return swizzled(shape, bits, span)
+    if shape[-1] % (CHUNK_BITS // bits) == 0:
+        return make_linear_layout(buffer)
+    raise TileValueError(
+        f"{what} of rows that are no multiple of 16 bytes",
+        expected=f"columns a multiple of {CHUNK_BITS // bits}",
+        got=str(shape),
     )
+
+
+make_tcgen05mma_swizzled_layout = make_wgmma_swizzled_layout
+
+
+def make_volta_swizzled_layout(
+    buffer: object, is_a: bool = True, k_inner: bool = True
+) -> Layout:
+    """The swizzle for the matrix instructions of sm_70: the same family as elsewhere."""
+    return make_swizzled_layout(buffer)

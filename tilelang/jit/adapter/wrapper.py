@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from tilelang.codegen.c import storage_type, value_type
-from tilelang.cpu.module import symbols_of
+from tilelang.cpu.module import inline_headers, symbols_of
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.stmt import PrimFunc
@@ -151,7 +151,7 @@ class TLCPUSourceWrapper:
     def update_lib_code(self, code: str) -> str:
         """The whole host source: kernel, ``init``, ``get_last_error`` and ``call``."""
         call = self.create_call_func(code, {"function_name": self.function_names})
-        self.lib_code = code + self.get_cpu_init_func() + call
+        self.lib_code = inline_headers(code) + self.get_cpu_init_func() + call
         return self.lib_code
 
 

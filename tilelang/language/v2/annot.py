@@ -14,7 +14,7 @@ other arrays and placeholders ``T.Tensor((m, n), dtype)`` all work and torch is 
 from __future__ import annotations
 
 import sys
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
@@ -76,14 +76,17 @@ class Annot(ABC):
         """Whether the argument is passed to the kernel at launch."""
         return False
 
+    @abstractmethod
     def with_name(self, name: str) -> Annot:
         """This annotation for the parameter ``name``."""
         raise NotImplementedError
 
+    @abstractmethod
     def get_key_parser(self) -> KeyParser:
         """A function from the argument to its part of the cache key."""
         raise NotImplementedError
 
+    @abstractmethod
     def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> Any:
         """What stands for the argument ``value`` in the traced function."""
         raise NotImplementedError

@@ -70,7 +70,7 @@ _REDUCER_OPS = {
 class Block:
     """An open list of statements."""
 
-    __slots__ = ("alive", "done", "kind", "loc", "stmts")
+    __slots__ = ("alive", "done", "kind", "loc", "note", "stmts")
 
     def __init__(self, kind: str, loc: Loc | None) -> None:
         self.kind = kind
@@ -78,6 +78,7 @@ class Block:
         self.stmts: list[Stmt] = []
         self.alive = True
         self.done = ""  # what made the rest unreachable: "break", "continue"
+        self.note: object = None  # the node of T.attr
 
 
 class LaunchState:
@@ -89,6 +90,7 @@ class LaunchState:
         self.threads: tuple[int, int, int] = threads
         self.thread_vars = tuple(Var(name, DType("int32")) for name in ("tx", "ty", "tz"))
         self.annotations: dict[str, object] = {}
+        self.barriers: Buffer | None = None  # those that are named by number
 
 
 def builder(what: str) -> Builder:

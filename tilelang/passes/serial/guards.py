@@ -6,8 +6,7 @@ conditions, taken when the corners of the whole nest are inside (one comparison 
 nest), once with a condition on every access. Full tiles therefore run without tests, and the
 conditions never stand inside a vectorised loop.
 
-Relies on :mod:`tiles`: all accesses are loads and stores. Constant indices are checked when the
-program is traced, so they stay unguarded.
+Relies on :mod:`tiles`: all accesses are loads and stores.
 """
 
 from __future__ import annotations
@@ -84,7 +83,8 @@ class _Guards:
         if finder.found and not finder.hopeless:
             distinct = {id(test): test for test in (simplify(t, outer) for t in finder.tests)}
             tests = [test for test in distinct.values() if not isinstance(test, E.Const)]
-            if len(tests) <= 16:
+            never = any(isinstance(t, E.Const) and not t.value for t in distinct.values())
+            if len(tests) <= 16 and not never:
                 cond: E.Expr = E.const(True)
                 for test in tests:
                     cond = E.binary("land", cond, test)
@@ -148,8 +148,6 @@ class _Guards:
             return None
         cond: E.Expr | None = None
         for index, extent in zip(indices, buffer.shape):
-            if isinstance(index, E.Const):
-                continue
             known = substitute(index, self.lets)
             for test, seen in ((index >= 0, known >= 0), (index < extent, known < extent)):
                 if prove(simplify(seen, self.bounds), self.bounds) is True:
@@ -248,8 +246,6 @@ class _Corners(Rewriter):
         if buffer.storage != "global":
             return
         for index, extent in zip(indices, buffer.shape):
-            if isinstance(index, E.Const):
-                continue
             known = substitute(index, self.lets)
             low_ok = prove(simplify(known >= 0, self.bounds), self.bounds) is True
             high_ok = prove(simplify(known < extent, self.bounds), self.bounds) is True

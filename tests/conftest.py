@@ -1,0 +1,85 @@
+"""What all tests share: golden texts, hypothesis profiles, seeds, and a cache of their own.
+
+* ``golden(name, text)`` compares ``text`` with ``golden/<name>`` beside the test file;
+  ``pytest --update-golden`` writes the files instead, and the difference is read in review.
+* ``HYPOTHESIS_PROFILE`` picks "ci" (the default: the same examples in every run) or "long".
+* Kernels are cached in pytest's cache folder, never in the user's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import numpy as np
+import pytest
+
+SEED = 0
+
+hypothesis.settings.register_profile(
+    "ci",
+    derandomize=True,  # a red run can be repeated
+    deadline=None,  # the first example compiles C, the others do not
+    database=None,
+    print_blob=True,
+)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=5000, print_blob=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden files instead of comparing"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+    if "TILELANG_CACHE_DIR" not in os.environ:
+        cache = getattr(config, "cache", None)  # None under `-p no:cacheprovider`
+        folder = cache.mkdir("kernels") if cache else Path(tempfile.mkdtemp(prefix="tilelang-"))
+        # Code is loaded from there, so it must not be writable by others whatever the umask is.
+        folder.chmod(0o700)
+        os.environ["TILELANG_CACHE_DIR"] = str(folder)
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    """Global generators start the same in every test, in whatever order tests run."""
+    random.seed(SEED)
+    np.random.seed(SEED)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(SEED)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: ``text`` is what ``golden/<name>`` beside the test file holds."""
+    folder = request.path.parent / "golden"
+    update = bool(request.config.getoption("--update-golden"))
+
+    def compare(name: str, text: str) -> None:
+        path = folder / name
+        got = text.rstrip("\n") + "\n"
+        if update:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(got, encoding="utf-8")
+            return
+        if not path.exists():
+            pytest.fail(f"{path} does not exist; `pytest --update-golden` writes it")
+        expected = path.read_text(encoding="utf-8")
+        if got != expected:
+            difference = difflib.unified_diff(
+                expected.splitlines(), got.splitlines(), "expected", "got", lineterm=""
+            )
+            pytest.fail(
+                "\n".join([f"{path.name} differs (`pytest --update-golden` accepts):", *difference])
+            )
+
+    return compare

@@ -1,0 +1,157 @@
+"""Every import, at any depth of the code, goes down the table. The table is the architecture.
+
+``docs/architecture.md`` shows the same table to readers; the last test compares the two.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import tilelang
+
+ROOT = Path(tilelang.__file__).resolve().parent
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
+
+# Module -> what it may import, bottom up.
+MAY_IMPORT = {
+    "version": "",
+    "math": "",
+    "errors": "",
+    "env": "errors",
+    "options": "errors",
+    "ir": "errors",
+    "layout": "errors ir",
+    "target": "errors env ir layout",
+    "language": "errors ir layout",
+    "passes": "errors ir layout language target",
+    "codegen": "errors ir target",
+    "cpu": "errors env ir layout language target codegen",
+    "cuda": "errors env ir layout language target codegen",
+    "hip": "errors env ir layout language target codegen",
+    "metal": "errors env ir layout language target codegen",
+    "interpret": "errors ir layout",
+    "emulator": "errors ir target",
+    "runtime": "errors env ir target",
+    "compiler": "errors env options ir layout target passes codegen cpu cuda hip metal runtime",
+    "utils": "errors env ir target",
+    "profiler": "errors env ir target runtime utils",
+    "jit": (
+        "errors env options ir layout target language codegen cpu cuda hip metal interpret emulator"
+        " runtime compiler utils profiler"
+    ),
+    "autotuner": "errors env options ir target language runtime compiler utils profiler jit",
+    "tools": "errors env options ir layout target language runtime compiler utils profiler jit",
+}
+# Import paths that programs know, with their real home elsewhere: above everything, imported by
+# nothing but the package itself.
+FACADES = frozenset(("__init__", "cache", "carver", "contrib", "engine", "intrinsics", "testing"))
+
+
+def module_of(path: Path, root: Path) -> str:
+    """The top-level module that the file belongs to."""
+    return path.relative_to(root).parts[0].removesuffix(".py")
+
+
+def imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
+    """Line and top-level module of each import of our own package, lazy imports included.
+
+    Imports for the type checker alone do not count: they tie no code together at run time.
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = [root.name, *path.relative_to(root).parts[:-1]]
+    for node in _walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) - node.level + 1] if node.level else [])
+            base = ".".join(filter(None, [base, node.module]))
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Call) and _imports_by_name(node):
+            names = [node.args[0].value] if isinstance(node.args[0], ast.Constant) else []
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == root.name and len(parts) > 1:
+                yield node.lineno, parts[1]
+
+
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node except the bodies of ``if TYPE_CHECKING``."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+            continue
+        yield from _walk(child)
+
+
+def _imports_by_name(node: ast.Call) -> bool:
+    return ast.unparse(node.func).endswith("import_module") and bool(node.args)
+
+
+def violations(root: Path) -> list[str]:
+    """Imports that the table does not allow."""
+    found = []
+    known = {*MAY_IMPORT, *FACADES}
+    for path in sorted(root.rglob("*.py")):
+        here = module_of(path, root)
+        place = path.relative_to(root.parent).as_posix()
+        if here not in known:
+            found.append(f"{place}: the module {here} is not in the table")
+        if here in FACADES or here not in known:
+            continue
+        allowed = {here, *MAY_IMPORT[here].split()}
+        found += [
+            f"{place}:{line}: {here} may not import {name}"
+            for line, name in imported(path, root)
+            if name not in allowed
+        ]
+    return found
+
+
+def test_imports_go_down() -> None:
+    found = violations(ROOT)
+    assert not found, "\n".join(found)
+
+
+def test_the_table_has_no_cycle() -> None:
+    seen: set[str] = set()
+    for name, below in MAY_IMPORT.items():
+        assert set(below.split()) <= seen, f"{name} imports something that is not above its row"
+        seen.add(name)
+
+
+def test_an_upward_import_is_found(tmp_path: Path) -> None:
+    root = tmp_path / ROOT.name
+    (root / "ir").mkdir(parents=True)
+    (root / "passes").mkdir()
+    (root / "ir" / "expr.py").write_text(
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from tilelang.jit import JITKernel\n"
+        "def lazy():\n    from ..passes import lower\n"
+        "    import importlib\n    importlib.import_module('tilelang.cpu.codegen')\n"
+    )
+    (root / "passes" / "lower.py").write_text("from tilelang import ir, runtime\n")
+    (root / "extra.py").write_text("")
+    assert violations(root) == [
+        "tilelang/extra.py: the module extra is not in the table",
+        "tilelang/ir/expr.py:5: ir may not import passes",
+        "tilelang/ir/expr.py:7: ir may not import cpu",
+        "tilelang/passes/lower.py:1: passes may not import runtime",
+    ]
+
+
+def test_the_page_shows_this_table() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    shown: dict[str, set[str]] = {}
+    for row in re.findall(r"^\| (`[^|]*`) \|[^|]*\| ([^|]*) \|$", text, re.MULTILINE):
+        for name in re.findall(r"`([a-z]+)(?:\.py|/)?`", row[0]):
+            shown[name] = set(re.findall(r"[a-z]+", row[1]))
+    there = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or path.is_dir()}
+    for name, below in MAY_IMPORT.items():
+        if name in there and name not in ("version", "math"):
+            expected = {item for item in below.split() if item in there}
+            assert shown.get(name) == expected, f"the row of {name} in {DOCS.name}"

@@ -1,0 +1,322 @@
+"""Addresses, vector loads and stores, and copies by single threads."""
+
+from __future__ import annotations
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.active import emitter
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import (
+    AddressOf,
+    Broadcast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    Var,
+    as_expr,
+    call,
+    const,
+    select,
+)
+from tilelang.ir.stmt import Eval, For, If, Store
+from tilelang.language.gemm_op import condition
+from tilelang.language.regions import (
+    address_of_operand,
+    cast_to,
+    constant_int,
+    describe,
+    region_of,
+    scalar,
+)
+
+__all__ = [
+    "access_ptr",
+    "address_of",
+    "dp4a",
+    "isnullptr",
+    "ldg32",
+    "ldg64",
+    "ldg128",
+    "ldg256",
+    "lds32",
+    "lds64",
+    "lds128",
+    "ptx_cp_async",
+    "stg32",
+    "stg64",
+    "stg128",
+    "stg256",
+    "sts32",
+    "sts64",
+    "sts128",
+    "tvm_access_ptr",
+]
+
+_ACCESS = {1: "r", 2: "w", 3: "rw"}
+
+
+# -- addresses -------------------------------------------------------------------------------------
+def _access(access_type: object, what: str) -> str:
+    found = access_type.value if isinstance(access_type, Const) else access_type
+    if isinstance(found, int):
+        found = _ACCESS.get(found)
+    if found not in ("r", "w", "rw"):
+        raise TileValueError(
+            f"the access of {what} is unknown", expected="'r', 'w', 'rw', or 1, 2, 3",
+            got=describe(access_type),
+        )
+    return str(found)
+
+
+def access_ptr(
+    base: object,
+    access_type: str | int = "r",
+    *extents: object,
+    offset: object = 0,
+    extent: object = None,
+    ignore_last_ndim: int = 0,
+) -> Expr:
+    """A pointer to an element, to the start of a region or of a buffer.
+
+    Args:
+        base: buffer, region or element.
+        access_type: ``"r"``, ``"w"``, ``"rw"``, or a bit mask of 1 (read) and 2 (write).
+        extents, extent: how much is accessed; checked to be numbers, not kept.
+        offset: elements to add.
+        ignore_last_ndim: how many trailing indices count as 0.
+    """
+    what = "T.access_ptr"
+    access = _access(access_type, what)
+    found = region_of(base, what, "base")
+    for item in (*extents, *(() if extent is None else (extent,))):
+        for size in item if isinstance(item, (tuple, list)) else (item,):
+            scalar(size, what, "extent")
+    ignored = constant_int(ignore_last_ndim, what, "ignore_last_ndim")
+    indices: list[Expr] = list(found.mins)
+    for dim in range(len(indices) - ignored, len(indices)):
+        indices[dim] = const(0)
+    if indices:
+        indices[-1] = as_expr(indices[-1] + scalar(offset, what, "offset"))
+    return AddressOf(found.buffer, tuple(indices), access)
+
+
+def address_of(obj: object, span: object = None) -> Expr:
+    """A pointer to an element or to the start of a buffer, for ``T.call_extern``."""
+    return address_of_operand(obj, "T.address_of")
+
+
+def tvm_access_ptr(
+    ptype: object, data: object, offset: object, extent: object, rw_mask: object = 3
+) -> Expr:
+    """:func:`access_ptr` in TVM's order; ``data`` is a buffer or a pointer variable."""
+    if isinstance(data, (Buffer, Region, Load)):
+        return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset)
+    args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
+    return call("tvm_access_ptr", *args, dtype="handle")
+
+
+def isnullptr(val: object, span: object = None) -> Expr:
+    """Whether a pointer or an optional tensor is absent."""
+    return call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
+
+
+# -- vector accesses -------------------------------------------------------------------------------------
+def _words(bits: int) -> DType:
+    return DType("uint32").with_lanes(bits // 32)
+
+
+def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tuple[Region, int]:
+    """The first element of a vector access and the number of elements in ``bits``."""
+    found = region_of(operand, what, role)
+    if not found.scope().startswith(scope):
+        raise TileTypeError(
+            f"the {role} of {what} is in {found.scope()} memory", expected=f"{scope} memory",
+            got=f"`{found.buffer.name}`",
+        )
+    size = found.dtype.bits * found.dtype.lanes
+    if bits % size or found.dtype.lanes > 1:
+        raise TileTypeError(
+            f"{what} of {found.dtype} elements", expected=f"a scalar dtype of at most {bits} bits",
+            got=str(found.dtype),
+        )
+    return found, bits // size
+
+
+def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
+    place, lanes = _place(src, what, "source", scope, bits)
+    kind = place.dtype.with_lanes(lanes)
+    loaded = call("ldg", AddressOf(place.buffer, place.mins, "r"), dtype=kind)
+    words = _words(bits)
+    value = loaded if kind is words else call("reinterpret", loaded, dtype=words)
+    if pred is None:
+        return value
+    zero: Expr = const(0, "uint32")
+    return select(pred, value, zero if words.lanes == 1 else Broadcast(zero, words.lanes))
+
+
+def _vector_store(
+    what: str, dst: object, value: object, pred: object, scope: str, bits: int
+) -> None:
+    place, lanes = _place(dst, what, "destination", scope, bits)
+    kind = place.dtype.with_lanes(lanes)
+    found = scalar(value, what, "value")
+    if found.dtype.bits * found.dtype.lanes != bits:
+        raise TileTypeError(
+            f"the value of {what} has {found.dtype.bits * found.dtype.lanes} bits",
+            expected=f"{bits} bits, e.g. {_words(bits)}", got=f"`{found!r}` of dtype {found.dtype}",
+        )
+    if found.dtype is not kind:
+        found = call("reinterpret", found, dtype=kind)
+    last = place.mins[-1]
+    at = last if lanes == 1 else Ramp(last, const(1, last.dtype), lanes)
+    store = Store(buffer=place.buffer, indices=(*place.mins[:-1], at), value=found)
+    if pred is None:
+        emitter(what).emit(store)
+        return
+    emitter(what).emit(If(cond=condition(pred, what, "predicate"), then=store))
+
+
+def ldg32(src: object, pred: object = None) -> Expr:
+    """32 bits of global memory as uint32; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg32", src, pred, "global", 32)
+
+
+def ldg64(src: object, pred: object = None) -> Expr:
+    """64 bits of global memory as uint32x2; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg64", src, pred, "global", 64)
+
+
+def ldg128(src: object, pred: object = None) -> Expr:
+    """128 bits of global memory as uint32x4; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg128", src, pred, "global", 128)
+
+
+def ldg256(src: object, pred: object = None) -> Expr:
+    """256 bits of global memory as uint32x8; 0 where ``pred`` does not hold."""
+    return _vector_load("T.ldg256", src, pred, "global", 256)
+
+
+def lds32(src: object) -> Expr:
+    """32 bits of shared memory as uint32."""
+    return _vector_load("T.lds32", src, None, "shared", 32)
+
+
+def lds64(src: object) -> Expr:
+    """64 bits of shared memory as uint32x2."""
+    return _vector_load("T.lds64", src, None, "shared", 64)
+
+
+def lds128(src: object) -> Expr:
+    """128 bits of shared memory as uint32x4."""
+    return _vector_load("T.lds128", src, None, "shared", 128)
+
+
+def stg32(dst: object, value: object, pred: object = None) -> None:
+    """Store 32 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg32", dst, value, pred, "global", 32)
+
+
+def stg64(dst: object, value: object, pred: object = None) -> None:
+    """Store 64 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg64", dst, value, pred, "global", 64)
+
+
+def stg128(dst: object, value: object, pred: object = None) -> None:
+    """Store 128 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg128", dst, value, pred, "global", 128)
+
+
+def stg256(dst: object, value: object, pred: object = None) -> None:
+    """Store 256 bits to global memory where ``pred`` holds."""
+    _vector_store("T.stg256", dst, value, pred, "global", 256)
+
+
+def sts32(dst: object, value: object) -> None:
+    """Store 32 bits to shared memory."""
+    _vector_store("T.sts32", dst, value, None, "shared", 32)
+
+
+def sts64(dst: object, value: object) -> None:
+    """Store 64 bits to shared memory."""
+    _vector_store("T.sts64", dst, value, None, "shared", 64)
+
+
+def sts128(dst: object, value: object) -> None:
+    """Store 128 bits to shared memory."""
+    _vector_store("T.sts128", dst, value, None, "shared", 128)
+
+
+def __ldg(load_or_buf: object, index: object = None) -> Expr:
+    """An element of global memory through the read-only cache."""
+    if index is not None and isinstance(load_or_buf, Buffer):
+        load_or_buf = load_or_buf[index]
+    place = region_of(load_or_buf, "T.__ldg", "source")
+    return call("ldg", AddressOf(place.buffer, place.mins, "r"), dtype=place.dtype)
+
+
+def __ffs(value: object) -> Expr:
+    """Position of the lowest bit set, from 1; 0 if none is."""
+    return call("ffs", scalar(value, "T.__ffs"))
+
+
+def __fns(mask: object, base: object, offset: object) -> Expr:
+    """Position of the ``offset``-th bit set in ``mask``, from bit ``base`` on."""
+    return call("fns", *(scalar(item, "T.__fns") for item in (mask, base, offset)))
+
+
+def dp4a(A: object, B: object, C: object) -> None:
+    """``C += A . B`` of four int8 values, per thread.
+
+    Args:
+        A, B: where four contiguous int8 values start.
+        C: an int32 element.
+    """
+    what = "T.dp4a"
+    places = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
+    for place, role in zip(places, "ABC"):
+        wanted = ("int32", "uint32") if role == "C" else ("int8", "uint8")
+        if place.dtype not in wanted:
+            raise TileTypeError(
+                f"{role} of {what} has the dtype {place.dtype}", expected=" or ".join(wanted),
+                got=str(place.dtype),
+            )
+    addresses = [AddressOf(place.buffer, place.mins) for place in places]
+    emitter(what).emit(Eval(value=call("dp4a", *addresses, dtype="handle")))
+
+
+def ptx_cp_async(
+    dst_access_ptr: object, src_access_ptr: object, num_elems: object, predicate: object = None
+) -> None:
+    """Copy ``num_elems`` contiguous elements from global to shared memory in one thread.
+
+    It traces to a vectorised loop marked ``cp_async``; the copy is done when the loop is.
+
+    Args:
+        dst_access_ptr, src_access_ptr: ``T.access_ptr`` or ``T.address_of`` of the first elements.
+        predicate: where false, the destination becomes 0.
+    """
+    what = "T.ptx_cp_async"
+    places: list[AddressOf] = []
+    for operand, role in ((dst_access_ptr, "destination"), (src_access_ptr, "source")):
+        found = address_of_operand(operand, what)
+        if not isinstance(found, AddressOf):
+            raise TileTypeError(
+                f"the {role} of {what} is not an address of a buffer",
+                expected="T.access_ptr(A[i], ...) or T.address_of(A[i])", got=describe(found),
+            )
+        places.append(found)
+    count = constant_int(num_elems, what, "element count")
+    dst, src = places
+    var = Var("v", dst.indices[-1].dtype)
+    value: Expr = Load(src.buffer, (*src.indices[:-1], as_expr(src.indices[-1] + var)))
+    if predicate is not None:
+        value = select(scalar(predicate, what, "predicate"), value, const(0, value.dtype))
+    at = (*dst.indices[:-1], as_expr(dst.indices[-1] + var))
+    store = Store(buffer=dst.buffer, indices=at, value=cast_to(value, dst.buffer.dtype))
+    emitter(what).emit(
+        For(
+            var=var, start=const(0), stop=const(count), step=const(1), body=store,
+            kind="vectorized", annotations=(("cp_async", True),),
+        )
+    )

@@ -1,0 +1,126 @@
+"""Which words of the language run where: the table behind ``docs/coverage.md``.
+
+Most of it follows from ``ir/tables.py``: an intrinsic or tile operation that needs an
+architecture runs only there, one that needs threads runs in the interpreter but not on the CPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
+
+__all__ = ["SUPPORT", "Support", "support_table"]
+
+SUPPORT: dict[str, Support]
+
+
+@dataclass(frozen=True)
+class Support:
+    """Whether a word runs in the interpreter and on the CPU; ``note`` says what is special."""
+
+    interpreter: bool
+    cpu: bool
+    note: str = ""
+
+
+# Words whose intrinsic or tile operation has another name.
+_OPERATION = {
+    "alloc_cluster_barrier": "mbarrier_arrive",
+    "alloc_barrier": "mbarrier_arrive",
+    "create_barriers": "mbarrier_arrive",
+    "create_list_of_mbarrier": "mbarrier_arrive",
+    "get_mbarrier": "mbarrier_arrive",
+    "barrier_arrive": "mbarrier_arrive",
+    "barrier_wait": "mbarrier_wait",
+    "mbarrier_wait_parity": "mbarrier_wait",
+    "ptx_arrive_barrier": "mbarrier_arrive",
+    "ptx_arrive_barrier_expect_tx": "mbarrier_arrive_expect_tx",
+    "ptx_cp_async_barrier": "cp_async_barrier_noinc",
+    "ptx_init_barrier_thread_count": "mbarrier_init",
+    "ptx_wait_barrier": "mbarrier_wait",
+    "tma_copy": "mbarrier_wait",
+    "tvm_thread_allreduce": "thread_allreduce",
+    "comm_reducer": "thread_allreduce",
+    "CommReducer": "thread_allreduce",
+    "tvm_warp_activemask": "activemask",
+    "tvm_warp_shuffle": "shfl_sync",
+    "tvm_warp_shuffle_down": "shfl_down",
+    "tvm_warp_shuffle_up": "shfl_up",
+    "sync_global": "sync_grid",
+    "alloc_tmem": "tcgen05_gemm",
+    "alloc_descriptor": "initialize_wgmma_descriptor",
+    "alloc_wgmma_desc": "initialize_wgmma_descriptor",
+    "alloc_tcgen05_instr_desc": "initialize_tcgen05_descriptor",
+    "alloc_tcgen05_instruction_desc": "initialize_tcgen05_descriptor",
+    "alloc_tcgen05_smem_desc": "initialize_tcgen05_descriptor",
+    "gemm_sp_v2": "gemm_sp",
+    "ptx_arrive_cluster_barrier": "cluster_arrive",
+    "tcgen05_mma": "tcgen05_gemm",
+    "tcgen05_mma_blockscaled": "tcgen05_gemm_blockscaled",
+}
+
+# What the tables do not say.
+_SPECIAL = {
+    "ClusterKernel": Support(True, True, "clusters are not formed; cluster operations need sm_90"),
+    "CUDASourceCodeKernel": Support(False, False, "CUDA source needs a CUDA target"),
+    "alloc_cluster_barrier": Support(True, False, "visible to the own block only"),
+    "call_extern": Support(True, True, "standard mathematical C and CUDA functions"),
+    "call_pure_extern": Support(True, True, "standard mathematical C and CUDA functions"),
+    "call_intrin": Support(False, False, "intrinsics of a GPU"),
+    "copy_cluster": Support(False, False, "needs sm_90"),
+    "import_source": Support(True, True, "kept; device source needs a CUDA target"),
+    "sync_grid": Support(True, False, "needs all blocks at once"),
+    "sync_global": Support(True, False, "needs all blocks at once"),
+    "tma_copy": Support(True, False, "a copy that is complete at once; barriers need threads"),
+    "ptx_cp_async": Support(True, True, "a copy that is complete at once"),
+    "async_copy": Support(True, True, "a copy that is complete at once"),
+    "wgmma_gemm": Support(True, True, "complete at once"),
+    "wgmma_mma": Support(True, True, "complete at once"),
+    "gemm": Support(True, True, "float32 operands are exact; with mbar or tensor memory sm_100"),
+    "cast": Support(True, True, "round='rs' needs sm_100"),
+    "Cast": Support(True, True, "round='rs' needs sm_100"),
+    "rng_init": Support(True, False, "the Philox generator"),
+}
+
+# Names of the reference that this implementation does not have.
+_ABSENT = {
+    "tir": "TVM's module",
+    "target": "TVM's targets; give target= to tilelang.jit",
+    "intrinsics": "emitters that print CUDA instructions",
+    "__tilelang_dialect__": "marker of the reference",
+}
+
+
+def _derived(name: str) -> Support:
+    operation = _OPERATION.get(name, name.strip("_"))
+    needs = HARDWARE_TILES.get(operation, "")
+    row = INTRINSICS.get(operation)
+    if row is not None:
+        needs = row.needs
+    if not needs:
+        return Support(True, True)
+    if needs == "threads":
+        if operation == "tvm_access_ptr":
+            return Support(False, False, "a pointer without a buffer needs a GPU")
+        return Support(True, False, "needs the threads of a block")
+    return Support(False, False, f"needs {needs}")
+
+
+@lru_cache(maxsize=1)
+def support_table() -> dict[str, Support]:
+    """Every exported word, and the known words that are missing, with where it runs."""
+    from tilelang import language
+
+    found = {name: _SPECIAL.get(name) or _derived(name) for name in language.__all__}
+    for name, note in _ABSENT.items():
+        found[name] = Support(False, False, f"not there: {note}")
+    return dict(sorted(found.items()))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SUPPORT":
+        return support_table()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

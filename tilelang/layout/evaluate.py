@@ -1,0 +1,80 @@
+"""Integer expressions evaluated over a whole index box at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+
+Array: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+
+def _trunc_div(a: Array, b: Array) -> Array:
+    quotient = np.abs(a) // np.abs(b)
+    return np.where((a < 0) == (b < 0), quotient, -quotient)
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "floormod": np.mod,
+    "truncdiv": _trunc_div,
+    "truncmod": np.fmod,
+    "min": np.minimum,
+    "max": np.maximum,
+    "bitand": np.bitwise_and,
+    "bitor": np.bitwise_or,
+    "bitxor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "land": np.logical_and,
+    "lor": np.logical_or,
+}
+
+
+def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
+    """``expr`` for every combination of ``values``, arrays that broadcast against each other.
+
+    Raises:
+        TileUnsupportedError: the expression reads memory or calls a function, or has a variable
+            that is not in ``values``.
+    """
+    memo: dict[int, Any] = {id(var): array for var, array in values.items()}
+
+    def visit(node: Expr) -> Any:
+        found = memo.get(id(node))
+        if found is None:
+            found = memo[id(node)] = compute(node)
+        return found
+
+    def compute(node: Expr) -> Any:
+        if isinstance(node, Const):
+            return np.int64(int(node.value))
+        if isinstance(node, Binary) and node.op in _BINARY:
+            return _BINARY[node.op](visit(node.a), visit(node.b))
+        if isinstance(node, Unary):
+            value = visit(node.a)
+            return {"neg": np.negative, "bitnot": np.invert, "lnot": np.logical_not}[node.op](value)
+        if isinstance(node, Select):
+            return np.where(visit(node.cond), visit(node.t), visit(node.f))
+        if isinstance(node, Cast) and (node.type.is_integer or node.type.is_bool):
+            return visit(node.value)
+        raise TileUnsupportedError(
+            f"a layout depends on `{node!r}`",
+            expected="arithmetic of the indices and constants",
+            got=type(node).__name__,
+        )
+
+    return np.asarray(visit(expr), dtype=np.int64)

@@ -1,0 +1,322 @@
+"""``Fragment``: which thread holds each element of a tile, and in which of its registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir.expr import Expr, Var, as_expr, const, walk
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.layout import INDEX, Layout, as_outputs, constant_extents, index_vars
+
+
+class Fragment(Layout):
+    """A layout over threads: element ``i`` is in register ``index(i)`` of ``thread(i, rep)``.
+
+    Args:
+        shape: extents, constants.
+        forward_fn: function of the indices (and the replica number if ``replicate`` > 1) that
+            gives (thread, register).
+        forward_thread_fn: the thread alone, instead of ``forward_fn``.
+        replicate: in how many threads each element is held.
+        forward_index_fn: the register of the indices, beside ``forward_thread_fn``; by default
+            the elements of a thread are numbered in row-major order.
+
+    ``forward_index`` is None where the register is known as a table only.
+    """
+
+    what = "T.Fragment"
+
+    def __init__(
+        self,
+        shape: object,
+        forward_fn: Callable[..., Any] | None = None,
+        forward_thread_fn: Callable[..., Any] | None = None,
+        replicate: int = 1,
+        forward_index_fn: Callable[..., Any] | None = None,
+    ) -> None:
+        self.shape = constant_extents(shape, self.what)
+        (self.replicate_size,) = constant_extents(replicate, "the replication of T.Fragment")
+        self.forward_vars = index_vars(len(self.shape))
+        self.rep_var = Var("rep", INDEX)
+        self._table: Array | None = None
+        self._threads: Array | None = None
+        given = self.forward_vars + ((self.rep_var,) if self.replicate_size > 1 else ())
+        if forward_fn is not None:
+            found = forward_fn(*given)
+            if not isinstance(found, (tuple, list)) or len(found) != 2:
+                raise TileTypeError(
+                    "the map of T.Fragment gives no thread and register",
+                    expected="a pair (thread, register)",
+                    got=repr(found)[:80],
+                )
+            self.forward_thread = as_expr(found[0])
+            self.forward_index = as_outputs(found[1])
+        elif forward_thread_fn is not None:
+            self.forward_thread = as_expr(forward_thread_fn(*given))
+            if forward_index_fn is not None:
+                self.forward_index = as_outputs(forward_index_fn(*self.forward_vars))
+            else:
+                self._number_registers()
+        else:
+            raise TileTypeError(
+                "T.Fragment without a map",
+                expected="forward_fn, or forward_thread_fn with or without forward_index_fn",
+            )
+        if any(node is self.rep_var for part in self.forward_index for node in walk(part)):
+            raise TileValueError(
+                "the register of T.Fragment depends on the replica",
+                expected="a register that depends on the indices only",
+                got=repr(self.forward_index),
+            )
+
+    # -- tables -----------------------------------------------------------------------------
+    def thread_table(self) -> Array:
+        """The threads that hold each element, of shape (*shape, replicas)."""
+        if self._threads is None:
+            values = {var: axis[..., None] for var, axis in self.grids().items()}
+            values[self.rep_var] = np.arange(self.replicate_size, dtype=np.int64)
+            full = (*self.shape, self.replicate_size)
+            found = np.broadcast_to(evaluate(self.forward_thread, values), full)
+            if found.size and int(found.min()) < 0:
+                raise TileValueError(
+                    "T.Fragment maps an element to a negative thread",
+                    expected="threads from 0", got=str(int(found.min())),
+                )
+            self._threads = found
+        return self._threads
+
+    def _number_registers(self) -> None:
+        """Elements of each thread numbered in row-major order, as an expression if it has one."""
+        owners = self.thread_table()[..., 0].reshape(-1)
+        order = np.argsort(owners, kind="stable")
+        sorted_owners = owners[order]
+        starts = np.flatnonzero(np.r_[True, sorted_owners[1:] != sorted_owners[:-1]])
+        sizes = np.diff(np.r_[starts, owners.size])
+        ranks = np.empty(owners.size, np.int64)
+        ranks[order] = np.arange(owners.size) - np.repeat(starts, sizes)
+        table = ranks.reshape(*self.shape, 1)
+        used = {node for node in walk(self.forward_thread) if isinstance(node, Var)}
+        guess: Expr = const(0)
+        for var, extent in zip(self.forward_vars, self.shape):
+            if var not in used:
+                guess = as_expr(guess * extent + var)
+        values = np.broadcast_to(evaluate(guess, self.grids()), self.shape)
+        if not np.array_equal(values, table[..., 0]):
+            self._table = table
+            self.forward_index = ()
+            return
+        self.forward_index = (guess,)
+
+    def table(self) -> Array:
+        """The register of each element, of shape (*shape, outputs)."""
+        return super().table()
+
+    def get_thread_size(self) -> int:
+        """Number of threads: the highest that holds an element, plus one."""
+        return int(self.thread_table().max()) + 1
+
+    def is_injective(self) -> bool:
+        """Whether no register of a thread holds two elements."""
+        registers = np.broadcast_to(self.addresses()[..., None], self.thread_table().shape)
+        pairs = self.thread_table() * self.size + registers
+        replicas = np.sort(pairs.reshape(-1, self.replicate_size), axis=1)
+        elements = np.arange(replicas.shape[0])[:, None] + np.zeros_like(replicas)
+        flat, first = np.unique(replicas.reshape(-1), return_index=True)
+        owner = dict(zip(flat.tolist(), elements.reshape(-1)[first].tolist()))
+        named = np.vectorize(owner.__getitem__, otypes=[np.int64])(replicas)
+        return bool(np.array_equal(named, elements))
+
+    def is_bijective(self) -> bool:
+        """Whether every register of every thread holds exactly one element."""
+        filled = self.get_thread_size() * self.size
+        distinct = np.unique(
+            self.thread_table() * self.size + self.addresses()[..., None]
+        ).size
+        return self.is_injective() and int(distinct) == filled
+
+    def inverse(self) -> Array:
+        """The logical index in each register, of shape (threads, registers, dims); -1 for none.
+
+        Raises:
+            TileValueError: a register holds two elements.
+        """
+        if not self.is_injective():
+            raise TileValueError(
+                "T.Fragment has no inverse", expected="one element per register",
+                got="two elements in one register of a thread",
+            )
+        found = np.full((self.get_thread_size(), self.size, len(self.shape)), -1, np.int64)
+        logical = np.stack([axis.reshape(-1) for axis in np.indices(self.shape)], axis=-1)
+        registers = self.addresses().reshape(-1)
+        for rep in range(self.replicate_size):
+            found[self.thread_table()[..., rep].reshape(-1), registers] = logical
+        return found
+
+    def contains(self, other: Fragment) -> bool:
+        """Whether each thread that holds an element in ``other`` holds it here too."""
+        if self.shape != other.shape:
+            return False
+        mine, theirs = self.thread_table(), other.thread_table()
+        return bool((mine[..., :, None] == theirs[..., None, :]).any(axis=-2).all())
+
+    # -- maps -------------------------------------------------------------------------------
+    def thread_of(self, indices: Sequence[object], rep: object = 0) -> Expr:
+        """The thread that holds replica ``rep`` of an element."""
+        values = {**self.bound(indices), self.rep_var: as_expr(rep)}
+        return simplify(substitute(self.forward_thread, values))
+
+    def map_forward_thread(self, indices: Sequence[object], rep: object = None) -> Expr:
+        """:meth:`thread_of`; without ``rep`` the replica stays the variable :attr:`rep_var`."""
+        if rep is None:
+            rep = self.rep_var if self.replicate_size > 1 else 0
+        return self.thread_of(indices, rep)
+
+    def map_forward_index(self, indices: Sequence[object]) -> tuple[Expr, ...]:
+        """The register of an element given by expressions."""
+        if not self.forward_index:
+            values = [as_expr(item) for item in indices]
+            raise TileUnsupportedError(
+                "the register of this T.Fragment is known as a table only",
+                expected="a fragment with forward_fn or forward_index_fn",
+                got=f"{values!r}",
+            )
+        return super().map_forward_index(indices)
+
+    # -- new fragments ------------------------------------------------------------------------
+    def _derived(
+        self,
+        shape: Sequence[int],
+        inner: Callable[[Sequence[Expr]], Sequence[object]],
+        thread: Callable[[Expr, Sequence[Expr]], object],
+        register: Callable[[tuple[Expr, ...], Sequence[Expr]], object],
+        replicate: int,
+        rep: Callable[[Expr], object],
+    ) -> Fragment:
+        many = replicate > 1
+
+        def forward(*given: Expr) -> tuple[object, object]:
+            indices = given[:-1] if many else given
+            number = given[-1] if many else const(0)
+            logical = inner(indices)
+            found = thread(self.thread_of(logical, rep(number)), given)
+            return found, register(self.map_forward_index(logical), indices)
+
+        return Fragment(shape, forward, replicate=replicate)
+
+    def repeat(
+        self, repeats: Sequence[int], repeat_on_thread: bool = False, lower_dim_first: bool = True
+    ) -> Fragment:
+        """Copies of the fragment side by side.
+
+        Args:
+            repeats: copies along each dimension.
+            repeat_on_thread: whether the copies are in further threads, or in further registers.
+            lower_dim_first: whether copies are numbered along the last dimension first.
+        """
+        counts = constant_extents(list(repeats), "the repeats of T.Fragment")
+        if len(counts) != len(self.shape):
+            raise TileValueError(
+                "the repeats of T.Fragment do not fit its shape",
+                expected=f"{len(self.shape)} numbers", got=str(list(repeats)),
+            )
+        old, threads, registers = self.shape, self.get_thread_size(), self.size
+        order = range(len(old))
+
+        def number(indices: Sequence[Expr]) -> Expr:
+            found: Expr = const(0)
+            for dim in order if lower_dim_first else reversed(order):
+                found = as_expr(found * counts[dim] + indices[dim] // old[dim])
+            return found
+
+        def thread(inner: Expr, given: Sequence[Expr]) -> object:
+            return inner + number(given[: len(old)]) * threads if repeat_on_thread else inner
+
+        def register(inner: tuple[Expr, ...], indices: Sequence[Expr]) -> object:
+            if repeat_on_thread:
+                return inner
+            linear: Expr = const(0)
+            for extent, part in zip(self.output_shape(), inner):
+                linear = as_expr(linear * extent + part)
+            return linear + number(indices) * registers
+
+        return self._derived(
+            [extent * count for extent, count in zip(old, counts)],
+            lambda indices: [index % extent for index, extent in zip(indices, old)],
+            thread,
+            register,
+            self.replicate_size,
+            lambda rep: rep,
+        )
+
+    def replicate(self, replicate: int) -> Fragment:
+        """The fragment held ``replicate`` times, by further threads."""
+        (count,) = constant_extents(replicate, "the replication of T.Fragment")
+        old, threads = self.replicate_size, self.get_thread_size()
+        if count == 1:
+            return self
+        return self._derived(
+            self.shape,
+            lambda indices: indices,
+            lambda inner, given: inner + given[-1] // old * threads,
+            lambda inner, indices: inner,
+            old * count,
+            lambda rep: rep % old,
+        )
+
+    def condense_rep_var(self) -> Fragment:
+        """The fragment without replicas that repeat a thread."""
+        table, total = self.thread_table(), self.replicate_size
+        numbers = np.arange(total)
+        for count in (d for d in range(1, total) if total % d == 0):
+            step = total // count
+            for source, kept in ((numbers % count, 1), (numbers // step * step, step)):
+                if np.array_equal(table, table[..., source]):
+                    scale = kept
+                    return self._derived(
+                        self.shape,
+                        lambda indices: indices,
+                        lambda inner, given: inner,
+                        lambda inner, indices: inner,
+                        count,
+                        lambda rep, scale=scale: rep * scale,  # type: ignore[misc]  # bound now
+                    )
+        return self
+
+    def de_replicate(self) -> Fragment:
+        """:meth:`condense_rep_var`."""
+        return self.condense_rep_var()
+
+    def bind_thread_range(self, low: int) -> Fragment:
+        """The fragment in the threads from ``low`` on."""
+        return self._derived(
+            self.shape,
+            lambda indices: indices,
+            lambda inner, given: inner + low,
+            lambda inner, indices: inner,
+            self.replicate_size,
+            lambda rep: rep,
+        )
+
+    # -- values -------------------------------------------------------------------------------
+    @property
+    def thread(self) -> Expr:
+        """The thread of the placeholders."""
+        return self.forward_thread
+
+    def _key(self) -> tuple[Any, ...]:
+        return (*super()._key(), self.replicate_size, self.thread_table().tobytes())
+
+    def __repr__(self) -> str:
+        names = ", ".join(var.name for var in self.forward_vars)
+        images = ", ".join(repr(expr) for expr in self.forward_index) or "by table"
+        return (
+            f"Fragment({self.shape} -> {self.get_thread_size()} threads x {self.output_shape()}, "
+            f"replicate {self.replicate_size}, ({names}) -> thread {self.forward_thread!r}, "
+            f"register ({images}))"
+        )

@@ -1,0 +1,36 @@
+"""Fragments that programs name: the 8 x 8 matrix of one warp, and full replication."""
+
+from __future__ import annotations
+
+from tilelang.ir.expr import Expr, as_expr, const
+from tilelang.layout.fragment import Fragment
+from tilelang.layout.layout import constant_extents
+
+
+def make_gemm_fragment_8x8() -> Fragment:
+    """An 8 x 8 matrix in a warp: two neighbours of a row per thread."""
+    return Fragment((8, 8), lambda i, j: (i * 4 + j // 2, j % 2))
+
+
+def make_gemm_fragment_8x8_transposed() -> Fragment:
+    """An 8 x 8 matrix in a warp: two neighbours of a column per thread."""
+    return Fragment((8, 8), lambda i, j: (j * 4 + i // 2, i % 2))
+
+
+def make_fully_replicated_layout_fragment(buffer: object, threads: int) -> Fragment:
+    """Every thread holds all elements, in row-major order.
+
+    Args:
+        buffer: a buffer or a shape.
+        threads: number of threads.
+    """
+    shape = constant_extents(buffer, "a fully replicated fragment")
+    (count,) = constant_extents(threads, "the threads of a fully replicated fragment")
+
+    def forward(*given: Expr) -> tuple[Expr, Expr]:
+        linear: Expr = const(0)
+        for extent, index in zip(shape, given):
+            linear = as_expr(linear * extent + index)
+        return (given[-1] if count > 1 else const(0)), linear
+
+    return Fragment(shape, forward, replicate=count)
