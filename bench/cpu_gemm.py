@@ -78,7 +78,8 @@ def products(sizes: list[int]) -> list[dict[str, Any]]:
             contestants: dict[str, Callable[[], Any]] = {}
             args: list[Any] = [A, B, C]
             if dtype == "float32":
-                contestants["numpy"] = lambda a=A, b=B, c=np.empty_like(C): np.matmul(a, b, out=c)
+                result = np.empty_like(C)
+                contestants["numpy"] = lambda a=A, b=B, c=result: np.matmul(a, b, out=c)
             if torch is not None:
                 kind = getattr(torch, dtype)
                 a, b = torch.from_numpy(A).to(kind), torch.from_numpy(B).to(kind)
@@ -129,7 +130,9 @@ def memory_bound() -> list[dict[str, Any]]:
 
     @T.prim_func
     def add(
-        A: T.Tensor((M, N), "float32"), B: T.Tensor((M, N), "float32"), C: T.Tensor((M, N), "float32")
+        A: T.Tensor((M, N), "float32"),
+        B: T.Tensor((M, N), "float32"),
+        C: T.Tensor((M, N), "float32"),
     ):
         with T.Kernel(T.ceildiv(M, 32), threads=128) as bx:
             for i, j in T.Parallel(32, N):
@@ -217,8 +220,8 @@ def numpy_only(sizes: list[int]) -> list[dict[str, Any]]:
 
 def child(threads: int, coretype: str, part: str, sizes: list[int]) -> list[dict[str, Any]]:
     """Run one part in a fresh process with its own thread count and BLAS kernels."""
-    variables = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads),
-                 "MKL_NUM_THREADS": str(threads)}  # fmt: skip
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    variables = {**os.environ, **dict.fromkeys(names, str(threads))}
     if coretype:
         variables["OPENBLAS_CORETYPE"] = coretype
     words = [sys.executable, os.path.abspath(__file__), "--part", part, "--sizes", *map(str, sizes)]

@@ -159,7 +159,7 @@ def make_options(
             warnings.warn(f"pass config {key.value!r} has no effect", stacklevel=3)
         if key is PassConfigKey.TL_DEVICE_COMPILE_FLAGS and value:
             values["compile_flags"] = flag_list(value)
-    flags = (*values.pop("compile_flags", ()), *flag_list(compile_flags))  # type: ignore[misc]
+    flags = (*flag_list(values.pop("compile_flags", None)), *flag_list(compile_flags))
     return Options(
         **values,  # type: ignore[arg-type]  # names and types come from MEANING
         verbose=verbose,

@@ -75,8 +75,9 @@ def matches(expected: list[str], got: list[str]) -> bool:
 
 
 def run_block(block: Block, file: Path, names: dict[str, Any]) -> str:
-    """What ``block`` prints. Its lines keep their page's numbers, so errors point into the page."""
-    text = "\n" * (block.line - 1) + "\n".join(block.text) + "\n"
+    """What ``block`` prints. Its first line is line 1, so that errors shown on a page stay true
+    when something above them is edited."""
+    text = "\n".join(block.text) + "\n"
     file.write_text(text, encoding="utf-8")
     linecache.checkcache(str(file))
     printed = io.StringIO()

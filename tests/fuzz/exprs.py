@@ -110,7 +110,7 @@ class Exprs:
         if value.is_float:
             text = f"T.min(T.max({value.text}, {-limit}), {limit})"
             return replace(value, text=text, dtype=promote(value.dtype, "float32"), mag=limit)
-        size = int(limit)
+        size = max(1, int(limit))
         return Value(f"({value.text} % {size})", int_literal(size, value.dtype), size - 1)
 
     def whole(self, value: Value) -> Value:

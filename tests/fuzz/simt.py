@@ -111,7 +111,7 @@ class _Simt:
 
     def _warp(self, local: str, tx: str, values: list[Value]) -> None:
         """Exchange within a warp."""
-        if self.dtype not in ("float32", "int32"):
+        if self.dtype not in ("float32", "int32") or not self.draw.chance(0.2):
             return self._compute(local, tx, values)
         self.program.features.add("warp")
         by = self.draw.choice((1, 2, 4, 8, 16))

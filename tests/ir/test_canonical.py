@@ -107,6 +107,17 @@ def test_the_text_is_the_same_in_another_process() -> None:
     assert found == {canonical_hash(make())}
 
 
+def test_layouts_count_by_their_map() -> None:
+    from tilelang.layout import Layout
+
+    def hashed(fn: Callable[..., Any]) -> str:
+        return canonical_hash(replace(make(), attrs=(("layout", Layout((4, 8), fn)),)))
+
+    plain = hashed(lambda i, j: i * 8 + j)
+    assert plain == hashed(lambda row, col: row * 8 + col)
+    assert plain != hashed(lambda i, j: j * 4 + i)
+
+
 def test_a_value_without_canonical_form_is_refused() -> None:
     func = replace(make(), attrs=(("hook", print),))
     with pytest.raises(InternalError) as caught:

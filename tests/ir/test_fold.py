@@ -15,14 +15,21 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.fold import build_binary, build_call, build_cast, build_select, build_unary, to_range
+from tilelang.ir.fold import (
+    build_binary,
+    build_call,
+    build_cast,
+    build_select,
+    build_unary,
+    to_range,
+)
 
 
 def var(kind: str, name: str = "x") -> E.Var:
     return E.Var(name, DType(kind))
 
 
-# -- promotion ----------------------------------------------------------------------------------------
+# -- promotion -----------------------------------------------------------------------------------
 PROMOTION = [
     ("float16", "float32", "float32"),
     ("float16", "bfloat16", "float16"),
@@ -106,7 +113,7 @@ def test_variables_made_by_alloc_var_stand_for_their_value() -> None:
     assert repr(1 + count) == "1 + count[0]"
 
 
-# -- folding ------------------------------------------------------------------------------------------
+# -- folding -------------------------------------------------------------------------------------
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 INT_OPS: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
@@ -190,7 +197,7 @@ CASTS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "kind", "result"), CASTS, ids=[str(i) for i in range(len(CASTS))])
+@pytest.mark.parametrize(("value", "kind", "result"), CASTS, ids=range(len(CASTS)))
 def test_casts_of_constants_fold(value: float, kind: str, result: float) -> None:
     assert to_range(value, DType(kind)) == result
     if not isinstance(value, int) or abs(value) < 2**63:
@@ -244,7 +251,7 @@ def test_float_functions_convert_integers() -> None:
     assert build_call("isnan", (F,), None, ()).dtype == "bool"
 
 
-# -- errors -------------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 ERRORS: list[tuple[Callable[[], object], str]] = [
     (
         lambda: X / 2,

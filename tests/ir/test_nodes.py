@@ -80,7 +80,7 @@ def test_an_expression_has_no_python_value() -> None:
     assert E.const(3).__index__() == 3 and bool(E.const(0)) is False
 
 
-# -- buffers ----------------------------------------------------------------------------------------
+# -- buffers -------------------------------------------------------------------------------------
 def test_shapes_equal_lists_and_tuples_of_the_same_extents() -> None:
     assert BUF.shape == [4, 8] and BUF.shape == (4, 8) and BUF.shape != [4]
     assert Shape((A, 8)) == [A, 8] and Shape((A, 8)) != [B, 8]
@@ -162,7 +162,7 @@ def test_a_rewriter_splices_lists_and_removes() -> None:
     )
 
 
-# -- statements -------------------------------------------------------------------------------------
+# -- statements ----------------------------------------------------------------------------------
 def test_effects_derive_from_the_roles_of_fields() -> None:
     whole = BUF.region()
     gemm = S.Gemm(a=whole, b=whole, c=whole, clear=E.const(False))

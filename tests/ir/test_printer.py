@@ -16,7 +16,9 @@ from tilelang.ir.printer import expr_text, func_text, region_text, stmt_text
 I32, F16, F32 = DType("int32"), DType("float16"), DType("float32")
 
 
-def buffer(name: str, shape: tuple[object, ...], kind: DType = F32, scope: str = "global") -> Buffer:
+def buffer(
+    name: str, shape: tuple[object, ...], kind: DType = F32, scope: str = "global"
+) -> Buffer:
     return Buffer(name, Shape(shape), kind, scope)
 
 
@@ -185,7 +187,7 @@ def test_the_text_is_the_same_every_time() -> None:
     assert func_text(gemm()) == func_text(gemm())
 
 
-# -- names ------------------------------------------------------------------------------------------
+# -- names ---------------------------------------------------------------------------------------
 def test_names_that_clash_get_suffixes() -> None:
     first, second = E.Var("x", I32), E.Var("x", I32)
     assert expr_text(first + second * first) == "x + x_1 * x"
@@ -207,7 +209,7 @@ def test_keywords_and_the_language_are_not_used_as_names() -> None:
     assert expr_text(E.Var("T", I32) + E.Var("lambda", I32)) == "T_1 + lambda_1"
 
 
-# -- expressions ------------------------------------------------------------------------------------
+# -- expressions ---------------------------------------------------------------------------------
 A, B, C = (E.Var(name, I32) for name in "abc")
 X, Y = E.Var("x", F32), E.Var("y", F16)
 P, Q = E.Var("p", DType("bool")), E.Var("q", DType("bool"))
@@ -278,7 +280,7 @@ def test_regions_print_whole_buffers_by_name_and_unit_extents_as_an_index() -> N
     assert region_text(Region(BUF, (A, B), (1, 1), anchored=True)) == "buf[a, b]"
 
 
-# -- statements -------------------------------------------------------------------------------------
+# -- statements ----------------------------------------------------------------------------------
 SRC, DST = buffer("src", (4, 8), F32, "shared"), buffer("dst", (4, 8), F32, "shared")
 ROW = buffer("row", (4,), F32, "local.fragment")
 S_, D_, R_ = SRC.region(), DST.region(), ROW.region()

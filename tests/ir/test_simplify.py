@@ -146,7 +146,7 @@ def test_simple_expressions_stay_themselves(case: tuple[Program, E.Expr]) -> Non
     assert simplify(simple, Bounds(program.bounds.ranges)) is simple
 
 
-# -- normal forms -----------------------------------------------------------------------------------
+# -- normal forms --------------------------------------------------------------------------------
 BX, K, J, N = var("bx"), var("k"), var("j"), var("n")
 KNOWN = Bounds().with_range(BX, 0, 8).with_range(J, 0, 32).with_range(K, 0, N)
 
@@ -239,7 +239,7 @@ def test_every_rule_has_a_name_and_a_known_operator() -> None:
         assert rule.name and rule.pattern[0] in {**BINARY, **UNARY}
 
 
-# -- bounds -----------------------------------------------------------------------------------------
+# -- bounds --------------------------------------------------------------------------------------
 def test_a_range_with_a_step_gives_a_congruence() -> None:
     known = Bounds().with_range(K, 4, 64, 8)
     assert interval(K, known) == Interval(4, 63, 8, 4)

@@ -13,7 +13,9 @@ from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.language.v2.builder import Builder
 
 
-def buf(name: str, shape: Sequence[Any], dtype: object = "float32", scope: str = "global") -> Buffer:
+def buf(
+    name: str, shape: Sequence[Any], dtype: object = "float32", scope: str = "global"
+) -> Buffer:
     """A buffer as if it had been declared or allocated earlier."""
     return Buffer(name, Shape(shape), DType(dtype), scope)
 

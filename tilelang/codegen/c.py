@@ -54,6 +54,8 @@ SAME_AS = {
     "fast_log10": "log10", "fast_sin": "sin", "fast_cos": "cos", "fast_tan": "tan",
     "ieee_fsqrt": "sqrt", "ieee_frsqrt": "rsqrt", "ieee_fmaf": "fma",
 }  # fmt: skip
+# Operations of index arithmetic.
+INDEX_OPS = frozenset("add sub mul floordiv floormod truncdiv truncmod min max".split())
 ARITHMETIC = {"ieee_add": "+", "ieee_sub": "-", "ieee_mul": "*", "ieee_fdiv": "/"}
 RECIPROCAL = ("fast_rcp", "ieee_frcp")
 
@@ -101,6 +103,7 @@ class CPrinter:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.wide: set[E.Var] = set()  # variables declared int64_t whatever their dtype
+        self.sizes: set[E.Var] = set()  # symbols of shapes and integer parameters
         self.at_least_zero: set[E.Var] = set()
 
     # -- values ------------------------------------------------------------------------------
@@ -259,13 +262,18 @@ class CPrinter:
         return f"{'u' if dtype.is_uint else 'i'}{dtype.bits}"
 
     def is_index(self, expr: E.Expr) -> bool:
-        """Whether ``expr`` is arithmetic on loop and block variables only."""
+        """Whether ``expr`` is arithmetic on loop and block variables, sizes and constants.
+
+        Such expressions are computed in 64 bits, in conditions and addresses alike. Everything
+        else (loaded values above all) keeps the wrapping arithmetic of its own dtype, so that a
+        condition and the address it guards always agree.
+        """
         if isinstance(expr, E.Binary):
-            plain = expr.op in ("add", "sub", "mul") and expr.dtype.is_int
+            plain = expr.op in INDEX_OPS and expr.dtype.is_int
             return plain and self.is_index(expr.a) and self.is_index(expr.b)
-        return expr in self.wide if isinstance(expr, E.Var) else (
-            isinstance(expr, E.Const) and expr.dtype.is_int
-        )
+        if isinstance(expr, E.Var):
+            return expr in self.wide or expr in self.sizes
+        return isinstance(expr, E.Const) and expr.dtype.is_int
 
     # -- indices --------------------------------------------------------------------------------
     def index(self, expr: E.Expr | int) -> str:
@@ -277,9 +285,7 @@ class CPrinter:
         if isinstance(expr, E.Var):
             name = self.names.of(expr, expr.name)
             return name if expr in self.wide or expr.dtype == "int64" else f"(int64_t){name}"
-        if isinstance(expr, E.Cast) and expr.value.dtype.is_int and expr.dtype.is_int:
-            return self.index(expr.value)
-        if isinstance(expr, E.Binary) and expr.dtype.is_int:
+        if isinstance(expr, E.Binary) and self.is_index(expr):
             symbol = {"add": "+", "sub": "-", "mul": "*"}.get(expr.op)
             if symbol is not None:
                 return self.index_sum(expr.op, self.index(expr.a), self.index(expr.b))

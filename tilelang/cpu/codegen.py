@@ -17,10 +17,15 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
 GLOBAL_SCOPES = ("global",)
+
+UNIT_BYTES = {
+    "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
+}  # fmt: skip
 
 KNOWN_EXTERNS = {
     "__ldg": "{0}", "expf": "tl_exp_f32({0})", "__expf": "tl_exp_f32({0})",
@@ -159,6 +164,10 @@ class BlockWriter:
         self.arena_bytes = 0
         self.slack = 0  # bytes behind the tiles that kernels may read
         self.thread_labels: list[tuple[str, Buffer | None]] = []
+        # What T.print shows: the position of the block, and of the thread by its number.
+        self.axes: tuple[str, ...] = ()
+        self.threads: tuple[int, ...] = (1, 1, 1)
+        self.thread_vars: list[str] = []
         self.last_line = 0
 
     def put(self, text: str) -> None:
@@ -270,10 +279,9 @@ class BlockWriter:
         return count * self.unit_bytes(buffer.dtype)
 
     @staticmethod
-    def unit_bytes(dtype: object) -> int:
+    def unit_bytes(dtype: DType) -> int:
         """Bytes of one storage unit."""
-        return {"uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4,
-                "uint32_t": 4, "float": 4}.get(storage_type(dtype), 8)  # type: ignore[arg-type]
+        return UNIT_BYTES.get(storage_type(dtype), 8)
 
     def view(self, stmt: S.View) -> None:
         """A name for memory that exists; the storage variable is shared, so views of the same
@@ -327,9 +335,11 @@ class BlockWriter:
         self.put(head)
         if "threads" in notes:
             label = self.names.fresh("next_thread")
-            self.thread_labels.append((label, notes["threads"]))  # type: ignore[arg-type]
+            self.thread_labels.append((label, notes["threads"]))  # type: ignore[arg-type]  # what the pass put there
+            self.thread_vars.append(var)
             before = len(self.lines)
             self.nested(stmt.body, "")
+            self.thread_vars.pop()
             self.lines.pop()
             used = any(f"goto {label};" in line for line in self.lines[before:])
             self.thread_labels.pop()
@@ -410,16 +420,26 @@ class BlockWriter:
         done = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"
         self.put(f"if (!{self.p.value(cond)}) {done}")
 
+    def position(self) -> str:
+        """Arguments of printf: the block's three coordinates, then the thread's."""
+        block = [f"(int){axis}" for axis in self.axes] + ["0"] * (3 - len(self.axes))
+        if not self.thread_vars:
+            return ", ".join([*block, "0, 0, 0"])
+        number, (x, y, _) = f"(int){self.thread_vars[-1]}", self.threads
+        thread = [f"{number} % {x}", f"{number} / {x} % {y}", f"{number} / {x * y}"]
+        return ", ".join([*block, *thread])
+
     def print_value(self, call: E.Call) -> None:
         """One line in the format of ``T.print``."""
         name = call.attr("buffer")
         message = call.attr("message", "")
         where = "BlockIdx=(%d, %d, %d), ThreadIdx=(%d, %d, %d)"
-        at = ", ".join(["(int)bx, (int)by, (int)bz"] + ["0, 0, 0"])
+        at = self.position()
         if not call.args:
             self.put(f'printf("msg=\'%s\' {where}\\n", {_quote(message)}, {at});')
             return
         value = call.args[0]
+        message = message or f"expr<{value!r}>"
         shown, form, argument = _shown(value.dtype, self.p.value(value))
         if name is None:
             text = f"msg='%s' {where}: dtype={shown} value={form}"

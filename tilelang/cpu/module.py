@@ -67,6 +67,8 @@ class _Module:
         self.symbols = symbols_of(func)
         self.host = CpuPrinter(self.names, self.unit, host=True)
         self.host.at_least_zero.update(self.symbols)
+        scalars = [p for p in func.params if isinstance(p, E.Var) and p.dtype.is_int]
+        self.host.sizes.update((*self.symbols, *scalars))
         # What host code has defined so far, in order: name -> C type.
         self.scope: dict[str, str] = {}
         self.kernels = 0
@@ -119,12 +121,14 @@ class _Module:
         prefix = self.names.fresh(f"{self.func.name}_kernel{suffix}")
         printer = CpuPrinter(self.names, self.unit, host=False)
         printer.wide = set(self.host.wide)
+        printer.sizes = set(self.host.sizes)
         printer.at_least_zero = set(self.host.at_least_zero)
         printer.declared = dict(self.host.declared)
         axes = [self.names.of(var, var.name) for var in stmt.block_vars]
         printer.wide.update(stmt.block_vars)
         printer.at_least_zero.update(stmt.block_vars)
         writer = _KernelWriter(self, printer)
+        writer.axes, writer.threads = tuple(axes), stmt.threads
         writer.write(stmt.body)
         text = "\n".join(writer.lines)
         used = [name for name in self.scope if re.search(rf"\b{re.escape(name)}\b", text)]

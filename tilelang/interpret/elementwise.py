@@ -153,45 +153,17 @@ def _sigmoid(x: Value) -> Value:
     return 1.0 / (1.0 + np.exp(-x))
 
 
+SAME_NAME = "exp exp2 log log2 log10 log1p expm1 sqrt tanh sin cos tan sinh cosh hypot fmod"
+OTHER_NAME = {
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+    "atanh": "arctanh", "atan2": "arctan2",
+}  # fmt: skip
+
+
 def _build() -> dict[str, Function]:
-    table: dict[str, Function] = {
-        name: _exact(getattr(np, name))
-        for name in [
-            "exp",
-            "exp2",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "expm1",
-            "sqrt",
-            "tanh",
-            "sin",
-            "cos",
-            "tan",
-            "sinh",
-            "cosh",
-        ]
-    }
-    table.update(
-        {
-            f"{short}": _exact(getattr(np, full))
-            for short, full in (
-                ("asin", "arcsin"),
-                ("acos", "arccos"),
-                ("atan", "arctan"),
-                ("asinh", "arcsinh"),
-                ("acosh", "arccosh"),
-                ("atanh", "arctanh"),
-                ("atan2", "arctan2"),
-                ("hypot", "hypot"),
-                ("fmod", "fmod"),
-            )
-        }
-    )
-    table.update(
-        {name: _numpy(getattr(np, name)) for name in ["floor", "ceil", "trunc", "copysign"]}
-    )
+    table: dict[str, Function] = {name: _exact(getattr(np, name)) for name in SAME_NAME.split()}
+    table.update({name: _exact(getattr(np, full)) for name, full in OTHER_NAME.items()})
+    table.update({name: _numpy(getattr(np, name)) for name in "floor ceil trunc copysign".split()})
     table.update(
         {
             "exp10": _exact(lambda x: np.power(10.0, x)),

@@ -32,7 +32,8 @@ class Run:
     seed: int | None
     stdout: TextIO
     facts: Facts = field(default_factory=Facts)
-    constants: dict[int, Value] = field(default_factory=dict)
+    # By identity; the node is kept, so that its identity is not given to another one.
+    constants: dict[int, tuple[Const, Value]] = field(default_factory=dict)
     workspaces: dict[int, Memory] = field(default_factory=dict)  # alloc_global, per launch
     pointers: dict[int, Array] = field(default_factory=dict)  # arrays given for pointers
 
@@ -40,8 +41,9 @@ class Run:
         """The value of a literal."""
         found = self.constants.get(id(expr))
         if found is None:
-            found = self.constants[id(expr)] = values.constant(expr.value, expr.dtype)
-        return found
+            value = values.constant(expr.value, expr.dtype)
+            found = self.constants[id(expr)] = (expr, value)
+        return found[1]
 
 
 @dataclass

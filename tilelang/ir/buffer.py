@@ -308,7 +308,7 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
     """``buffer[key]``: an element for all-scalar keys, a region when a slice is present."""
     keys = key if isinstance(key, tuple) else (key,)
     if any(item is Ellipsis for item in keys):
-        at = [i for i, item in enumerate(keys) if item is Ellipsis][0]
+        at = next(i for i, item in enumerate(keys) if item is Ellipsis)
         fill = (slice(None),) * (buffer.ndim - len(keys) + 1)
         keys = keys[:at] + fill + keys[at + 1 :]
     if len(keys) > buffer.ndim:

@@ -104,8 +104,10 @@ class _Canonical:
             return f"{type(value).__name__}.{value.name}"
         if isinstance(value, float):
             return value.hex() if value == value else "nan"
-        if value is None or isinstance(value, (bool, int, str, bytes)):
+        if value is None or isinstance(value, (bool, int, str)):
             return repr(value)
+        if isinstance(value, bytes):
+            return f"bytes({len(value)}, {hashlib.sha256(value).hexdigest()})"
         if isinstance(value, (tuple, list)):
             return f"({', '.join(self.value(item) for item in value)})"
         if isinstance(value, Mapping):

@@ -279,7 +279,8 @@ class _Printer:
             call = text.expr(stmt.value)
             self.line(call if isinstance(stmt.value, Call) else f"T.evaluate({call})")
         elif isinstance(stmt, S.Assert):
-            cond, message = text.expr(stmt.cond), f", {quoted(stmt.message)}" if stmt.message else ""
+            cond = text.expr(stmt.cond)
+            message = f", {quoted(stmt.message)}" if stmt.message else ""
             self.line(f"T.assume({cond})" if stmt.assumed else f"assert {cond}{message}")
         elif isinstance(stmt, S.Break):
             self.line("break")

@@ -163,7 +163,7 @@ class _Simplifier:
             a, b = (found.low, found.high) if factor > 0 else (found.high, found.low)
             low, high = low + factor * a, high + factor * b
         whole = full(form.dtype)
-        if low < whole.low and low > -INF or high > whole.high and high < INF:
+        if -INF < low < whole.low or whole.high < high < INF:
             return None
         return Interval(low, high)
 

@@ -140,7 +140,7 @@ _MEMORY = [
 ]
 
 _OUTPUT = [
-    Intrinsic("print", 0, 1, "void", effect=Effect.OUTPUT),
+    Intrinsic("print", 0, 2, "void", effect=Effect.OUTPUT),
     Intrinsic("device_assert", 1, 1, "void", effect=Effect.OUTPUT),
     Intrinsic("thread_return", 0, 0, "void", effect=Effect.OUTPUT),
     Intrinsic("call_extern", 0, -1, "given", effect=Effect.OUTPUT),
@@ -194,7 +194,14 @@ _WARP = [
 _HINTS = [
     *[
         Intrinsic(name, 0, -1, "void", effect=Effect.HINT)
-        for name in ["fence_proxy_async", "tma_store_arrive", "tma_store_wait", "ptx_commit_group", "ptx_wait_group", "wait_wgmma", "warpgroup_fence_operand", "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait", "set_max_nreg", "no_set_max_nreg", "disable_warp_group_reg_alloc", "annotate_producer_reg_dealloc", "annotate_consumer_reg_alloc", "pdl_trigger", "pdl_sync", "assume", "ptx_fence_barrier_init", "mbarrier_init"]
+        for name in (
+            "fence_proxy_async tma_store_arrive tma_store_wait ptx_commit_group "
+            "ptx_wait_group wait_wgmma warpgroup_fence_operand warpgroup_arrive "
+            "warpgroup_commit_batch warpgroup_wait set_max_nreg no_set_max_nreg "
+            "disable_warp_group_reg_alloc annotate_producer_reg_dealloc "
+            "annotate_consumer_reg_alloc pdl_trigger pdl_sync assume "
+            "ptx_fence_barrier_init mbarrier_init"
+        ).split()
     ],
 ]
 

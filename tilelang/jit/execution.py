@@ -34,6 +34,8 @@ BACKENDS = {
     "torch": "auto", "cutedsl": "auto",
 }  # fmt: skip
 
+BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd")
+
 
 def check_backend(name: str | None) -> str:
     """The way to run that ``execution_backend`` names.
@@ -159,7 +161,7 @@ def build_library(artifact: Artifact, compiler: Compiler) -> Library:
     from tilelang.runtime.library import load_library
 
     parallel = compiler.openmp or ("-pthread",)
-    flags = ("-O2", "-fwrapv", "-fopenmp-simd", *compiler.native, *parallel, *artifact.flags)
+    flags = (*BASE_FLAGS, *_machine_flags(), *compiler.native, *parallel, *artifact.flags)
     key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
 
     def make() -> Entry:
@@ -168,6 +170,18 @@ def build_library(artifact: Artifact, compiler: Compiler) -> Library:
 
     entry = default_cache().fetch(key, make)
     return load_library(entry.data, entry.path)
+
+
+def _machine_flags() -> tuple[str, ...]:
+    """Flags for this kind of processor.
+
+    GCC 12 places aligned arrays of a leaf function in the x86-64 red zone as if the stack pointer
+    were 16-byte aligned there, which it is not after an odd number of pushes: aligned vector
+    stores then trap. Without a red zone the arrays get a frame of their own.
+    """
+    import platform
+
+    return ("-mno-red-zone",) if platform.machine() in ("x86_64", "AMD64") else ()
 
 
 @lru_cache(maxsize=1)

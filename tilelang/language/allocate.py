@@ -14,7 +14,7 @@ from tilelang.ir.buffer import SCOPES, Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.expr import Const, Expr, Var, as_expr
-from tilelang.language.regions import constant_int, constant_shape, describe, freeze
+from tilelang.language.regions import constant_int, constant_shape, count_of, describe, freeze
 
 __all__ = [
     "alloc_barrier",
@@ -98,7 +98,9 @@ def alloc_global(shape: object, dtype: object, scope: str = "global") -> Buffer:
     return emitter("T.alloc_global").alloc(Buffer("", Shape(extents), kind, "global"))
 
 
-def alloc_var(dtype: object, *args: object, scope: str = "local.var", init: object = None) -> Buffer:
+def alloc_var(
+    dtype: object, *args: object, scope: str = "local.var", init: object = None
+) -> Buffer:
     """A private scalar of each thread; assigning to its name stores into it.
 
     ``alloc_var(dtype)``, ``alloc_var(dtype, init)``, ``alloc_var(dtype, scope)`` and
@@ -216,7 +218,7 @@ def alloc_tmem(shape: object, dtype: object) -> Buffer:
     if len(extents) != 2:
         raise TileValueError(
             "T.alloc_tmem needs two dimensions", expected="(rows, columns)",
-            got=f"{len(extents)} dimensions",
+            got=count_of(len(extents), "dimension"),
         )
     return _allocate("T.alloc_tmem", shape, dtype, "shared.tmem", ("shared.tmem",))
 

@@ -9,6 +9,8 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import expr as ir
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, as_expr, binary, call, const, unary
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
 from tilelang.language.constants import int_op, plain_ints
 from tilelang.language.regions import constant_int, describe, scalar
 
@@ -262,9 +264,7 @@ def Call(dtype: object, op: str, args: Sequence[object], span: object = None) ->
 
 def Let(var: ir.Var, value: object, body: object, span: object = None) -> Expr:
     """``body`` with ``value`` in place of ``var``."""
-    from tilelang.ir.visitor import substitute
-
-    return substitute(as_expr(body), {var: as_expr(value, var.dtype)})
+    return simplify(substitute(as_expr(body), {var: as_expr(value, var.dtype)}))
 
 
 # -- vectors ---------------------------------------------------------------------------------------

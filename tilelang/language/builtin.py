@@ -204,7 +204,7 @@ GENERATORS = (
 )
 
 
-# -- functions by name -----------------------------------------------------------------------------------
+# -- functions by name -----------------------------------------------------------------------------
 def _argument(value: object) -> Expr:
     if isinstance(value, str):
         return StringImm(value)
@@ -247,7 +247,7 @@ def call_intrin(
     return _call("call_intrin", args, dtype)
 
 
-# -- random numbers --------------------------------------------------------------------------------------
+# -- random numbers --------------------------------------------------------------------------------
 def rng_init(
     seed: object, seq: object = None, off: object = 0, generator: str = GENERATORS[0]
 ) -> None:

@@ -44,8 +44,8 @@ _SAME_FORMAT = frozenset(("float8_e4m3", "float8_e4m3fn"))
 
 def matrix_of(operand: object, what: str, role: str) -> tuple[Region, int, int]:
     """A matrix operand with its rows and columns: the last two dimensions."""
-    found = tile_of(operand, what, role)
-    extents = constant_extents(found, what, role)
+    found = tile_of(operand, what, f"operand {role}")
+    extents = constant_extents(found, what, f"operand {role}")
     if len(extents) < 2 or any(extent != 1 for extent in extents[:-2]):
         raise TileValueError(
             f"{role} of {what} is not a matrix",

@@ -99,7 +99,7 @@ def _raw_value(name: str, doc: str) -> Callable[..., Expr]:
     return function
 
 
-# -- clusters ----------------------------------------------------------------------------------------
+# -- clusters --------------------------------------------------------------------------------------
 cluster_arrive = _raw("cluster_arrive", "Arrive at the barrier of the cluster.")
 cluster_arrive_relaxed = _raw("cluster_arrive_relaxed", "Arrive without ordering memory.")
 cluster_wait = _raw("cluster_wait", "Wait at the barrier of the cluster.")
@@ -120,7 +120,7 @@ def ptx_arrive_cluster_barrier(mbarrier: object, cta_id: object) -> None:
     mbarrier_arrive(mbarrier, cta_id)
 
 
-# -- descriptors and bulk copies -----------------------------------------------------------------------
+# -- descriptors and bulk copies -------------------------------------------------------------------
 create_tma_descriptor = _raw_value("create_tma_descriptor", "A descriptor of a tensor for TMA.")
 tma_load = _raw("tma_load", "A bulk tensor load by descriptor.")
 ptx_cp_async_bulk = _raw("ptx_cp_async_bulk", "A bulk copy of contiguous bytes.")
@@ -189,7 +189,7 @@ def increase_descriptor_offset(descriptor: object, offset: object) -> None:
     )
 
 
-# -- raw matrix instructions ---------------------------------------------------------------------------
+# -- raw matrix instructions -----------------------------------------------------------------------
 ptx_ldmatrix = _raw("ptx_ldmatrix", "Load 8 x 8 matrices from shared memory.")
 ptx_mma = _raw("ptx_mma", "A matrix instruction of one warp.")
 ptx_mma_sp = _raw("ptx_mma_sp", "A sparse matrix instruction of one warp.")
@@ -197,8 +197,12 @@ ptx_wgmma_ss = _raw("ptx_wgmma_ss", "A warpgroup product with both operands in s
 ptx_wgmma_rs = _raw("ptx_wgmma_rs", "A warpgroup product with A in registers.")
 ptx_tcgen05_mma_ss = _raw("ptx_tcgen05_mma_ss", "A tcgen05 product from shared memory.")
 ptx_tcgen05_mma_ts = _raw("ptx_tcgen05_mma_ts", "A tcgen05 product with A in tensor memory.")
-tcgen05_before_thread_sync = _raw("tcgen05_before_thread_sync", "Order tcgen05 work before a barrier.")
-tcgen05_after_thread_sync = _raw("tcgen05_after_thread_sync", "Order tcgen05 work after a barrier.")
+tcgen05_before_thread_sync = _raw(
+    "tcgen05_before_thread_sync", "Order tcgen05 work before a barrier."
+)
+tcgen05_after_thread_sync = _raw(
+    "tcgen05_after_thread_sync", "Order tcgen05 work after a barrier."
+)
 
 
 def ptx_mma_sm70(
@@ -234,7 +238,7 @@ def tcgen05_mma_arrive(mbar: object, arrive_2cta: bool = False) -> None:
     )
 
 
-# -- tile operations -------------------------------------------------------------------------------------
+# -- tile operations -------------------------------------------------------------------------------
 def _tile(
     name: str,
     reads: tuple[object, ...],

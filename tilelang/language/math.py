@@ -357,7 +357,7 @@ def Cast(dtype: object, value: object, span: object = None) -> Expr:
     return cast(value, dtype)
 
 
-# -- IEEE arithmetic with a chosen rounding ----------------------------------------------------------
+# -- IEEE arithmetic with a chosen rounding --------------------------------------------------------
 def _ieee(name: str, rounding_mode: str, *args: object) -> Expr:
     if rounding_mode not in _MODES:
         raise TileValueError(

@@ -121,7 +121,7 @@ def isnullptr(val: object, span: object = None) -> Expr:
     return call("isnullptr", address_of_operand(val, "T.isnullptr", "r"))
 
 
-# -- vector accesses -------------------------------------------------------------------------------------
+# -- vector accesses -------------------------------------------------------------------------------
 def _words(bits: int) -> DType:
     return DType("uint32").with_lanes(bits // 32)
 
@@ -143,12 +143,18 @@ def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tupl
     return found, bits // size
 
 
+def _run(place: Region, lanes: int) -> tuple[Expr, ...]:
+    """Indices of ``lanes`` contiguous elements from the start of ``place`` on."""
+    last = place.mins[-1]
+    at = last if lanes == 1 else Ramp(last, const(1, last.dtype), lanes)
+    return (*place.mins[:-1], at)
+
+
 def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) -> Expr:
     place, lanes = _place(src, what, "source", scope, bits)
-    kind = place.dtype.with_lanes(lanes)
-    loaded = call("ldg", AddressOf(place.buffer, place.mins, "r"), dtype=kind)
+    loaded = Load(place.buffer, _run(place, lanes))
     words = _words(bits)
-    value = loaded if kind is words else call("reinterpret", loaded, dtype=words)
+    value = loaded if loaded.dtype is words else call("reinterpret", loaded, dtype=words)
     if pred is None:
         return value
     zero: Expr = const(0, "uint32")
@@ -168,9 +174,7 @@ def _vector_store(
         )
     if found.dtype is not kind:
         found = call("reinterpret", found, dtype=kind)
-    last = place.mins[-1]
-    at = last if lanes == 1 else Ramp(last, const(1, last.dtype), lanes)
-    store = Store(buffer=place.buffer, indices=(*place.mins[:-1], at), value=found)
+    store = Store(buffer=place.buffer, indices=_run(place, lanes), value=found)
     if pred is None:
         emitter(what).emit(store)
         return
@@ -274,7 +278,7 @@ def dp4a(A: object, B: object, C: object) -> None:
     """
     what = "T.dp4a"
     places = [region_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C"))]
-    for place, role in zip(places, "ABC"):
+    for place, role in zip(places, "ABC", strict=True):
         wanted = ("int32", "uint32") if role == "C" else ("int8", "uint8")
         if place.dtype not in wanted:
             raise TileTypeError(

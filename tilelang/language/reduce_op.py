@@ -12,6 +12,7 @@ from tilelang.language.regions import (
     constant_bool,
     constant_extents,
     constant_int,
+    count_of,
     text_of,
     tile_of,
 )
@@ -48,7 +49,7 @@ def dimension(dim: object, rank: int, what: str) -> int:
     if not -rank <= found < rank:
         raise TileValueError(
             f"the dim of {what} is out of range",
-            expected=f"{-rank} to {rank - 1} for {rank} dimensions",
+            expected=f"{-rank} to {rank - 1} for {count_of(rank, 'dimension')}",
             got=str(found),
         )
     return found % rank

@@ -84,6 +84,11 @@ def text_of(extents: Sequence[object]) -> str:
     return f"({inner},)" if len(extents) == 1 else f"({inner})"
 
 
+def count_of(number: int, noun: str) -> str:
+    """``1 dimension``, ``2 dimensions``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def equal_extents(a: Extent, b: Extent) -> bool:
     """Whether two extents are provably the same."""
     if same_extent(a, b):
@@ -96,7 +101,7 @@ def equal_extents(a: Extent, b: Extent) -> bool:
 
 def equal_shapes(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
     """Whether two shapes are provably the same."""
-    return len(a) == len(b) and all(equal_extents(x, y) for x, y in zip(a, b))
+    return len(a) == len(b) and all(equal_extents(x, y) for x, y in zip(a, b, strict=True))
 
 
 def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:
@@ -120,8 +125,8 @@ def check_plain(region: Region, what: str, role: str) -> None:
     """Barriers, descriptors and tensor memory are no tiles."""
     if region.scope() in OPAQUE or region.dtype.is_handle:
         raise TileTypeError(
-            f"the {role} of {what} cannot be copied",
-            expected="numbers in global, shared, fragment or local memory",
+            f"the {role} of {what} does not hold numbers",
+            expected="a tile in global, shared, fragment or local memory",
             got=f"`{region.buffer.name}`, {region.dtype} in {region.scope()} memory",
         )
 
@@ -167,7 +172,7 @@ def _take_extents(anchor: Region, other: Region, what: str) -> Region:
         if not all(same_extent(extent, 1) for extent in extents[:surplus]):
             raise TileIndexError(
                 f"the tile of {what} has more dimensions than `{anchor.buffer.name}`",
-                expected=f"at most {rank} dimensions larger than 1, as `{anchor!r}`",
+                expected=f"at most {count_of(rank, 'dimension')} larger than 1, as `{anchor!r}`",
                 got=f"`{other!r}` with extents {text_of(extents)}",
             )
         extents = extents[surplus:]
@@ -181,7 +186,7 @@ def check_inside(region: Region, what: str) -> None:
     """A constant overrun of on-chip memory, which nothing guards, is an error here."""
     if region.scope() == "global":
         return
-    for dim, (low, extent) in enumerate(zip(region.mins, region.extents)):
+    for dim, (low, extent) in enumerate(zip(region.mins, region.extents, strict=True)):
         size = region.buffer.shape[dim]
         if not (isinstance(low, Const) and isinstance(extent, int) and isinstance(size, int)):
             continue
@@ -202,7 +207,7 @@ def _match(a: Region, b: Region, what: str) -> tuple[Region, Region]:
             expected=f"extents that match {text_of(a.extents)} of `{a!r}`",
             got=f"{text_of(b.extents)} of `{b!r}`",
         )
-    pairs = list(zip(dims_a, dims_b))
+    pairs = list(zip(dims_a, dims_b, strict=True))
     if all(equal_extents(a.extents[i], b.extents[j]) for i, j in pairs):
         return a, b
     if depth(b.scope()) < depth(a.scope()):
@@ -219,7 +224,7 @@ def _resized(
     region: Region, dims: Sequence[int], sizes: Sequence[Extent], what: str
 ) -> Region:
     extents = list(region.extents)
-    for dim, size in zip(dims, sizes):
+    for dim, size in zip(dims, sizes, strict=True):
         extents[dim] = size
     found = Region(region.buffer, region.mins, tuple(extents))
     check_inside(found, what)
@@ -304,7 +309,7 @@ def constant_shape(shape: object, what: str) -> Shape:
                 f"an extent of {what} is not constant",
                 expected="extents that are compile-time ints",
                 got=f"`{known!r}` in {text_of(shape_tuple(shape))}",
-                hint="use a Python int or T.const(...); run-time sizes exist only for global tensors",
+                hint="use a Python int or T.const(...); only global tensors have run-time sizes",
             )
         if known <= 0:
             raise TileValueError(
@@ -316,7 +321,7 @@ def constant_shape(shape: object, what: str) -> Shape:
     return Shape(found)
 
 
-# -- emission ----------------------------------------------------------------------------------------
+# -- emission --------------------------------------------------------------------------------------
 def emit_call(what: str, op: str, *args: object, **attrs: object) -> None:
     """Emit the intrinsic ``op`` as a statement; ``what`` is the user's word for errors."""
     active = emitter(what)

@@ -58,7 +58,7 @@ __all__ = [
     "warpgroup_wait",
 ]
 
-# -- block and warp synchronisation -------------------------------------------------------------------
+# -- block and warp synchronisation ----------------------------------------------------------------
 def sync_threads(barrier_id: object = None, arrive_count: object = None) -> None:
     """Wait for all threads of the block, or for ``arrive_count`` at the named barrier.
 
@@ -134,7 +134,7 @@ def thread_return(span: object = None) -> None:
     emitter("T.thread_return").emit(ThreadReturn())
 
 
-# -- mbarriers ----------------------------------------------------------------------------------------
+# -- mbarriers -------------------------------------------------------------------------------------
 def barrier_address(barrier: object, what: str) -> Expr:
     """The barrier an operation names: an element, a 1-D buffer (its first), or an int index
     into the barriers of ``T.create_list_of_mbarrier``."""
@@ -163,7 +163,9 @@ def create_list_of_mbarrier(*counts: Any) -> Buffer:
     from tilelang.language.allocate import create_barriers
     from tilelang.language.v2.builder import builder
 
-    flat = [item for part in counts for item in (part if isinstance(part, (list, tuple)) else [part])]
+    flat: list[Any] = []
+    for part in counts:
+        flat.extend(part if isinstance(part, (list, tuple)) else [part])
     launch = builder("T.create_list_of_mbarrier").kernel("T.create_list_of_mbarrier")
     made = create_barriers(*flat)
     launch.barriers = made
@@ -260,7 +262,7 @@ def ptx_init_barrier_thread_count(barrier_id: object, thread_count: object) -> N
     emit_call(what, "mbarrier_init", barrier_address(barrier_id, what), as_expr(thread_count))
 
 
-# -- order of asynchronous work -------------------------------------------------------------------------
+# -- order of asynchronous work --------------------------------------------------------------------
 def _hint(name: str, *args: object) -> None:
     what = f"T.{name}"
     emit_call(what, name, *(scalar(arg, what) for arg in args))

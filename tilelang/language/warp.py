@@ -277,7 +277,7 @@ def shuffle_elect(thread_extent: int) -> Expr:
     return call("shuffle_elect", count)
 
 
-# -- elements of a tile -----------------------------------------------------------------------------
+# -- elements of a tile ----------------------------------------------------------------------------
 def _region_test(op: str, buffer: object) -> Expr:
     what = f"T.{op}"
     found = tile_of(buffer, what)
@@ -316,7 +316,7 @@ def all_of(buffer: object) -> Expr:
     return _region_test("all_of", buffer)
 
 
-# -- block reductions in TVM's form -----------------------------------------------------------------
+# -- block reductions in TVM's form ----------------------------------------------------------------
 @dataclass(frozen=True)
 class CommReducer:
     """A commutative operation with its identity, made by :func:`comm_reducer`."""

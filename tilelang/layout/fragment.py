@@ -103,7 +103,7 @@ class Fragment(Layout):
         table = ranks.reshape(*self.shape, 1)
         used = {node for node in walk(self.forward_thread) if isinstance(node, Var)}
         guess: Expr = const(0)
-        for var, extent in zip(self.forward_vars, self.shape):
+        for var, extent in zip(self.forward_vars, self.shape, strict=True):
             if var not in used:
                 guess = as_expr(guess * extent + var)
         values = np.broadcast_to(evaluate(guess, self.grids()), self.shape)
@@ -128,7 +128,7 @@ class Fragment(Layout):
         replicas = np.sort(pairs.reshape(-1, self.replicate_size), axis=1)
         elements = np.arange(replicas.shape[0])[:, None] + np.zeros_like(replicas)
         flat, first = np.unique(replicas.reshape(-1), return_index=True)
-        owner = dict(zip(flat.tolist(), elements.reshape(-1)[first].tolist()))
+        owner = dict(zip(flat.tolist(), elements.reshape(-1)[first].tolist(), strict=True))
         named = np.vectorize(owner.__getitem__, otypes=[np.int64])(replicas)
         return bool(np.array_equal(named, elements))
 
@@ -241,13 +241,13 @@ class Fragment(Layout):
             if repeat_on_thread:
                 return inner
             linear: Expr = const(0)
-            for extent, part in zip(self.output_shape(), inner):
+            for extent, part in zip(self.output_shape(), inner, strict=True):
                 linear = as_expr(linear * extent + part)
             return linear + number(indices) * registers
 
         return self._derived(
-            [extent * count for extent, count in zip(old, counts)],
-            lambda indices: [index % extent for index, extent in zip(indices, old)],
+            [extent * count for extent, count in zip(old, counts, strict=True)],
+            lambda indices: [i % extent for i, extent in zip(indices, old, strict=True)],
             thread,
             register,
             self.replicate_size,

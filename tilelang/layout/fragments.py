@@ -29,7 +29,7 @@ def make_fully_replicated_layout_fragment(buffer: object, threads: int) -> Fragm
 
     def forward(*given: Expr) -> tuple[Expr, Expr]:
         linear: Expr = const(0)
-        for extent, index in zip(shape, given):
+        for extent, index in zip(shape, given[: len(shape)], strict=True):
             linear = as_expr(linear * extent + index)
         return (given[-1] if count > 1 else const(0)), linear
 

@@ -76,7 +76,7 @@ class Layout:
     def grids(self) -> dict[Var, Array]:
         """Each placeholder's values, shaped to broadcast over the box."""
         axes = np.ix_(*(np.arange(extent, dtype=np.int64) for extent in self.shape))
-        return dict(zip(self.forward_vars, axes))
+        return dict(zip(self.forward_vars, axes, strict=True))
 
     def table(self) -> Array:
         """The images, of shape (*shape, outputs)."""
@@ -143,7 +143,8 @@ class Layout:
                 f"{self.what} got the wrong number of indices", expected=str(len(self.shape)),
                 got=str(len(indices)),
             )
-        return {var: as_expr(item) for var, item in zip(self.forward_vars, indices)}
+        pairs = zip(self.forward_vars, indices, strict=True)
+        return {var: as_expr(item) for var, item in pairs}
 
     def map_forward_index(self, indices: Sequence[object]) -> tuple[Expr, ...]:
         """The image of an element given by expressions."""
@@ -156,20 +157,22 @@ class Layout:
     def address_of(self, indices: Sequence[object]) -> Expr:
         """The row-major position of an element's image, as an expression."""
         found: Expr = const(0)
-        for extent, part in zip(self.output_shape(), self.map_forward_index(indices)):
+        parts = self.map_forward_index(indices)
+        for extent, part in zip(self.output_shape(), parts, strict=True):
             found = as_expr(found * extent + part)
         return simplify(found)
 
     # -- new layouts ------------------------------------------------------------------------
     def compose(self, inner: Layout) -> Layout:
         """The layout ``self(inner(i))``; the images of ``inner`` are elements of this one."""
-        if not all(a <= b for a, b in zip(inner.output_shape(), self.shape)) or len(
-            inner.output_shape()
-        ) != len(self.shape):
+        images = inner.output_shape()
+        if len(images) != len(self.shape) or any(
+            a > b for a, b in zip(images, self.shape, strict=True)
+        ):
             raise TileValueError(
                 "the images of the inner layout do not fit",
                 expected=f"images within {self.shape}",
-                got=f"{inner.output_shape()}",
+                got=f"{images}",
             )
         return Layout(
             inner.shape, lambda *i: self.map_forward_index(inner.map_forward_index(i))
@@ -207,7 +210,7 @@ class Layout:
 
     def _unflatten(self, extents: Sequence[int], indices: Sequence[Expr]) -> list[Expr]:
         linear: Expr = const(0)
-        for extent, index in zip(extents, indices):
+        for extent, index in zip(extents, indices, strict=True):
             linear = as_expr(linear * extent + index)
         found: list[Expr] = []
         for extent in reversed(self.shape):
@@ -245,6 +248,10 @@ class Layout:
     def _key(self) -> tuple[Any, ...]:
         return (self.shape, self.table().shape, self.table().tobytes())
 
+    def canonical(self) -> tuple[Any, ...]:
+        """What canonical text of programs (cache keys) contains of this layout."""
+        return self._key()
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -256,4 +263,4 @@ class Layout:
     def __repr__(self) -> str:
         names = ", ".join(var.name for var in self.forward_vars)
         images = ", ".join(repr(expr) for expr in self.forward_index)
-        return f"{type(self).__name__}({self.shape} -> {self.output_shape()}, ({names}) -> ({images}))"
+        return f"Layout({self.shape} -> {self.output_shape()}, ({names}) -> ({images}))"

@@ -30,7 +30,6 @@ static inline __attribute__((unused)) void tl_fail(int32_t* error, int32_t code)
 #define TL_OUT_OF_MEMORY (-1)
 
 #define TL_EXPORT __attribute__((visibility("default")))
-
 // A workspace of one call in `*slot`; the entry frees it before it returns.
 static __attribute__((unused)) void* tl_workspace(void** slot, size_t bytes) {
     free(*slot);

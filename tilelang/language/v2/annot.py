@@ -31,6 +31,7 @@ from tilelang.ir.active import current
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage
 from tilelang.ir.expr import Const, Expr, Var
+from tilelang.language.v2.keys import freeze
 from tilelang.language.v2.builder import placed
 
 if TYPE_CHECKING:
@@ -124,34 +125,6 @@ def _add_param(param: ir.Buffer | Var) -> None:
 
 def _same_value(value: Any) -> Key:
     return (value,)
-
-
-def freeze(value: Any) -> Any:
-    """A hashable stand-in for a compile-time argument; equal only for equal values and types.
-
-    Raises:
-        TileTypeError: the value cannot be hashed.
-    """
-    if type(value) is int or value is None:
-        return (int, value)
-    if isinstance(value, (list, tuple)):
-        return (type(value), *(freeze(item) for item in value))
-    if isinstance(value, Mapping):
-        return (dict, *((freeze(key), freeze(item)) for key, item in value.items()))
-    if isinstance(value, (set, frozenset)):
-        return (set, frozenset(freeze(item) for item in value))
-    if isinstance(value, DType):
-        return (str, str(value))
-    try:
-        hash(value)
-    except TypeError:
-        raise TileTypeError(
-            f"a value of type {type(value).__name__} cannot be a compile-time argument",
-            expected="a hashable value, or a list, tuple, dict or set of such values",
-            got=f"{value!r}"[:80],
-            hint="a tensor needs an annotation: T.Tensor[[...], dtype]",
-        ) from None
-    return (type(value), value)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

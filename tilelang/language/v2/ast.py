@@ -344,7 +344,7 @@ class _Statements:
         if visit is not None:
             return visit(item)
         if isinstance(item, ast.Raise):
-            return [self.expressions.generic_visit(item)]  # type: ignore[list-item]
+            return [self.expressions.generic_visit(item)]  # type: ignore[list-item]  # still a Raise
         return [item]  # def, class, import, pass: plain Python
 
     # -- assignment ---------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def _parse(text: str, filename: str) -> ast.Module:
 def _first_line(node: ast.AST) -> int:
     """Line of the first decorator, or of ``def``: what ``co_firstlineno`` holds."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([item.lineno for item in decorators] + [node.lineno])  # type: ignore[attr-defined]
+    return min([item.lineno for item in decorators] + [node.lineno])  # type: ignore[attr-defined]  # a def or class
 
 
 def _argument_names(arguments: ast.arguments) -> tuple[str, ...]:

@@ -154,22 +154,20 @@ class _Lanes(Rewriter):
         return E.Call(expr.op, args, expr.dtype.element_of, expr.attrs)
 
     def _recast(self, expr: E.Call, at: int) -> E.Expr:
-        """Bit casts between a vector and a scalar: lane 0 is in the low bits."""
+        """Bit casts between different numbers of lanes: lane 0 is in the low bits."""
         source = expr.args[0]
-        if expr.dtype.lanes > 1:
-            bits = expr.dtype.bits
-            raw = DType(f"uint{source.dtype.bits}")
-            whole = self._bits(self.lane(source, 0), raw)
-            part = E.cast(E.binary("shr", whole, E.const(at * bits, raw)), DType(f"uint{bits}"))
-            return E.call("reinterpret", part, dtype=expr.dtype.element_of)
-        bits = source.dtype.bits
-        total = DType(f"uint{expr.dtype.bits}")
-        result = E.const(0, total)
-        for lane in range(source.dtype.lanes):
-            raw = self._bits(self.lane(source, lane), DType(f"uint{bits}"))
-            moved = E.binary("shl", E.cast(raw, total), E.const(lane * bits, total))
+        bits, wanted = source.dtype.bits, expr.dtype.bits
+        raw, total = DType(f"uint{bits}"), DType(f"uint{wanted}")
+        if wanted < bits:  # a part of one source lane
+            whole = self._bits(self.lane(source, at * wanted // bits), raw)
+            part = E.cast(E.binary("shr", whole, E.const(at * wanted % bits, raw)), total)
+            return self._bits(part, expr.dtype.element_of)
+        result: E.Expr = E.const(0, total)
+        for k in range(wanted // bits):
+            piece = self._bits(self.lane(source, at * wanted // bits + k), raw)
+            moved = E.binary("shl", E.cast(piece, total), E.const(k * bits, total))
             result = E.binary("bitor", result, moved)
-        return self._bits(result, expr.dtype)
+        return self._bits(result, expr.dtype.element_of)
 
     @staticmethod
     def _bits(value: E.Expr, dtype: DType) -> E.Expr:

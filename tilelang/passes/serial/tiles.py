@@ -378,13 +378,15 @@ def _print(stmt: S.PrintTile) -> S.Stmt:
         strides.insert(0, step)
         step = step * extent
 
+    message = stmt.message or f"buffer<{src.buffer.name}, {src.buffer.dtype}>"
+
     def body(variables: list[E.Var]) -> S.Stmt:
         index = E.const(0)
         for var, stride in zip(variables, strides):
             index = index + var * stride
         value = load_at(src, tuple(range(len(src.extents))), variables)
         call = E.call(
-            "print", value, index, dtype="void", message=stmt.message, buffer=src.buffer.name,
+            "print", value, index, dtype="void", message=message, buffer=src.buffer.name,
             thread=stmt.thread,
         )
         return S.Eval(value=call, loc=stmt.loc)

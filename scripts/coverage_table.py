@@ -1,0 +1,137 @@
+"""Write ``docs/coverage.md``: which words of the language run where.
+
+    python scripts/coverage_table.py           write the page
+    python scripts/coverage_table.py --check   say whether the page is current (status 1 if not)
+
+The words and how many files of real programs use them come from ``docs/data/usage.tsv``; where a
+word runs comes from ``tilelang.language.support``, which reads the tables of the compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+import tilelang.language as T
+from tilelang.ir.dtypes import dtype
+from tilelang.language.support import SUPPORT, Support
+
+ROOT = Path(__file__).resolve().parents[1]
+USAGE = ROOT / "docs" / "data" / "usage.tsv"
+PAGE = ROOT / "docs" / "coverage.md"
+
+# State of a word -> what it means, in the order of the summary.
+STATES = {
+    "runs": "runs in the interpreter and on the CPU",
+    "interpreter": "runs in the interpreter; a CPU compilation refuses it with an error",
+    "planned": "traces and prints; needs a GPU back end, which is planned",
+    "rejected": "not part of this implementation, for the reason given",
+    "missing": "not there yet",
+}
+
+
+@dataclass(frozen=True)
+class Word:
+    """A name of the language with the number of files that use it."""
+
+    name: str
+    clients: int
+    examples: int
+    tests: int
+
+    @property
+    def support(self) -> Support | None:
+        """Where it runs; None for a name that nothing is known of."""
+        owner = self.name.partition(".")[0]
+        if owner in SUPPORT:
+            return SUPPORT[owner]
+        if isinstance(getattr(T, owner, None), dtype):
+            return Support(True, True, "dtype")
+        return Support(True, True) if owner == "__all__" else None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the language has the name, members of classes included."""
+        missing = object()
+        found = reduce(lambda at, part: getattr(at, part, missing), self.name.split("."), T)
+        return found is not missing
+
+    @property
+    def state(self) -> str:
+        """A key of ``STATES``."""
+        support = self.support
+        if support is None or (not self.exists and not support.note.startswith("not there")):
+            return "missing"
+        if not self.exists:
+            return "rejected"
+        if support.cpu:
+            return "runs"
+        return "interpreter" if support.interpreter else "planned"
+
+
+def words(path: Path = USAGE) -> list[Word]:
+    """Every ``T.*`` name of the usage table, the most used first."""
+    lines = path.read_text(encoding="utf-8").splitlines()[1:]
+    rows = [line.split("\t") for line in lines]
+    return [Word(row[0].removeprefix("T."), *map(int, row[1:])) for row in rows]
+
+
+def page(table: list[Word]) -> str:
+    """The text of the page."""
+    counts = Counter(word.state for word in table)
+    lines = [
+        "# Coverage",
+        "",
+        "<!-- written by scripts/coverage_table.py; a test compares -->",
+        "",
+        "Every word of the language (`T.*`) that a survey found in real programs, in the examples",
+        "or in the tests of the reference implementation, with the number of files that use it.",
+        "",
+        "| state | meaning | words |",
+        "| --- | --- | ---: |",
+        *[f"| {state} | {text} | {counts[state]} |" for state, text in STATES.items()],
+        "",
+        "| word | programs | examples | tests | interpreter | CPU | state | remark |",
+        "| --- | ---: | ---: | ---: | :---: | :---: | --- | --- |",
+        *[row(word) for word in table],
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def row(word: Word) -> str:
+    """One line of the table."""
+    there = word.support if word.state != "missing" else None
+    support = there or Support(False, False)
+    cells = (
+        f"`T.{word.name}`",
+        word.clients,
+        word.examples,
+        word.tests,
+        "yes" if support.interpreter else "–",
+        "yes" if support.cpu else "–",
+        word.state,
+        support.note.removeprefix("not there: ").replace("|", "\\|"),
+    )
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    text = page(words())
+    if not options.check:
+        PAGE.write_text(text, encoding="utf-8")
+        return 0
+    current = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
+    print("docs/coverage.md is", "current" if current else "old: run scripts/coverage_table.py")
+    return int(not current)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

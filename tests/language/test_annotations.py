@@ -1,0 +1,216 @@
+"""Annotations, print, views, hardware words, and the exported names."""
+
+# ruff: noqa: E501  # a program and the text it must give are one line each
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from vocabulary import buf, emitted, frag, launch, one, shared, texts
+
+import tilelang.language as T
+from tilelang.ir.stmt import HardwareOp, PrintTile
+from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
+from tilelang.language import hardware
+from tilelang.language.support import SUPPORT
+from tilelang.language.v2.builder import Builder
+from tilelang.layout import Fragment, Layout, make_swizzled_layout
+
+G = buf("G", (64, 64))
+S = shared("S", (64, 64))
+F = frag("F", (8, 8))
+
+
+def annotation(body: Any, key: str) -> Any:
+    return launch(body).annotation(key)
+
+
+def attribute(body: Any, key: str) -> Any:
+    builder = Builder()
+    with builder.prim_func("main"), T.Kernel(1):
+        body()
+    return builder.get().attr(key)
+
+
+def test_layouts_are_collected_per_buffer() -> None:
+    layout = make_swizzled_layout(S)
+    rows = Fragment((8, 8), lambda i, j: (i, j))
+
+    def body() -> None:
+        T.annotate_layout({S: layout})
+        T.annotate_layout({F: rows, G: lambda i, j: j * 64 + i})
+
+    found = dict(annotation(body, "layout_map"))
+    assert found[S] is layout and found[F] is rows
+    assert isinstance(found[G], Layout) and found[G].size == 4096
+
+
+def test_safe_values_have_the_dtype_of_the_tensor() -> None:
+    ((buffer, value),) = annotation(lambda: T.annotate_safe_value({G: 1}), "safe_value")
+    assert buffer is G and value.dtype == "float32" and value.value == 1.0
+
+
+def test_hints_are_kept() -> None:
+    assert annotation(lambda: T.annotate_l2_hit_ratio({G: 0.5}), "l2_hit_ratio") == ((G, 0.5),)
+    found = annotation(lambda: T.annotate_restrict_buffers(G), "restrict_buffers")
+    assert found == ((G, True),)
+    assert annotation(lambda: T.annotate_min_blocks_per_sm(2), "min_blocks_per_sm") == 2
+    assert attribute(lambda: T.annotate_compile_flags("-O3 -lineinfo"), "compile_flags") == (
+        "-O3", "-lineinfo",
+    )  # fmt: skip
+    configs = attribute(lambda: T.annotate_pass_configs({"tl.x": [1, 2]}), "pass_configs")
+    assert dict(configs) == {"tl.x": (1, 2)}
+    assert attribute(lambda: T.func_attr({"global_symbol": "k"}), "global_symbol") == "k"
+
+
+def test_sources_accumulate() -> None:
+    def body() -> None:
+        T.import_source("int a;")
+        T.import_source(None)
+        T.import_source("int b;")
+
+    assert annotation(body, "import_source") == "int a;\nint b;"
+
+
+def test_schedules_are_kept() -> None:
+    schedule = T.WSSchedule(
+        num_warps=8,
+        roles=[T.WSRole("load", [T.ws_op("copy")], warps_lo=0, warps_hi=4, max_nreg=40)],
+        pipelines=[T.WSPipeline("p", ["A"], depth=2)],
+        scopes=[T.WSScope("k", [T.WSSync.acquire("p", stage=1)])],
+    )
+    assert annotation(lambda: T.annotate_ws_schedule(schedule), "ws_schedule") is schedule
+    assert T.WSID == "ws_id" and T.WSSyncKind.WAIT.value == "wait"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lambda: T.print(G[0, 1] + 1.0), 'T.print(G[0, 1] + T.float32(1.0), message="")'),
+        (lambda: T.print(3, "three"), 'T.print(3, message="three")'),
+        (lambda: T.print(msg="only"), 'T.print(message="only")'),
+        (lambda: T.device_assert(G[0, 0] > 0, "no"), None),
+        (lambda: T.device_assert(True), ""),
+        (lambda: T.device_assert(False, "never"), 'T.device_assert(T.bool(False), message="never")'),
+    ],
+)
+def test_debug_statements(body: Any, text: str | None) -> None:
+    lines = texts(body)
+    if text is None:
+        assert lines[0].startswith("T.device_assert(G[0, 0] > ") and 'message="no"' in lines[0]
+    else:
+        assert lines == ([text] if text else [])
+
+
+def test_tiles_are_printed_by_one_thread() -> None:
+    found = one(lambda: T.print(F, "tile", warp_group_id=1, warp_id=2))
+    assert isinstance(found, PrintTile)
+    assert (found.message, found.thread, found.src.buffer) == ("tile", 192, F)
+    assert one(lambda: T.print(S[0:2, :])).src.shape == (2, 64)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lambda: T.reshape(S, (4096,)), 'buf = T.Buffer((4096,), "float16", data=S, scope="shared.dyn")'),
+        (lambda: T.view(S, dtype="int8"), 'buf = T.Buffer((64, 128), "int8", data=S, scope="shared.dyn")'),
+        (
+            lambda: T.view(S, (32, 64), "float32"),
+            'buf = T.Buffer((32, 64), "float32", data=S, scope="shared.dyn")',
+        ),
+    ],
+)
+def test_views_share_storage(body: Any, text: str) -> None:
+    assert texts(body) == [text]
+
+
+def test_views_of_symbolic_shapes() -> None:
+    m = T.dynamic("m")
+
+    def body() -> None:
+        assert T.reshape(buf("D", (m, 64)), (m * 64,)).ndim == 1
+
+    assert len(emitted(body)) == 1
+
+
+def test_hardware_tiles_say_what_they_need() -> None:
+    bar = buf("bar", (1,), "uint64", "shared.barrier")
+    tm = buf("tm", (128, 64), "float32", "shared.tmem")
+    E = buf("E", (64, 8), "uint16", "shared.dyn")
+    C = frag("C", (64, 64))
+    for body in (
+        lambda: T.gemm_sp(S, E, S, C, False, False, True),
+        lambda: T.gemm_sp_v2(S, E, S, C),
+        lambda: T.wgmma_gemm_sp(S, E, S, C),
+        lambda: T.tcgen05_gemm_sp(S, E, S, tm, mbar=bar),
+        lambda: T.tcgen05_gemm_blockscaled(
+            S, S, tm, tm, tm, mbar=bar, k_start=0, sf_a_granularity_k=32, sf_b_granularity_k=32
+        ),
+        lambda: T.mma_gemm_blockscaled(S, S, C, E, E, transpose_B=True, k_start=0),
+        lambda: T.tcgen05_cp_warpx4(S, tm, use_2cta=True),
+        lambda: T.tcgen05_sf_warp_transpose(S),
+        lambda: T.deallocate_tmem(tm),
+    ):
+        found = one(body)
+        assert isinstance(found, HardwareOp) and found.needs == HARDWARE_TILES[found.name]
+        assert repr(found)
+
+
+def test_raw_instructions_trace_with_any_operands() -> None:
+    raw = [n for n in hardware.__all__ if INTRINSICS.get(n) and INTRINSICS[n].needs[:3] == "sm_"]
+    assert len(raw) > 20
+    for name in raw:
+        row = INTRINSICS[name]
+        if name.startswith(("initialize", "increase", "tcgen05_mma_arrive", "ptx_mma_sm70")):
+            continue
+        word = getattr(T, name)
+        if row.result == "void":
+            assert repr(one(lambda w=word: w("f16", S, 3))) == (
+                f'T.{name}("f16", T.address_of(S[0, 0]), 3)'
+            )
+        else:
+            assert word(S).op == name
+
+
+def test_descriptors() -> None:
+    desc = buf("desc", (1,), "uint64", "local.descriptor")
+    assert texts(lambda: T.initialize_wgmma_descriptor(desc, T.address_of(S[0, 0]), 1, 2, 64)) == [
+        'T.initialize_wgmma_descriptor(T.address_of(desc[0], "w"), T.address_of(S[0, 0]), 1, 2, 64)'
+    ]
+    assert len(emitted(lambda: T.increase_descriptor_offset(desc[0], 32))) == 1
+    assert len(emitted(lambda: T.initialize_tcgen05_descriptor(desc, S, 1, 2))) == 1
+    args = ("m16n16k4", "row", "col", "fp16", "fp16", "fp16", S, 0, S, 0, F, 0)
+    assert len(emitted(lambda: T.ptx_mma_sm70(*args))) == 1
+    assert len(emitted(lambda: T.ptx_mma_sm70("float16", *args))) == 1
+    bar = buf("bar", (1,), "uint64", "shared.barrier")
+    assert len(emitted(lambda: T.tcgen05_mma_arrive(bar, arrive_2cta=True))) == 1
+
+
+def test_exported_names_exist_and_are_sorted() -> None:
+    assert list(T.__all__) == sorted(T.__all__)
+    assert len(set(T.__all__)) == len(T.__all__)
+    assert [name for name in T.__all__ if not hasattr(T, name)] == []
+
+
+def test_dtypes_are_names_of_the_language() -> None:
+    assert T.float == "float32" and T.int == "int32" and T.bool == "bool" and T.half == "float16"
+    assert T.float4_e2m1fnx2.lanes == 2 and T.bfloat16x2(1, 2).dtype == "bfloat16x2"
+    assert T.dtypes.float16 is T.float16 and T.dtype("float16") is T.float16
+    for name in ("annot", "ast", "builder", "dtypes", "eager", "v2"):
+        assert getattr(T, name).__name__.startswith("tilelang.language.")
+
+
+def test_unknown_names_are_refused_with_the_nearest() -> None:
+    with pytest.raises(AttributeError) as raised:
+        _ = T.alloc_sharde
+    assert str(raised.value) == (
+        "tilelang.language has no name 'alloc_sharde'; did you mean T.alloc_shared?"
+    )
+
+
+def test_support_covers_every_exported_name() -> None:
+    assert set(T.__all__) <= set(SUPPORT)
+    assert SUPPORT["copy"].cpu and SUPPORT["copy"].interpreter
+    assert (SUPPORT["shfl_xor"].interpreter, SUPPORT["shfl_xor"].cpu) == (True, False)
+    assert SUPPORT["tcgen05_gemm"].note == "needs sm_100"
+    assert not SUPPORT["tir"].interpreter

@@ -1,0 +1,299 @@
+"""The hardware words: documented signatures, barriers, addresses, vector accesses, warps."""
+
+# ruff: noqa: E501  # a program and the text it must give are one line each
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from vocabulary import buf, emitted, frag, one, shared, texts
+
+import tilelang.language as T
+from tilelang.ir.expr import AddressOf, Call, Load, Select
+from tilelang.ir.stmt import Eval, For, If, Store
+from tilelang.language import builtin
+
+A = buf("A", (16, 64), "float16")
+S = shared("S", (16, 64))
+G = buf("G", (64,), "float32")
+N = buf("N", (8,), "int32")
+BAR = buf("BAR", (2,), "uint64", "shared.barrier")
+x = T.int32()
+
+# Names and parameters as tilelang.language.builtin documents them.
+DOCUMENTED = """
+access_ptr base access_type *extents offset extent ignore_last_ndim
+create_tma_descriptor *args
+tma_load *args
+fence_proxy_async *args
+tma_store_arrive *args
+tma_store_wait *args
+set_max_nreg reg_count is_inc
+inc_max_nreg reg_count
+dec_max_nreg reg_count
+annotate_producer_reg_dealloc reg_count
+annotate_consumer_reg_alloc reg_count
+no_set_max_nreg
+disable_warp_group_reg_alloc
+ptx_arrive_cluster_barrier mbarrier cta_id
+mbarrier_wait_parity mbarrier parity
+mbarrier_arrive mbarrier cta_id
+mbarrier_expect_tx mbarrier tx
+warpgroup_arrive
+warpgroup_commit_batch
+warpgroup_wait num_mma
+get_lane_idx warp_size
+get_warp_idx_sync warp_size
+get_warp_idx warp_size
+get_warp_group_idx warp_size warps_per_group
+shuffle_elect thread_extent
+warpgroup_fence_operand buffer_or_ptr offset num_regs dtype
+wait_wgmma id
+barrier_wait mbarrier parity
+barrier_arrive mbarrier
+shfl_xor value offset
+shfl_down value offset
+shfl_up value offset
+sync_threads barrier_id arrive_count
+sync_warp mask
+shfl_sync mask value srcLane width
+sync_global
+sync_grid
+initialize_wgmma_descriptor descriptor start_address layout_type_ leading_byte_offset stride_byte_offset
+initialize_tcgen05_descriptor descriptor start_address leading_byte_offset stride_byte_offset base_offset leading_is_absolute swizzle_mode
+increase_descriptor_offset descriptor offset
+loop_break
+cp_async_barrier_noinc barrier
+tcgen05_mma_arrive mbar
+ptx_mma_sm70 shape A_layout B_layout A_dtype B_dtype C_dtype multiplicand_a a_index multiplicand_b b_index accumulator c_index
+ldg32 src pred
+ldg64 src pred
+ldg128 src pred
+ldg256 src pred
+stg32 dst value pred
+stg64 dst value pred
+stg128 dst value pred
+stg256 dst value pred
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("line", DOCUMENTED.strip().splitlines(), ids=lambda line: line.split()[0])
+def test_documented_functions_take_the_documented_parameters(line: str) -> None:
+    name, *parameters = line.split()
+    function = getattr(builtin, name)
+    assert getattr(T, name) is function
+    actual = inspect.signature(function).parameters
+    named = [p for p in parameters if not p.startswith("*")]
+    assert set(named) <= set(actual)
+    if len(named) < len(parameters):
+        assert any(p.kind is p.VAR_POSITIONAL for p in actual.values())
+    assert function.__doc__
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lambda: T.sync_threads(), "T.sync_threads()"),
+        (lambda: T.sync_threads(3, 128), "T.sync_threads(3, 128)"),
+        (lambda: T.sync_threads(barrier_id=1, arrive_count=64), "T.sync_threads(1, 64)"),
+        (lambda: T.named_barrier_arrive(1, 64), "T.named_barrier_arrive(1, 64)"),
+        (lambda: T.sync_warp(), "T.sync_warp()"),
+        (lambda: T.sync_warp(0xF), "T.sync_warp(15)"),
+        (lambda: T.sync_grid(), "T.sync_grid()"),
+        (lambda: T.sync_global(), "T.sync_grid()"),
+        (lambda: T.tvm_storage_sync("shared"), "T.sync_threads()"),
+        (lambda: T.tvm_storage_sync("warp"), "T.sync_warp()"),
+        (lambda: T.barrier_arrive(BAR[1]), "T.mbarrier_arrive(T.address_of(BAR[1]))"),
+        (lambda: T.barrier_arrive(BAR), "T.mbarrier_arrive(T.address_of(BAR[0]))"),
+        (lambda: T.mbarrier_arrive(BAR[0:1], 2), "T.mbarrier_arrive(T.address_of(BAR[0]), 2)"),
+        (lambda: T.ptx_arrive_cluster_barrier(BAR[0], 1), "T.mbarrier_arrive(T.address_of(BAR[0]), 1)"),
+        (lambda: T.barrier_wait(BAR[x], 1), "T.mbarrier_wait(T.address_of(BAR[v]), 1)"),
+        (lambda: T.mbarrier_wait_parity(BAR[0], x & 1), "T.mbarrier_wait(T.address_of(BAR[0]), v & 1)"),
+        (lambda: T.mbarrier_expect_tx(BAR[0], 64), "T.mbarrier_expect_tx(T.address_of(BAR[0]), 64)"),
+        (
+            lambda: T.mbarrier_arrive_expect_tx(BAR[0], 64),
+            "T.mbarrier_arrive_expect_tx(T.address_of(BAR[0]), 64)",
+        ),
+        (
+            lambda: T.cp_async_barrier_noinc(BAR[0]),
+            "T.cp_async_barrier_noinc(T.address_of(BAR[0]))",
+        ),
+        (lambda: T.fence_proxy_async(1, 2), "T.fence_proxy_async()"),
+        (lambda: T.tma_store_arrive(), "T.tma_store_arrive()"),
+        (lambda: T.tma_store_wait(), "T.tma_store_wait(0, read=True)"),
+        (lambda: T.tma_store_wait(1, False), "T.tma_store_wait(1, read=False)"),
+        (lambda: T.ptx_commit_group(), "T.ptx_commit_group()"),
+        (lambda: T.ptx_wait_group(2), "T.ptx_wait_group(2)"),
+        (lambda: T.wait_wgmma(0), "T.wait_wgmma(0)"),
+        (lambda: T.warpgroup_wait(1), "T.warpgroup_wait(1)"),
+        (
+            lambda: T.warpgroup_fence_operand(frag("C", (8,)), num_regs=4),
+            "T.warpgroup_fence_operand(T.address_of(C[0]), 0, 4)",
+        ),
+        (lambda: T.set_max_nreg(240, 1), "T.set_max_nreg(240, 1)"),
+        (lambda: T.dec_max_nreg(24), "T.set_max_nreg(24, 0)"),
+        (lambda: T.annotate_producer_reg_dealloc(), "T.annotate_producer_reg_dealloc(24)"),
+        (lambda: T.pdl_sync(), "T.pdl_sync()"),
+        (
+            lambda: T.evaluate(T.call_extern("float32", "sinf", x)),
+            'T.call_extern(v, dtype="float32", name="sinf")',
+        ),
+        (
+            lambda: T.evaluate(T.call_extern("f", G, G[1], "t", dtype="handle")),
+            'T.call_extern(T.address_of(G[0]), G[1], "t", name="f")',
+        ),
+        (
+            lambda: T.dp4a(buf("a", (4,), "int8"), buf("b", (4,), "int8"), N[1]),
+            "T.dp4a(T.address_of(a[0]), T.address_of(b[0]), T.address_of(N[1]))",
+        ),
+        (
+            lambda: T.rng_init(7, seq=1, off=2),
+            "T.rng_init(T.uint64(7), T.uint64(1), T.uint64(2), "
+            'generator="curandStatePhilox4_32_10_t")',
+        ),
+    ],
+)
+def test_words_become_statements(body: Callable[[], Any], text: str) -> None:
+    assert texts(body) == [text]
+
+
+def test_barriers_can_be_named_by_number() -> None:
+    def body() -> None:
+        T.create_list_of_mbarrier(128, [1, 2])
+        T.barrier_arrive(2)
+        T.barrier_wait(T.get_mbarrier(0), 1)
+
+    made, arrive, wait = emitted(body)
+    assert made.buffer.attr("arrive_counts") == (128, 1, 2)
+    assert arrive.value.args[0].buffer is made.buffer
+    assert repr(wait) == "T.mbarrier_wait(T.address_of(buf[0]), 1)"
+
+
+@pytest.mark.parametrize(
+    ("address", "text"),
+    [
+        (lambda: T.access_ptr(A[2, 3], "w"), 'T.address_of(A[2, 3], "w")'),
+        (lambda: T.access_ptr(A[2, 3], 3, 8, offset=4), "T.address_of(A[2, 7])"),
+        (lambda: T.access_ptr(A[2:4, :], "r", 2, 64), 'T.address_of(A[2, 0], "r")'),
+        (lambda: T.access_ptr(A, 1), 'T.address_of(A[0, 0], "r")'),
+        (lambda: T.access_ptr(A[2, 3], "r", ignore_last_ndim=1), 'T.address_of(A[2, 0], "r")'),
+        (lambda: T.address_of(A[1, 2]), "T.address_of(A[1, 2])"),
+        (lambda: A.access_ptr("r", offset=5), 'T.address_of(A[0, 5], "r")'),
+        (lambda: T.tvm_access_ptr(T.type_annotation("float16"), A, 3, 8, 1),
+         'T.address_of(A[0, 3], "r")'),
+    ],
+)  # fmt: skip
+def test_addresses(address: Callable[[], Any], text: str) -> None:
+    found = address()
+    assert isinstance(found, AddressOf) and repr(found) == text
+
+
+@pytest.mark.parametrize(
+    ("bits", "words"), [(32, "uint32"), (64, "uint32x2"), (128, "uint32x4"), (256, "uint32x8")]
+)
+def test_vector_loads_give_words_and_vector_stores_take_them(bits: int, words: str) -> None:
+    load = getattr(T, f"ldg{bits}")
+    value = load(A[1, 0])
+    assert value.dtype == words and value.op == "reinterpret"
+    assert value.args[0].dtype == f"float16x{bits // 16}"
+    masked = load(A[1, 0:8], pred=x < 3)
+    assert isinstance(masked, Select) and masked.lazy and masked.dtype == words
+    store = one(lambda: getattr(T, f"stg{bits}")(A[2, 0], value))
+    assert isinstance(store, Store) and store.value.dtype == f"float16x{bits // 16}"
+    guarded = one(lambda: getattr(T, f"stg{bits}")(A[2, 0], value, pred=x < 3))
+    assert isinstance(guarded, If) and isinstance(guarded.then, Store)
+    if bits < 256:
+        assert getattr(T, f"lds{bits}")(S[0, 0]).dtype == words
+        assert isinstance(one(lambda: getattr(T, f"sts{bits}")(S[0, 0], value)), Store)
+
+
+def test_a_load_of_one_word_needs_no_cast() -> None:
+    assert isinstance(T.ldg32(buf("U", (4,), "uint32")[1]), Load)
+    assert T.__ldg(G[3]).dtype == "float32" and T.__ldg(G, 3).args == T.__ldg(G[3]).args
+    assert T.__ffs(x).op == "ffs" and T.__fns(x, 0, 1).op == "fns"
+
+
+def test_thread_copies_are_marked_loops() -> None:
+    found = one(
+        lambda: T.ptx_cp_async(
+            T.access_ptr(S[1, 8], "w", 8), T.access_ptr(A[2, 0], "r", 8), 8, predicate=x < 4
+        )
+    )
+    assert isinstance(found, For) and found.kind == "vectorized"
+    assert found.annotations == (("cp_async", True),)
+    assert isinstance(found.body, Store) and found.body.buffer is S
+    value = found.body.value
+    assert isinstance(value, Select) and isinstance(value.t, Load) and value.t.buffer is A
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (lambda: T.shfl_sync(x, 3), "T.shfl_sync(v, 3)"),
+        (lambda: T.shfl_sync(x, 3, width=8), "T.shfl_sync(v, 3, 8)"),
+        (lambda: T.shfl_sync(0xFFFFFFFF, x, 3), "T.shfl_sync(v, 3)"),
+        (lambda: T.shfl_sync(T.uint32(0xFFFFFFFF), x, 3, 16), "T.shfl_sync(v, 3, 16)"),
+        (lambda: T.shfl_sync(x, 3, mask=0xF), "T.shfl_sync(v, 3, 32, T.uint32(15))"),
+        (lambda: T.shfl_xor(x, 16), "T.shfl_xor(v, 16)"),
+        (lambda: T.shfl_down(x, 1, width=8), "T.shfl_down(v, 1, 8)"),
+        (lambda: T.shfl_up(x, offset=2), "T.shfl_up(v, 2)"),
+        (lambda: T.tvm_warp_shuffle_up(-1, x, 2, 32, 32), "T.shfl_up(v, 2)"),
+        (lambda: T.tvm_warp_shuffle(T.tvm_warp_activemask(), x, 2, 32, 32), "T.shfl_sync(v, 2)"),
+        (lambda: T.warp_reduce_sum(x), "T.warp_reduce_sum(v)"),
+        (lambda: T.any_sync(x > 0), "T.any_sync(v > 0)"),
+        (lambda: T.ballot_sync(x > 0, 0xF), "T.ballot_sync(v > 0, T.uint32(15))"),
+        (lambda: T.match_all_sync(x), "T.match_all_sync(v)"),
+        (lambda: T.syncthreads_count(x > 0), "T.syncthreads_count(v > 0)"),
+        (lambda: T.shuffle_elect(64), "T.shuffle_elect(64)"),
+        (lambda: T.any_of(S[3, 0:8]), "T.any_of(S[3, 0:8])"),
+        (lambda: T.all_of(S), "T.all_of(S)"),
+        (lambda: T.isnullptr(G), 'T.isnullptr(T.address_of(G[0], "r"))'),
+    ],
+)
+def test_values_of_warps_and_tiles(value: Callable[[], Any], text: str) -> None:
+    found = value()
+    assert isinstance(found, Call) and repr(found) == text
+
+
+def test_numbers_of_lanes_warps_and_groups() -> None:
+    found: list[str] = []
+
+    def body() -> None:
+        found.extend(
+            repr(value)
+            for value in (
+                T.get_lane_idx(), T.get_warp_idx(), T.get_warp_idx_sync(16),
+                T.get_warp_group_idx(), T.get_warp_group_idx(32, 6),
+            )
+        )  # fmt: skip
+
+    emitted(body, threads=384)
+    assert found == ["tx % 32", "tx // 32", "tx // 16", "tx // 128", "tx // 192"]
+
+
+def test_block_reductions_of_tvm() -> None:
+    def body() -> None:
+        total = frag("total", (1,))
+        reducer = T.comm_reducer(lambda a, b: T.max(a, b), [T.Cast("float32", 0)])
+        handle = T.reinterpret(T.uint64(0), dtype="handle")
+        with T.attr(reducer, "reduce_scope", handle):
+            T.evaluate(
+                T.tvm_thread_allreduce(
+                    T.uint32(1), G[0], True, total[0], T.get_thread_binding(1), dtype="handle"
+                )
+            )
+
+    found = one(body, threads=(8, 16)).body  # type: ignore[arg-type]  # two dimensions
+    assert isinstance(found, Store)
+    assert found.value.attrs == (("axis", 1), ("op", "max"))
+    assert found.value.op == "thread_allreduce"
+
+
+def test_leaving_the_kernel() -> None:
+    assert texts(lambda: T.thread_return()) == ["T.thread_return()"]
+
+
+def test_hints_are_evaluated_statements() -> None:
+    assert isinstance(one(lambda: T.pdl_trigger()), Eval)

@@ -1,0 +1,141 @@
+"""T.copy and its variants: which regions the operands become."""
+
+# ruff: noqa: E501  # a program and the text it must give are one line each
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from vocabulary import buf, emitted, frag, launch, one, shared, texts
+
+import tilelang
+import tilelang.language as T
+from tilelang.ir.stmt import Copy, HardwareOp, Store
+
+A = buf("A", (128, 64), "float16")
+A3 = buf("A3", (8, 128, 64), "float16")
+A1 = buf("A1", (256,), "float16")
+K = buf("K", (2, 512, 4, 64), "float16")
+S = shared("S", (128, 64))
+S3 = shared("S3", (2, 128, 64))
+F = frag("F", (128, 64), "float16")
+ROW = frag("ROW", (64,), "float16")
+UNIT = frag("UNIT", (1, 64), "float16")
+m, n = T.dynamic("m, n")
+DYN = buf("DYN", (m, n), "float16")
+DYN2 = buf("DYN2", (m, n), "float16")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        # 1. whole buffers
+        (lambda: T.copy(A, S), "T.copy(A, S)"),
+        (lambda: T.copy(DYN, DYN2), "T.copy(DYN, DYN2)"),
+        # 2. an element takes the other side's extents from the right
+        (lambda: T.copy(A[0, 0], S), "T.copy(A, S)"),
+        (lambda: T.copy(A[64, 8], S), "T.copy(A[64:192, 8:72], S)"),
+        (lambda: T.copy(S, A3[3, 1, 2]), "T.copy(S, A3[3, 1:129, 2:66])"),
+        (lambda: T.copy(A3[3, 0, 0], S3[1, :, :]), "T.copy(A3[3, 0:128, 0:64], S3[1, 0:128, 0:64])"),
+        (lambda: T.copy(K[1, 8, 2, 0], UNIT), "T.copy(K[1, 8, 2, 0:64], UNIT)"),
+        (lambda: T.copy(A1[64], UNIT), "T.copy(A1[64:128], UNIT)"),
+        (lambda: T.copy(A[5, 0], ROW), "T.copy(A[5, 0:64], ROW)"),
+        # 4. extents of 1 are left out
+        (lambda: T.copy(A3[2, :, :], F), "T.copy(A3[2, 0:128, 0:64], F)"),
+        (lambda: T.copy(K[1, 8:136, 2, :], S), "T.copy(K[1, 8:136, 2, 0:64], S)"),
+        (lambda: T.copy(A[7, :], ROW), "T.copy(A[7, 0:64], ROW)"),
+        (lambda: T.copy(UNIT[0, :], ROW), "T.copy(UNIT, ROW)"),
+        # 5. the innermost side says how much
+        (lambda: T.copy(K[1, 8:24, 2, :], S), "T.copy(K[1, 8:136, 2, 0:64], S)"),
+        (lambda: T.copy(S, A[0:64, :]), "T.copy(S, A)"),
+        (lambda: T.copy(S[0:64, :], F[0:32, :]), "T.copy(S[0:32, 0:64], F[0:32, 0:64])"),
+        (lambda: T.copy(A[0:m, :], S), "T.copy(A, S)"),
+        (lambda: T.copy(A[0:32, :], A3[0, 0:64, :]), "T.copy(A[0:32, 0:64], A3[0, 0:32, 0:64])"),
+        # variants and hints
+        (
+            lambda: T.copy(A, S, 8, True, "evict_first"),
+            'T.copy(A, S, coalesced_width=8, disable_tma=True, eviction_policy="evict_first")',
+        ),
+        (lambda: T.async_copy(A[0, 0], S), "T.async_copy(A, S)"),
+        (lambda: T.copy_cluster(S, S, dst_block=1), "T.copy_cluster(S, S, dst_block=1)"),
+        (lambda: T.transpose(S, shared("S2", (64, 128))), "T.transpose(S, S2)"),
+        (
+            lambda: T.c2d_im2col(buf("img", (1, 8, 8, 16), "float16"), S, 2, 1, 3, 1, 1, 1),
+            "T.im2col(img, S, 2, 1, kernel=3, stride=1, dilation=1, pad=1)",
+        ),
+    ],
+)
+def test_operands_become_regions(body: Callable[[], Any], text: str) -> None:
+    assert texts(body) == [text]
+
+
+def test_two_elements_are_one_assignment_with_a_cast() -> None:
+    store = one(lambda: T.copy(A[3, 4], frag("G", (4,))[2]))
+    assert isinstance(store, Store)
+    assert repr(store) == 'G[2] = T.Cast("float32", A[3, 4])'
+
+
+def test_a_variable_is_an_element() -> None:
+    assert texts(lambda: T.copy(A[3, 4], buf("v", (1,), "float32", "local.var"))) == [
+        'v[0] = T.Cast("float32", A[3, 4])'
+    ]
+
+
+def test_hints_and_layouts_are_kept() -> None:
+    layout = T.Fragment((128, 64), lambda i, j: (i, j))
+    copy = one(lambda: T.copy(A, S, prefer_instruction="tma", loop_layout=layout))
+    assert isinstance(copy, Copy)
+    assert copy.loop_layout is layout
+    assert copy.annotations == (("prefer_instruction", "tma"),)
+
+
+def test_bulk_copies_signal_their_barrier() -> None:
+    lines = texts(lambda: T.tma_copy(A[0, 0], S, barrier=T.alloc_barrier([1, 128])[1]))
+    assert lines[1] == "T.tma_copy(A, S, barrier=T.address_of(buf[1]))"
+    assert texts(lambda: T.tma_copy(S, A[0, 0])) == ["T.tma_copy(S, A)"]
+
+
+def test_tensor_memory_copies_are_hardware() -> None:
+    found = one(lambda: T.copy(buf("tm", (128, 64), "float32", "shared.tmem"), frag("G", (128, 64))))
+    assert isinstance(found, HardwareOp) and (found.name, found.needs) == ("copy_tmem", "sm_100")
+
+
+def test_gathers_name_four_rows() -> None:
+    bar = buf("bar", (1,), "uint64", "shared.barrier")
+    rows = buf("rows", (4,), "int32")
+    found = one(lambda: T.tma_gather4(A, S, 0, rows, barrier=bar))
+    assert found.needs == "sm_100" and len(found.args) == 6
+    assert T.tma_gather4_bytes(64, "float16") == 512
+    assert one(lambda: T.tma_scatter4(S, A, 0, [1, 2, 3, 4])).name == "tma_scatter4"
+
+
+def test_operations_can_be_wrapped_by_assignment(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        calls.append(args)
+        T.gemm(*args, **kwargs)
+
+    monkeypatch.setattr(tilelang.language, "gemm_v1", wrapper)
+    C = frag("C", (128, 128))
+    emitted(lambda: T.gemm_v1(S, S, C, transpose_B=True))
+    assert len(calls) == 1
+
+
+def test_copies_carry_the_users_line() -> None:
+    @T.prim_func
+    def main(X: T.Tensor((128, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((128, 64), "float16")
+            T.copy(X, tile)
+
+    (found,) = [s for s in _walk(main.body) if isinstance(s, Copy)]
+    assert found.loc is not None and found.loc.source().strip() == "T.copy(X, tile)"
+    assert launch(lambda: None).annotations == ()
+
+
+def _walk(stmt: Any) -> Any:
+    from tilelang.ir.stmt import walk
+
+    return walk(stmt)

@@ -1,0 +1,91 @@
+"""T.gemm: operands, flags and variants."""
+
+# ruff: noqa: E501  # a program and the text it must give are one line each
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from vocabulary import buf, frag, one, shared, texts
+
+import tilelang.language as T
+from tilelang.ir.stmt import Gemm, HardwareOp
+
+A = shared("A", (128, 32))
+AT = shared("AT", (32, 128))
+B = shared("B", (32, 64))
+BT = shared("BT", (64, 32))
+C = frag("C", (128, 64))
+STAGES = shared("STAGES", (3, 128, 32))
+AF = frag("AF", (128, 32), "float16")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lambda: T.gemm(A, B, C), "T.gemm(A, B, C)"),
+        (lambda: T.gemm(AT, BT, C, True, True), "T.gemm(AT, BT, C, transpose_A=True, transpose_B=True)"),
+        (
+            lambda: T.gemm(A, BT, C, transpose_B=True, policy=T.GemmWarpPolicy.FullRow),
+            "T.gemm(A, BT, C, transpose_B=True, policy=1)",
+        ),
+        (lambda: T.gemm(A, B, C, clear_accum=True), "T.gemm(A, B, C, clear_accum=True)"),
+        (lambda: T.gemm(AF, B, C), "T.gemm(AF, B, C)"),
+        (lambda: T.gemm(STAGES[1, :, :], B, C), "T.gemm(STAGES[1, 0:128, 0:32], B, C)"),
+        (lambda: T.gemm(A[0:64, :], B, C[64:128, :]), "T.gemm(A[0:64, 0:32], B, C[64:128, 0:64])"),
+        (lambda: T.gemm_v1(A, B, C), "T.gemm(A, B, C)"),
+        (lambda: T.gemm_v2(A, B, C), "T.gemm(A, B, C)"),
+        (lambda: T.wgmma_gemm(A, B, C), "T.wgmma_gemm(A, B, C)"),
+        (lambda: T.wgmma_mma(A, B, C), "T.wgmma_gemm(A, B, C)"),
+    ],
+)
+def test_products(body: Callable[[], Any], text: str) -> None:
+    assert texts(body) == [text]
+
+
+def test_accumulators_may_be_cleared_by_a_condition() -> None:
+    k = T.dynamic("k")
+    found = one(lambda: T.gemm(A, B, C, clear_accum=k == 0))
+    assert isinstance(found, Gemm) and repr(found.clear) == "k == 0"
+    assert repr(one(lambda: T.gemm(A, B, C, clear_accum=k)).clear) == "k != 0"
+
+
+def test_products_in_flight_are_marked() -> None:
+    assert one(lambda: T.gemm(A, B, C, wg_wait=-1)).asynchronous
+    assert not one(lambda: T.gemm(A, B, C, wg_wait=0)).asynchronous
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 5, 7), (17, 8, 100)])
+def test_sizes_are_free(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    found = one(lambda: T.gemm(shared("X", (m, k)), shared("Y", (k, n)), frag("Z", (m, n))))
+    assert isinstance(found, Gemm)
+
+
+@pytest.mark.parametrize(
+    ("operand", "result"),
+    [("int8", "int32"), ("uint8", "int32"), ("float8_e4m3fn", "float32"), ("bfloat16", "float32"),
+     ("float16", "float16"), ("float32", "float32"), ("float64", "float64")],
+)  # fmt: skip
+def test_dtypes_of_operands_and_result(operand: str, result: str) -> None:
+    X, Y = shared("X", (16, 16), operand), shared("Y", (16, 16), operand)
+    assert isinstance(one(lambda: T.gemm(X, Y, frag("Z", (16, 16), result))), Gemm)
+
+
+def test_both_names_of_e4m3_are_one() -> None:
+    X, Y = shared("X", (16, 32), "float8_e4m3"), shared("Y", (32, 16), "float8_e4m3fn")
+    assert isinstance(one(lambda: T.gemm(X, Y, frag("Z", (16, 16)))), Gemm)
+
+
+def test_a_barrier_or_tensor_memory_means_sm_100() -> None:
+    bar = buf("bar", (1,), "uint64", "shared.barrier")
+    for body in (
+        lambda: T.gemm(A, B, C, mbar=bar),
+        lambda: T.gemm(A, B, C, False, False, T.GemmWarpPolicy.Square, False, 1, bar),
+        lambda: T.gemm(A, B, buf("D", (128, 64), "float32", "shared.tmem")),
+        lambda: T.tcgen05_gemm(A, B, C, mbar=bar, use_2cta=True),
+    ):
+        found = one(body)
+        assert isinstance(found, HardwareOp)
+        assert (found.name, found.needs) == ("tcgen05_gemm", "sm_100")
