@@ -15,8 +15,8 @@ def make(backend: str):
 
     @tilelang.lazy_jit(target="cpu", execution_backend=backend)
     def grouped_reduce(
-        X: T.Tensor[[T.dyn["rows"], int], Any],  # noqa: F821, UP037
-        offsets: T.Tensor[[T.dyn["ends"]], T.int32],  # noqa: F821, UP037
+        X: T.Tensor[[T.dyn["rows"], int], Any],
+        offsets: T.Tensor[[T.dyn["ends"]], T.int32],
         block_M: int = 16,
     ):
         _, N = X.shape

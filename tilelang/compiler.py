@@ -14,8 +14,7 @@ from pathlib import Path
 from tilelang.cpu.gemm_writer import has_kernel
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import choose_operands, lower_operand_copies
-from tilelang.errors import TileUnsupportedError
-from tilelang.errors import internal_boundary
+from tilelang.errors import TileUnsupportedError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
@@ -118,14 +117,13 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
     lowered = lower(func, target, options)
     with internal_boundary(f"printing C for `{func.name}`", func.loc):
         module = emit_module(lowered)
-    flags = ("-ffast-math",) if options.fast_math and False else ()
     return Artifact(
         source=module.source,
         language="c",
         entry="tl_call",
         symbols=tuple(symbol.name for symbol in module.symbols),
         messages=module.messages,
-        flags=(*flags, *_host_flags(options)),
+        flags=_host_flags(options),
     )
 
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 PROGRAMS = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "320"))
 
 settings.register_profile(
-    "ci",
+    "differential",
     max_examples=PROGRAMS,
     derandomize=True,  # the same programs in every run: a red run can be repeated
     deadline=None,
@@ -37,7 +37,7 @@ settings.register_profile(
 
 
 @given(program=programs())
-@settings(settings.get_profile("ci"))
+@settings(settings.get_profile("differential"))
 def test_interpreter_and_compiled_code_agree(program: Program) -> None:
     check(program)
 

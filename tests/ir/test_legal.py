@@ -34,9 +34,7 @@ def store(value: E.Expr = ONE, *indices: E.Expr) -> S.Store:
 
 
 def loop(body: S.Stmt, kind: str = "serial") -> S.For:
-    return S.For(
-        var=E.Var("i", I32), start=ZERO, stop=N, step=E.const(1), body=body, kind=kind
-    )
+    return S.For(var=E.Var("i", I32), start=ZERO, stop=N, step=E.const(1), body=body, kind=kind)
 
 
 def test_a_legal_program_passes_at_its_level() -> None:
@@ -141,9 +139,7 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
 
 
 @pytest.mark.parametrize(("level", "make", "text"), WRONG, ids=[text for _, _, text in WRONG])
-def test_illegal_programs_are_named(
-    level: str, make: Callable[[], S.PrimFunc], text: str
-) -> None:
+def test_illegal_programs_are_named(level: str, make: Callable[[], S.PrimFunc], text: str) -> None:
     with pytest.raises(InternalError) as caught:
         check(make(), level)
     assert str(caught.value) == f"`main` is not legal {LEVELS[level].name}: {text}{HINT}"

@@ -140,8 +140,9 @@ def gemm() -> S.PrimFunc:
     size = E.Var("K", I32)
     a, b = buffer("A", (256, size), F16), buffer("B", (size, 256), F16)
     c = buffer("C", (256, 256))
-    a_s, b_s = buffer("A_shared", (128, 32), F16, "shared.dyn"), buffer(
-        "B_shared", (32, 128), F16, "shared.dyn"
+    a_s, b_s = (
+        buffer("A_shared", (128, 32), F16, "shared.dyn"),
+        buffer("B_shared", (32, 128), F16, "shared.dyn"),
     )
     acc = buffer("acc", (128, 128), F32, "local.fragment")
     kernel = launch(S.Seq(stmts=()), (2, 2), "bx by")
@@ -247,7 +248,7 @@ EXPRESSIONS = [
     (E.AddressOf(BUF, (A, B)), "T.address_of(buf[a, b])"),
     (E.AddressOf(BUF, (A, B), "r"), 'T.address_of(buf[a, b], "r")'),
     (E.call("exp", X), "T.exp(x)"),
-    (E.StringImm('a"b\'c'), '"a\\"b\'c"'),
+    (E.StringImm("a\"b'c"), '"a\\"b\'c"'),
     (E.call("reinterpret", A, dtype="float32"), 'T.reinterpret(a, dtype="float32")'),
     (
         E.call("atomic_add", E.AddressOf(BUF, (A, B)), X, dtype="float32", return_prev=True),

@@ -20,7 +20,12 @@ from tilelang.ir.stmt import Alloc
         (lambda: T.alloc_shared(16, T.float32), (16,), "float32", "shared.dyn"),
         (lambda: T.alloc_shared([16], dtype=float, scope="shared"), (16,), "float32", "shared"),
         (lambda: T.alloc_shared((4,), "bool"), (4,), "bool", "shared"),
-        (lambda: T.alloc_fragment((4, T.ceildiv(9, 4)), "half"), (4, 3), "float16", "local.fragment"),
+        (
+            lambda: T.alloc_fragment((4, T.ceildiv(9, 4)), "half"),
+            (4, 3),
+            "float16",
+            "local.fragment",
+        ),
         (lambda: T.alloc_local((8,), "int8"), (8,), "int8", "local"),
         (lambda: T.alloc_global((8, 4), "int32"), (8, 4), "int32", "global"),
         (lambda: T.alloc_var("int32"), (1,), "int32", "local.var"),
@@ -33,7 +38,9 @@ from tilelang.ir.stmt import Alloc
         (lambda: T.decl_buffer((4,), "int8", scope="shared"), (4,), "int8", "shared"),
     ],
 )
-def test_allocations(body: Callable[[], Any], shape: tuple[int, ...], dtype: str, scope: str) -> None:
+def test_allocations(
+    body: Callable[[], Any], shape: tuple[int, ...], dtype: str, scope: str
+) -> None:
     made = one(body)
     assert isinstance(made, Alloc)
     assert (made.buffer.shape, made.buffer.dtype, made.buffer.scope()) == (shape, dtype, scope)
@@ -67,7 +74,9 @@ def test_reducers_declare_operation_and_replication() -> None:
     assert one(lambda: T.alloc_reducer((4,), "float32", "max", "all")).buffer.attrs == (
         ("reducer", ("max", "all")),
     )
-    assert one(lambda: T.alloc_reducer(4, "float32")).buffer.attrs == (("reducer", ("sum", "none")),)
+    assert one(lambda: T.alloc_reducer(4, "float32")).buffer.attrs == (
+        ("reducer", ("sum", "none")),
+    )
 
 
 def test_names_come_from_the_python_name() -> None:

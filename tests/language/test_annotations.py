@@ -91,7 +91,10 @@ def test_schedules_are_kept() -> None:
         (lambda: T.print(msg="only"), 'T.print(message="only")'),
         (lambda: T.device_assert(G[0, 0] > 0, "no"), None),
         (lambda: T.device_assert(True), ""),
-        (lambda: T.device_assert(False, "never"), 'T.device_assert(T.bool(False), message="never")'),
+        (
+            lambda: T.device_assert(False, "never"),
+            'T.device_assert(T.bool(False), message="never")',
+        ),
     ],
 )
 def test_debug_statements(body: Any, text: str | None) -> None:
@@ -112,8 +115,14 @@ def test_tiles_are_printed_by_one_thread() -> None:
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        (lambda: T.reshape(S, (4096,)), 'buf = T.Buffer((4096,), "float16", data=S, scope="shared.dyn")'),
-        (lambda: T.view(S, dtype="int8"), 'buf = T.Buffer((64, 128), "int8", data=S, scope="shared.dyn")'),
+        (
+            lambda: T.reshape(S, (4096,)),
+            'buf = T.Buffer((4096,), "float16", data=S, scope="shared.dyn")',
+        ),
+        (
+            lambda: T.view(S, dtype="int8"),
+            'buf = T.Buffer((64, 128), "int8", data=S, scope="shared.dyn")',
+        ),
         (
             lambda: T.view(S, (32, 64), "float32"),
             'buf = T.Buffer((32, 64), "float32", data=S, scope="shared.dyn")',

@@ -108,10 +108,19 @@ def test_documented_functions_take_the_documented_parameters(line: str) -> None:
         (lambda: T.barrier_arrive(BAR[1]), "T.mbarrier_arrive(T.address_of(BAR[1]))"),
         (lambda: T.barrier_arrive(BAR), "T.mbarrier_arrive(T.address_of(BAR[0]))"),
         (lambda: T.mbarrier_arrive(BAR[0:1], 2), "T.mbarrier_arrive(T.address_of(BAR[0]), 2)"),
-        (lambda: T.ptx_arrive_cluster_barrier(BAR[0], 1), "T.mbarrier_arrive(T.address_of(BAR[0]), 1)"),
+        (
+            lambda: T.ptx_arrive_cluster_barrier(BAR[0], 1),
+            "T.mbarrier_arrive(T.address_of(BAR[0]), 1)",
+        ),
         (lambda: T.barrier_wait(BAR[x], 1), "T.mbarrier_wait(T.address_of(BAR[v]), 1)"),
-        (lambda: T.mbarrier_wait_parity(BAR[0], x & 1), "T.mbarrier_wait(T.address_of(BAR[0]), v & 1)"),
-        (lambda: T.mbarrier_expect_tx(BAR[0], 64), "T.mbarrier_expect_tx(T.address_of(BAR[0]), 64)"),
+        (
+            lambda: T.mbarrier_wait_parity(BAR[0], x & 1),
+            "T.mbarrier_wait(T.address_of(BAR[0]), v & 1)",
+        ),
+        (
+            lambda: T.mbarrier_expect_tx(BAR[0], 64),
+            "T.mbarrier_expect_tx(T.address_of(BAR[0]), 64)",
+        ),
         (
             lambda: T.mbarrier_arrive_expect_tx(BAR[0], 64),
             "T.mbarrier_arrive_expect_tx(T.address_of(BAR[0]), 64)",

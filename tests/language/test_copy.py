@@ -37,7 +37,10 @@ DYN2 = buf("DYN2", (m, n), "float16")
         (lambda: T.copy(A[0, 0], S), "T.copy(A, S)"),
         (lambda: T.copy(A[64, 8], S), "T.copy(A[64:192, 8:72], S)"),
         (lambda: T.copy(S, A3[3, 1, 2]), "T.copy(S, A3[3, 1:129, 2:66])"),
-        (lambda: T.copy(A3[3, 0, 0], S3[1, :, :]), "T.copy(A3[3, 0:128, 0:64], S3[1, 0:128, 0:64])"),
+        (
+            lambda: T.copy(A3[3, 0, 0], S3[1, :, :]),
+            "T.copy(A3[3, 0:128, 0:64], S3[1, 0:128, 0:64])",
+        ),
         (lambda: T.copy(K[1, 8, 2, 0], UNIT), "T.copy(K[1, 8, 2, 0:64], UNIT)"),
         (lambda: T.copy(A1[64], UNIT), "T.copy(A1[64:128], UNIT)"),
         (lambda: T.copy(A[5, 0], ROW), "T.copy(A[5, 0:64], ROW)"),
@@ -97,7 +100,9 @@ def test_bulk_copies_signal_their_barrier() -> None:
 
 
 def test_tensor_memory_copies_are_hardware() -> None:
-    found = one(lambda: T.copy(buf("tm", (128, 64), "float32", "shared.tmem"), frag("G", (128, 64))))
+    found = one(
+        lambda: T.copy(buf("tm", (128, 64), "float32", "shared.tmem"), frag("G", (128, 64)))
+    )
     assert isinstance(found, HardwareOp) and (found.name, found.needs) == ("copy_tmem", "sm_100")
 
 

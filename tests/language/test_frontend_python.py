@@ -717,7 +717,9 @@ def test_a_function_typed_at_the_prompt_is_read_from_the_history(monkeypatch: An
 def test_generated_source_in_linecache_works() -> None:
     import linecache
 
-    text = "def f(O: T.Tensor((8,), T.int32)):\n    with T.Kernel(1, threads=1):\n        O[0] = 4\n"
+    text = (
+        "def f(O: T.Tensor((8,), T.int32)):\n    with T.Kernel(1, threads=1):\n        O[0] = 4\n"
+    )
     name = "<generated kernel 1>"
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     namespace: dict[str, Any] = {"T": T}

@@ -25,7 +25,10 @@ AF = frag("AF", (128, 32), "float16")
     ("body", "text"),
     [
         (lambda: T.gemm(A, B, C), "T.gemm(A, B, C)"),
-        (lambda: T.gemm(AT, BT, C, True, True), "T.gemm(AT, BT, C, transpose_A=True, transpose_B=True)"),
+        (
+            lambda: T.gemm(AT, BT, C, True, True),
+            "T.gemm(AT, BT, C, transpose_A=True, transpose_B=True)",
+        ),
         (
             lambda: T.gemm(A, BT, C, transpose_B=True, policy=T.GemmWarpPolicy.FullRow),
             "T.gemm(A, BT, C, transpose_B=True, policy=1)",

@@ -24,9 +24,7 @@ def test_8x8_is_the_layout_of_one_warp() -> None:
             row, column = inverse[thread, register]
             assert thread == 4 * row + column // 2 and register == column % 2
     swapped = make_gemm_fragment_8x8_transposed()
-    assert np.array_equal(
-        swapped.thread_table()[..., 0], base.thread_table()[..., 0].T
-    )
+    assert np.array_equal(swapped.thread_table()[..., 0], base.thread_table()[..., 0].T)
 
 
 def test_registers_are_numbered_in_row_major_order_within_a_thread() -> None:

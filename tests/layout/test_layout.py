@@ -89,9 +89,7 @@ def test_compose_refuses_images_outside_the_outer_box() -> None:
     with pytest.raises(TileValueError) as raised:
         Layout((4,), lambda i: i).compose(Layout((8,), lambda i: i))
     assert str(raised.value) == (
-        "the images of the inner layout do not fit\n"
-        "  expected: images within (4,)\n"
-        "  got: (8,)"
+        "the images of the inner layout do not fit\n  expected: images within (4,)\n  got: (8,)"
     )
 
 
@@ -107,23 +105,17 @@ def test_choices_and_bit_operations_are_evaluated() -> None:
         (
             lambda: Layout((4, T.dynamic("n")), lambda i, j: i),
             TileValueError,
-            "an extent of T.Layout is not a positive constant\n"
-            "  expected: positive ints\n"
-            "  got: n",
+            "an extent of T.Layout is not a positive constant\n  expected: positive ints\n  got: n",
         ),
         (
             lambda: Layout((4,), 3),  # type: ignore[arg-type]  # the mistake under test
             TileTypeError,
-            "the map of T.Layout is not a function\n"
-            "  expected: a function of 1 indices\n"
-            "  got: 3",
+            "the map of T.Layout is not a function\n  expected: a function of 1 indices\n  got: 3",
         ),
         (
             lambda: Layout((4,), lambda i: i - 1).table(),
             TileValueError,
-            "T.Layout maps an element to a negative number\n"
-            "  expected: numbers from 0\n"
-            "  got: -1",
+            "T.Layout maps an element to a negative number\n  expected: numbers from 0\n  got: -1",
         ),
         (
             lambda: Layout((4,), lambda i: i + T.dynamic("k")).table(),
@@ -140,9 +132,7 @@ def test_choices_and_bit_operations_are_evaluated() -> None:
         (
             lambda: make_linear_layout((4, 4)).reshape((5,)),
             TileValueError,
-            "T.Layout is reshaped to another size\n"
-            "  expected: 16 elements\n"
-            "  got: (5,) with 5",
+            "T.Layout is reshaped to another size\n  expected: 16 elements\n  got: (5,) with 5",
         ),
         (
             lambda: Fragment((4,)),
@@ -181,9 +171,7 @@ def test_choices_and_bit_operations_are_evaluated() -> None:
         (
             lambda: Fragment((4,), lambda i: (i, 0)).repeat([1, 2]),
             TileValueError,
-            "the repeats of T.Fragment do not fit its shape\n"
-            "  expected: 1 numbers\n"
-            "  got: [1, 2]",
+            "the repeats of T.Fragment do not fit its shape\n  expected: 1 numbers\n  got: [1, 2]",
         ),
     ],
 )

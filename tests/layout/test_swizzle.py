@@ -109,9 +109,7 @@ def test_the_panels_of_wgmma_divide_the_continuity() -> None:
         ),
         (
             lambda: make_swizzled_layout(tile((64,))),
-            "make_swizzled_layout needs a matrix\n"
-            "  expected: 2 or more dimensions\n"
-            "  got: (64,)",
+            "make_swizzled_layout needs a matrix\n  expected: 2 or more dimensions\n  got: (64,)",
         ),
         (
             lambda: make_wgmma_swizzled_layout(tile((64, 12))),

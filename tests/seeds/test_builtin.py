@@ -81,7 +81,6 @@ DOCUMENTED: dict[str, str] = {
 BOTH_SPELLINGS = {"shfl_xor", "shfl_down", "shfl_up", "shfl_sync"}
 
 
-
 def documented(name: str) -> list[inspect.Parameter]:
     """The parameters of the document."""
     names: dict[str, Any] = {}

@@ -97,6 +97,13 @@ def bare(text: str) -> str:
     return text[1:-1]
 
 
+def term(text: str) -> str:
+    """``text`` without outer parentheses where it is a sum, so that it may stand in a sum or
+    comparison: C binds shifts, masks, comparisons and choices weaker than those."""
+    inner = bare(text)
+    return text if any(sign in inner for sign in "&|^<>?=") else inner
+
+
 class CPrinter:
     """Prints expressions; ``names`` is shared with the statement printer."""
 
@@ -111,7 +118,7 @@ class CPrinter:
         """``expr`` as a C expression of its value type, parenthesised where needed."""
         if expr.dtype.lanes > 1:
             raise TileUnsupportedError(
-                f"the vector value `{expr!r}` of dtype {expr.dtype} is not supported on this target",
+                f"the vector value `{expr!r}` of dtype {expr.dtype} cannot be printed here",
                 hint="write the loop over the lanes with T.vectorized",
             )
         match expr:
@@ -193,7 +200,7 @@ class CPrinter:
         if op in ("floordiv", "floormod", "truncdiv", "truncmod"):
             return self.rounded(expr.dtype, self.division(expr, self.value))
         if BINARY[op].compares and self.is_index(expr.a) and self.is_index(expr.b):
-            return f"({bare(self.index(expr.a))} {BINARY[op].symbol} {bare(self.index(expr.b))})"
+            return f"({term(self.index(expr.a))} {BINARY[op].symbol} {term(self.index(expr.b))})"
         a, b = self.value(expr.a), self.value(expr.b)
         if op in ("min", "max"):
             return f"tl_{op}_{self.suffix(dtype)}({a}, {b})"
@@ -258,7 +265,7 @@ class CPrinter:
 
     @staticmethod
     def int_name(dtype: DType) -> str:
-        """"i32", "u8" ... of an integer dtype."""
+        """ "i32", "u8" ... of an integer dtype."""
         return f"{'u' if dtype.is_uint else 'i'}{dtype.bits}"
 
     def is_index(self, expr: E.Expr) -> bool:
@@ -300,7 +307,7 @@ class CPrinter:
         """A sum or product of indices with as few parentheses as precedence allows."""
         if op == "mul":
             return f"{a} * {b}" if "(" not in a + b and " " not in a + b else f"({a} * {b})"
-        return f"({bare(a)} {'+' if op == 'add' else '-'} {b})"
+        return f"({term(a)} {'+' if op == 'add' else '-'} {b})"
 
     def flat_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Offset in elements of the element at ``indices``."""
@@ -310,7 +317,7 @@ class CPrinter:
                 continue
             step = self.index(stride)
             text = self.index(index)
-            terms.append(bare(text) if step == "1" else f"{text} * {step}")
+            terms.append(term(text) if step == "1" else f"{text} * {step}")
         if not (isinstance(buffer.elem_offset, int) and buffer.elem_offset == 0):
             terms.append(self.index(buffer.elem_offset))
         return " + ".join(terms) if terms else "0"
@@ -374,9 +381,11 @@ class CPrinter:
         dtype = expr.args[0].dtype
         text = f"tl_{name}_{self.suffix(dtype)}({args})"
         narrow = expr.dtype in NARROW_FLOATS
-        return self.rounded(expr.dtype, text) if narrow or expr.dtype.bits < 32 and (
-            not expr.dtype.is_bool
-        ) else text
+        return (
+            self.rounded(expr.dtype, text)
+            if narrow or (expr.dtype.bits < 32 and (not expr.dtype.is_bool))
+            else text
+        )
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """An intrinsic that only some targets have."""

@@ -9,11 +9,12 @@ tiles live at fixed offsets in it, so nothing is allocated while a kernel runs.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed, storage_type, value_type
 from tilelang.codegen.names import Names
 from tilelang.cpu.gemm_writer import GemmWriter
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -184,6 +185,11 @@ class BlockWriter:
         """Print ``stmt``."""
         if not isinstance(stmt, (S.Seq, S.Alloc)):
             self.mark(stmt)
+        with at(stmt.loc):
+            self.statement(stmt)
+
+    def statement(self, stmt: S.Stmt) -> None:
+        """The lines of one statement, by its class."""
         match stmt:
             case S.Seq():
                 for item in stmt.stmts:
@@ -335,7 +341,7 @@ class BlockWriter:
         self.put(head)
         if "threads" in notes:
             label = self.names.fresh("next_thread")
-            self.thread_labels.append((label, notes["threads"]))  # type: ignore[arg-type]  # what the pass put there
+            self.thread_labels.append((label, cast("Buffer | None", notes["threads"])))
             self.thread_vars.append(var)
             before = len(self.lines)
             self.nested(stmt.body, "")
@@ -355,11 +361,17 @@ class BlockWriter:
         if stmt.kind == "unroll":
             return "#pragma GCC unroll 16"
         if "reduction" in notes:
-            op, total = notes["reduction"]  # type: ignore[misc]  # (operator, buffer)
+            op, total = cast("tuple[str, Buffer]", notes["reduction"])
             if total.dtype.bits < 32 or not is_straight(stmt.body):
                 return ""
-            sign = {"add": "+", "max": "max", "min": "min", "bitand": "&", "bitor": "|",
-                    "bitxor": "^"}[op]
+            sign = {
+                "add": "+",
+                "max": "max",
+                "min": "min",
+                "bitand": "&",
+                "bitor": "|",
+                "bitxor": "^",
+            }[op]
             return f"#pragma omp simd reduction({sign}:{self.p.pointer(total)})"
         if stmt.kind == "vectorized" or "parallel" in notes:
             if is_straight(stmt.body) and every_store_uses(stmt.body, stmt.var):
@@ -436,7 +448,7 @@ class BlockWriter:
         where = "BlockIdx=(%d, %d, %d), ThreadIdx=(%d, %d, %d)"
         at = self.position()
         if not call.args:
-            self.put(f'printf("msg=\'%s\' {where}\\n", {_quote(message)}, {at});')
+            self.put(f"printf(\"msg='%s' {where}\\n\", {_quote(message)}, {at});")
             return
         value = call.args[0]
         message = message or f"expr<{value!r}>"
@@ -447,9 +459,7 @@ class BlockWriter:
         else:
             index = self.p.index(call.args[1])
             text = f"msg='%s' {where}: buffer={name}, index=%d, dtype={shown} value={form}"
-            self.put(
-                f'printf("{text}\\n", {_quote(message)}, {at}, (int)({index}), {argument});'
-            )
+            self.put(f'printf("{text}\\n", {_quote(message)}, {at}, (int)({index}), {argument});')
 
 
 SHOWN = {

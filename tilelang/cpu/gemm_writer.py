@@ -35,8 +35,8 @@ class GemmWriter:
         self.stmt = stmt
         self.wide = accumulator(stmt.a.dtype, stmt.c.dtype)
         self.ctype = ACCUMULATORS[self.wide]
-        self.m, self.n = (int(e) for e in stmt.c.extents[-2:])  # type: ignore[arg-type]  # constants
-        self.k = int(stmt.a.extents[-2 if stmt.trans_a else -1])  # type: ignore[arg-type]  # constant
+        self.m, self.n = (int(e) for e in stmt.c.extents[-2:])
+        self.k = int(stmt.a.extents[-2 if stmt.trans_a else -1])
 
     def write(self) -> None:
         """The statements, in a block of their own."""
@@ -84,7 +84,7 @@ class GemmWriter:
         stride = self._stride(region)
         if region.dtype == self.wide:
             return self.p.address(region.buffer, region.mins), stride, 1
-        rows, columns = (int(e) for e in region.extents[-2:])  # type: ignore[arg-type]  # constants
+        rows, columns = (int(e) for e in region.extents[-2:])
         target = self.scratch(f"{region.buffer.name}_{name}", rows * columns)
         self._convert(region, target, rows, columns)
         return target, columns, 1
@@ -94,12 +94,13 @@ class GemmWriter:
         low = region.mins
         load = E.Load(region.buffer, (*low[:-2], low[-2] + r, low[-1] + c))
         self.p.wide.update((r, c))
+        value = bare(self.p.value(E.cast(load, self.wide)))
         row, column = self.w.names.of(r, "r"), self.w.names.of(c, "c")
         self.w.put(f"for (int64_t {row} = 0; {row} < {rows}; ++{row}) {{")
         self.w.put("    #pragma omp simd")
         self.w.put(
             f"    for (int64_t {column} = 0; {column} < {columns}; ++{column}) "
-            f"{target}[{row} * {columns} + {column}] = {bare(self.p.value(E.cast(load, self.wide)))};"
+            f"{target}[{row} * {columns} + {column}] = {value};"
         )
         self.w.put("}")
 
@@ -115,9 +116,7 @@ class GemmWriter:
         if self.stmt.trans_b:
             call = f"tl_pack_t_{size}({source}, {stride}, {self.n}, {self.k}, {target}, {width});"
         else:
-            call = (
-                f"tl_pack_n({source}, {stride}, {self.n}, {self.k}, {target}, {width}, {size});"
-            )
+            call = f"tl_pack_n({source}, {stride}, {self.n}, {self.k}, {target}, {width}, {size});"
         self.w.put(call)
         return target
 

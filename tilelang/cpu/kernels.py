@@ -65,8 +65,13 @@ def emit_kernel(spec: KernelSpec) -> str:
     """``static void NAME(const T* a, const T* b, T* c, int clear)``; b in panels."""
     lines: list[str] = []
     for position, isa in enumerate(ISAS):
-        lines.append(f"#if defined({isa.macro})" if position == 0
-                     else f"#elif defined({isa.macro})" if isa.macro else "#else")
+        lines.append(
+            f"#if defined({isa.macro})"
+            if position == 0
+            else f"#elif defined({isa.macro})"
+            if isa.macro
+            else "#else"
+        )
         lines.append(_micro(spec, isa))
         lines.append(f"#define TL_MR {isa.rows}")
         lines.append(f"#define TL_PART {_part(spec, isa)}")
@@ -93,7 +98,8 @@ def _micro(spec: KernelSpec, isa: Isa) -> str:
     rows, vectors = range(isa.rows), range(isa.vectors)
     out = [
         f"typedef {ctype} {vec} __attribute__((vector_size({isa.vector_bytes})));",
-        f"typedef {ctype} {loose} __attribute__((vector_size({isa.vector_bytes}), aligned({size})));",
+        f"typedef {ctype} {loose} "
+        f"__attribute__((vector_size({isa.vector_bytes}), aligned({size})));",
         f"static inline __attribute__((always_inline)) void {name}(const {ctype}* restrict a, "
         f"const {ctype}* restrict b, {ctype}* restrict c, const long ldc, const int clear) {{",
     ]
@@ -123,25 +129,29 @@ def _driver(spec: KernelSpec) -> str:
     ctype = ACCUMULATORS[spec.dtype]
     width = panel_width(spec.dtype)
     call = f"{spec.name}_block"
+    block = f"const {ctype}* a, const {ctype}* b, {ctype}* c"
+    row = spec.c_row
     return f"""\
-static __attribute__((noinline)) void {spec.name}_full(const {ctype}* a, const {ctype}* b, {ctype}* c, int clear) {{
-    if (clear) {call}(a, b, c, {spec.c_row}, 1); else {call}(a, b, c, {spec.c_row}, 0);
+static __attribute__((noinline)) void {spec.name}_full({block}, int clear) {{
+    if (clear) {call}(a, b, c, {row}, 1); else {call}(a, b, c, {row}, 0);
 }}
-static __attribute__((noinline)) void {spec.name}_edge(const {ctype}* a, const {ctype}* b, {ctype}* c, long m, long n, int clear) {{
+static __attribute__((noinline)) void {spec.name}_edge({block}, long m, long n, int clear) {{
     {ctype} t[TL_MR * TL_PART] __attribute__((aligned(64)));
     {call}(a, b, t, TL_PART, 1);
     for (long i = 0; i < m; ++i)
-        for (long j = 0; j < n; ++j)
-            c[i * {spec.c_row} + j] = clear ? t[i * TL_PART + j] : c[i * {spec.c_row} + j] + t[i * TL_PART + j];
+        for (long j = 0; j < n; ++j) {{
+            const {ctype} found = t[i * TL_PART + j];
+            c[i * {row} + j] = clear ? found : c[i * {row} + j] + found;
+        }}
 }}
-static void {spec.name}(const {ctype}* a, const {ctype}* b, {ctype}* c, int clear) {{
+static void {spec.name}({block}, int clear) {{
     for (long j = 0; j < {spec.n}; j += TL_PART) {{
         const {ctype}* panel = b + j / {width} * {width * spec.k} + j % {width};
         const long n = {spec.n} - j < TL_PART ? {spec.n} - j : TL_PART;
         for (long i = 0; i < {spec.m}; i += TL_MR) {{
             const long m = {spec.m} - i < TL_MR ? {spec.m} - i : TL_MR;
             const {ctype}* rows = a + i * {spec.a_row};
-            {ctype}* out = c + i * {spec.c_row} + j;
+            {ctype}* out = c + i * {row} + j;
             if (m == TL_MR && n == TL_PART) {spec.name}_full(rows, panel, out, clear);
             else {spec.name}_edge(rows, panel, out, m, n, clear);
         }}

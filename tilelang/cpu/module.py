@@ -46,7 +46,7 @@ def symbols_of(func: S.PrimFunc) -> tuple[E.Var, ...]:
 
 
 def inline_headers(source: str) -> str:
-    """``source`` with our headers in place of their ``#include`` lines: one file for any compiler."""
+    """``source`` with our headers in place of their ``#include`` lines: one file, any compiler."""
     for name in INCLUDES:
         text = (INCLUDE_DIR / name).read_text(encoding="utf-8")
         own = "\n".join(line for line in text.splitlines() if not line.startswith('#include "'))
@@ -109,8 +109,7 @@ class _Module:
         return [
             "TL_EXPORT const char* tl_message(int32_t code) {",
             "    static const char* const messages[] = {" + ", ".join([*texts, "0"]) + "};",
-            f"    return code > 0 && code <= {len(texts)} ? messages[code - 1] : "
-            '"out of memory";',
+            f'    return code > 0 && code <= {len(texts)} ? messages[code - 1] : "out of memory";',
             "}",
         ]
 
@@ -132,13 +131,14 @@ class _Module:
         writer.write(stmt.body)
         text = "\n".join(writer.lines)
         used = [name for name in self.scope if re.search(rf"\b{re.escape(name)}\b", text)]
-        out = [f"typedef struct {{"]
+        out = ["typedef struct {"]
         out += [f"    {self.scope[name]} {name};" for name in used]
         out += ["    int64_t grid[3];", f"}} {prefix}_args;", ""]
         head = ", ".join(f"int64_t {axis}" for axis in axes)
         out.append(
             f"static void {prefix}_block(const {prefix}_args* args, char* arena, int32_t* error"
-            + (f", {head}" if head else "") + ") {"
+            + (f", {head}" if head else "")
+            + ") {"
         )
         out.append("    (void)arena; (void)error;")
         out += [f"    {self.scope[name]} const {name} = args->{name};" for name in used]
@@ -151,8 +151,11 @@ class _Module:
 
     @staticmethod
     def _runner(prefix: str, rank: int) -> list[str]:
-        args = ["block % args->grid[0]", "block / args->grid[0] % args->grid[1]",
-                "block / (args->grid[0] * args->grid[1])"][:rank]
+        args = [
+            "block % args->grid[0]",
+            "block / args->grid[0] % args->grid[1]",
+            "block / (args->grid[0] * args->grid[1])",
+        ][:rank]
         call = ", ".join(["args", "arena", "error", *args])
         return [
             f"static void {prefix}_run(const void* data, char* arena, int32_t* error, "
@@ -241,7 +244,9 @@ class _HostWriter(BlockWriter):
         name = self.p.pointer(stmt.buffer)
         space = f"spaces[{self.workspaces}]"
         self.workspaces += 1
-        self.define(name, f"{kind}*", f"({kind}*)tl_workspace(&{space}, ({count}) * sizeof({kind}))")
+        self.define(
+            name, f"{kind}*", f"({kind}*)tl_workspace(&{space}, ({count}) * sizeof({kind}))"
+        )
         self.put(f"if (!{name}) return TL_OUT_OF_MEMORY;")
 
     def write(self, stmt: S.Stmt) -> None:

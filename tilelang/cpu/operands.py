@@ -78,7 +78,9 @@ class _Uses:
         else:
             for region in (*stmt.regions_read(), *stmt.regions_written()):
                 self.spoiled.add(region.buffer.data)
-            self.spoiled.update(b.data for b in stmt.parts("buffer") if not isinstance(stmt, S.Alloc))
+            self.spoiled.update(
+                b.data for b in stmt.parts("buffer") if not isinstance(stmt, S.Alloc)
+            )
         for item in stmt.exprs():
             for node in E.walk(item):
                 if isinstance(node, (E.Load, E.AddressOf)):
@@ -100,7 +102,7 @@ def _choose(launch: S.Launch) -> S.Stmt:
             accumulator(g.a.dtype, g.c.dtype) != wide for g in gemms
         ):
             continue
-        rows, columns = int(buffer.shape[0]), int(buffer.shape[1])  # type: ignore[arg-type]  # tiles are static
+        rows, columns = int(buffer.shape[0]), int(buffer.shape[1])
         only_b = data not in uses.as_a and not any(g.trans_b for g in uses.as_b[data])
         if only_b and data not in uses.not_panels:
             width = panel_width(wide)
@@ -188,16 +190,17 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
         w = E.Var("w", DType("int32"))
         column = first + w
         at = dict(zip(source, (rows, column)))
-        indices = tuple(
-            low + at[d] if d in at else low for d, low in enumerate(stmt.src.mins)
-        )
+        indices = tuple(low + at[d] if d in at else low for d, low in enumerate(stmt.src.mins))
         value = _value(stmt, E.Load(stmt.src.buffer, indices), dtype)
-        store = S.Store(
-            buffer=stmt.dst.buffer, indices=(panel, rows, w), value=value, loc=stmt.loc
-        )
+        store = S.Store(buffer=stmt.dst.buffer, indices=(panel, rows, w), value=value, loc=stmt.loc)
         return S.For(
-            var=w, start=E.const(0), stop=E.const(width), step=E.const(1), body=store,
-            annotations=(("parallel", 2),), loc=stmt.loc,
+            var=w,
+            start=E.const(0),
+            stop=E.const(width),
+            step=E.const(1),
+            body=store,
+            annotations=(("parallel", 2),),
+            loc=stmt.loc,
         )
 
     def full(variables: list[E.Var]) -> S.Stmt:
@@ -205,6 +208,7 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
         return columns(k, p * panels.width, panels.width, p)
 
     whole = panels.columns // panels.width
+    one_row: list[E.Expr] = [E.const(panels.rows)]
     parts: list[S.Stmt] = []
     if whole:
         parts.append(nest([E.const(panels.rows), E.const(whole)], "kp", full, stmt))
@@ -219,7 +223,7 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
             nothing = E.const(0, stmt.dst.dtype)
             return S.Store(buffer=stmt.dst.buffer, indices=at, value=nothing, loc=stmt.loc)
 
-        parts.append(nest([E.const(panels.rows)], "k", last, stmt))
-        blank = [E.const(panels.rows), E.const(panels.width - rest)]
+        parts.append(nest(one_row, "k", last, stmt))
+        blank: list[E.Expr] = [E.const(panels.rows), E.const(panels.width - rest)]
         parts.append(nest(blank, "kw", zero, stmt))
     return S.seq(*parts)

@@ -177,7 +177,7 @@ def _lanes(
     return lanes, None if active is None else active[above]
 
 
-# -- order between iterations ------------------------------------------------------------------------
+# -- order between iterations --------------------------------------------------------------------
 def _ordered_dims(
     s: Strand, node: Parallel, facts: LoopFacts, extents: list[int]
 ) -> frozenset[int]:

@@ -322,7 +322,7 @@ _AXES = {
 }
 
 
-# -- single statements ------------------------------------------------------------------------------
+# -- single statements ---------------------------------------------------------------------------
 def store(s: Strand, node: Store, active: Active) -> None:
     """``buffer[indices] = value``; in a shared loop, updates of one element happen in turn."""
     lanes = s.lanes

@@ -35,7 +35,7 @@ Steps: TypeAlias = "Generator[Wait, None, Active]"
 def join(children: list[Steps]) -> Generator[Wait, None, list[Active]]:
     """Run several control flows side by side until all have ended; gives their results."""
     results: list[Active] = [None] * len(children)
-    waiting: dict[int, Wait | None] = {k: None for k in range(len(children))}
+    waiting: dict[int, Wait | None] = dict.fromkeys(range(len(children)))
     while waiting:
         moved = False
         for k, wait in list(waiting.items()):

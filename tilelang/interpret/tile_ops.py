@@ -136,7 +136,7 @@ def im2col(s: Strand, node: Im2col, active: Active) -> None:
     write_tile(s, node.col, tile.reshape(extents), False, active)
 
 
-# -- matrix product ---------------------------------------------------------------------------------
+# -- matrix product ------------------------------------------------------------------------------
 def gemm(s: Strand, node: Gemm, active: Active) -> None:
     """``c += op(a) @ op(b)``: exact products, accumulated in float32 (int32, float64), rounded
     once to the type of ``c``."""
@@ -242,7 +242,7 @@ def scan(s: Strand, node: Scan, active: Active) -> None:
     write_tile(s, node.dst, shaped(found, extents, per_lane), per_lane, active)
 
 
-# -- reducers: one exact total instead of a partial per thread ---------------------------------------
+# -- reducers: one exact total instead of a partial per thread -----------------------------------
 def reducer_init(s: Strand, node: ReducerInit, active: Active) -> None:
     """The identity, or the initial value, which thereby counts once."""
     buffer = node.reducer.buffer

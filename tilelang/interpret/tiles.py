@@ -99,4 +99,5 @@ def write_tile(s: Strand, region: Region, value: Value, per_lane: bool, active: 
 def shaped(tile: Array, extents: tuple[int, ...], per_lane: bool, lanes: int = 1) -> Array:
     """``tile`` in the extents of another region with the same number of elements."""
     tail = (lanes,) if lanes > 1 else ()
-    return tile.reshape((tile.shape[0],) * per_lane + extents + tail)
+    head = (tile.shape[0],) if per_lane else ()  # a tile of one number has no first dimension
+    return tile.reshape(head + extents + tail)

@@ -177,9 +177,7 @@ def _union(buffer: Buffer, regions: list[Region]) -> Region:
     return Region(buffer, tuple(mins), tuple(extents))
 
 
-def _join(
-    low: Expr, extent: int | Expr, other: Expr, size: int | Expr
-) -> tuple[Expr, int | Expr]:
+def _join(low: Expr, extent: int | Expr, other: Expr, size: int | Expr) -> tuple[Expr, int | Expr]:
     """The least span that holds both."""
     if low is other and same_extent(extent, size):
         return low, extent

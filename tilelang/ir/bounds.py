@@ -160,9 +160,12 @@ def _settled(found: Interval, dtype: DType) -> Interval:
         return found
     whole = full(dtype)
     if found.low == -INF or found.high == INF:
-        return Interval(max(found.low, whole.low) if found.low > -INF else -INF,
-                        min(found.high, whole.high) if found.high < INF else INF,
-                        found.modulus, found.remainder)
+        return Interval(
+            max(found.low, whole.low) if found.low > -INF else -INF,
+            min(found.high, whole.high) if found.high < INF else INF,
+            found.modulus,
+            found.remainder,
+        )
     if found.low < whole.low or found.high > whole.high:
         modulus = math.gcd(found.modulus, 1 << dtype.bits)
         return Interval(whole.low, whole.high, *_congruent(modulus, found.remainder))

@@ -41,7 +41,8 @@ def as_extent(value: object) -> int | Expr:
         return expr.__index__()
     if not expr.dtype.is_integer:
         raise TileTypeError(
-            "an extent must be an integer", expected="an int or integer expression",
+            "an extent must be an integer",
+            expected="an int or integer expression",
             got=f"`{expr!r}` of dtype {expr.dtype}",
         )
     return expr
@@ -157,9 +158,7 @@ class Buffer:
         return AddressOf(self, (*zero, as_expr(offset)), str(access))
 
     def __len__(self) -> int:
-        raise TileTypeError(
-            f"len() of the buffer `{self.name}`", hint=f"use {self.name}.shape[0]"
-        )
+        raise TileTypeError(f"len() of the buffer `{self.name}`", hint=f"use {self.name}.shape[0]")
 
     def __iter__(self) -> Iterator[Expr]:
         raise TileTypeError(
@@ -289,7 +288,8 @@ def _normal_index(buffer: Buffer, dim: int, value: object) -> Expr:
     if isinstance(value, float):
         raise TileTypeError(
             f"index {dim} of `{buffer.name}` is the float {value}",
-            expected="an integer", hint="use `//` for integer division",
+            expected="an integer",
+            hint="use `//` for integer division",
         )
     index = as_expr(value)
     if not (index.dtype.is_integer or index.dtype.is_bool):
@@ -349,9 +349,7 @@ def _normal_slice(buffer: Buffer, dim: int, item: object) -> tuple[Expr, int | E
         )
     low = const(0) if item.start is None else _normal_index(buffer, dim, item.start)
     stop = (
-        as_expr(buffer.shape[dim])
-        if item.stop is None
-        else _normal_index(buffer, dim, item.stop)
+        as_expr(buffer.shape[dim]) if item.stop is None else _normal_index(buffer, dim, item.stop)
     )
     from tilelang.ir.simplify import simplify
 
@@ -359,6 +357,7 @@ def _normal_slice(buffer: Buffer, dim: int, item: object) -> tuple[Expr, int | E
     if isinstance(extent, int) and extent < 0:
         raise TileValueError(
             f"a slice of `{buffer.name}` in dimension {dim} ends before it starts",
-            expected="start <= stop", got=f"{low!r}:{stop!r}",
+            expected="start <= stop",
+            got=f"{low!r}:{stop!r}",
         )
     return low, extent

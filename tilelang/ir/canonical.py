@@ -179,8 +179,6 @@ class _Canonical:
             found = self.number(node, "v")
             self.add(f"{found} = {name} {node.dtype}")
             return
-        parts = [
-            f"{name}={self.value(getattr(node, name))}" for name in field_names(type(node))
-        ]
+        parts = [f"{name}={self.value(getattr(node, name))}" for name in field_names(type(node))]
         found = self.number(node, "e")
         self.add(f"{found} = {type(node).__name__} {' '.join(parts)} {node.dtype}")

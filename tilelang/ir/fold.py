@@ -83,8 +83,10 @@ def _round_integer(value: int, dtype: DType) -> float:
     if -(2**63) <= value < 2**64:
         return float(floats.round_to(np.asarray([value]), dtype)[0])
     beyond = abs(value) >= 2**1024 - 2**970  # what rounds to infinity in float64
-    return _round(math.inf if value > 0 else -math.inf, dtype) if beyond else _round(
-        float(value), dtype
+    return (
+        _round(math.inf if value > 0 else -math.inf, dtype)
+        if beyond
+        else _round(float(value), dtype)
     )
 
 
@@ -248,8 +250,10 @@ def build_binary(op: str, a: object, b: object) -> Expr:
         x, y = _truth(info.symbol, a), _truth(info.symbol, b)
     else:
         x, y = _operands(op, a, b)
-        if (x.dtype.is_bool or y.dtype.is_bool) and info.operands in ("number", "int") and (
-            not info.compares
+        if (
+            (x.dtype.is_bool or y.dtype.is_bool)
+            and info.operands in ("number", "int")
+            and (not info.compares)
         ):
             x, y = build_cast(x, DType("int32")), build_cast(y, DType("int32"))
         _check_operands(op, x)
@@ -387,8 +391,12 @@ def build_call(
         kind = exprs[0].dtype
     else:
         kind = DType(info.result)
-    if kind.lanes == 1 and exprs and exprs[0].dtype.lanes > 1 and info.effect is Effect.NONE and (
-        info.result == "bool"
+    if (
+        kind.lanes == 1
+        and exprs
+        and exprs[0].dtype.lanes > 1
+        and info.effect is Effect.NONE
+        and (info.result == "bool")
     ):
         kind = kind.with_lanes(exprs[0].dtype.lanes)
     return Call(op, exprs, kind, attrs)

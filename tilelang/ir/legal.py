@@ -167,7 +167,8 @@ class _Checker:
             if stmt.var.dtype != stmt.value.dtype:
                 self.fail(
                     f"`{stmt.var.name}` is bound to a value of another dtype",
-                    expected=stmt.var.dtype, got=stmt.value.dtype,
+                    expected=stmt.var.dtype,
+                    got=stmt.value.dtype,
                 )
             self.bind(stmt.var)
         elif isinstance(stmt, S.Alloc):
@@ -247,7 +248,8 @@ class _Checker:
             if not (index.dtype.is_integer or index.dtype.is_bool):
                 self.fail(
                     f"an index of `{buffer.name}` is not an integer",
-                    expected="an integer", got=index.dtype,
+                    expected="an integer",
+                    got=index.dtype,
                 )
 
     def region(self, region: Region) -> None:
@@ -270,7 +272,8 @@ class _Checker:
         if expected != got:
             self.fail(
                 f"a value of another dtype is stored to `{buffer.name}`",
-                expected=expected, got=got,
+                expected=expected,
+                got=got,
             )
 
 

@@ -206,7 +206,7 @@ class ExprPrinter:
             word = "if_then_else" if node.lazy else "Select"
             return f"T.{word}({text(node.cond)}, {text(node.t)}, {text(node.f)})"
         if isinstance(node, Call):
-            return self._call(node, [text(item) for item in node.args])
+            return self._call(node, [text(item) for item in _written(node)])
         if isinstance(node, Ramp):
             return f"T.Ramp({text(node.base)}, {text(node.stride)}, {node.lanes})"
         if isinstance(node, Broadcast):
@@ -237,6 +237,18 @@ class ExprPrinter:
             parts.append(f'dtype="{node.dtype}"')
         parts.extend(f"{name}={self.value(value)}" for name, value in node.attrs)
         return f"T.{node.op}({', '.join(parts)})"
+
+
+def _written(node: Call) -> tuple[Expr, ...]:
+    """The operands as a program writes them: functions of floats convert integers themselves."""
+    if node.intrinsic.operands != "float":
+        return node.args
+    return tuple(
+        arg.value
+        if isinstance(arg, Cast) and arg.type == "float32" and arg.value.dtype.is_integer
+        else arg
+        for arg in node.args
+    )
 
 
 def _fit(part: tuple[str, int], needed: int) -> str:

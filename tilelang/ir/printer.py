@@ -83,8 +83,10 @@ class _Printer:
             self.line("T.evaluate(0)")
 
     def _is_hoisted(self, stmt: S.Stmt) -> bool:
-        return isinstance(stmt, S.Alloc) and stmt.buffer in self.hoisted and (
-            stmt.init is None or isinstance(stmt.init, Const)
+        return (
+            isinstance(stmt, S.Alloc)
+            and stmt.buffer in self.hoisted
+            and (stmt.init is None or isinstance(stmt.init, Const))
         )
 
     def seq(self, stmt: S.Stmt) -> None:

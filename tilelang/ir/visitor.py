@@ -30,9 +30,7 @@ def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None
     return type(node)(**values)
 
 
-def _rebuild_value(
-    old: Any, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None
-) -> Any:
+def _rebuild_value(old: Any, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None) -> Any:
     if isinstance(old, Expr):
         return fn(old)
     if isinstance(old, tuple):

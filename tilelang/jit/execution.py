@@ -195,4 +195,3 @@ def _returns(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
     if func.attr("returns_list", False):
         return "list"
     return ("none", "one")[len(out_idx)] if len(out_idx) < 2 else "list"
-

@@ -192,7 +192,8 @@ class JITKernel:
 
     def _gpu_only(self, what: str) -> TileUnsupportedError:
         return TileUnsupportedError(
-            f"{what} needs a CUDA kernel", got=f"a kernel for {self.target.kind}",
+            f"{what} needs a CUDA kernel",
+            got=f"a kernel for {self.target.kind}",
             hint="get_kernel_source() shows the generated text of any target",
         )
 

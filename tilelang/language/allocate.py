@@ -123,7 +123,9 @@ def alloc_var(
             init = args[0]
     if scope not in ("local.var", "local"):
         raise TileValueError(
-            "T.alloc_var in another scope", expected="local.var", got=repr(scope),
+            "T.alloc_var in another scope",
+            expected="local.var",
+            got=repr(scope),
             hint="for one element of shared memory use T.alloc_shared((1,), dtype)",
         )
     kind = _element_type(dtype, "T.alloc_var")
@@ -198,16 +200,22 @@ def alloc_reducer(
         )
     if replication not in (None, "all", "none"):
         raise TileValueError(
-            f"{what} with the replication {replication!r}", expected="'all', 'none' or None",
+            f"{what} with the replication {replication!r}",
+            expected="'all', 'none' or None",
             got=repr(replication),
         )
     if op.startswith("bit") and not DType(dtype).is_integer:
         raise TileTypeError(
-            f"{what} with op={op!r} on {DType(dtype)}", expected="an integer dtype",
+            f"{what} with op={op!r} on {DType(dtype)}",
+            expected="an integer dtype",
             got=str(DType(dtype)),
         )
     return _allocate(
-        what, shape, dtype, "local.fragment", ("local.fragment",),
+        what,
+        shape,
+        dtype,
+        "local.fragment",
+        ("local.fragment",),
         reducer=(op, replication or "none"),
     )
 
@@ -217,7 +225,8 @@ def alloc_tmem(shape: object, dtype: object) -> Buffer:
     extents = constant_shape(shape, "T.alloc_tmem")
     if len(extents) != 2:
         raise TileValueError(
-            "T.alloc_tmem needs two dimensions", expected="(rows, columns)",
+            "T.alloc_tmem needs two dimensions",
+            expected="(rows, columns)",
             got=count_of(len(extents), "dimension"),
         )
     return _allocate("T.alloc_tmem", shape, dtype, "shared.tmem", ("shared.tmem",))
@@ -290,14 +299,13 @@ def decl_buffer(
     var = data.data if isinstance(data, Buffer) else data
     if not isinstance(var, Var):
         raise TileTypeError(
-            "the data of T.decl_buffer is not a buffer", expected="a buffer or buffer.data",
+            "the data of T.decl_buffer is not a buffer",
+            expected="a buffer or buffer.data",
             got=describe(data),
         )
     steps = None if strides is None else tuple(Shape(strides))
     extents = shape if isinstance(shape, (tuple, list)) else (shape,)
-    made = Buffer(
-        "", Shape(extents), DType(dtype), storage, steps, elem_offset or 0, var
-    )
+    made = Buffer("", Shape(extents), DType(dtype), storage, steps, elem_offset or 0, var)
     active.emit(View(buffer=made))
     active.live_in(made)
     return made

@@ -51,7 +51,8 @@ def _buffer_map(given: object, what: str, values: str) -> list[tuple[Buffer, Any
     for key, value in given.items():
         if not isinstance(key, Buffer):
             raise TileTypeError(
-                f"a key of {what} is not a buffer", expected=f"{{buffer: {values}}}",
+                f"a key of {what} is not a buffer",
+                expected=f"{{buffer: {values}}}",
                 got=describe(key),
             )
         found.append((key, value))
@@ -114,13 +115,15 @@ def annotate_l2_hit_ratio(l2_hit_ratio_map: Mapping[Buffer, object]) -> None:
     for buffer, ratio in _buffer_map(l2_hit_ratio_map, what, "ratio"):
         if not isinstance(ratio, (int, float)) or not 0 <= ratio <= 1:
             raise TileValueError(
-                f"the ratio of `{buffer.name}` in {what} is out of range", expected="0 to 1",
+                f"the ratio of `{buffer.name}` in {what} is out of range",
+                expected="0 to 1",
                 got=describe(ratio),
             )
         if buffer.storage != "global":
             raise TileTypeError(
                 f"{what} of `{buffer.name}` in {buffer.storage} memory",
-                expected="a global tensor", got=describe(buffer),
+                expected="a global tensor",
+                got=describe(buffer),
             )
         found[buffer] = float(ratio)
     emitter(what).annotate("l2_hit_ratio", found)
@@ -218,7 +221,8 @@ def set_max_nreg(reg_count: int, is_inc: int) -> None:
     raising = constant_int(int(is_inc) if isinstance(is_inc, bool) else is_inc, what, "direction")
     if raising not in (0, 1):
         raise TileValueError(
-            f"the direction of {what} is {raising}", expected="0 (lower) or 1 (raise)",
+            f"the direction of {what} is {raising}",
+            expected="0 (lower) or 1 (raise)",
             got=str(raising),
         )
     count = 0 if reg_count == 0 else _registers(what, reg_count)

@@ -44,7 +44,8 @@ def _order(order: object, allowed: tuple[str, ...], what: str, default: str) -> 
         return default
     if order not in allowed:
         raise TileValueError(
-            f"the memory order of {what} is unknown", expected=", ".join(allowed),
+            f"the memory order of {what} is unknown",
+            expected=", ".join(allowed),
             got=describe(order),
         )
     return str(order)
@@ -60,7 +61,8 @@ def _check(region: Region, allowed: tuple[str, ...], what: str) -> None:
         )
     if region.dtype.element_of not in allowed:
         raise TileTypeError(
-            f"{what} on {region.dtype}", expected=", ".join(allowed),
+            f"{what} on {region.dtype}",
+            expected=", ".join(allowed),
             got=f"`{region.buffer.name}` of dtype {region.dtype}",
         )
 
@@ -82,7 +84,8 @@ def _atomic(
         if return_prev:
             raise TileUnsupportedError(
                 f"{what} of a tile cannot return the previous values",
-                expected="a scalar value with return_prev=True", got=describe(value),
+                expected="a scalar value with return_prev=True",
+                got=describe(value),
             )
         tiles = align(value, dst, what)
         if tiles is None:
@@ -221,7 +224,10 @@ def atomic_store(dst: object, src: object, memory_order: str = "seq_cst") -> Non
     buffer, indices = element_of(dst, what, "destination")
     value = src if isinstance(src, (bool, int, float)) else scalar(src, what, "value")
     found = call(
-        "atomic_store", AddressOf(buffer, indices, "w"), cast_to(value, buffer.dtype),
-        dtype=buffer.dtype, memory_order=order,
+        "atomic_store",
+        AddressOf(buffer, indices, "w"),
+        cast_to(value, buffer.dtype),
+        dtype=buffer.dtype,
+        memory_order=order,
     )
     emitter(what).emit(Eval(value=found))

@@ -302,7 +302,8 @@ def Shuffle(vectors: Sequence[Any], indices: Sequence[Any], span: object = None)
         at = constant_int(index, "T.Shuffle", "lane index")
         if not 0 <= at < len(lanes):
             raise TileValueError(
-                "T.Shuffle takes a lane that does not exist", expected=f"0 to {len(lanes) - 1}",
+                "T.Shuffle takes a lane that does not exist",
+                expected=f"0 to {len(lanes) - 1}",
                 got=str(at),
             )
         chosen.append(lanes[at])
@@ -316,13 +317,15 @@ def extract_lane(vector: object, lane: object, span: object = None) -> Expr:
     found = scalar(vector, "T.extract_lane", "vector")
     if found.dtype.lanes == 1:
         raise TileTypeError(
-            "T.extract_lane of a scalar", expected="a vector such as float32x4",
+            "T.extract_lane of a scalar",
+            expected="a vector such as float32x4",
             got=describe(vector),
         )
     index = as_expr(lane)
     if isinstance(index, ir.Const) and not 0 <= int(index) < found.dtype.lanes:
         raise TileValueError(
             "T.extract_lane of a lane that does not exist",
-            expected=f"0 to {found.dtype.lanes - 1}", got=str(int(index)),
+            expected=f"0 to {found.dtype.lanes - 1}",
+            got=str(int(index)),
         )
     return ir.Lane(found, index)

@@ -221,7 +221,8 @@ def _call(op: str, items: tuple[object, ...], dtype: object) -> Expr:
         dtype, items = items[0], items[1:]
     if not items or not isinstance(items[0], str):
         raise TileTypeError(
-            f"the function of {what} is not named", expected=f'{what}(dtype, "name", *args)',
+            f"the function of {what} is not named",
+            expected=f'{what}(dtype, "name", *args)',
             got=describe(items[0]) if items else "no name",
         )
     args = tuple(_argument(item) for item in items[1:])
@@ -261,7 +262,8 @@ def rng_init(
     what = "T.rng_init"
     if generator not in GENERATORS:
         raise TileValueError(
-            f"{what} with an unknown generator", expected=", ".join(GENERATORS),
+            f"{what} with an unknown generator",
+            expected=", ".join(GENERATORS),
             got=describe(generator),
         )
     active = emitter(what)

@@ -100,7 +100,11 @@ def _copy(
         return
     active.emit(
         Copy(
-            src=a, dst=b, mode=mode, barrier=barrier, loop_layout=loop_layout,
+            src=a,
+            dst=b,
+            mode=mode,
+            barrier=barrier,
+            loop_layout=loop_layout,
             annotations=annotations,
         )
     )
@@ -130,8 +134,10 @@ def copy(
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
     _choice(prefer_instruction, INSTRUCTIONS, what, "prefer_instruction")
     notes = pairs(
-        coalesced_width=coalesced_width, disable_tma=disable_tma,
-        eviction_policy=eviction_policy, prefer_instruction=prefer_instruction,
+        coalesced_width=coalesced_width,
+        disable_tma=disable_tma,
+        eviction_policy=eviction_policy,
+        prefer_instruction=prefer_instruction,
         annotations=annotations,
     )
     _copy(what, src, dst, loop_layout=loop_layout, annotations=notes)
@@ -178,8 +184,10 @@ def tma_copy(
             hint="use T.copy when the copy should be complete at once",
         )
     notes = pairs(
-        cluster_mask=cluster_mask, leader_scope_threads=leader_scope_threads,
-        eviction_policy=eviction_policy, annotations=annotations,
+        cluster_mask=cluster_mask,
+        leader_scope_threads=leader_scope_threads,
+        eviction_policy=eviction_policy,
+        annotations=annotations,
     )
     signal = None if barrier is None else barrier_address(barrier, what)
     _copy(what, src, dst, "tma", barrier=signal, annotations=notes)
@@ -203,8 +211,11 @@ def copy_cluster(
     what = "T.copy_cluster"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
     notes = pairs(
-        dst_block=dst_block, cluster_mask=cluster_mask, eviction_policy=eviction_policy,
-        coalesced_width=coalesced_width, annotations=annotations,
+        dst_block=dst_block,
+        cluster_mask=cluster_mask,
+        eviction_policy=eviction_policy,
+        coalesced_width=coalesced_width,
+        annotations=annotations,
     )
     signal = None if remote_barrier is None else barrier_address(remote_barrier, what)
     _copy(what, src, dst, "cluster", signal, loop_layout, notes)
@@ -218,7 +229,8 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
     check_plain(b, what, "destination")
     if len(a.extents) < 2:
         raise TileValueError(
-            "T.transpose of a tile with one dimension", expected="two or more dimensions",
+            "T.transpose of a tile with one dimension",
+            expected="two or more dimensions",
             got=f"`{a!r}`",
         )
     wanted = (*a.extents[:-2], a.extents[-1], a.extents[-2])
@@ -255,36 +267,48 @@ def im2col(
     image, tile = tile_of(img, what, "image"), tile_of(col, what, "column tile")
     if len(image.extents) != 4 or not image.is_whole:
         raise TileValueError(
-            "the image of T.im2col is not a whole NHWC buffer", expected="4 dimensions",
+            "the image of T.im2col is not a whole NHWC buffer",
+            expected="4 dimensions",
             got=f"`{image!r}`",
         )
     if len(tile.extents) < 2 or len(tile.tile_dims()) > 2:
         raise TileValueError(
-            "the column tile of T.im2col is not a matrix", expected="2 dimensions",
+            "the column tile of T.im2col is not a matrix",
+            expected="2 dimensions",
             got=f"`{tile!r}` with extents {text_of(tile.extents)}",
         )
     if image.dtype is not tile.dtype:
         raise TileTypeError(
             "image and column tile of T.im2col have different dtypes",
-            expected=str(image.dtype), got=str(tile.dtype),
+            expected=str(image.dtype),
+            got=str(tile.dtype),
         )
     constants = {
         name: constant_int(value, what, name)
         for name, value in (
-            ("kernel", kernel), ("stride", stride), ("dilation", dilation), ("pad", pad)
+            ("kernel", kernel),
+            ("stride", stride),
+            ("dilation", dilation),
+            ("pad", pad),
         )
     }
     for name in ("kernel", "stride", "dilation"):
         if constants[name] < 1:
             raise TileValueError(
-                f"the {name} of T.im2col is not positive", expected="at least 1",
+                f"the {name} of T.im2col is not positive",
+                expected="at least 1",
                 got=str(constants[name]),
             )
     emitter(what).emit(
         Im2col(
-            img=image, col=tile, nhw_step=scalar(nhw_step, what), c_step=scalar(c_step, what),
-            kernel=constants["kernel"], stride=constants["stride"],
-            dilation=constants["dilation"], pad=constants["pad"],
+            img=image,
+            col=tile,
+            nhw_step=scalar(nhw_step, what),
+            c_step=scalar(c_step, what),
+            kernel=constants["kernel"],
+            stride=constants["stride"],
+            dilation=constants["dilation"],
+            pad=constants["pad"],
         )
     )
 
@@ -324,8 +348,12 @@ def tma_gather4(
     options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
     emitter(what).emit(
         HardwareOp(
-            name="tma_gather4", needs=HARDWARE_TILES["tma_gather4"], reads=(a,), writes=(b,),
-            args=args, options=options,
+            name="tma_gather4",
+            needs=HARDWARE_TILES["tma_gather4"],
+            reads=(a,),
+            writes=(b,),
+            args=args,
+            options=options,
         )
     )
 
@@ -346,8 +374,12 @@ def tma_scatter4(
     options = pairs(swizzle=swizzle, eviction_policy=eviction_policy, annotations=annotations)
     emitter(what).emit(
         HardwareOp(
-            name="tma_scatter4", needs=HARDWARE_TILES["tma_scatter4"], reads=(a,), writes=(b,),
-            args=(scalar(col, what), *_rows(rows, what)), options=options,
+            name="tma_scatter4",
+            needs=HARDWARE_TILES["tma_scatter4"],
+            reads=(a,),
+            writes=(b,),
+            args=(scalar(col, what), *_rows(rows, what)),
+            options=options,
         )
     )
 
@@ -355,4 +387,3 @@ def tma_scatter4(
 def tma_gather4_bytes(K_box: int, dtype: object) -> int:
     """Bytes that one ``T.tma_gather4`` of ``K_box`` columns brings."""
     return 4 * constant_int(K_box, "T.tma_gather4_bytes", "K_box") * DType(dtype).bits // 8
-

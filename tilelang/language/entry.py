@@ -56,9 +56,7 @@ dyn = DynAnnot(dtype=DType("int32"))
 ptr = PtrAnnot()
 
 
-def prim_func(
-    fn: Callable[..., Any] | None = None, *, eager_jit: bool = False, **_: object
-) -> Any:
+def prim_func(fn: Callable[..., Any] | None = None, *, eager_jit: bool = False, **_: object) -> Any:
     """Trace a function whose parameters are all annotated; the result is a ``PrimFunc``.
 
     With ``eager_jit`` the result is a template that is traced per call (``EagerFunc``). Other

@@ -80,8 +80,10 @@ def validate_gemm_ab_dtypes(a: object, b: object, what: str = "T.gemm") -> None:
     x, y = DType(a), DType(b)
     if x is not y and not {str(x), str(y)} <= _SAME_FORMAT:
         raise TileTypeError(
-            f"A and B of {what} have different dtypes", expected=f"B of dtype {x}, as A",
-            got=f"{y}", hint="convert one of them with T.copy into a tile of the other dtype",
+            f"A and B of {what} have different dtypes",
+            expected=f"B of dtype {x}, as A",
+            got=f"{y}",
+            hint="convert one of them with T.copy into a tile of the other dtype",
         )
 
 
@@ -92,13 +94,15 @@ def _check_dtypes(a: Region, b: Region, c: Region, what: str) -> None:
         if dtype.lanes > 1 or dtype.is_bool or dtype.is_handle:
             raise TileTypeError(
                 f"{role} of {what} has the dtype {dtype}",
-                expected="a scalar integer or float dtype", got=str(dtype),
+                expected="a scalar integer or float dtype",
+                got=str(dtype),
             )
     if kind.is_integer != result.is_integer:
         wanted = "int32" if kind.is_integer else "float32, or float16 for float16 operands"
         raise TileTypeError(
             f"C of {what} cannot hold the product of {kind} matrices",
-            expected=wanted, got=str(result),
+            expected=wanted,
+            got=str(result),
         )
 
 
@@ -172,17 +176,31 @@ def _gemm(
     clear = condition(clear_accum, what, "clear_accum")
     if c[0].scope() == "shared.tmem" or mbar is not None:
         _tcgen05(
-            "tcgen05_gemm", (a[0], b[0]), c[0], clear, mbar,
+            "tcgen05_gemm",
+            (a[0], b[0]),
+            c[0],
+            clear,
+            mbar,
             pairs(
-                transpose_A=trans_a, transpose_B=trans_b, policy=int(chosen),
+                transpose_A=trans_a,
+                transpose_B=trans_b,
+                policy=int(chosen),
                 annotations=annotations or None,
             ),
         )
         return
     active.emit(
         Gemm(
-            a=a[0], b=b[0], c=c[0], trans_a=trans_a, trans_b=trans_b, clear=clear,
-            policy=int(chosen), k_pack=packed, asynchronous=asynchronous, annotations=annotations,
+            a=a[0],
+            b=b[0],
+            c=c[0],
+            trans_a=trans_a,
+            trans_b=trans_b,
+            clear=clear,
+            policy=int(chosen),
+            k_pack=packed,
+            asynchronous=asynchronous,
+            annotations=annotations,
         )
     )
 
@@ -236,7 +254,17 @@ def gemm(
     waits = constant_int(wg_wait, "T.gemm", "wg_wait")
     notes = pairs(annotations=annotations, use_2cta=use_2cta)
     _gemm(
-        "T.gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, k_pack, waits < 0, mbar,
+        "T.gemm",
+        A,
+        B,
+        C,
+        transpose_A,
+        transpose_B,
+        policy,
+        clear_accum,
+        k_pack,
+        waits < 0,
+        mbar,
         notes,
     )
 
@@ -258,7 +286,17 @@ def wgmma_gemm(
 ) -> None:
     """:func:`gemm` that may still run afterwards; ``T.wait_wgmma(n)`` waits for it."""
     _gemm(
-        "T.wgmma_gemm", A, B, C, transpose_A, transpose_B, policy, clear_accum, 1, True, None,
+        "T.wgmma_gemm",
+        A,
+        B,
+        C,
+        transpose_A,
+        transpose_B,
+        policy,
+        clear_accum,
+        1,
+        True,
+        None,
         pairs(annotations=annotations),
     )
 
@@ -286,7 +324,9 @@ def tcgen05_gemm(
     options = pairs(
         transpose_A=constant_bool(transpose_A, what, "transpose_A"),
         transpose_B=constant_bool(transpose_B, what, "transpose_B"),
-        policy=int(_policy(policy, what)), use_2cta=use_2cta, annotations=annotations,
+        policy=int(_policy(policy, what)),
+        use_2cta=use_2cta,
+        annotations=annotations,
     )
     clear = condition(clear_accum, what, "clear_accum")
     _tcgen05("tcgen05_gemm", (a, b), c, clear, mbar, options)

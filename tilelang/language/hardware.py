@@ -155,8 +155,11 @@ def initialize_wgmma_descriptor(
     what = "T.initialize_wgmma_descriptor"
     rest = (layout_type_, leading_byte_offset, stride_byte_offset)
     emit_call(
-        what, "initialize_wgmma_descriptor", _descriptor(descriptor, what),
-        _operand(start_address), *(scalar(item, what) for item in rest),
+        what,
+        "initialize_wgmma_descriptor",
+        _descriptor(descriptor, what),
+        _operand(start_address),
+        *(scalar(item, what) for item in rest),
     )
 
 
@@ -172,12 +175,18 @@ def initialize_tcgen05_descriptor(
     """Fill the descriptor of a tcgen05 operand in shared memory."""
     what = "T.initialize_tcgen05_descriptor"
     rest = (
-        leading_byte_offset, stride_byte_offset, base_offset, int(leading_is_absolute),
+        leading_byte_offset,
+        stride_byte_offset,
+        base_offset,
+        int(leading_is_absolute),
         swizzle_mode,
     )
     emit_call(
-        what, "initialize_tcgen05_descriptor", _descriptor(descriptor, what),
-        _operand(start_address), *(scalar(item, what) for item in rest),
+        what,
+        "initialize_tcgen05_descriptor",
+        _descriptor(descriptor, what),
+        _operand(start_address),
+        *(scalar(item, what) for item in rest),
     )
 
 
@@ -200,9 +209,7 @@ ptx_tcgen05_mma_ts = _raw("ptx_tcgen05_mma_ts", "A tcgen05 product with A in ten
 tcgen05_before_thread_sync = _raw(
     "tcgen05_before_thread_sync", "Order tcgen05 work before a barrier."
 )
-tcgen05_after_thread_sync = _raw(
-    "tcgen05_after_thread_sync", "Order tcgen05 work after a barrier."
-)
+tcgen05_after_thread_sync = _raw("tcgen05_after_thread_sync", "Order tcgen05 work after a barrier.")
 
 
 def ptx_mma_sm70(
@@ -222,8 +229,19 @@ def ptx_mma_sm70(
 ) -> None:
     """The m16n16k4 matrix instruction of sm_70. A leading dtype argument is accepted."""
     args = (
-        shape, A_layout, B_layout, A_dtype, B_dtype, C_dtype, multiplicand_a, a_index,
-        multiplicand_b, b_index, accumulator, c_index, *more,
+        shape,
+        A_layout,
+        B_layout,
+        A_dtype,
+        B_dtype,
+        C_dtype,
+        multiplicand_a,
+        a_index,
+        multiplicand_b,
+        b_index,
+        accumulator,
+        c_index,
+        *more,
     )
     emit_call("T.ptx_mma_sm70", "ptx_mma_sm70", *(_operand(arg) for arg in args))
 
@@ -295,7 +313,10 @@ def tcgen05_gemm_sp(
     """A sparse product into tensor memory."""
     what = "T.tcgen05_gemm_sp"
     _tile(
-        "tcgen05_gemm_sp", (A_sparse, E, B), (C,), (*flags, *_signal(mbar, what)),
+        "tcgen05_gemm_sp",
+        (A_sparse, E, B),
+        (C,),
+        (*flags, *_signal(mbar, what)),
         **options,
     )
 
@@ -310,9 +331,15 @@ def tcgen05_gemm_blockscaled(
     what = "T.tcgen05_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what), *_signal(mbar, what))
     _tile(
-        "tcgen05_gemm_blockscaled", (A, B, SFA_tmem, SFB_tmem), (C,), args,
-        transpose_A=transpose_A, transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
-        sf_b_granularity_k=sf_b_granularity_k, **options,
+        "tcgen05_gemm_blockscaled",
+        (A, B, SFA_tmem, SFB_tmem),
+        (C,),
+        args,
+        transpose_A=transpose_A,
+        transpose_B=transpose_B,
+        sf_a_granularity_k=sf_a_granularity_k,
+        sf_b_granularity_k=sf_b_granularity_k,
+        **options,
     )
 
 
@@ -329,9 +356,16 @@ def mma_gemm_blockscaled(
     what = "T.mma_gemm_blockscaled"
     args = (condition(clear_accum, what, "clear"), scalar(k_start, what))
     _tile(
-        "mma_gemm_blockscaled", (A, B, SFA, SFB), (C,), args, policy=int(policy),
-        transpose_A=transpose_A, transpose_B=transpose_B, sf_a_granularity_k=sf_a_granularity_k,
-        sf_b_granularity_k=sf_b_granularity_k, **options,
+        "mma_gemm_blockscaled",
+        (A, B, SFA, SFB),
+        (C,),
+        args,
+        policy=int(policy),
+        transpose_A=transpose_A,
+        transpose_B=transpose_B,
+        sf_a_granularity_k=sf_a_granularity_k,
+        sf_b_granularity_k=sf_b_granularity_k,
+        **options,
     )
 
 
@@ -353,6 +387,7 @@ def deallocate_tmem(tmem: Any) -> None:
     if not isinstance(tmem, Buffer) or tmem.storage != "shared.tmem":
         raise TileTypeError(
             "T.deallocate_tmem of something that is not tensor memory",
-            expected="a buffer made by T.alloc_tmem", got=describe(tmem),
+            expected="a buffer made by T.alloc_tmem",
+            got=describe(tmem),
         )
     _tile("deallocate_tmem", (), (tmem,))

@@ -383,5 +383,3 @@ def ws(*groups: int) -> Frame:
                 "a warp group of T.ws is not an int", expected="0, 1, ...", got=f"{group!r}"
             )
     return _WarpGroups(tuple(sorted(set(groups))))
-
-

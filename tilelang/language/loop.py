@@ -150,9 +150,7 @@ def loop_over_range(*args: Any) -> Loop:
     return _Range("range", "serial", (start, stop, step))
 
 
-def serial(
-    start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None
-) -> Loop:
+def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None) -> Loop:
     """A loop executed by every thread: ``T.serial(n)``, ``(a, b)`` or ``(a, b, step)``."""
     return _Range("T.serial", "serial", (start, stop, step), None, annotations)
 

@@ -183,5 +183,3 @@ class _Method(Macro):
 def inline(item: Any) -> Any:
     """``T.inline``: a macro from a function, a meta class from a class."""
     return meta_class(item) if isinstance(item, type) else macro(item)
-
-

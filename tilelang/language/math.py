@@ -330,7 +330,8 @@ def cast(
         )
     if round not in _ROUNDINGS:
         raise TileValueError(
-            "T.cast with an unknown rounding", expected=", ".join(map(repr, _ROUNDINGS)),
+            "T.cast with an unknown rounding",
+            expected=", ".join(map(repr, _ROUNDINGS)),
             got=repr(round),
         )
     if (round == "rs") != (rbits is not None):
@@ -342,7 +343,9 @@ def cast(
     kind = DType(dtype)
     if round in ("rz", "rp", "rm"):
         raise TileUnsupportedError(
-            f"T.cast with round={round!r}", expected="'', 'rn' or 'rs'", got=repr(round),
+            f"T.cast with round={round!r}",
+            expected="'', 'rn' or 'rs'",
+            got=repr(round),
             hint="use T.trunc, T.floor or T.ceil before the conversion",
         )
     if round == "rs":

@@ -63,7 +63,8 @@ def _access(access_type: object, what: str) -> str:
         found = _ACCESS.get(found)
     if found not in ("r", "w", "rw"):
         raise TileValueError(
-            f"the access of {what} is unknown", expected="'r', 'w', 'rw', or 1, 2, 3",
+            f"the access of {what} is unknown",
+            expected="'r', 'w', 'rw', or 1, 2, 3",
             got=describe(access_type),
         )
     return str(found)
@@ -131,13 +132,15 @@ def _place(operand: object, what: str, role: str, scope: str, bits: int) -> tupl
     found = region_of(operand, what, role)
     if not found.scope().startswith(scope):
         raise TileTypeError(
-            f"the {role} of {what} is in {found.scope()} memory", expected=f"{scope} memory",
+            f"the {role} of {what} is in {found.scope()} memory",
+            expected=f"{scope} memory",
             got=f"`{found.buffer.name}`",
         )
     size = found.dtype.bits * found.dtype.lanes
     if bits % size or found.dtype.lanes > 1:
         raise TileTypeError(
-            f"{what} of {found.dtype} elements", expected=f"a scalar dtype of at most {bits} bits",
+            f"{what} of {found.dtype} elements",
+            expected=f"a scalar dtype of at most {bits} bits",
             got=str(found.dtype),
         )
     return found, bits // size
@@ -170,7 +173,8 @@ def _vector_store(
     if found.dtype.bits * found.dtype.lanes != bits:
         raise TileTypeError(
             f"the value of {what} has {found.dtype.bits * found.dtype.lanes} bits",
-            expected=f"{bits} bits, e.g. {_words(bits)}", got=f"`{found!r}` of dtype {found.dtype}",
+            expected=f"{bits} bits, e.g. {_words(bits)}",
+            got=f"`{found!r}` of dtype {found.dtype}",
         )
     if found.dtype is not kind:
         found = call("reinterpret", found, dtype=kind)
@@ -282,7 +286,8 @@ def dp4a(A: object, B: object, C: object) -> None:
         wanted = ("int32", "uint32") if role == "C" else ("int8", "uint8")
         if place.dtype not in wanted:
             raise TileTypeError(
-                f"{role} of {what} has the dtype {place.dtype}", expected=" or ".join(wanted),
+                f"{role} of {what} has the dtype {place.dtype}",
+                expected=" or ".join(wanted),
                 got=str(place.dtype),
             )
     addresses = [AddressOf(place.buffer, place.mins) for place in places]
@@ -307,7 +312,8 @@ def ptx_cp_async(
         if not isinstance(found, AddressOf):
             raise TileTypeError(
                 f"the {role} of {what} is not an address of a buffer",
-                expected="T.access_ptr(A[i], ...) or T.address_of(A[i])", got=describe(found),
+                expected="T.access_ptr(A[i], ...) or T.address_of(A[i])",
+                got=describe(found),
             )
         places.append(found)
     count = constant_int(num_elems, what, "element count")
@@ -320,7 +326,12 @@ def ptx_cp_async(
     store = Store(buffer=dst.buffer, indices=at, value=cast_to(value, dst.buffer.dtype))
     emitter(what).emit(
         For(
-            var=var, start=const(0), stop=const(count), step=const(1), body=store,
-            kind="vectorized", annotations=(("cp_async", True),),
+            var=var,
+            start=const(0),
+            stop=const(count),
+            step=const(1),
+            body=store,
+            kind="vectorized",
+            annotations=(("cp_async", True),),
         )
     )

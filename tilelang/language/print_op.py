@@ -31,7 +31,8 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
     if obj is None:
         if not msg:
             raise TileValueError(
-                "T.print without anything to print", expected="a value or a message",
+                "T.print without anything to print",
+                expected="a value or a message",
                 got="no value and no message",
             )
         emit_call(what, "print", message=msg)

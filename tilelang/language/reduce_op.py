@@ -88,8 +88,13 @@ def _reduce(
         raise TileValueError(f"the batch of {what} is {count}", expected="at least 1", got=count)
     active.emit(
         Reduce(
-            src=src, dst=dst, kind=kind, dim=axis, clear=constant_bool(clear, what, "clear"),
-            nan_propagate=constant_bool(nan_propagate, what, "nan_propagate"), batch=count,
+            src=src,
+            dst=dst,
+            kind=kind,
+            dim=axis,
+            clear=constant_bool(clear, what, "clear"),
+            nan_propagate=constant_bool(nan_propagate, what, "nan_propagate"),
+            batch=count,
         )
     )
 

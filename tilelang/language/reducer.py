@@ -57,14 +57,13 @@ def reducer_update(target: object, value: object) -> None:
     what = "T.reducer_update"
     if not isinstance(target, Load):
         raise TileTypeError(
-            "the target of T.reducer_update is not an element", expected="acc[i]",
+            "the target of T.reducer_update is not an element",
+            expected="acc[i]",
             got=describe(target),
         )
     buffer, op = _declared(target.buffer, what)
     added = cast_to(scalar(value, what, "value"), buffer.dtype)
-    emitter(what).emit(
-        ReducerUpdate(buffer=buffer, indices=target.indices, value=added, op=op)
-    )
+    emitter(what).emit(ReducerUpdate(buffer=buffer, indices=target.indices, value=added, op=op))
 
 
 def finalize_reducer(

@@ -62,8 +62,7 @@ def tile_of(operand: object, what: str, role: str = "operand") -> Region:
             f"the {role} of {what} is a single element",
             expected="a whole buffer or a region with slices",
             got=f"`{operand!r}`",
-            hint=f"write slices, e.g. {found.buffer.name}"
-            f"[{', '.join(':' for _ in found.extents)}]",
+            hint=f"write slices, e.g. {found.buffer.name}[{', '.join(':' for _ in found.extents)}]",
         )
     return found
 
@@ -220,9 +219,7 @@ def depth(scope: str) -> int:
     return _INNERMOST[scope.split(".")[0]]
 
 
-def _resized(
-    region: Region, dims: Sequence[int], sizes: Sequence[Extent], what: str
-) -> Region:
+def _resized(region: Region, dims: Sequence[int], sizes: Sequence[Extent], what: str) -> Region:
     extents = list(region.extents)
     for dim, size in zip(dims, sizes, strict=True):
         extents[dim] = size

@@ -135,7 +135,8 @@ def annotate_ws_schedule(schedule: WSSchedule) -> None:
     what = "T.annotate_ws_schedule"
     if not isinstance(schedule, WSSchedule):
         raise TileTypeError(
-            f"{what} of something that is not a schedule", expected="a T.WSSchedule",
+            f"{what} of something that is not a schedule",
+            expected="a T.WSSchedule",
             got=describe(schedule),
         )
     emitter(what).annotate("ws_schedule", schedule)

@@ -58,6 +58,7 @@ __all__ = [
     "warpgroup_wait",
 ]
 
+
 # -- block and warp synchronisation ----------------------------------------------------------------
 def sync_threads(barrier_id: object = None, arrive_count: object = None) -> None:
     """Wait for all threads of the block, or for ``arrive_count`` at the named barrier.
@@ -85,7 +86,8 @@ def _check_named(barrier_id: object, count: object, what: str) -> None:
         )
     if isinstance(count, int) and (count < 1 or count % 32):
         raise TileValueError(
-            f"the thread count of {what} is {count}", expected="a positive multiple of 32",
+            f"the thread count of {what} is {count}",
+            expected="a positive multiple of 32",
             got=str(count),
         )
 
@@ -123,7 +125,8 @@ def tvm_storage_sync(storage_scope: str) -> None:
     else:
         raise TileValueError(
             "T.tvm_storage_sync of an unknown scope",
-            expected="'warp', 'shared', 'shared.dyn' or 'global'", got=describe(storage_scope),
+            expected="'warp', 'shared', 'shared.dyn' or 'global'",
+            got=describe(storage_scope),
         )
 
 
@@ -180,8 +183,10 @@ def get_mbarrier(index: object) -> Expr:
     found = builder(what).kernel(what).barriers
     if found is None:
         raise TileValueError(
-            "a barrier is named by number", expected="T.create_list_of_mbarrier(...) before it",
-            got=describe(index), hint="or bar = T.alloc_barrier([...]) and bar[i]",
+            "a barrier is named by number",
+            expected="T.create_list_of_mbarrier(...) before it",
+            got=describe(index),
+            hint="or bar = T.alloc_barrier([...]) and bar[i]",
         )
     element = found[index]
     assert isinstance(element, Load)

@@ -54,7 +54,8 @@ def _view(what: str, src: object, shape: object, dtype: object) -> Buffer:
         )
     if src.strides is not None:
         raise TileUnsupportedError(
-            f"{what} of `{src.name}`, which has strides", expected="a contiguous buffer",
+            f"{what} of `{src.name}`, which has strides",
+            expected="a contiguous buffer",
             got=f"strides {text_of(src.strides)}",
         )
     kind = src.dtype if dtype is None else DType(dtype)

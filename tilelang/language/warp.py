@@ -75,7 +75,8 @@ def _shuffle(kind: str, value: object, delta: object, width: object, mask: objec
     known = width.value if isinstance(width, Const) else width
     if isinstance(known, int) and (known < 1 or known > WARP or known & (known - 1)):
         raise TileValueError(
-            f"the width of {what} is {known}", expected="a power of two from 1 to 32",
+            f"the width of {what} is {known}",
+            expected="a power of two from 1 to 32",
             got=str(known),
         )
     step = cast_to(scalar(delta, what, "distance"), DType("int32"))
@@ -111,9 +112,7 @@ def shfl_up(
     return _shuffle("up", value, offset if delta is None else delta, width, mask)
 
 
-def shfl_sync(
-    value: object, srcLane: object, width: object = None, mask: object = None
-) -> Expr:
+def shfl_sync(value: object, srcLane: object, width: object = None, mask: object = None) -> Expr:
     """``value`` of the lane ``srcLane``.
 
     The older order ``(mask, value, srcLane[, width])`` is recognised by its mask of all ones.
@@ -164,7 +163,8 @@ def _reduction(op: str) -> Callable[[object], Expr]:
         found = scalar(value, f"T.warp_reduce_{op}", "value")
         if op.startswith("bit") and not found.dtype.is_integer:
             raise TileTypeError(
-                f"T.warp_reduce_{op} of {found.dtype}", expected="an integer",
+                f"T.warp_reduce_{op} of {found.dtype}",
+                expected="an integer",
                 got=str(found.dtype),
             )
         return call(f"warp_reduce_{op}", found)
@@ -271,7 +271,8 @@ def shuffle_elect(thread_extent: int) -> Expr:
     count = constant_int(thread_extent, "T.shuffle_elect", "thread extent")
     if count < 0:
         raise TileValueError(
-            "the thread extent of T.shuffle_elect is negative", expected="0 or more",
+            "the thread extent of T.shuffle_elect is negative",
+            expected="0 or more",
             got=str(count),
         )
     return call("shuffle_elect", count)
@@ -283,8 +284,10 @@ def _region_test(op: str, buffer: object) -> Expr:
     found = tile_of(buffer, what)
     if found.scope() == "local.fragment":
         raise TileTypeError(
-            f"{what} of a fragment", expected="a shared, local or global buffer",
-            got=f"`{found.buffer.name}`", hint="T.copy it into shared memory first",
+            f"{what} of a fragment",
+            expected="a shared, local or global buffer",
+            got=f"`{found.buffer.name}`",
+            hint="T.copy it into shared memory first",
         )
     if not _is_contiguous(found):
         raise TileValueError(
@@ -362,7 +365,8 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle", **_: obje
     active = builder(what)
     if len(freduce_args) < 5 or constant_int(freduce_args[0], what, "value count") != 1:
         raise TileUnsupportedError(
-            f"{what} in this form", expected="(1, value, condition, out[0], thread variable)",
+            f"{what} in this form",
+            expected="(1, value, condition, out[0], thread variable)",
             got=f"{len(freduce_args)} arguments",
         )
     _, value, cond, out, *axes = freduce_args

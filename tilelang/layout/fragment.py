@@ -86,7 +86,8 @@ class Fragment(Layout):
             if found.size and int(found.min()) < 0:
                 raise TileValueError(
                     "T.Fragment maps an element to a negative thread",
-                    expected="threads from 0", got=str(int(found.min())),
+                    expected="threads from 0",
+                    got=str(int(found.min())),
                 )
             self._threads = found
         return self._threads
@@ -135,9 +136,7 @@ class Fragment(Layout):
     def is_bijective(self) -> bool:
         """Whether every register of every thread holds exactly one element."""
         filled = self.get_thread_size() * self.size
-        distinct = np.unique(
-            self.thread_table() * self.size + self.addresses()[..., None]
-        ).size
+        distinct = np.unique(self.thread_table() * self.size + self.addresses()[..., None]).size
         return self.is_injective() and int(distinct) == filled
 
     def inverse(self) -> Array:
@@ -148,7 +147,8 @@ class Fragment(Layout):
         """
         if not self.is_injective():
             raise TileValueError(
-                "T.Fragment has no inverse", expected="one element per register",
+                "T.Fragment has no inverse",
+                expected="one element per register",
                 got="two elements in one register of a thread",
             )
         found = np.full((self.get_thread_size(), self.size, len(self.shape)), -1, np.int64)
@@ -223,7 +223,8 @@ class Fragment(Layout):
         if len(counts) != len(self.shape):
             raise TileValueError(
                 "the repeats of T.Fragment do not fit its shape",
-                expected=f"{len(self.shape)} numbers", got=str(list(repeats)),
+                expected=f"{len(self.shape)} numbers",
+                got=str(list(repeats)),
             )
         old, threads, registers = self.shape, self.get_thread_size(), self.size
         order = range(len(old))

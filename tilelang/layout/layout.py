@@ -88,7 +88,8 @@ class Layout:
             if table.size and int(table.min()) < 0:
                 raise TileValueError(
                     f"{self.what} maps an element to a negative number",
-                    expected="numbers from 0", got=str(int(table.min())),
+                    expected="numbers from 0",
+                    got=str(int(table.min())),
                 )
             self._table = table
         return self._table
@@ -126,7 +127,8 @@ class Layout:
         """
         if not self.is_injective():
             raise TileValueError(
-                f"{self.what} has no inverse", expected="different addresses for all elements",
+                f"{self.what} has no inverse",
+                expected="different addresses for all elements",
                 got="two elements at one address",
             )
         found = np.full((self.size, len(self.shape)), -1, np.int64)
@@ -140,7 +142,8 @@ class Layout:
         """Placeholders with the given indices."""
         if len(indices) != len(self.shape):
             raise TileValueError(
-                f"{self.what} got the wrong number of indices", expected=str(len(self.shape)),
+                f"{self.what} got the wrong number of indices",
+                expected=str(len(self.shape)),
                 got=str(len(indices)),
             )
         pairs = zip(self.forward_vars, indices, strict=True)
@@ -174,9 +177,7 @@ class Layout:
                 expected=f"images within {self.shape}",
                 got=f"{images}",
             )
-        return Layout(
-            inner.shape, lambda *i: self.map_forward_index(inner.map_forward_index(i))
-        )
+        return Layout(inner.shape, lambda *i: self.map_forward_index(inner.map_forward_index(i)))
 
     def expand(self, leading: object) -> Layout:
         """The layout with more dimensions in front, passed through."""
@@ -203,7 +204,8 @@ class Layout:
         extents = constant_extents(shape, self.what)
         if prod(extents) != prod(self.shape):
             raise TileValueError(
-                f"{self.what} is reshaped to another size", expected=f"{prod(self.shape)} elements",
+                f"{self.what} is reshaped to another size",
+                expected=f"{prod(self.shape)} elements",
                 got=f"{extents} with {prod(extents)}",
             )
         return Layout(extents, lambda *i: self.map_forward_index(self._unflatten(extents, i)))

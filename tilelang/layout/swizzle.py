@@ -131,8 +131,6 @@ def make_wgmma_swizzled_layout(
 make_tcgen05mma_swizzled_layout = make_wgmma_swizzled_layout
 
 
-def make_volta_swizzled_layout(
-    buffer: object, is_a: bool = True, k_inner: bool = True
-) -> Layout:
+def make_volta_swizzled_layout(buffer: object, is_a: bool = True, k_inner: bool = True) -> Layout:
     """The swizzle for the matrix instructions of sm_70: the same family as elsewhere."""
     return make_swizzled_layout(buffer)

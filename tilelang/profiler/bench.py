@@ -13,7 +13,12 @@ import numpy as np
 
 from tilelang.errors import TileValueError
 
-MODES = {"mean": np.mean, "median": np.median, "min": np.min, "max": np.max}
+MODES: dict[str, Callable[[Any], Any]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "min": np.min,
+    "max": np.max,
+}
 
 
 def do_bench(

@@ -89,8 +89,14 @@ class Profiler:
         inputs = self.inputs(input_tensors)
         target = func or self.kernel
         return do_bench(
-            lambda: target(*inputs), warmup, rep, n_warmup, n_repeat, quantiles,
-            backend=backend, return_mode=return_mode,
+            lambda: target(*inputs),
+            warmup,
+            rep,
+            n_warmup,
+            n_repeat,
+            quantiles,
+            backend=backend,
+            return_mode=return_mode,
         )
 
 

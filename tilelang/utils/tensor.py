@@ -67,6 +67,8 @@ def get_tensor_supply(
     rng = np.random.default_rng(seed)
 
     def supply(param: Any) -> Any:
+        if hasattr(param, "is_scalar") and param.is_scalar():
+            return 1.0 if param.dtype.is_float else 1
         if any(not isinstance(extent, int) for extent in param.shape):
             raise TileValueError(
                 f"cannot make an input for the symbolic shape {tuple(param.shape)}",

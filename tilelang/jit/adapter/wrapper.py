@@ -186,7 +186,7 @@ class TLWrapper(BaseWrapper):
         """Set the device part, if it is apart."""
         self.device_mod = device_mod
 
-    def wrap(self, c_source: str) -> str:  # type: ignore[override]  # one argument, as documented
+    def wrap(self, c_source: str) -> str:
         """Host source around ``c_source``."""
         kind = getattr(self.target, "kind", self.target)
         if str(getattr(kind, "name", kind)) not in ("cpu", "c", "llvm"):
@@ -194,7 +194,11 @@ class TLWrapper(BaseWrapper):
                 f"no host wrapper for the target {kind} yet", expected="a CPU target"
             )
         wrapper = TLCPUSourceWrapper(
-            self.scheduled_ir_module, c_source, self.target, self.device_mod, self.host_mod,
+            self.scheduled_ir_module,
+            c_source,
+            self.target,
+            self.device_mod,
+            self.host_mod,
             self.pass_configs,
         )
         return wrapper.lib_code or ""

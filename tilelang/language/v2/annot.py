@@ -31,8 +31,8 @@ from tilelang.ir.active import current
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage
 from tilelang.ir.expr import Const, Expr, Var
-from tilelang.language.v2.keys import freeze
 from tilelang.language.v2.builder import placed
+from tilelang.language.v2.keys import freeze
 
 if TYPE_CHECKING:
     import inspect
@@ -149,8 +149,10 @@ class Value(Annot):
     def from_value(cls, value: Any, prefer_name: str | None = None) -> Value:
         """A shape or stride atom as written: ``int``, ``Any``, an int, ``T.dyn``, a symbol."""
         if isinstance(value, Value):
-            return value if value.name is not None or value.value is not None else Value(
-                value.kind, prefer_name, value.dtype, value.value, value.creator
+            return (
+                value
+                if value.name is not None or value.value is not None
+                else Value(value.kind, prefer_name, value.dtype, value.value, value.creator)
             )
         if value is int or value is Any or value is None:
             return Value("static", prefer_name, DType("int32"))
@@ -744,9 +746,7 @@ class FuncAnnot:
         )
 
     @classmethod
-    def from_sig_annots(
-        cls, sig: inspect.Signature, func_annots: Mapping[str, Any]
-    ) -> FuncAnnot:
+    def from_sig_annots(cls, sig: inspect.Signature, func_annots: Mapping[str, Any]) -> FuncAnnot:
         """From a signature and its evaluated annotations; what has none is compile-time."""
         made = {name: annotation_of(func_annots.get(name), name) for name in sig.parameters}
         return cls(sig, made)
@@ -826,8 +826,10 @@ def _is_known(annot: Annot) -> bool:
     if isinstance(annot, Value):
         return annot.kind == "dynamic" or annot.value is not None
     if isinstance(annot, BufferAnnot):
-        return annot.dtype is not None and annot.shape is not None and not _unknown(
-            [*annot.shape, *(annot.strides or ())]
+        return (
+            annot.dtype is not None
+            and annot.shape is not None
+            and not _unknown([*annot.shape, *(annot.strides or ())])
         )
     return isinstance(annot, TIRAnnot)
 

@@ -260,9 +260,7 @@ class Builder:
 
     def store_at(self, buffer: Buffer, indices: tuple[Expr, ...], value: object) -> None:
         """Store to normalised indices."""
-        if isinstance(value, (Buffer, Region)) and not (
-            isinstance(value, Buffer) and value.is_var
-        ):
+        if isinstance(value, (Buffer, Region)) and not (isinstance(value, Buffer) and value.is_var):
             raise TileTypeError(
                 f"a whole buffer is stored into one element of `{buffer.name}`",
                 expected="a scalar",
@@ -511,7 +509,7 @@ def describe(value: object) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """"1 name", "2 names", "2 indices"."""
+    """ "1 name", "2 names", "2 indices"."""
     many = "indices" if noun == "index" else noun + "s"
     return f"{number} {noun if number == 1 else many}"
 
@@ -634,4 +632,3 @@ def __getattr__(name: str) -> Any:
 
         return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-

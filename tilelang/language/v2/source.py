@@ -24,6 +24,7 @@ __all__ = ["function_node", "new_function"]
 
 _MAX_TYPED = 500  # lines of history looked at
 
+
 @lru_cache(maxsize=64)
 def _parse(text: str, filename: str) -> ast.Module:
     return ast.parse(text, filename)
@@ -54,7 +55,8 @@ def _same_code(node: ast.Lambda, fn: FunctionType) -> bool:
     code = fn.__code__
     names = code.co_names + code.co_freevars
     return bool(
-        set(made.co_names) == set(names) and made.co_consts == code.co_consts
+        set(made.co_names) == set(names)
+        and made.co_consts == code.co_consts
         and len(made.co_code) == len(code.co_code)
     )
 

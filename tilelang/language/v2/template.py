@@ -359,7 +359,9 @@ class _Plan:
             for _, argument, field, position in by_name
         )
         # Extents that are the constants in the order of their names; None: not that simple.
-        self.fast = [(argument, position) for _, argument, _, position in by_name] if plain else None
+        self.fast = (
+            [(argument, position) for _, argument, _, position in by_name] if plain else None
+        )
 
     def _first(self, at: int) -> bool:
         return self.sources[at][0] not in [source[0] for source in self.sources[:at]]
@@ -389,7 +391,7 @@ class _Plan:
     ) -> dict[str, int]:
         """Values of the constants; with ``names`` every source is checked for agreement."""
         found: dict[str, int] = dict(given)
-        origin = {name: "the keyword argument" for name in given}
+        origin = dict.fromkeys(given, "the keyword argument")
         for const, argument, field, position in sources:
             actual = _extent(values[argument], field, position)
             if actual is None:
@@ -449,7 +451,9 @@ class EagerFunc:
         ]
         empty = inspect.Parameter.empty
         self._defaults = [_EMPTY if v is empty else v for v in self.func_annot._defaults]
-        self._required = 1 + max((i for i, v in enumerate(self._defaults) if v is _EMPTY), default=-1)
+        self._required = 1 + max(
+            (i for i, v in enumerate(self._defaults) if v is _EMPTY), default=-1
+        )
         self._kernel_at = sorted({*self.func_annot._kernel_at, *self._body_at})
         self._uses_consts = bool(self._body_at) or "const" in self.info.constructs
         self._plans: dict[Key, _Plan] = {}
@@ -526,7 +530,7 @@ class EagerFunc:
         for i, value in enumerate(values):
             if value is _EMPTY and i not in self._body_at:
                 annot = self.annot[self.func_annot.arg_names[i]]
-                if not annot.is_kernel_arg() or not given and self._needs(annot):
+                if not annot.is_kernel_arg() or (not given and self._needs(annot)):
                     raise ArgumentTypeError(
                         f"missing argument `{self.func_annot.arg_names[i]}`",
                         expected=f"({', '.join(self.func_annot.arg_names)})",
@@ -597,4 +601,3 @@ def classify_by_call(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> PrimF
     except JITNoBuilderError:
         return None
     return result if isinstance(result, PrimFunc) else None
-

@@ -28,7 +28,17 @@ _WRONG_CALL = re.compile(r"[\w.<>]+\(\) (got an?|got multiple|missing|takes) ")
 
 # Functions of ours that carry out an operation of the user's Python on the user's own objects.
 _PYTHON_WORK = frozenset(
-    ("__getattr__", "assert_", "store_item", "store_attr", "_apply", "aug_item", "truth", "compare", "_match")
+    (
+        "__getattr__",
+        "assert_",
+        "store_item",
+        "store_attr",
+        "_apply",
+        "aug_item",
+        "truth",
+        "compare",
+        "_match",
+    )
 )
 
 

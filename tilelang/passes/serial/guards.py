@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer
 from tilelang.ir.bounds import Bounds, prove
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, substitute
 from tilelang.passes.serial.affine import depends_on, linear
@@ -47,7 +47,7 @@ class _Guards:
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         if not list(stmt.blocks()):
             return self.guard(stmt)
-        changed = {}
+        changed: dict[str, object] = {}
         for name, role in stmt.role_table().items():
             old = getattr(stmt, name)
             if role == "block" and isinstance(old, tuple):
@@ -196,7 +196,7 @@ class _Guarded(Rewriter):
                 return E.select(cond, inner, safe)
         if isinstance(inner, E.Call) and inner.dtype != "void":
             cond = self.owner.call_condition(inner)
-            if cond is not None and not inner.dtype == "handle":
+            if cond is not None and inner.dtype != "handle":
                 return E.select(cond, inner, E.const(0, inner.dtype))
         return inner
 

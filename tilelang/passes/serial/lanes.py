@@ -141,7 +141,9 @@ class _Lanes(Rewriter):
             self.changed = True
             return self._recast(expr, at)
         if expr.op in PACKED:
-            return E.binary(PACKED[expr.op], self.lane(expr.args[0], at), self.lane(expr.args[1], at))
+            return E.binary(
+                PACKED[expr.op], self.lane(expr.args[0], at), self.lane(expr.args[1], at)
+            )
         if expr.op == "fma2":
             a, b, c = (self.lane(arg, at) for arg in expr.args)
             return E.call("fma", a, b, c)
@@ -206,7 +208,5 @@ class _Lanes(Rewriter):
         for at, let in enumerate(values):
             indices = tuple(self.lane(index, at // inner) for index in stmt.indices)
             full = (*indices, E.const(at % inner)) if own else indices
-            stores.append(
-                S.Store(buffer=stmt.buffer, indices=full, value=let.var, loc=stmt.loc)
-            )
+            stores.append(S.Store(buffer=stmt.buffer, indices=full, value=let.var, loc=stmt.loc))
         return [*values, *stores]

@@ -96,7 +96,7 @@ class _Serializer:
         def search(stmt: S.Stmt, control: bool) -> bool:
             if isinstance(stmt, S.ThreadReturn):
                 return control
-            conds = [item for item in stmt.exprs()] if isinstance(stmt, (S.If, S.For, S.While)) else []
+            conds = list(stmt.exprs()) if isinstance(stmt, (S.If, S.For, S.While)) else []
             under = control or any(self.varying.expr(item) for item in conds)
             return any(search(block, under) for block in stmt.blocks())
 
@@ -139,7 +139,8 @@ class _Serializer:
             if not self.varying.expr(stmt.value):
                 return "once"
             pure = not any(
-                isinstance(n, E.Load) or (isinstance(n, E.Call) and n.intrinsic.effect is not Effect.NONE)
+                isinstance(n, E.Load)
+                or (isinstance(n, E.Call) and n.intrinsic.effect is not Effect.NONE)
                 for n in E.walk(stmt.value)
             )
             return "recompute" if pure else "thread"
@@ -358,8 +359,13 @@ class _Serializer:
         for depth, (var, extent) in enumerate(reversed(list(zip(stmt.vars, stmt.extents)))):
             notes: S.Pairs = (("parallel", len(stmt.vars) - 1 - depth),)
             body = S.For(
-                var=var, start=E.const(0), stop=extent, step=E.const(1), body=body,
-                annotations=notes, loc=stmt.loc,
+                var=var,
+                start=E.const(0),
+                stop=extent,
+                step=E.const(1),
+                body=body,
+                annotations=notes,
+                loc=stmt.loc,
             )
         return body
 

@@ -140,7 +140,9 @@ def _transpose(stmt: S.Transpose) -> S.Stmt:
         value = load_at(stmt.src, swapped, variables)
         indices = indices_at(stmt.dst, dims, variables)
         return S.Store(
-            buffer=stmt.dst.buffer, indices=indices, value=E.cast(value, stmt.dst.dtype),
+            buffer=stmt.dst.buffer,
+            indices=indices,
+            value=E.cast(value, stmt.dst.dtype),
             loc=stmt.loc,
         )
 
@@ -166,8 +168,14 @@ def identity(kind: str, dtype: DType) -> int | float:
 
 
 COMBINE = {
-    "sum": "add", "abssum": "add", "max": "max", "absmax": "max", "min": "min",
-    "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor",
+    "sum": "add",
+    "abssum": "add",
+    "max": "max",
+    "absmax": "max",
+    "min": "min",
+    "bitand": "bitand",
+    "bitor": "bitor",
+    "bitxor": "bitxor",
 }
 
 
@@ -202,8 +210,14 @@ def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
     start = E.const(identity(stmt.kind, dst.dtype), dst.dtype)
     length = E.as_expr(src.extents[stmt.dim])
     if stmt.dim == rank - 1:
-        return [nest(extents, "ijlmn", lambda v: _reduce_row(stmt, at_dst(v), v, element, start,
-                                                            length), stmt)]
+        return [
+            nest(
+                extents,
+                "ijlmn",
+                lambda v: _reduce_row(stmt, at_dst(v), v, element, start, length),
+                stmt,
+            )
+        ]
     out: list[S.Stmt] = []
     if stmt.clear:
         out.append(elementwise(dst, [], lambda _: start, stmt))
@@ -215,14 +229,19 @@ def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
         return S.Store(buffer=dst.buffer, indices=at_dst(variables), value=new, loc=stmt.loc)
 
     inner = nest(extents, "ijlmn", body, stmt)
-    out.append(S.For(var=k, start=E.const(0), stop=length, step=E.const(1), body=inner,
-                     loc=stmt.loc))
+    out.append(
+        S.For(var=k, start=E.const(0), stop=length, step=E.const(1), body=inner, loc=stmt.loc)
+    )
     return out
 
 
 def _reduce_row(
-    stmt: S.Reduce, indices: tuple[E.Expr, ...], variables: list[E.Var], element: object,
-    start: E.Expr, length: E.Expr,
+    stmt: S.Reduce,
+    indices: tuple[E.Expr, ...],
+    variables: list[E.Var],
+    element: object,
+    start: E.Expr,
+    length: E.Expr,
 ) -> S.Stmt:
     dtype = stmt.dst.dtype
     # Sums of narrow floats are kept in float32 and rounded once.
@@ -236,9 +255,13 @@ def _reduce_row(
     if stmt.nan_propagate:
         notes = ()
     loop = S.For(
-        var=k, start=E.const(0), stop=length, step=E.const(1),
+        var=k,
+        start=E.const(0),
+        stop=length,
+        step=E.const(1),
         body=S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc),
-        annotations=notes, loc=stmt.loc,
+        annotations=notes,
+        loc=stmt.loc,
     )
     result = E.cast(E.Load(total, zero), dtype)
     if not stmt.clear:
@@ -276,7 +299,11 @@ def _gemm(stmt: S.Gemm) -> S.Stmt:
         target = at(stmt.c, i, j)
         old = E.cast(E.Load(stmt.c.buffer, target), wide)
         loop = S.For(
-            var=k, start=E.const(0), stop=length, step=E.const(1), loc=stmt.loc,
+            var=k,
+            start=E.const(0),
+            stop=length,
+            step=E.const(1),
+            loc=stmt.loc,
             body=S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc),
             annotations=(("reduction", ("add", total)),),
         )
@@ -311,11 +338,16 @@ def _scan(stmt: S.Scan) -> S.Stmt:
         new = combine(kind, E.Load(total, zero), value)
         inner = S.seq(
             S.Store(buffer=total, indices=zero, value=new, loc=stmt.loc),
-            S.Store(buffer=stmt.dst.buffer, indices=at(stmt.dst), value=E.Load(total, zero),
-                    loc=stmt.loc),
+            S.Store(
+                buffer=stmt.dst.buffer,
+                indices=at(stmt.dst),
+                value=E.Load(total, zero),
+                loc=stmt.loc,
+            ),
         )
-        loop = S.For(var=k, start=E.const(0), stop=length, step=E.const(1), body=inner,
-                     loc=stmt.loc)
+        loop = S.For(
+            var=k, start=E.const(0), stop=length, step=E.const(1), body=inner, loc=stmt.loc
+        )
         return S.seq(S.Alloc(buffer=total, init=start), loop)
 
     # Rows of the scanned dimension run one after the other.
@@ -330,8 +362,12 @@ def _atomic_tile(stmt: S.AtomicTile) -> S.Stmt:
         value = E.cast(load_at(stmt.src, dims, variables), stmt.dst.dtype)
         address = E.AddressOf(stmt.dst.buffer, indices_at(stmt.dst, target_dims, variables), "rw")
         call = E.call(
-            f"atomic_{stmt.op}", address, value, dtype=stmt.dst.dtype,
-            memory_order=stmt.memory_order, return_prev=False,
+            f"atomic_{stmt.op}",
+            address,
+            value,
+            dtype=stmt.dst.dtype,
+            memory_order=stmt.memory_order,
+            return_prev=False,
         )
         return S.Eval(value=call, loc=stmt.loc)
 
@@ -356,7 +392,7 @@ def _im2col(stmt: S.Im2col) -> S.Stmt:
         c, kw, kh = k % channels, k // channels % stmt.kernel, k // (channels * stmt.kernel)
         h = oh * stmt.stride + kh * stmt.dilation - stmt.pad
         w = ow * stmt.stride + kw * stmt.dilation - stmt.pad
-        inside = E.const(True)
+        inside: E.Expr = E.const(True)
         for value, limit in ((h, height), (w, width), (kh, E.const(stmt.kernel))):
             inside = E.binary("land", inside, E.binary("land", value >= 0, value < limit))
         pixel = E.Load(image.buffer, (m // (out_h * out_w), h, w, c))
@@ -373,7 +409,7 @@ def _print(stmt: S.PrintTile) -> S.Stmt:
     """One line per element, in row-major order."""
     src = stmt.src
     strides: list[E.Expr] = []
-    step = E.const(1)
+    step: E.Expr = E.const(1)
     for extent in reversed(src.extents):
         strides.insert(0, step)
         step = step * extent
@@ -381,12 +417,17 @@ def _print(stmt: S.PrintTile) -> S.Stmt:
     message = stmt.message or f"buffer<{src.buffer.name}, {src.buffer.dtype}>"
 
     def body(variables: list[E.Var]) -> S.Stmt:
-        index = E.const(0)
+        index: E.Expr = E.const(0)
         for var, stride in zip(variables, strides):
             index = index + var * stride
         value = load_at(src, tuple(range(len(src.extents))), variables)
         call = E.call(
-            "print", value, index, dtype="void", message=message, buffer=src.buffer.name,
+            "print",
+            value,
+            index,
+            dtype="void",
+            message=message,
+            buffer=src.buffer.name,
             thread=stmt.thread,
         )
         return S.Eval(value=call, loc=stmt.loc)
