@@ -97,6 +97,8 @@ def lower(func: S.PrimFunc, target: Target, options: Options) -> S.PrimFunc:
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
             func = step.run(func)
         dump.after(step.name, func)
+    if target.kind == "cpu":
+        check(func, "thread")
     return func
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilelang.compiler import Artifact
-from tilelang.compiler import compile as compile_source
 from tilelang.env import env
 from tilelang.errors import TileError, TileTypeError
 from tilelang.ir.stmt import PrimFunc
@@ -14,6 +12,9 @@ from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import JITKernel
 from tilelang.options import Options, make_options
 from tilelang.target import Target, parse_target
+
+if TYPE_CHECKING:
+    from tilelang.compiler import Artifact
 
 Item = TypeVar("Item")
 
@@ -72,6 +73,8 @@ def options_for(
 
 def lower(func: PrimFunc, target: Any = "auto", **_: Any) -> Artifact:
     """The generated source of a traced function; see :class:`tilelang.compiler.Artifact`."""
+    from tilelang.compiler import compile as compile_source
+
     return compile_source(func, parse_target(target), Options())
 
 

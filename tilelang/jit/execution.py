@@ -9,21 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilelang.compiler import Artifact, compile
-from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
-from tilelang.runtime.contract import launch_spec
-from tilelang.runtime.pylauncher import ArrayLauncher, PyLauncher
 from tilelang.target import Target
 
 if TYPE_CHECKING:
-    from tilelang.cpu.toolchain import Compiler
+    from tilelang.compiler import Artifact
     from tilelang.runtime.library import Library
 
 
@@ -33,8 +28,6 @@ BACKENDS = {
     "tvm_ffi": "auto", "cython": "auto", "ctypes": "auto", "dlpack": "auto", "nvrtc": "auto",
     "torch": "auto", "cutedsl": "auto",
 }  # fmt: skip
-
-BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd")
 
 
 def check_backend(name: str | None) -> str:
@@ -113,13 +106,17 @@ def build(
     compiler = find_compiler(default_cache())
     if compiler is None:  # find_compiler has said so
         return _interpreted(func, out_idx, options)
-    return _compiled(func, out_idx, target, options, backend, compiler)
+    from tilelang.jit.native import compiled
+
+    return compiled(func, out_idx, target, options, backend, compiler)
 
 
 def _interpreted(func: PrimFunc, out_idx: tuple[int, ...], options: Options) -> Executable:
     from tilelang.interpret import run
+    from tilelang.runtime.contract import launch_spec
+    from tilelang.runtime.pylauncher import ArrayLauncher
 
-    spec = launch_spec(func, out_idx, device="cpu", returns=_returns(func, out_idx))
+    spec = launch_spec(func, out_idx, device="cpu", returns=results_form(func, out_idx))
 
     def call(arrays: list[Any]) -> None:
         run(func, arrays, safe_memory=not options.unsafe_memory)
@@ -127,70 +124,7 @@ def _interpreted(func: PrimFunc, out_idx: tuple[int, ...], options: Options) -> 
     return Executable(ArrayLauncher(spec, call), "interpret", func)
 
 
-def _compiled(
-    func: PrimFunc,
-    out_idx: tuple[int, ...],
-    target: Target,
-    options: Options,
-    backend: str,
-    compiler: Compiler,
-) -> Executable:
-    from tilelang.runtime.cache import default_cache
-    from tilelang.runtime.native import make_launcher
-
-    artifact = compile(func, target, options)
-    if options.verbose:
-        print(artifact.source)
-    library = build_library(artifact, compiler)
-    returns = _returns(func, out_idx)
-    spec = launch_spec(func, out_idx, messages=artifact.messages, device="cpu", returns=returns)
-    launcher = make_launcher(
-        spec,
-        library.address(artifact.entry),
-        keep=library,
-        compiler=None if backend == "python" else compiler,
-        cache=default_cache(),
-    )
-    kind = "python" if isinstance(launcher, PyLauncher) else "c"
-    return Executable(launcher, kind, func, artifact, library)
-
-
-def build_library(artifact: Artifact, compiler: Compiler) -> Library:
-    """The loaded library of generated C, from the cache or compiled now."""
-    from tilelang.runtime.cache import Entry, content_key, default_cache
-    from tilelang.runtime.library import load_library
-
-    parallel = compiler.openmp or ("-pthread",)
-    flags = (*BASE_FLAGS, *_machine_flags(), *compiler.native, *parallel, *artifact.flags)
-    key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
-
-    def make() -> Entry:
-        data = compiler.compile_shared(artifact.source, (*flags, f"-I{INCLUDE_DIR}"))
-        return Entry(data, {"kind": "kernel"})
-
-    entry = default_cache().fetch(key, make)
-    return load_library(entry.data, entry.path)
-
-
-def _machine_flags() -> tuple[str, ...]:
-    """Flags for this kind of processor.
-
-    GCC 12 places aligned arrays of a leaf function in the x86-64 red zone as if the stack pointer
-    were 16-byte aligned there, which it is not after an odd number of pushes: aligned vector
-    stores then trap. Without a red zone the arrays get a frame of their own.
-    """
-    import platform
-
-    return ("-mno-red-zone",) if platform.machine() in ("x86_64", "AMD64") else ()
-
-
-@lru_cache(maxsize=1)
-def include_text() -> str:
-    """The text of our C headers: part of what generated code means."""
-    return "".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE_DIR.glob("*.h")))
-
-
-def _returns(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
+def results_form(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
     """How results are returned: as the program returns them, else by their number."""
     if func.attr("returns_list", False):
         return "list"

@@ -39,6 +39,11 @@ static __attribute__((unused)) void* tl_workspace(void** slot, size_t bytes) {
 
 #ifdef _OPENMP
 #include <omp.h>
+#include <pthread.h>
+// The threads of an OpenMP runtime do not survive fork, and it would wait for them: a child works
+// on one core.
+static void tl_forked(void) { omp_set_num_threads(1); }
+__attribute__((constructor)) static void tl_loaded(void) { pthread_atfork(NULL, NULL, tl_forked); }
 static int32_t tl_launch(tl_block_fn run, const void* args, int64_t blocks, size_t arena_bytes) {
     int32_t error = 0;
     if (blocks <= 0) return 0;

@@ -1,0 +1,56 @@
+"""A clear before a loop of products disappears exactly where that is safe."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilelang.language as T
+from tilelang.ir import stmt as S
+from tilelang.passes.normalize.fold_clear import fold_clear
+from tilelang.passes.normalize.simplify import simplify_func
+
+
+def program(*, steps: int = 2, between: bool = False, partial: bool = False, twice: bool = False):  # type: ignore[no-untyped-def]  # a traced function
+    @T.prim_func
+    def kernel(A: T.Tensor((32, 64), "float32"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((32, 32), "float32")
+            c = T.alloc_fragment((32, 32), "float32")
+            if partial:
+                T.clear(c[0:16, :])
+            else:
+                T.clear(c)
+            if between:
+                T.copy(c, C)
+            for k in T.Pipelined(steps, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.gemm(a, a, c)
+                if twice:
+                    T.gemm(a, a, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+def shape_of(func: S.PrimFunc) -> tuple[int, list[str]]:
+    """Number of fills, and the clear condition of each product."""
+    nodes = list(S.walk(func.body))
+    fills = sum(isinstance(node, S.Fill) for node in nodes)
+    return fills, [repr(node.clear) for node in nodes if isinstance(node, S.Gemm)]
+
+
+def test_the_first_product_overwrites() -> None:
+    func = simplify_func(program())
+    assert shape_of(func) == (1, ["T.bool(False)"])
+    assert shape_of(fold_clear(func)) == (0, ["k == 0"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"steps": 0}, {"between": True}, {"partial": True}, {"twice": True}],
+    ids=["empty loop", "read in between", "partial clear", "two products"],
+)
+def test_otherwise_the_clear_stays(options: dict[str, object]) -> None:
+    func = simplify_func(program(**options))
+    assert fold_clear(func) is func
+    assert shape_of(func)[0] == 1

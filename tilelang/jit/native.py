@@ -1,0 +1,80 @@
+"""Kernels as compiled C: source, library from the cache or the C compiler, launcher.
+
+Imported when the first kernel is compiled, so that importing the package loads no compiler.
+"""
+
+from __future__ import annotations
+
+import platform
+from functools import lru_cache
+
+from tilelang.compiler import Artifact, compile
+from tilelang.cpu.module import INCLUDE_DIR
+from tilelang.cpu.toolchain import Compiler
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.execution import Executable, results_form
+from tilelang.options import Options
+from tilelang.runtime.cache import Entry, content_key, default_cache
+from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.library import Library, load_library
+from tilelang.runtime.native import make_launcher
+from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.target import Target
+
+BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd")
+
+
+def compiled(
+    func: PrimFunc,
+    out_idx: tuple[int, ...],
+    target: Target,
+    options: Options,
+    backend: str,
+    compiler: Compiler,
+) -> Executable:
+    """C code for ``func``, compiled or from the cache, behind a launcher."""
+    artifact = compile(func, target, options)
+    if options.verbose:
+        print(artifact.source)
+    library = build_library(artifact, compiler)
+    returns = results_form(func, out_idx)
+    spec = launch_spec(func, out_idx, messages=artifact.messages, device="cpu", returns=returns)
+    launcher = make_launcher(
+        spec,
+        library.address(artifact.entry),
+        keep=library,
+        compiler=None if backend == "python" else compiler,
+        cache=default_cache(),
+    )
+    kind = "python" if isinstance(launcher, PyLauncher) else "c"
+    return Executable(launcher, kind, func, artifact, library)
+
+
+def build_library(artifact: Artifact, compiler: Compiler) -> Library:
+    """The loaded library of generated C, from the cache or compiled now."""
+    parallel = compiler.openmp or ("-pthread",)
+    flags = (*BASE_FLAGS, *_machine_flags(), *compiler.native, *parallel, *artifact.flags)
+    key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
+
+    def make() -> Entry:
+        data = compiler.compile_shared(artifact.source, (*flags, f"-I{INCLUDE_DIR}"))
+        return Entry(data, {"kind": "kernel"})
+
+    entry = default_cache().fetch(key, make)
+    return load_library(entry.data, entry.path)
+
+
+def _machine_flags() -> tuple[str, ...]:
+    """Flags for this kind of processor.
+
+    GCC 12 places aligned arrays of a leaf function in the x86-64 red zone as if the stack pointer
+    were 16-byte aligned there, which it is not after an odd number of pushes: aligned vector
+    stores then trap. Without a red zone the arrays get a frame of their own.
+    """
+    return ("-mno-red-zone",) if platform.machine() in ("x86_64", "AMD64") else ()
+
+
+@lru_cache(maxsize=1)
+def include_text() -> str:
+    """The text of our C headers: part of what generated code means."""
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE_DIR.glob("*.h")))
