@@ -105,8 +105,8 @@ def products(sizes: list[int]) -> list[dict[str, Any]]:
 def onednn_linear(torch: Any, a: Any, weight: Any) -> Callable[[], Any]:
     """``a @ weight.T`` through oneDNN, with the weight packed before as its users do."""
     if a.dtype == torch.float32:
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.to_mkldnn(), a.shape[0])
-        return lambda: torch.ops.mkldnn._linear_pointwise(a, packed, None, "none", [], "")
+        left, packed = a.to_mkldnn(), weight.to_mkldnn()
+        return lambda: torch.nn.functional.linear(left, packed)
     return lambda: torch.nn.functional.linear(a, weight)
 
 

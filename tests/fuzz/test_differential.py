@@ -9,23 +9,27 @@ import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 
 from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import TileError
 
 from .draws import SeededDraw
 from .exprs import MANTISSA
 from .model import Program, decode, encode
 from .programs import make_program, programs
-from .running import Disagreement, check, difference, execute, load
+from .running import Disagreement, check, difference, execute, load, numbered
+from .shrinking import shrink
 
 pytestmark = pytest.mark.skipif(
     find_compiler() is None, reason="needs a C compiler to have something to compare with"
 )
 
-# Every program has one to three kernels. Failures are shrunk; `bench/fuzz_long.py` does more.
-PROGRAMS = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "320"))
+# Every program has one to three kernels. `bench/fuzz_long.py` runs many more.
+SEEDED = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "300"))  # all different
+BATCH = 10  # programs in a test
+EXPLORED = SEEDED // 4  # chosen and shrunk by hypothesis
 
 settings.register_profile(
     "differential",
-    max_examples=PROGRAMS,
+    max_examples=max(EXPLORED, 1),
     derandomize=True,  # the same programs in every run: a red run can be repeated
     deadline=None,
     database=None,
@@ -34,6 +38,34 @@ settings.register_profile(
     verbosity=Verbosity.normal,
     print_blob=True,
 )
+
+
+def disagrees(program: Program) -> bool:
+    try:
+        check(program)
+    except Disagreement:
+        return True
+    except TileError:
+        return False
+    return False
+
+
+@pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
+def test_seeded_programs_agree(first: int) -> None:
+    """A failure names the seed: ``python bench/fuzz_long.py --only SEED`` repeats it."""
+    for seed in range(first, first + BATCH):
+        program = make_program(SeededDraw(seed))
+        try:
+            check(program)
+        except Disagreement as wrong:
+            small = shrink(program, disagrees, attempts=60)
+            detail = f"seed {seed}: {wrong.tensor} differs: {wrong.detail}"
+            pytest.fail(f"{detail}\n{numbered(small.source)}")
+
+
+def test_seeded_programs_are_all_different() -> None:
+    sources = {make_program(SeededDraw(seed)).source for seed in range(SEEDED)}
+    assert len(sources) == SEEDED
 
 
 @given(program=programs())
