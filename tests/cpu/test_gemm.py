@@ -1,0 +1,130 @@
+"""Matrix products of every dtype, orientation and odd size through the C kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.ir import floats
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+
+def product(M, N, K, tile, dtype, acc, trans_a=False, trans_b=False, source="shared", reused=False):  # type: ignore[no-untyped-def]  # a kernel factory
+    block_M, block_N, block_K = tile
+    a_shape, a_tile = ((K, M), (block_K, block_M)) if trans_a else ((M, K), (block_M, block_K))
+    b_shape, b_tile = ((N, K), (block_N, block_K)) if trans_b else ((K, N), (block_K, block_N))
+
+    @T.prim_func
+    def kernel(A: T.Tensor(a_shape, dtype), B: T.Tensor(b_shape, dtype), C: T.Tensor((M, N), acc)):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=64) as (bx, by):
+            a = (
+                T.alloc_fragment(a_tile, dtype)
+                if source == "fragment"
+                else T.alloc_shared(a_tile, dtype)
+            )
+            b = T.alloc_shared(b_tile, dtype)
+            c = T.alloc_fragment((block_M, block_N), acc)
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+                if trans_a:
+                    T.copy(A[k * block_K, by * block_M], a)
+                else:
+                    T.copy(A[by * block_M, k * block_K], a)
+                if trans_b:
+                    T.copy(B[bx * block_N, k * block_K], b)
+                else:
+                    T.copy(B[k * block_K, bx * block_N], b)
+                if reused:  # other statements see the tiles, so they keep their plain layout
+                    for i, j in T.Parallel(b_tile[0], b_tile[1]):
+                        b[i, j] = b[i, j] + b[i, j]
+                T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
+            T.copy(c, C[by * block_M, bx * block_N])
+
+    return tilelang.compile(kernel, out_idx=[-1], target="cpu")
+
+
+def inputs(M: int, N: int, K: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Small integers: every dtype holds them, and all sums are exact."""
+    rng = np.random.default_rng(M * 7 + N * 3 + K)
+    low, high = (0, 4) if dtype.startswith("u") else (-3, 4)
+    return rng.integers(low, high, (M, K)), rng.integers(low, high, (K, N))
+
+
+def stored(values: np.ndarray, dtype: str) -> np.ndarray:
+    kinds = {"float16": "f2", "float32": "f4", "float64": "f8", "int8": "i1", "int32": "i4"}
+    if dtype in kinds:
+        return np.ascontiguousarray(values.astype(kinds[dtype]))
+    return floats.encode(np.ascontiguousarray(values).astype(np.float32), dtype)
+
+
+CASES = [
+    ("float16", "float32"), ("bfloat16", "float32"), ("float32", "float32"),
+    ("float64", "float64"), ("int8", "int32"), ("float8_e4m3fn", "float32"),
+    ("float8_e5m2", "float32"), ("float16", "float16"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "acc"), CASES)
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_every_dtype_and_orientation(dtype: str, acc: str, trans_a: int, trans_b: int) -> None:
+    M, N, K = 45, 70, 37  # no multiple of a tile, a register block or a panel
+    a, b = inputs(M, N, K, dtype)
+    kernel = product(M, N, K, (32, 40, 16), dtype, acc, bool(trans_a), bool(trans_b))
+    got = kernel(stored(a.T if trans_a else a, dtype), stored(b.T if trans_b else b, dtype))
+    np.testing.assert_array_equal(got, (a @ b).astype(got.dtype))
+
+
+@pytest.mark.parametrize(
+    "tile", [(1, 1, 1), (14, 32, 8), (15, 33, 7), (64, 64, 64), (28, 96, 5), (6, 16, 16)]
+)
+def test_every_tile_size(tile: tuple[int, int, int]) -> None:
+    a, b = inputs(61, 101, 20, "float32")
+    got = product(61, 101, 20, tile, "float32", "float32")(
+        stored(a, "float32"), stored(b, "float32")
+    )
+    np.testing.assert_array_equal(got, a @ b)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8"])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_tiles_that_other_statements_use(dtype: str, trans_b: bool) -> None:
+    acc = "int32" if dtype == "int8" else "float32"
+    a, b = inputs(40, 48, 24, dtype)
+    kernel = product(40, 48, 24, (32, 32, 16), dtype, acc, trans_b=trans_b, reused=True)
+    got = kernel(stored(a, dtype), stored(b.T if trans_b else b, dtype))
+    np.testing.assert_array_equal(got, a @ (2 * b))
+
+
+def test_the_left_operand_in_a_fragment() -> None:
+    a, b = inputs(40, 48, 24, "float16")
+    kernel = product(40, 48, 24, (32, 32, 16), "float16", "float32", source="fragment")
+    np.testing.assert_array_equal(kernel(stored(a, "float16"), stored(b, "float16")), a @ b)
+
+
+def test_parts_of_tiles_and_clear_accum() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2, 32, 16), "float32"), B: T.Tensor((16, 48), "float32"),
+               C: T.Tensor((32, 48), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((2, 32, 16), "float32")
+            b = T.alloc_shared((16, 48), "float32")
+            c = T.alloc_fragment((32, 48), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.fill(c, 7)
+            for s in T.serial(2):
+                T.gemm(a[s, :, :], b, c, clear_accum=(s == 0))
+                T.gemm(a[s, 0:16, :], b[:, 0:16], c[0:16, 0:16])
+            T.copy(c, C)
+
+    rng = np.random.default_rng(0)
+    A = rng.integers(-3, 4, (2, 32, 16)).astype(np.float32)
+    B = rng.integers(-3, 4, (16, 48)).astype(np.float32)
+    wanted = A[0] @ B + A[1] @ B
+    wanted[:16, :16] += A[0, :16] @ B[:, :16] + A[1, :16] @ B[:, :16]
+    got = tilelang.compile(kernel, out_idx=[-1], target="cpu")(A, B)
+    np.testing.assert_array_equal(got, wanted)

@@ -1,0 +1,156 @@
+"""The C headers against their numpy definitions, over all codes and many values."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from tilelang.codegen.c import NARROW_FLOATS
+from tilelang.cpu.module import INCLUDE_DIR
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.ir import floats
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.runtime.library import load_library
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+SOURCE = (
+    '#include "tl_math.h"\n#include "tl_float.h"\n#include "tl_gemm.h"\n#include "tl_block.h"\n'
+)
+UNARY = ("exp", "exp2", "log", "log2", "log10", "tanh", "sigmoid", "rsqrt")
+
+
+@pytest.fixture(scope="module")
+def library() -> ctypes.CDLL:
+    source = SOURCE
+    for unit, name in sorted(set(NARROW_FLOATS.values())):
+        source += (
+            f"void decode_{name}(const {unit}* c, float* x, long n) "
+            f"{{ for (long i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
+            f"void encode_{name}(const float* x, {unit}* c, long n) "
+            f"{{ for (long i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
+        )
+    for name in UNARY:
+        source += (
+            f"void {name}_all(const float* x, float* y, long n) "
+            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_{name}_f32(x[i]); }}\n"
+        )
+    for name in ("floordiv", "floormod", "truncdiv", "truncmod"):
+        source += f"int32_t {name}(int32_t a, int32_t b) {{ return tl_{name}_i32(a, b); }}\n"
+    for name, kind in (("i8", "int8_t"), ("u8", "uint8_t"), ("i32", "int32_t"), ("i64", "int64_t")):
+        source += f"int64_t to_{name}(double x) {{ return tl_f64_to_{name}(x); }}\n"
+    source += "int32_t fns(uint32_t m, uint32_t b, int32_t o) { return tl_fns(m, b, o); }\n"
+    source += (
+        "void pack(const float* s, float* d, long ld, long n, long k, long w, int t) "
+        "{ if (t) tl_pack_t_4(s, ld, n, k, d, w); else tl_pack_n(s, ld, n, k, d, w, 4); }\n"
+    )
+    compiler = find_compiler()
+    assert compiler is not None
+    flags = ("-O2", "-fwrapv", *compiler.native, "-pthread", f"-I{INCLUDE_DIR}")
+    handle: ctypes.CDLL = load_library(compiler.compile_shared(source, flags)).handle
+    return handle
+
+
+def run(function: object, *arrays: object) -> None:
+    function(*[a.ctypes if isinstance(a, np.ndarray) else a for a in arrays])  # type: ignore[operator]  # a C function
+
+
+@pytest.mark.parametrize("dtype", sorted(NARROW_FLOATS))
+def test_every_code_decodes_as_defined(library: ctypes.CDLL, dtype: str) -> None:
+    unit, name = NARROW_FLOATS[dtype]
+    kind = DType(dtype)
+    bits = {"float6_e2m3fn": 6, "float6_e3m2fn": 6}.get(
+        dtype, 4 if "float4" in dtype else kind.bits
+    )
+    codes = np.arange(1 << bits).astype(np.uint16 if unit == "uint16_t" else np.uint8)
+    found = np.empty(codes.shape, np.float32)
+    run(getattr(library, f"decode_{name}"), codes, found, ctypes.c_long(codes.size))
+    wanted = np.asarray(
+        codes.view(np.float16) if dtype == "float16" else floats.decode(codes, kind), np.float32
+    )
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", sorted(NARROW_FLOATS))
+def test_values_encode_as_defined(library: ctypes.CDLL, dtype: str) -> None:
+    unit, name = NARROW_FLOATS[dtype]
+    kind = DType(dtype)
+    upper = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
+    rng = np.random.default_rng(0)
+    random = rng.integers(0, 1 << 32, 1 << 16, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    upper, random = upper[~np.isnan(upper)], random[~np.isnan(random)]  # payloads of NaN differ
+    values = np.concatenate([upper, random, np.nextafter(upper, np.float32(0))])
+    found = np.empty(values.shape, np.uint16 if unit == "uint16_t" else np.uint8)
+    run(getattr(library, f"encode_{name}"), values, found, ctypes.c_long(values.size))
+    with np.errstate(over="ignore"):
+        wanted = np.asarray(floats.encode(values, kind)).view(found.dtype)
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_are_accurate(library: ctypes.CDLL, name: str) -> None:
+    exact = {
+        "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "rsqrt": lambda x: 1 / np.sqrt(x),
+    }.get(name, getattr(np, name, None))  # fmt: skip
+    positive = name in ("log", "log2", "log10", "rsqrt")
+    grid = np.linspace(1e-6, 100, 20001) if positive else np.linspace(-80, 80, 20001)
+    x = np.concatenate([grid, np.exp2(np.linspace(-120, 6, 5001))]).astype(np.float32)
+    found = np.empty_like(x)
+    run(getattr(library, f"{name}_all"), x, found, ctypes.c_long(x.size))
+    wanted = exact(x.astype(np.float64))
+    error = np.abs(found - wanted) / np.spacing(np.abs(wanted).astype(np.float32))
+    near_one = (np.abs(x - 1) < 0.3) & (name in ("log", "log2", "log10"))
+    assert error[~near_one].max() < 4
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "log", "log2", "tanh"])
+def test_functions_of_special_values(library: ctypes.CDLL, name: str) -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, 1e-42], np.float32)
+    found = np.empty_like(x)
+    run(getattr(library, f"{name}_all"), x, found, ctypes.c_long(x.size))
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(x.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_division_floors_or_truncates_and_never_traps(library: ctypes.CDLL) -> None:
+    for a in (-7, -6, -1, 0, 1, 6, 7, 2**31 - 1, -(2**31)):
+        for b in (-3, -1, 1, 3, 2**31 - 1, -(2**31)):
+            if (a, b) != (-(2**31), -1):
+                assert (library.floordiv(a, b), library.floormod(a, b)) == (a // b, a % b)
+                assert library.truncdiv(a, b) == int(a / b)
+                assert library.truncmod(a, b) == a - int(a / b) * b
+    assert library.floordiv(-(2**31), -1) == -(2**31)  # wraps
+    assert library.floormod(5, 0) == library.floordiv(5, 0) == 0
+
+
+def test_floats_become_integers_by_saturation(library: ctypes.CDLL) -> None:
+    for name, low, high in (("i8", -128, 127), ("u8", 0, 255), ("i32", -(2**31), 2**31 - 1)):
+        function = getattr(library, f"to_{name}")
+        function.argtypes, function.restype = [ctypes.c_double], ctypes.c_int64
+        assert function(1e30) == high and function(-1e30) == low and function(float("nan")) == 0
+        assert function(2.9) == 2 and function(-0.9) == 0
+
+
+def test_fns_finds_the_nth_set_bit(library: ctypes.CDLL) -> None:
+    assert library.fns(0b10110, 0, 1) == 1 and library.fns(0b10110, 0, 3) == 4
+    assert library.fns(0b10110, 4, -2) == 2 and library.fns(0b10110, 0, 9) == -1
+    assert library.fns(0b10110, 2, 0) == 2 and library.fns(0b10110, 0, 0) == -1
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (4, 4), (33, 7), (40, 21), (64, 32)])
+def test_packing_gives_panels(library: ctypes.CDLL, n: int, k: int, transposed: int) -> None:
+    rng = np.random.default_rng(n * k)
+    matrix = rng.standard_normal((k, n)).astype(np.float32)
+    source = np.ascontiguousarray(matrix.T if transposed else matrix)
+    width, count = 32, -(-n // 32)
+    found = np.full((count, k, width), np.nan, np.float32)
+    sizes = [ctypes.c_long(v) for v in (source.shape[1], n, k, width)]
+    run(library.pack, source, found, *sizes, transposed)
+    wanted = np.zeros((count, k, width), np.float32)
+    for j in range(n):
+        wanted[j // width, :, j % width] = matrix[:, j]
+    np.testing.assert_array_equal(found, wanted)
