@@ -6,6 +6,7 @@ import ast
 import linecache
 import pickle
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -218,7 +219,7 @@ def test_environment_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     found = Environment.read()
     assert found.cache_dir == Path.home() / ".tilelang" / "cache"
-    assert found.tmp_dir == found.cache_dir / "tmp"
+    assert found.tmp_dir == Path(tempfile.gettempdir())
     assert (found.default_target, found.execution_backend) == ("auto", "auto")
     assert not found.disable_cache and not found.verbose and found.cuda_home is None
     assert env.CUDA_HOME is None and env.get_default_target() == "auto"
@@ -229,6 +230,7 @@ def test_environment_is_read_at_access(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("CUDA_HOME", "/opt/cuda")
     monkeypatch.setenv("TILELANG_VERBOSE", "Yes")
     assert env.TILELANG_CACHE_DIR == str(tmp_path) and env.CUDA_HOME == "/opt/cuda"
+    monkeypatch.setenv("TILELANG_TMP_DIR", str(tmp_path / "tmp"))
     assert env_module.TILELANG_TMP_DIR == str(tmp_path / "tmp")
     assert Environment.read().verbose and Environment.read().cache_dir == tmp_path
     monkeypatch.setattr(env, "TILELANG_CACHE_DIR", "elsewhere", raising=False)

@@ -14,19 +14,35 @@ from pathlib import Path
 from tilelang.cpu.gemm_writer import has_kernel
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import choose_operands, lower_operand_copies
-from tilelang.errors import TileUnsupportedError, internal_boundary
+from tilelang.codegen.symbols import symbols_of
+from tilelang.cuda.codegen import emit_cuda
+from tilelang.cuda.module import CudaModule
+from tilelang.env import env
+from tilelang.errors import Site, TileUnsupportedError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
+from tilelang.passes.layouts.infer import infer_layouts
+from tilelang.passes.lower.addresses import apply_layouts
+from tilelang.passes.lower.tiles import lower_tiles_gpu
+from tilelang.passes.lower.vectorize import vectorize_loops
+from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.simplify import simplify_func
+from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.serial.guards import insert_guards
 from tilelang.passes.serial.lanes import split_lanes
 from tilelang.passes.serial.threads import serialize_threads
 from tilelang.passes.serial.tiles import lower_tiles_except
+from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.target import Target
 
 Pass = Callable[[S.PrimFunc], S.PrimFunc]
+
+# What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
+# (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
+# order does not matter.
+FAST_MATH = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-freciprocal-math")
 
 
 @dataclass(frozen=True)
@@ -38,8 +54,12 @@ class Artifact:
     entry: str
     symbols: tuple[str, ...]
     messages: tuple[str, ...]  # error code - 1 -> message
+    sites: tuple[Site, ...] = ()  # error code - 1 -> the check that gives it
     flags: tuple[str, ...] = ()
     explain: str = ""
+    cuda: CudaModule | None = None  # of a CUDA program: its source and host steps
+    # Bytes that the address of a parameter must be a multiple of, by name; None: not told.
+    alignments: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,19 +77,27 @@ def _on_cores(target: Target, options: Options) -> bool:
 
 
 def _checks_bounds(target: Target, options: Options) -> bool:
-    return target.kind == "cpu" and not options.unsafe_memory
+    return not options.unsafe_memory
 
 
-def pass_list() -> tuple[Step, ...]:
+def _on_gpu(target: Target, options: Options) -> bool:
+    return target.kind == "cuda"
+
+
+def _always(target: Target, options: Options) -> bool:
+    return True
+
+
+def pass_list(target: Target) -> tuple[Step, ...]:
     """Every pass in order. A pass may rely on what stands above it and on nothing else."""
     return (
-        Step("simplify", simplify_func, _on_cores,
+        Step("simplify", simplify_func, _always,
              "constant extents and folded conditions make every later pass see plain shapes"),
-        Step("fold_clear", fold_clear, _on_cores,
+        Step("fold_clear", fold_clear, _always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
-        Step("split_lanes", split_lanes, _on_cores,
-             "the C compiler finds vectors in loops, so the later passes need only scalars"),
+        Step("split_lanes", split_lanes, _always,
+             "vectors are found again in loops, so the later passes need only scalars"),
         Step("choose_operands", choose_operands, _on_cores,
              "kernels choose the layouts of their operands while copies are still whole, so that "
              "a copy can pack"),
@@ -80,10 +108,25 @@ def pass_list() -> tuple[Step, ...]:
              "copies into operand tiles know their layout; the general lowering does not"),
         Step("lower_tiles", partial(lower_tiles_except, keep=has_kernel), _on_cores,
              "what is left of tile operations becomes loops over elements"),
+        Step("pipeline_loops", partial(pipeline_loops, target=target), _on_gpu,
+             "stages are copies of whole tiles, so they are planned while copies are still whole"),
+        Step("infer_layouts", partial(infer_layouts, target=target), _on_gpu,
+             "tiles have all their stages now; everything below asks for layouts"),
+        Step("insert_barriers", insert_barriers, _on_gpu,
+             "what exchanges data is decided on tile operations, where regions are exact; layouts "
+             "may have added copies through shared memory"),
+        Step("lower_tiles_gpu", partial(lower_tiles_gpu, target=target), _on_gpu,
+             "layouts and barriers are fixed; each operation becomes what one thread does"),
         Step("insert_guards", insert_guards, _checks_bounds,
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
-        Step("simplify_again", simplify_func, _on_cores,
+        Step("vectorize_loops", partial(vectorize_loops, target=target), _on_gpu,
+             "conditions stand at the accesses now, so that a vector can share one"),
+        Step("apply_layouts", apply_layouts, _on_gpu,
+             "vectors were found on logical indices, which layouts keep whole"),
+        Step("simplify_again", simplify_func, _always,
              "index arithmetic of the lowered loops is printed as it stands"),
+        Step("plan_shared", partial(plan_shared, target=target), _on_gpu,
+             "no pass below makes shared buffers, and the barriers between uses are known"),
     )  # fmt: skip
 
 
@@ -91,14 +134,13 @@ def lower(func: S.PrimFunc, target: Target, options: Options) -> S.PrimFunc:
     """``func`` through the pass list."""
     dump = _Dump(func, options)
     check(func, "tile")
-    for step in pass_list():
+    for step in pass_list(target):
         if not step.when(target, options):
             continue
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
             func = step.run(func)
         dump.after(step.name, func)
-    if target.kind == "cpu":
-        check(func, "thread")
+    check(func, "thread")
     return func
 
 
@@ -109,14 +151,16 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
         TileUnsupportedError: the target cannot run the program; says what it needs instead.
     """
     options = options or Options()
-    if target.kind != "cpu":
+    if target.kind not in ("cpu", "cuda"):
         raise TileUnsupportedError(
             f"no code generator for the target {target.kind!r} yet",
-            expected='target="cpu"',
+            expected='target="cpu" or target="cuda"',
             got=f"target={str(target)!r}",
             hint='the program can be run anywhere with execution_backend="interpret"',
         )
     lowered = lower(func, target, options)
+    if target.kind == "cuda":
+        return _cuda_artifact(lowered, target)
     with internal_boundary(f"printing C for `{func.name}`", func.loc):
         module = emit_module(lowered)
     return Artifact(
@@ -125,28 +169,63 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
         entry="tl_call",
         symbols=tuple(symbol.name for symbol in module.symbols),
         messages=module.messages,
+        sites=module.sites,
         flags=_host_flags(options),
+    )
+
+
+def _cuda_artifact(func: S.PrimFunc, target: Target) -> Artifact:
+    """The device text and the host steps of a lowered program."""
+    with internal_boundary(f"printing CUDA for `{func.name}`", func.loc):
+        module = emit_cuda(func, target)
+    return Artifact(
+        source=module.source,
+        language="cuda",
+        entry=module.kernels[0] if module.kernels else "",
+        symbols=tuple(symbol.name for symbol in symbols_of(func)),
+        messages=module.messages,
+        cuda=module,
     )
 
 
 def _host_flags(options: Options) -> tuple[str, ...]:
     """Flags of the program that a C compiler knows; device-only ones are left out."""
-    return tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
+    own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
+    return (*FAST_MATH, *own) if options.fast_math else own
 
 
 class _Dump:
-    """Writes the program after each pass, numbered, when the options ask for it."""
+    """Writes the program after each pass, numbered, when the options ask for it, and what each
+    pass changed to the file that ``TILELANG_PASS_DIFF_OUTPUT`` names."""
 
     def __init__(self, func: S.PrimFunc, options: Options) -> None:
         self.folder = Path(options.dump_dir or "dump_ir") if options.dump else None
         self.count = 0
+        self.changes = env.TILELANG_PASS_DIFF_OUTPUT
+        self.before = ("traced", func.script().splitlines() if self.changes else [])
         self.after("traced", func)
 
     def after(self, name: str, func: S.PrimFunc) -> None:
         """Write ``func`` as it is after the pass ``name``."""
+        if self.changes:
+            self._difference(Path(self.changes), name, func)
         if self.folder is None:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{self.count:02d}_{func.name}_{name}.py"
         path.write_text(func.script() + "\n", encoding="utf-8")
         self.count += 1
+
+    def _difference(self, path: Path, name: str, func: S.PrimFunc) -> None:
+        import difflib
+
+        text = func.script().splitlines()
+        step, before = self.before
+        if text == before:
+            return
+        self.before = (name, text)
+        titles = f"{func.name} after {step}", f"{func.name} after {name}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            for line in difflib.unified_diff(before, text, *titles, lineterm=""):
+                file.write(f"{line}\n")

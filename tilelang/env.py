@@ -11,7 +11,7 @@ The one thing that is state and not environment, the cache switch of ``enable_ca
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tilelang.errors import TileValueError
 
 _TRUE = frozenset(("1", "true", "yes", "on", "y", "t"))
 _FALSE = frozenset(("", "0", "false", "no", "off", "n", "f"))
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def _text(name: str) -> str | None:
@@ -79,10 +80,41 @@ def _cache_dir() -> Path:
     return _directory("TILELANG_CACHE_DIR", lambda: Path.home() / ".tilelang" / "cache")
 
 
+def _system_tmp() -> Path:
+    import tempfile
+
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # nothing can be written; whoever tries says so
+        return Path("/tmp")
+
+
+def _log_level() -> str | None:
+    found = _text("TILELANG_LOG_LEVEL")
+    if found is None or found.upper() in LOG_LEVELS:
+        return None if found is None else found.upper()
+    raise TileValueError(
+        "the environment variable TILELANG_LOG_LEVEL is not a level",
+        expected=", ".join(LOG_LEVELS),
+        got=repr(found),
+    )
+
+
+def _sanitizers() -> tuple[str, ...]:
+    words = tuple((_text("TILELANG_SANITIZE") or "").replace(",", " ").split())
+    if all(word.replace("-", "").isalpha() for word in words):
+        return words
+    raise TileValueError(
+        "the environment variable TILELANG_SANITIZE is not a list of sanitizers",
+        expected='names of -fsanitize, e.g. "address,undefined"',
+        got=repr(_text("TILELANG_SANITIZE")),
+    )
+
+
 # Variable -> how to read it. The names are those programs use as attributes of `env`.
 _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_CACHE_DIR": _cache_dir,
-    "TILELANG_TMP_DIR": lambda: _directory("TILELANG_TMP_DIR", lambda: _cache_dir() / "tmp"),
+    "TILELANG_TMP_DIR": lambda: _directory("TILELANG_TMP_DIR", _system_tmp),
     "TILELANG_DISABLE_CACHE": lambda: _flag("TILELANG_DISABLE_CACHE", False),
     "TILELANG_CLEAR_CACHE": lambda: _flag("TILELANG_CLEAR_CACHE", False),
     "TILELANG_DEFAULT_TARGET": lambda: _text("TILELANG_DEFAULT_TARGET") or "auto",
@@ -90,8 +122,8 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_VERBOSE": lambda: _flag("TILELANG_VERBOSE", False),
     "TILELANG_PRINT_ON_COMPILATION": lambda: _flag("TILELANG_PRINT_ON_COMPILATION", False),
     "TILELANG_PASS_DIFF_OUTPUT": lambda: _text("TILELANG_PASS_DIFF_OUTPUT"),
-    "TILELANG_LOG_LEVEL": lambda: (_text("TILELANG_LOG_LEVEL") or "WARNING").upper(),
-    "TILELANG_SANITIZE": lambda: _text("TILELANG_SANITIZE"),
+    "TILELANG_LOG_LEVEL": _log_level,
+    "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
     "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _flag(
         "TILELANG_AUTO_TUNING_DISABLE_CACHE", False
@@ -115,7 +147,8 @@ class Environment:
     """One picture of all variables; field names are the variables without ``TILELANG_``.
 
     ``num_threads`` 0 and ``auto_tuning_*_count(s)`` -1 mean "as many as the machine has".
-    ``sanitize`` is a list for the C compiler, e.g. ``address,undefined``.
+    ``sanitize`` are words of the C compiler, e.g. ``("address", "undefined")``. ``log_level`` None
+    leaves the logger as it is.
     """
 
     cache_dir: Path
@@ -127,8 +160,8 @@ class Environment:
     verbose: bool
     print_on_compilation: bool
     pass_diff_output: str | None
-    log_level: str
-    sanitize: str | None
+    log_level: str | None
+    sanitize: tuple[str, ...]
     num_threads: int
     auto_tuning_disable_cache: bool
     auto_tuning_cpu_utilities: float
@@ -196,6 +229,29 @@ class _Env:
         """A variable of somebody else (``PATH``, ``OMP_NUM_THREADS``), None when unset."""
         return os.environ.get(name)
 
+    def scratch_directories(self) -> Iterator[str]:
+        """Directories for temporary files, best first: ``TILELANG_TMP_DIR``, made if need be, the
+        system's, and memory."""
+        chosen = self.TILELANG_TMP_DIR
+        for folder in dict.fromkeys((chosen, str(_system_tmp()), "/dev/shm")):
+            if folder == chosen:
+                try:
+                    os.makedirs(folder, mode=0o700, exist_ok=True)
+                except OSError:
+                    continue
+            if os.path.isdir(folder):
+                yield folder
+
+    def apply_log_level(self) -> None:
+        """Give the logger ``tilelang`` the level of ``TILELANG_LOG_LEVEL``, unless the program has
+        set one."""
+        level = self.TILELANG_LOG_LEVEL
+        if level is not None:
+            import logging
+
+            if logging.getLogger("tilelang").level == logging.NOTSET:
+                set_log_level(level)
+
     def enable_cache(self) -> None:
         """Use the kernel cache from now on, whatever ``TILELANG_DISABLE_CACHE`` says."""
         self._cache = True
@@ -214,6 +270,29 @@ class _Env:
 
 
 env = _Env()
+
+
+def set_log_level(level: int | str) -> None:
+    """Set the level of the ``tilelang`` logger: a name such as "INFO", or a number.
+
+    Where the program has configured no logging, messages go to the standard error output.
+
+    Raises:
+        TileValueError: a name that is not one of a level.
+    """
+    import logging
+
+    logger = logging.getLogger("tilelang")
+    try:
+        logger.setLevel(level.upper() if isinstance(level, str) else level)
+    except ValueError:
+        raise TileValueError(
+            f"unknown log level {level!r}", expected=", ".join(LOG_LEVELS), got=repr(level)
+        ) from None
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+        logger.addHandler(handler)
 
 
 def enable_cache() -> None:

@@ -50,6 +50,7 @@ __all__ = [
     "KernelArgumentError",
     "Loc",
     "OutOfBoundsError",
+    "Site",
     "TileError",
     "TileIndexError",
     "TileNameError",
@@ -220,6 +221,23 @@ def _expand(text: str) -> str:
         out.append(" " * (after - column) if char == "\t" else char)
         column = after
     return "".join(out)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a check of generated code stands: its condition as text, its place, and whether a
+    kernel or the host code around it does the checking."""
+
+    condition: str
+    loc: Loc | None = None
+    in_kernel: bool = True
+
+    def error(self, message: str) -> TileRuntimeError:
+        """What is raised when the check fails with ``message``."""
+        if not self.in_kernel:
+            return TileRuntimeError(message, loc=self.loc)
+        expected = f"`{self.condition}` to hold"
+        return DeviceAssertError(message, expected=expected, loc=self.loc)
 
 
 class TileError(Exception):

@@ -11,8 +11,9 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, TileWarning
 
 
 class PassConfigKey(str, Enum):
@@ -133,6 +134,12 @@ def config_key(key: object) -> PassConfigKey:
     )
 
 
+@lru_cache(maxsize=64)
+def _say(message: str) -> None:
+    """Warn once per process, however many kernels ask for the same."""
+    warnings.warn(message, TileWarning, stacklevel=4)
+
+
 def _nearest(text: str) -> str:
     import difflib
 
@@ -156,7 +163,7 @@ def make_options(
             wanted = str(value) if MEANING[key] == "dump_dir" else bool(value)
             values[MEANING[key]] = wanted
         elif key in WITHOUT_EFFECT and value:
-            warnings.warn(f"pass config {key.value!r} has no effect", stacklevel=3)
+            _say(f"pass config {key.value!r} has no effect")
         if key is PassConfigKey.TL_DEVICE_COMPILE_FLAGS and value:
             values["compile_flags"] = flag_list(value)
     flags = (*flag_list(values.pop("compile_flags", None)), *flag_list(compile_flags))

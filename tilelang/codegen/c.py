@@ -112,6 +112,7 @@ class CPrinter:
         self.wide: set[E.Var] = set()  # variables declared int64_t whatever their dtype
         self.sizes: set[E.Var] = set()  # symbols of shapes and integer parameters
         self.at_least_zero: set[E.Var] = set()
+        self.scalars: set[E.Var] = set()  # storage of one element kept in a C variable
 
     # -- values ------------------------------------------------------------------------------
     def value(self, expr: E.Expr) -> str:
@@ -257,7 +258,8 @@ class CPrinter:
                 if src == "float64":
                     return f"tl_round_{NARROW_FLOATS[dst][1]}(tl_f64_to_f32_odd({inner}))"
                 return f"tl_round_{NARROW_FLOATS[dst][1]}({as_float})"
-            return f"({value_type(dst)}){inner}"
+            same = src in NARROW_FLOATS and dst == "float32"
+            return inner if same else f"({value_type(dst)}){inner}"
         if src.is_float:
             wide = "f64" if src == "float64" else "f32"
             return f"tl_{wide}_to_{self.int_name(dst)}({inner})"

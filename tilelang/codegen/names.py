@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # Words that generated text must not use as names.
 RESERVED = frozenset(
@@ -18,8 +19,8 @@ RESERVED = frozenset(
 class Names:
     """Hands out identifiers: the wanted name, or the name with a number when it is taken."""
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set(RESERVED)
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._taken: set[str] = {*RESERVED, *reserved}
         self._of: dict[int, str] = {}
         self._keep: list[object] = []  # keeps ids valid
 
@@ -33,8 +34,8 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """A new identifier like ``wanted``."""
-        base = re.sub(r"\W", "_", wanted) or "v"
-        if base[0].isdigit() or base.startswith(("tl_", "__")):
+        base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "v"  # not every compiler takes more
+        if base[0].isdigit() or base.lower().startswith(("tl_", "__")):
             base = "v_" + base
         name, count = base, 0
         while name in self._taken:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed, storage_type, value_type
+from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, value_type
 from tilelang.codegen.names import Names
+from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
-from tilelang.errors import TileUnsupportedError, at
+from tilelang.errors import Loc, Site, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -43,7 +44,8 @@ class Unit:
 
     kernels: list[str] = field(default_factory=list)  # block functions and their helpers
     support: dict[str, str] = field(default_factory=dict)  # name -> definition, in order
-    messages: list[str] = field(default_factory=list)  # error code - 1 -> message
+    # Error code - 1 -> message and the check that gives it.
+    failures: dict[tuple[str, Site], None] = field(default_factory=dict)
 
 
 class CpuPrinter(CPrinter):
@@ -53,7 +55,6 @@ class CpuPrinter(CPrinter):
         super().__init__(names)
         self.unit = unit
         self.host = host
-        self.scalars: set[E.Var] = set()  # storage of one element kept in a C variable
         self.declared: dict[E.Var, str] = {}  # storage -> C element type of its pointer
 
     def pointer(self, buffer: Buffer) -> str:
@@ -62,10 +63,6 @@ class CpuPrinter(CPrinter):
         declared = self.declared.get(buffer.data)
         wanted = storage_type(buffer.dtype)
         return name if declared in (None, wanted) else f"(({wanted}*){name})"
-
-    def condition(self, expr: E.Expr) -> str:
-        """A condition of a statement, without outer parentheses."""
-        return bare(self.value(expr))
 
     def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Scalar variables are C variables of the value type; the rest is memory."""
@@ -153,15 +150,15 @@ class CpuPrinter(CPrinter):
         return self.int_name(dtype)
 
 
-class BlockWriter:
+class BlockWriter(Writer):
     """Statements of one function (a block or the host entry) as lines of C."""
 
+    machine = "the CPU"
+
     def __init__(self, unit: Unit, names: Names, printer: CpuPrinter) -> None:
+        super().__init__(names, printer)
         self.unit = unit
-        self.names = names
         self.p = printer
-        self.lines: list[str] = []
-        self.depth = 1
         self.arena_bytes = 0
         self.slack = 0  # bytes behind the tiles that kernels may read
         self.thread_labels: list[tuple[str, Buffer | None]] = []
@@ -169,71 +166,14 @@ class BlockWriter:
         self.axes: tuple[str, ...] = ()
         self.threads: tuple[int, ...] = (1, 1, 1)
         self.thread_vars: list[str] = []
-        self.last_line = 0
+        self.here: Loc | None = None  # place in the program of the statement being written
 
-    def put(self, text: str) -> None:
-        """Append one line at the current indentation."""
-        self.lines.append("    " * self.depth + text)
-
-    def mark(self, stmt: S.Stmt) -> None:
-        """A comment naming the user's line, where it changes."""
-        if stmt.loc is not None and stmt.loc.line != self.last_line:
-            self.last_line = stmt.loc.line
-            self.put(f"// {stmt.loc.file.rsplit('/', 1)[-1]}:{stmt.loc.line}")
-
-    def write(self, stmt: S.Stmt) -> None:
-        """Print ``stmt``."""
-        if not isinstance(stmt, (S.Seq, S.Alloc)):
-            self.mark(stmt)
-        with at(stmt.loc):
-            self.statement(stmt)
-
-    def statement(self, stmt: S.Stmt) -> None:
-        """The lines of one statement, by its class."""
-        match stmt:
-            case S.Seq():
-                for item in stmt.stmts:
-                    self.write(item)
-            case S.Let():
-                self.let(stmt)
-            case S.Alloc():
-                self.alloc(stmt)
-            case S.View():
-                self.view(stmt)
-            case S.Store():
-                self.store(stmt)
-            case S.For():
-                self.loop(stmt)
-            case S.While():
-                self.put(f"while ({self.p.condition(stmt.cond)}) {{")
-                self.nested(stmt.body)
-            case S.If():
-                self.branch(stmt)
-            case S.Eval():
-                self.evaluate(stmt)
-            case S.Assert():
-                self.check(stmt)
-            case S.Break():
-                self.put("break;")
-            case S.Continue():
-                self.put("continue;")
-            case S.ThreadReturn():
-                self.thread_return()
-            case S.Attr():
-                self.write(stmt.body)
-            case S.Gemm():
-                GemmWriter(self, stmt).write()
-            case _:
-                raise TileUnsupportedError(
-                    f"{type(stmt).__name__} is not supported on the CPU", loc=stmt.loc
-                )
-
-    def nested(self, body: S.Stmt, close: str = "}") -> None:
-        """A block body with its closing brace."""
-        self.depth += 1
-        self.write(body)
-        self.depth -= 1
-        self.put(close)
+    def other(self, stmt: S.Stmt) -> None:
+        """A product with a kernel of its own."""
+        if isinstance(stmt, S.Gemm):
+            GemmWriter(self, stmt).write()
+        else:
+            super().other(stmt)
 
     def let(self, stmt: S.Let) -> None:
         """A constant; integers used as indices keep their C type."""
@@ -300,19 +240,6 @@ class BlockWriter:
         self.p.declared[buffer.data] = kind
         self.put(f"{kind}* const {self.p.pointer(buffer)} = ({kind}*)(intptr_t)({source});")
 
-    def store(self, stmt: S.Store) -> None:
-        """An assignment."""
-        if stmt.buffer.data in self.p.scalars:
-            self.put(f"{self.p.pointer(stmt.buffer)} = {bare(self.p.value(stmt.value))};")
-            return
-        source = stmt.value
-        if isinstance(source, E.Cast) and source.dtype in NARROW_FLOATS:
-            if source.value.dtype == "float32" and not source.rounding:
-                source = source.value  # the store rounds
-        value = bare(self.p.value(source))
-        offset = self.p.flat_index(stmt.buffer, stmt.indices)
-        self.put(self.p.stored(stmt.buffer.dtype, self.p.pointer(stmt.buffer), offset, value))
-
     # -- control flow --------------------------------------------------------------------------
     def loop(self, stmt: S.For) -> None:
         """A counted loop; independent innermost iterations are marked for the vectoriser."""
@@ -378,57 +305,38 @@ class BlockWriter:
                 return "#pragma omp simd"
         return ""
 
-    def branch(self, stmt: S.If) -> None:
-        """if / else."""
-        self.put(f"if ({self.p.condition(stmt.cond)}) {{")
-        if stmt.orelse is None:
-            self.nested(stmt.then)
-            return
-        self.nested(stmt.then, "} else {")
-        self.nested(stmt.orelse)
-
     def thread_return(self) -> None:
         """Leave the kernel: the thread whose loop this is, or the whole block."""
         if self.thread_labels:
             label, alive = self.thread_labels[-1]
             if alive is not None:
-                self.put(f"{self.p.pointer(alive)}[t] = 0;")
+                self.put(f"{self.p.pointer(alive)}[{self.thread_vars[-1]}] = 0;")
             self.put(f"goto {label};")
         else:
             self.put("return;" if not self.p.host else "return 0;")
 
     # -- effects ---------------------------------------------------------------------------------
-    def evaluate(self, stmt: S.Eval) -> None:
-        """An expression for its effect."""
-        call = stmt.value
-        if isinstance(call, E.Call):
-            if call.op == "print":
-                self.print_value(call)
-                return
-            if call.op == "device_assert":
-                self.fail_unless(call.args[0], f"Device assert failed: {call.attr('message', '')}")
-                return
-            if call.op == "thread_return":
-                self.thread_return()
-                return
-            if call.op == "loop_break":
-                self.put("break;")
-                return
-            if call.intrinsic.effect.name == "HINT":
-                return
-        self.put(f"(void){self.p.value(call)};")
+    def hint(self, call: E.Call) -> None:
+        """Copies and products are synchronous here: nothing to order, nothing to hint."""
 
     def check(self, stmt: S.Assert) -> None:
         """An assertion; facts given by T.assume inside a kernel cost nothing."""
-        if not stmt.assumed or self.p.host:
-            prefix = "Assume: " if stmt.assumed else ""
-            self.fail_unless(stmt.cond, prefix + (stmt.message or f"{stmt.cond!r} does not hold"))
+        if self.p.host:
+            what = "Assume" if stmt.assumed else "Assert failed"
+            self.fail_unless(stmt.cond, f"{what}: {stmt.message or f'`{stmt.cond!r}`'}")
+        elif not stmt.assumed:
+            self.fail_unless(stmt.cond, device_assert_text(stmt.message))
+
+    def mark(self, stmt: S.Stmt) -> None:
+        """Remember where the program is."""
+        super().mark(stmt)
+        self.here = stmt.loc
 
     def fail_unless(self, cond: E.Expr, message: str) -> None:
-        """Stop with an error code that the runtime turns into ``message``."""
-        if message not in self.unit.messages:
-            self.unit.messages.append(message)
-        code = self.unit.messages.index(message) + 1
+        """Stop with an error code that the runtime turns into ``message`` and the place."""
+        failure = message, Site(repr(cond), self.here, not self.p.host)
+        self.unit.failures.setdefault(failure)
+        code = list(self.unit.failures).index(failure) + 1
         done = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"
         self.put(f"if (!{self.p.value(cond)}) {done}")
 
@@ -440,50 +348,6 @@ class BlockWriter:
         number, (x, y, _) = f"(int){self.thread_vars[-1]}", self.threads
         thread = [f"{number} % {x}", f"{number} / {x} % {y}", f"{number} / {x * y}"]
         return ", ".join([*block, *thread])
-
-    def print_value(self, call: E.Call) -> None:
-        """One line in the format of ``T.print``."""
-        name = call.attr("buffer")
-        message = call.attr("message", "")
-        where = "BlockIdx=(%d, %d, %d), ThreadIdx=(%d, %d, %d)"
-        at = self.position()
-        if not call.args:
-            self.put(f"printf(\"msg='%s' {where}\\n\", {_quote(message)}, {at});")
-            return
-        value = call.args[0]
-        message = message or f"expr<{value!r}>"
-        shown, form, argument = _shown(value.dtype, self.p.value(value))
-        if name is None:
-            text = f"msg='%s' {where}: dtype={shown} value={form}"
-            self.put(f'printf("{text}\\n", {_quote(message)}, {at}, {argument});')
-        else:
-            index = self.p.index(call.args[1])
-            text = f"msg='%s' {where}: buffer={name}, index=%d, dtype={shown} value={form}"
-            self.put(f'printf("{text}\\n", {_quote(message)}, {at}, (int)({index}), {argument});')
-
-
-SHOWN = {
-    "float16": "half_t", "bfloat16": "bfloat16_t", "float32": "float", "float64": "double",
-    "int32": "int", "uint32": "uint", "int64": "int64_t", "uint64": "uint64_t",
-    "float8_e4m3fn": "fp8_e4_t", "float8_e4m3": "fp8_e4_t", "float8_e5m2": "fp8_e5_t",
-}  # fmt: skip
-
-
-def _shown(dtype: object, value: str) -> tuple[str, str, str]:
-    """Name, printf format and argument for a value of ``dtype``."""
-    name = str(dtype)
-    if name == "bool":
-        return "bool", "%s", f'({value}) ? "true" : "false"'
-    if name.startswith(("float", "bfloat", "tfloat")):
-        return SHOWN.get(name, name), "%f", f"(double)({value})"
-    if name.startswith("uint"):
-        return SHOWN.get(name, f"{name}_t"), "%llu", f"(unsigned long long)({value})"
-    return SHOWN.get(name, f"{name}_t"), "%lld", f"(long long)({value})"
-
-
-def _quote(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
 
 
 def is_straight(body: S.Stmt) -> bool:

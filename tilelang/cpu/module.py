@@ -14,8 +14,9 @@ from pathlib import Path
 
 from tilelang.codegen.c import storage_type, value_type
 from tilelang.codegen.names import Names
+from tilelang.codegen.symbols import symbols_of
 from tilelang.cpu.codegen import BlockWriter, CpuPrinter, Unit
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -26,23 +27,13 @@ INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 
 @dataclass(frozen=True)
 class CModule:
-    """The generated text, the symbols it expects after the parameters, and its messages."""
+    """The generated text, the symbols it expects after the parameters, and its messages with
+    the places of the checks that give them."""
 
     source: str
     symbols: tuple[E.Var, ...]
     messages: tuple[str, ...]
-
-
-def symbols_of(func: S.PrimFunc) -> tuple[E.Var, ...]:
-    """Variables in shapes and strides of the parameters that are not parameters themselves."""
-    found: dict[E.Var, None] = {}
-    for buffer in func.buffers:
-        for extent in (*buffer.shape, *(buffer.strides or ())):
-            if isinstance(extent, E.Expr):
-                for node in E.walk(extent):
-                    if isinstance(node, E.Var) and not any(node is p for p in func.params):
-                        found.setdefault(node)
-    return tuple(found)
+    sites: tuple[Site, ...]
 
 
 def inline_headers(source: str) -> str:
@@ -85,7 +76,7 @@ class _Module:
         lines += [f'#include "{name}"' for name in INCLUDES]
         lines += ["", *self.unit.support.values(), *self.unit.kernels]
         lines += [*self._entry(entry), *self._messages(), ""]
-        return CModule("\n".join(lines), self.symbols, tuple(self.unit.messages))
+        return CModule("\n".join(lines), self.symbols, *self._failures())
 
     def _entry(self, host: _HostWriter) -> list[str]:
         """``tl_call``; with workspaces, a frame around the host code that frees them."""
@@ -103,9 +94,13 @@ class _Module:
             "    return result;", "}", "",
         ]  # fmt: skip
 
+    def _failures(self) -> tuple[tuple[str, ...], tuple[Site, ...]]:
+        found = self.unit.failures
+        return tuple(message for message, _ in found), tuple(site for _, site in found)
+
     def _messages(self) -> list[str]:
         """``tl_message``: the text of an error code."""
-        texts = [json.dumps(message) for message in self.unit.messages]
+        texts = [json.dumps(message) for message, _ in self.unit.failures]
         return [
             "TL_EXPORT const char* tl_message(int32_t code) {",
             "    static const char* const messages[] = {" + ", ".join([*texts, "0"]) + "};",

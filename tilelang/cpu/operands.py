@@ -20,7 +20,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter
-from tilelang.passes.serial.tiles import accumulator, indices_at, load_at, nest
+from tilelang.passes.lower.combine import accumulator
+from tilelang.passes.serial.tiles import indices_at, load_at, nest
 
 TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")
 ROW_PADDING = 16  # elements added to a row, so that rows do not fall into the same cache sets

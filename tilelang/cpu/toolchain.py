@@ -153,13 +153,11 @@ def _scratch() -> Iterator[Path]:
     """Empty directories to compile in, removed afterwards."""
     import tempfile
 
-    for parent in (None, "/dev/shm"):
-        if parent is not None and not os.path.isdir(parent):
-            continue
+    for parent in env.scratch_directories():
         try:
             folder = tempfile.TemporaryDirectory(prefix="tilelang-", dir=parent)
         except OSError as error:
-            _log.info("cannot compile in %s: %s", parent or "the temporary directory", error)
+            _log.info("cannot compile in %s: %s", parent, error)
             continue
         with folder as name:
             yield Path(name)
@@ -189,13 +187,20 @@ def summary_of(log: str) -> str:
 
 
 # -- finding one ---------------------------------------------------------------------------------
-def find_compiler(store: Store | None = None) -> Compiler | None:
+def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler | None:
     """The C compiler of this machine, or None, which is said once per process.
 
     Args:
         store: keeps what was found out about a compiler; without one it is asked again.
+        quiet: say nothing when there is none; for those who can do without.
     """
-    return _find(env.CC, env.get("PATH"), store)
+    found = _find(env.CC, env.get("PATH"), store)
+    if found is None and not quiet:
+        _warn(
+            "no C compiler found: kernels run in the interpreter, which is slow; "
+            "install gcc or clang, or `pip install ziglang`"
+        )
+    return found
 
 
 @lru_cache(maxsize=8)
@@ -210,10 +215,6 @@ def _find(named: str | None, path: str | None, store: Store | None) -> Compiler 
             return found
         if named and command == tuple(shlex.split(named)):
             _warn(f"the compiler named by CC={named!r} does not work; trying others")
-    _warn(
-        "no C compiler found: kernels run in the interpreter, which is slow; "
-        "install gcc or clang, or `pip install ziglang`"
-    )
     return None
 
 
@@ -315,7 +316,8 @@ def _works(compiler: Compiler, source: str, flags: tuple[str, ...]) -> bool:
 
     try:
         data = compiler.compile_shared(source, ("-O1", *flags))
-        with tempfile.NamedTemporaryFile(prefix="tilelang-", suffix=".so") as file:
+        folder = next(env.scratch_directories(), None)
+        with tempfile.NamedTemporaryFile(prefix="tilelang-", suffix=".so", dir=folder) as file:
             file.write(data)
             file.flush()
             return bool(ctypes.CDLL(file.name).tl_probe(41) == 42)

@@ -175,6 +175,11 @@ def _control(s: Strand, node: Call, active: Active) -> Value:
     raise InternalError(f"{node.op} inside an expression")
 
 
+def _in_order(s: Strand, node: Call, active: Active) -> Value:
+    """Groups of asynchronous copies: they are complete already."""
+    return NOTHING
+
+
 def _call_intrin(s: Strand, node: Call, active: Active) -> Value:
     return externs.call(s, node, active)
 
@@ -182,6 +187,8 @@ def _call_intrin(s: Strand, node: Call, active: Active) -> Value:
 HANDLERS: dict[str, Handler] = {
     "ldg": _ldg,
     "ptx_cp_async": _cp_async,
+    "cp_async_commit": _in_order,
+    "cp_async_wait": _in_order,
     "isnullptr": _isnullptr,
     "any_of": _any_of,
     "all_of": _all_of,

@@ -246,6 +246,18 @@ _RAW = [
     Intrinsic("tvm_access_ptr", 4, 4, "handle", needs="threads"),
 ]
 
+# What lowering makes for GPUs; programs do not write these. Addresses are of registers ("local"),
+# shared or global memory; see the device headers for each function.
+_DEVICE = [
+    Intrinsic("vector_copy", 2, 2, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
+    Intrinsic("cp_async", 2, 3, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
+    Intrinsic("cp_async_commit", 0, 0, "void", effect=Effect.SYNC, needs="sm_80"),
+    Intrinsic("cp_async_wait", 0, 0, "void", effect=Effect.SYNC, needs="sm_80"),
+    Intrinsic("ldmatrix", 2, 2, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
+    Intrinsic("stmatrix", 2, 2, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
+    Intrinsic("mma", 3, 3, "void", effect=Effect.WRITE, writes=(0,), reads=(0, 1, 2)),
+]
+
 # Tile operations (``HardwareOp``) and the lowest architecture that has them.
 HARDWARE_TILES: dict[str, str] = {
     "gemm_sp": "sm_80",
@@ -263,5 +275,5 @@ HARDWARE_TILES: dict[str, str] = {
 }
 
 INTRINSICS: dict[str, Intrinsic] = _table(
-    _ELEMENTWISE, _MEMORY, _OUTPUT, _SYNC, _WARP, _HINTS, _RAW
+    _ELEMENTWISE, _MEMORY, _OUTPUT, _SYNC, _WARP, _HINTS, _RAW, _DEVICE
 )

@@ -65,6 +65,7 @@ def options_for(
     verbose: bool | None,
 ) -> Options:
     """Options of a compilation; the program's own annotations stand below the arguments."""
+    env.apply_log_level()
     own = dict(func.attr("pass_configs", None) or ())
     flags = compile_flags if compile_flags is not None else func.attr("compile_flags", None)
     shown = env.TILELANG_VERBOSE if verbose is None else verbose

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from tilelang.env import env
@@ -20,6 +21,7 @@ from tilelang.jit.compile import run_parallel
 from tilelang.jit.kernel import JITKernel
 from tilelang.language.v2.annot import freeze
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
+from tilelang.target.device import cuda_devices
 
 
 class JITImpl:
@@ -87,7 +89,13 @@ class JITImpl:
         return kernel(*values)
 
     def _factory_kernel(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
-        bound = self.signature.bind(*args, **kwargs)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TileTypeError(
+                f"`{self.pyfunc.__name__}` cannot be called like this: {error}",
+                expected=f"({', '.join(self.signature.parameters)})",
+            ) from None
         bound.apply_defaults()
         key = tuple((name, freeze(value)) for name, value in bound.arguments.items())
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
@@ -185,12 +193,23 @@ class JITImpl:
 
 
 def _device_of(values: Sequence[Any]) -> str | None:
-    """Kind of the device of the first tensor among ``values``, None when there is none."""
+    """Target of the device of the first tensor among ``values``, None when there is none."""
     for value in values:
         device = getattr(value, "device", None)
         if device is not None:
-            return str(getattr(device, "type", device))
+            kind = str(getattr(device, "type", device))
+            number = getattr(device, "id", None)  # of cupy, whose devices are all CUDA's
+            if kind == "cuda" or isinstance(number, int):
+                return _cuda_target(device.index or 0 if number is None else number)
+            return kind
     return None
+
+
+@lru_cache(maxsize=64)
+def _cuda_target(index: int) -> str:
+    """The target that generates code for GPU number ``index``."""
+    archs = cuda_devices()
+    return f"cuda -arch={archs[index]}" if index < len(archs) else "cuda"
 
 
 def _decorate(func: Any, lazy: bool, settings: Mapping[str, Any]) -> Any:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BACKENDS = {
     "auto": "auto", "c": "c", "python": "python", "interpret": "interpret",
     "tvm_ffi": "auto", "cython": "auto", "ctypes": "auto", "dlpack": "auto", "nvrtc": "auto",
-    "torch": "auto", "cutedsl": "auto",
+    "torch": "auto", "cutedsl": "auto", "nvcc": "nvcc",
 }  # fmt: skip
 
 
@@ -70,7 +70,17 @@ class Executable:
         """How the program is run, in words."""
         if self.artifact is None:
             return f"`{self.func.name}` runs in the interpreter"
-        return self.artifact.explain or f"`{self.func.name}` runs as C on the CPU cores"
+        where = "as C on the CPU cores" if self.artifact.language == "c" else "on the GPU"
+        return self.artifact.explain or f"`{self.func.name}` runs {where}"
+
+    @property
+    def resources(self) -> Any:
+        """What a CUDA kernel needs; see :class:`tilelang.jit.cuda.Resources`."""
+        raise TileUnsupportedError("resources needs a CUDA kernel")
+
+    def text(self, which: str) -> str:
+        """The "cuda", "ptx" or "sass" text of a CUDA kernel."""
+        raise TileUnsupportedError(f"the {which} text needs a CUDA kernel")
 
     def export(self, path: str) -> None:
         """Write the shared library to ``path``."""
@@ -93,6 +103,10 @@ def build(
     """
     if backend == "interpret":
         return _interpreted(func, out_idx, options)
+    if target.kind == "cuda":
+        from tilelang.jit import cuda
+
+        return cuda.compiled(func, out_idx, target, options, backend)
     if target.kind != "cpu":
         raise TileUnsupportedError(
             f"no code generator for the target {target.kind!r} yet",

@@ -158,8 +158,19 @@ class JITKernel:
         return host_source(self.prim_func, self.get_kernel_source(), self.target)
 
     def show_source(self, which: str = "kernel") -> None:
-        """Print the source: "kernel" or "host"."""
-        print(self.get_host_source() if which == "host" else self.get_kernel_source())
+        """Print the source: "kernel", "host" or "both"; of a CUDA kernel also "cuda", "ptx" and
+        "sass"."""
+        if which in ("cuda", "ptx", "sass") and self.target.kind == "cuda":
+            print(self._gpu_text(f"show_source({which!r})", which))
+            return
+        if which not in ("kernel", "host", "both"):
+            raise TileValueError(
+                "there is no such source", expected='"kernel", "host" or "both"', got=repr(which)
+            )
+        if which != "host":
+            print(self.get_kernel_source())
+        if which != "kernel":
+            print(self.get_host_source())
 
     def print_source_code(self, which: str = "kernel") -> None:
         """Old name of :meth:`show_source`."""
@@ -173,7 +184,7 @@ class JITKernel:
             _write(host_path, self.get_host_source())
 
     def export_library(self, path: str) -> None:
-        """Write the shared library that calls run; its entry is ``tl_call``."""
+        """Write the shared library that calls run (its entry is ``tl_call``), or the cubin."""
         self._executable.export(path)
 
     def explain(self) -> str:
@@ -190,28 +201,39 @@ class JITKernel:
         """One call with generated inputs."""
         return self.get_profiler().run_once(func)
 
-    def _gpu_only(self, what: str) -> TileUnsupportedError:
-        return TileUnsupportedError(
-            f"{what} needs a CUDA kernel",
-            got=f"a kernel for {self.target.kind}",
-            hint="get_kernel_source() shows the generated text of any target",
-        )
+    @property
+    def resources(self) -> Any:
+        """Registers, shared memory, spills and occupancy of a CUDA kernel."""
+        self._need_gpu("resources")
+        return self._executable.resources
+
+    def _need_gpu(self, what: str) -> None:
+        if self.target.kind != "cuda" or self.execution_backend == "interpret":
+            raise TileUnsupportedError(
+                f"{what} needs a CUDA kernel",
+                got=f"a kernel for {self.target.kind}",
+                hint="get_kernel_source() shows the generated text of any target",
+            )
+
+    def _gpu_text(self, caller: str, which: str) -> str:
+        self._need_gpu(caller)
+        return self._executable.text(which)
 
     def show_ptx(self) -> None:
         """Print the PTX of a CUDA kernel."""
-        raise self._gpu_only("show_ptx")
+        print(self._gpu_text("show_ptx", "ptx"))
 
     def show_sass(self) -> None:
         """Print the machine code of a CUDA kernel."""
-        raise self._gpu_only("show_sass")
+        print(self._gpu_text("show_sass", "sass"))
 
     def export_ptx(self, path: str) -> None:
         """Write the PTX of a CUDA kernel."""
-        raise self._gpu_only("export_ptx")
+        _write(path, self._gpu_text("export_ptx", "ptx"))
 
     def export_sass(self, path: str) -> None:
-        """Write the machine code of a CUDA kernel."""
-        raise self._gpu_only("export_sass")
+        """Write the machine code of a CUDA kernel as text."""
+        _write(path, self._gpu_text("export_sass", "sass"))
 
     def __repr__(self) -> str:
         return f"<JITKernel {self.prim_func.name} for {self.target}>"

@@ -11,6 +11,7 @@ from functools import lru_cache
 from tilelang.compiler import Artifact, compile
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import Compiler
+from tilelang.env import env
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import Executable, results_form
 from tilelang.options import Options
@@ -22,6 +23,7 @@ from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.target import Target
 
 BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd")
+SANITIZED = ("-g", "-fno-omit-frame-pointer")  # so that a report names functions and lines
 
 
 def compiled(
@@ -36,9 +38,13 @@ def compiled(
     artifact = compile(func, target, options)
     if options.verbose:
         print(artifact.source)
-    library = build_library(artifact, compiler)
+    library = build_library(artifact, compiler, show=not options.verbose)
+    library.handle.tl_limit_threads(env.TILELANG_NUM_THREADS)
     returns = results_form(func, out_idx)
-    spec = launch_spec(func, out_idx, messages=artifact.messages, device="cpu", returns=returns)
+    spec = launch_spec(
+        func, out_idx, messages=artifact.messages, sites=artifact.sites, device="cpu",
+        returns=returns,
+    )  # fmt: skip
     launcher = make_launcher(
         spec,
         library.address(artifact.entry),
@@ -50,13 +56,18 @@ def compiled(
     return Executable(launcher, kind, func, artifact, library)
 
 
-def build_library(artifact: Artifact, compiler: Compiler) -> Library:
-    """The loaded library of generated C, from the cache or compiled now."""
+def build_library(artifact: Artifact, compiler: Compiler, show: bool = True) -> Library:
+    """The loaded library of generated C, from the cache or compiled now; in the latter case the
+    source is printed where ``TILELANG_PRINT_ON_COMPILATION`` and ``show`` say so."""
     parallel = compiler.openmp or ("-pthread",)
     flags = (*BASE_FLAGS, *_machine_flags(), *compiler.native, *parallel, *artifact.flags)
+    if env.TILELANG_SANITIZE:
+        flags += (f"-fsanitize={','.join(env.TILELANG_SANITIZE)}", *SANITIZED)
     key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
 
     def make() -> Entry:
+        if show and env.TILELANG_PRINT_ON_COMPILATION:
+            print(artifact.source)
         data = compiler.compile_shared(artifact.source, (*flags, f"-I{INCLUDE_DIR}"))
         return Entry(data, {"kind": "kernel"})
 

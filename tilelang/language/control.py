@@ -249,7 +249,7 @@ def assume(cond: Any) -> None:
             "T.assume of a condition that is false", expected="a condition that can hold"
         )
     if isinstance(test, Expr):
-        active.emit(AssertNode(cond=test, message=f"Assume: {test!r}", assumed=True))
+        active.emit(AssertNode(cond=test, message=repr(test), assumed=True))
 
 
 def Assert(cond: Any, message: str = "") -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilelang.errors import TileValueError
+from tilelang.profiler.clocks import BACKENDS, find_clock
 
 MODES: dict[str, Callable[[Any], Any]] = {
     "mean": np.mean,
@@ -35,33 +35,36 @@ def do_bench(
 ) -> Any:
     """Milliseconds per call of ``fn``.
 
+    When ``fn`` has used a GPU through torch or cupy, that is the time between two events on its
+    stream around each call, with the L2 cache flushed before; otherwise the host's clock.
+
     Args:
         fn: called without arguments.
         warmup, rep: milliseconds to spend before and while measuring.
         _n_warmup, _n_repeat: numbers of calls instead of times.
         quantiles: give these quantiles instead of one figure.
-        backend: how a GPU is timed; on the CPU the clock of the host.
+        fast_flush: flush the cache with a buffer of 256 MiB; otherwise of 1 GiB, a byte each.
+        backend: how a GPU is timed: "event", "cudagraph" (calls captured once and replayed,
+            without the cost of launching), or "cupti" (kernels only, by torch's profiler).
         return_mode: "mean", "median", "min" or "max".
 
     Raises:
-        TileValueError: an unknown ``return_mode``.
+        TileValueError: an unknown ``return_mode`` or ``backend``.
     """
+    if backend not in BACKENDS:
+        raise TileValueError(
+            f"unknown backend {backend!r}", expected=", ".join(BACKENDS), got=backend
+        )
     if return_mode not in MODES:
         raise TileValueError(
             f"unknown return_mode {return_mode!r}", expected=", ".join(MODES), got=return_mode
         )
     fn()
-    start = time.perf_counter()
-    fn()
-    once = max(1e-7, time.perf_counter() - start) * 1e3
+    clock = find_clock(fast_flush, backend)
+    once = max(1e-4, clock.time(fn, 1 if clock.is_host else 5)[0])
     for _step in range(_n_warmup or max(1, int(warmup / once))):
         fn()
-    count = _n_repeat or max(3, int(rep / once))
-    times = np.empty(count)
-    for i in range(count):
-        start = time.perf_counter()
-        fn()
-        times[i] = (time.perf_counter() - start) * 1e3
+    times = np.asarray(clock.time(fn, _n_repeat or max(3, int(rep / once))))
     if quantiles is not None:
         found = [float(value) for value in np.quantile(times, list(quantiles))]
         return found[0] if len(found) == 1 else found

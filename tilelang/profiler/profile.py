@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.profiler.bench import do_bench
 from tilelang.utils.tensor import TensorSupplyType, as_float, get_tensor_supply, torch_assert_close
 
@@ -20,7 +21,8 @@ class Profiler:
     ) -> None:
         self.kernel = kernel
         self.supply_type = supply_type
-        self.supply = get_tensor_supply(supply_type)
+        gpu = kernel.target.kind == "cuda" and kernel.execution_backend != "interpret"
+        self.supply = get_tensor_supply(supply_type, device="cuda" if gpu else None)
 
     def inputs(self, input_tensors: Sequence[Any] | None = None) -> list[Any]:
         """The given inputs, or generated ones for every parameter that a call passes."""
@@ -35,6 +37,11 @@ class Profiler:
             return inputs  # it wrote into its arguments
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
+    def _result_dtypes(self) -> list[DType]:
+        """Dtypes of what :meth:`_results` gives for the kernel."""
+        params, results = self.kernel.params, self.kernel.out_idx
+        return [params[i].dtype for i in results] if results else [p.dtype for p in params]
+
     def assert_allclose(
         self,
         reference_program: Callable[..., Any],
@@ -45,6 +52,10 @@ class Profiler:
     ) -> None:
         """Check each result against ``reference_program`` on the same inputs.
 
+        A kernel without results is checked by what it leaves in its arguments. Where numpy has no
+        such type (bfloat16, 8-bit and 4-bit), inputs are arrays of codes; the reference may give
+        codes or numbers.
+
         Raises:
             AssertionError: too many elements differ.
         """
@@ -53,9 +64,14 @@ class Profiler:
         actual = self._results(self.kernel, inputs)
         if len(actual) != len(expected):
             raise AssertionError(f"{len(actual)} results, the reference gives {len(expected)}")
-        for got, want in zip(actual, expected):
+        for got, want, dtype in zip(actual, expected, self._result_dtypes()):
+            stored = dtype if _shape(got) == _shape(want) else None  # else numbers, not codes
             torch_assert_close(
-                got, want, rtol=rtol, atol=atol, max_mismatched_ratio=max_mismatched_ratio
+                as_float(got, dtype),
+                as_float(want, stored),
+                rtol=rtol,
+                atol=atol,
+                max_mismatched_ratio=max_mismatched_ratio,
             )
 
     def assert_consistent(self, repeat: int = 10) -> None:
@@ -107,3 +123,7 @@ def _copy(tensor: Any) -> Any:
         if method is not None:
             return method()
     return tensor
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    return tuple(getattr(tensor, "shape", ()))

@@ -3,6 +3,8 @@
 // Launcher(code, entry, slow, fail, allocate, adapt, name) makes a callable that checks its
 // arguments, solves symbolic sizes, allocates results, and calls `entry` without the GIL. `code`
 // is the contract as 64-bit integers (written by native.py, which documents the layout).
+// With two more arguments, (steps, prepare), it starts kernels of a GPU instead: `steps` is the
+// host part of the program (see _cuda.h), `prepare(device)` gives the address of its table there.
 //
 // Only calls that are right are finished here. Whatever looks wrong or unusual is handed to
 // `slow`, the equivalent pure-Python launcher, which decides and words the errors.
@@ -38,8 +40,18 @@ typedef struct {
     void* managed_from_object;
     void* managed_to_object;
     int (*view_of_object)(void* object, Dl* out);
-    void* current_stream;
+    int (*current_stream)(int device_type, int32_t device_id, void** out);
 } DlExchange;
+
+static int64_t floor_div(int64_t a, int64_t b) {
+    const int64_t q = a / b;
+    return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+// Overflow wraps (as unsigned), so that absurd sizes are compared and refused, never undefined.
+#define WRAP(op) (int64_t)((uint64_t)a op (uint64_t)b)
+
+#include "_cuda.h"
 
 // ---- the contract, decoded ------------------------------------------------------------------
 enum { TENSOR, INT, FLOAT, BOOL, POINTER };
@@ -75,7 +87,10 @@ typedef struct {
     Dim checks[MAX_PARAMS];
     Param* params;
     int64_t* code;
-    PyObject *slow, *fail, *allocate, *adapt, *name;
+    int64_t nsteps;
+    int64_t* steps;  // of a GPU program, else 0
+    const uint64_t* tables[MAX_DEVICES];
+    PyObject *slow, *fail, *allocate, *adapt, *name, *prepare;
 } Launcher;
 
 // ---- looking at one tensor ------------------------------------------------------------------
@@ -85,6 +100,7 @@ typedef struct {
     int64_t* strides;
     int ndim, device, index, readonly, raw;
     int64_t type;
+    const DlExchange* api;  // of its class, if it has one
 } View;
 
 typedef struct {
@@ -126,6 +142,7 @@ static int view_exchange(const DlExchange* api, PyObject* object, View* view) {
     view->index = dl.device_id;
     view->readonly = 0;
     view->raw = 0;
+    view->api = api;
     view->type = (int64_t)dl.type_code << 24 | (int64_t)dl.type_bits << 16 | dl.type_lanes;
     return 0;
 }
@@ -147,6 +164,7 @@ static int view_buffer(PyObject* object, View* view, Held* held) {
     view->index = 0;
     view->readonly = b->readonly;
     view->raw = 1;
+    view->api = 0;
     view->type = format_type(b->format, b->itemsize);
     return view->type < 0 ? -1 : 0;
 }
@@ -221,14 +239,6 @@ typedef struct {
     int64_t value[MAX_SYMBOLS], hint[MAX_SYMBOLS];
     uint64_t known, hints;
 } Symbols;
-
-static int64_t floor_div(int64_t a, int64_t b) {
-    const int64_t q = a / b;
-    return q - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
-
-// Overflow wraps (as unsigned), so that absurd sizes are compared and refused, never undefined.
-#define WRAP(op) (int64_t)((uint64_t)a op (uint64_t)b)
 
 // The operations, in the order of dims.OPERATORS after constant and symbol. -1: cannot be computed.
 static int evaluate(const int64_t* p, int64_t n, const int64_t* values, int64_t* out) {
@@ -443,11 +453,14 @@ static PyObject* give_results(Launcher* l, PyObject** results) {
     return all;
 }
 
+// Where the tensors of a call are, and the class table that tells the stream to use.
+typedef struct { int device, type; const DlExchange* api; } Place;
+
 // Check all inputs. 0: the slots are filled; -1: hand the call to Python.
 static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symbols* s, Held* held,
-                        int* nheld, PyObject** like) {
+                        int* nheld, PyObject** like, Place* place) {
     Later later[MAX_LATER];
-    int nlater = 0, device = -1;
+    int nlater = 0;
     for (int i = 0; i < l->ninputs; ++i) {
         const Param* p = &l->params[l->inputs[i]];
         if (p->kind == TENSOR) continue;
@@ -473,8 +486,8 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
         }
         if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
         if (view.device != 1) {
-            if (device >= 0 && device != view.index) return -1;
-            device = view.index;
+            if (place->device >= 0 && place->device != view.index) return -1;
+            if (place->device < 0) *place = (Place){view.index, view.device, view.api};
         }
         slots[l->inputs[i]] = (int64_t)(intptr_t)view.data;
     }
@@ -501,11 +514,31 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
     return 0;
 }
 
+// The device's table and the caller's stream. -1: hand the call to Python.
+static int find_gpu(Launcher* l, const Place* place, const uint64_t** table, void** stream) {
+    if (place->device < 0 || place->device >= MAX_DEVICES) return -1;
+    if (!place->api || !place->api->current_stream) return -1;
+    *table = l->tables[place->device];
+    if (!*table) {
+        PyObject* address = PyObject_CallFunction(l->prepare, "i", place->device);
+        if (!address) return -1;
+        *table = (const uint64_t*)(uintptr_t)PyLong_AsUnsignedLongLong(address);
+        Py_DECREF(address);
+        if (PyErr_Occurred()) return -1;
+        l->tables[place->device] = *table;
+    }
+    if (*(const uint64_t*)(uintptr_t)(*table)[T_EPOCH] != (*table)[T_SEEN]) return -1;
+    return place->api->current_stream(place->type, place->device, stream) == 0 ? 0 : -1;
+}
+
 static PyObject* launcher_call(PyObject* self, PyObject* const* args, size_t nargsf,
                                PyObject* keywords) {
     Launcher* l = (Launcher*)self;
-    int64_t slots[MAX_PARAMS + MAX_SYMBOLS];
+    int64_t slots[MAX_SLOTS];
     Symbols s;
+    Place place = {-1, 0, 0};
+    const uint64_t* table = 0;
+    void* stream = 0;
     Held held[MAX_PARAMS];
     PyObject* results[MAX_PARAMS];
     PyObject *like = 0, *answer = 0;
@@ -515,12 +548,13 @@ static PyObject* launcher_call(PyObject* self, PyObject* const* args, size_t nar
         return PyObject_Vectorcall(l->slow, args, nargsf, keywords);
     s.known = s.hints = 0;
     for (int i = 0; i < l->noutputs; ++i) results[i] = 0;
-    if (check_inputs(l, args, slots, &s, held, &nheld, &like) == 0 &&
+    if (check_inputs(l, args, slots, &s, held, &nheld, &like, &place) == 0 &&
+        (!l->steps || find_gpu(l, &place, &table, &stream) == 0) &&
         make_results(l, like ? like : Py_None, &s, slots, results, held, &nheld) == 0) {
         ready = 1;
         for (int i = 0; i < l->nfree; ++i) slots[l->nparams + i] = s.value[l->free[i]];
         Py_BEGIN_ALLOW_THREADS
-        code = l->entry(slots);
+        code = l->steps ? run_on_gpu(l->steps, l->nsteps, table, stream, slots) : l->entry(slots);
         Py_END_ALLOW_THREADS
     }
     for (int i = 0; i < nheld; ++i) drop(&held[i]);
@@ -606,11 +640,12 @@ static int read_contract(Launcher* l) {
 static PyObject* launcher_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
     unsigned long long entry;
     const char* code;
-    Py_ssize_t size;
-    PyObject *slow, *fail, *allocate, *adapt, *name;
+    const char* steps = 0;
+    Py_ssize_t size, nsteps = 0;
+    PyObject *slow, *fail, *allocate, *adapt, *name, *prepare = 0;
     (void)keywords;
-    if (!PyArg_ParseTuple(args, "y#KOOOOO", &code, &size, &entry, &slow, &fail, &allocate, &adapt,
-                          &name))
+    if (!PyArg_ParseTuple(args, "y#KOOOOO|y#O", &code, &size, &entry, &slow, &fail, &allocate,
+                          &adapt, &name, &steps, &nsteps, &prepare))
         return 0;
     Launcher* l = (Launcher*)type->tp_alloc(type, 0);
     if (!l) return 0;
@@ -624,6 +659,13 @@ static PyObject* launcher_new(PyTypeObject* type, PyObject* args, PyObject* keyw
     l->code = PyMem_Malloc(size);
     if (!l->code) { Py_DECREF(l); return PyErr_NoMemory(); }
     memcpy(l->code, code, size);
+    if (prepare) {
+        l->steps = PyMem_Malloc(nsteps ? nsteps : 1);
+        if (!l->steps) { Py_DECREF(l); return PyErr_NoMemory(); }
+        memcpy(l->steps, steps, nsteps);
+        l->nsteps = nsteps / 8;
+        l->prepare = Py_NewRef(prepare);
+    }
     if (read_contract(l) < 0) { Py_DECREF(l); return 0; }
     return (PyObject*)l;
 }
@@ -635,6 +677,8 @@ static void launcher_dealloc(PyObject* self) {
     Py_XDECREF(l->allocate);
     Py_XDECREF(l->adapt);
     Py_XDECREF(l->name);
+    Py_XDECREF(l->prepare);
+    PyMem_Free(l->steps);
     PyMem_Free(l->params);
     PyMem_Free(l->code);
     Py_TYPE(self)->tp_free(self);

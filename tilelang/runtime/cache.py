@@ -245,8 +245,9 @@ def _private_directory() -> Path | None:
     import atexit
     import tempfile
 
+    folder = next(env.scratch_directories(), None)
     try:
-        root = Path(tempfile.mkdtemp(prefix="tilelang-cache-"))
+        root = Path(tempfile.mkdtemp(prefix="tilelang-cache-", dir=folder))
     except OSError:
         return None
     owner = os.getpid()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -44,6 +44,7 @@ def launch_spec(
     *,
     symbols: Sequence[E.Var] | None = None,
     messages: Sequence[str] = (),
+    sites: Sequence[Site] = (),
     returns: str | None = None,
     device: str = "cpu",
 ) -> LaunchSpec:
@@ -55,6 +56,7 @@ def launch_spec(
             ``func.outputs``.
         symbols: free symbols in the order of their slots; default :func:`symbols_of`.
         messages: texts of the entry's error codes.
+        sites: places of the checks that give them.
         returns: see :class:`LaunchSpec`; default by the number of results.
         device: kind of the target.
 
@@ -85,6 +87,7 @@ def launch_spec(
         outputs=results,
         returns=returns,
         messages=tuple(messages),
+        sites=tuple(sites),
         device=device,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilelang.env import env
 from tilelang.errors import CompileError, TileRuntimeError
 
 
@@ -58,8 +59,9 @@ def loadable(data: bytes, path: Path | None = None) -> Iterator[str]:
 
 
 def _temporary(data: bytes) -> str | None:
+    folder = next(env.scratch_directories(), None)
     try:
-        descriptor, file = tempfile.mkstemp(prefix="tilelang-", suffix=".so")
+        descriptor, file = tempfile.mkstemp(prefix="tilelang-", suffix=".so", dir=folder)
     except OSError:
         return None
     try:

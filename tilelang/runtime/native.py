@@ -91,12 +91,12 @@ def make_launcher(
 def native_launcher(kind: Any, slow: PyLauncher, code: bytes, address: int) -> Callable[..., Any]:
     """A C launcher of class ``kind`` in front of ``slow``."""
     launcher: Callable[..., Any] = kind(
-        code, address, slow, slow.fail, slow.allocate_known, _adapt, slow.spec.name
+        code, address, slow, slow.fail, slow.allocate_known, adapt, slow.spec.name
     )
     return launcher
 
 
-def _adapt(obj: Any) -> tuple[Any, int]:
+def adapt(obj: Any) -> tuple[Any, int]:
     """An object as (numpy storage array, type code), for the C launcher."""
     info = describe(obj)
     if info.dtype is None:
@@ -115,7 +115,7 @@ def launcher_class(compiler: Compiler, cache: DiskCache | None = None) -> Any:
     if sysconfig.get_config_var("Py_GIL_DISABLED") or not headers.is_file():
         _log.info("no C launcher: %s", "free-threaded Python" if headers.is_file() else headers)
         return None
-    source = Path(__file__).with_name("_launcher.c").read_text(encoding="utf-8")
+    source = launcher_source()
     abi = f"{sys.implementation.cache_tag} {sysconfig.get_config_var('SOABI')} {sys.version}"
     key = content_key("launcher", source, abi, compiler.identity)
     flags = ["-O2", f"-I{include}"]
@@ -131,6 +131,13 @@ def launcher_class(compiler: Compiler, cache: DiskCache | None = None) -> Any:
 
     entry = build() if cache is None else cache.fetch(key, build)
     return _load(entry) if entry.data else None
+
+
+def launcher_source() -> str:
+    """The text of the extension as one file, which any compiler can be given in memory."""
+    text = Path(__file__).with_name("_launcher.c").read_text(encoding="utf-8")
+    own = Path(__file__).with_name("_cuda.h").read_text(encoding="utf-8")
+    return text.replace('#include "_cuda.h"\n', own, 1)
 
 
 def _load(entry: Entry) -> Any:

@@ -239,6 +239,8 @@ class PyLauncher:
     def fail(self, code: int) -> None:
         """Raise the error that the kernel's return code stands for."""
         spec = self.spec
+        if 0 < code <= len(spec.sites):
+            raise spec.sites[code - 1].error(spec.messages[code - 1])
         if 0 < code <= len(spec.messages):
             raise DeviceAssertError(f"kernel {spec.name}: {spec.messages[code - 1]}")
         if code == OUT_OF_MEMORY:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.errors import Loc, Site, TileUnsupportedError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.runtime.dims import DimExpr, Program, solvable_in, symbols_in
 
@@ -139,6 +139,7 @@ class LaunchSpec:
         returns: "none", "one", or several as "list" or "tuple".
         checks: conditions evaluated after all symbols are bound.
         messages: texts of the positive error codes.
+        sites: places of these checks in the program, as far as they are known.
         device: kind of the target ("cpu", "cuda", ...) whose memory tensors must be in.
 
     Raises:
@@ -153,6 +154,7 @@ class LaunchSpec:
     returns: str = "none"
     checks: tuple[Check, ...] = ()
     messages: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()
     device: str = "cpu"
     inputs: tuple[int, ...] = field(init=False)
 
@@ -234,8 +236,17 @@ class LaunchSpec:
             returns=data["returns"],
             checks=tuple(Check(tuple(i["program"]), i["message"]) for i in data["checks"]),
             messages=tuple(data["messages"]),
+            sites=tuple(_site(item) for item in data["sites"]),
             device=data["device"],
         )
+
+
+def _site(item: dict[str, Any]) -> Site:
+    return Site(**{**item, "loc": _loc(item["loc"])})
+
+
+def _loc(item: dict[str, Any] | None) -> Loc | None:
+    return None if item is None else Loc(**{**item, "call_site": _loc(item["call_site"])})
 
 
 def _param(item: dict[str, Any]) -> Param:

@@ -86,6 +86,10 @@ def describe(obj: object) -> TensorInfo:
         return _describe_torch(obj)
     if isinstance(obj, (np.ndarray, np.generic)):
         return _describe_numpy(np.asarray(obj), obj)
+    if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, type):
+        found = _describe_cuda(obj)
+        if found is not None:
+            return found
     if hasattr(obj, "__dlpack__") and not isinstance(obj, type):
         return _describe_dlpack(obj)
     array = _through_buffer(obj)
@@ -155,6 +159,50 @@ def _describe_numpy(array: Any, owner: object) -> TensorInfo:
         readonly=readonly,
         owner=(array, owner),
     )
+
+
+def _describe_cuda(obj: Any) -> TensorInfo | None:
+    """An array of cupy or numba: asks for no synchronisation, unlike ``__dlpack__``."""
+    interface = obj.__cuda_array_interface__
+    kind = np.dtype(getattr(obj, "dtype", interface["typestr"]))
+    dtype = _numpy_dtype(kind)
+    shape, strides = tuple(interface["shape"]), interface.get("strides")
+    size = kind.itemsize or 1
+    if strides is None:
+        steps = _compact(shape)
+    elif any(stride % size for stride in strides):
+        return None
+    else:
+        steps = tuple(stride // size for stride in strides)
+    pointer, readonly = interface["data"]
+    return TensorInfo(
+        dtype=dtype,
+        dtype_name=kind.name,
+        shape=shape,
+        strides=steps,
+        device="cuda",
+        index=_device_index(obj),
+        pointer=int(pointer or 0),
+        readonly=bool(readonly),
+        owner=obj,
+    )
+
+
+def _device_index(obj: Any) -> int:
+    """Number of the device of an array; the first when it does not say."""
+    number = getattr(getattr(obj, "device", None), "id", None)
+    if isinstance(number, int):
+        return number
+    ask = getattr(obj, "__dlpack_device__", None)
+    return 0 if ask is None else int(ask()[1])
+
+
+def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
+    steps, step = [], 1
+    for extent in reversed(shape):
+        steps.append(step)
+        step *= extent
+    return tuple(reversed(steps))
 
 
 def _describe_dlpack(obj: Any) -> TensorInfo:
@@ -276,6 +324,34 @@ def empty_like_framework(like: object, dtype: DType, shape: tuple[int, ...]) -> 
         device = None if like is None else like.device
         return torch.empty(shape, dtype=_torch_dtype(dtype), device=device)
     return np.empty(shape, numpy_result_dtype(dtype))
+
+
+def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """A new uninitialised tensor in device memory, of the framework and device of ``like``.
+
+    Args:
+        like: a tensor on a GPU; None means the current device of torch, or cupy, if imported.
+        dtype: element type.
+        shape: in storage units.
+
+    Raises:
+        ArgumentTypeError: a framework whose memory cannot be had from outside.
+    """
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and (like is None or isinstance(like, torch.Tensor)):
+        return torch.empty(
+            shape, dtype=_torch_dtype(dtype), device="cuda" if like is None else like.device
+        )
+    if cupy is not None and (like is None or isinstance(like, cupy.ndarray)):
+        index = cupy.cuda.runtime.getDevice() if like is None else _device_index(like)
+        with cupy.cuda.Device(index):
+            return cupy.empty(shape, numpy_result_dtype(dtype))
+    raise ArgumentTypeError(
+        "results on a GPU cannot be allocated for this caller",
+        expected="torch or cupy tensors",
+        got="no tensor, and neither torch nor cupy is imported" if like is None else _kind(like),
+        hint="pass the results as arguments, or convert the inputs with torch.from_dlpack",
+    )
 
 
 @lru_cache(maxsize=64)

@@ -25,12 +25,27 @@ def _library(*names: str) -> Any:
     return None
 
 
+def _cuda_library() -> Any:
+    return _library("nvcuda.dll") if sys.platform == "win32" else _library("libcuda.so.1")
+
+
+@lru_cache(maxsize=1)
+def cuda_driver_version() -> tuple[int, int] | None:
+    """The newest CUDA that the driver knows, e.g. (13, 0); None without a driver."""
+    import ctypes
+
+    driver, version = _cuda_library(), ctypes.c_int(0)
+    if driver is None or driver.cuDriverGetVersion(ctypes.byref(version)):
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
 @lru_cache(maxsize=1)
 def cuda_devices() -> tuple[str, ...]:
     """Architecture of each CUDA device, e.g. ``("sm_90",)``; empty without driver or device."""
     import ctypes
 
-    driver = _library("nvcuda.dll") if sys.platform == "win32" else _library("libcuda.so.1")
+    driver = _cuda_library()
     count = ctypes.c_int(0)
     if driver is None or driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return ()

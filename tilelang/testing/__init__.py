@@ -84,4 +84,10 @@ def requires_package(name: str) -> Mark:
     """Skip the test unless a package can be imported."""
     import importlib.util
 
-    return _skip_unless(lambda: importlib.util.find_spec(name) is not None, f"needs {name}")
+    def exists() -> bool:
+        try:
+            return importlib.util.find_spec(name) is not None
+        except ModuleNotFoundError:  # of a dotted name, the part before the dot
+            return False
+
+    return _skip_unless(exists, f"needs {name}")

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import logging
+from tilelang.env import set_log_level
 
 __all__ = ["set_log_level"]
-
-
-def set_log_level(level: int | str) -> None:
-    """Set the level of the ``tilelang`` logger: a name such as "INFO", or a number."""
-    logging.getLogger("tilelang").setLevel(level.upper() if isinstance(level, str) else level)

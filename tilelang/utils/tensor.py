@@ -47,7 +47,7 @@ def _values(kind: TensorSupplyType, dtype: DType, shape: tuple[int, ...], rng: A
         return rng.integers(0, 2, shape)
     if kind is TensorSupplyType.Auto and dtype.is_float:
         if dtype.bits == 4:
-            return rng.integers(0, 6, shape)
+            return floats.decode(rng.integers(0, 16, shape), dtype)
         if dtype.bits == 8:
             return rng.integers(-128, 128, shape)
         return rng.uniform(-1, 1, shape)
@@ -55,11 +55,14 @@ def _values(kind: TensorSupplyType, dtype: DType, shape: tuple[int, ...], rng: A
 
 
 def get_tensor_supply(
-    supply_type: TensorSupplyType = TensorSupplyType.Auto, seed: int | None = None
+    supply_type: TensorSupplyType = TensorSupplyType.Auto,
+    seed: int | None = None,
+    device: str | None = None,
 ) -> Callable[[Any], Any]:
     """A function that makes one input for a kernel parameter (``.dtype``, ``.shape``).
 
-    Tensors are torch tensors when torch is already imported, numpy arrays otherwise.
+    Tensors are torch tensors when torch is already imported, numpy arrays otherwise. With
+    ``device="cuda"`` they are torch or cupy tensors on the current GPU.
 
     Raises:
         TileValueError: by the function, for a parameter with a symbolic shape.
@@ -76,7 +79,8 @@ def get_tensor_supply(
                 hint="pass input_tensors=... to the profiler",
             )
         values = _values(supply_type, param.dtype, tuple(param.shape), rng)
-        return to_framework(values, param.dtype)
+        tensor = to_framework(values, param.dtype)
+        return tensor if device is None else to_device(tensor, device)
 
     return supply
 
@@ -84,18 +88,49 @@ def get_tensor_supply(
 def to_framework(values: Any, dtype: DType) -> Any:
     """``values`` as a tensor of ``dtype``: torch when it is imported, else a storage array."""
     torch = sys.modules.get("torch")
-    if torch is not None:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(dtype.as_torch())
-    if dtype.as_numpy().kind in "fiub" and str(dtype.as_numpy()) == str(dtype):
-        return np.ascontiguousarray(values).astype(dtype.as_numpy())
-    return floats.encode(np.asarray(values, dtype=np.float32), dtype)
+    if torch is None:
+        return floats.to_storage(values, dtype)
+    kind = dtype.as_torch()
+    if dtype.packing == 1 and getattr(torch, str(dtype), None) is kind:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(kind)
+    return torch.from_numpy(floats.to_storage(values, dtype)).view(kind)
 
 
-def as_float(tensor: Any) -> Any:
-    """A float64 numpy array of the values of a tensor."""
-    if isinstance(tensor, np.ndarray):
-        return tensor.astype(np.float64)
-    return tensor.detach().cpu().double().numpy()
+def to_device(tensor: Any, device: str) -> Any:
+    """``tensor`` on a GPU, by torch or cupy, whichever is imported.
+
+    Raises:
+        TileValueError: neither is imported, so there is nobody who has memory there.
+    """
+    torch: Any = sys.modules.get("torch")
+    cupy: Any = sys.modules.get("cupy")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        return tensor.to(device)
+    if cupy is not None:
+        return cupy.asarray(tensor)
+    raise TileValueError(
+        "cannot make an input on the GPU",
+        expected="torch or cupy, imported before",
+        got="neither",
+        hint="import torch",
+    )
+
+
+def as_float(tensor: Any, dtype: DType | None = None) -> Any:
+    """A float64 numpy array of the values of a tensor or number.
+
+    Args:
+        tensor: numpy array, torch tensor or number.
+        dtype: what a numpy array holds when numpy has no such type and it therefore stores codes.
+    """
+    if hasattr(tensor, "detach"):
+        return tensor.detach().cpu().double().numpy()
+    if hasattr(tensor, "__cuda_array_interface__"):  # cupy, which converts only when told to
+        tensor = tensor.get()
+    found = np.asarray(tensor)
+    if dtype is not None and found.ndim and found.dtype == dtype.as_numpy():
+        found = floats.from_storage(found, dtype)
+    return found.astype(np.float64)
 
 
 def torch_assert_close(
@@ -117,7 +152,9 @@ def torch_assert_close(
     wrong = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
     count, total = int(wrong.sum()), max(1, wrong.size)
     if count > max_mismatched_ratio * total:
-        worst = np.unravel_index(int(np.argmax(np.where(wrong, np.abs(a - b), -1))), a.shape)
+        with np.errstate(invalid="ignore"):  # infinities that agree differ by NaN
+            distance = np.where(wrong, np.abs(a - b), -1)
+        worst = np.unravel_index(int(np.argmax(distance)), a.shape)
         raise AssertionError(
             f"{count} of {total} elements differ ({100 * count / total:.2f} %, allowed "
             f"{100 * max_mismatched_ratio:.2f} %); largest at {tuple(map(int, worst))}: "

@@ -37,6 +37,14 @@ static __attribute__((unused)) void* tl_workspace(void** slot, size_t bytes) {
     return *slot;
 }
 
+// The most threads of a launch; 0 for as many as the machine, or OMP_NUM_THREADS, says. It is only
+// a limit, so that a child after fork, which has one, cannot be told to use more.
+static int64_t tl_most_threads;
+TL_EXPORT void tl_limit_threads(int32_t most) { tl_most_threads = most > 0 ? most : 0; }
+static int64_t tl_limited(int64_t threads) {
+    return tl_most_threads && tl_most_threads < threads ? tl_most_threads : threads;
+}
+
 #ifdef _OPENMP
 #include <omp.h>
 #include <pthread.h>
@@ -47,7 +55,7 @@ __attribute__((constructor)) static void tl_loaded(void) { pthread_atfork(NULL, 
 static int32_t tl_launch(tl_block_fn run, const void* args, int64_t blocks, size_t arena_bytes) {
     int32_t error = 0;
     if (blocks <= 0) return 0;
-    int64_t threads = omp_get_max_threads();
+    int64_t threads = tl_limited(omp_get_max_threads());
     if (threads > blocks) threads = blocks;
     int64_t chunk = blocks / (threads * 8);
     if (chunk < 1) chunk = 1;
@@ -115,7 +123,7 @@ static int tl_cores(void) {
 }
 static int32_t tl_launch(tl_block_fn run, const void* args, int64_t blocks, size_t arena_bytes) {
     if (blocks <= 0) return 0;
-    int64_t threads = tl_cores();
+    int64_t threads = tl_limited(tl_cores());
     if (threads > blocks) threads = blocks;
     int64_t chunk = blocks / (threads * 8);
     tl_job job = {run, args, blocks, chunk < 1 ? 1 : chunk, 0, arena_bytes, 0, 0};

@@ -1,162 +1,79 @@
-"""Host wrappers: C text with ``init``, ``call`` and ``get_last_error`` around a generated kernel.
+"""Host wrappers: text with ``init``, ``call`` and ``get_last_error`` around generated kernels.
 
 A wrapper turns a kernel's source into a library that any language can load: ``call`` takes plain
 pointers and numbers in the order of the parameters, then the symbols of dynamic shapes, and
-returns 0 or an error code whose text ``get_last_error`` gives.
+returns 0 or an error code whose text ``get_last_error`` gives. For kernels that NVRTC compiles
+there is a Python module instead.
 """
 
 from __future__ import annotations
 
 import logging
-import re
-from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
-from tilelang.codegen.c import storage_type, value_type
-from tilelang.cpu.module import inline_headers, symbols_of
-from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir.buffer import Buffer
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.adapter.base import BaseWrapper, find_prim_func
+from tilelang.jit.adapter.cpu import (
+    PREDEF_CPU_CALL_FUNC,
+    PREDEF_CPU_INIT_FUNC,
+    TLCPUSourceWrapper,
+)
+from tilelang.jit.adapter.cuda import TLCUDASourceWrapper, TLNVRTCSourceWrapper
+from tilelang.jit.adapter.others import TLHIPSourceWrapper, TLMetalSourceWrapper
+from tilelang.jit.adapter.templates import (
+    KERNEL_LAUNCH_FUNC_PY,
+    L2_PERSISTENT_MAP_CREATE_HANDLE,
+    L2_PERSISTENT_MAP_INIT_FUNC,
+    L2_PERSISTENT_MAP_RESET_HANDLE,
+    PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY,
+    PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP,
+    PREDEF_HOST_FUNC,
+    PREDEF_HOST_FUNC_PY,
+    PREDEF_INIT_FUNC,
+    TMA_DESC_INIT_FUNC,
+    TMA_DESC_INIT_FUNC_PY,
+    TMA_IM2COL_DESC_INIT_FUNC,
+)
+from tilelang.target import parse_target
+
+__all__ = [
+    "KERNEL_LAUNCH_FUNC_PY",
+    "L2_PERSISTENT_MAP_CREATE_HANDLE",
+    "L2_PERSISTENT_MAP_INIT_FUNC",
+    "L2_PERSISTENT_MAP_RESET_HANDLE",
+    "PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY",
+    "PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP",
+    "PREDEF_CPU_CALL_FUNC",
+    "PREDEF_CPU_INIT_FUNC",
+    "PREDEF_HOST_FUNC",
+    "PREDEF_HOST_FUNC_PY",
+    "PREDEF_INIT_FUNC",
+    "TMA_DESC_INIT_FUNC",
+    "TMA_DESC_INIT_FUNC_PY",
+    "TMA_IM2COL_DESC_INIT_FUNC",
+    "BaseWrapper",
+    "TLCPUSourceWrapper",
+    "TLCUDASourceWrapper",
+    "TLHIPSourceWrapper",
+    "TLMetalSourceWrapper",
+    "TLNVRTCSourceWrapper",
+    "TLPyWrapper",
+    "TLWrapper",
+    "find_prim_func",
+    "host_source",
+    "logger",
+]
 
 logger = logging.getLogger(__name__)
 
-PREDEF_CPU_INIT_FUNC = """
-#define ERROR_BUF_SIZE 1024
-static char error_buf[ERROR_BUF_SIZE];
-
-#ifdef __cplusplus
-extern "C"
-#endif
-const char* get_last_error(void) {
-    return error_buf;
-}
-
-#ifdef __cplusplus
-extern "C"
-#endif
-int32_t init(void) {
-    error_buf[0] = '\\0';
-    return 0;
-}
-"""
-
-PREDEF_CPU_CALL_FUNC = """
-#ifdef __cplusplus
-extern "C"
-#endif
-int32_t call({0}) {{
-{1}
-    return 0;
-}}
-"""
-
-
-class BaseWrapper(ABC):
-    """Something that wraps kernel source into host source."""
-
-    @abstractmethod
-    def wrap(self, *args: Any, **kwargs: Any) -> str:
-        """The complete host source."""
-
-
-class TLCPUSourceWrapper:
-    """C host source for a CPU kernel.
-
-    Args:
-        scheduled_ir_module: the :class:`PrimFunc`, or a mapping or module-like object with one.
-        source: the generated kernel text, with the entry ``tl_call``.
-        target: the target it was generated for.
-    """
-
-    INIT_FUNC = PREDEF_CPU_INIT_FUNC
-    CALL_PREFIX = PREDEF_CPU_CALL_FUNC
-    backend = "tl"
-    device_mod: Any = None
-    host_mod: Any = None
-    pass_configs: dict[str, Any] | None = None
-
-    def __init__(
-        self,
-        scheduled_ir_module: Any,
-        source: str,
-        target: Any,
-        device_mod: Any = None,
-        host_mod: Any = None,
-        pass_configs: dict[str, Any] | None = None,
-    ) -> None:
-        self.mod = scheduled_ir_module
-        self.target = target
-        self.source = source
-        self.device_mod = device_mod
-        self.host_mod = host_mod
-        self.pass_configs = pass_configs
-        self.function_names: str | None = None
-        self.dynamic_smem_buf: int | None = None
-        self.srcpath: str | None = None
-        self.libpath: str | None = None
-        self.parse_source_information()
-        self.lib_code: str | None = self.update_lib_code(source)
-
-    @property
-    def prim_func(self) -> PrimFunc:
-        """The function that is wrapped."""
-        return find_prim_func(self.mod)
-
-    def parse_source_information(self) -> None:
-        """Find the entry in the source."""
-        if not re.search(r"\bint32_t tl_call\(", self.source):
-            raise TileValueError(
-                "the source has no entry", expected="`int32_t tl_call(const int64_t* slots)`"
-            )
-        self.function_names = "tl_call"
-
-    def get_dynamic_symbolic_set(self, prim_func: PrimFunc) -> list[str]:
-        """Names of the symbols of dynamic shapes, in the order ``call`` takes them."""
-        return [symbol.name for symbol in symbols_of(prim_func)]
-
-    def get_cpu_init_func(self) -> str:
-        """Text of ``get_last_error`` and ``init``."""
-        return self.INIT_FUNC
-
-    def create_call_func(self, code: str, function_informations: dict[str, Any]) -> str:
-        """Text of ``call``: fills the slots of the entry and translates its error code."""
-        func = self.prim_func
-        declarations: list[str] = []
-        slots: list[str] = []
-        taken: set[str] = set()
-        for param in (*func.params, *symbols_of(func)):
-            name = _fresh(param.name, taken)
-            if isinstance(param, Buffer):
-                declarations.append(f"{storage_type(param.dtype)}* {name}")
-                slots.append(f"(int64_t)(intptr_t){name}")
-            elif param.dtype == "handle":
-                declarations.append(f"void* {name}")
-                slots.append(f"(int64_t)(intptr_t){name}")
-            elif param.dtype.is_float:
-                declarations.append(f"{value_type(param.dtype)} {name}")
-                slots.append(f"(int64_t)tl_f64_bits((double){name})")
-            else:
-                declarations.append(f"{value_type(param.dtype)} {name}")
-                slots.append(f"(int64_t){name}")
-        entry = function_informations.get("function_name", self.function_names)
-        body = [f"    const int64_t slots[] = {{{', '.join(slots) or '0'}}};"]
-        body.append(f"    const int32_t result = {entry}(slots);")
-        body.append("    if (result != 0) {")
-        body.append(
-            f'        snprintf(error_buf, ERROR_BUF_SIZE, "{func.name}: %s", tl_message(result));'
-        )
-        body += ["        return result;", "    }"]
-        return self.CALL_PREFIX.format(", ".join(declarations) or "void", "\n".join(body))
-
-    def update_lib_code(self, code: str) -> str:
-        """The whole host source: kernel, ``init``, ``get_last_error`` and ``call``."""
-        call = self.create_call_func(code, {"function_name": self.function_names})
-        self.lib_code = inline_headers(code) + self.get_cpu_init_func() + call
-        return self.lib_code
-
 
 class TLWrapper(BaseWrapper):
-    """Chooses the source wrapper of a target; ``wrap`` gives the host source."""
+    """A wrapper class for the TileLang backend.
+
+    Chooses the source wrapper of a target; ``wrap`` gives the host source.
+    """
 
     device_mod: Any = None
     host_mod: Any = None
@@ -187,13 +104,22 @@ class TLWrapper(BaseWrapper):
         self.device_mod = device_mod
 
     def wrap(self, c_source: str) -> str:
-        """Host source around ``c_source``."""
-        kind = getattr(self.target, "kind", self.target)
-        if str(getattr(kind, "name", kind)) not in ("cpu", "c", "llvm"):
+        """Host source around ``c_source``.
+
+        Raises:
+            TileUnsupportedError: there is no wrapper for the target.
+        """
+        return self._wrapped(c_source, _SOURCE_WRAPPERS)
+
+    def _wrapped(self, c_source: str, wrappers: Mapping[str, Any]) -> str:
+        kind = parse_target(self.target).kind
+        if kind not in wrappers:
             raise TileUnsupportedError(
-                f"no host wrapper for the target {kind} yet", expected="a CPU target"
+                f"no host wrapper for the target {kind}",
+                expected=f"a target of kind {', '.join(wrappers)}",
+                got=f"target={str(self.target)!r}",
             )
-        wrapper = TLCPUSourceWrapper(
+        wrapper = wrappers[kind](
             self.scheduled_ir_module,
             c_source,
             self.target,
@@ -201,19 +127,30 @@ class TLWrapper(BaseWrapper):
             self.host_mod,
             self.pass_configs,
         )
-        return wrapper.lib_code or ""
+        return str(wrapper.lib_code or "")
 
 
-def find_prim_func(module: Any) -> PrimFunc:
-    """The function in what callers pass as a module."""
-    if isinstance(module, PrimFunc):
-        return module
-    functions = getattr(module, "functions", module)
-    values = list(functions.values()) if hasattr(functions, "values") else []
-    for value in values:
-        if isinstance(value, PrimFunc):
-            return value
-    raise TileValueError("no function to wrap", expected="a PrimFunc", got=repr(module)[:80])
+class TLPyWrapper(TLWrapper):
+    """A wrapper class for the TileLang backend.
+
+    Hosts are Python modules: ``wrap`` gives that of :class:`TLNVRTCSourceWrapper`.
+    """
+
+    def wrap(self, c_source: str) -> str:
+        """The Python host module for the kernels of ``c_source``.
+
+        Raises:
+            TileUnsupportedError: the target is not CUDA.
+        """
+        return self._wrapped(c_source, {"cuda": TLNVRTCSourceWrapper})
+
+
+_SOURCE_WRAPPERS = {
+    "cpu": TLCPUSourceWrapper,
+    "cuda": TLCUDASourceWrapper,
+    "hip": TLHIPSourceWrapper,
+    "metal": TLMetalSourceWrapper,
+}
 
 
 def host_source(func: PrimFunc, source: str, target: Any) -> str:
@@ -221,13 +158,3 @@ def host_source(func: PrimFunc, source: str, target: Any) -> str:
     wrapper = TLWrapper(target)
     wrapper.assign_optimized_module(func)
     return wrapper.wrap(source)
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    base = re.sub(r"\W", "_", name)
-    result, count = base, 0
-    while result in taken:
-        count += 1
-        result = f"{base}_{count}"
-    taken.add(result)
-    return result

@@ -47,6 +47,8 @@ class _Guards:
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
         if not list(stmt.blocks()):
             return self.guard(stmt)
+        if isinstance(stmt, S.If):
+            return self._if(stmt)
         changed: dict[str, object] = {}
         for name, role in stmt.role_table().items():
             old = getattr(stmt, name)
@@ -63,7 +65,20 @@ class _Guards:
             self.safe[buffer.data] = E.as_expr(value, buffer.dtype)
         for var, extent in zip(stmt.block_vars, stmt.grid):
             self.bounds = self.bounds.with_range(var, 0, extent)
+        for var, count in zip(stmt.thread_vars, stmt.threads):
+            self.bounds = self.bounds.with_range(var, 0, count)
         return replace(stmt, body=self.visit(stmt.body))
+
+    def _if(self, stmt: S.If) -> S.Stmt:
+        """A branch; its condition narrows what is known of loop variables."""
+        outer = self.bounds
+        cond = _Guarded(self).expr(stmt.cond)
+        for part in _conjuncts(stmt.cond):
+            self.bounds = _narrowed(self.bounds, part)
+        then = self.visit(stmt.then)
+        self.bounds = outer
+        orelse = None if stmt.orelse is None else self.visit(stmt.orelse)
+        return replace(stmt, cond=cond, then=then, orelse=orelse)
 
     def _for(self, stmt: S.For) -> S.Stmt:
         outer = self.bounds
@@ -168,6 +183,19 @@ def _conjuncts(cond: E.Expr) -> list[E.Expr]:
     if isinstance(cond, E.Binary) and cond.op == "land":
         return [*_conjuncts(cond.a), *_conjuncts(cond.b)]
     return [cond]
+
+
+def _narrowed(bounds: Bounds, cond: E.Expr) -> Bounds:
+    """``bounds`` where ``cond`` holds; only a variable below a constant says something here."""
+    if not (isinstance(cond, E.Binary) and cond.op == "lt" and isinstance(cond.a, E.Var)):
+        return bounds
+    if not isinstance(cond.b, E.Const) or cond.a not in bounds.ranges:
+        return bounds
+    known = bounds.ranges[cond.a]
+    high = min(known.high, int(cond.b.value) - 1)
+    if high < known.low:
+        return bounds  # never taken
+    return bounds.with_interval(cond.a, replace(known, high=high))
 
 
 def _pure(expr: E.Expr) -> bool:

@@ -80,6 +80,8 @@ class _Serializer:
         self.spilled: dict[E.Var, Buffer] = {}  # varying lets kept in memory
         self.uses = _count_uses(launch.body)
         self.alive: Buffer | None = None
+        self.left = False  # whether a thread may have returned before the current statement
+        self.present: list[E.Expr | None] = []  # masks that some thread is known to pass
 
     def run(self) -> S.Launch:
         head: list[S.Stmt] = []
@@ -124,6 +126,7 @@ class _Serializer:
             else:
                 self._flush(run, mask, out)
                 out.extend(self._once(stmt, mask))
+            self.left |= self.alive is not None and _returns(stmt)
         self._flush(run, mask, out)
         return out
 
@@ -252,7 +255,19 @@ class _Serializer:
             return self._loop(stmt, mask)
         if isinstance(stmt, S.Attr):
             return self.block([stmt.body], mask)
+        if isinstance(stmt, S.Let):
+            return self._let(stmt, mask)
         return self._when_any(mask, [stmt])
+
+    def _let(self, stmt: S.Let, mask: E.Expr | None) -> list[S.Stmt]:
+        """A value that is the same for all threads. It stays in scope of what follows, so its
+        definition is not put under the mask; memory is read only when some thread comes here."""
+        reads = any(isinstance(node, (E.Load, E.Call)) for node in E.walk(stmt.value))
+        if not reads or stmt.var.dtype == "handle" or not self._masked(mask):
+            return [stmt]
+        test, flag = self._any(mask)
+        nothing = E.const(0, stmt.var.dtype)
+        return [*test, replace(stmt, value=E.select(flag, stmt.value, nothing, lazy=True))]
 
     def _tile_op(self, stmt: S.TileOp) -> list[S.Stmt]:
         touched = [*stmt.regions_read(), *stmt.regions_written()]
@@ -267,10 +282,13 @@ class _Serializer:
             return [stmt]
         wide = self.slot_buffer(stmt.buffer)
         out: list[S.Stmt] = [S.Alloc(buffer=wide, loc=stmt.loc)]
-        if stmt.init is not None:
+        init = stmt.init
+        if init is None and stmt.buffer.is_var:  # variables start as zero
+            init = E.const(0, stmt.buffer.dtype)
+        if init is not None:
             t = E.Var("t", INT)
             first = tuple(E.const(0) for _ in stmt.buffer.shape)
-            store = S.Store(buffer=stmt.buffer, indices=first, value=stmt.init, loc=stmt.loc)
+            store = S.Store(buffer=stmt.buffer, indices=first, value=init, loc=stmt.loc)
             out.append(self._loop_over_threads(t, [store], mask))
         return out
 
@@ -285,23 +303,26 @@ class _Serializer:
         self.expanded.setdefault(buffer.data, wide)
         return wide
 
+    def _masked(self, mask: E.Expr | None) -> bool:
+        """Whether it may be that no thread runs what stands here."""
+        if any(known is mask for known in self.present):
+            return False
+        return mask is not None or self.left
+
     def _when_any(self, mask: E.Expr | None, stmts: list[S.Stmt]) -> list[S.Stmt]:
-        """``stmts`` if some thread passes ``mask``."""
-        if mask is None and self.alive is None:
+        """``stmts`` if some thread that has not returned passes ``mask``."""
+        if not self._masked(mask):
             return stmts
-        if mask is None:
-            return stmts
+        test, flag = self._any(mask)
+        return [*test, S.If(cond=flag, then=S.seq(*stmts))]
+
+    def _any(self, mask: E.Expr | None) -> tuple[list[S.Stmt], E.Expr]:
+        """Statements that find out whether some thread is here, and the expression that tells."""
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         zero = (E.const(0),)
-        t = E.Var("t", INT)
-        test = self._loop_over_threads(
-            t, [S.Store(buffer=flag, indices=zero, value=E.const(True))], mask
-        )
-        return [
-            S.Alloc(buffer=flag, init=E.const(False)),
-            test,
-            S.If(cond=E.Load(flag, zero), then=S.seq(*stmts)),
-        ]
+        found = S.Store(buffer=flag, indices=zero, value=E.const(True))
+        test = self._loop_over_threads(E.Var("t", INT), [found], mask)
+        return [S.Alloc(buffer=flag, init=E.const(False)), test], E.Load(flag, zero)
 
     def _if(self, stmt: S.If, mask: E.Expr | None) -> list[S.Stmt]:
         if not self.varying.expr(stmt.cond):
@@ -339,6 +360,15 @@ class _Serializer:
                 "T.Parallel and barriers",
                 loc=stmt.loc,
             )
+        if _returns(stmt):  # threads of an earlier iteration
+            self.left |= self.alive is not None
+        elif self._masked(mask):
+            # Tested once for all iterations; and without a thread to run its body, the condition
+            # of a While would never change.
+            self.present.append(mask)
+            body = self.block([stmt.body], mask)
+            self.present.pop()
+            return self._when_any(mask, [replace(stmt, body=S.seq(*body))])
         return [replace(stmt, body=S.seq(*self.block([stmt.body], mask)))]
 
     def _parallel(self, stmt: S.Parallel, mask: E.Expr | None) -> S.Stmt:
@@ -449,6 +479,11 @@ def _cooperates(stmt: S.Stmt) -> bool:
         )
         for node in S.walk(stmt)
     )
+
+
+def _returns(stmt: S.Stmt) -> bool:
+    """Whether a thread may leave the kernel in ``stmt``."""
+    return any(isinstance(node, S.ThreadReturn) for node in S.walk(stmt))
 
 
 def _vars_in(stmt: S.Stmt) -> list[E.Var]:

@@ -14,12 +14,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import dtypes
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter
+from tilelang.passes.lower.combine import (
+    COMBINE,
+    accumulator,
+    combine,
+    identity,
+    identity_of,
+    update_store,
+)
 
 INT = DType("int32")
 
@@ -61,10 +68,7 @@ def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         value = stmt.init if stmt.init is not None else identity_of(stmt.reducer)
         return elementwise(stmt.reducer, [], lambda _: value, stmt)
     if isinstance(stmt, S.ReducerUpdate):
-        old = E.Load(stmt.buffer, stmt.indices)
-        new = combine(stmt.op, old, stmt.value)
-        value = E.cast(new, stmt.buffer.dtype)
-        return S.Store(buffer=stmt.buffer, indices=stmt.indices, value=value, loc=stmt.loc)
+        return update_store(stmt)
     if isinstance(stmt, S.ReducerFinalize):
         if stmt.dst is None:
             return None  # the one copy already holds the total
@@ -147,43 +151,6 @@ def _transpose(stmt: S.Transpose) -> S.Stmt:
         )
 
     return nest([E.as_expr(extent) for extent in stmt.dst.extents], "ijklmn", body, stmt)
-
-
-def identity_of(region: Region) -> E.Expr:
-    """The identity element of a reducer buffer."""
-    op = region.buffer.attr("reducer", ("sum", None))[0]
-    return E.const(identity(op, region.dtype), region.dtype)
-
-
-def identity(kind: str, dtype: DType) -> int | float:
-    """The value that a reduction of ``kind`` starts from."""
-    if kind in ("sum", "abssum", "absmax", "bitor", "bitxor"):
-        return 0
-    if kind == "bitand":
-        return -1 if dtype.is_int else int(dtypes.max_value(dtype))
-    infinite = dtype.is_float
-    if kind == "max":
-        return -dtypes.infinity_value(dtype) if infinite else dtypes.min_value(dtype)
-    return dtypes.infinity_value(dtype) if infinite else dtypes.max_value(dtype)
-
-
-COMBINE = {
-    "sum": "add",
-    "abssum": "add",
-    "max": "max",
-    "absmax": "max",
-    "min": "min",
-    "bitand": "bitand",
-    "bitor": "bitor",
-    "bitxor": "bitxor",
-}
-
-
-def combine(kind: str, a: E.Expr, b: E.Expr, nan_propagate: bool = False) -> E.Expr:
-    """``a`` and ``b`` under the reduction ``kind`` (``b`` already in absolute value)."""
-    if nan_propagate and COMBINE[kind] in ("max", "min") and a.dtype.is_float:
-        return E.call("fmax_nan" if COMBINE[kind] == "max" else "fmin_nan", a, b)
-    return E.binary(COMBINE[kind], a, b)
 
 
 def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
@@ -269,13 +236,6 @@ def _reduce_row(
         result = combine(stmt.kind, old, result, stmt.nan_propagate)
     store = S.Store(buffer=stmt.dst.buffer, indices=indices, value=result, loc=stmt.loc)
     return S.seq(S.Alloc(buffer=total, init=E.cast(start, wide)), loop, store)
-
-
-def accumulator(a: DType, c: DType) -> DType:
-    """Dtype in which products are summed: float32 for narrow floats, else that of the result."""
-    if c.is_float:
-        return DType("float32") if c.bits < 32 else c
-    return c
 
 
 def _gemm(stmt: S.Gemm) -> S.Stmt:

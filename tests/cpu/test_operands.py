@@ -1,0 +1,235 @@
+"""Operand tiles of products get the layouts that kernels want, where nobody else sees them."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import tilelang.language as T
+from tilelang.cpu.gemm_writer import has_kernel
+from tilelang.cpu.kernels import ISAS, KernelSpec, emit_kernel, panel_width
+from tilelang.cpu.module import emit_module
+from tilelang.cpu.operands import Panels, choose_operands, lower_operand_copies
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.passes.normalize.simplify import simplify_func
+
+
+def program(
+    *, dtype: str = "float16", acc: str = "float32", columns: int = 40, rows: int = 16,
+    trans_b: bool = False, part: bool = False, seen: bool = False, both: bool = False,
+) -> S.PrimFunc:  # fmt: skip
+    """``c += a . b`` with a (16, rows) and b (rows, columns); b transposed, filled in part, read
+    by another statement, or the left operand of a second product."""
+    shape = (columns, rows) if trans_b else (rows, columns)
+
+    @T.prim_func
+    def kernel(A: T.Tensor((16, rows), dtype), B: T.Tensor(shape, dtype)):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16, rows), dtype)
+            b = T.alloc_shared(shape, dtype)
+            c = T.alloc_fragment((16, columns), acc)
+            T.copy(A, a)
+            if part:
+                T.copy(B[0:8, :], b[0:8, :])
+            else:
+                T.copy(B, b)
+            if seen:
+                for i, j in T.Parallel(*shape):
+                    b[i, j] = b[i, j] + b[i, j]
+            T.gemm(a, b, c, transpose_B=trans_b)
+            if both:
+                d = T.alloc_fragment((rows, rows), acc)
+                T.gemm(b, b, d, transpose_B=True)
+
+    func: S.PrimFunc = simplify_func(kernel)
+    return func
+
+
+def tiles(func: S.PrimFunc) -> dict[str, Buffer]:
+    return {n.buffer.name: n.buffer for n in S.walk(func.body) if isinstance(n, S.Alloc)}
+
+
+def described(buffer: Buffer) -> tuple[Any, ...]:
+    return tuple(buffer.shape), str(buffer.dtype), buffer.strides, dict(buffer.attrs).get("extra")
+
+
+PLAIN_B = ((16, 40), "float16", None, None)
+ROWS_B = ((16, 40), "float32", (56, 1), 16)
+PANELS_B = ((2, 16, 32), "float32", None, None)
+
+
+def test_the_left_tile_gets_padded_rows_and_the_right_tile_panels_in_the_accumulator_dtype() -> (
+    None
+):
+    found = tiles(choose_operands(program()))
+    assert described(found["a"]) == ((16, 16), "float32", (32, 1), 16)
+    assert described(found["b"]) == PANELS_B
+    assert described(found["c"]) == ((16, 40), "float32", None, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"seen": True}, PLAIN_B),
+        ({"part": True}, ROWS_B),
+        ({"both": True}, ROWS_B),
+        ({"trans_b": True}, ((40, 16), "float32", (32, 1), 16)),
+        ({"dtype": "int8", "acc": "int32"}, ((2, 16, 32), "int32", None, None)),
+        ({"dtype": "float64", "acc": "float64"}, ((3, 16, 16), "float64", None, None)),
+    ],
+    ids=["read by others", "filled in part", "also a left operand", "transposed", "int8", "double"],
+)
+def test_the_right_tile(options: dict[str, Any], expected: tuple[Any, ...]) -> None:
+    assert described(tiles(choose_operands(program(**options)))["b"]) == expected
+
+
+def test_a_program_without_products_is_the_same_object() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16,), "float32")
+            T.copy(A, a)
+
+    assert choose_operands(kernel) is kernel
+    assert lower_operand_copies(kernel) is kernel
+
+
+def test_statements_are_marked_for_the_later_passes() -> None:
+    nodes = list(S.walk(choose_operands(program()).body))
+    panels = Panels(rows=16, columns=40, width=32)
+    notes = [dict(n.annotations).get("operand") for n in nodes if isinstance(n, S.Copy)]
+    assert notes == [("float16", None), ("float16", panels)]
+    assert [dict(n.annotations)["panels"] for n in nodes if isinstance(n, S.Gemm)] == [panels]
+
+
+def loops(func: S.PrimFunc) -> str:
+    """The text between the tiles and the product."""
+    lines = textwrap.dedent(lower_operand_copies(choose_operands(func)).script()).splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("        c = ")) + 1
+    last = next(n for n, line in enumerate(lines) if "T.gemm(" in line)
+    return textwrap.dedent("\n".join(lines[first:last]))
+
+
+def test_a_copy_packs_whole_panels_then_the_rest_and_zeros_behind_it() -> None:
+    assert loops(program()) == textwrap.dedent("""\
+        for i in T.serial(16, parallel=0):
+            for j in T.serial(16, parallel=1):
+                a[i, j] = T.Cast("float32", A[i, j])
+        for k in T.serial(16, parallel=0):
+            for p in T.serial(1, parallel=1):
+                for w in T.serial(32, parallel=2):
+                    b[p, k, w] = T.Cast("float32", B[k, p * 32 + w])
+        for k in T.serial(16, parallel=0):
+            for w in T.serial(8, parallel=2):
+                b[1, k, w] = T.Cast("float32", B[k, 32 + w])
+        for k in T.serial(16, parallel=0):
+            for w in T.serial(24, parallel=1):
+                b[1, k, w + 8] = T.float32(0.0)""")
+
+
+@pytest.mark.parametrize(("columns", "panels"), [(32, 1), (64, 2)])
+def test_whole_panels_have_no_rest(columns: int, panels: int) -> None:
+    text = loops(program(columns=columns))
+    assert f"for p in T.serial({panels}, parallel=1):" in text
+    assert "T.float32(0.0)" not in text
+
+
+def test_a_tile_narrower_than_a_panel_is_all_rest() -> None:
+    text = loops(program(columns=8))
+    assert "for p in" not in text
+    assert "b[0, k, w] = " in text and "b[0, k, w + 8] = T.float32(0.0)" in text
+
+
+def test_a_single_row_is_packed_along_its_columns() -> None:
+    assert 'b[p, k, w] = T.Cast("float32", B[0, p * 32 + w])' in loops(program(rows=1))
+
+
+def test_a_value_is_rounded_to_the_dtype_of_the_tile_before_it_is_widened() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16, 16), "float16")
+            c = T.alloc_fragment((16, 16), "float32")
+            T.copy(A, a)
+            T.gemm(a, a, c)
+
+    assert 'a[i, j] = T.Cast("float32", T.Cast("float16", A[i, j]))' in loops(simplify_func(kernel))
+
+
+# -- kernels --------------------------------------------------------------------------------
+def product(func: S.PrimFunc) -> S.Gemm:
+    (found,) = (n for n in S.walk(func.body) if isinstance(n, S.Gemm))
+    return found
+
+
+def test_products_of_constant_size_in_an_accumulator_have_a_kernel() -> None:
+    assert has_kernel(product(program()))
+    assert has_kernel(product(program(dtype="int8", acc="int32")))
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 32), ("float64", 16), ("int32", 32)])
+def test_a_panel_is_a_whole_number_of_register_blocks(dtype: str, width: int) -> None:
+    assert panel_width(dtype) == width
+    size = 8 if dtype == "float64" else 4
+    assert all(width % (isa.vectors * isa.vector_bytes // size) == 0 for isa in ISAS)
+
+
+def test_specs_that_differ_have_kernels_of_different_names() -> None:
+    spec = KernelSpec("float32", 16, 40, 8, 32, 1, 40)
+    assert spec.name == "tl_gemm_f32_16x40x8_32_1_40"
+    others = [
+        KernelSpec("int32", 16, 40, 8, 32, 1, 40), KernelSpec("float32", 15, 40, 8, 32, 1, 40),
+        KernelSpec("float32", 16, 41, 8, 32, 1, 40), KernelSpec("float32", 16, 40, 9, 32, 1, 40),
+        KernelSpec("float32", 16, 40, 8, 33, 1, 40), KernelSpec("float32", 16, 40, 8, 32, 2, 40),
+        KernelSpec("float32", 16, 40, 8, 32, 1, 41),
+    ]  # fmt: skip
+    assert len({item.name for item in (spec, *others)}) == 8
+
+
+def test_one_text_serves_every_vector_width() -> None:
+    text = emit_kernel(KernelSpec("float32", 16, 40, 8, 32, 1, 40))
+    guards = [line for line in text.splitlines() if line.startswith(("#if", "#elif", "#else"))]
+    assert guards == ["#if defined(__AVX512F__)", "#elif defined(__AVX2__)", "#else"]
+    parts = [line for line in text.splitlines() if line.startswith("#define")]
+    assert parts == [
+        "#define TL_MR 14", "#define TL_PART 32", "#define TL_MR 6", "#define TL_PART 16",
+        "#define TL_MR 8", "#define TL_PART 8",
+    ]  # fmt: skip
+
+
+def test_a_transposed_left_operand_steps_by_its_rows() -> None:
+    text = emit_kernel(KernelSpec("float32", 16, 40, 8, 1, 24, 40))
+    assert "const float x = a[3 + p * 24];" in text
+
+
+def test_equal_products_share_a_kernel() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((16, 16), "float32")
+            c = T.alloc_fragment((16, 16), "float32")
+            T.copy(A, a)
+            T.gemm(a, a, c)
+            T.gemm(a, a, c)
+
+    source = emit_module(lower_operand_copies(choose_operands(simplify_func(kernel)))).source
+    name = "tl_gemm_f32_16x16x16_32_1_16"
+    assert source.count(f"static void {name}(") == 1
+    assert source.count(f"        {name}((a + (0)), ") == 2
+
+
+def test_a_strided_operand_is_refused() -> None:
+    func = program(dtype="float32")
+    tile = replace(tiles(func)["a"], strides=(1, 16))
+    stmt = replace(product(func), a=tile.region())
+    with pytest.raises(TileUnsupportedError) as caught:
+        emit_module(S.PrimFunc("kernel", (), stmt))
+    assert str(caught.value).split("\n -->")[0] == (
+        "an operand of T.gemm is the strided tensor `a`\n"
+        "  expected: a tile made by T.alloc_shared or T.alloc_fragment"
+    )

@@ -1,0 +1,206 @@
+"""Every function of the device headers is taken by the compiler of every architecture."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tilelang.codegen.c import NARROW_FLOATS
+from tilelang.cuda.codegen import INCLUDE_DIR, includes
+from tilelang.cuda.intrinsics import ATOMIC_SUFFIX, FAST, HEADERS, MMA
+from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.cuda.toolchain import compile_cubin
+
+pytestmark = pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
+
+ARCHES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a")
+
+
+def number(arch: str) -> int:
+    return int(re.sub(r"\D", "", arch))
+
+
+def kernel(statements: list[str]) -> str:
+    """A kernel of these statements over one array per C type."""
+    kinds = "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t float double".split()
+    params = ", ".join(f"{kind}* {kind[0]}{sizes(kind)}" for kind in kinds)
+    body = "\n".join(f"    {line}" for line in statements)
+    heads = "".join(f'#include "{name}"\n' for name in includes(body))
+    return (
+        f'{heads}extern "C" __global__ void __launch_bounds__(128, 1) k({params}, int n) {{\n'
+        "    __shared__ __align__(128) uint8_t tile[4096];\n"
+        "    __shared__ uint64_t bar[2];\n"
+        "    __align__(16) uint32_t r[8];\n"
+        "    for (int i = 0; i < 8; ++i) r[i] = u32[i];\n"
+        f"{body}\n"
+        "    for (int i = 0; i < 8; ++i) u32[i] = r[i];\n}\n"
+    )
+
+
+def sizes(kind: str) -> str:
+    return {"float": "32", "double": "64"}.get(kind) or re.sub(r"\D", "", kind)
+
+
+def numeric() -> list[str]:
+    """Conversions, arithmetic and functions of numbers."""
+    lines = []
+    for unit, name in sorted(set(NARROW_FLOATS.values())):
+        pointer = "u16" if unit == "uint16_t" else "u8"
+        lines.append(
+            f"{pointer}[n] = tl_f32_to_{name}(tl_round_{name}(tl_{name}_to_f32({pointer}[0])));"
+        )
+    for suffix, pointer in (("i32", "i32"), ("u32", "u32"), ("i64", "i64"), ("u64", "u64")):
+        for op in "truncdiv truncmod floordiv floormod min max fmin_nan fmax_nan pow".split():
+            lines.append(f"{pointer}[n] += tl_{op}_{suffix}({pointer}[1], {pointer}[2]);")
+        lines.append(f"{pointer}[n] += tl_abs_{suffix}({pointer}[1]);")
+    for op in ("add", "sub", "mul"):
+        lines += [f"i32[n] = tl_{op}_i32(i32[0], n);", f"i64[n] = tl_{op}_i64(i64[0], n);"]
+    one = "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos tan sinh cosh " \
+          "asin acos atan asinh acosh atanh erf floor ceil trunc nearbyint round abs isnan isinf " \
+          "isfinite"  # fmt: skip
+    two = "atan2 hypot fmod copysign nextafter pow min max fmin_nan fmax_nan"
+    for suffix, p in (("f32", "f32"), ("f64", "d64")):
+        lines += [f"{p}[n] += tl_{op}_{suffix}({p}[1]);" for op in one.split()]
+        lines += [f"{p}[n] += tl_{op}_{suffix}({p}[1], {p}[2]);" for op in two.split()]
+        lines.append(
+            f"{p}[n] += tl_ldexp_{suffix}({p}[1], n) + tl_fma_{suffix}({p}[1], {p}[2], {p}[3]);"
+        )
+        for mode in ("rn", "rz", "ru", "rd"):
+            for op in ("add", "sub", "mul", "div"):
+                lines.append(f"{p}[n] += tl_{op}_{mode}_{suffix}({p}[1], {p}[2]);")
+            lines += [f"{p}[n] += tl_{op}_{mode}_{suffix}({p}[1]);" for op in ("rcp", "sqrt")]
+            lines.append(f"{p}[n] += tl_fma_{mode}_{suffix}({p}[1], {p}[2], {p}[3]);")
+        for kind in "i8 u8 i16 u16 i32 u32 i64 u64".split():
+            lines.append(f"{kind}[n] = tl_{suffix}_to_{kind}({p}[1]);")
+        lines += [f"i32[n] += tl_{suffix}_to_{kind}({p}[1]);" for kind in ("i4", "u4")]
+    lines += [f"f32[n] += tl_{name}_f32(f32[1]);" for name in [*FAST, "fast_rcp", "rsqrt_rn"]]
+    lines += [
+        "f32[n] += tl_f64_to_f32_odd(d64[1]) + tl_bits<float>(i32[1]);",
+        "i32[n] += tl_popcount_32(n) + tl_popcount_64(n) + tl_clz_32(n) + tl_clz_64(n);",
+        "i32[n] += tl_ffs_32(n) + tl_ffs_64(n) + tl_fns(u32[0], 1, n) + tl_wrap_i4(n);",
+    ]
+    for name in ("i4", "u4", "e2m1fn"):
+        lines.append(f"tl_store_{name}(u8, n, tl_load_{name}(u8, n + 1));")
+        lines.append(f"tl_store_shared_{name}(u8, n, tl_load_{name}(u8, n + 1));")
+    return lines
+
+
+POINTER = {"i32": "i32", "u32": "u32", "i64": "i64", "u64": "u64", "f16": "u16", "bf16": "u16",
+           "f32": "f32", "f64": "d64"}  # fmt: skip
+
+
+def shared_by_threads() -> list[str]:
+    """Atomics and exchange between threads."""
+    lines = []
+    for suffix in ATOMIC_SUFFIX.values():
+        p = POINTER[suffix]
+        value = f"tl_atomic_load_{suffix}({p}, TL_ACQUIRE)"
+        ops = ["add", "max", "min", "exch"] + (["or", "and", "xor"] if suffix[0] in "iu" else [])
+        lines += [f"f32[n] += tl_atomic_{op}_{suffix}({p}, {value}, TL_ACQ_REL);" for op in ops]
+        lines.append(f"tl_atomic_store_{suffix}({p}, {value}, TL_SEQ_CST);")
+    lines += [f"tl_atomic_addx2_{suffix}({POINTER[suffix]}, {POINTER[suffix]} + 2);"
+              for suffix in ("f16", "bf16", "f32")]  # fmt: skip
+    lines.append("tl_atomic_addx4_f32(f32, f32 + 4);")
+    for a, b, p, q in (("s", "s", "i8", "i8"), ("u", "u", "u8", "u8"), ("s", "u", "i8", "u8"),
+                       ("u", "s", "u8", "i8")):  # fmt: skip
+        lines.append(f"tl_dp4a_{a}{b}({p}, {q}, i32);")
+        lines.append(f"tl_dp4a_{a}{b}({p}, {q}, u32);")
+    for p in ("i8", "u8", "i16", "i32", "u32", "i64", "u64", "f32", "d64"):
+        ways = ("tl_shfl", "tl_shfl_xor", "tl_shfl_up", "tl_shfl_down")
+        lines += [f"{p}[n] = {way}({p}[1], n, 16, 0xffffu);" for way in ways]
+        lines.append(f"u32[n] += tl_match_any({p}[1]) + tl_match_all({p}[1]);")
+    for p in ("i32", "u32", "i64", "u64", "f32", "d64"):
+        ops = ["sum", "max", "min"] + (["bitand", "bitor"] if p[0] in "iu" else [])
+        lines += [f"{p}[n] += tl_warp_reduce_{op}({p}[1]);" for op in ops]
+    lines += [
+        "f32[n] += tl_warp_reduce(f32[1], [](float a, float b) { return tl_round_f16(a + b); });",
+        "i32[n] += tl_any(n > 1) + tl_all(n > 2) + tl_ballot(n > 3) + tl_activemask();",
+        "__shared__ float space[128];",
+        "f32[n] = tl_thread_allreduce<128, 1>(space, (int)threadIdx.x, f32[1], n > 1, "
+        "[](float a, float b) { return a + b; });",
+    ]
+    return lines
+
+
+def moves() -> list[str]:
+    """Copies, barriers, launch order, random numbers and failures that every target has."""
+    lines = [f"tl_copy_{size}(tile, u8 + n);" for size in (1, 2, 4, 8, 16)]
+    for size in (4, 8, 16):
+        lines += [f"tl_cp_async_{size}(tile, u8 + n);"]
+        lines += [f"tl_cp_async_{size}_zfill(tile, u8 + n, n > 1);"]
+    lines += ["tl_cp_async_commit();", "tl_cp_async_wait<0>();"]
+    lines += [f"tl_ldmatrix_x{k}{mode}(r, tile);" for k in (1, 2, 4) for mode in ("", "_trans")]
+    lines += [
+        "i32[n] += tl_any_of(i32, n) + tl_all_of(u16, n);",
+        "void* p = tl_pointer(u16); u8 = (uint8_t*)p;",
+        "tl_bar_sync(1, 128);",
+        "tl_bar_arrive(2, 128);",
+        "tl_sync_grid();",
+        "tl_fence_barrier_init();",
+        "i32[0] = tl_swizzle_row<4>().x + tl_swizzle_column<4>().y;",
+        "tl_philox s; tl_rng_init(s, 1, 2, 3);",
+        "f32[n] = tl_rng_uniform_f32(s) + tl_rng_normal_f32(s); u32[n] = tl_rng_rand(s);",
+        "d64[n] = tl_rng_uniform_f64(s) + tl_rng_normal_f64(s);",
+        'tl_assert(n > 3, "n is small");',
+    ]
+    return lines
+
+
+def newer(arch: str) -> list[str]:
+    """What only some architectures have."""
+    lines = []
+    for (shape, a, b, c), needs in MMA.items():
+        if number(arch) >= number(needs):
+            lines.append(f"tl_mma_{shape}_{a}_{b}_{c}(r, r, r + 4);")
+    if number(arch) >= 80:
+        lines += ["tl_mbarrier_init(bar, 1);", "tl_mbarrier_arrive(bar);",
+                  "tl_mbarrier_wait(bar, n);", "tl_cp_async_mbarrier_arrive_noinc(bar);"]  # fmt: skip
+    if number(arch) >= 90:
+        lines += [f"tl_stmatrix_x{k}{mode}(tile, r);" for k in (1, 2, 4) for mode in ("", "_trans")]
+        lines += ["tl_mbarrier_arrive_remote(bar, 1);", "tl_mbarrier_expect_tx(bar, 16);",
+                  "tl_mbarrier_arrive_expect_tx(bar, 16);", "tl_fence_proxy_async();",
+                  "tl_cluster_arrive();", "tl_cluster_wait();", "tl_cluster_arrive_relaxed();",
+                  "tl_cluster_sync();", "i32[n] = tl_block_rank_in_cluster();",
+                  "tl_pdl_trigger();", "tl_pdl_sync();", "tl_bulk_commit();",
+                  "tl_bulk_wait<0>();", "tl_bulk_wait_read<1>();"]  # fmt: skip
+    if arch.endswith("a"):
+        lines += ["tl_setmaxnreg_inc<240>();", "tl_setmaxnreg_dec<24>();"]
+    if arch == "sm_90a":
+        lines += ["tl_wgmma_fence();", "tl_wgmma_commit();", "tl_wgmma_wait<0>();"]
+    return lines
+
+
+def all_text(arch: str) -> str:
+    return "\n".join([*numeric(), *shared_by_threads(), *moves(), *newer(arch)])
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize("group", ["numeric", "shared_by_threads", "moves", "newer"])
+def test_functions_compile(arch: str, group: str) -> None:
+    lines = newer(arch) if group == "newer" else globals()[group]()
+    compile_cubin(kernel(lines), arch)
+
+
+def test_every_function_is_called_above() -> None:
+    text = all_text("sm_90a")
+    missing = []
+    for path in sorted(INCLUDE_DIR.glob("*.h")):
+        for name in re.findall(r"TL_INLINE [\w* ]*?(tl_[a-z0-9_]+)\(", path.read_text()):
+            inner = name in (
+                "tl_as_f32 tl_as_u32 tl_shared_address tl_before tl_after tl_aligned tl_panel "
+                "tl_small_to_f32 tl_f32_to_small tl_dp4a_mixed tl_any_bit tl_philox_words "
+                "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash"
+            ).split() or name.endswith(("_", "_to", "_values_f16", "_values_bf16", "_values_f32"))
+            if not inner and f"{name}(" not in text and f"{name}<" not in text:
+                missing.append(f"{path.name}: {name}")
+    assert not missing, "\n".join(missing)
+
+
+def test_a_header_is_included_for_every_function() -> None:
+    assert {name for name, _ in HEADERS} | {"tl_types.h"} == {
+        p.name for p in INCLUDE_DIR.glob("*.h")
+    }
+    for line in all_text("sm_90a").splitlines():
+        if "tl_" in line and "tl_bits" not in line:
+            assert len(includes(line)) > 1, line

@@ -1,0 +1,115 @@
+"""Launches on a real GPU: skipped where there is none. The kernels are written by hand here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.cuda.code import Code
+from tilelang.cuda.driver import driver
+from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan, WorkspaceStep
+from tilelang.cuda.toolchain import compile_cubin
+from tilelang.errors import TileRuntimeError
+from tilelang.jit.steps import host_program, kernel_table
+from tilelang.profiler import do_bench
+from tilelang.runtime.cache import default_cache
+from tilelang.runtime.gpu import make_gpu_launcher
+from tilelang.runtime.signature import LaunchSpec, Symbol, scalar, tensor
+from tilelang.target.device import cuda_devices
+
+torch = pytest.importorskip("torch", reason="the tensors are torch's")
+if not cuda_devices() or not torch.cuda.is_available():
+    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
+
+SOURCE = """
+extern "C" __global__ void __launch_bounds__(64, 1) first(float* A, float* W, float s, int n) {
+    extern __shared__ float tile[];
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) { tile[threadIdx.x] = A[i]; W[i] = tile[threadIdx.x] * s; }
+}
+extern "C" __global__ void __launch_bounds__(64, 1) second(float* C, float* W, int n) {
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) C[i] = W[i] + 1.0f;
+}
+"""
+GRID = (("s3", "c63", "add", "c64", "floordiv"), ("c1",), ("c1",))
+
+
+def pointer(slot: int) -> KernelArg:
+    return KernelArg(slot, "pointer", "float32")
+
+
+@pytest.fixture(scope="module", params=["python", "c"])
+def call(request: pytest.FixtureRequest) -> Any:
+    n = KernelArg(3, "int", "int32")
+    s = KernelArg(2, "float", "float32")
+    module = CudaModule(
+        SOURCE,
+        (
+            WorkspaceStep(4, ("s3", "c4", "mul")),
+            LaunchPlan("first", GRID, (64, 1, 1), 100 * 1024, (pointer(0), pointer(4), s, n)),
+            LaunchPlan("second", GRID, (64, 1, 1), 0, (pointer(1), pointer(4), n), pdl=True),
+        ),
+        5, (), ("first", "second"),
+    )  # fmt: skip
+    spec = LaunchSpec(
+        "f",
+        (tensor("A", "float32", (("$0",),)), tensor("C", "float32", (("$0",),), is_output=True),
+         scalar("s", "float32")),
+        (Symbol("n"),), outputs=(1,), returns="one", device="cuda",
+    )  # fmt: skip
+    result = compile_cubin(SOURCE, cuda_devices()[0], name="f")
+    cache = default_cache()
+    return make_gpu_launcher(
+        spec, host_program(module), Code(result.cubin, kernel_table(module), "f"), cache=cache,
+        compiler=find_compiler(cache, quiet=True) if request.param == "c" else None,
+    )  # fmt: skip
+
+
+def test_results_are_right_on_any_stream(call: Any) -> None:
+    data = torch.randn(1000, device="cuda")
+    assert torch.equal(call(data, 2.0), data * 2 + 1)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        result = call(data, 0.5)
+    stream.synchronize()
+    assert torch.equal(result, data * 0.5 + 1)
+    assert call(data[:0], 1.0).shape == (0,)
+
+
+def test_every_gpu_of_the_machine(call: Any) -> None:
+    for index in range(torch.cuda.device_count()):
+        data = torch.randn(77, device=f"cuda:{index}")
+        result = call(data, 3.0)
+        assert result.device.index == index and torch.equal(result, data * 3 + 1)
+    assert torch.cuda.current_device() == 0
+
+
+def test_calls_are_captured_into_a_graph(call: Any) -> None:
+    data = torch.randn(500, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = call(data, 4.0)
+    data.copy_(torch.arange(500.0))
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(result, data * 4 + 1)
+
+
+@pytest.mark.parametrize("backend", ["event", "cudagraph", "cupti"])
+def test_time_is_that_of_the_device(call: Any, backend: str) -> None:
+    data = torch.randn(1 << 24, device="cuda")
+    found = do_bench(lambda: call(data, 2.0), warmup=2, rep=5, backend=backend)
+    assert 0.01 < found < 10
+
+
+def test_errors_of_the_driver_are_readable() -> None:
+    code = Code(b"no image", (("k", 0, 1),), "f")
+    with pytest.raises(
+        TileRuntimeError, match="loading the kernels of f on GPU 0 failed: CUDA_ERR"
+    ):
+        code.functions(0)
+    assert driver().info(0).arch == cuda_devices()[0]

@@ -1,0 +1,320 @@
+"""From CUDA text to machine code: compilers, their reports and their refusals."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilelang.cuda import disassembly, nvrtc, toolchain
+from tilelang.cuda.disassembly import disassemble
+from tilelang.cuda.nvrtc import candidates, find_nvrtc
+from tilelang.cuda.toolchain import (
+    KernelResources,
+    compile_cubin,
+    find_nvcc,
+    kernel_flags,
+    parse_log,
+    places_identity,
+)
+from tilelang.env import env
+from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
+
+SOURCE = """
+extern "C" __global__ void __launch_bounds__(128, 1) scale(float* a, float s, int n) {
+    __shared__ float tile[64];
+    int i = threadIdx.x;
+    tile[i & 63] = a[i];
+    __syncthreads();
+    if (i < n) a[i] = tile[(i + 1) & 63] * s;
+}
+"""
+# More values alive than 24 registers can hold.
+HUNGRY = """
+extern "C" __global__ void __launch_bounds__(1024, 2) hungry(float* a) {
+    float r[96];
+#pragma unroll
+    for (int i = 0; i < 96; ++i) r[i] = a[i * 32 + threadIdx.x];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 96; ++i) a[(95 - i) * 32 + threadIdx.x] = r[i] * r[(i * 7) % 96];
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def needs_nvrtc() -> None:
+    if find_nvrtc() is None:
+        pytest.skip("NVRTC is not installed")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90", "sm_90a", "sm_100a", "sm_120a"])
+def test_cubin_for_every_generation(arch: str) -> None:
+    result = compile_cubin(SOURCE, arch, name="scale")
+    assert result.cubin[:4] == b"\x7fELF"
+    assert result.ptx is not None and f".target {arch}" in result.ptx
+    assert result.tool.startswith("nvrtc 1")
+
+
+def test_resources_are_read_from_the_assemblers_report() -> None:
+    (item,) = compile_cubin(SOURCE, "sm_80", name="scale").resources
+    assert item.name == "scale" and item.shared == 256 and item.spills == 0 and item.stack == 0
+    assert 4 <= item.registers <= 32 and item.barriers == 1
+    assert str(item) == f"scale: {item.registers} registers, 256 bytes shared, no spills"
+
+
+def test_spills_are_told() -> None:
+    result = compile_cubin(HUNGRY, "sm_80", name="hungry")
+    (item,) = result.resources
+    assert item.spill_stores > 0 and item.spill_loads > 0 and item.registers == 32
+    assert result.warnings == (
+        f"hungry: {item.spill_stores} bytes of registers are spilled to memory and "
+        f"{item.spill_loads} loaded back (32 registers per thread)",
+    )
+    assert f"{item.spills} bytes spilled" in str(item) and "bytes stack" in str(item)
+
+
+def test_reports_of_several_kernels() -> None:
+    log = (
+        "ptxas info    : 0 bytes gmem\n"
+        "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored in function 'b'\n"
+        "ptxas info    : Compiling entry function 'b' for 'sm_90a'\n"
+        "ptxas info    : Function properties for b\n"
+        "ptxas         .     16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads\n"
+        "ptxas info    : Used 168 registers, used 1 barriers, 16 bytes cumulative stack size, "
+        "2048 bytes smem, 600 bytes cmem[0]\n"
+        "ptxas info    : Compiling entry function 'a' for 'sm_90a'\n"
+        "ptxas info    : (C7519) Potential Performance Loss: wgmma.mma_async is serialized\n"
+        "ptxas info    : Used 20 registers, used 0 barriers\n"
+    )
+    resources, warnings = parse_log(log)
+    assert resources == (
+        KernelResources("a", 20),
+        KernelResources("b", 168, 2048, 16, 8, 12, 600, 1),
+    )
+    assert warnings == (
+        "b: the register budget of setmaxnreg is ignored (C7508)",
+        "a: matrix instructions are serialised (C7519)",
+        "b: 8 bytes of registers are spilled to memory and 12 loaded back (168 registers per "
+        "thread)",
+    )
+
+
+def test_refused_source_is_one_readable_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELANG_TMP_DIR", str(tmp_path))
+    source = 'extern "C" __global__ void bad(float* a) {\n    a[0] = nothing;\n}\n'
+    with pytest.raises(CompileError) as found:
+        compile_cubin(source, "sm_80", name="bad")
+    (kept,) = tmp_path.rglob("bad.cu")
+    assert kept.read_text() == source
+    version = find_nvrtc("sm_80").identity  # type: ignore[union-attr]  # the fixture found one
+    assert str(found.value) == (
+        "the generated CUDA source of kernel bad did not compile; this is a defect of tilelang, "
+        "or of source that the program imports\n"
+        '  got: bad.cu(2): error: identifier "nothing" is undefined\n'
+        "             a[0] = nothing;\n"
+        "                    ^\n"
+        '       1 error detected in the compilation of "bad.cu".\n'
+        f"  hint: please report it with the source, which is in {kept}; compiled by {version}; "
+        "all that the compiler wrote is in the `log` of this error"
+    )
+    assert "nothing" in found.value.log
+
+
+def test_refusals_of_the_assembler_are_shown_too() -> None:
+    source = 'extern "C" __global__ void bad() { asm("foo.bar;"); }\n'
+    with pytest.raises(CompileError, match="ptxas application ptx input, line .*foo"):
+        compile_cubin(source, "sm_80", name="bad")
+
+
+def test_long_logs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "\n".join(f"    x{i} = 1;" for i in range(40))
+    with pytest.raises(CompileError) as found:
+        compile_cubin(f'extern "C" __global__ void bad() {{\n{lines}\n}}\n', "sm_80", name="bad")
+    assert re.search(r"\.\.\. \d+ more lines\n  hint", str(found.value))
+    assert str(found.value).count("\n") < 20
+
+
+def test_headers_are_given_in_memory() -> None:
+    headers = {"outer.h": '#include "inner.h"\n', "inner.h": "#define FACTOR 3\n"}
+    source = '#include "outer.h"\nextern "C" __global__ void k(int* a) { a[0] = FACTOR; }\n'
+    assert compile_cubin(source, "sm_80", headers=headers).cubin
+
+
+def test_unknown_architecture() -> None:
+    with pytest.raises(TileUnsupportedError) as found:
+        compile_cubin(SOURCE, "sm_30")
+    text = str(found.value)
+    assert text.startswith(
+        "the CUDA compiler does not know the architecture sm_30\n  expected: sm_"
+    )
+    assert text.endswith("hint: install another release of nvidia-cuda-nvrtc")
+
+
+def test_unknown_tool() -> None:
+    with pytest.raises(TileValueError) as found:
+        compile_cubin(SOURCE, "sm_80", tool="clang")
+    assert str(found.value) == (
+        "unknown CUDA compiler\n  expected: auto, nvrtc, nvcc\n  got: 'clang'"
+    )
+
+
+def test_no_compiler_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "find_nvrtc", lambda arch="": None)
+    monkeypatch.setattr(toolchain, "find_nvcc", lambda: None)
+    with pytest.raises(CompileError) as found:
+        compile_cubin(SOURCE, "sm_80")
+    assert str(found.value) == (
+        "no CUDA compiler was found\n"
+        "  expected: NVRTC or nvcc in a pip package, CUDA_HOME, /usr/local/cuda or on the search "
+        "path\n"
+        "  hint: pip install tilelang[cuda]"
+    )
+    with pytest.raises(CompileError, match="install a CUDA toolkit"):
+        compile_cubin(SOURCE, "sm_80", tool="nvcc")
+
+
+def test_nvcc_gives_the_same() -> None:
+    if find_nvcc() is None:
+        pytest.skip("nvcc is not installed")
+    result = compile_cubin(SOURCE, "sm_80", ("-DX=1",), name="scale", tool="nvcc")
+    assert result.cubin[:4] == b"\x7fELF" and result.tool.startswith("nvcc ")
+    assert result.ptx is not None and ".target sm_80" in result.ptx
+    assert result.resources[0].shared == 256
+    with pytest.raises(CompileError, match="the generated CUDA source of kernel k did not compile"):
+        compile_cubin("nonsense;\n", "sm_80", name="k", tool="nvcc")
+
+
+def test_nvcc_serves_where_nvrtc_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_nvcc() is None:
+        pytest.skip("nvcc is not installed")
+    monkeypatch.setattr(toolchain, "find_nvrtc", lambda arch="": None)
+    assert compile_cubin(SOURCE, "sm_80").tool.startswith("nvcc ")
+
+
+# -- flags -----------------------------------------------------------------------------------------
+def test_flags_that_mean_nothing_here_are_left_out() -> None:
+    given = ["-O3", "-DENABLE_BF16", "-D", "N=2", "-Xcompiler", "-fPIC", "-use_fast_math",
+             "--expt-relaxed-constexpr", "-Xptxas", "-O2", "-lineinfo", "-std=c++20", "-w",
+             "--maxrregcount=64", "-gencode", "arch=compute_80", "-v"]  # fmt: skip
+    assert kernel_flags(given) == (
+        "-DENABLE_BF16", "-DN=2", "--use_fast_math", "--ptxas-options=-O2", "--generate-line-info",
+        "-w", "--maxrregcount=64",
+    )  # fmt: skip
+    assert compile_cubin(SOURCE, "sm_80", given).cubin
+
+
+def test_flags_reach_the_compiler() -> None:
+    source = '#ifndef TWO\n#error no TWO\n#endif\nextern "C" __global__ void k() {}\n'
+    assert compile_cubin(source, "sm_80", ("-DTWO",)).cubin
+    with pytest.raises(CompileError, match="no TWO"):
+        compile_cubin(source, "sm_80")
+
+
+# -- finding ---------------------------------------------------------------------------------------
+def fake(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_bytes(b"x")
+
+
+def test_places_in_order(tmp_path: Path) -> None:
+    fake(tmp_path / "site/nvidia/cu13/lib", "libnvrtc.so.13", "libnvrtc.alt.so.13",
+         "libnvrtc-builtins.so.13.0")  # fmt: skip
+    fake(tmp_path / "site/nvidia/cuda_nvrtc/lib", "libnvrtc.so.12")
+    fake(tmp_path / "home/lib64", "libnvrtc.so.13.0.88", "libnvrtc.so.12.1.1")
+    fake(tmp_path / "toolkit/bin", "nvcc")
+    (tmp_path / "toolkit/bin/nvcc").chmod(0o755)
+    fake(tmp_path / "toolkit/lib64", "libnvrtc.so.12.9")
+    found = list(
+        candidates(str(tmp_path / "home"), str(tmp_path / "toolkit/bin"), [str(tmp_path / "site")])
+    )
+    own = [
+        str(Path(path).relative_to(tmp_path)) for path in found if path.startswith(str(tmp_path))
+    ]
+    assert own == [
+        "site/nvidia/cu13/lib/libnvrtc.so.13", "site/nvidia/cuda_nvrtc/lib/libnvrtc.so.12",
+        "home/lib64/libnvrtc.so.13.0.88", "home/lib64/libnvrtc.so.12.1.1",
+        "toolkit/lib64/libnvrtc.so.12.9",
+    ]  # fmt: skip
+    assert found[-3:] == ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+
+
+class Known:
+    """A library with a version and architectures."""
+
+    def __init__(self, version: tuple[int, int], archs: tuple[int, ...]) -> None:
+        self.version, self.archs = version, archs
+
+    def supports(self, arch: str) -> bool:
+        return int(arch[3:]) in self.archs
+
+
+@pytest.mark.parametrize(
+    ("driver", "arch", "expected"),
+    [(None, "sm_80", 13), ((12, 4), "sm_80", 12), ((13, 0), "sm_80", 13), (None, "sm_70", 12),
+     ((12, 4), "sm_120", 13), (None, "sm_30", 13)],
+)  # fmt: skip
+def test_choice_follows_architecture_and_driver(
+    driver: tuple[int, int] | None, arch: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    libraries = {"new": Known((13, 0), (80, 120)), "old": Known((12, 9), (70, 80))}
+    monkeypatch.setattr(nvrtc, "candidates", lambda *places: ["new", "gone", "old"])
+    monkeypatch.setattr(nvrtc, "_load", libraries.get)
+    monkeypatch.setattr(nvrtc, "cuda_driver_version", lambda: driver)
+    nvrtc._choose.cache_clear()
+    found = nvrtc._choose(arch, (None, "", ()))
+    nvrtc._choose.cache_clear()
+    assert found is not None and found.version[0] == expected
+
+
+def test_files_that_are_no_library_are_passed_over(tmp_path: Path) -> None:
+    fake(tmp_path / "lib", "libnvrtc.so.13", "libnvrtc-builtins.so.13.0")
+    assert nvrtc._load(str(tmp_path / "lib/libnvrtc.so.13")) is None
+
+
+def test_identity_is_known_without_loading() -> None:
+    code = (
+        "from tilelang.cuda.toolchain import places_identity\n"
+        "assert places_identity() and places_identity('nvcc')\n"
+        "assert 'nvrtc' not in open('/proc/self/maps').read()\n"
+    )
+    if sys.platform != "linux":
+        pytest.skip("reads /proc")
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert places_identity() == places_identity() != places_identity("nvcc")
+
+
+# -- disassembly -----------------------------------------------------------------------------------
+def test_no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disassembly, "commands", lambda: iter(()))
+    with pytest.raises(TileUnsupportedError) as found:
+        disassemble(b"")
+    assert str(found.value) == (
+        "no disassembler was found\n"
+        "  expected: nvdisasm or cuobjdump of a CUDA toolkit, or of the triton package\n"
+        "  hint: install a CUDA toolkit; the PTX text needs no tool"
+    )
+
+
+def test_disassembler_is_run_on_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "bin" / "nvdisasm"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\necho "$1"\ncat "$2"\n')
+    tool.chmod(0o755)
+    monkeypatch.setattr(disassembly, "toolkits", lambda home, path: [tmp_path])
+    assert disassemble(b"IMAGE") == "--print-code\nIMAGE"
+    tool.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+    with pytest.raises(CompileError, match="refused the machine code\n  got: broken"):
+        disassemble(b"IMAGE")
+
+
+def test_environment_stays_as_it_was() -> None:
+    before = env.variables()
+    compile_cubin(SOURCE, "sm_80")
+    assert env.variables() == before

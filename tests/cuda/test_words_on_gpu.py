@@ -1,0 +1,287 @@
+"""Kernels of plain thread code on a real GPU against the interpreter; skipped where there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.codegen.c import NARROW_FLOATS
+from tilelang.cuda.code import Code
+from tilelang.cuda.codegen import emit_cuda
+from tilelang.cuda.toolchain import compile_cubin
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.steps import host_program, kernel_table
+from tilelang.passes.serial.lanes import split_lanes
+from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.gpu import make_gpu_launcher
+from tilelang.target import Target
+from tilelang.target.device import cuda_devices
+
+torch = pytest.importorskip("torch", reason="the tensors are torch's")
+if not cuda_devices() or not torch.cuda.is_available():
+    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
+
+
+def on_gpu(func: PrimFunc, *args: Any) -> list[Any]:
+    """The arguments after a call on the GPU."""
+    arch = cuda_devices()[0]
+    module = emit_cuda(split_lanes(func), Target("cuda", arch))
+    code = Code(compile_cubin(module.source, arch).cubin, kernel_table(module), func.name)
+    call = make_gpu_launcher(launch_spec(func, device="cuda"), host_program(module), code)
+    placed = [arg.cuda() if isinstance(arg, torch.Tensor) else arg for arg in args]
+    call(*placed)
+    torch.cuda.synchronize()
+    return [arg.cpu() if isinstance(arg, torch.Tensor) else arg for arg in placed]
+
+
+def interpreted(func: PrimFunc, *args: Any) -> list[Any]:
+    """The arguments after a call in the interpreter."""
+    copies = [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args]
+    tilelang.compile(func, execution_backend="interpret")(*copies)
+    return copies
+
+
+def check(func: PrimFunc, *args: Any, rtol: float = 0.0, atol: float = 0.0) -> None:
+    """Both give the same arguments back."""
+    for found, expected in zip(on_gpu(func, *args), interpreted(func, *args)):
+        if isinstance(found, torch.Tensor):
+            wide = torch.float64 if found.is_floating_point() else found.dtype
+            torch.testing.assert_close(
+                found.to(wide), expected.to(wide), rtol=rtol, atol=atol, equal_nan=True
+            )
+
+
+def values(count: int = 256) -> Any:
+    rng = np.random.default_rng(3)
+    data = rng.standard_normal(count) * np.exp2(rng.integers(-14, 14, count))
+    data[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e30]
+    return torch.tensor(data.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "dtype", sorted({str(d) for d in NARROW_FLOATS} - {"float4_e2m1_unpacked", "float4_e2m1fn"})
+)
+def test_small_floats_round_and_compute(dtype: str) -> None:
+    @T.prim_func
+    def rounds(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+        with T.Kernel(2, threads=128) as bx:
+            i = bx * 128 + T.get_thread_binding()
+            B[i] = T.cast(T.cast(A[i], dtype) + T.cast(A[255 - i], dtype), "float32")
+
+    check(rounds, values(), torch.zeros(256))
+
+
+def test_integers_wrap_divide_and_saturate() -> None:
+    @T.prim_func
+    def integers(A: T.Tensor((256,), "int32"), F: T.Tensor((256,), "float32"),
+                 B: T.Tensor((8, 256), "int32"), S: T.Tensor((2, 256), "int8")):  # fmt: skip
+        with T.Kernel(2, threads=128) as bx:
+            i = bx * 128 + T.get_thread_binding()
+            B[0, i] = A[i] * A[255 - i] - 7
+            B[1, i] = A[i] // 3
+            B[2, i] = A[i] % 8
+            B[3, i] = A[i] // A[255 - i]
+            B[4, i] = T.cast(F[i], "int32")
+            B[5, i] = T.popcount(A[i]) + T.clz(A[i])
+            B[6, i] = T.max(A[i], T.abs(A[255 - i]))
+            B[7, i] = T.reinterpret(F[i], "int32")
+            S[0, i] = T.cast(F[i], "int8")
+            S[1, i] = T.cast(A[i], "int8") * T.cast(3, "int8")
+
+    data = torch.tensor(np.random.default_rng(4).integers(-(2**31), 2**31, 256), dtype=torch.int32)
+    finite = torch.nan_to_num(values(), nan=0.0)
+    check(integers, data, finite, torch.zeros((8, 256), dtype=torch.int32),
+          torch.zeros((2, 256), dtype=torch.int8))  # fmt: skip
+
+
+def test_functions_of_floats() -> None:
+    @T.prim_func
+    def functions(A: T.Tensor((256,), "float32"), B: T.Tensor((12, 256), "float32")):
+        with T.Kernel(2, threads=128) as bx:
+            i = bx * 128 + T.get_thread_binding()
+            x = T.clamp(A[i], -20.0, 20.0)
+            B[0, i] = T.exp(x)
+            B[1, i] = T.log(T.abs(x) + 0.5)
+            B[2, i] = T.tanh(x)
+            B[3, i] = T.erf(x)
+            B[4, i] = T.sigmoid(x)
+            B[5, i] = T.rsqrt(T.abs(x) + 0.5)
+            B[6, i] = T.round(x * 4.0) + T.floor(x) + T.ceil(x) + T.trunc(x)
+            B[7, i] = T.pow(T.abs(x), 1.5)
+            B[8, i] = T.ieee_add(x, 1.0e-8, "ru") + T.ieee_fdiv(x, 3.0, "rz")
+            B[9, i] = T.sin(x) + T.cos(x)
+            B[10, i] = T.__exp(x * 0.25)
+            B[11, i] = T.fast_rcp(T.abs(x) + 1.0)
+
+    check(functions, torch.nan_to_num(values()), torch.zeros((12, 256)), rtol=3e-6, atol=2e-6)
+
+
+def test_exchange_inside_warps() -> None:
+    @T.prim_func
+    def exchanges(A: T.Tensor((64,), "float32"), H: T.Tensor((64,), "bfloat16"),
+                  I: T.Tensor((64,), "int32"), B: T.Tensor((8, 64), "float32"),
+                  C: T.Tensor((10, 64), "int32")):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            B[0, t] = T.shfl_xor(A[t], 5)
+            B[1, t] = T.shfl_down(A[t], 3, width=16)
+            B[2, t] = T.shfl_up(A[t], 2)
+            B[3, t] = T.shfl_sync(A[t], 9, width=8)
+            B[4, t] = T.warp_reduce_sum(A[t])
+            B[5, t] = T.warp_reduce_max(A[t])
+            B[6, t] = T.warp_reduce_sum(H[t])
+            B[7, t] = T.warp_reduce_min(H[t])
+            C[0, t] = T.warp_reduce_sum(I[t])
+            C[1, t] = T.warp_reduce_bitor(I[t])
+            C[2, t] = T.any_sync(I[t] > 90) + 2 * T.all_sync(I[t] > 1)
+            C[3, t] = T.cast(T.ballot_sync(I[t] > 50), "int32")
+            C[4, t] = T.cast(T.match_any_sync(I[t] % 4), "int32")
+            C[5, t] = T.cast(T.match_all_sync(I[t]), "int32")
+            C[6, t] = T.syncthreads_count(I[t] > 50)
+            C[7, t] = T.syncthreads_and(I[t] > 0) + 2 * T.syncthreads_or(I[t] > 99)
+            C[8, t] = T.shfl_xor(I[t], 1)
+            C[9, t] = T.warp_reduce_min(I[t])
+            if T.shuffle_elect(32):
+                C[9, t] = 7
+
+    rng = np.random.default_rng(5)
+    check(
+        exchanges, torch.tensor(rng.standard_normal(64).astype(np.float32)),
+        torch.tensor(rng.standard_normal(64).astype(np.float32)).bfloat16(),
+        torch.tensor(rng.integers(1, 100, 64), dtype=torch.int32), torch.zeros((8, 64)),
+        torch.zeros((10, 64), dtype=torch.int32), rtol=1e-6, atol=1e-6,
+    )  # fmt: skip
+
+
+def test_atomics_of_many_blocks() -> None:
+    @T.prim_func
+    def atomics(I: T.Tensor((16,), "int32"), F: T.Tensor((16,), "float32"),
+                H: T.Tensor((16,), "float16"), B: T.Tensor((16,), "bfloat16"),
+                L: T.Tensor((4,), "int64"), D: T.Tensor((4,), "float64")):  # fmt: skip
+        with T.Kernel(4, threads=64) as bx:
+            t = bx * 64 + T.get_thread_binding()
+            T.atomic_add(I[0], t)
+            T.atomic_max(I[1], t)
+            T.atomic_min(I[2], -t)
+            T.atomic_or(I[3], 1 << (t % 30), memory_order="acq_rel")
+            T.atomic_add(F[0], 0.25)
+            T.atomic_max(F[1], T.cast(t, "float32") - 300.0)
+            T.atomic_min(F[2], 3.0 - t)
+            T.atomic_addx2(F[4], F[12])
+            T.atomic_addx4(F[8], F[12])
+            T.atomic_add(H[0], 1.0)
+            T.atomic_max(H[1], T.cast(t % 100, "float16"))
+            T.atomic_addx2(H[2], H[14])
+            T.atomic_add(B[0], 1.0)
+            T.atomic_addx2(B[2], B[14])
+            T.atomic_add(L[0], T.cast(t, "int64") << 33)
+            T.atomic_max(L[1], T.cast(-t, "int64"))
+            T.atomic_add(D[0], 0.5)
+            T.atomic_max(D[1], T.cast(t, "float64"))
+
+    ones = torch.ones(16)
+    low = torch.tensor([0, -5, 5, 0] + [0] * 12, dtype=torch.int32)
+    start = torch.tensor([0.0, -1000.0, 5.0] + [0.0] * 9 + [0.5] * 4)
+    check(atomics, low, start, ones.half(), ones.bfloat16(),
+          torch.tensor([0, -9, 0, 0]), torch.zeros(4, dtype=torch.float64))  # fmt: skip
+
+
+def test_packed_neighbours_are_stored_together() -> None:
+    @T.prim_func
+    def nibbles(A: T.Tensor((256,), "int32"), P: T.Tensor((256,), "int4"),
+                B: T.Tensor((256,), "int32")):  # fmt: skip
+        with T.Kernel(1, threads=256):
+            t = T.get_thread_binding()
+            P[t] = T.cast(A[t], "int4")
+            T.sync_threads()
+            B[t] = P[t ^ 1]
+
+    data = torch.arange(256, dtype=torch.int32) * 7 % 16 - 8
+    check(nibbles, data, torch.zeros(128, dtype=torch.int8), torch.zeros(256, dtype=torch.int32))
+
+
+def test_random_numbers_are_the_same() -> None:
+    @T.prim_func
+    def draws(B: T.Tensor((6, 128), "float32"), C: T.Tensor((2, 128), "uint32")):
+        with T.Kernel(2, threads=64) as bx:
+            i = bx * 64 + T.get_thread_binding()
+            T.rng_init(1234, off=5)
+            for k in T.serial(2):
+                C[k, i] = T.rng_rand()
+            for k in T.serial(3):
+                B[k, i] = T.rng_rand_float()
+            for k in T.serial(3):
+                B[k + 3, i] = T.rng_rand_float(dist="normal")
+
+    check(draws, torch.zeros((6, 128)), torch.zeros((2, 128), dtype=torch.uint32),
+          rtol=1e-5, atol=1e-6)  # fmt: skip
+
+
+def test_barriers_of_block_cluster_and_grid() -> None:
+    @T.prim_func
+    def meets(A: T.Tensor((8, 128), "int32"), B: T.Tensor((8, 128), "int32")):
+        with T.Kernel(8, threads=128) as bx:
+            t = T.get_thread_binding()
+            tile = T.alloc_shared((128,), "int32")
+            bar = T.alloc_barrier([64, 128])
+            if t < 64:
+                tile[t] = A[bx, t] * 2
+                T.barrier_arrive(bar[0])
+            else:
+                T.barrier_wait(bar[0], 0)
+                tile[t] = tile[t - 64] + 1
+            T.barrier_arrive(bar[1])
+            T.barrier_wait(bar[1], 0)
+            if t < 64:
+                T.sync_threads(1, 64)
+                B[bx, t] = tile[t ^ 64]
+            else:
+                B[bx, t] = tile[127 - t]
+            T.sync_grid()
+            A[bx, t] = B[7 - bx, t]
+
+    data = torch.arange(1024, dtype=torch.int32).reshape(8, 128)
+    check(meets, data, torch.zeros_like(data))
+
+
+def test_swizzled_blocks_cover_the_grid() -> None:
+    for order in ("row", "column"):
+
+        @T.prim_func
+        def covers(A: T.Tensor((7, 5), "int32")):
+            with T.Kernel(5, 7, threads=1) as (bx, by):
+                T.use_swizzle(3, order=order)
+                A[by, bx] = A[by, bx] + by * 5 + bx
+
+        check(covers, torch.zeros((7, 5), dtype=torch.int32))
+
+
+def test_a_failed_assertion_stops_with_its_message() -> None:
+    import subprocess
+    import sys
+
+    script = (
+        "import sys; sys.path.insert(0, 'tests/cuda')\n"
+        "import torch, tilelang.language as T, test_words_on_gpu as t\n"
+        "t.fails()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "A[0] is too small" in done.stdout + done.stderr
+
+
+def fails() -> None:
+    """A kernel whose assertion does not hold."""
+
+    @T.prim_func
+    def asserts(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=1):
+            T.device_assert(A[0] > 3, "A[0] is too small")
+
+    on_gpu(asserts, torch.zeros(4, dtype=torch.int32))

@@ -1,0 +1,283 @@
+"""A driver that only takes notes, and tensors that claim to be on a GPU.
+
+The driver is a small C library with the functions of ``libcuda`` that are used. It writes down
+every call as a line of text; launches show the bytes of their parameters. The tensors are torch
+tensors in host memory whose class reports a GPU, through every door by which launchers look.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilelang.cpu.toolchain import Compiler
+
+SOURCE = r"""
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char notes[1 << 20];
+static size_t used;
+static char failing[64];
+static int failure, devices = 2;
+static void* current;
+typedef struct { char name[64]; int count, sizes[64]; } Kernel;
+static Kernel kernels[64];
+static int nkernels;
+
+static void note(const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    used += vsnprintf(notes + used, sizeof notes - used, format, list);
+    va_end(list);
+}
+static int answer(const char* name) { return strcmp(name, failing) == 0 ? failure : 0; }
+
+const char* stub_notes(void) { return notes; }
+void stub_forget(void) { used = 0; notes[0] = 0; }
+void stub_fail(const char* name, int code) { snprintf(failing, sizeof failing, "%s", name); failure = code; }
+void stub_devices(int count) { devices = count; }
+void* stub_current(void) { return current; }
+void stub_declare(const char* name, int count, const int* sizes) {
+    Kernel* k = 0;
+    for (int i = 0; i < nkernels; ++i)
+        if (!strcmp(kernels[i].name, name)) k = &kernels[i];
+    if (!k) k = &kernels[nkernels++];
+    snprintf(k->name, sizeof k->name, "%s", name);
+    k->count = count;
+    memcpy(k->sizes, sizes, sizeof(int) * count);
+}
+
+int cuInit(unsigned flags) { (void)flags; return answer("cuInit"); }
+int cuDriverGetVersion(int* out) { *out = 13000; return 0; }
+int cuGetErrorName(int code, const char** out) {
+    *out = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 2 ? "CUDA_ERROR_OUT_OF_MEMORY"
+         : code == 3 ? "CUDA_ERROR_NOT_INITIALIZED" : "CUDA_ERROR_UNKNOWN";
+    return 0;
+}
+int cuGetErrorString(int code, const char** out) { *out = code == 700 ? "an illegal memory access was encountered" : "it failed"; return 0; }
+int cuDeviceGetCount(int* out) { *out = devices; return answer("cuDeviceGetCount"); }
+int cuDeviceGet(int* out, int index) { *out = 100 + index; return answer("cuDeviceGet"); }
+int cuDeviceGetName(char* out, int size, int device) { snprintf(out, size, "Stub %d", device - 100); return 0; }
+int cuDeviceTotalMem_v2(size_t* out, int device) { (void)device; *out = 1 << 20; return 0; }
+int cuDeviceGetAttribute(int* out, int which, int device) {
+    (void)device;
+    *out = which == 75 ? 9 : which == 76 ? 0 : which;
+    return 0;
+}
+int cuDevicePrimaryCtxRetain(void** out, int device) { note("retain %d\n", device - 100); *out = (void*)(intptr_t)(device + 1000); return 0; }
+int cuCtxGetCurrent(void** out) { *out = current; return 0; }
+int cuCtxSetCurrent(void* context) { current = context; return 0; }
+int cuThreadExchangeStreamCaptureMode(int* mode) { note("capture mode %d\n", *mode); *mode = 2 - *mode; return 0; }
+int cuModuleLoadData(void** out, const char* image) {
+    note("load %.8s in %d\n", image, (int)(intptr_t)current - 1100);
+    *out = (void*)(intptr_t)77;
+    return answer("cuModuleLoadData");
+}
+int cuModuleUnload(void* module) { note("unload %d\n", (int)(intptr_t)module); return 0; }
+int cuModuleGetFunction(void** out, void* module, const char* name) {
+    (void)module;
+    for (int i = 0; i < nkernels; ++i)
+        if (!strcmp(kernels[i].name, name)) { *out = &kernels[i]; return answer("cuModuleGetFunction"); }
+    return 500;
+}
+int cuFuncSetAttribute(Kernel* k, int which, int value) { note("attribute %s %d %d\n", k->name, which, value); return answer("cuFuncSetAttribute"); }
+int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, Kernel* k, int threads, size_t shared) {
+    note("occupancy %s %d %d\n", k->name, threads, (int)shared);
+    *out = 5;
+    return 0;
+}
+typedef struct { uint32_t id, pad, value[16]; } Attribute;
+typedef struct { uint32_t grid[3], block[3], shared; void* stream; Attribute* attributes; uint32_t count; } Config;
+int cuLaunchKernelEx(const Config* c, Kernel* k, void** params, void** extra) {
+    if (extra) return 1;
+    note("launch %s %u,%u,%u %u,%u,%u %u %d %d ", k->name, c->grid[0], c->grid[1], c->grid[2],
+         c->block[0], c->block[1], c->block[2], c->shared, (int)(intptr_t)c->stream, (int)(intptr_t)current - 1100);
+    for (unsigned i = 0; i < c->count; ++i)
+        note("%s%u:%u,%u,%u", i ? ";" : "", c->attributes[i].id, c->attributes[i].value[0], c->attributes[i].value[1], c->attributes[i].value[2]);
+    note("%s ", c->count ? "" : "-");
+    for (int i = 0; i < k->count; ++i) {
+        note("%s", i ? "," : "");
+        for (int b = 0; b < k->sizes[i]; ++b) note("%02x", ((unsigned char*)params[i])[b]);
+    }
+    note("%s\n", k->count ? "" : "-");
+    return answer("cuLaunchKernelEx");
+}
+static uint64_t next = 0x10000;
+int cuMemAllocAsync(uint64_t* out, size_t size, void* stream) {
+    *out = next += 0x1000;
+    note("allocate %d on %d\n", (int)size, (int)(intptr_t)stream);
+    return answer("cuMemAllocAsync");
+}
+int cuMemFreeAsync(uint64_t address, void* stream) { note("free %llx on %d\n", (unsigned long long)address, (int)(intptr_t)stream); return 0; }
+int cuMemcpyAsync(void* to, const void* from, size_t size, void* stream) { (void)stream; memcpy(to, from, size); return 0; }
+int cuStreamCreate(void** out, unsigned flags) { note("stream %u\n", flags); *out = (void*)(intptr_t)9; return 0; }
+int cuStreamSynchronize(void* stream) { note("wait %d\n", (int)(intptr_t)stream); return answer("cuStreamSynchronize"); }
+int cuStreamDestroy_v2(void* stream) { note("free stream %d\n", (int)(intptr_t)stream); return 0; }
+int cuEventCreate(void** out, unsigned flags) { (void)flags; *out = (void*)(intptr_t)4; return 0; }
+int cuEventRecord(void* event, void* stream) { note("record %d on %d\n", (int)(intptr_t)event, (int)(intptr_t)stream); return 0; }
+int cuEventSynchronize(void* event) { (void)event; return 0; }
+int cuEventElapsedTime(float* out, void* a, void* b) { (void)a; (void)b; *out = 1.5f; return 0; }
+int cuEventDestroy_v2(void* event) { note("free event %d\n", (int)(intptr_t)event); return 0; }
+"""
+
+
+class Stub:
+    """The loaded library. Each one has its own notes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.lib = ctypes.CDLL(self.path)
+        self.lib.stub_notes.restype = ctypes.c_char_p
+        self.lib.stub_current.restype = ctypes.c_void_p
+
+    def declare(self, name: str, *sizes: int) -> None:
+        """A kernel with parameters of these sizes."""
+        self.lib.stub_declare(name.encode(), len(sizes), (ctypes.c_int * 64)(*sizes))
+
+    def fail(self, name: str, code: int) -> None:
+        """Let a function answer with ``code`` from now on."""
+        self.lib.stub_fail(name.encode(), code)
+
+    def take(self) -> list[str]:
+        """The notes, which are forgotten."""
+        found = self.lib.stub_notes().decode().splitlines()
+        self.lib.stub_forget()
+        return found
+
+    def launches(self) -> list[Launch]:
+        """The launches among the notes, which are forgotten."""
+        return [Launch(line) for line in self.take() if line.startswith("launch ")]
+
+
+class Launch:
+    """One launch: what the driver was given."""
+
+    def __init__(self, line: str) -> None:
+        _, self.kernel, grid, block, shared, stream, device, attributes, args = line.split()
+        self.grid = tuple(map(int, grid.split(",")))
+        self.block = tuple(map(int, block.split(",")))
+        self.shared, self.stream, self.device = int(shared), int(stream), int(device)
+        self.attributes = (
+            {}
+            if attributes == "-"
+            else dict(
+                (int(item.split(":")[0]), tuple(map(int, item.split(":")[1].split(","))))
+                for item in attributes.split(";")
+            )
+        )
+        self.args = [] if args == "-" else [bytes.fromhex(item) for item in args.split(",")]
+
+    def values(self, formats: str) -> list[Any]:
+        """The parameters, decoded by one letter of ``struct`` each."""
+        return [struct.unpack("<" + letter, data)[0] for letter, data in zip(formats, self.args)]
+
+
+def build(compiler: Compiler, folder: Path) -> Stub:
+    """A fresh stub."""
+    path = folder / "libcuda_stub.so"
+    path.write_bytes(compiler.compile_shared(SOURCE, ("-O1",)))
+    return Stub(path)
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+STREAM = 5  # of every device, plus its number
+
+
+class _Dl(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    ]  # fmt: skip
+
+
+class _Exchange(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("older", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p), ("from_object", ctypes.c_void_p),
+        ("to_object", ctypes.c_void_p), ("view", ctypes.c_void_p), ("stream", ctypes.c_void_p),
+    ]  # fmt: skip
+
+
+_CODES = {"float": 2, "int": 0, "uint": 1, "bfloat": 4, "bool": 6}
+
+
+@lru_cache(maxsize=1)
+def tensor_class() -> Any:
+    """A subclass of ``torch.Tensor`` that says it is on a GPU."""
+    import torch
+
+    def view(obj: Any, out: Any) -> int:
+        name = str(obj.dtype).removeprefix("torch.")
+        bits = obj.element_size() * 8
+        obj.held = (ctypes.c_int64 * (2 * obj.ndim))(*obj.shape, *obj.stride())
+        dl = _Dl.from_address(out)
+        dl.data, dl.device_type, dl.device_id = obj.data_ptr(), 2, obj.device.index
+        dl.ndim, dl.code = obj.ndim, _CODES[name.rstrip("0123456789")]
+        dl.bits, dl.lanes, dl.byte_offset = bits, 1, 0
+        dl.shape = ctypes.addressof(obj.held)
+        dl.strides = ctypes.addressof(obj.held) + 8 * obj.ndim
+        return 0
+
+    def stream(kind: int, device: int, out: Any) -> int:
+        ctypes.c_void_p.from_address(out).value = STREAM + device
+        return 0 if kind == 2 else 1
+
+    first = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(view)
+    second = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.c_void_p)(stream)
+    table = _Exchange(1, 3, None, None, None, None)
+    table.view = ctypes.cast(first, ctypes.c_void_p)
+    table.stream = ctypes.cast(second, ctypes.c_void_p)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = (
+        ctypes.py_object,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
+    )
+    name = b"dlpack_exchange_api"
+
+    class OnGpu(torch.Tensor):
+        index = 0
+        keep = (first, second, table, name)
+        __dlpack_c_exchange_api__ = new(ctypes.addressof(table), name, None)
+
+        @property
+        def device(self) -> Any:
+            return torch.device("cuda", self.index)
+
+    return OnGpu
+
+
+def on_gpu(tensor: Any, index: int = 0) -> Any:
+    """``tensor`` as one that claims to be on GPU number ``index``."""
+    found = tensor.as_subclass(tensor_class())
+    found.index = index
+    return found
+
+
+def fake_torch(monkeypatch: Any) -> None:
+    """Let torch allocate such tensors, and have streams."""
+    import torch
+
+    original = torch.empty
+
+    def empty(*shape: Any, device: Any = None, **keywords: Any) -> Any:
+        where = torch.device("cpu" if device is None else device)
+        made = original(*shape, **keywords)
+        return on_gpu(made, where.index or 0) if where.type == "cuda" else made
+
+    class Stream:
+        def __init__(self, index: int) -> None:
+            self.cuda_stream = STREAM + index
+
+    monkeypatch.setattr(torch, "empty", empty)
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)

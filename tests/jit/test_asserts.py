@@ -1,0 +1,155 @@
+"""Assertions of compiled kernels: what fails is told with its place, as by the interpreter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import DeviceAssertError, Loc, Site, TileRuntimeError
+from tilelang.runtime.signature import LaunchSpec
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+
+
+@T.macro
+def positive(x):
+    T.device_assert(x > 0, "it is positive")
+
+
+@T.prim_func
+def careful(A: T.Tensor((64,), "int32"), n: T.int32):
+    T.assume(n < 10)
+    assert n != 7, "n is not seven"
+    assert n != 8
+    with T.Kernel(2, threads=32) as bx:
+        s = T.alloc_shared((32,), "int32")
+        T.copy(A[bx * 32], s)
+        T.device_assert(n < 5, "n is small")
+        T.device_assert(n != 3)
+        for i in T.Parallel(32):
+            assert s[i] < 50, "below fifty"
+            A[bx * 32 + i] = 1 + s[i]
+        positive(n)
+
+
+SOURCE = Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+def place(text: str) -> str:
+    """How an error shows the place ``text`` of this file."""
+    number = next(n for n, line in enumerate(SOURCE, 1) if line.strip() == text)
+    line = SOURCE[number - 1]
+    column = len(line) - len(text)
+    return (
+        f"{__file__}:{number}:{column + 1}\n"
+        f"{number:5d} | {line}\n"
+        f"      | {' ' * column}{'^' * len(text)}"
+    )
+
+
+def failure(value: int, n: int, backend: str = "auto") -> TileRuntimeError:
+    kernel = tilelang.compile(careful, target="cpu", execution_backend=backend)
+    with pytest.raises(TileRuntimeError) as error:
+        kernel(np.full(64, value, np.int32), n)
+    return error.value
+
+
+IN_KERNEL = [
+    (60, 1, "Device assert failed: below fifty\n  expected: `s[i] < 50` to hold\n --> ",
+     'assert s[i] < 50, "below fifty"'),
+    (1, 6, "Device assert failed: n is small\n  expected: `n < 5` to hold\n --> ",
+     'T.device_assert(n < 5, "n is small")'),
+    (1, 3, "Device assert failed\n  expected: `n != 3` to hold\n --> ", "T.device_assert(n != 3)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "n", "text", "at"), IN_KERNEL)
+@pytest.mark.parametrize("backend", ["auto", "python"])
+def test_failing_assertion_of_a_kernel_shows_its_line(
+    value: int, n: int, text: str, at: str, backend: str
+) -> None:
+    error = failure(value, n, backend)
+    assert type(error) is DeviceAssertError
+    assert str(error) == text + place(at)
+
+
+def test_assertion_in_a_macro_shows_the_call_too() -> None:
+    assertion = place('T.device_assert(x > 0, "it is positive")')
+    assert str(failure(1, 0)) == (
+        "Device assert failed: it is positive\n"
+        "  expected: `n > 0` to hold\n"
+        f" --> {assertion}\n"
+        f"  in expansion of macro `positive` called at {place('positive(n)')}"
+    )
+
+
+IN_HOST = [
+    (20, "Assume: n < 10\n --> ", "T.assume(n < 10)"),
+    (7, "Assert failed: n is not seven\n --> ", 'assert n != 7, "n is not seven"'),
+    (8, "Assert failed: n != 8\n --> ", "assert n != 8"),
+]
+
+
+@pytest.mark.parametrize(("n", "text", "at"), IN_HOST)
+@pytest.mark.parametrize("backend", ["auto", "interpret"])
+def test_failing_assertion_before_a_launch_is_no_device_assertion(
+    n: int, text: str, at: str, backend: str
+) -> None:
+    error = failure(1, n, backend)
+    assert type(error) is TileRuntimeError
+    assert str(error) == text + place(at)
+
+
+@pytest.mark.parametrize(("value", "n"), [(60, 1), (1, 6), (1, 3), (1, 0), (1, 20), (1, 7), (1, 8)])
+def test_compiled_and_interpreted_kernels_say_the_same(value: int, n: int) -> None:
+    ours, theirs = failure(value, n), failure(value, n, "interpret")
+    assert (type(ours), ours.message, ours.expected, ours.loc) == (
+        type(theirs), theirs.message, theirs.expected, theirs.loc,
+    )  # fmt: skip
+
+
+def test_same_message_at_two_places_is_told_apart() -> None:
+    @T.prim_func
+    def twice(A: T.Tensor((2,), "int32")):
+        with T.Kernel(1, threads=32):
+            T.device_assert(A[0] == 0, "zero")
+            T.device_assert(A[1] == 0, "zero")
+
+    kernel = tilelang.compile(twice, target="cpu")
+    lines = []
+    for values in ([1, 0], [0, 1]):
+        with pytest.raises(DeviceAssertError) as error:
+            kernel(np.array(values, np.int32))
+        assert error.value.loc is not None
+        lines.append(error.value.loc.line)
+    assert lines[1] == lines[0] + 1
+    kernel(np.zeros(2, np.int32))
+
+
+def test_kernel_from_the_cache_still_knows_its_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    first = failure(1, 6)
+    assert list(tmp_path.rglob("*.tl.so"))
+    assert str(failure(1, 6)) == str(first)
+
+
+def test_places_travel_with_the_contract() -> None:
+    inner = Loc("kernel.py", 3, 4, 3, 9, "helper", Loc("main.py", 7))
+    sites = (Site("n > 0", inner), Site("n < 9", None, in_kernel=False))
+    spec = LaunchSpec("f", (), messages=("positive", "small"), sites=sites)
+    assert LaunchSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+    found: Any = [site.error("no") for site in sites]
+    assert [str(error) for error in found] == [
+        "no\n  expected: `n > 0` to hold\n"
+        " --> kernel.py:3:5\n  in expansion of macro `helper` called at main.py:7",
+        "no",
+    ]

@@ -1,0 +1,308 @@
+"""Kernels for CUDA from artifact to call; the generated source is written by hand here."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cuda_stub import Stub, build, fake_torch, on_gpu
+
+import tilelang
+import tilelang.language as T
+from tilelang.compiler import Artifact
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.cuda import code as code_module
+from tilelang.cuda import toolchain
+from tilelang.cuda.driver import Driver
+from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan
+from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.cuda.toolchain import CompileResult, KernelResources
+from tilelang.errors import (
+    CompileError,
+    KernelArgumentError,
+    TileError,
+    TileUnsupportedError,
+    TileWarning,
+)
+from tilelang.jit import JITKernel, core, cuda
+from tilelang.jit.cuda import Resources, aligned, occupancy
+from tilelang.jit.execution import check_backend
+from tilelang.options import Options, make_options
+from tilelang.runtime.cache import DiskCache
+from tilelang.runtime.signature import LaunchSpec, Symbol, scalar, tensor
+from tilelang.target import Target, parse_target
+from tilelang.target.limits import limits_of
+
+SOURCE = """extern "C" __global__ void __launch_bounds__(64, 1) add_kernel(float* A, float* C, int n) {
+    extern __shared__ float tile[];
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) tile[threadIdx.x] = A[i];
+    __syncthreads();
+    if (i < n) C[i] = tile[63 - threadIdx.x] + 1.0f;
+}
+"""
+
+
+def module(source: str = SOURCE) -> CudaModule:
+    pointers = (KernelArg(0, "pointer", "float32"), KernelArg(1, "pointer", "float32"))
+    plan = LaunchPlan(
+        "add_kernel", (("s2", "c63", "add", "c64", "floordiv"), ("c1",), ("c1",)), (64, 1, 1),
+        50 * 1024, (*pointers, KernelArg(2, "int", "int32")),
+    )  # fmt: skip
+    return CudaModule(source, (plan,), 3, (), ("add_kernel",))
+
+
+n = T.dynamic("n")
+
+
+@T.prim_func
+def program(A: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float32")):
+    with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
+        for i in T.Parallel(64):
+            C[bx * 64 + i] = A[bx * 64 + i] + 1.0
+
+
+@pytest.fixture
+def made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
+) -> dict[str, Any]:
+    """The compiler in front of the back end, replaced: gives what the dict holds."""
+    if find_nvrtc() is None:
+        pytest.skip("NVRTC is not installed")
+    held: dict[str, Any] = {"module": module(), "flags": (), "targets": []}
+
+    def front(func: Any, target: Target, options: Options | None = None) -> Artifact:
+        held["targets"].append(target)
+        source = held["module"].source
+        return Artifact(
+            source, "cuda", "add_kernel", ("n",), (), flags=held["flags"], cuda=held["module"]
+        )
+
+    monkeypatch.setattr(cuda, "compile", front)
+    cache = DiskCache(tmp_path / "cache")
+    monkeypatch.setattr(cuda, "default_cache", lambda: cache)
+    if "stub" not in request.fixturenames:  # nothing is called, so no launcher need be built
+        monkeypatch.setattr(cuda, "find_compiler", lambda cache, quiet: None)
+    return held
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stub:
+    """A driver that takes notes, and torch with GPUs."""
+    pytest.importorskip("torch", reason="the tensors are torch's")
+    compiler = find_compiler(quiet=True)
+    if compiler is None:
+        pytest.skip("no C compiler on this machine")
+    found = build(compiler, tmp_path)
+    found.declare("add_kernel", 8, 8, 4)
+    driver = Driver(found.path)
+    monkeypatch.setattr(code_module.Code.__init__, "__defaults__", (lambda: driver,))
+    fake_torch(monkeypatch)
+    return found
+
+
+def kernel(**changes: Any) -> JITKernel:
+    options = changes.pop("options", Options())
+    return JITKernel(program, [1], Target("cuda", "sm_90"), options, **changes)
+
+
+@pytest.mark.parametrize("backend", ["auto", "python"])
+def test_kernel_is_compiled_and_called(made: dict[str, Any], stub: Stub, backend: str) -> None:
+    import torch
+
+    found = kernel(execution_backend=backend)
+    data = on_gpu(torch.zeros(100), 1)
+    result = found(data)
+    (launch,) = stub.launches()
+    assert (launch.grid, launch.block, launch.shared) == ((2, 1, 1), (64, 1, 1), 50 * 1024)
+    assert launch.values("QQi") == [data.data_ptr(), result.data_ptr(), 100]
+    assert result.shape == (100,) and result.device == torch.device("cuda", 1)
+    assert found.execution_backend == ("python" if backend == "python" else "c")
+
+
+def test_compilation_needs_no_driver(made: dict[str, Any]) -> None:
+    found = kernel()
+    assert found.get_kernel_source() == SOURCE
+    assert found.adapter.result.cubin[:4] == b"\x7fELF"
+
+
+def test_resources(made: dict[str, Any]) -> None:
+    found = kernel().resources
+    assert isinstance(found, Resources) and [item.name for item in found.kernels] == ["add_kernel"]
+    assert found.shared == 50 * 1024 and found.spills == 0 and 4 <= found.registers <= 40
+    assert found.occupancy == 4 * 64 / 2048  # shared memory for four blocks
+    assert str(found) == (
+        f"add_kernel: {found.registers} registers, 51200 bytes shared, no spills, occupancy 12%"
+    )
+
+
+def test_explanation_tells_the_resources(made: dict[str, Any]) -> None:
+    found = kernel()
+    assert found.explain() == f"`program` runs on the GPU\n{found.resources}"
+
+
+def test_sources_are_shown(
+    made: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    found = kernel()
+    found.show_source("cuda")
+    assert capsys.readouterr().out == SOURCE + "\n"
+    found.show_source("ptx")
+    assert ".target sm_90" in capsys.readouterr().out
+    found.export_ptx(str(tmp_path / "k.ptx"))
+    assert ".entry add_kernel" in (tmp_path / "k.ptx").read_text()
+    monkeypatch.setattr(cuda, "disassemble", lambda cubin: f"SASS of {cubin[:4]!r}")
+    found.show_sass()
+    assert capsys.readouterr().out == "SASS of b'\\x7fELF'\n"
+    found.export_library(str(tmp_path / "k.cubin"))
+    assert (tmp_path / "k.cubin").read_bytes()[:4] == b"\x7fELF"
+
+
+def test_second_compilation_comes_from_the_cache(
+    made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = kernel()
+
+    def never(*args: Any, **keywords: Any) -> Any:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(cuda, "compile_cubin", never)
+    second = kernel()
+    assert second.resources == first.resources
+    assert second.adapter.result == first.adapter.result
+    with pytest.raises(AssertionError, match="compiled again"):
+        kernel(options=Options(fast_math=True))
+    with pytest.raises(AssertionError, match="compiled again"):
+        JITKernel(program, [1], Target("cuda", "sm_80"))
+    made["module"] = module(SOURCE + "\n")
+    with pytest.raises(AssertionError, match="compiled again"):
+        kernel()
+
+
+def test_options_become_flags(made: dict[str, Any]) -> None:
+    made["flags"] = ("-DX=1",)
+    options = make_options(
+        {"tl.enable_fast_math": True, "tl.ptxas_register_usage_level": 5}, ["-O3", "-DX=1", "-DY"]
+    )
+    artifact = Artifact("", "cuda", "", (), (), flags=made["flags"])
+    assert cuda.compile_flags(artifact, options) == (
+        "-DX=1", "-DY", "--use_fast_math", "--ptxas-options=--register-usage-level=5",
+    )  # fmt: skip
+    assert kernel(options=options).resources.registers
+
+
+def test_broken_source_names_the_kernel(made: dict[str, Any]) -> None:
+    made["module"] = module("broken\n")
+    with pytest.raises(CompileError, match="^the generated CUDA source of kernel program did not"):
+        kernel()
+
+
+def test_assembler_advice_is_a_warning(
+    made: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = (
+        "ptxas info : Compiling entry function 'add_kernel' for 'sm_90'\n"
+        "ptxas info : (C7508) something in function 'add_kernel'\n"
+        "ptxas . 8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n"
+    )
+    monkeypatch.setattr(
+        cuda, "compile_cubin", lambda *a, **k: CompileResult(b"\x7fELF", "", log, tool="t")
+    )
+    with pytest.warns(TileWarning) as found:
+        made_kernel = kernel()
+    assert [str(item.message) for item in found] == [
+        "kernel program: add_kernel: the register budget of setmaxnreg is ignored (C7508)"
+    ]
+    assert len(made_kernel.resources.warnings) == 2 and made_kernel.resources.spills == 12
+
+
+def test_nvcc_is_used_when_it_is_asked_for(made: dict[str, Any]) -> None:
+    if toolchain.find_nvcc() is None:
+        pytest.skip("nvcc is not installed")
+    assert check_backend("nvcc") == "nvcc"
+    assert kernel(execution_backend="nvcc").adapter.result.tool.startswith("nvcc")
+    assert kernel().adapter.result.tool.startswith("nvrtc")
+
+
+@pytest.mark.parametrize("name", ["nvrtc", "cython", "ctypes", "tvm_ffi", "torch", "dlpack"])
+def test_other_backend_names_mean_this_one(name: str) -> None:
+    assert check_backend(name) == "auto"
+
+
+def test_target_without_architecture(made: dict[str, Any]) -> None:
+    JITKernel(program, [1], Target("cuda"))
+    assert made["targets"][-1] == Target("cuda", "sm_80")
+
+
+def test_wrong_memory_is_refused(made: dict[str, Any], stub: Stub) -> None:
+    import torch
+
+    with pytest.raises(KernelArgumentError) as found:
+        kernel()(torch.zeros(8))
+    assert str(found.value) == (
+        "kernel program input A is on the wrong device\n"
+        "  expected: cuda\n"
+        "  got: cpu\n"
+        "  hint: pass A.cuda()"
+    )
+
+
+def test_calls_follow_the_device_of_their_tensors(
+    monkeypatch: pytest.MonkeyPatch, stub: Stub
+) -> None:
+    import torch
+
+    monkeypatch.setattr(core, "cuda_devices", lambda: ("sm_90", "sm_80"))
+    core._cuda_target.cache_clear()
+    assert core._device_of([1, on_gpu(torch.zeros(2), 1)]) == "cuda -arch=sm_80"
+    assert core._device_of([on_gpu(torch.zeros(2))]) == "cuda -arch=sm_90"
+    assert core._device_of([torch.zeros(2)]) == "cpu" and core._device_of([3]) is None
+    monkeypatch.setattr(core, "cuda_devices", lambda: ())
+    core._cuda_target.cache_clear()
+    assert parse_target(core._device_of([on_gpu(torch.zeros(2))])).kind == "cuda"
+    core._cuda_target.cache_clear()
+
+
+def test_texts_of_gpu_kernels_need_one() -> None:
+    found = tilelang.compile(program, out_idx=[1], target="cpu", execution_backend="interpret")
+    for what in ("show_ptx", "show_sass"):
+        with pytest.raises(TileUnsupportedError, match=f"{what} needs a CUDA kernel"):
+            getattr(found, what)()
+    with pytest.raises(TileError, match="resources needs a CUDA kernel"):
+        found.resources  # noqa: B018  # reading it is what fails
+
+
+# -- figures ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("arch", "registers", "shared", "threads", "blocks"),
+    [
+        ("sm_80", 32, 0, 128, 16), ("sm_80", 64, 0, 128, 8), ("sm_80", 255, 0, 128, 2),
+        ("sm_80", 33, 0, 256, 6), ("sm_90", 168, 227 * 1024, 384, 1), ("sm_90", 32, 0, 32, 32),
+        ("sm_75", 32, 32 * 1024, 128, 2), ("sm_80", 128, 0, 1024, 0), ("sm_80", 65, 0, 128, 7),
+        ("sm_86", 40, 16 * 1024, 128, 5), ("sm_80", 32, 0, 100, 16),
+    ],
+)  # fmt: skip
+def test_occupancy(arch: str, registers: int, shared: int, threads: int, blocks: int) -> None:
+    limits = limits_of("cuda", arch)
+    item = KernelResources("k", registers=registers, shared=shared)
+    rounded = -(-threads // 32) * 32
+    assert occupancy(item, threads, limits) == blocks * rounded / limits.threads_processor
+
+
+def test_vectors_need_aligned_tensors() -> None:
+    spec = LaunchSpec(
+        "f", (tensor("A", "float16", (("$0",),)), tensor("B", "float32", (2,)),
+              tensor("C", "float64", (1,)), tensor("D", "int8", ()), scalar("x", "int32")),
+        (Symbol("n"),),
+    )  # fmt: skip
+    assert [p.alignment for p in aligned(spec, None).params[:4]] == [16, 8, 8, 1]
+    known = aligned(spec, (("A", 4), ("C", 4)))
+    assert [p.alignment for p in known.params[:4]] == [4, 4, 8, 1]
+
+
+def test_results_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        KernelResources("k").registers = 3  # type: ignore[misc]  # that is the test

@@ -1,0 +1,490 @@
+"""``tilelang.jit`` and ``tilelang.lazy_jit``: what is compiled, once per what, and in which order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import Compiler, find_compiler
+from tilelang.errors import TileError, TileTypeError, TileValueError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit import core
+from tilelang.jit.core import JITImpl
+
+
+def scaled_factory(n: int, factor: float = 2.0, dtype: str = "float32") -> Any:
+    @T.prim_func
+    def scaled(A: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype)):
+        with T.Kernel(T.ceildiv(n, 32), threads=32) as bx:
+            for i in T.Parallel(32):
+                C[bx * 32 + i] = A[bx * 32 + i] * T.cast(factor, dtype)
+
+    return scaled
+
+
+@pytest.fixture
+def scaled() -> JITImpl:
+    return tilelang.jit(scaled_factory, out_idx=[-1], target="cpu")
+
+
+def lazy_add(A: T.Tensor[[T.dyn["N"]]], B: T.Tensor[[T.dyn["N"]]], unroll: int = 1):
+    N = A.shape[0]
+    C = T.empty((N,), A.dtype)
+    with T.Kernel(T.ceildiv(N, 32), threads=32) as bx:
+        for i in T.Parallel(32):
+            C[bx * 32 + i] = A[bx * 32 + i] + B[bx * 32 + i] * unroll
+    return C
+
+
+@pytest.fixture
+def add() -> JITImpl:
+    return tilelang.lazy_jit(lazy_add, target="cpu")
+
+
+def text_of(error: pytest.ExceptionInfo[BaseException]) -> str:
+    return str(error.value)
+
+
+# -- factories ------------------------------------------------------------------------------------
+def test_factory_gives_a_kernel_that_returns_its_results(scaled: JITImpl) -> None:
+    kernel = scaled(100)
+    assert isinstance(kernel, tilelang.JITKernel)
+    data = np.arange(100, dtype=np.float32)
+    np.testing.assert_array_equal(kernel(data), data * 2)
+
+
+@pytest.mark.parametrize("out_idx", [1, -1, [1], [-1], (1,)])
+def test_every_spelling_of_out_idx_names_the_same_result(out_idx: Any) -> None:
+    kernel = tilelang.jit(scaled_factory, out_idx=out_idx, target="cpu")(16)
+    assert kernel.out_idx == [1]
+    np.testing.assert_array_equal(kernel(np.ones(16, np.float32)), np.full(16, 2, np.float32))
+
+
+def test_out_idx_may_be_given_by_position() -> None:
+    kernel = tilelang.jit([-1])(scaled_factory)(16)
+    assert kernel.out_idx == [1]
+
+
+def test_without_out_idx_the_result_is_an_argument() -> None:
+    kernel = tilelang.jit(scaled_factory, target="cpu")(16)
+    result = np.zeros(16, np.float32)
+    assert kernel(np.ones(16, np.float32), result) is None
+    assert (result == 2).all()
+
+
+def test_several_results_come_as_a_list_in_the_order_of_out_idx() -> None:
+    @tilelang.jit(out_idx=[2, 1], target="cpu")
+    def split(n: int):
+        @T.prim_func
+        def main(
+            A: T.Tensor((n,), "int32"), B: T.Tensor((n,), "int32"), C: T.Tensor((n,), "int32")
+        ):
+            with T.Kernel(1, threads=32):
+                for i in T.Parallel(n):
+                    B[i] = A[i] + 1
+                    C[i] = A[i] + 2
+
+        return main
+
+    found = split(8)(np.zeros(8, np.int32))
+    assert isinstance(found, list)
+    assert [item.tolist() for item in found] == [[2] * 8, [1] * 8]
+
+
+def test_factory_makes_one_kernel_per_set_of_arguments(scaled: JITImpl) -> None:
+    first = scaled(64)
+    assert scaled(64) is first
+    assert scaled(n=64) is first
+    assert scaled(64, 2.0, "float32") is first  # defaults are part of the arguments
+    others = [scaled(65), scaled(64, 3.0), scaled(64, dtype="float16")]
+    assert len({id(kernel) for kernel in (first, *others)}) == 4
+
+
+def test_two_decorations_share_no_kernels() -> None:
+    one = tilelang.jit(scaled_factory, out_idx=[-1], target="cpu")
+    two = tilelang.jit(scaled_factory, target="cpu")
+    assert one(16) is not two(16)
+    assert (one(16).out_idx, two(16).out_idx) == ([1], [])
+
+
+def test_decorator_keeps_name_and_signature(scaled: JITImpl) -> None:
+    assert scaled.__name__ == "scaled_factory"  # type: ignore[attr-defined]  # set like wraps does
+    assert list(scaled.signature.parameters) == ["n", "factor", "dtype"]
+    assert repr(scaled) == "<tilelang function scaled_factory>"
+
+
+def test_decorated_method_gets_its_instance() -> None:
+    class Model:
+        width = 24
+
+        @tilelang.jit(out_idx=[-1], target="cpu")
+        def doubled(self, dtype: str):
+            n = self.width
+
+            @T.prim_func
+            def main(A: T.Tensor((n,), dtype), C: T.Tensor((n,), dtype)):
+                with T.Kernel(1, threads=32):
+                    for i in T.Parallel(n):
+                        C[i] = A[i] + A[i]
+
+            return main
+
+    model = Model()
+    assert model.doubled("float32")(np.ones(24, np.float32)).tolist() == [2.0] * 24
+    assert model.doubled("float32") is model.doubled("float32")
+
+
+def test_traced_function_is_compiled_at_once() -> None:
+    kernel = tilelang.jit(scaled_factory(16), out_idx=[-1], target="cpu")
+    assert isinstance(kernel, tilelang.JITKernel)
+    assert kernel(np.ones(16, np.float32)).tolist() == [2.0] * 16
+
+
+# -- lazy functions -------------------------------------------------------------------------------
+def test_lazy_function_runs_when_called_with_tensors(add: JITImpl) -> None:
+    a, b = np.arange(50, dtype=np.float32), np.ones(50, np.float32)
+    np.testing.assert_array_equal(add(a, b), a + b)
+    np.testing.assert_array_equal(add(a, b, unroll=3), a + 3 * b)
+
+
+def compiled_by(function: JITImpl) -> int:
+    return len(function._kernels)
+
+
+def test_lazy_function_compiles_once_per_annotation_key(add: JITImpl) -> None:
+    ones = np.ones(50, np.float32)
+    add(ones, ones)
+    assert compiled_by(add) == 1
+    add(ones[:20], ones[:20])  # N is known at run time only
+    add(ones, ones, 1)
+    assert compiled_by(add) == 1
+    add(ones.astype(np.int32), ones.astype(np.int32))  # another dtype
+    assert compiled_by(add) == 2
+    add(ones, ones, 2)  # another constant
+    assert compiled_by(add) == 3
+
+
+def test_constant_extent_is_part_of_the_key() -> None:
+    @tilelang.lazy_jit(target="cpu")
+    def total(A: T.Tensor[[int], T.float32]):
+        C = T.empty((1,), "float32")
+        with T.Kernel(1, threads=32):
+            s = T.alloc_fragment((1,), "float32")
+            a = T.alloc_fragment((1, A.shape[0]), "float32")
+            T.copy(A, a[0, :])
+            T.reduce_sum(a, s, dim=1)
+            T.copy(s, C)
+        return C
+
+    assert total(np.ones(8, np.float32)).tolist() == [8.0]
+    assert total(np.ones(8, np.float32)).tolist() == [8.0]
+    assert compiled_by(total) == 1
+    assert total(np.ones(16, np.float32)).tolist() == [16.0]
+    assert compiled_by(total) == 2
+
+
+def test_compile_takes_placeholders_and_gives_the_kernel_of_the_key(add: JITImpl) -> None:
+    place = T.Tensor((50,), "float32")
+    kernel = add.compile(place, place)
+    assert isinstance(kernel, tilelang.JITKernel)
+    assert add.compile(place, place) is kernel
+    assert add.compile(T.Tensor((70,), "float32"), T.Tensor((70,), "float32")) is kernel
+    assert add.compile(place, place, unroll=2) is not kernel
+    ones = np.ones(9, np.float32)
+    assert kernel(ones, ones).tolist() == [2.0] * 9
+
+
+def test_annotations_of_a_lazy_function_can_be_seen(add: JITImpl, scaled: JITImpl) -> None:
+    assert list(add.annot) == ["A", "B", "unroll"]
+    assert scaled.annot is None
+
+
+# -- without a call ---------------------------------------------------------------------------------
+def test_get_tir_gives_the_traced_function(scaled: JITImpl, add: JITImpl) -> None:
+    func = scaled.get_tir(48, factor=3.0)
+    assert isinstance(func, PrimFunc) and func.name == "scaled"
+    assert [tuple(buffer.shape) for buffer in func.buffers[:2]] == [(48,), (48,)]
+    place = T.Tensor((50,), "float32")
+    lazy = add.get_tir(place, place)
+    assert (lazy.name, lazy.outputs) == ("lazy_add", (2,))
+
+
+def test_get_kernel_source_is_the_source_of_the_kernel(scaled: JITImpl) -> None:
+    assert scaled.get_kernel_source(16) == scaled(16).get_kernel_source()
+
+
+def test_lower_gives_the_generated_source() -> None:
+    artifact = tilelang.lower(scaled_factory(16), target="cpu")
+    assert (artifact.language, artifact.entry) == ("c", "tl_call")
+    assert artifact.source == tilelang.compile(scaled_factory(16), target="cpu").artifact.source
+
+
+def test_par_compile_keeps_the_order_of_the_configs(scaled: JITImpl) -> None:
+    configs = [{"n": 16, "factor": float(f)} for f in (5, 3, 9, 1)]
+    kernels = scaled.par_compile(configs, num_workers=3)
+    ones = np.ones(16, np.float32)
+    assert [float(kernel(ones)[0]) for kernel in kernels if kernel] == [5.0, 3.0, 9.0, 1.0]
+    by_position = scaled.par_compile([(8,), (4,)], num_workers=2)
+    assert [kernel.params[0].shape for kernel in by_position if kernel] == [(8,), (4,)]
+
+
+class Bars:
+    """Stands for ``tqdm``: what bars were made and how far they got."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, int]] = []
+        self.steps: dict[str, int] = {}
+        self.lock = threading.Lock()
+
+    def __call__(self, items: Any = None, *, desc: str, total: int | None = None, **_: Any) -> Any:
+        self.made.append((desc, len(items) if total is None else total))
+        bars = self
+
+        class Bar:
+            def __enter__(self) -> Bar:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                return None
+
+            def __iter__(self) -> Iterator[Any]:
+                for item in items:
+                    yield item
+                    self.update(1)
+
+            def update(self, count: int) -> None:
+                with bars.lock:
+                    bars.steps[desc] = bars.steps.get(desc, 0) + count
+
+        return Bar()
+
+
+def test_par_compile_shows_progress(scaled: JITImpl, monkeypatch: pytest.MonkeyPatch) -> None:
+    bars = Bars()
+    monkeypatch.setattr("tqdm.auto.tqdm", bars)
+    scaled.par_compile([(4,), (5,), (6,)], num_workers=2)
+    assert bars.made == [("Elaborating", 3), ("Parallel Compiling", 3)]
+    assert bars.steps == {"Elaborating": 3, "Parallel Compiling": 3}
+
+
+def unprintable(n: int) -> PrimFunc:
+    """A program that has no place on the CPU: waits for what another thread does."""
+
+    @T.prim_func
+    def waits(A: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=32):
+            done = T.alloc_barrier(32)
+            T.barrier_arrive(done)
+            T.barrier_wait(done, 0)
+            A[0] = 1.0
+
+    return waits
+
+
+def test_par_compile_raises_what_a_program_raises_unless_told_otherwise() -> None:
+    good = scaled_factory(16)
+    with pytest.raises(TileError):
+        tilelang.par_compile([good, unprintable(4)], target="cpu", num_workers=2)
+    kernels = tilelang.par_compile(
+        [unprintable(4), good], target="cpu", num_workers=2, ignore_error=True
+    )
+    assert kernels[0] is None
+    assert kernels[1] is not None and kernels[1].prim_func is good
+
+
+# -- one compilation ----------------------------------------------------------------------------------
+@pytest.fixture
+def compilations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Sources of the kernels that the C compiler gets, with a cache that is empty at first."""
+    if find_compiler() is None:
+        pytest.skip("no C compiler on this machine")
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path / "cache"))
+    sources: list[str] = []
+    original = Compiler.compile_shared
+
+    def counted(self: Compiler, source: str, flags: Any = ()) -> bytes:
+        if "generated by tilelang" in source:
+            sources.append(source)
+        return original(self, source, flags)
+
+    monkeypatch.setattr(Compiler, "compile_shared", counted)
+    return sources
+
+
+def at_once(work: Any, count: int) -> list[Any]:
+    """What ``work()`` gives in each of ``count`` threads that start together."""
+    gate = threading.Barrier(count)
+    found: list[Any] = [None] * count
+
+    def run(number: int) -> None:
+        gate.wait(timeout=60)
+        found[number] = work()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    return found
+
+
+def test_threads_that_ask_for_one_kernel_compile_it_once(
+    scaled: JITImpl, compilations: list[str]
+) -> None:
+    kernels = at_once(lambda: scaled(77), 4)
+    assert len({id(kernel) for kernel in kernels}) == 1
+    assert len(compilations) == 1
+
+
+def test_threads_that_call_one_lazy_function_compile_it_once(
+    add: JITImpl, compilations: list[str]
+) -> None:
+    ones = np.ones(11, np.float32)
+    results = at_once(lambda: add(ones, ones), 4)
+    assert [result.tolist() for result in results] == [[2.0] * 11] * 4
+    assert len(compilations) == 1
+
+
+def test_a_failed_compilation_is_tried_again(
+    scaled: JITImpl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = core.compile_func
+    failures = [TileValueError("no luck")]
+
+    def once(*args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return original(*args)
+
+    monkeypatch.setattr(core, "compile_func", once)
+    with pytest.raises(TileValueError, match="no luck"):
+        scaled(19)
+    assert scaled(19)(np.ones(19, np.float32)).tolist() == [2.0] * 19
+
+
+# -- errors ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("out_idx", "text"),
+    [
+        (
+            5,
+            "out_idx 5 names no parameter of `scaled`\n"
+            "  expected: an index of its 2 tensor parameters\n"
+            "  got: 5",
+        ),
+        (
+            [0, -3],
+            "out_idx -3 names no parameter of `scaled`\n"
+            "  expected: an index of its 2 tensor parameters\n"
+            "  got: -3",
+        ),
+        ([1, -1], "out_idx names a parameter twice\n  got: [1, -1]"),
+        (
+            "C",
+            "out_idx has the wrong type\n  expected: an int or a list of ints\n  got: 'C'",
+        ),
+        (
+            [1.0],
+            "out_idx has the wrong type\n  expected: an int or a list of ints\n  got: [1.0]",
+        ),
+    ],
+)  # fmt: skip
+def test_out_idx_that_makes_no_sense(out_idx: Any, text: str) -> None:
+    with pytest.raises(TileValueError) as error:
+        tilelang.jit(scaled_factory, out_idx=out_idx, target="cpu")(16)
+    assert text_of(error) == text
+
+
+def test_out_idx_beside_results_that_the_program_makes() -> None:
+    place = T.Tensor((4,), "float32")
+    func = tilelang.lazy_jit(lazy_add).get_tir(place, place)
+    assert tilelang.compile(func, out_idx=[2], target="cpu").out_idx == [2]  # the same ones
+    with pytest.raises(TileValueError) as error:
+        tilelang.compile(func, out_idx=[1], target="cpu")
+    assert text_of(error) == (
+        "Out index conflict: the function returns tensors made by T.empty and out_idx is given\n"
+        "  expected: one of the two\n"
+        "  got: out_idx=[1]\n"
+        "  hint: drop out_idx, or make the results parameters"
+    )
+
+
+def test_out_idx_for_a_function_that_is_the_kernel_itself() -> None:
+    with pytest.raises(TileValueError) as error:
+        tilelang.jit(lazy_add, out_idx=[-1])
+    assert text_of(error) == (
+        "out_idx is given for `lazy_add`, which returns its results itself\n"
+        "  expected: no out_idx\n"
+        "  hint: make results with T.empty(shape, dtype) and return them"
+    )
+
+
+def test_factory_that_returns_no_kernel() -> None:
+    def forgets(n: int) -> Any:
+        @T.prim_func
+        def main(A: T.Tensor((n,), "float32")):
+            with T.Kernel(1):
+                A[0] = 1.0
+
+    with pytest.raises(TileTypeError) as error:
+        tilelang.jit(forgets)(4)
+    assert text_of(error) == (
+        "`forgets` did not return a kernel\n"
+        "  expected: a function decorated with @T.prim_func\n"
+        "  got: NoneType"
+    )
+
+
+def test_option_that_is_not_known() -> None:
+    with pytest.raises(TileTypeError) as error:
+        tilelang.jit(scaled_factory, out_index=[1])
+    assert text_of(error) == (
+        "unknown option 'out_index'\n"
+        "  expected: out_idx, target, target_host, execution_backend, verbose, pass_configs, "
+        "debug_root_path or compile_flags"
+    )
+
+
+def test_decorating_something_that_is_no_function() -> None:
+    with pytest.raises(TileTypeError) as error:
+        tilelang.jit("kernel")
+    assert text_of(error) == (
+        "tilelang.jit decorates a function\n  expected: a function\n  got: 'kernel'"
+    )
+
+
+def test_compiling_something_that_is_not_traced() -> None:
+    with pytest.raises(TileTypeError) as error:
+        tilelang.compile(scaled_factory)  # type: ignore[arg-type]  # the mistake of the test
+    assert text_of(error) == (
+        "tilelang.compile takes a traced function\n"
+        "  expected: the result of @T.prim_func\n"
+        "  got: function\n"
+        "  hint: a function decorated with @tilelang.jit is compiled by calling it or by its "
+        ".compile(...) method"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "text"),
+    [
+        ((), {}, "missing a required argument: 'n'"),
+        ((4,), {"m": 5}, "got an unexpected keyword argument 'm'"),
+        ((4, 1.0, "float32", 1), {}, "too many positional arguments"),
+    ],
+)
+def test_wrong_arguments_of_a_factory(
+    scaled: JITImpl, args: tuple[Any, ...], kwargs: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(TileTypeError) as error:
+        scaled(*args, **kwargs)
+    assert text_of(error) == (
+        f"`scaled_factory` cannot be called like this: {text}\n  expected: (n, factor, dtype)"
+    )

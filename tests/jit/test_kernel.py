@@ -1,0 +1,259 @@
+"""``JITKernel``: a compiled kernel called, looked at, exported and measured."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
+from tilelang.jit.kernel import JITKernel, KernelParam, input_params
+from tilelang.options import Options
+from tilelang.profiler import Profiler, TensorSupplyType
+from tilelang.target import Target
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+
+
+def affine_program(n: int = 40) -> Any:
+    @T.prim_func
+    def affine(a: T.float32, X: T.Tensor((n,), "float32"), Y: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, 32), threads=32) as bx:
+            for i in T.Parallel(32):
+                Y[bx * 32 + i] = a * X[bx * 32 + i] + 1.0
+
+    return affine
+
+
+@pytest.fixture(params=["auto", "python", "interpret"])
+def kernel(request: pytest.FixtureRequest) -> JITKernel:
+    return tilelang.compile(
+        affine_program(), out_idx=[-1], target="cpu", execution_backend=request.param
+    )
+
+
+@pytest.fixture
+def compiled() -> JITKernel:
+    if find_compiler() is None:
+        pytest.skip("no C compiler on this machine")
+    return tilelang.compile(affine_program(), out_idx=[-1], target="cpu")
+
+
+X = np.arange(40, dtype=np.float32)
+
+
+# -- calls ----------------------------------------------------------------------------------------
+def test_call_gives_a_new_result_each_time(kernel: JITKernel) -> None:
+    first, second = kernel(2.0, X), kernel(3.0, X)
+    np.testing.assert_array_equal(first, 2 * X + 1)
+    np.testing.assert_array_equal(second, 3 * X + 1)
+
+
+def test_torch_function_is_the_call(kernel: JITKernel) -> None:
+    np.testing.assert_array_equal(kernel.torch_function(2.0, X), kernel(2.0, X))
+
+
+def test_calls_are_positional(kernel: JITKernel) -> None:
+    with pytest.raises(TypeError):
+        kernel(2.0, X=X)  # type: ignore[call-arg]  # the mistake of the test
+
+
+def test_backend_says_how_calls_are_run() -> None:
+    def backend(name: str) -> str:
+        program = affine_program(8)
+        return tilelang.compile(program, target="cpu", execution_backend=name).execution_backend
+
+    assert backend("interpret") == "interpret"
+    if find_compiler() is not None:
+        assert backend("python") == "python"
+        assert backend("auto") in ("c", "python")  # "python" where there is no Python.h
+
+
+# -- what a kernel says of itself -------------------------------------------------------------------
+def test_params_list_every_parameter_with_results(kernel: JITKernel) -> None:
+    assert [(p.name, str(p.dtype), p.shape) for p in kernel.params] == [
+        ("a", "float32", ()), ("X", "float32", (40,)), ("Y", "float32", (40,)),
+    ]  # fmt: skip
+    assert kernel.params[1].dtype == "float32"
+    assert [p.is_scalar() for p in kernel.params] == [True, False, False]
+    # out_idx of a call counts tensors; the attribute counts parameters.
+    assert kernel.out_idx == [2]
+    assert [p.name for p in input_params(kernel.params, kernel.out_idx)] == ["a", "X"]
+
+
+def test_a_dynamic_extent_stays_an_expression_in_params() -> None:
+    n = T.symbolic("n")
+
+    @T.prim_func
+    def fill(A: T.Tensor((n, 4), "uint8")):
+        with T.Kernel(n, threads=32) as bx:
+            for i in T.Parallel(4):
+                A[bx, i] = T.uint8(1)
+
+    (param,) = tilelang.compile(fill, target="cpu").params
+    assert [isinstance(extent, int) for extent in param.shape] == [False, True]
+    assert str(param.shape[0]) == "n"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "true_for"),
+    [
+        ("uint8", {"is_unsigned"}), ("bool", {"is_boolean"}), ("int8", set()),
+        ("float8_e4m3fn", {"is_float8"}), ("float16", set()),
+    ],
+)  # fmt: skip
+def test_questions_to_a_param(dtype: str, true_for: set[str]) -> None:
+    param = KernelParam(T.dtype(dtype), (4,), "A")
+    names = ("is_scalar", "is_unsigned", "is_boolean", "is_float8")
+    assert {name for name in names if getattr(param, name)()} == true_for
+
+
+def test_torch_dtype_of_a_param() -> None:
+    torch = pytest.importorskip("torch", reason="torch names its own dtypes")
+    assert KernelParam(T.dtype("bfloat16"), (4,)).torch_dtype() is torch.bfloat16
+
+
+def test_kernel_remembers_how_it_was_made(kernel: JITKernel) -> None:
+    assert kernel.prim_func.name == "affine"
+    assert kernel.target == Target("cpu")
+    assert (kernel.config, kernel.latency, kernel.ref_latency) == (None, None, None)
+    assert repr(kernel) == "<JITKernel affine for cpu>"
+    tuned = JITKernel(affine_program(8), options=Options(), config={"block": 8})
+    assert tuned.config == {"block": 8}
+
+
+def test_explain_says_where_it_runs(kernel: JITKernel) -> None:
+    where = {"interpret": "in the interpreter"}.get(
+        kernel.execution_backend, "as C on the CPU cores"
+    )
+    assert kernel.explain() == f"`affine` runs {where}"
+
+
+# -- sources ----------------------------------------------------------------------------------------
+def test_kernel_source_of_a_compiled_kernel_is_c(compiled: JITKernel) -> None:
+    source = compiled.get_kernel_source()
+    assert source.startswith("// affine: generated by tilelang\n")
+    assert "TL_EXPORT int32_t tl_call(const int64_t* slots)" in source
+    assert compiled.artifact.source == source
+    assert compiled.adapter.source == source
+    assert compiled.get_kernel_source(kernel_only=False) == source
+
+
+def test_source_of_an_interpreted_kernel_is_the_program() -> None:
+    kernel = tilelang.compile(affine_program(), target="cpu", execution_backend="interpret")
+    assert kernel.get_kernel_source() == kernel.prim_func.script()
+    assert kernel.artifact is None
+
+
+def test_host_source_is_a_library_of_its_own(compiled: JITKernel, tmp_path: Path) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    path = tmp_path / "host.so"
+    path.write_bytes(compiler.compile_shared(compiled.get_host_source(), ("-O1", "-pthread")))
+    library = ctypes.CDLL(str(path))
+    result = np.zeros_like(X)
+    assert library.init() == 0
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (X, result)]
+    assert library.call(ctypes.c_float(2.0), *pointers) == 0
+    np.testing.assert_array_equal(result, 2 * X + 1)
+
+
+def test_sources_are_printed(compiled: JITKernel, capsys: pytest.CaptureFixture[str]) -> None:
+    kernel, host = compiled.get_kernel_source(), compiled.get_host_source()
+    shown = []
+    for arguments in ((), ("kernel",), ("host",), ("both",)):
+        compiled.show_source(*arguments)
+        shown.append(capsys.readouterr().out)
+    assert shown == [f"{kernel}\n", f"{kernel}\n", f"{host}\n", f"{kernel}\n{host}\n"]
+    compiled.print_source_code()
+    assert capsys.readouterr().out == f"{kernel}\n"
+    with pytest.raises(TileValueError) as error:
+        compiled.show_source("object")
+    assert str(error.value) == (
+        'there is no such source\n  expected: "kernel", "host" or "both"\n  got: \'object\''
+    )
+
+
+def test_sources_are_written_to_files(compiled: JITKernel, tmp_path: Path) -> None:
+    kernel, host = tmp_path / "kernel.c", tmp_path / "host.c"
+    compiled.export_sources(str(kernel))
+    assert kernel.read_text() == compiled.get_kernel_source() and not host.exists()
+    compiled.export_sources(host_path=str(host))
+    assert host.read_text() == compiled.get_host_source()
+
+
+# -- export -----------------------------------------------------------------------------------------
+def test_exported_library_runs_without_tilelang(compiled: JITKernel, tmp_path: Path) -> None:
+    path = tmp_path / "affine.so"
+    compiled.export_library(str(path))
+    library = ctypes.CDLL(str(path))
+    result = np.zeros_like(X)
+    bits = int(np.float64(2.0).view(np.int64))  # scalars travel as the bits of a double
+    slots = (ctypes.c_int64 * 3)(bits, X.ctypes.data, result.ctypes.data)
+    assert library.tl_call(slots) == 0
+    np.testing.assert_array_equal(result, 2 * X + 1)
+
+
+def test_exported_library_has_the_texts_of_its_errors(tmp_path: Path) -> None:
+    if find_compiler() is None:
+        pytest.skip("no C compiler on this machine")
+
+    @T.prim_func
+    def checks(A: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            T.device_assert(A[0] > 0, "A starts above zero")
+
+    path = tmp_path / "checks.so"
+    tilelang.compile(checks, target="cpu").export_library(str(path))
+    library = ctypes.CDLL(str(path))
+    library.tl_message.restype = ctypes.c_char_p
+    zeros = np.zeros(4, np.int32)
+    code = library.tl_call((ctypes.c_int64 * 1)(zeros.ctypes.data))
+    assert code > 0
+    assert b"A starts above zero" in library.tl_message(code)
+
+
+def test_interpreted_kernel_has_no_library(tmp_path: Path) -> None:
+    kernel = tilelang.compile(affine_program(), target="cpu", execution_backend="interpret")
+    with pytest.raises(TileRuntimeError) as error:
+        kernel.export_library(str(tmp_path / "affine.so"))
+    assert str(error.value) == (
+        "there is no library to export\n"
+        "  expected: a compiled kernel\n"
+        "  got: a kernel that runs by 'interpret'"
+    )
+    assert not (tmp_path / "affine.so").exists()
+
+
+@pytest.mark.parametrize("name", ["show_ptx", "show_sass", "export_ptx", "export_sass"])
+def test_gpu_texts_need_a_gpu_kernel(kernel: JITKernel, name: str) -> None:
+    arguments = ("file",) if name.startswith("export") else ()
+    with pytest.raises(TileUnsupportedError) as error:
+        getattr(kernel, name)(*arguments)
+    assert str(error.value) == (
+        f"{name} needs a CUDA kernel\n"
+        "  got: a kernel for cpu\n"
+        "  hint: get_kernel_source() shows the generated text of any target"
+    )
+
+
+# -- profiler ---------------------------------------------------------------------------------------
+def test_kernel_gives_its_profiler(kernel: JITKernel) -> None:
+    profiler = kernel.get_profiler()
+    assert isinstance(profiler, Profiler)
+    assert (profiler.kernel, profiler.supply_type) == (kernel, TensorSupplyType.Auto)
+    assert kernel.get_profiler(TensorSupplyType.One).supply_type is TensorSupplyType.One
+
+
+def test_run_once_makes_the_inputs(kernel: JITKernel) -> None:
+    result = kernel.run_once()
+    assert np.asarray(result).shape == (40,)
+    seen: list[Any] = []
+    kernel.run_once(lambda *inputs: seen.extend(inputs))
+    assert [np.shape(item) for item in seen] == [(), (40,)]

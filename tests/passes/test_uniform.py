@@ -1,0 +1,155 @@
+"""Which values differ between the threads of a block."""
+
+from __future__ import annotations
+
+import tilelang.language as T
+from tilelang.ir import stmt as S
+from tilelang.passes.serial.uniform import Varying, varying_exit
+
+
+def analysed(func: S.PrimFunc) -> tuple[Varying, dict[str, bool]]:
+    """The analysis of the only launch, and which names (lets and allocated buffers) differ."""
+    (launch,) = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    varying = Varying(launch)
+    found = {}
+    for node in S.walk(launch.body):
+        if isinstance(node, S.Let):
+            found[node.var.name] = node.var in varying.vars
+        elif isinstance(node, S.Alloc):
+            found[node.buffer.name] = node.buffer.data in varying.buffers
+        elif isinstance(node, S.For):
+            found[node.var.name] = node.var in varying.vars
+    return varying, found
+
+
+def test_values_computed_from_the_thread_index_differ() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(4, threads=32) as bx:
+            mine = T.get_thread_binding() * 2
+            next_one = mine + 1
+            block = bx * 2 + n
+            loaded = A[block]
+            own = A[next_one]
+            A[0] = mine + next_one + block + loaded + own
+
+    assert analysed(kernel)[1] == {
+        "mine": True, "next_one": True, "block": False, "loaded": False, "own": True,
+    }  # fmt: skip
+
+
+def test_private_storage_differs_by_value_by_index_and_by_condition() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            by_value = T.alloc_local((4,), "int32")
+            by_index = T.alloc_local((4,), "int32")
+            by_condition = T.alloc_local((4,), "int32")
+            uniform = T.alloc_local((4,), "int32")
+            shared = T.alloc_shared((32,), "int32")
+            by_value[0] = tx
+            by_index[tx % 4] = n
+            if tx < 4:
+                by_condition[0] = n
+            if n < 4:
+                uniform[0] = n
+            shared[tx] = tx
+
+    assert analysed(kernel)[1] == {
+        "by_value": True, "by_index": True, "by_condition": True, "uniform": False,
+        "shared": False,
+    }  # fmt: skip
+
+
+def test_a_difference_that_comes_round_a_loop_is_found() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            early = T.alloc_local((1,), "int32")
+            late = T.alloc_local((1,), "int32")
+            for k in T.serial(4):
+                early[0] = late[0] + 1
+                late[0] = T.get_thread_binding()
+
+    assert analysed(kernel)[1] == {"early": True, "late": True, "k": False}
+
+
+def test_a_loop_with_a_bound_of_the_thread_makes_its_variable_and_stores_differ() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            count = T.alloc_var("int32", 0)
+            steady = T.alloc_var("int32", 0)
+            for k in T.serial(T.get_thread_binding()):
+                count = count + 1
+            for m in T.serial(n):
+                steady = steady + 1
+
+    assert analysed(kernel)[1] == {"count": True, "steady": False, "k": True, "m": False}
+
+
+def test_iterations_of_a_parallel_loop_are_dealt_to_threads() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            outer = T.alloc_local((1,), "int32")
+            for i in T.Parallel(64):
+                inner = T.alloc_local((1,), "int32")
+                outer[0] = 1
+                inner[0] = i
+
+    assert analysed(kernel)[1] == {"outer": True, "inner": False}
+
+
+def test_a_view_differs_with_its_storage() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            own = T.alloc_local((4,), "int32")
+            other = T.view(own, (2, 2))
+            own[0] = T.get_thread_binding()
+            A[0] = other[0, 0]
+
+    varying, _ = analysed(kernel)
+    (store,) = (
+        n for n in S.walk(kernel.body) if isinstance(n, S.Store) and n.buffer.storage == "global"
+    )
+    assert varying.expr(store.value)
+    assert varying.touches(store)
+
+
+def test_atomics_are_effects_of_every_thread_and_loads_are_not() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            T.atomic_add(A[0], 1)
+            A[1] = A[2]
+
+    varying, _ = analysed(kernel)
+    (atomic,) = (n for n in S.walk(kernel.body) if isinstance(n, S.Eval))
+    (store,) = (n for n in S.walk(kernel.body) if isinstance(n, S.Store))
+    assert varying.has_effect(atomic.value)
+    assert not varying.has_effect(store.value)
+    assert not varying.touches(store)
+
+
+def test_an_exit_under_a_thread_condition_is_found_but_not_that_of_an_inner_loop() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(4):
+                if T.get_thread_binding() < 3:
+                    T.loop_break()
+            for j in T.serial(4):
+                if n < 3:
+                    break
+            for k in T.serial(4):
+                for m in T.serial(4):
+                    if T.get_thread_binding() < 3:
+                        break
+
+    varying, _ = analysed(kernel)
+    loops = {n.var.name: n for n in S.walk(kernel.body) if isinstance(n, S.For)}
+    found = {name: varying_exit(loop.body, varying) for name, loop in loops.items()}
+    assert found == {"i": True, "j": False, "k": False, "m": True}

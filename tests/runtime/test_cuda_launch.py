@@ -1,0 +1,530 @@
+"""Calls of CUDA programs through both launchers, against a driver that takes notes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from cuda_stub import STREAM, Stub, build, fake_torch, on_gpu
+from hypothesis import given, settings
+
+from tilelang.cpu.toolchain import Compiler
+from tilelang.cuda import driver as driver_module
+from tilelang.cuda.code import Code
+from tilelang.cuda.driver import Driver
+from tilelang.cuda.module import (
+    AssertStep,
+    CudaModule,
+    ForStep,
+    IfStep,
+    KernelArg,
+    LaunchPlan,
+    LetStep,
+    Program,
+    Step,
+    WorkspaceStep,
+)
+from tilelang.errors import (
+    ArgumentTypeError,
+    DeviceAssertError,
+    InternalError,
+    KernelArgumentError,
+    TileRuntimeError,
+    TileUnsupportedError,
+)
+from tilelang.jit.steps import host_program, kernel_table
+from tilelang.runtime import gpu as gpu_module
+from tilelang.runtime.cache import DiskCache
+from tilelang.runtime.gpu import GpuLauncher, make_gpu_launcher
+from tilelang.runtime.signature import LaunchSpec, Param, Symbol, scalar, tensor
+from tilelang.runtime.steps import OPERATIONS, evaluate, wrap
+
+torch = pytest.importorskip("torch", reason="the tensors are torch's")
+
+ONE: Program = ("c1",)
+A, B = KernelArg(0, "pointer", "float32"), KernelArg(1, "pointer", "float32")
+
+
+def plan(*args: KernelArg, grid: tuple[Program, ...] = (("c4",),), **changes: Any) -> LaunchPlan:
+    full = (*grid, *[ONE] * (3 - len(grid)))
+    values: dict[str, Any] = {"threads": (128, 1, 1), "shared_bytes": 0, **changes}
+    return LaunchPlan("k", full, args=args, **values)  # type: ignore[arg-type]
+
+
+def module(*steps: Step, slots: int = 8, messages: tuple[str, ...] = ()) -> CudaModule:
+    return CudaModule("", steps, slots, messages, ("k",))
+
+
+def spec(*params: Param, symbols: tuple[Symbol, ...] = (), **more: Any) -> LaunchSpec:
+    return LaunchSpec("f", params, symbols, device="cuda", **more)
+
+
+@pytest.fixture(scope="module")
+def stub(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Stub:
+    return build(compiler, tmp_path_factory.mktemp("stub"))
+
+
+class Maker:
+    """Makes launchers of one kind; counts the calls that C hands to Python."""
+
+    def __init__(self, kind: str, stub: Stub, compiler: Compiler, cache: DiskCache) -> None:
+        self.kind, self.stub, self.compiler, self.cache = kind, stub, compiler, cache
+        self.slow = 0
+        self.driver = Driver(stub.path)
+
+    def __call__(
+        self, contract: LaunchSpec, made: CudaModule, sizes: tuple[int, ...] = ()
+    ) -> Callable[..., Any]:
+        self.stub.declare("k", *sizes)
+        self.stub.fail("", 0)
+        self.stub.take()
+        code = Code(b"CUBIN", kernel_table(made), "f", lambda: self.driver)
+        native = self.compiler if self.kind == "c" else None
+        launcher = make_gpu_launcher(
+            contract, host_program(made), code, compiler=native, cache=self.cache
+        )
+        assert isinstance(launcher, GpuLauncher) is (self.kind == "python")
+        return launcher
+
+
+@pytest.fixture(params=["python", "c"])
+def make(
+    request: pytest.FixtureRequest,
+    stub: Stub,
+    compiler: Compiler,
+    session_cache: DiskCache,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Maker:
+    fake_torch(monkeypatch)
+    maker = Maker(request.param, stub, compiler, session_cache)
+    plain = GpuLauncher.__call__
+
+    def counting(self: GpuLauncher, *args: Any, **keywords: Any) -> Any:
+        maker.slow += 1
+        return plain(self, *args, **keywords)
+
+    monkeypatch.setattr(gpu_module.GpuLauncher, "__call__", counting)
+    return maker
+
+
+def floats(*shape: int, index: int = 0) -> Any:
+    return on_gpu(torch.zeros(shape), index)
+
+
+def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:
+    contract = spec(
+        tensor("A", "float32", (("$0",),)), scalar("i", "int32"), scalar("l", "uint64"),
+        scalar("x", "float32"), scalar("d", "float64"), scalar("b", "bool"), symbols=(Symbol("n"),),
+    )  # fmt: skip
+    args = (A, KernelArg(1, "int", "int32"), KernelArg(2, "int", "uint64"),
+            KernelArg(3, "float", "float32"), KernelArg(4, "float", "float64"),
+            KernelArg(5, "int", "bool"), KernelArg(6, "int", "int32"))  # fmt: skip
+    grid: tuple[Program, ...] = (("s6", "c63", "add", "c64", "floordiv"), ("c2",))
+    made = module(plan(*args, grid=grid, threads=(32, 4, 1), shared_bytes=1024))
+    call = make(contract, made, (8, 4, 8, 4, 8, 1, 4))
+    data = floats(1000)
+    assert call(data, -7, 2**62 + 1, 0.1, 0.1, True) is None
+    (launch,) = stub.launches()
+    assert launch.grid == (16, 2, 1) and launch.block == (32, 4, 1) and launch.shared == 1024
+    assert launch.stream == STREAM and launch.device == 0 and launch.attributes == {}
+    single = struct.unpack("<f", struct.pack("<f", 0.1))[0]
+    expected = [data.data_ptr(), -7, 2**62 + 1, single, 0.1, 1, 1000]
+    assert launch.values("QiQfdBi") == expected
+    assert make.slow == (make.kind == "python")
+
+
+def test_results_are_allocated_beside_the_inputs(make: Maker, stub: Stub) -> None:
+    contract = spec(
+        tensor("A", "float32", (("$0",),)), tensor("B", "bfloat16", (("$0", 2, "*"),), is_output=True),
+        symbols=(Symbol("n"),), outputs=(1,), returns="one",
+    )  # fmt: skip
+    call = make(contract, module(plan(A, B)), (8, 8))
+    data = floats(10, index=1)
+    result = call(data)
+    (launch,) = stub.launches()
+    assert result.shape == (20,) and result.dtype is torch.bfloat16
+    assert result.device == torch.device("cuda", 1)
+    assert launch.values("QQ") == [data.data_ptr(), result.data_ptr()]
+    assert launch.device == 1 and launch.stream == STREAM + 1
+    assert make.slow == (make.kind == "python")
+
+
+def test_call_without_tensors_uses_the_current_device(make: Maker, stub: Stub) -> None:
+    contract = spec(
+        tensor("B", "float32", (("$0",),), is_output=True), scalar("n", "int32", 0),
+        symbols=(Symbol("n", param=1),), outputs=(0,), returns="one",
+    )  # fmt: skip
+    result = make(contract, module(plan(A)), (8,))(12)
+    (launch,) = stub.launches()
+    assert result.shape == (12,) and launch.device == 0 or launch.device == 1
+    assert launch.values("Q") == [result.data_ptr()]
+
+
+def test_code_is_loaded_once_per_device_and_later_calls_only_launch(
+    make: Maker, stub: Stub
+) -> None:
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A, shared_bytes=65536)), (8,))
+    assert stub.take() == []
+    call(floats(4))
+    first = stub.take()
+    assert [line for line in first if line.startswith("load")] == ["load CUBIN in 0"]
+    assert "attribute k 8 65536" in first
+    call(floats(4))
+    assert [line.split()[0] for line in stub.take()] == ["launch"]
+    call(floats(4, index=1))
+    assert "load CUBIN in 1" in stub.take()
+
+
+def test_loading_is_allowed_while_a_graph_is_captured(make: Maker, stub: Stub) -> None:
+    make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))(floats(4))
+    notes = stub.take()
+    at = next(number for number, line in enumerate(notes) if line.startswith("load"))
+    assert notes[at - 1] == "capture mode 2" and notes[at + 1] == "capture mode 0"
+
+
+def test_the_callers_context_stays_current(make: Maker, stub: Stub) -> None:
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
+    stub.lib.cuCtxSetCurrent(4242)
+    call(floats(4, index=1))
+    call(floats(4, index=1))
+    assert stub.lib.stub_current() == 4242
+    stub.lib.cuCtxSetCurrent(None)
+
+
+def test_launch_attributes(make: Maker, stub: Stub) -> None:
+    made = module(plan(A, cluster=(2, 8, 1), cooperative=True, pdl=True))
+    make(spec(tensor("A", "float32", (4,))), made, (8,))(floats(4))
+    notes = stub.take()
+    assert "attribute k 14 1" in notes  # a cluster of more than eight blocks
+    (launch,) = [line for line in notes if line.startswith("launch")]
+    assert launch.split()[7] == "4:2,8,1;2:1,0,0;6:1,0,0"
+
+
+@pytest.mark.parametrize("extent", [("c0",), ("s1", "neg")])
+def test_empty_grid_starts_nothing(make: Maker, stub: Stub, extent: Program) -> None:
+    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    call = make(contract, module(plan(A, grid=(ONE, extent))), (8,))
+    assert call(floats(3)) is None and stub.launches() == []
+
+
+def test_empty_tensor_is_passed_as_it_is(make: Maker, stub: Stub) -> None:
+    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    make(contract, module(plan(A)), (8,))(floats(0))
+    assert stub.launches()[0].values("Q") == [0]
+
+
+def test_host_steps_decide_loop_and_compute(make: Maker, stub: Stub) -> None:
+    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    inner = plan(A, KernelArg(2, "int", "int32"), grid=(("s3",),))
+    made = module(
+        LetStep(3, ("s1", "c250", "add"), "uint8"),
+        ForStep(2, ("c1",), ("s1",), ("c2",), (
+            IfStep(("s2", "c3", "eq"), (), (inner,)),
+        )),
+    )  # fmt: skip
+    make(contract, made, (8, 4))(floats(8))
+    found = stub.launches()
+    assert [launch.values("Qi")[1] for launch in found] == [1, 5, 7]
+    assert {launch.grid for launch in found} == {(2, 1, 1)}  # 258 as uint8
+
+
+def test_failed_assertion_stops_the_call(make: Maker, stub: Stub) -> None:
+    contract = spec(
+        tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),),
+        messages=("n must be even", "n must be small"),
+    )  # fmt: skip
+    made = module(
+        AssertStep(("s1", "c2", "floormod", "c0", "eq"), 0),
+        AssertStep(("s1", "c100", "lt"), 1), plan(A),
+    )  # fmt: skip
+    call = make(contract, made, (8,))
+    call(floats(8))
+    assert len(stub.launches()) == 1
+    with pytest.raises(DeviceAssertError) as found:
+        call(floats(200))
+    assert str(found.value) == "kernel f: n must be small"
+    with pytest.raises(DeviceAssertError, match="n must be even"):
+        call(floats(3))
+    assert stub.launches() == []
+
+
+def test_workspaces_live_for_the_call_in_stream_order(make: Maker, stub: Stub) -> None:
+    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    made = module(
+        WorkspaceStep(2, ("s1", "c4", "mul")), WorkspaceStep(3, ("c0",)),
+        plan(A, KernelArg(2, "pointer", "float32")),
+    )  # fmt: skip
+    call = make(contract, made, (8, 8))
+    call(floats(6))
+    notes = [line for line in stub.take() if line.split()[0] in ("allocate", "launch", "free")]
+    first, second, launch, *freed = notes
+    assert (first, second) == (f"allocate 24 on {STREAM}", f"allocate 1 on {STREAM}")
+    address = int.from_bytes(bytes.fromhex(launch.split(",")[-1]), "little")
+    assert f"free {address:x} on {STREAM}" in freed and len(freed) == 2
+    stub.fail("cuLaunchKernelEx", 700)
+    with pytest.raises(TileRuntimeError):
+        call(floats(6))
+    assert sum(line.startswith("free") for line in stub.take()) == 2
+
+
+# -- errors ----------------------------------------------------------------------------------------
+def test_tensor_in_host_memory_is_refused(make: Maker, stub: Stub) -> None:
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
+    with pytest.raises(KernelArgumentError) as found:
+        call(torch.zeros(4))
+    assert str(found.value) == (
+        "kernel f input A is on the wrong device\n"
+        "  expected: cuda\n"
+        "  got: cpu\n"
+        "  hint: pass A.cuda()"
+    )
+    assert stub.launches() == []
+
+
+def test_tensors_on_two_devices_are_refused(make: Maker, stub: Stub) -> None:
+    contract = spec(tensor("A", "float32", (4,)), tensor("B", "float32", (4,)))
+    call = make(contract, module(plan(A, B)), (8, 8))
+    with pytest.raises(KernelArgumentError) as found:
+        call(floats(4), floats(4, index=1))
+    assert str(found.value) == (
+        "kernel f input B is on another device than the rest\n"
+        "  expected: cuda:0 as A\n"
+        "  got: cuda:1"
+    )
+
+
+def test_driver_errors_have_names_and_advice(make: Maker, stub: Stub) -> None:
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
+    call(floats(4))
+    stub.fail("cuLaunchKernelEx", 700)
+    with pytest.raises(TileRuntimeError) as found:
+        call(floats(4))
+    assert str(found.value) == (
+        "running kernel f failed: CUDA_ERROR_ILLEGAL_ADDRESS\n"
+        "  got: an illegal memory access was encountered\n"
+        "  hint: a kernel accessed memory out of bounds; run with compute-sanitizer, or without "
+        "tl.disable_safe_memory_legalize. The process must be restarted"
+    )
+
+
+def test_refused_code_is_reported_on_the_first_call(make: Maker, stub: Stub) -> None:
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
+    stub.fail("cuModuleLoadData", 209)
+    with pytest.raises(TileRuntimeError) as found:
+        call(floats(4))
+    assert str(found.value) == (
+        "loading the kernels of f on GPU 0 failed: CUDA_ERROR_UNKNOWN\n"
+        "  got: it failed\n"
+        '  hint: the kernel was compiled for another architecture; leave the target to "auto"'
+    )
+
+
+def test_grid_beyond_the_limits(make: Maker) -> None:
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A, grid=(ONE, ("c65536",)))), (8,))
+    with pytest.raises(TileRuntimeError) as found:
+        call(floats(4))
+    assert str(found.value) == (
+        "kernel f is launched with too many blocks\n"
+        "  expected: at most 2147483647, 65535, 65535 blocks in x, y and z\n"
+        "  hint: give the largest extent first, or larger tiles to each block"
+    )
+
+
+def test_size_that_divides_by_zero(make: Maker) -> None:
+    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    call = make(contract, module(plan(A, grid=(("c8", "s1", "floordiv"),))), (8,))
+    with pytest.raises(TileRuntimeError) as found:
+        call(floats(0))
+    assert str(found.value) == (
+        "kernel f: the size of a launch cannot be computed\n"
+        "  got: a division by zero, or a loop whose step is not positive, on the host"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_forked_child_is_told_so(make: Maker) -> None:
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
+    data = floats(4)
+    call(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        try:
+            call(data)
+        except TileRuntimeError as error:
+            os._exit(0 if "before this process was forked" in str(error) else 2)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    call(data)  # the parent is as it was
+
+
+def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_module, "library_names", lambda: ("libnothing.so.9",))
+    made = module(plan(A))
+    code = Code(b"", kernel_table(made), "f", Driver)
+    call = make_gpu_launcher(spec(tensor("A", "float32", (4,))), host_program(made), code)
+    fake_torch(monkeypatch)
+    with pytest.raises(TileRuntimeError) as found:
+        call(floats(4))
+    assert str(found.value) == (
+        "there is no NVIDIA driver on this machine\n"
+        "  expected: libcuda, which comes with the driver\n"
+        "  got: libnothing.so.9: cannot open shared object file: No such file or directory\n"
+        '  hint: run on the CPU with target="cpu", or anywhere with execution_backend="interpret"'
+    )
+
+
+def test_other_frameworks_cannot_be_given_results(
+    monkeypatch: pytest.MonkeyPatch, make: Maker
+) -> None:
+    class Foreign:
+        dtype, device = "float32", None
+
+        def __init__(self) -> None:
+            self.__cuda_array_interface__ = {
+                "shape": (4,), "strides": None, "typestr": "<f4", "data": (4096, False), "version": 3,
+            }  # fmt: skip
+
+    contract = spec(
+        tensor("A", "float32", (4,)), tensor("B", "float32", (4,), is_output=True),
+        outputs=(1,), returns="one",
+    )  # fmt: skip
+    with pytest.raises(ArgumentTypeError) as found:
+        make(contract, module(plan(A, B)), (8, 8))(Foreign())
+    assert str(found.value) == (
+        "results on a GPU cannot be allocated for this caller\n"
+        "  expected: torch or cupy tensors\n"
+        "  got: Foreign\n"
+        "  hint: pass the results as arguments, or convert the inputs with torch.from_dlpack"
+    )
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A)), (8,))
+    call(Foreign())
+    (launch,) = make.stub.launches()
+    assert launch.values("Q") == [4096] and launch.stream == 0
+
+
+# -- host programs ---------------------------------------------------------------------------------
+NUMBERS = st.one_of(st.integers(-9, 9), st.sampled_from([2**63 - 1, -(2**63), 2**31, 64, 63]))
+BINARY = [name for name in OPERATIONS[2:] if name not in ("lnot", "neg", "select")]
+
+
+@st.composite
+def programs(draw: st.DrawFn, depth: int = 4) -> Program:
+    kind = (
+        draw(st.sampled_from(["leaf", "binary", "binary", "unary", "select"])) if depth else "leaf"
+    )
+    if kind == "leaf":
+        return (draw(st.sampled_from(["s2", "s3", f"c{draw(NUMBERS)}"])),)
+    inner = programs(depth - 1)
+    if kind == "unary":
+        return (*draw(inner), draw(st.sampled_from(["lnot", "neg"])))
+    if kind == "select":
+        return (*draw(inner), *draw(inner), *draw(inner), "select")
+    return (*draw(inner), *draw(inner), draw(st.sampled_from(BINARY)))
+
+
+@settings(max_examples=300)
+@given(
+    program=programs(), x=NUMBERS, y=NUMBERS,
+    dtype=st.sampled_from(["int64", "int32", "uint8", "int8", "bool", "uint32", "uint64"]),
+)  # fmt: skip
+def test_python_and_c_compute_alike(
+    program: Program, x: int, y: int, dtype: str, stub: Stub, compiler: Compiler,
+    session_cache: DiskCache,
+) -> None:  # fmt: skip
+    contract = spec(
+        tensor("A", "float32", (1,)),
+        scalar("o", "int32"),
+        scalar("x", "int64"),
+        scalar("y", "int64"),
+    )
+    made = module(LetStep(4, program, dtype), plan(A, KernelArg(4, "int", "int64")), slots=5)
+    answers = []
+    for kind in ("python", "c"):
+        maker = Maker(kind, stub, compiler, session_cache)
+        call = maker(contract, made, (8, 8))
+        with pytest.MonkeyPatch.context() as patch:
+            fake_torch(patch)
+            try:
+                call(floats(1), 0, x, y)
+            except TileRuntimeError as error:
+                assert "cannot be computed" in str(error)
+                answers.append(None)
+                continue
+        answers.append(stub.launches()[0].values("Qq")[1])
+    assert answers[0] == answers[1]
+
+
+def test_every_operation_in_c(
+    stub: Stub, compiler: Compiler, session_cache: DiskCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_torch(monkeypatch)
+    maker = Maker("c", stub, compiler, session_cache)
+    contract = spec(tensor("A", "float32", (1,)), scalar("x", "int64"), scalar("y", "int64"))
+    numbers = {name: number for number, name in enumerate(OPERATIONS)}
+    for x, y in [(7, -2), (-7, 2), (3, 3), (0, 5), (5, 0), (-(2**63), -1), (1, 63), (-8, 64)]:
+        programs = [("s1", "s2", name) for name in BINARY]
+        pairs = {p: [(1, 1), (1, 2), (numbers[p[2]], 0)] for p in programs}
+        expected = {p: evaluate(pairs[p], [0, x, y]) for p in programs}
+        valid = [p for p in programs if expected[p] is not None]
+        steps = [LetStep(3 + i, p, "int64") for i, p in enumerate(valid)]
+        args = [KernelArg(3 + i, "int", "int64") for i in range(len(valid))]
+        made = module(*steps, plan(*args), slots=3 + len(valid))
+        maker(contract, made, (8,) * len(valid))(floats(1), x, y)
+        assert stub.launches()[0].values("q" * len(valid)) == [expected[p] for p in valid]
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (("c7", "c-2", "floordiv"), -4), (("c7", "c-2", "truncdiv"), -3),
+        (("c-7", "c2", "floormod"), 1), (("c-7", "c2", "truncmod"), -1),
+        (("c1", "c0", "floordiv"), None), (("c0", "c1", "c0", "floordiv", "land"), 0),
+        (("c0", "c1", "c0", "floordiv", "c5", "select"), 5), (("c1", "c64", "shl"), None),
+        ((f"c{2**63 - 1}", "c1", "add"), -(2**63)), (("c3", "c3", "ge"), 1), (("c5", "neg"), -5),
+    ],
+)  # fmt: skip
+def test_values_of_programs(program: Program, expected: int | None) -> None:
+    numbers = {name: number for number, name in enumerate(OPERATIONS)}
+    pairs = [(numbers[t], 0) if t in numbers else (0, wrap(int(t[1:]))) for t in program]
+    assert evaluate(pairs, []) == expected
+
+
+def test_programs_that_c_has_no_room_for_go_through_python() -> None:
+    deep: Program = (*["c1"] * 40, *["add"] * 39)
+    assert not host_program(module(plan(A, grid=(deep,)))).native
+    half = KernelArg(1, "float", "float16")
+    assert not host_program(module(plan(A, half))).native
+    assert host_program(module(plan(A))).native
+
+
+def test_narrow_floats_are_rounded_by_python(
+    stub: Stub, compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_torch(monkeypatch)
+    maker = Maker("python", stub, compiler, DiskCache(None))
+    contract = spec(tensor("A", "float32", (1,)), scalar("h", "float16"), scalar("b", "bfloat16"))
+    args = (A, KernelArg(1, "float", "float16"), KernelArg(2, "float", "bfloat16"))
+    maker(contract, module(plan(*args)), (8, 2, 2))(floats(1), 1.5, -2.0)
+    assert stub.launches()[0].values("QeH")[1:] == [1.5, 0xC000]
+
+
+def test_unknown_words_are_refused() -> None:
+    with pytest.raises(InternalError, match="the unknown operation 'xyz'"):
+        host_program(module(plan(A, grid=(("c1", "xyz"),))))
+    with pytest.raises(TileUnsupportedError) as found:
+        host_program(module(plan(KernelArg(0, "float", "float4_e2m1fn"))))
+    assert str(found.value) == (
+        "a scalar parameter of type float4_e2m1fn cannot be passed to a CUDA kernel\n"
+        "  expected: an integer, or float64, float32, float16, bfloat16, float8_e4m3fn, "
+        "float8_e5m2, float8_e8m0fnu\n"
+        "  hint: pass it in a tensor of one element, or as float32"
+    )

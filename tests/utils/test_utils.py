@@ -1,0 +1,264 @@
+"""Helpers under their usual import paths: inputs, comparison, targets, logging."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir import floats
+from tilelang.jit.kernel import KernelParam
+from tilelang.target import Target
+from tilelang.utils.device import get_current_device
+from tilelang.utils.log import set_log_level
+from tilelang.utils.target import determine_target
+from tilelang.utils.tensor import (
+    TensorSupplyType,
+    as_float,
+    get_tensor_supply,
+    map_torch_type,
+    torch_assert_close,
+)
+
+
+@pytest.fixture
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+
+def values(kind: TensorSupplyType, dtype: str, shape: tuple[int, ...] = (64, 64)) -> Any:
+    """Numbers that a supply gives."""
+    array = get_tensor_supply(kind, seed=1)(KernelParam(T.dtype(dtype), shape, "A"))
+    return floats.from_storage(array, dtype)
+
+
+# -- inputs ---------------------------------------------------------------------------------------
+def test_supply_types_have_the_numbers_of_the_language() -> None:
+    assert {kind.name: kind.value for kind in TensorSupplyType} == {
+        "Integer": 1, "Uniform": 2, "Normal": 3, "Randn": 4, "Zero": 5, "One": 6, "Auto": 7,
+    }  # fmt: skip
+    assert tilelang.TensorSupplyType is TensorSupplyType
+
+
+@pytest.mark.parametrize(
+    ("dtype", "allowed"),
+    [
+        ("uint8", {0, 1, 2}), ("uint32", {0, 1, 2}), ("uint4", {0, 1, 2}), ("bool", {0, 1}),
+        ("int8", {-2, -1, 0, 1, 2}), ("int64", {-2, -1, 0, 1, 2}), ("int4", {-2, -1, 0, 1, 2}),
+        ("float4_e2m1fn", {s * v for s in (1, -1) for v in (0, 0.5, 1, 1.5, 2, 3, 4, 6)}),
+    ],
+)  # fmt: skip
+def test_automatic_values_of_small_sets(
+    dtype: str, allowed: set[float], without_torch: None
+) -> None:
+    assert set(np.unique(values(TensorSupplyType.Auto, dtype)).tolist()) == allowed
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_automatic_floats_are_uniform(dtype: str, without_torch: None) -> None:
+    found = values(TensorSupplyType.Auto, dtype).astype(np.float64)
+    assert -1 <= found.min() < -0.9 and 0.9 < found.max() <= 1
+    assert abs(found.mean()) < 0.05
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_automatic_8_bit_floats_are_rounded_integers(dtype: str, without_torch: None) -> None:
+    found = values(TensorSupplyType.Auto, dtype)
+    assert found.min() == -128 and found.max() == 128  # 127 is rounded
+    assert (found == np.round(found)).all()
+
+
+def test_integer_supply_gives_integers_of_floats_too(without_torch: None) -> None:
+    found = values(TensorSupplyType.Integer, "float16")
+    assert set(np.unique(found).tolist()) == {-2.0, -1.0, 0.0, 1.0, 2.0}
+
+
+@pytest.mark.parametrize("kind", [TensorSupplyType.Normal, TensorSupplyType.Randn])
+def test_normal_supply(kind: TensorSupplyType, without_torch: None) -> None:
+    found = values(kind, "float32")
+    assert abs(found.mean()) < 0.05 and abs(found.std() - 1) < 0.05
+    assert found.max() > 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "bool", "float8_e5m2", "int4"])
+def test_constant_supplies(dtype: str, without_torch: None) -> None:
+    assert (values(TensorSupplyType.Zero, dtype) == 0).all()
+    assert (values(TensorSupplyType.One, dtype) == 1).all()
+
+
+def test_a_seed_gives_the_same_inputs_again(without_torch: None) -> None:
+    param = KernelParam(T.dtype("float32"), (100,), "A")
+    one, two = get_tensor_supply(seed=5), get_tensor_supply(seed=5)
+    np.testing.assert_array_equal(one(param), two(param))
+    assert not np.array_equal(one(param), get_tensor_supply(seed=6)(param))
+
+
+def test_inputs_have_the_storage_that_kernels_take(without_torch: None) -> None:
+    def stored(dtype: str) -> tuple[str, tuple[int, ...]]:
+        array = get_tensor_supply()(KernelParam(T.dtype(dtype), (4, 6), "A"))
+        return str(array.dtype), array.shape
+
+    assert stored("bfloat16") == ("uint16", (4, 6))
+    assert stored("float8_e4m3fn") == ("uint8", (4, 6))
+    assert stored("float4_e2m1fn") == ("uint8", (4, 3))
+    assert stored("int4") == ("int8", (4, 3))
+    assert stored("bool") == ("bool", (4, 6))
+
+
+def test_scalars_are_one() -> None:
+    supply = get_tensor_supply()
+    assert supply(KernelParam(T.dtype("int32"), ())) == 1
+    assert isinstance(supply(KernelParam(T.dtype("float16"), ())), float)
+
+
+def test_symbolic_shapes_are_refused() -> None:
+    n = T.symbolic("n")
+    with pytest.raises(TileValueError) as error:
+        get_tensor_supply()(KernelParam(T.dtype("float32"), (4, n), "A"))
+    assert str(error.value) == (
+        "cannot make an input for the symbolic shape (4, n)\n"
+        "  expected: constant extents\n"
+        "  hint: pass input_tensors=... to the profiler"
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "bfloat16", "bool", "int8", "float8_e4m3fn", "float4_e2m1fn", "int4"]
+)
+def test_torch_inputs_have_the_same_values(dtype: str) -> None:
+    torch = pytest.importorskip("torch", reason="inputs are torch tensors where it is imported")
+    param = KernelParam(T.dtype(dtype), (4, 6), "A")
+    found = get_tensor_supply(seed=3)(param)
+    assert isinstance(found, torch.Tensor) and found.dtype == T.dtype(dtype).as_torch()
+    modules = {name: value for name, value in sys.modules.items() if name == "torch"}
+    del sys.modules["torch"]
+    try:
+        expected = get_tensor_supply(seed=3)(param)
+    finally:
+        sys.modules.update(modules)
+    raw = found.view(torch.uint8).numpy().reshape(-1)
+    assert raw.tobytes() == expected.tobytes()
+
+
+# -- comparison -------------------------------------------------------------------------------------
+def test_close_tensors_agree() -> None:
+    a = np.linspace(0, 1, 1000)
+    assert torch_assert_close(a, a + 5e-4)
+    assert torch_assert_close(a, np.where(np.arange(1000) == 3, 9.0, a))  # one of a thousand
+
+
+def test_nan_and_infinity_agree_with_themselves() -> None:
+    a = np.array([np.nan, np.inf, -np.inf, 1.0])
+    assert torch_assert_close(a, a.copy())
+
+
+def test_difference_is_told_with_its_place() -> None:
+    a = np.zeros((4, 5))
+    b = a.copy()
+    b[2, 3], b[1, 1] = 7.0, 3.0
+    with pytest.raises(AssertionError) as error:
+        torch_assert_close(a, b)
+    assert str(error.value) == (
+        "2 of 20 elements differ (10.00 %, allowed 0.10 %); largest at (2, 3): 0.0 instead of 7.0"
+    )
+
+
+def test_difference_beside_infinities_is_told() -> None:
+    a, b = np.array([np.inf, 1.0]), np.array([np.inf, 2.0])
+    with pytest.raises(AssertionError) as error:
+        torch_assert_close(a, b)
+    assert str(error.value) == (
+        "1 of 2 elements differ (50.00 %, allowed 0.10 %); largest at (1,): 1.0 instead of 2.0"
+    )
+
+
+def test_nan_against_a_number_differs() -> None:
+    with pytest.raises(AssertionError, match=r"largest at \(1,\): nan instead of 1.0"):
+        torch_assert_close(np.array([0.0, np.nan]), np.array([0.0, 1.0]))
+
+
+def test_shapes_must_be_the_same() -> None:
+    with pytest.raises(AssertionError) as error:
+        torch_assert_close(np.zeros((2, 1)), np.zeros(2))
+    assert str(error.value) == "shapes differ: (2, 1) and (2,)"
+
+
+def test_tolerances_are_absolute_and_relative() -> None:
+    big = np.full(10, 1000.0)
+    assert torch_assert_close(big, big + 5, rtol=1e-2, atol=0)
+    assert torch_assert_close(big, big + 5, rtol=0, atol=6)
+    with pytest.raises(AssertionError):
+        torch_assert_close(big, big + 5, rtol=1e-3, atol=1e-3)
+
+
+def test_numbers_and_codes_as_floats() -> None:
+    assert as_float(3).tolist() == 3.0
+    codes = floats.encode(np.array([1.5, -2.0]), "bfloat16")
+    assert as_float(codes, T.dtype("bfloat16")).tolist() == [1.5, -2.0]
+    assert as_float(np.array([1.5, -2.0]), T.dtype("bfloat16")).tolist() == [1.5, -2.0]
+
+
+def test_torch_tensors_are_compared() -> None:
+    torch = pytest.importorskip("torch", reason="compares its tensors")
+    a = torch.ones(10, dtype=torch.bfloat16, requires_grad=True)
+    assert torch_assert_close(a, np.ones(10))
+    with pytest.raises(AssertionError, match="10 of 10 elements differ"):
+        torch_assert_close(a, a + 1)
+
+
+def test_torch_dtype_of_a_name() -> None:
+    torch = pytest.importorskip("torch", reason="names its dtypes")
+    assert map_torch_type("float16") is torch.float16
+    assert map_torch_type("bfloat16") is torch.bfloat16
+    with pytest.raises(TileTypeError):
+        map_torch_type("float17")
+
+
+# -- targets and devices ----------------------------------------------------------------------------
+def test_determine_target_gives_text_or_object() -> None:
+    assert determine_target("llvm") == "cpu"
+    assert determine_target("cuda -arch=sm_80") == "cuda -arch=sm_80"
+    assert determine_target("cuda -arch=sm_80", return_object=True) == Target("cuda", "sm_80")
+    assert determine_target() == str(determine_target(return_object=True))
+
+
+@pytest.mark.parametrize(
+    ("found", "device"), [("cpu", "cpu"), ("cuda", "cuda"), ("hip", "cuda"), ("metal", "mps")]
+)
+def test_current_device_is_named_as_torch_does(
+    found: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilelang.utils.device.parse_target", lambda spec: Target(found))
+    assert get_current_device() == device
+
+
+# -- logging ----------------------------------------------------------------------------------------
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    found = logging.getLogger("tilelang")
+    level = found.level
+    yield found
+    found.setLevel(level)
+
+
+@pytest.mark.parametrize(
+    ("level", "number"), [("INFO", 20), ("debug", 10), ("Warning", 30), (40, 40)]
+)
+def test_log_level_is_set(level: Any, number: int, logger: logging.Logger) -> None:
+    tilelang.set_log_level(level)
+    assert logger.level == number
+
+
+def test_unknown_log_level(logger: logging.Logger) -> None:
+    with pytest.raises(TileValueError) as error:
+        set_log_level("loud")
+    assert str(error.value) == (
+        "unknown log level 'loud'\n  expected: DEBUG, INFO, WARNING, ERROR, CRITICAL\n  got: 'loud'"
+    )

@@ -1,0 +1,249 @@
+"""Statements of the thread-level IR as lines of C-like text: what all C-like back ends share.
+
+A back end derives a writer, gives it a printer of expressions and fills the methods that say how
+memory, loops, failures and returns look on its machine.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed
+from tilelang.codegen.names import Names
+from tilelang.errors import TileUnsupportedError, at
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.tables import Effect
+
+# What T.print calls the dtypes.
+SHOWN = {
+    "float16": "half_t", "bfloat16": "bfloat16_t", "float32": "float", "float64": "double",
+    "int32": "int", "uint32": "uint", "int64": "int64_t", "uint64": "uint64_t",
+    "float8_e4m3fn": "fp8_e4_t", "float8_e4m3": "fp8_e4_t", "float8_e5m2": "fp8_e5_t",
+}  # fmt: skip
+
+
+def device_assert_text(message: object) -> str:
+    """What a failing ``T.device_assert`` or ``assert`` of a kernel says."""
+    return f"Device assert failed: {message}" if message else "Device assert failed"
+
+
+class Writer(ABC):
+    """Statements of one function as lines of text."""
+
+    machine = "this target"  # as error messages name it
+
+    def __init__(self, names: Names, printer: CPrinter) -> None:
+        self.names = names
+        self.printer = printer
+        self.lines: list[str] = []
+        self.depth = 1
+        self.last_line = 0
+
+    def put(self, text: str) -> None:
+        """Append one line at the current indentation."""
+        self.lines.append("    " * self.depth + text)
+
+    def mark(self, stmt: S.Stmt) -> None:
+        """A comment naming the user's line, where it changes."""
+        if stmt.loc is not None and stmt.loc.line != self.last_line:
+            self.last_line = stmt.loc.line
+            self.put(f"// {stmt.loc.file.rsplit('/', 1)[-1]}:{stmt.loc.line}")
+
+    def write(self, stmt: S.Stmt) -> None:
+        """Print ``stmt``."""
+        if not isinstance(stmt, (S.Seq, S.Alloc)):
+            self.mark(stmt)
+        with at(stmt.loc):
+            self.statement(stmt)
+
+    def statement(self, stmt: S.Stmt) -> None:
+        """The lines of one statement, by its class."""
+        match stmt:
+            case S.Seq():
+                for item in stmt.stmts:
+                    self.write(item)
+            case S.Let():
+                self.let(stmt)
+            case S.Alloc():
+                self.alloc(stmt)
+            case S.View():
+                self.view(stmt)
+            case S.Store():
+                self.store(stmt)
+            case S.For():
+                self.loop(stmt)
+            case S.While():
+                self.put(f"while ({self.condition(stmt.cond)}) {{")
+                self.nested(stmt.body)
+            case S.If():
+                self.branch(stmt)
+            case S.Eval():
+                self.evaluate(stmt)
+            case S.Assert():
+                self.check(stmt)
+            case S.Break():
+                self.put("break;")
+            case S.Continue():
+                self.put("continue;")
+            case S.ThreadReturn():
+                self.thread_return()
+            case S.Attr():
+                self.write(stmt.body)
+            case _:
+                self.other(stmt)
+
+    def other(self, stmt: S.Stmt) -> None:
+        """A statement that only some back ends have."""
+        raise TileUnsupportedError(
+            f"{type(stmt).__name__} is not supported on {self.machine}", loc=stmt.loc
+        )
+
+    def nested(self, body: S.Stmt, close: str = "}") -> None:
+        """A block body with its closing brace."""
+        self.depth += 1
+        self.write(body)
+        self.depth -= 1
+        self.put(close)
+
+    def condition(self, expr: E.Expr) -> str:
+        """A condition of a statement, without outer parentheses."""
+        return bare(self.printer.value(expr))
+
+    def branch(self, stmt: S.If) -> None:
+        """if / else."""
+        self.put(f"if ({self.condition(stmt.cond)}) {{")
+        if stmt.orelse is None:
+            self.nested(stmt.then)
+            return
+        self.nested(stmt.then, "} else {")
+        self.nested(stmt.orelse)
+
+    def store(self, stmt: S.Store) -> None:
+        """An assignment."""
+        printer = self.printer
+        if stmt.buffer.data in printer.scalars:
+            self.put(f"{printer.pointer(stmt.buffer)} = {bare(printer.value(stmt.value))};")
+            return
+        source = stmt.value
+        if isinstance(source, E.Cast) and source.dtype in NARROW_FLOATS:
+            if source.value.dtype == "float32" and not source.rounding:
+                source = source.value  # the store rounds
+        value = bare(printer.value(source))
+        offset = printer.flat_index(stmt.buffer, stmt.indices)
+        if isinstance(source, E.Load) and self.moves_bits(source, stmt):
+            unit = f"{printer.pointer(source.buffer)}[{printer.flat_index(source.buffer, source.indices)}]"
+            self.put(f"{printer.pointer(stmt.buffer)}[{offset}] = {unit};")
+            return
+        self.put(printer.stored(stmt.buffer.dtype, printer.pointer(stmt.buffer), offset, value))
+
+    def moves_bits(self, source: E.Load, stmt: S.Store) -> bool:
+        """Whether a store only moves a narrow float, which needs no conversion to a value."""
+        dtype = stmt.buffer.dtype
+        return (
+            dtype in NARROW_FLOATS
+            and not is_packed(dtype)
+            and source.buffer.dtype == dtype
+            and source.buffer.data not in self.printer.scalars
+        )
+
+    # -- effects -----------------------------------------------------------------------------------
+    def evaluate(self, stmt: S.Eval) -> None:
+        """An expression for its effect."""
+        call = stmt.value
+        if isinstance(call, E.Call):
+            if call.op == "print":
+                self.print_value(call)
+                return
+            if call.op == "device_assert":
+                self.fail_unless(call.args[0], device_assert_text(call.attr("message", "")))
+                return
+            if call.op == "thread_return":
+                self.thread_return()
+                return
+            if call.op == "loop_break":
+                self.put("break;")
+                return
+            if call.intrinsic.effect is Effect.HINT:
+                self.hint(call)
+                return
+        self.effect(call)
+
+    def effect(self, value: E.Expr) -> None:
+        """Any other expression, evaluated for its effect."""
+        self.put(f"(void){self.printer.value(value)};")
+
+    def print_value(self, call: E.Call) -> None:
+        """One line in the format of ``T.print``."""
+        name = call.attr("buffer")
+        message = call.attr("message", "")
+        where = "BlockIdx=(%d, %d, %d), ThreadIdx=(%d, %d, %d)"
+        at = self.position()
+        if not call.args:
+            self.put(f"printf(\"msg='%s' {where}\\n\", {quote(message)}, {at});")
+            return
+        value = call.args[0]
+        message = message or f"expr<{value!r}>"
+        shown, form, argument = _shown(value.dtype, self.printer.value(value))
+        if name is None:
+            text = f"msg='%s' {where}: dtype={shown} value={form}"
+            self.put(f'printf("{text}\\n", {quote(message)}, {at}, {argument});')
+        else:
+            index = self.printer.index(call.args[1])
+            text = f"msg='%s' {where}: buffer={name}, index=%d, dtype={shown} value={form}"
+            self.put(f'printf("{text}\\n", {quote(message)}, {at}, (int)({index}), {argument});')
+
+    # -- what differs between machines -----------------------------------------------------------
+    @abstractmethod
+    def let(self, stmt: S.Let) -> None:
+        """A constant."""
+
+    @abstractmethod
+    def alloc(self, stmt: S.Alloc) -> None:
+        """Storage."""
+
+    @abstractmethod
+    def view(self, stmt: S.View) -> None:
+        """A name for memory that exists."""
+
+    @abstractmethod
+    def loop(self, stmt: S.For) -> None:
+        """A counted loop."""
+
+    @abstractmethod
+    def thread_return(self) -> None:
+        """The executing thread leaves the kernel."""
+
+    @abstractmethod
+    def check(self, stmt: S.Assert) -> None:
+        """An assertion."""
+
+    @abstractmethod
+    def fail_unless(self, cond: E.Expr, message: str) -> None:
+        """Stop with ``message`` unless ``cond`` holds."""
+
+    @abstractmethod
+    def hint(self, call: E.Call) -> None:
+        """A call that may be dropped."""
+
+    @abstractmethod
+    def position(self) -> str:
+        """Arguments of printf: the block's three coordinates, then the thread's."""
+
+
+def _shown(dtype: object, value: str) -> tuple[str, str, str]:
+    """Name, printf format and argument for a value of ``dtype``."""
+    name = str(dtype)
+    if name == "bool":
+        return "bool", "%s", f'({value}) ? "true" : "false"'
+    if name.startswith(("float", "bfloat", "tfloat")):
+        return SHOWN.get(name, name), "%f", f"(double)({value})"
+    if name.startswith("uint"):
+        return SHOWN.get(name, f"{name}_t"), "%llu", f"(unsigned long long)({value})"
+    return SHOWN.get(name, f"{name}_t"), "%lld", f"(long long)({value})"
+
+
+def quote(text: str) -> str:
+    """``text`` as a C string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,443 @@
+"""Intrinsics whose text is more than a function name and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
+from tilelang.codegen.writer import quote
+from tilelang.cuda.intrinsics import (
+    ATOMIC_SUFFIX,
+    DIRECTED,
+    FAST,
+    MEMORY_ORDERS,
+    MMA,
+    SHORT,
+    Word,
+)
+from tilelang.errors import TileTypeError, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir.dtypes import dtype as DType
+
+if TYPE_CHECKING:
+    from tilelang.cuda.printer import CudaPrinter
+
+Handler: TypeAlias = "Callable[[CudaPrinter, E.Call], str]"
+
+
+def print_word(p: CudaPrinter, word: Word, call: E.Call) -> str:
+    """A call of the header function that `word` names."""
+    p.require(word.needs, f"T.{call.op}")
+    return f"{word.name(call)}({arguments(p, call)})"
+
+
+def arguments(p: CudaPrinter, call: E.Call) -> str:
+    """The operands of a call as arguments of a function."""
+    return ", ".join(bare(p.value(arg)) for arg in call.args)
+
+
+def narrowed(p: CudaPrinter, dtype: DType, text: str) -> str:
+    """`text`, a value of at least 32 bits, brought to `dtype` where that is narrower."""
+    return p.rounded(dtype, text) if dtype.bits < 32 and not dtype.is_bool else text
+
+
+def constant(call: E.Call, position: int, what: str) -> int:
+    """The compile-time integer operand `position`."""
+    arg = call.args[position] if position < len(call.args) else None
+    if not isinstance(arg, E.Const):
+        raise TileTypeError(
+            f"the {what} of T.{call.op} is not a constant",
+            expected="a number known when the kernel is compiled",
+            got=f"`{arg!r}`",
+        )
+    return int(arg.value)
+
+
+def _address(call: E.Call, position: int) -> E.AddressOf:
+    arg = call.args[position]
+    if not isinstance(arg, E.AddressOf):
+        raise TileTypeError(
+            f"an operand of T.{call.op} is not an address",
+            expected="an element of a buffer",
+            got=f"`{arg!r}`",
+        )
+    return arg
+
+
+# -- memory ----------------------------------------------------------------------------------------
+def _atomic(p: CudaPrinter, call: E.Call) -> str:
+    """One indivisible update; orders other than relaxed add fences."""
+    target = _address(call, 0)
+    suffix = ATOMIC_SUFFIX.get(target.buffer.dtype)
+    if suffix is None:
+        raise TileUnsupportedError(
+            f"T.{call.op} on {target.buffer.dtype} is not supported on CUDA",
+            expected=", ".join(ATOMIC_SUFFIX),
+            got=f"`{target.buffer.name}` of dtype {target.buffer.dtype}",
+        )
+    args = [bare(p.value(arg)) for arg in call.args]
+    order = MEMORY_ORDERS[str(call.attr("memory_order", "relaxed"))]
+    return f"tl_{call.op}_{suffix}({', '.join([*args, *filter(None, [order])])})"
+
+
+def _atomic_vector(p: CudaPrinter, call: E.Call) -> str:
+    """Two or four adjacent sums."""
+    if call.attr("return_prev", False):
+        raise TileUnsupportedError(
+            f"T.{call.op} with return_prev=True is not supported on CUDA",
+            expected="a statement, or T.atomic_add per element",
+            got=f"`{call!r}`",
+        )
+    target, source = _address(call, 0), call.args[1]
+    suffix = ATOMIC_SUFFIX[target.buffer.dtype]
+    if isinstance(source, E.AddressOf):
+        return f"tl_{call.op}_{suffix}({p.value(target)}, {p.value(source)})"
+    values = ", ".join(lane_text(p, source, k) for k in range(int(call.op[-1])))
+    return f"tl_{call.op}_values_{suffix}({p.value(target)}, {values})"
+
+
+def lane_text(p: CudaPrinter, expr: E.Expr, at: int) -> str:
+    """Lane `at` of a vector that is made of scalars."""
+    if expr.dtype.lanes == 1:
+        return p.value(expr)
+    if isinstance(expr, E.Vector):
+        return p.value(expr.elements[at])
+    if isinstance(expr, E.Broadcast):
+        return lane_text(p, expr.value, at % expr.value.dtype.lanes)
+    if isinstance(expr, E.Load) and isinstance(expr.indices[-1], E.Ramp):
+        ramp = expr.indices[-1]
+        last = E.as_expr(ramp.base + ramp.stride * at)
+        return p.value(E.Load(expr.buffer, (*expr.indices[:-1], last)))
+    raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split in lanes")
+
+
+def _ldg(p: CudaPrinter, call: E.Call) -> str:
+    target = _address(call, 0)
+    return p.load(target.buffer, target.indices)
+
+
+def _any_all(p: CudaPrinter, call: E.Call) -> str:
+    """Whether some or all elements of a contiguous region differ from zero."""
+    arg = call.args[0]
+    if not isinstance(arg, E.RegionArg) or is_packed(arg.region.dtype):
+        raise TileUnsupportedError(
+            f"T.{call.op} of `{arg!r}` is not supported on CUDA",
+            expected="a contiguous region of elements of at least 8 bits",
+        )
+    count = "1"
+    for extent in arg.region.extents:
+        count = count + f" * {p.term(extent).at(2)}" if count != "1" else p.term(extent).at(2)
+    data = p.address(arg.region.buffer, arg.region.mins)
+    return f"tl_{call.op}({data}, {count})"
+
+
+def _cp_async(p: CudaPrinter, call: E.Call) -> str:
+    """An asynchronous copy of one thread; false predicates fill with zeros."""
+    name = f"tl_cp_async_{call.attr('bytes', 16)}" + ("_zfill" if len(call.args) > 2 else "")
+    return f"{name}({arguments(p, call)})"
+
+
+def _dp4a(p: CudaPrinter, call: E.Call) -> str:
+    """The dot product of four bytes, signed or not."""
+    kinds = [_address(call, k).buffer.dtype for k in range(2)]
+    signs = "".join("u" if kind.is_uint else "s" for kind in kinds)
+    return f"tl_dp4a_{signs}({arguments(p, call)})"
+
+
+def _isnullptr(p: CudaPrinter, call: E.Call) -> str:
+    arg = call.args[0]
+    text = p.pointer(arg.buffer) if isinstance(arg, E.AddressOf) else p.value(arg)
+    return f"({text} == nullptr)"
+
+
+def _reinterpret(p: CudaPrinter, call: E.Call) -> str:
+    """A bit cast through the storage forms of the two dtypes."""
+    source, target = call.args[0].dtype, call.dtype
+    bits = p.encoded(source, p.value(call.args[0]))
+    if storage_type(source) != storage_type(target):
+        bits = f"tl_bits<{storage_type(target)}>({bits})"
+    return p.decoded(target, bits)
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+def _fast(p: CudaPrinter, call: E.Call) -> str:
+    """The hardware's approximation; double has none."""
+    kind = call.args[0].dtype
+    name = call.op.removeprefix("fast_") if kind == "float64" else FAST[call.op]
+    return narrowed(p, call.dtype, f"tl_{name}_{p.suffix(kind)}({arguments(p, call)})")
+
+
+def _reciprocal(p: CudaPrinter, call: E.Call) -> str:
+    if call.dtype == "float64":
+        return f"(1.0 / {p.value(call.args[0])})"
+    return narrowed(p, call.dtype, f"tl_fast_rcp_f32({arguments(p, call)})")
+
+
+def _directed(p: CudaPrinter, call: E.Call) -> str:
+    """IEEE arithmetic in one of the four rounding modes."""
+    mode = str(call.attr("rounding", "rn"))
+    text = f"tl_{DIRECTED[call.op]}_{mode}_{p.suffix(call.args[0].dtype)}({arguments(p, call)})"
+    return narrowed(p, call.dtype, text)
+
+
+def _rsqrt(p: CudaPrinter, call: E.Call) -> str:
+    """1 / sqrt(x), rounded once."""
+    mode = str(call.attr("rounding", "rn"))
+    if mode != "rn":
+        raise TileUnsupportedError(
+            f"T.ieee_frsqrt with rounding_mode={mode!r} is not available on CUDA",
+            expected='rounding_mode="rn"',
+            got=mode,
+        )
+    if call.dtype == "float64":
+        return f"tl_rsqrt_f64({arguments(p, call)})"
+    return narrowed(p, call.dtype, f"tl_rsqrt_rn_f32({arguments(p, call)})")
+
+
+def _nextafter(p: CudaPrinter, call: E.Call) -> str:
+    """The next value of the same dtype."""
+    dtype = call.args[0].dtype
+    if dtype in NARROW_FLOATS:
+        raise TileUnsupportedError(
+            f"T.nextafter on {dtype} is not supported on CUDA",
+            expected="float32 or float64",
+            got=f"`{call!r}`",
+        )
+    return f"tl_nextafter_{p.suffix(dtype)}({arguments(p, call)})"
+
+
+# -- warps -----------------------------------------------------------------------------------------
+def _warp_reduce(p: CudaPrinter, call: E.Call) -> str:
+    """A butterfly over the warp; sums of narrow types round at every step."""
+    op, dtype = call.op.removeprefix("warp_reduce_"), call.dtype
+    text = p.value(call.args[0])
+    if op == "sum" and dtype in NARROW_FLOATS:
+        kind = NARROW_FLOATS[dtype][1]
+        step = f"[](float a, float b) {{ return tl_round_{kind}(a + b); }}"
+        return f"tl_warp_reduce({text}, {step})"
+    # Integers narrower than int are reduced as int: the low bits are the same.
+    if dtype.bits < 32 and not dtype.is_float:
+        text = f"(int32_t){text}"
+    return narrowed(p, dtype, f"tl_warp_reduce_{op}({bare(text)})")
+
+
+def _shuffle_elect(p: CudaPrinter, call: E.Call) -> str:
+    """One thread of every `extent` threads of the block, the lowest."""
+    extent = constant(call, 0, "thread extent")
+    total = p.threads[0] * p.threads[1] * p.threads[2]
+    return f"({thread_index(p)} % {extent if extent > 0 else total} == 0)"
+
+
+def thread_index(p: CudaPrinter) -> str:
+    """The linear number of the thread in its block."""
+    x, y, z = p.threads
+    if y == z == 1:
+        return "(int)threadIdx.x"
+    plane = f"threadIdx.x + {x} * threadIdx.y"
+    return f"(int)({plane})" if z == 1 else f"(int)({plane} + {x * y} * threadIdx.z)"
+
+
+def _allreduce(p: CudaPrinter, call: E.Call) -> str:
+    """A reduction over the threads of the block along one axis, or over all."""
+    op, dtype, axis = str(call.attr("op", "sum")), call.dtype, call.attr("axis")
+    total = p.threads[0] * p.threads[1] * p.threads[2]
+    name = f"tl_reduce_{value_type(dtype)}"
+    p.state.setdefault(name, f"__shared__ {value_type(dtype)} {name}[{total}];")
+    stride, count = 1, total
+    if axis is not None:
+        count = p.threads[int(axis)]
+        stride = (1, p.threads[0], p.threads[0] * p.threads[1])[int(axis)]
+    value, cond = (p.value(arg) for arg in call.args)
+    kind = value_type(dtype)
+    combined = p.rounded(dtype, _COMBINE[op].format(s=p.suffix(dtype), a="a", b="b"))
+    step = f"[]({kind} a, {kind} b) {{ return {combined}; }}"
+    return (
+        f"tl_thread_allreduce<{count}, {stride}>({name}, {thread_index(p)}, "
+        f"({kind}){value}, {cond}, {step})"
+    )
+
+
+_COMBINE = {
+    "sum": "a + b", "mul": "a * b", "max": "tl_max_{s}(a, b)", "min": "tl_min_{s}(a, b)",
+    "bitand": "a & b", "bitor": "a | b", "bitxor": "a ^ b",
+}  # fmt: skip
+
+
+# -- barriers --------------------------------------------------------------------------------------
+def _sync_threads(p: CudaPrinter, call: E.Call) -> str:
+    """The block's barrier, or a named one for some of its threads."""
+    first = call.args[0] if call.args else None
+    if first is None or (isinstance(first, E.Const) and int(first.value) < 0):
+        return "__syncthreads()"
+    if len(call.args) == 1:
+        if isinstance(first, E.Const) and int(first.value) == 0:
+            return "__syncthreads()"
+        total = -(-p.threads[0] * p.threads[1] * p.threads[2] // 32) * 32
+        return f"tl_bar_sync({p.value(first)}, {total})"
+    return f"tl_bar_sync({p.value(first)}, {p.value(call.args[1])})"
+
+
+def _sync_grid(p: CudaPrinter, call: E.Call) -> str:
+    return "tl_sync_grid()"
+
+
+def _mbarrier_arrive(p: CudaPrinter, call: E.Call) -> str:
+    """An arrival at the own barrier, or at that of another block of the cluster."""
+    remote = len(call.args) > 1
+    word = (
+        Word("tl_mbarrier_arrive_remote", "sm_90")
+        if remote
+        else Word("tl_mbarrier_arrive", "sm_80")
+    )
+    return print_word(p, word, call)
+
+
+def _cp_async_wait(p: CudaPrinter, call: E.Call) -> str:
+    p.require("sm_80", "T.cp_async_wait")
+    return f"tl_cp_async_wait<{int(call.attr('count', 0))}>()"
+
+
+# -- matrix instructions ---------------------------------------------------------------------------
+def _mma(p: CudaPrinter, call: E.Call) -> str:
+    """d += a x b on the registers of a warp."""
+    kinds = (str(call.attr("a")), str(call.attr("b")), str(call.attr("c")))
+    name = mma_function(p, str(call.attr("shape")), kinds)
+    return f"{name}({arguments(p, call)})"
+
+
+def mma_function(p: CudaPrinter, shape: str, kinds: tuple[str, str, str]) -> str:
+    """The header function of a matrix instruction, by shape and dtypes of a, b, accumulator."""
+    a, b, c = (SHORT.get(kind, kind) for kind in kinds)
+    if (a, b) == ("f32", "f32"):
+        a = b = "tf32"
+    needs = MMA.get((shape, a, b, c))
+    if needs is None:
+        raise TileUnsupportedError(
+            f"there is no matrix instruction {shape} of {a} and {b} into {c}",
+            expected="one of " + ", ".join(".".join(key) for key in MMA),
+            got=f"{shape}.{a}.{b}.{c}",
+        )
+    p.require(needs, f"the matrix instruction {shape} of {a} and {b}")
+    return f"tl_mma_{shape}_{a}_{b}_{c}"
+
+
+def _texts(call: E.Call) -> tuple[list[str], list[E.Expr]]:
+    """Leading texts and the remaining operands of a raw instruction."""
+    texts = [arg.value for arg in call.args if isinstance(arg, E.StringImm)]
+    return texts, [arg for arg in call.args if not isinstance(arg, E.StringImm)]
+
+
+def _moved(p: CudaPrinter, base: E.Expr, offset: E.Expr) -> str:
+    """A pointer operand and its offset in elements."""
+    if isinstance(base, E.AddressOf) and base.indices:
+        last = E.as_expr(base.indices[-1] + offset)
+        return p.address(base.buffer, (*base.indices[:-1], last))
+    return f"{p.value(base)} + {p.index(offset)}"
+
+
+def _ptx_mma(p: CudaPrinter, call: E.Call) -> str:
+    """T.ptx_mma([dtype,] shape, "row", "col", a, b, c, A, a_off, B, b_off, C, c_off[, sat])."""
+    texts, rest = _texts(call)
+    texts = texts[-6:]
+    if len(texts) < 6 or len(rest) < 6 or texts[1:3] != ["row", "col"]:
+        raise TileUnsupportedError(
+            "T.ptx_mma in this form is not supported on CUDA",
+            expected='(shape, "row", "col", a, b, c, A, a_offset, B, b_offset, C, c_offset)',
+            got=f"`{call!r}`",
+        )
+    name = mma_function(p, texts[0], (texts[3], texts[4], texts[5]))
+    a, b, c = (_moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
+    return f"{name}({c}, {a}, {b})"
+
+
+def _ptx_ldmatrix(p: CudaPrinter, call: E.Call) -> str:
+    """T.ptx_ldmatrix([dtype,] trans, count, [type,] registers, offset, shared, offset)."""
+    _, rest = _texts(call)
+    if len(rest) != 6 or not all(isinstance(item, E.Const) for item in rest[:2]):
+        raise TileUnsupportedError(
+            "T.ptx_ldmatrix in this form is not supported on CUDA",
+            expected="(trans, count, registers, offset, shared, offset)",
+            got=f"`{call!r}`",
+        )
+    p.require("sm_75", "T.ptx_ldmatrix")
+    trans = "_trans" if bool(rest[0]) else ""
+    registers, shared = _moved(p, rest[2], rest[3]), _moved(p, rest[4], rest[5])
+    return f"tl_ldmatrix_x{int(rest[1])}{trans}({registers}, {shared})"
+
+
+# -- functions by name, random numbers -------------------------------------------------------------
+def _call_extern(p: CudaPrinter, call: E.Call) -> str:
+    """A function of the user's source or of CUDA itself.
+
+    Pointers to narrow types convert to whatever pointer the function takes.
+    """
+    args = []
+    for arg in call.args:
+        text = bare(p.value(arg))
+        if isinstance(arg, E.AddressOf) and storage_type(arg.buffer.dtype) != value_type(
+            arg.buffer.dtype
+        ):
+            text = f"tl_pointer({text})"
+        args.append(text)
+    return f"{call.attr('name', '')}({', '.join(args)})"
+
+
+def _rng(p: CudaPrinter, call: E.Call) -> str:
+    """Philox, one state per thread."""
+    generator = str(call.attr("generator", "curandStatePhilox4_32_10_t"))
+    if generator != "curandStatePhilox4_32_10_t":
+        raise TileUnsupportedError(
+            f"the random generator {generator} is not supported on CUDA",
+            expected="curandStatePhilox4_32_10_t",
+            got=generator,
+        )
+    p.state.setdefault("tl_rng", "tl_philox tl_rng;")
+    args = [p.value(arg) for arg in call.args]
+    name = call.op.removeprefix("rng_")
+    if call.op == "rng_rand_float":
+        bits, dist = int(call.attr("bit", 32)), str(call.attr("dist", "uniform"))
+        name = f"{dist}_f{bits}"
+    return f"tl_rng_{name}({', '.join(['tl_rng', *args])})"
+
+
+def _device_assert(p: CudaPrinter, call: E.Call) -> str:
+    return f"tl_assert({p.value(call.args[0])}, {quote(str(call.attr('message', '')))})"
+
+
+CALLS: dict[str, Handler] = {
+    **{
+        f"atomic_{op}": _atomic
+        for op in ("add", "max", "min", "or", "and", "xor", "exch", "store", "load")
+    },
+    "atomic_addx2": _atomic_vector,
+    "atomic_addx4": _atomic_vector,
+    "ldg": _ldg,
+    "any_of": _any_all,
+    "all_of": _any_all,
+    "cp_async": _cp_async,
+    "cp_async_wait": _cp_async_wait,
+    "dp4a": _dp4a,
+    "isnullptr": _isnullptr,
+    "reinterpret": _reinterpret,
+    **dict.fromkeys(FAST, _fast),
+    "fast_rcp": _reciprocal,
+    **dict.fromkeys(DIRECTED, _directed),
+    "ieee_frsqrt": _rsqrt,
+    "nextafter": _nextafter,
+    **{f"warp_reduce_{op}": _warp_reduce for op in ("sum", "max", "min", "bitand", "bitor")},
+    "shuffle_elect": _shuffle_elect,
+    "thread_allreduce": _allreduce,
+    "sync_threads": _sync_threads,
+    "sync_grid": _sync_grid,
+    "mbarrier_arrive": _mbarrier_arrive,
+    "mma": _mma,
+    "ptx_mma": _ptx_mma,
+    "ptx_ldmatrix": _ptx_ldmatrix,
+    "call_extern": _call_extern,
+    "call_intrin": _call_extern,
+    "rng_init": _rng,
+    "rng_rand": _rng,
+    "rng_rand_float": _rng,
+    "device_assert": _device_assert,
+}

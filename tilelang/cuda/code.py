@@ -1,0 +1,98 @@
+"""The kernels of one compiled program: loaded on each device when it is first needed there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilelang.cuda.driver import Driver, driver
+from tilelang.errors import TileRuntimeError
+
+
+class Code:
+    """Machine code that launchers start kernels of.
+
+    Args:
+        cubin: the image.
+        kernels: names with the most dynamic shared memory and cluster blocks of any launch.
+        name: of the program, for messages.
+        get_driver: gives the driver.
+    """
+
+    def __init__(
+        self,
+        cubin: bytes,
+        kernels: Sequence[tuple[str, int, int]],
+        name: str,
+        get_driver: Callable[[], Driver] = driver,
+    ) -> None:
+        self.cubin = cubin
+        self.kernels = tuple(kernels)
+        self.name = name
+        self._driver = get_driver
+        self._functions: dict[int, tuple[int, ...]] = {}
+        self._tables: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def driver(self) -> Driver:
+        """The driver; raises when there is none."""
+        return self._driver()
+
+    def functions(self, device: int) -> tuple[int, ...]:
+        """Handles of the kernels on ``device``, loaded now if they are not there."""
+        self.driver.alive()
+        found = self._functions.get(device)
+        if found is not None:
+            return found
+        with self._lock:
+            if device not in self._functions:
+                module = self.driver.load(device, self.cubin, f"the kernels of {self.name}")
+                self._functions[device] = tuple(
+                    self.driver.function(device, module, *kernel) for kernel in self.kernels
+                )
+            return self._functions[device]
+
+    def prepare(self, device: int) -> int:
+        """Address of the table for launching from C on ``device``."""
+        import ctypes
+
+        functions = self.functions(device)
+        with self._lock:
+            if device not in self._tables:
+                self._tables[device] = self.driver.table(device, functions)
+            return int(ctypes.addressof(self._tables[device]))
+
+    def launch(
+        self,
+        device: int,
+        kernel: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        stream: int,
+        parameters: Sequence[bytes],
+        *,
+        cluster: Sequence[int],
+        cooperative: bool,
+        pdl: bool,
+    ) -> int:
+        """Start kernel number ``kernel``; gives the driver's code."""
+        function = self.functions(device)[kernel]
+        return self.driver.launch(
+            device, function, grid, block, shared, stream, parameters,
+            cluster=cluster, cooperative=cooperative, pdl=pdl,
+        )  # fmt: skip
+
+    def allocate(self, device: int, size: int, stream: int) -> int:
+        """Device memory in stream order."""
+        return self.driver.allocate(device, size, stream)
+
+    def free(self, device: int, address: int, stream: int) -> None:
+        """Give it back in stream order."""
+        self.driver.free(device, address, stream)
+
+    def error(self, code: int, what: str) -> TileRuntimeError:
+        """The error for a code of the driver."""
+        return self.driver.error(code, what)

@@ -1,0 +1,535 @@
+"""The CUDA driver (``libcuda``) by ctypes: devices, contexts, modules, launches, memory, timing.
+
+Opened on first use, never at import. Work goes to the primary context of a device, which is the
+one that torch and the CUDA runtime use, so pointers and streams of other libraries are valid here.
+Every refusal of the driver is a :class:`TileRuntimeError` with the driver's own name for it and
+what usually causes it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import TileRuntimeError
+
+if TYPE_CHECKING:
+    import ctypes
+
+# CUresult -> what usually causes it.
+_ADVICE = {
+    1: "an argument of the call is out of range, e.g. more threads or shared memory than the "
+    "device has",
+    2: "free tensors, or use smaller ones",
+    3: "CUDA cannot be used after fork; start worker processes with the method 'spawn'",
+    4: "the process is ending",
+    100: "no NVIDIA GPU is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES",
+    200: "the machine code does not fit this driver; update the driver, or install an older "
+    "nvidia-cuda-nvrtc",
+    201: "the context is gone; was the device reset?",
+    209: 'the kernel was compiled for another architecture; leave the target to "auto"',
+    222: "update the NVIDIA driver, or install an older nvidia-cuda-nvrtc",
+    218: "update the NVIDIA driver, or install an older nvidia-cuda-nvrtc",
+    700: "a kernel accessed memory out of bounds; run with compute-sanitizer, or without "
+    "tl.disable_safe_memory_legalize. The process must be restarted",
+    701: "too many threads for the registers of the kernel; use fewer threads",
+    702: "a kernel ran too long for the display watchdog, or never ends",
+    710: "a device-side assertion failed; its text is on the standard output",
+    715: "the kernel has an instruction that this device lacks; check the target",
+    716: "an address is not a multiple of the access size; check slices and strides",
+    719: "an earlier kernel crashed; the process must be restarted",
+    720: "use fewer blocks, so that all are resident at once",
+    900: "the work cannot be captured into a CUDA graph; call the kernel once before capturing",
+    901: "the capture of a CUDA graph is broken by an earlier call",
+    912: "use a cluster that divides the grid and has at most 8 blocks (16 where supported)",
+}
+
+# CUdevice_attribute
+_ATTRIBUTES = {
+    "max_threads": 1, "shared_block": 8, "warp": 10, "registers_block": 12, "clock_khz": 13,
+    "processors": 16, "threads_processor": 39, "l2_bytes": 38, "major": 75, "minor": 76,
+    "shared_processor": 81, "registers_processor": 82, "cooperative": 95, "shared_optin": 97,
+}  # fmt: skip
+# CUfunction_attribute
+_MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
+# CUlaunchAttributeID
+_COOPERATIVE, _CLUSTER, _PDL = 2, 4, 6
+_STATIC_SHARED = 48 * 1024  # what needs no opt-in
+_PORTABLE_CLUSTER = 8
+_RELAXED = 2  # CUstreamCaptureMode
+
+# Words of the table that :meth:`Driver.table` writes; the C launcher reads the same places.
+TABLE_HEADER = 8
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One GPU. Sizes in bytes."""
+
+    index: int
+    name: str
+    arch: str
+    processors: int
+    memory: int
+    shared_optin: int
+    shared_processor: int
+    registers_processor: int
+    threads_processor: int
+    l2_bytes: int
+    cooperative: bool
+
+
+@lru_cache(maxsize=1)
+def _structures() -> tuple[type[ctypes.Structure], type[ctypes.Structure]]:
+    """CUlaunchConfig and CUlaunchAttribute."""
+    import ctypes
+
+    class Attribute(ctypes.Structure):
+        _fields_ = [
+            ("id", ctypes.c_uint32),
+            ("pad", ctypes.c_uint32),
+            ("value", ctypes.c_uint32 * 16),
+        ]
+
+    class Config(ctypes.Structure):
+        _fields_ = [
+            ("grid", ctypes.c_uint32 * 3),
+            ("block", ctypes.c_uint32 * 3),
+            ("shared", ctypes.c_uint32),
+            ("stream", ctypes.c_void_p),
+            ("attributes", ctypes.POINTER(Attribute)),
+            ("count", ctypes.c_uint32),
+        ]
+
+    return Config, Attribute
+
+
+def library_names() -> tuple[str, ...]:
+    """What the loader is asked for."""
+    return ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
+
+
+class Driver:
+    """A loaded and initialised driver.
+
+    Args:
+        library: path or name; default the system's.
+
+    Raises:
+        TileRuntimeError: no driver, or it cannot start.
+    """
+
+    def __init__(self, library: str | None = None) -> None:
+        import ctypes
+
+        names = (library,) if library else library_names()
+        self._lib = _open(names)
+        self._pid = os.getpid()
+        # Grows in a forked child, so that prepared tables of the parent are seen to be stale.
+        self.epoch = ctypes.c_int64(0)
+        self.check(self._lib.cuInit(0), "starting the driver")
+        self._contexts: dict[int, int] = {}
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.epoch.value += 1
+
+    # -- errors --------------------------------------------------------------------------------
+    def check(self, code: int, what: str) -> None:
+        """Raise the error that the driver's ``code`` stands for; 0 is success."""
+        if code:
+            raise self.error(code, what)
+
+    def error(self, code: int, what: str) -> TileRuntimeError:
+        """The error for a driver's code."""
+        import ctypes
+
+        texts = []
+        for function in ("cuGetErrorName", "cuGetErrorString"):
+            text = ctypes.c_char_p()
+            getattr(self._lib, function)(code, ctypes.byref(text))
+            texts.append((text.value or b"").decode(errors="replace"))
+        name, meaning = texts
+        return TileRuntimeError(
+            f"{what} failed: {name or f'CUDA error {code}'}",
+            got=meaning or None,
+            hint=_ADVICE.get(code),
+        )
+
+    def call(self, name: str, *args: Any, what: str) -> None:
+        """Call a function of the driver and check what it returns."""
+        self.alive()
+        self.check(getattr(self._lib, name)(*args), what)
+
+    def alive(self) -> None:
+        """Raise when this process was forked from the one that started the driver."""
+        if self.epoch.value or os.getpid() != self._pid:
+            raise TileRuntimeError(
+                "CUDA was used before this process was forked, and cannot be used after",
+                expected="a process of its own",
+                got=f"a fork of process {self._pid}",
+                hint="multiprocessing.set_start_method('spawn')",
+            )
+
+    def address(self, name: str) -> int:
+        """Address of a driver function, for callers in C."""
+        import ctypes
+
+        return int(ctypes.cast(getattr(self._lib, name), ctypes.c_void_p).value or 0)
+
+    # -- devices -------------------------------------------------------------------------------
+    def device_count(self) -> int:
+        """Number of visible GPUs."""
+        import ctypes
+
+        count = ctypes.c_int(0)
+        self.call("cuDeviceGetCount", ctypes.byref(count), what="counting the GPUs")
+        return count.value
+
+    def attribute(self, device: int, name: str) -> int:
+        """A figure of a GPU; names as in :class:`DeviceInfo` and ``_ATTRIBUTES``."""
+        import ctypes
+
+        value = ctypes.c_int(0)
+        self.call(
+            "cuDeviceGetAttribute", ctypes.byref(value), _ATTRIBUTES[name], self._device(device),
+            what=f"asking GPU {device} for {name}",
+        )  # fmt: skip
+        return value.value
+
+    def _device(self, index: int) -> Any:
+        import ctypes
+
+        handle = ctypes.c_int(0)
+        self.call("cuDeviceGet", ctypes.byref(handle), index, what=f"opening GPU {index}")
+        return handle
+
+    def info(self, device: int) -> DeviceInfo:
+        """What GPU ``device`` is and has."""
+        import ctypes
+
+        name, size = ctypes.create_string_buffer(256), ctypes.c_size_t(0)
+        handle = self._device(device)
+        self.call("cuDeviceGetName", name, 256, handle, what=f"naming GPU {device}")
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(size), handle, what=f"asking GPU {device}")
+
+        def figure(which: str) -> int:
+            return self.attribute(device, which)
+
+        return DeviceInfo(
+            index=device,
+            name=name.value.decode(errors="replace"),
+            arch=f"sm_{figure('major')}{figure('minor')}",
+            processors=figure("processors"),
+            memory=size.value,
+            shared_optin=figure("shared_optin"),
+            shared_processor=figure("shared_processor"),
+            registers_processor=figure("registers_processor"),
+            threads_processor=figure("threads_processor"),
+            l2_bytes=figure("l2_bytes"),
+            cooperative=bool(figure("cooperative")),
+        )
+
+    # -- contexts ------------------------------------------------------------------------------
+    def context(self, device: int) -> int:
+        """The primary context of a GPU, kept for the life of the process."""
+        import ctypes
+
+        self.alive()
+        found = self._contexts.get(device)
+        if found is None:
+            handle = ctypes.c_void_p()
+            self.call(
+                "cuDevicePrimaryCtxRetain", ctypes.byref(handle), self._device(device),
+                what=f"opening the context of GPU {device}",
+            )  # fmt: skip
+            found = self._contexts[device] = handle.value or 0
+        return found
+
+    @contextmanager
+    def on(self, device: int) -> Iterator[None]:
+        """Work on ``device`` inside; the caller's context is current again afterwards."""
+        import ctypes
+
+        wanted, before = self.context(device), ctypes.c_void_p()
+        self.call("cuCtxGetCurrent", ctypes.byref(before), what="asking for the current context")
+        if before.value == wanted:
+            yield
+            return
+        self.call("cuCtxSetCurrent", ctypes.c_void_p(wanted), what=f"selecting GPU {device}")
+        try:
+            yield
+        finally:
+            self._lib.cuCtxSetCurrent(before)
+
+    # -- modules -------------------------------------------------------------------------------
+    def load(self, device: int, cubin: bytes, what: str) -> int:
+        """Load machine code on a GPU; gives the module's handle."""
+        import ctypes
+
+        module = ctypes.c_void_p()
+        with self.on(device), self._relaxed_capture():
+            self.call(
+                "cuModuleLoadData", ctypes.byref(module), cubin,
+                what=f"loading {what} on GPU {device}",
+            )  # fmt: skip
+        return module.value or 0
+
+    def unload(self, device: int, module: int) -> None:
+        """Give a module back."""
+        import ctypes
+
+        with self.on(device):
+            self.call("cuModuleUnload", ctypes.c_void_p(module), what="unloading a module")
+
+    def function(
+        self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
+    ) -> int:
+        """The handle of a kernel.
+
+        Args:
+            shared: most bytes of dynamic shared memory that it is launched with.
+            cluster: most blocks of a cluster.
+        """
+        import ctypes
+
+        handle = ctypes.c_void_p()
+        with self.on(device), self._relaxed_capture():
+            self.call(
+                "cuModuleGetFunction", ctypes.byref(handle), ctypes.c_void_p(module),
+                name.encode(), what=f"finding the kernel {name}",
+            )  # fmt: skip
+            if shared > _STATIC_SHARED:
+                self.call(
+                    "cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, shared,
+                    what=f"reserving {shared} bytes of shared memory for the kernel {name}",
+                )  # fmt: skip
+            if cluster > _PORTABLE_CLUSTER:
+                self.call(
+                    "cuFuncSetAttribute", handle, _NON_PORTABLE_CLUSTER, 1,
+                    what=f"allowing clusters of {cluster} blocks for the kernel {name}",
+                )  # fmt: skip
+        return handle.value or 0
+
+    @contextmanager
+    def _relaxed_capture(self) -> Iterator[None]:
+        """Loading code is harmless while the thread captures a graph; say so to the driver."""
+        import ctypes
+
+        mode = ctypes.c_int(_RELAXED)
+        exchange = getattr(self._lib, "cuThreadExchangeStreamCaptureMode", None)
+        if exchange is None or exchange(ctypes.byref(mode)):
+            yield
+            return
+        try:
+            yield
+        finally:
+            exchange(ctypes.byref(mode))
+
+    def occupancy(self, device: int, function: int, threads: int, shared: int) -> int:
+        """How many blocks of a kernel one multiprocessor holds."""
+        import ctypes
+
+        blocks = ctypes.c_int(0)
+        with self.on(device):
+            self.call(
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks),
+                ctypes.c_void_p(function), threads, ctypes.c_size_t(shared),
+                what="asking for the occupancy",
+            )  # fmt: skip
+        return blocks.value
+
+    # -- launches ------------------------------------------------------------------------------
+    def launch(
+        self,
+        device: int,
+        function: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        stream: int,
+        parameters: Sequence[bytes],
+        *,
+        cluster: Sequence[int] = (1, 1, 1),
+        cooperative: bool = False,
+        pdl: bool = False,
+    ) -> int:
+        """Start a kernel; gives the driver's code.
+
+        Args:
+            parameters: the bytes of each parameter, in order.
+            cluster, cooperative, pdl: launch attributes.
+        """
+        import ctypes
+
+        config_type, attribute_type = _structures()
+        wanted = []
+        if tuple(cluster) != (1, 1, 1):
+            wanted.append((_CLUSTER, tuple(cluster)))
+        if cooperative:
+            wanted.append((_COOPERATIVE, (1,)))
+        if pdl:
+            wanted.append((_PDL, (1,)))
+        attributes = (attribute_type * max(1, len(wanted)))()
+        for entry, (number, value) in zip(attributes, wanted):
+            entry.id = number
+            for place, word in enumerate(value):
+                entry.value[place] = word
+        config = config_type()
+        config.grid[:], config.block[:] = list(grid), list(block)
+        config.shared, config.stream = shared, stream
+        config.attributes, config.count = attributes, len(wanted)
+        held = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
+        pointers = (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held))
+        with self.on(device):
+            return int(
+                self._lib.cuLaunchKernelEx(
+                    ctypes.byref(config), ctypes.c_void_p(function), pointers, None
+                )
+            )
+
+    def table(self, device: int, functions: Sequence[int]) -> Any:
+        """What launching from C needs, as an array of 64-bit words that the caller keeps alive.
+
+        Address and value of the epoch, the context, the addresses of the five driver functions,
+        then the kernels.
+        """
+        import ctypes
+
+        names = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemAllocAsync",
+                 "cuMemFreeAsync")  # fmt: skip
+        words = [ctypes.addressof(self.epoch), self.epoch.value, self.context(device)]
+        words += [self.address(name) for name in names]
+        return (ctypes.c_uint64 * (TABLE_HEADER + len(functions)))(*words, *functions)
+
+    # -- memory --------------------------------------------------------------------------------
+    def allocate(self, device: int, size: int, stream: int = 0) -> int:
+        """Device memory in the order of ``stream``."""
+        import ctypes
+
+        address = ctypes.c_uint64(0)
+        with self.on(device):
+            self.call(
+                "cuMemAllocAsync", ctypes.byref(address), ctypes.c_size_t(max(1, size)),
+                ctypes.c_void_p(stream), what=f"allocating {size} bytes on GPU {device}",
+            )  # fmt: skip
+        return address.value
+
+    def free(self, device: int, address: int, stream: int = 0) -> None:
+        """Give memory back in the order of ``stream``."""
+        import ctypes
+
+        with self.on(device):
+            self.call(
+                "cuMemFreeAsync", ctypes.c_uint64(address), ctypes.c_void_p(stream),
+                what="freeing device memory",
+            )  # fmt: skip
+
+    def copy(self, device: int, target: int, source: int, size: int, stream: int = 0) -> None:
+        """Copy between any two addresses, host or device, in the order of ``stream``."""
+        import ctypes
+
+        with self.on(device):
+            self.call(
+                "cuMemcpyAsync", ctypes.c_uint64(target), ctypes.c_uint64(source),
+                ctypes.c_size_t(size), ctypes.c_void_p(stream), what="copying memory",
+            )  # fmt: skip
+
+    # -- streams and events --------------------------------------------------------------------
+    def new_stream(self, device: int) -> int:
+        """A stream that does not wait for the default one."""
+        return self._new(device, "cuStreamCreate", 1, "making a stream")
+
+    def synchronize(self, device: int, stream: int = 0) -> None:
+        """Wait for a stream; errors of kernels show here."""
+        import ctypes
+
+        with self.on(device):
+            self.call("cuStreamSynchronize", ctypes.c_void_p(stream), what="running a kernel")
+
+    def free_stream(self, device: int, stream: int) -> None:
+        """Give a stream back."""
+        self._handle(device, "cuStreamDestroy_v2", stream, "freeing a stream")
+
+    def new_event(self, device: int) -> int:
+        """An event that takes the time."""
+        return self._new(device, "cuEventCreate", 0, "making an event")
+
+    def record(self, device: int, event: int, stream: int = 0) -> None:
+        """Let an event happen when a stream gets there."""
+        import ctypes
+
+        with self.on(device):
+            self.call(
+                "cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(stream),
+                what="recording an event",
+            )  # fmt: skip
+
+    def elapsed(self, device: int, start: int, end: int) -> float:
+        """Milliseconds between two events; waits for the second."""
+        import ctypes
+
+        value = ctypes.c_float(0)
+        self._handle(device, "cuEventSynchronize", end, "waiting for an event")
+        with self.on(device):
+            self.call(
+                "cuEventElapsedTime", ctypes.byref(value), ctypes.c_void_p(start),
+                ctypes.c_void_p(end), what="reading the time",
+            )  # fmt: skip
+        return value.value
+
+    def free_event(self, device: int, event: int) -> None:
+        """Give an event back."""
+        self._handle(device, "cuEventDestroy_v2", event, "freeing an event")
+
+    def _new(self, device: int, name: str, flags: int, what: str) -> int:
+        import ctypes
+
+        handle = ctypes.c_void_p()
+        with self.on(device):
+            self.call(name, ctypes.byref(handle), flags, what=what)
+        return handle.value or 0
+
+    def _handle(self, device: int, name: str, handle: int, what: str) -> None:
+        import ctypes
+
+        with self.on(device):
+            self.call(name, ctypes.c_void_p(handle), what=what)
+
+
+def _open(names: Sequence[str]) -> Any:
+    import ctypes
+
+    refusals = []
+    for name in names:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError as error:
+            refusals.append(str(error))
+            continue
+        if not hasattr(library, "cuLaunchKernelEx"):
+            raise TileRuntimeError(
+                "the NVIDIA driver is too old",
+                expected="a driver for CUDA 11.8 or newer",
+                got=name,
+                hint="update the driver",
+            )
+        return library
+    raise TileRuntimeError(
+        "there is no NVIDIA driver on this machine",
+        expected="libcuda, which comes with the driver",
+        got=refusals[0] if refusals else None,
+        hint='run on the CPU with target="cpu", or anywhere with execution_backend="interpret"',
+    )
+
+
+@lru_cache(maxsize=1)
+def driver() -> Driver:
+    """The driver of this machine, started on first use. Raises like :class:`Driver`."""
+    return Driver()

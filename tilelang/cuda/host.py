@@ -1,0 +1,238 @@
+"""The host part of a function as launch steps over 64-bit slots.
+
+Host statements are integer programs: sizes, grids, assertions and loops around launches. Values
+of other types (a float derived from a scalar, say) are not computed on the host: the kernels that
+use them compute them again at their head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tilelang.codegen.c import value_type
+from tilelang.cuda.kernel_writer import unit_bytes
+from tilelang.cuda.module import (
+    BINARY,
+    AssertStep,
+    ForStep,
+    IfStep,
+    KernelArg,
+    LaunchPlan,
+    LetStep,
+    Program,
+    Step,
+    WorkspaceStep,
+)
+from tilelang.errors import TileUnsupportedError, at
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+
+Launcher: TypeAlias = "Callable[[S.Launch], LaunchPlan]"
+_ARGUMENT_DTYPES = {"float": "float32", "double": "float64"}
+
+
+@dataclass
+class Slots:
+    """Where the values of a call are.
+
+    Attributes:
+        of: parameter, symbol, let variable or storage -> slot.
+        count: slots handed out so far.
+        device: lets that kernels compute themselves, in program order.
+        views: buffers over pointers, storage -> buffer.
+    """
+
+    of: dict[E.Var, int] = field(default_factory=dict)
+    count: int = 0
+    device: dict[E.Var, S.Let] = field(default_factory=dict)
+    buffers: dict[E.Var, Buffer] = field(default_factory=dict)
+
+    def take(self, var: E.Var) -> int:
+        """A new slot for `var`."""
+        self.of[var] = self.count
+        self.count += 1
+        return self.of[var]
+
+    def argument(self, var: E.Var) -> KernelArg:
+        """How `var` becomes a kernel parameter."""
+        slot = self.of[var]
+        buffer = self.buffers.get(var)
+        if buffer is not None:
+            return KernelArg(slot, "pointer", str(buffer.dtype))
+        if var.dtype.is_handle:
+            return KernelArg(slot, "pointer", "handle")
+        if var.dtype.is_float:
+            return KernelArg(slot, "float", _ARGUMENT_DTYPES[value_type(var.dtype)])
+        narrow = var.dtype.bits < 8 and var.dtype.is_integer
+        return KernelArg(slot, "int", "int32" if narrow else str(var.dtype))
+
+
+class HostWriter:
+    """Walks host statements and collects their steps."""
+
+    def __init__(self, slots: Slots, launch: Launcher) -> None:
+        self.slots = slots
+        self.launch = launch
+        self.steps: list[Step] = []
+        self.messages: list[str] = []
+
+    def write(self, stmt: S.Stmt) -> None:
+        """Append the steps of `stmt`."""
+        with at(stmt.loc):
+            self._statement(stmt)
+
+    def _statement(self, stmt: S.Stmt) -> None:
+        match stmt:
+            case S.Seq():
+                for item in stmt.stmts:
+                    self.write(item)
+            case S.Attr():
+                self.write(stmt.body)
+            case S.Let():
+                self._let(stmt)
+            case S.Assert():
+                self._assert(stmt)
+            case S.If():
+                orelse = () if stmt.orelse is None else self._block(stmt.orelse)
+                self.steps.append(IfStep(self.program(stmt.cond), self._block(stmt.then), orelse))
+            case S.For():
+                ends = [self.program(E.as_expr(e)) for e in (stmt.start, stmt.stop, stmt.step)]
+                slot = self.slots.take(stmt.var)
+                self.steps.append(ForStep(slot, ends[0], ends[1], ends[2], self._block(stmt.body)))
+            case S.View():
+                self._view(stmt)
+            case S.Alloc():
+                self._workspace(stmt)
+            case S.Launch():
+                self.steps.append(self.launch(stmt))
+            case _:
+                raise TileUnsupportedError(
+                    f"{type(stmt).__name__} outside a kernel is not supported on CUDA",
+                    expected="sizes, assertions, `if` and counted loops around kernels",
+                    got=f"`{stmt!r}`"[:200],
+                )
+
+    def _block(self, body: S.Stmt) -> tuple[Step, ...]:
+        outer, self.steps = self.steps, []
+        self.write(body)
+        inner, self.steps = self.steps, outer
+        return tuple(inner)
+
+    def _let(self, stmt: S.Let) -> None:
+        if stmt.var.dtype.is_float or not self._on_host(stmt.value):
+            self.slots.device[stmt.var] = stmt
+            return
+        program = self.program(stmt.value)
+        self.steps.append(LetStep(self.slots.take(stmt.var), program, str(stmt.var.dtype)))
+
+    def _assert(self, stmt: S.Assert) -> None:
+        prefix = "Assume: " if stmt.assumed else ""
+        message = prefix + (stmt.message or f"{stmt.cond!r} does not hold")
+        if message not in self.messages:
+            self.messages.append(message)
+        self.steps.append(AssertStep(self.program(stmt.cond), self.messages.index(message)))
+
+    def _view(self, stmt: S.View) -> None:
+        if stmt.source is None:
+            return
+        program = self.program(stmt.source)
+        slot = self.slots.take(stmt.buffer.data)
+        self.slots.buffers[stmt.buffer.data] = stmt.buffer
+        self.steps.append(LetStep(slot, program, "int64"))
+
+    def _workspace(self, stmt: S.Alloc) -> None:
+        buffer = stmt.buffer
+        if buffer.storage != "global":
+            raise TileUnsupportedError(
+                f"`{buffer.name}` in {buffer.storage} memory is allocated outside a kernel",
+                expected="global memory",
+                got=buffer.storage,
+            )
+        count: Program = (f"c{unit_bytes(buffer.dtype)}",)
+        for extent in buffer.shape:
+            count = (*count, *self.program(E.as_expr(extent)), "mul")
+        slot = self.slots.take(buffer.data)
+        self.slots.buffers[buffer.data] = buffer
+        self.steps.append(WorkspaceStep(slot, count))
+
+    # -- programs ----------------------------------------------------------------------------------
+    def _on_host(self, expr: E.Expr) -> bool:
+        """Whether `expr` needs integers only, all of them in slots."""
+        for node in E.walk(expr):
+            if isinstance(node, E.Var):
+                if node not in self.slots.of:
+                    return False
+            elif (
+                isinstance(node, (E.Load, E.RegionArg))
+                or node.dtype.is_float
+                or (isinstance(node, E.Call) and node.op not in ("likely", "isnullptr", "abs"))
+            ):
+                return False
+        return True
+
+    def program(self, expr: E.Expr) -> Program:
+        """`expr` as a postfix program."""
+        match expr:
+            case E.Const() if not expr.dtype.is_float:
+                return (f"c{int(expr.value)}",)
+            case E.Var() if expr in self.slots.of and not expr.dtype.is_float:
+                return (f"s{self.slots.of[expr]}",)
+            case E.Unary():
+                inner = self.program(expr.a)
+                return (*inner, "c-1", "bitxor") if expr.op == "bitnot" else (*inner, expr.op)
+            case E.Binary() if expr.op in BINARY:
+                return (*self.program(expr.a), *self.program(expr.b), expr.op)
+            case E.Select():
+                parts = [self.program(part) for part in (expr.cond, expr.t, expr.f)]
+                return (*parts[0], *parts[1], *parts[2], "select")
+            case E.Cast():
+                return self._cast(expr)
+            case E.Call(op="likely"):
+                return self.program(expr.args[0])
+            case E.Call(op="abs"):
+                inner = self.program(expr.args[0])
+                return (*inner, *inner, "neg", "max")
+            case E.Call(op="isnullptr"):
+                return (*self._pointer(expr.args[0]), "c0", "eq")
+            case E.AddressOf():
+                return self._pointer(expr)
+            case _:
+                raise TileUnsupportedError(
+                    f"`{expr!r}` cannot be computed on the host for CUDA",
+                    expected="integer arithmetic on sizes, symbols and scalar parameters",
+                    got=f"`{expr!r}` of dtype {expr.dtype}",
+                    hint="pass the value as a parameter, or compute it inside the kernel",
+                )
+
+    def _cast(self, expr: E.Cast) -> Program:
+        """An integer conversion; where it may change the value, through a slot of that dtype."""
+        source, target = expr.value.dtype, expr.dtype
+        inner = self.program(expr.value)
+        if target.is_bool:
+            return (*inner, "c0", "ne")
+        wider = target.bits > source.bits and (target.is_int or source.is_uint)
+        if source.is_bool or wider or target == "int64" or source == target:
+            return inner
+        temporary = E.Var("cast", target)
+        slot = self.slots.take(temporary)
+        self.steps.append(LetStep(slot, inner, str(target)))
+        return (f"s{slot}",)
+
+    def _pointer(self, expr: E.Expr) -> Program:
+        """The address of an element, or a pointer."""
+        if not isinstance(expr, E.AddressOf):
+            return self.program(expr)
+        buffer = expr.buffer
+        if buffer.data not in self.slots.of:
+            raise TileUnsupportedError(
+                f"the address of `{buffer.name}` is not known on the host", got=f"`{expr!r}`"
+            )
+        result: Program = (f"s{self.slots.of[buffer.data]}",)
+        size = f"c{unit_bytes(buffer.dtype)}"
+        for index, stride in zip(expr.indices, buffer.stride_list()):
+            part = (*self.program(index), *self.program(E.as_expr(stride)), "mul", size, "mul")
+            result = (*result, *part, "add")
+        return result

@@ -1,0 +1,94 @@
+// Small floating-point formats: storage is plain integers, values are float.
+// Instructions convert where the architecture has them; the integer code is that of the CPU back end.
+#ifndef TL_FLOAT_H
+#define TL_FLOAT_H
+#include "tl_math.h"
+
+// -- float16 and bfloat16 ------------------------------------------------------------------------
+TL_INLINE float tl_f16_to_f32(uint16_t h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
+TL_INLINE uint16_t tl_f32_to_f16(float x) { uint16_t h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
+#if TL_ARCH >= 800
+TL_INLINE uint16_t tl_f32_to_bf16(float x) { uint16_t h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+#else
+TL_INLINE uint16_t tl_f32_to_bf16(float x) {
+    uint32_t u = tl_as_u32(x);
+    uint32_t r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+    return (uint16_t)(x != x ? 0x7fc0u : r);
+}
+#endif
+
+// -- formats of at most 8 bits: exponent E, mantissa M, bias B, largest finite code MAX, code of NaN
+TL_INLINE float tl_small_to_f32(uint32_t c, int E, int M, int B, int INF, uint32_t MAX, uint32_t NANC) {
+    uint32_t body = c & ((1u << (E + M)) - 1), s = (c >> (E + M) & 1) << 31;
+    uint32_t e = body >> M, m = body & ((1u << M) - 1);
+    float unit = tl_as_f32((uint32_t)((e ? (int)e : 1) - B - M + 127) << 23);
+    float v = (float)(int32_t)(e ? m + (1u << M) : m) * unit;
+    v = INF && body == MAX + 1 ? INFINITY : v;
+    v = tl_as_f32(tl_as_u32(v) | s);
+    int is_nan = NANC == 0 ? 0 : NANC > (1u << (E + M)) - 1 ? c == NANC : INF ? body > MAX + 1 : body == NANC;
+    return is_nan ? NAN : v;
+}
+// Nearest, ties to even; what is too large becomes the largest finite number. FNUZ has no -0.
+TL_INLINE uint32_t tl_f32_to_small(float x, int E, int M, int B, uint32_t MAX, uint32_t NANC, int FNUZ) {
+    uint32_t u = tl_as_u32(x), s = u >> 31;
+    float a = tl_as_f32(u & 0x7fffffff);
+    float top = a > 1e30f ? 1e30f : a;
+    int e = (int)(tl_as_u32(top) >> 23) - 127;
+    e = e < 1 - B ? 1 - B : e;
+    float q = top * tl_as_f32((uint32_t)(M - e + 127) << 23);  // units of the last place, exact
+    q = (q + 12582912.0f) - 12582912.0f;
+    int32_t code = ((e + B - 1) << M) + (int32_t)q;
+    code = code > (int32_t)MAX ? (int32_t)MAX : code;
+    uint32_t r = (uint32_t)code | (FNUZ && code == 0 ? 0u : s << (E + M));
+    return x != x ? NANC : r;
+}
+#define TL_SMALL(NAME, E, M, B, INF, MAX, NANC, NANOUT, FNUZ)                                                     \
+    TL_INLINE float tl_##NAME##_to_f32(uint8_t c) { return tl_small_to_f32(c, E, M, B, INF, MAX, NANC); }         \
+    TL_INLINE uint8_t tl_f32_to_##NAME(float x) { return (uint8_t)tl_f32_to_small(x, E, M, B, MAX, NANOUT, FNUZ); }
+#if TL_ARCH >= 890
+// Both conversions exist in hardware for two values at a time.
+#define TL_FP8(NAME, KIND)                                                                                        \
+    TL_INLINE float tl_##NAME##_to_f32(uint8_t c) {                                                               \
+        uint32_t pair;                                                                                            \
+        asm("cvt.rn.f16x2." KIND "x2 %0, %1;" : "=r"(pair) : "h"((uint16_t)c));                                   \
+        return tl_f16_to_f32((uint16_t)pair);                                                                     \
+    }                                                                                                             \
+    TL_INLINE uint8_t tl_f32_to_##NAME(float x) {                                                                 \
+        uint16_t pair;                                                                                            \
+        asm("cvt.rn.satfinite." KIND "x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));                      \
+        return (uint8_t)pair;                                                                                     \
+    }
+TL_FP8(e4m3, "e4m3")
+TL_FP8(e4m3fn, "e4m3")
+TL_FP8(e5m2, "e5m2")
+#else
+TL_SMALL(e4m3, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0)
+TL_SMALL(e4m3fn, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0)
+TL_SMALL(e5m2, 5, 2, 15, 1, 0x7b, 0x7f, 0x7f, 0)
+#endif
+TL_SMALL(e3m4, 3, 4, 3, 1, 0x6f, 0x7f, 0x7f, 0)
+TL_SMALL(e4m3fnuz, 4, 3, 8, 0, 0x7f, 0x80, 0x80, 1)
+TL_SMALL(e4m3b11fnuz, 4, 3, 11, 0, 0x7f, 0x80, 0x80, 1)
+TL_SMALL(e5m2fnuz, 5, 2, 16, 0, 0x7f, 0x80, 0x80, 1)
+TL_SMALL(e2m3fn, 2, 3, 1, 0, 0x1f, 0, 0x1f, 0)
+TL_SMALL(e3m2fn, 3, 2, 3, 0, 0x1f, 0, 0x1f, 0)
+TL_SMALL(e2m1fn, 2, 1, 1, 0, 0x07, 0, 0x07, 0)
+// Powers of two: 2^(c - 127), nearest in the exponent's own scale, 0 and below give the smallest.
+TL_INLINE float tl_e8m0fnu_to_f32(uint8_t c) {
+    return c == 255 ? NAN : c == 0 ? 5.877471754111438e-39f : tl_as_f32((uint32_t)c << 23);
+}
+TL_INLINE uint8_t tl_f32_to_e8m0fnu(float x) {
+    uint32_t a = tl_as_u32(x) & 0x7fffffff;
+    uint32_t code = a < 0x800000u ? a >= 0x600000u : (a + 0x400000u) >> 23;
+    return (uint8_t)(x != x ? 255u : code > 254u ? 254u : code);
+}
+TL_INLINE float tl_load_e2m1fn(const uint8_t* p, int64_t i) { return tl_e2m1fn_to_f32((uint8_t)tl_load_u4(p, i)); }
+TL_INLINE void tl_store_shared_e2m1fn(uint8_t* p, int64_t i, float v) { tl_store_shared_u4(p, i, tl_f32_to_e2m1fn(v)); }
+TL_INLINE void tl_store_e2m1fn(uint8_t* p, int64_t i, float v) { tl_store_u4(p, i, tl_f32_to_e2m1fn(v)); }
+
+// -- rounding to a format: the value of the nearest code ---------------------------------------------
+#define TL_ROUND(NAME) TL_INLINE float tl_round_##NAME(float x) { return tl_##NAME##_to_f32(tl_f32_to_##NAME(x)); }
+TL_ROUND(f16) TL_ROUND(bf16) TL_ROUND(e3m4) TL_ROUND(e4m3) TL_ROUND(e4m3fn) TL_ROUND(e4m3fnuz) TL_ROUND(e4m3b11fnuz)
+TL_ROUND(e5m2) TL_ROUND(e5m2fnuz) TL_ROUND(e8m0fnu) TL_ROUND(e2m3fn) TL_ROUND(e3m2fn) TL_ROUND(e2m1fn)
+#endif

@@ -1,0 +1,112 @@
+// Moves of contiguous bytes, asynchronous copies, and matrices between shared memory and registers.
+#ifndef TL_MEMORY_H
+#define TL_MEMORY_H
+#include "tl_types.h"
+
+TL_INLINE void tl_copy_1(void* dst, const void* src) { *(uint8_t*)dst = *(const uint8_t*)src; }
+TL_INLINE void tl_copy_2(void* dst, const void* src) { *(uint16_t*)dst = *(const uint16_t*)src; }
+TL_INLINE void tl_copy_4(void* dst, const void* src) { *(uint32_t*)dst = *(const uint32_t*)src; }
+TL_INLINE void tl_copy_8(void* dst, const void* src) { *(uint2*)dst = *(const uint2*)src; }
+TL_INLINE void tl_copy_16(void* dst, const void* src) { *(uint4*)dst = *(const uint4*)src; }
+
+// -- cp.async: global to shared; before sm_80 the copy is done on the spot ----------------------------------
+#if TL_ARCH >= 800
+#define TL_CP_ASYNC(BYTES, CACHE)                                                                        \
+    TL_INLINE void tl_cp_async_##BYTES(void* dst, const void* src) {                                     \
+        asm volatile("cp.async." CACHE ".shared.global [%0], [%1], " #BYTES ";"                          \
+                     ::"r"(tl_shared_address(dst)), "l"(__cvta_generic_to_global(src)) : "memory");      \
+    }                                                                                                    \
+    TL_INLINE void tl_cp_async_##BYTES##_zfill(void* dst, const void* src, bool pred) {                  \
+        asm volatile("cp.async." CACHE ".shared.global [%0], [%1], " #BYTES ", %2;"                      \
+                     ::"r"(tl_shared_address(dst)), "l"(__cvta_generic_to_global(src)),                  \
+                       "r"(pred ? BYTES : 0) : "memory");                                                \
+    }
+TL_CP_ASYNC(4, "ca")
+TL_CP_ASYNC(8, "ca")
+TL_CP_ASYNC(16, "cg")
+TL_INLINE void tl_cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> TL_INLINE void tl_cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+#else
+#define TL_CP_ASYNC(BYTES, T, ZERO)                                                                      \
+    TL_INLINE void tl_cp_async_##BYTES(void* dst, const void* src) { tl_copy_##BYTES(dst, src); }        \
+    TL_INLINE void tl_cp_async_##BYTES##_zfill(void* dst, const void* src, bool pred) {                  \
+        T value = ZERO;                                                                                  \
+        if (pred) value = *(const T*)src;                                                                \
+        *(T*)dst = value;                                                                                \
+    }
+TL_CP_ASYNC(4, uint32_t, 0u)
+TL_CP_ASYNC(8, uint2, make_uint2(0u, 0u))
+TL_CP_ASYNC(16, uint4, make_uint4(0u, 0u, 0u, 0u))
+TL_INLINE void tl_cp_async_commit() {}
+template <int N> TL_INLINE void tl_cp_async_wait() {}
+#endif
+
+// -- ldmatrix: every lane names a row of 16 bytes; count 8x8 matrices of 16-bit elements arrive -------------
+#define TL_LDMATRIX(SUFFIX, MODE)                                                                        \
+    TL_INLINE void tl_ldmatrix_x1##SUFFIX(void* dst, const void* src) {                                  \
+        uint32_t* r = (uint32_t*)dst;                                                                    \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x1" MODE ".shared.b16 {%0}, [%1];"                      \
+                     : "=r"(r[0]) : "r"(tl_shared_address(src)) : "memory");                             \
+    }                                                                                                    \
+    TL_INLINE void tl_ldmatrix_x2##SUFFIX(void* dst, const void* src) {                                  \
+        uint32_t* r = (uint32_t*)dst;                                                                    \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2" MODE ".shared.b16 {%0, %1}, [%2];"                  \
+                     : "=r"(r[0]), "=r"(r[1]) : "r"(tl_shared_address(src)) : "memory");                 \
+    }                                                                                                    \
+    TL_INLINE void tl_ldmatrix_x4##SUFFIX(void* dst, const void* src) {                                  \
+        uint32_t* r = (uint32_t*)dst;                                                                    \
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4" MODE ".shared.b16 {%0, %1, %2, %3}, [%4];"          \
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])                                    \
+                     : "r"(tl_shared_address(src)) : "memory");                                          \
+    }
+TL_LDMATRIX(, "")
+TL_LDMATRIX(_trans, ".trans")
+#if TL_ARCH >= 900
+#define TL_STMATRIX(SUFFIX, MODE)                                                                        \
+    TL_INLINE void tl_stmatrix_x1##SUFFIX(void* dst, const void* src) {                                  \
+        const uint32_t* r = (const uint32_t*)src;                                                        \
+        asm volatile("stmatrix.sync.aligned.m8n8.x1" MODE ".shared.b16 [%0], {%1};"                      \
+                     ::"r"(tl_shared_address(dst)), "r"(r[0]) : "memory");                               \
+    }                                                                                                    \
+    TL_INLINE void tl_stmatrix_x2##SUFFIX(void* dst, const void* src) {                                  \
+        const uint32_t* r = (const uint32_t*)src;                                                        \
+        asm volatile("stmatrix.sync.aligned.m8n8.x2" MODE ".shared.b16 [%0], {%1, %2};"                  \
+                     ::"r"(tl_shared_address(dst)), "r"(r[0]), "r"(r[1]) : "memory");                    \
+    }                                                                                                    \
+    TL_INLINE void tl_stmatrix_x4##SUFFIX(void* dst, const void* src) {                                  \
+        const uint32_t* r = (const uint32_t*)src;                                                        \
+        asm volatile("stmatrix.sync.aligned.m8n8.x4" MODE ".shared.b16 [%0], {%1, %2, %3, %4};"          \
+                     ::"r"(tl_shared_address(dst)), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory"); \
+    }
+TL_STMATRIX(, "")
+TL_STMATRIX(_trans, ".trans")
+
+// -- groups of bulk stores --------------------------------------------------------------------------------
+TL_INLINE void tl_bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int N> TL_INLINE void tl_bulk_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory"); }
+template <int N> TL_INLINE void tl_bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
+#endif
+
+// -- tests of contiguous elements: whether some, or all, differ from zero in any bit ------------------------
+template <class T> TL_INLINE bool tl_any_bit(const T& x) {
+    const uint8_t* bytes = (const uint8_t*)&x;
+    uint8_t found = 0;
+    for (int k = 0; k < (int)sizeof(T); ++k) found |= bytes[k];
+    return found != 0;
+}
+template <class T> TL_INLINE int tl_any_of(const T* p, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) if (tl_any_bit(p[i])) return 1;
+    return 0;
+}
+template <class T> TL_INLINE int tl_all_of(const T* p, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) if (!tl_any_bit(p[i])) return 0;
+    return 1;
+}
+
+// A pointer for functions that are not ours: it converts to the type they take.
+struct tl_pointer {
+    void* p;
+    TL_INLINE explicit tl_pointer(const void* q) : p((void*)q) {}
+    template <class T> TL_INLINE operator T*() const { return (T*)p; }
+};
+#endif

@@ -1,0 +1,73 @@
+// Philox4_32_10 with the state and the order of numbers of cuRAND: counter, key, next word of four.
+#ifndef TL_RANDOM_H
+#define TL_RANDOM_H
+#include "tl_types.h"
+
+struct tl_philox {
+    uint32_t counter[4], key[2];
+    int place;
+    bool has_extra;
+    float extra;
+};
+TL_INLINE void tl_philox_words(const tl_philox& s, uint32_t out[4]) {
+    uint32_t c0 = s.counter[0], c1 = s.counter[1], c2 = s.counter[2], c3 = s.counter[3];
+    uint32_t k0 = s.key[0], k1 = s.key[1];
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        const uint32_t low0 = c0 * 0xD2511F53u, high0 = __umulhi(c0, 0xD2511F53u);
+        const uint32_t low1 = c2 * 0xCD9E8D57u, high1 = __umulhi(c2, 0xCD9E8D57u);
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+}
+TL_INLINE void tl_philox_advance(tl_philox& s, uint64_t amount) {
+    const uint64_t low = ((uint64_t)s.counter[1] << 32 | s.counter[0]) + amount;
+    s.counter[0] = (uint32_t)low;
+    s.counter[1] = (uint32_t)(low >> 32);
+    if (low < amount && ++s.counter[2] == 0) ++s.counter[3];
+}
+TL_INLINE void tl_rng_init(tl_philox& s, uint64_t seed, uint64_t sequence, uint64_t offset) {
+    s.counter[0] = s.counter[1] = 0;
+    s.counter[2] = (uint32_t)sequence;
+    s.counter[3] = (uint32_t)(sequence >> 32);
+    s.key[0] = (uint32_t)seed;
+    s.key[1] = (uint32_t)(seed >> 32);
+    s.place = (int)(offset & 3);
+    s.has_extra = false;
+    s.extra = 0.0f;
+    tl_philox_advance(s, offset >> 2);
+}
+TL_INLINE uint32_t tl_rng_rand(tl_philox& s) {
+    uint32_t words[4];
+    tl_philox_words(s, words);
+    const uint32_t found = s.place == 0 ? words[0] : s.place == 1 ? words[1] : s.place == 2 ? words[2] : words[3];
+    s.place = (s.place + 1) & 3;
+    if (s.place == 0) tl_philox_advance(s, 1);
+    return found;
+}
+#define TL_INVERSE 2.3283064e-10f  // 2^-32
+TL_INLINE float tl_rng_uniform_f32(tl_philox& s) { return (float)tl_rng_rand(s) * TL_INVERSE + TL_INVERSE / 2.0f; }
+TL_INLINE double tl_rng_uniform_f64(tl_philox& s) {
+    return (double)tl_rng_rand(s) * 2.3283064365386963e-10 + 2.3283064365386963e-10 / 2.0;
+}
+// Box-Muller; the second number of a pair is kept for the next call.
+TL_INLINE float tl_rng_normal_f32(tl_philox& s) {
+    if (s.has_extra) {
+        s.has_extra = false;
+        return s.extra;
+    }
+    const float turn = TL_INVERSE * 6.2831855f;
+    const float u = (float)tl_rng_rand(s) * TL_INVERSE + TL_INVERSE / 2.0f;
+    const float v = (float)tl_rng_rand(s) * turn + turn / 2.0f;
+    const float radius = sqrtf(-2.0f * logf(u));
+    s.extra = cosf(v) * radius;
+    s.has_extra = true;
+    return sinf(v) * radius;
+}
+TL_INLINE double tl_rng_normal_f64(tl_philox& s) { return (double)tl_rng_normal_f32(s); }
+#endif

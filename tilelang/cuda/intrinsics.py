@@ -1,0 +1,170 @@
+"""Which header function an intrinsic prints as on CUDA, and the lowest architecture that has it.
+
+Data only. A function name may use attributes of the call in braces: `{bytes}` is the attribute's
+value, and an attribute that is True or False gives `_name` or nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tilelang.ir.expr as E
+
+
+@dataclass(frozen=True)
+class Word:
+    """A header function and the architecture it needs ("sm_90a": that feature set alone)."""
+
+    function: str
+    needs: str = ""
+
+    def name(self, call: E.Call) -> str:
+        """The function's name for the attributes of `call`."""
+        attrs = {
+            key: (f"_{key}" if value else "") if isinstance(value, bool) else value
+            for key, value in call.attrs
+        }
+        return self.function.format_map(_Missing(attrs))
+
+
+class _Missing(dict[str, object]):
+    """Attributes that a call leaves out count as False."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+WORDS: dict[str, Word] = {
+    # Exchange inside a warp.
+    "shfl_sync": Word("tl_shfl"),
+    "shfl_xor": Word("tl_shfl_xor"),
+    "shfl_up": Word("tl_shfl_up"),
+    "shfl_down": Word("tl_shfl_down"),
+    "any_sync": Word("tl_any"),
+    "all_sync": Word("tl_all"),
+    "ballot_sync": Word("tl_ballot"),
+    "ballot": Word("tl_ballot"),
+    "activemask": Word("tl_activemask"),
+    "match_any_sync": Word("tl_match_any"),
+    "match_all_sync": Word("tl_match_all"),
+    # Block, grid and cluster barriers.
+    "sync_warp": Word("__syncwarp"),
+    "sync_grid": Word("tl_sync_grid"),
+    "named_barrier_arrive": Word("tl_bar_arrive"),
+    "syncthreads_count": Word("__syncthreads_count"),
+    "syncthreads_and": Word("__syncthreads_and"),
+    "syncthreads_or": Word("__syncthreads_or"),
+    "cluster_arrive": Word("tl_cluster_arrive", "sm_90"),
+    "cluster_arrive_relaxed": Word("tl_cluster_arrive_relaxed", "sm_90"),
+    "cluster_wait": Word("tl_cluster_wait", "sm_90"),
+    "cluster_sync": Word("tl_cluster_sync", "sm_90"),
+    "block_rank_in_cluster": Word("tl_block_rank_in_cluster", "sm_90"),
+    # Barriers in shared memory.
+    "mbarrier_wait": Word("tl_mbarrier_wait", "sm_80"),
+    "mbarrier_expect_tx": Word("tl_mbarrier_expect_tx", "sm_90"),
+    "mbarrier_arrive_expect_tx": Word("tl_mbarrier_arrive_expect_tx", "sm_90"),
+    "cp_async_barrier_noinc": Word("tl_cp_async_mbarrier_arrive_noinc", "sm_80"),
+    # Moves.
+    "vector_copy": Word("tl_copy_{bytes}"),
+    "cp_async_commit": Word("tl_cp_async_commit", "sm_80"),
+    "ldmatrix": Word("tl_ldmatrix_x{count}{trans}", "sm_75"),
+    "stmatrix": Word("tl_stmatrix_x{count}{trans}", "sm_90"),
+    # Numbers.
+    "fns": Word("tl_fns"),
+}
+
+# Hints: printed where the architecture has them, dropped below it. They order or steer what
+# exists only there.
+HINTS: dict[str, Word] = {
+    "fence_proxy_async": Word("tl_fence_proxy_async", "sm_90"),
+    "ptx_fence_barrier_init": Word("tl_fence_barrier_init", "sm_90"),
+    "mbarrier_init": Word("tl_mbarrier_init", "sm_80"),
+    "tma_store_arrive": Word("tl_bulk_commit", "sm_90"),
+    "ptx_commit_group": Word("tl_cp_async_commit", "sm_80"),
+    "warpgroup_arrive": Word("tl_wgmma_fence", "sm_90a"),
+    "warpgroup_commit_batch": Word("tl_wgmma_commit", "sm_90a"),
+    "pdl_trigger": Word("tl_pdl_trigger", "sm_90"),
+    "pdl_sync": Word("tl_pdl_sync", "sm_90"),
+}
+# The same with a constant that the instruction encodes: (header function, operand).
+COUNTED_HINTS: dict[str, Word] = {
+    "ptx_wait_group": Word("tl_cp_async_wait", "sm_80"),
+    "wait_wgmma": Word("tl_wgmma_wait", "sm_90a"),
+    "warpgroup_wait": Word("tl_wgmma_wait", "sm_90a"),
+}
+
+# Matrix instructions: (shape, a, b, accumulator) -> lowest architecture.
+SHORT = {
+    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "tfloat32": "tf32",
+    "int8": "s8", "uint8": "u8", "int4": "s4", "uint4": "u4", "int32": "s32",
+    "float8_e4m3": "e4m3", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
+    "fp16": "f16", "bf16": "bf16", "fp32": "f32", "fp64": "f64", "tf32": "tf32", "e4m3": "e4m3",
+    "e5m2": "e5m2",
+}  # fmt: skip
+MMA: dict[tuple[str, str, str, str], str] = {
+    ("m16n8k8", "f16", "f16", "f32"): "sm_75",
+    ("m16n8k8", "f16", "f16", "f16"): "sm_75",
+    ("m16n8k16", "f16", "f16", "f32"): "sm_75",
+    ("m16n8k16", "f16", "f16", "f16"): "sm_75",
+    ("m16n8k16", "bf16", "bf16", "f32"): "sm_80",
+    ("m16n8k8", "bf16", "bf16", "f32"): "sm_80",
+    ("m16n8k16", "s8", "s8", "s32"): "sm_80",
+    ("m16n8k16", "u8", "u8", "s32"): "sm_80",
+    ("m16n8k32", "s4", "s4", "s32"): "sm_80",
+    ("m16n8k32", "u4", "u4", "s32"): "sm_80",
+    ("m16n8k8", "tf32", "tf32", "f32"): "sm_80",
+    ("m16n8k4", "tf32", "tf32", "f32"): "sm_80",
+    ("m8n8k4", "f64", "f64", "f64"): "sm_80",
+    **{
+        ("m16n8k32", a, b, "s32"): "sm_75"
+        for a in ("s8", "u8") for b in ("s8", "u8")
+    },
+    **{
+        ("m16n8k64", a, b, "s32"): "sm_80"
+        for a in ("s4", "u4") for b in ("s4", "u4")
+    },
+    **{
+        ("m16n8k32", a, b, "f32"): "sm_89"
+        for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")
+    },
+}  # fmt: skip
+
+# Math functions with a fast version in hardware, for T.__exp and its like.
+FAST = {
+    "fast_exp": "fast_exp", "fast_exp10": "fast_exp10", "fast_log": "fast_log",
+    "fast_log2": "fast_log2", "fast_log10": "fast_log10", "fast_sin": "fast_sin",
+    "fast_cos": "fast_cos", "fast_tan": "fast_tan",
+}  # fmt: skip
+# IEEE arithmetic with a rounding mode: tl_NAME_MODE_f32.
+DIRECTED = {
+    "ieee_add": "add", "ieee_sub": "sub", "ieee_mul": "mul", "ieee_fdiv": "div",
+    "ieee_frcp": "rcp", "ieee_fsqrt": "sqrt", "ieee_fmaf": "fma",
+}  # fmt: skip
+
+ATOMIC_SUFFIX = {
+    "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
+    "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
+}  # fmt: skip
+MEMORY_ORDERS = {
+    "relaxed": "", "consume": "TL_ACQUIRE", "acquire": "TL_ACQUIRE", "release": "TL_RELEASE",
+    "acq_rel": "TL_ACQ_REL", "seq_cst": "TL_SEQ_CST",
+}  # fmt: skip
+
+# Header -> what its functions look like; a header is included when the text calls one of them.
+HEADERS: tuple[tuple[str, str], ...] = (
+    ("tl_float.h", r"tl_(round|load|store)_(f16|bf16|e\dm\d\w*)\b|tl_f32_to_(f16|bf16|e\dm\d)"
+                   r"|tl_(f16|bf16|e\dm\d\w*)_to_f32"),
+    ("tl_math.h", r"tl_\w+_[iuf](4|8|16|32|64)\b|tl_popcount|tl_clz|tl_ffs|tl_fns|tl_wrap_i4"
+                  r"|tl_bits\b|tl_f64_to_f32_odd"),
+    ("tl_atomic.h", r"tl_atomic_|tl_dp4a"),
+    ("tl_warp.h", r"tl_shfl|tl_any\b|tl_all\b|tl_ballot|tl_activemask|tl_match|tl_warp_reduce"
+                  r"|tl_thread_"),
+    ("tl_memory.h", r"tl_copy_|tl_cp_async|tl_ldmatrix|tl_stmatrix|tl_any_of|tl_all_of"
+                    r"|tl_pointer|tl_bulk_"),
+    ("tl_mma.h", r"tl_mma_"),
+    ("tl_sync.h", r"tl_bar_|tl_sync_grid|tl_mbarrier|tl_fence|tl_cluster|tl_block_rank|tl_pdl"
+                  r"|tl_setmaxnreg|tl_cp_async_mbarrier|tl_wgmma_(fence|commit|wait)"),
+    ("tl_launch.h", r"tl_swizzle"),
+    ("tl_random.h", r"tl_rng|tl_philox"),
+    ("tl_print.h", r"tl_assert"),
+)  # fmt: skip

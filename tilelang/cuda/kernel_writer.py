@@ -1,0 +1,240 @@
+"""Statements of one CUDA kernel as lines of text."""
+
+from __future__ import annotations
+
+from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
+from tilelang.codegen.names import Names
+from tilelang.codegen.writer import Writer, quote
+from tilelang.cuda import indexing
+from tilelang.cuda.calls import constant, thread_index
+from tilelang.cuda.intrinsics import COUNTED_HINTS, HINTS
+from tilelang.cuda.printer import CudaPrinter
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Interval
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+
+_BARRIERS = ("shared.barrier", "shared.cluster_barrier")
+STORAGE_BYTES = {
+    "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
+}  # fmt: skip
+
+
+class KernelWriter(Writer):
+    """Statements of one kernel.
+
+    Args:
+        addressed: storage whose address is taken, which therefore needs memory.
+    """
+
+    machine = "CUDA"
+
+    def __init__(
+        self, names: Names, printer: CudaPrinter, addressed: frozenset[E.Var], axes: tuple[str, ...]
+    ) -> None:
+        super().__init__(names, printer)
+        self.p = printer
+        self.addressed = addressed
+        self.axes = axes  # names of the block variables
+        self.uses_arena = False
+
+    # -- values ------------------------------------------------------------------------------------
+    def let(self, stmt: S.Let) -> None:
+        """A constant; integers used as indices are exact."""
+        var, kind = stmt.var, value_type(stmt.var.dtype)
+        if var.dtype in ("int32", "int64") and self.p.is_index(stmt.value):
+            found = self.p.term(stmt.value)
+            value = found.text
+            self.p.indices.add(var)
+            if found.wide:
+                self.p.wide.add(var)
+                kind = "int64_t"
+            else:
+                kind = "int"
+            if abs(found.low) < 2**63 and abs(found.high) < 2**63:
+                self.p.ranges[var] = Interval(found.low, found.high)
+        else:
+            value = bare(self.p.value(stmt.value))
+            if var.dtype.is_integer:
+                self.p.ranges[var] = self.p.interval(stmt.value)
+        self.put(f"const {kind} {self.p.name_of(var)} = {value};")
+
+    # -- memory ------------------------------------------------------------------------------------
+    def alloc(self, stmt: S.Alloc) -> None:
+        """Variables and arrays in registers, tiles and barriers in shared memory."""
+        buffer = stmt.buffer
+        if buffer.is_var and not is_packed(buffer.dtype) and buffer.data not in self.addressed:
+            self.p.scalars.add(buffer.data)
+            first = "0" if stmt.init is None else bare(self.p.value(stmt.init))
+            self.put(f"{value_type(buffer.dtype)} {self.p.pointer(buffer)} = {first};")
+            return
+        kind = storage_type(buffer.dtype)
+        self.p.declared[buffer.data] = kind
+        name = self.p.pointer(buffer)
+        length = storage_units(buffer, stmt)
+        if buffer.storage in ("local", "local.var", "local.descriptor"):
+            self.put(f"__align__(16) {kind} {name}[{length}];")
+        elif buffer.storage.startswith("shared") and buffer.storage != "shared.tmem":
+            self.shared(buffer, kind, name, length)
+        else:
+            raise TileUnsupportedError(
+                f"`{buffer.name}` in {buffer.storage} memory cannot be printed for CUDA",
+                expected="local or shared memory inside a kernel",
+                got=buffer.storage,
+            )
+        if stmt.init is not None:
+            self.put(self.p.stored(buffer.dtype, name, "0", bare(self.p.value(stmt.init))))
+        if buffer.storage in _BARRIERS:
+            self.barriers(buffer, name, length)
+
+    def store(self, stmt: S.Store) -> None:
+        """An assignment; nibbles of memory that threads share change atomically."""
+        buffer, p = stmt.buffer, self.p
+        if is_packed(buffer.dtype) and not buffer.storage.startswith("local"):
+            kind = p.int_name(buffer.dtype)
+            if buffer.dtype in NARROW_FLOATS:
+                kind = NARROW_FLOATS[buffer.dtype][1]
+            offset, value = p.flat_index(buffer, stmt.indices), bare(p.value(stmt.value))
+            self.put(f"tl_store_shared_{kind}({p.pointer(buffer)}, {offset}, {value});")
+            return
+        super().store(stmt)
+
+    def shared(self, buffer: Buffer, kind: str, name: str, length: int) -> None:
+        """A place in the block's arena, or static memory where none was planned."""
+        offset = buffer.attr("arena_offset")
+        if offset is None:
+            self.put(f"__shared__ __align__(128) {kind} {name}[{length}];")
+            return
+        self.uses_arena = True
+        place = f"tl_smem + {offset}" if offset else "tl_smem"
+        self.put(f"{kind}* const {name} = ({kind}*)({place});")
+
+    def barriers(self, buffer: Buffer, name: str, length: int) -> None:
+        """Give barriers their arrival counts before anybody uses them."""
+        self.p.require("sm_80", f"the barrier `{buffer.name}`")
+        counts = buffer.attr("arrive_counts", (1,))
+        self.put(f"if ({thread_index(self.p)} == 0) {{")
+        for at in range(length):
+            count = counts[at] if at < len(counts) else counts[0]
+            self.put(f"    tl_mbarrier_init(&{name}[{at}], {int(count)});")
+        self.put("    tl_fence_barrier_init();")
+        self.put("}")
+        self.put("__syncthreads();")
+
+    def view(self, stmt: S.View) -> None:
+        """A name for memory that exists; views of the same storage need nothing."""
+        if stmt.source is None:
+            return
+        kind = storage_type(stmt.buffer.dtype)
+        source = self.p.value(stmt.source)
+        self.p.declared[stmt.buffer.data] = kind
+        self.put(f"{kind}* const {self.p.pointer(stmt.buffer)} = ({kind}*)({source});")
+
+    # -- control flow ------------------------------------------------------------------------------
+    def loop(self, stmt: S.For) -> None:
+        """A counted loop, in int where its variable cannot leave it."""
+        p, var = self.p, stmt.var
+        start, stop, step = p.term(stmt.start), p.term(stmt.stop), p.term(stmt.step)
+        up, down = step.low > 0, step.high < 0
+        low = start.low if up else min(start.low, stop.low)
+        high = max(stop.high - 1, start.low) if up else max(start.high, stop.high)
+        ends = (start.low + min(step.low, 0), stop.high + max(step.high, 0), start.high)
+        narrow = all(indexing.fits(end, end) for end in (*ends, stop.low + min(step.low, 0)))
+        wide = start.wide or stop.wide or step.wide or not narrow
+        p.indices.add(var)
+        p.ranges[var] = Interval(low, high)
+        if wide:
+            p.wide.add(var)
+        name, kind = p.names.of(var, var.name), "int64_t" if wide else "int"
+        pragma = self.pragma(stmt)
+        if pragma:
+            self.put(pragma)
+        begin = f"for ({kind} {name} = {start.text};"
+        if step.constant == 1:
+            self.put(f"{begin} {name} < {stop.text}; ++{name}) {{")
+        elif up or down:
+            sign = "<" if up else ">"
+            self.put(f"{begin} {name} {sign} {stop.text}; {name} += {step.text}) {{")
+        else:
+            by = self.names.fresh(f"{var.name}_step")
+            self.put(f"const {kind} {by} = {step.text};")
+            self.put(
+                f"{begin} {by} > 0 ? {name} < {stop.text} : "
+                f"({by} < 0 && {name} > {stop.text}); {name} += {by}) {{"
+            )
+        self.nested(stmt.body)
+
+    @staticmethod
+    def pragma(stmt: S.For) -> str:
+        """How far the compiler unrolls the loop, "" for as it likes."""
+        if stmt.kind not in ("unroll", "vectorized"):
+            return ""
+        factor = dict(stmt.annotations).get("unroll_factor")
+        return "#pragma unroll" if factor is None else f"#pragma unroll {factor}"
+
+    def thread_return(self) -> None:
+        """The executing thread leaves the kernel."""
+        self.put("return;")
+
+    # -- effects -----------------------------------------------------------------------------------
+    def effect(self, value: E.Expr) -> None:
+        """An expression for its effect: calls stand alone, anything else is discarded."""
+        text = self.p.call(value) if isinstance(value, E.Call) else self.p.value(value)
+        self.put(f"{text};" if isinstance(value, E.Call) else f"(void){text};")
+
+    def hint(self, call: E.Call) -> None:
+        """Order and register hints, where the architecture has them."""
+        p = self.p
+        p.words.add(call.op)
+        if call.op in HINTS:
+            word = HINTS[call.op]
+            if p.has(word.needs):
+                args = call.args[: 2 if call.op == "mbarrier_init" else 0]
+                self.put(f"{word.function}({', '.join(p.value(arg) for arg in args)});")
+        elif call.op in COUNTED_HINTS:
+            word = COUNTED_HINTS[call.op]
+            if p.has(word.needs):
+                self.put(f"{word.function}<{constant(call, 0, 'count')}>();")
+        elif call.op == "tma_store_wait" and p.has("sm_90"):
+            read = "_read" if call.attr("read", True) else ""
+            self.put(f"tl_bulk_wait{read}<{constant(call, 0, 'count')}>();")
+        elif call.op == "set_max_nreg" and p.target.arch.endswith("a") and p.has("sm_90"):
+            count, raising = (constant(call, k, "operand") for k in range(2))
+            if count:
+                self.put(f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>();")
+
+    def check(self, stmt: S.Assert) -> None:
+        """An assertion; facts given by T.assume cost nothing."""
+        if not stmt.assumed:
+            self.fail_unless(stmt.cond, stmt.message or f"{stmt.cond!r} does not hold")
+
+    def fail_unless(self, cond: E.Expr, message: str) -> None:
+        """Print `message` and stop the kernel."""
+        self.put(f"tl_assert({bare(self.p.value(cond))}, {quote(message)});")
+
+    def position(self) -> str:
+        """Arguments of printf: the block's three coordinates, then the thread's."""
+        block = [f"(int){axis}" for axis in self.axes] + ["0"] * (3 - len(self.axes))
+        thread = ["(int)threadIdx.x", "(int)threadIdx.y", "(int)threadIdx.z"]
+        return ", ".join([*block, *thread])
+
+
+def storage_units(buffer: Buffer, stmt: S.Stmt) -> int:
+    """Number of storage units of an array with constant extents."""
+    count = 1
+    for extent, stride in zip(buffer.shape, buffer.stride_list()):
+        if not isinstance(extent, int) or not isinstance(stride, int):
+            raise TileUnsupportedError(
+                f"`{buffer.name}` has an extent that is not a constant",
+                expected="compile-time extents for shared, fragment and local buffers",
+                loc=stmt.loc,
+            )
+        count += (extent - 1) * stride
+    return max(1, (count + 1) // 2 if is_packed(buffer.dtype) else count)
+
+
+def unit_bytes(dtype: DType) -> int:
+    """Bytes of one storage unit of `dtype`."""
+    return STORAGE_BYTES.get(storage_type(dtype), 8)

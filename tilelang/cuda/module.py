@@ -1,0 +1,135 @@
+"""What the CUDA printer hands to the launcher: device source and the host's steps as plain data.
+
+The host part of a compiled function is not code but a short list of steps over 64-bit slots, so
+that it can be stored beside the device binary, replayed without a host compiler and read by a
+person. Everything here is frozen and built from strings, integers and tuples only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+#: Postfix tokens: "s<k>" pushes slot k, "c<int>" a constant; "lnot" and "neg" replace the top,
+#: "select" replaces condition, true value and false value; every other token is a binary
+#: operation of `BINARY`. All values are int64.
+Program: TypeAlias = tuple[str, ...]
+
+BINARY = frozenset(
+    {
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "floormod",
+        "truncdiv",
+        "truncmod",
+        "min",
+        "max",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "land",
+        "lor",
+        "bitand",
+        "bitor",
+        "bitxor",
+        "shl",
+        "shr",
+    }
+)
+UNARY = frozenset({"lnot", "neg"})
+
+
+@dataclass(frozen=True)
+class KernelArg:
+    """How the bits of a slot become one kernel parameter.
+
+    `kind` is "pointer", "int" or "float"; `dtype` names the parameter's (or element's) dtype.
+    """
+
+    slot: int
+    kind: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """One kernel launch; the grid is computed from slots, everything else is fixed."""
+
+    kernel: str
+    grid: tuple[Program, Program, Program]
+    threads: tuple[int, int, int]
+    shared_bytes: int
+    args: tuple[KernelArg, ...]
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    cooperative: bool = False
+    pdl: bool = False
+
+
+@dataclass(frozen=True)
+class LetStep:
+    """slot = program, stored as `dtype`."""
+
+    slot: int
+    value: Program
+    dtype: str
+
+
+@dataclass(frozen=True)
+class AssertStep:
+    """The program must not be zero; otherwise the call fails with `messages[message]`."""
+
+    condition: Program
+    message: int
+
+
+@dataclass(frozen=True)
+class IfStep:
+    """Run `then` if the condition is not zero, `orelse` otherwise."""
+
+    condition: Program
+    then: tuple[Step, ...]
+    orelse: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class ForStep:
+    """Run the body with slot = start, start + step, ... while below stop."""
+
+    slot: int
+    start: Program
+    stop: Program
+    step: Program
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class WorkspaceStep:
+    """slot = address of scratch device memory, freed in stream order after the call."""
+
+    slot: int
+    bytes: Program
+
+
+Step: TypeAlias = "LetStep | AssertStep | LaunchPlan | IfStep | ForStep | WorkspaceStep"
+
+
+@dataclass(frozen=True)
+class CudaModule:
+    """Device source with the steps that launch its kernels.
+
+    `slots` counts the call's slots (parameters, then symbols) and the host's own slots after
+    them. `features` names what the source needs from the compiler beyond the target's plain
+    architecture (for example "cooperative_groups"); it is empty for most kernels.
+    """
+
+    source: str
+    steps: tuple[Step, ...]
+    slots: int
+    messages: tuple[str, ...]
+    kernels: tuple[str, ...]
+    features: tuple[str, ...] = ()

@@ -1,0 +1,228 @@
+"""NVRTC, NVIDIA's run-time compiler, found wherever it may be and called through ctypes.
+
+It comes from the pip wheels (``nvidia-cuda-nvrtc``, which torch brings too), from a CUDA toolkit,
+or from the system's loader. Nothing is imported, no environment variable is changed, and no GPU
+or driver is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilelang.env import env
+from tilelang.target.device import cuda_driver_version
+
+if TYPE_CHECKING:
+    import ctypes
+
+_log = logging.getLogger("tilelang")
+
+_LIBRARIES = ("libnvrtc.so.*", "nvrtc64_*.dll")
+_BUILTINS = ("libnvrtc-builtins.so.*", "nvrtc-builtins64_*.dll")
+# Names for the system's loader, newest first.
+_SYSTEM = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
+# Folders of the pip wheels below a directory of Python packages.
+_WHEELS = (
+    "nvidia/cu[0-9]*/lib",
+    "nvidia/cuda_nvrtc/lib",
+    "nvidia/cu[0-9]*/bin",
+    "nvidia/cuda_nvrtc/bin",
+)
+_TOOLKIT_FOLDERS = ("lib64", "lib", "lib/x86_64-linux-gnu", "bin")
+_OK, _COMPILATION = 0, 6
+
+
+@dataclass(frozen=True)
+class Output:
+    """What one compilation gave; ``cubin`` is empty when it failed."""
+
+    cubin: bytes
+    ptx: bytes
+    log: str
+    error: str = ""  # name of the error, "" for none
+
+
+class Nvrtc:
+    """One loaded NVRTC library.
+
+    Attributes:
+        path: where it was found.
+        version: of CUDA, e.g. (13, 0).
+        archs: numbers of the architectures it compiles for.
+    """
+
+    def __init__(self, handle: Any, path: str) -> None:
+        import ctypes
+
+        self.path = path
+        self._lib = handle
+        handle.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(0), ctypes.c_int(0)
+        handle.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        self.version = (major.value, minor.value)
+        count = ctypes.c_int(0)
+        handle.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        numbers = (ctypes.c_int * count.value)()
+        handle.nvrtcGetSupportedArchs(numbers)
+        self.archs = tuple(numbers)
+
+    @property
+    def identity(self) -> str:
+        """Text that differs when the produced code may differ."""
+        return f"nvrtc {self.version[0]}.{self.version[1]} {self._stamp()}"
+
+    def _stamp(self) -> str:
+        """Size of the library: tells patch releases apart without reading it."""
+        try:
+            return str(os.stat(self.path).st_size)
+        except OSError:  # found by the system's loader
+            return self.path
+
+    def supports(self, arch: str) -> bool:
+        """Whether ``arch`` ("sm_90a") can be compiled for."""
+        return int("".join(filter(str.isdigit, arch)) or 0) in self.archs
+
+    def compile(
+        self, source: str, name: str, headers: Mapping[str, str], options: Sequence[str]
+    ) -> Output:
+        """Compile one translation unit; failures are told in the output."""
+        import ctypes
+
+        lib, program = self._lib, ctypes.c_void_p()
+        texts = _strings(list(headers.values()))
+        code = lib.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), name.encode(), len(headers), texts,
+            _strings(list(headers)),
+        )  # fmt: skip
+        if code != _OK:
+            return Output(b"", b"", "", self._name(code))
+        try:
+            code = lib.nvrtcCompileProgram(program, len(options), _strings(options))
+            log = self._text(program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
+            if code != _OK:
+                return Output(b"", b"", log, self._name(code))
+            ptx = self._text(program, "PTX").rstrip(b"\0")
+            return Output(self._text(program, "CUBIN"), ptx, log)
+        finally:
+            lib.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _text(self, program: ctypes.c_void_p, what: str) -> bytes:
+        import ctypes
+
+        size = ctypes.c_size_t(0)
+        if getattr(self._lib, f"nvrtcGet{what}Size")(program, ctypes.byref(size)) != _OK:
+            return b""
+        buffer = ctypes.create_string_buffer(max(1, size.value))
+        if getattr(self._lib, f"nvrtcGet{what}")(program, buffer) != _OK:
+            return b""
+        return buffer.raw[: size.value]
+
+    def _name(self, code: int) -> str:
+        return str(self._lib.nvrtcGetErrorString(code).decode())
+
+    def __repr__(self) -> str:
+        return f"Nvrtc({self.path!r}, version={self.version})"
+
+
+def _strings(items: Sequence[str]) -> Any:
+    import ctypes
+
+    if not items:
+        return None
+    return (ctypes.c_char_p * len(items))(*[item.encode() for item in items])
+
+
+# -- finding it ------------------------------------------------------------------------------------
+def find_nvrtc(arch: str = "") -> Nvrtc | None:
+    """The best NVRTC for ``arch``, or None when there is none at all.
+
+    Libraries that compile for the architecture come first, then those that are no newer than the
+    driver (which may refuse what a newer CUDA produced), then in the order of the places.
+    """
+    places = (env.CUDA_HOME, env.get("PATH") or "", tuple(sys.path))
+    return _choose(arch, places)
+
+
+@lru_cache(maxsize=32)
+def _choose(arch: str, places: tuple[str | None, str, tuple[str, ...]]) -> Nvrtc | None:
+    driver = cuda_driver_version()
+    best: tuple[tuple[bool, bool], Nvrtc] | None = None
+    for path in candidates(*places):
+        found = _load(path)
+        if found is None:
+            continue
+        rank = (not arch or found.supports(arch), driver is None or found.version[0] <= driver[0])
+        if all(rank):
+            return found
+        if best is None or rank > best[0]:
+            best = rank, found
+    return None if best is None else best[1]
+
+
+def candidates(home: str | None, path: str, packages: Sequence[str]) -> Iterator[str]:
+    """Libraries to try, best first: wheels, toolkits, the system's loader."""
+    seen: set[str] = set()
+    folders = [
+        folder
+        for package in packages
+        for pattern in _WHEELS
+        for folder in sorted(Path(package or ".").glob(pattern), reverse=True)
+    ]
+    folders += [home / sub for home in toolkits(home, path) for sub in _TOOLKIT_FOLDERS]
+    for folder in folders:
+        for file in _newest(folder, _LIBRARIES):
+            real = os.path.realpath(file)
+            if real not in seen:
+                seen.add(real)
+                yield str(file)
+    yield from _SYSTEM
+
+
+def toolkits(home: str | None, path: str) -> Iterator[Path]:
+    """Directories of CUDA toolkits: named, usual, and around an ``nvcc`` on the search path."""
+    import shutil
+
+    if home:
+        yield Path(home)
+    yield Path("/usr/local/cuda")
+    compiler = shutil.which("nvcc", path=path)
+    if compiler is not None:
+        yield Path(os.path.realpath(compiler)).parent.parent
+
+
+def _newest(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    """Files of ``folder`` by descending version; ``.alt`` twins of the wheels are left out."""
+    files = [file for pattern in patterns for file in folder.glob(pattern)]
+    plain = [file for file in files if ".alt" not in file.name]
+    return sorted(plain, key=lambda file: _numbers(file.name), reverse=True)
+
+
+def _numbers(name: str) -> tuple[int, ...]:
+    return tuple(int(text) for text in re.findall(r"\d+", name))
+
+
+@lru_cache(maxsize=32)
+def _load(path: str) -> Nvrtc | None:
+    import ctypes
+
+    # Opened by its full path, NVRTC looks for its builtins in system directories only; a library
+    # that is loaded already under that name is taken instead.
+    if os.sep in path:
+        for builtins in _newest(Path(path).parent, _BUILTINS):
+            try:
+                ctypes.CDLL(str(builtins), ctypes.RTLD_GLOBAL)
+            except OSError as error:
+                _log.info("cannot load %s: %s", builtins, error)
+    try:
+        return Nvrtc(ctypes.CDLL(path), path)
+    except (OSError, AttributeError) as error:  # missing, or too old to tell its architectures
+        _log.debug("no NVRTC at %s: %s", path, error)
+        return None

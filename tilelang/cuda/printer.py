@@ -1,0 +1,291 @@
+"""Expressions of CUDA kernels.
+
+Values follow `CPrinter`: narrow floats are computed in float and rounded after every operation.
+C++ leaves signed overflow undefined, so integer arithmetic is written with operators only where
+the values are known to stay in range and with wrapping functions of the header elsewhere.
+"""
+
+from __future__ import annotations
+
+from tilelang.codegen.c import (
+    INDEX_OPS,
+    NARROW_FLOATS,
+    PLAIN_TYPES,
+    CPrinter,
+    bare,
+    is_packed,
+    storage_type,
+    value_type,
+)
+from tilelang.codegen.names import Names
+from tilelang.cuda import indexing
+from tilelang.cuda.calls import CALLS, print_word
+from tilelang.cuda.indexing import Term
+from tilelang.cuda.intrinsics import WORDS
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir.bounds import Bounds, Interval, full, interval
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.tables import BINARY
+from tilelang.target import Target
+
+_SIGNED = ("int32", "int64")
+_DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+# Words of CUDA C++ that a variable must not take.
+RESERVED = frozenset(
+    "threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 float2 float4 int2 int4 uint2 uint4 "
+    "class template typename this new delete operator namespace using try catch throw public "
+    "private protected virtual friend explicit mutable constexpr nullptr and or not xor bool "
+    "true false export static_cast half min max assert clock memcpy wchar_t alignas alignof "
+    "decltype noexcept static_assert thread_local requires concept co_await".split()
+)
+
+
+class CudaPrinter(CPrinter):
+    """Expressions of one kernel.
+
+    Attributes:
+        ranges: what is known of integer variables.
+        indices: variables whose exact value is part of index arithmetic; those in `wide` are
+            declared int64_t.
+        used: variables and storage that the text mentions.
+        declared: storage -> C element type of its pointer (with "const " where it is read only).
+        threads: threads of a block.
+        state: helpers that the text needs at the head of the kernel, name -> declaration.
+    """
+
+    def __init__(self, names: Names, target: Target, threads: tuple[int, ...]) -> None:
+        super().__init__(names)
+        self.target = target
+        self.threads = threads
+        self.ranges: dict[E.Var, Interval] = {}
+        self.bounds = Bounds(self.ranges)
+        self.indices: set[E.Var] = set()
+        self.used: dict[E.Var, None] = {}
+        self.declared: dict[E.Var, str] = {}
+        self.state: dict[str, str] = {}
+        self.words: set[str] = set()
+
+    # -- architecture ------------------------------------------------------------------------------
+    def has(self, needs: str) -> bool:
+        """Whether the target has what needs the architecture `needs` ("" is everywhere)."""
+        if not needs.startswith("sm_"):
+            return True
+        have = self.target.arch if self.target.compute is not None else "sm_80"
+        if needs.endswith("a"):
+            return have == needs
+        return _number(have) >= _number(needs)
+
+    def require(self, needs: str, what: str) -> None:
+        """Refuse `what` on a target below `needs`."""
+        if not self.has(needs):
+            raise TileUnsupportedError(
+                f"{what} is not available on {self.target.arch or 'this target'}",
+                expected=f"a target with {needs}",
+                got=str(self.target),
+            )
+
+    # -- names -------------------------------------------------------------------------------------
+    def name_of(self, var: E.Var) -> str:
+        """The name of a variable, noted as used."""
+        self.used.setdefault(var)
+        return self.names.of(var, var.name)
+
+    def pointer(self, buffer: Buffer) -> str:
+        """The pointer of a buffer; views of another dtype convert it."""
+        self.used.setdefault(buffer.data)
+        name = super().pointer(buffer)
+        declared = self.declared.get(buffer.data)
+        if declared is None or buffer.data in self.scalars:
+            return name
+        const = "const " if declared.startswith("const ") else ""
+        wanted = const + storage_type(buffer.dtype)
+        return name if declared == wanted else f"(({wanted}*){name})"
+
+    def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """Scalar variables are C variables of the value type; the rest is memory."""
+        return (
+            self.pointer(buffer) if buffer.data in self.scalars else super().load(buffer, indices)
+        )
+
+    def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """A pointer to one element; of packed elements, to the byte that holds it."""
+        name = self.pointer(buffer)
+        offset = self.offset(buffer, indices)
+        if is_packed(buffer.dtype):
+            offset = indexing.combine("floordiv", offset, indexing.number(2))
+        return name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
+
+    # -- intervals ---------------------------------------------------------------------------------
+    def interval(self, expr: E.Expr) -> Interval:
+        """What is known of the value of an integer expression."""
+        return interval(expr, self.bounds)
+
+    def nonnegative(self, expr: E.Expr) -> bool:
+        """Whether the value of an integer expression is certainly at least 0."""
+        return self.interval(expr).low >= 0
+
+    def is_index(self, expr: E.Expr) -> bool:
+        """Whether `expr` is arithmetic on loop, block and thread variables, sizes, constants."""
+        if isinstance(expr, E.Binary):
+            plain = expr.op in INDEX_OPS and expr.dtype.is_int
+            return plain and self.is_index(expr.a) and self.is_index(expr.b)
+        if isinstance(expr, E.Var):
+            return expr in self.indices
+        return isinstance(expr, E.Const) and expr.dtype.is_int
+
+    def term(self, expr: E.Expr | int) -> Term:
+        """An index as exact text; what is not index arithmetic keeps the value of its dtype."""
+        if isinstance(expr, int):
+            return indexing.number(expr)
+        if isinstance(expr, E.Const):
+            return indexing.number(int(expr.value))
+        if isinstance(expr, E.Var) and expr in self.indices:
+            known = self.ranges.get(expr, full(expr.dtype))
+            wide = expr in self.wide or expr.dtype == "int64"
+            return Term(self.name_of(expr), known.low, known.high, wide)
+        if isinstance(expr, E.Binary) and self.is_index(expr):
+            return indexing.combine(expr.op, self.term(expr.a), self.term(expr.b))
+        known = self.interval(expr)
+        text = self.value(expr)
+        if expr.dtype in ("int64", "uint64", "uint32"):
+            cast = "" if expr.dtype == "int64" else "(int64_t)"
+            return Term(cast + text, known.low, known.high, True)
+        return Term(text, known.low, known.high)
+
+    def index(self, expr: E.Expr | int) -> str:
+        """An index expression, exact."""
+        return self.term(expr).text
+
+    def offset(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Term:
+        """Offset in elements of the element at `indices`."""
+        total = indexing.number(0)
+        for index, stride in zip(indices, buffer.stride_list()):
+            step = indexing.combine("mul", self.term(index), self.term(stride))
+            total = indexing.combine("add", total, step)
+        return indexing.combine("add", total, self.term(buffer.elem_offset))
+
+    def stored(self, dtype: DType, pointer: str, offset: str, value: str) -> str:
+        """The statement that stores `value`; a store rounds, so its value need not be rounded."""
+        if dtype in NARROW_FLOATS:
+            value = _unrounded(value, NARROW_FLOATS[dtype][1])
+        return super().stored(dtype, pointer, offset, value)
+
+    def flat_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """Text of the offset in elements of the element at `indices`."""
+        return bare(self.offset(buffer, indices).text)
+
+    # -- values ------------------------------------------------------------------------------------
+    def value(self, expr: E.Expr) -> str:
+        """`expr` as a C expression of its value type, parenthesised where needed."""
+        if isinstance(expr, E.Var):
+            name = self.name_of(expr)
+            narrow = expr in self.wide and expr.dtype != "int64"
+            return f"({value_type(expr.dtype)}){name}" if narrow else name
+        return super().value(expr)
+
+    def unary(self, expr: E.Unary) -> str:
+        """Negation and complements."""
+        if expr.op == "neg" and expr.dtype in _SIGNED:
+            if self.interval(expr.a).low <= min_value(expr.dtype):
+                return f"tl_sub_{self.suffix(expr.dtype)}(0, {self.value(expr.a)})"
+        return super().unary(expr)
+
+    def binary(self, expr: E.Binary) -> str:
+        """Arithmetic, comparison and logic."""
+        op, dtype = expr.op, expr.a.dtype
+        if BINARY[op].compares and self.is_index(expr.a) and self.is_index(expr.b):
+            return f"({self.index(expr.a)} {BINARY[op].symbol} {self.index(expr.b)})"
+        if self.is_index(expr):
+            term = self.term(expr)
+            if not term.wide or dtype == "int64":
+                return term.at(indexing.ATOM)
+        if op in ("add", "sub", "mul") and dtype in _SIGNED and not self.stays(expr):
+            a, b = self.value(expr.a), self.value(expr.b)
+            return f"tl_{op}_{self.suffix(dtype)}({a}, {b})"
+        if op in _DIVISIONS and dtype.bits >= 32:
+            return self.division(expr, None)
+        if op == "mul" and dtype == "uint16":  # int could overflow
+            return f"(uint16_t)((uint32_t){self.value(expr.a)} * {self.value(expr.b)})"
+        return super().binary(expr)
+
+    def stays(self, expr: E.Binary) -> bool:
+        """Whether a sum or product of signed integers never leaves its dtype."""
+        a, b = self.interval(expr.a), self.interval(expr.b)
+        low, high = indexing.span(expr.op, a.low, a.high, b.low, b.high)
+        return low >= min_value(expr.dtype) and high <= max_value(expr.dtype)
+
+    def division(self, expr: E.Binary, operand: object) -> str:
+        """Floor and truncating division of values; operators where the operands allow them."""
+        a, b = self.value(expr.a), self.value(expr.b)
+        divides = expr.op.endswith("div")
+        positive = self.interval(expr.b).low > 0
+        plain = expr.op.startswith("trunc") or expr.dtype.is_uint or self.nonnegative(expr.a)
+        if positive and plain:
+            return f"({a} {'/' if divides else '%'} {b})"
+        if isinstance(expr.b, E.Const) and positive:
+            power = int(expr.b.value)
+            if power & (power - 1) == 0:  # arithmetic shift and mask floor for negative a too
+                return f"({a} >> {power.bit_length() - 1})" if divides else f"({a} & {power - 1})"
+        return f"tl_{expr.op}_{self.suffix(expr.dtype)}({a}, {b})"
+
+    def cast(self, expr: E.Cast) -> str:
+        """Conversions; stochastic rounding has no instruction here."""
+        if expr.rounding:
+            raise TileUnsupportedError(
+                f"T.cast with round={expr.rounding!r} is not available on CUDA",
+                expected="rounding to nearest even",
+                got=f"`{expr!r}`",
+            )
+        return super().cast(expr)
+
+    def call(self, expr: E.Call) -> str:
+        """An intrinsic: one with a rule of its own, an elementwise one, or a header function."""
+        self.words.add(expr.op)
+        own = CALLS.get(expr.op)
+        if own is not None:
+            return own(self, expr)
+        if expr.op in WORDS:
+            return print_word(self, WORDS[expr.op], expr)
+        return super().call(expr)
+
+    def target_call(self, expr: E.Call, args: list[str]) -> str:
+        """An intrinsic without a meaning on CUDA."""
+        needs = expr.intrinsic.needs
+        if needs.startswith("sm_"):
+            self.require(needs, f"T.{expr.op}")
+        raise TileUnsupportedError(
+            f"T.{expr.op} is not supported on CUDA",
+            expected="an operation of the CUDA back end",
+            got=f"`{expr!r}`",
+        )
+
+    # -- types -------------------------------------------------------------------------------------
+    def encoded(self, dtype: DType, text: str) -> str:
+        """The bits of a value of `dtype`, as its storage type."""
+        if dtype in NARROW_FLOATS:
+            return f"tl_f32_to_{NARROW_FLOATS[dtype][1]}({text})"
+        if dtype.bits < 8:
+            return f"(uint8_t)({text} & {2**dtype.bits - 1})"
+        return f"({PLAIN_TYPES[dtype]}){text}"
+
+    def decoded(self, dtype: DType, text: str) -> str:
+        """The value of `dtype` with the given storage bits."""
+        if dtype in NARROW_FLOATS:
+            return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
+        return f"tl_wrap_i4({text})" if dtype == "int4" else text
+
+
+def _unrounded(text: str, kind: str) -> str:
+    """`text` without a rounding to `kind` around all of it."""
+    head = f"tl_round_{kind}"
+    inner = text.removeprefix(head)
+    if inner == text or bare(inner) == inner:
+        return text
+    return bare(inner)
+
+
+def _number(arch: str) -> int:
+    return int("".join(filter(str.isdigit, arch)))

@@ -1,0 +1,401 @@
+"""From generated CUDA text to machine code, and what the assembler says about it.
+
+:func:`compile_cubin` uses NVRTC, or ``nvcc`` where that is asked for or all there is. No GPU is
+needed. The assembler's report becomes :class:`KernelResources` per kernel and plain warnings; a
+refusal becomes one :class:`CompileError` that shows the compiler's lines and where the source is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc, toolkits
+from tilelang.env import env
+from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
+from tilelang.target.device import cuda_driver_version
+
+INCLUDE_DIR = Path(__file__).resolve().parent / "include"
+TOOLS = ("auto", "nvrtc", "nvcc")
+_TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
+_SHOWN_LINES = 12  # of the compiler's output in an error
+
+# Assembler messages that mean a kernel is slower than it was written to be, or ignores a request.
+_ADVICE = {
+    "C7508": "the register budget of setmaxnreg is ignored",
+    "C7510": "matrix instructions are serialised",
+    "C7515": "matrix instructions are serialised",
+    "C7519": "matrix instructions are serialised",
+}
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What one kernel needs per thread and block, as the assembler reports it.
+
+    Attributes:
+        registers: 32-bit registers of a thread.
+        shared: bytes of shared memory of a block, the dynamic part included once it is known.
+        stack: bytes of the local-memory frame of a thread.
+        spill_stores, spill_loads: bytes moved because registers ran out.
+        constant: bytes of constant memory, parameters included.
+        barriers: named barriers of a block.
+        occupancy: share of the multiprocessor's threads that can be resident; None: not known.
+    """
+
+    name: str
+    registers: int = 0
+    shared: int = 0
+    stack: int = 0
+    spill_stores: int = 0
+    spill_loads: int = 0
+    constant: int = 0
+    barriers: int = 0
+    occupancy: float | None = None
+
+    @property
+    def spills(self) -> int:
+        """Bytes of spill stores and loads together; 0 is what one wants."""
+        return self.spill_stores + self.spill_loads
+
+    def __str__(self) -> str:
+        text = f"{self.name}: {self.registers} registers, {self.shared} bytes shared"
+        text += f", {self.spills} bytes spilled" if self.spills else ", no spills"
+        if self.stack:
+            text += f", {self.stack} bytes stack"
+        if self.occupancy is not None:
+            text += f", occupancy {self.occupancy:.0%}"
+        return text
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """Machine code of one translation unit.
+
+    Attributes:
+        cubin: ELF image for one architecture.
+        ptx: the assembly text; None when the tool did not give it.
+        log: everything the compiler wrote.
+        resources: one per kernel, in the order of their names.
+        warnings: what the assembler said that costs speed, as sentences.
+        tool: identity of the compiler.
+    """
+
+    cubin: bytes
+    ptx: str | None
+    log: str
+    resources: tuple[KernelResources, ...] = ()
+    warnings: tuple[str, ...] = ()
+    tool: str = ""
+
+
+def compile_cubin(
+    source: str,
+    arch: str,
+    flags: Sequence[str] = (),
+    *,
+    headers: Mapping[str, str] | None = None,
+    name: str = "kernel",
+    tool: str = "auto",
+) -> CompileResult:
+    """Machine code for ``arch`` from CUDA source.
+
+    Args:
+        source: one translation unit. It may include our headers by their names.
+        arch: e.g. "sm_80" or "sm_90a".
+        flags: further compiler flags, in the spelling of nvcc or NVRTC; those that mean nothing
+            here (``-O3``, host compiler options) are left out.
+        headers: further headers in memory, name -> text.
+        name: of the kernel, for messages and files.
+        tool: "nvrtc", "nvcc", or "auto" for the first that exists.
+
+    Raises:
+        CompileError: no compiler, or it refused the source; ``log`` holds its output.
+        TileUnsupportedError: the compiler does not know ``arch``.
+    """
+    texts = {**device_headers(), **(headers or {})}
+    compiler = find_tool(arch, tool)
+    if isinstance(compiler, Nvrtc):
+        return _with_nvrtc(compiler, source, arch, flags, texts, name)
+    return _with_nvcc(compiler, source, arch, flags, texts, name)
+
+
+def places_identity(tool: str = "auto") -> str:
+    """Text that differs when :func:`compile_cubin` may produce other code.
+
+    It names the compilers by path, size and time without loading one, so that a process that only
+    uses cached code never does.
+    """
+    driver = cuda_driver_version()
+    if tool == "nvcc":
+        files = [find_nvcc() or ""]
+    else:
+        files = list(candidates(env.CUDA_HOME, env.get("PATH") or "", sys.path))
+        if not any(os.sep in file for file in files):
+            files.append(find_nvcc() or "")
+    return json.dumps([tool, driver, *map(_stamp, files)])
+
+
+def _stamp(file: str) -> str:
+    try:
+        found = os.stat(file)
+    except OSError:  # a name for the system's loader
+        return file
+    return f"{file} {found.st_size} {found.st_mtime_ns}"
+
+
+@lru_cache(maxsize=1)
+def device_headers() -> dict[str, str]:
+    """Our device headers, name -> text: part of what generated code means."""
+    files = sorted(INCLUDE_DIR.glob("*.h"))
+    return {file.name: file.read_text(encoding="utf-8") for file in files}
+
+
+def find_tool(arch: str, tool: str = "auto") -> Nvrtc | str:
+    """The compiler to use: an NVRTC, or the path of ``nvcc``.
+
+    Raises:
+        CompileError: there is none.
+        TileUnsupportedError: there is one that does not know ``arch``.
+    """
+    if tool not in TOOLS:
+        raise TileValueError("unknown CUDA compiler", expected=", ".join(TOOLS), got=repr(tool))
+    found = find_nvrtc(arch) if tool != "nvcc" else None
+    if found is not None and not found.supports(arch):
+        raise TileUnsupportedError(
+            f"the CUDA compiler does not know the architecture {arch}",
+            expected=", ".join(f"sm_{number}" for number in found.archs),
+            got=f"{arch} with NVRTC {found.version[0]}.{found.version[1]} ({found.path})",
+            hint="install another release of nvidia-cuda-nvrtc",
+        )
+    compiler = found or (find_nvcc() if tool != "nvrtc" else None)
+    if compiler is not None:
+        return compiler
+    wanted = {"auto": "NVRTC or nvcc", "nvrtc": "NVRTC", "nvcc": "nvcc"}[tool]
+    raise CompileError(
+        "no CUDA compiler was found",
+        expected=f"{wanted} in a pip package, CUDA_HOME, /usr/local/cuda or on the search path",
+        hint='install a CUDA toolkit, or leave the choice to "auto"'
+        if tool == "nvcc"
+        else "pip install tilelang[cuda]",
+    )
+
+
+def kernel_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    """``flags`` in the spelling that NVRTC and nvcc share; what means nothing here is left out."""
+    kept: list[str] = []
+    rest = list(flags)
+    while rest:
+        flag = rest.pop(0)
+        if flag in _WITH_VALUE:
+            value = rest.pop(0) if rest else ""
+            kept += [_WITH_VALUE[flag].format(value)] if _WITH_VALUE[flag] and value else []
+            continue
+        kept += [_SPELLING.get(flag, flag)] if _KEPT.match(flag) else []
+    return tuple(kept)
+
+
+# Flags followed by a word -> the one-word form; "" drops both.
+_WITH_VALUE = {
+    "-D": "-D{}", "-U": "-U{}", "-I": "-I{}", "--define-macro": "-D{}", "-include": "",
+    "-Xptxas": "--ptxas-options={}", "--ptxas-options": "--ptxas-options={}",
+    "-maxrregcount": "--maxrregcount={}", "--maxrregcount": "--maxrregcount={}",
+    "-Xcompiler": "", "--compiler-options": "", "-ccbin": "", "-gencode": "", "-arch": "",
+    "-Xlinker": "", "-o": "", "-L": "", "-l": "", "-x": "", "-std": "", "-code": "",
+}  # fmt: skip
+_SPELLING = {"-use_fast_math": "--use_fast_math", "-lineinfo": "--generate-line-info"}
+_KEPT = re.compile(
+    r"-D\w|-U\w|-I.|--define-macro=|-?-use_fast_math|-?-lineinfo|--generate-line-info|-w$"
+    r"|--(maxrregcount|ptxas-options|ftz|prec-div|prec-sqrt|fmad|Ofast-compile)="
+    r"|--(device-int128|extra-device-vectorization|minimal|restrict|disable-warnings)$"
+)
+
+
+# -- NVRTC -----------------------------------------------------------------------------------------
+def _with_nvrtc(
+    nvrtc: Nvrtc,
+    source: str,
+    arch: str,
+    flags: Sequence[str],
+    headers: Mapping[str, str],
+    name: str,
+) -> CompileResult:
+    options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+    used = {text: headers[text] for text in _included(source, headers)}
+    done = nvrtc.compile(source, f"{name}.cu", used, [*options, *kernel_flags(flags)])
+    if done.error or not done.cubin:
+        raise _refused(name, source, done.log or done.error, used, nvrtc.identity)
+    resources, warnings = parse_log(done.log)
+    ptx = done.ptx.decode(errors="replace") or None
+    return CompileResult(done.cubin, ptx, done.log, resources, warnings, nvrtc.identity)
+
+
+def _included(source: str, headers: Mapping[str, str]) -> list[str]:
+    """Names of the headers that ``source`` includes, directly or not."""
+    found: dict[str, None] = {}
+    texts = [source]
+    while texts:
+        for name in re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', texts.pop(), re.M):
+            if name in headers and name not in found:
+                found[name] = None
+                texts.append(headers[name])
+    return list(found)
+
+
+# -- nvcc ------------------------------------------------------------------------------------------
+def find_nvcc() -> str | None:
+    """The ``nvcc`` of a toolkit, or on the search path."""
+    import shutil
+
+    path = env.get("PATH") or ""
+    for home in toolkits(env.CUDA_HOME, path):
+        found = shutil.which("nvcc", path=str(home / "bin"))
+        if found is not None:
+            return found
+    return shutil.which("nvcc", path=path)
+
+
+@lru_cache(maxsize=8)
+def _nvcc_version(command: str) -> str:
+    import subprocess
+
+    try:
+        done = subprocess.run([command, "--version"], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return f"nvcc {command}"
+    version = re.search(r"V(\d+(?:\.\d+)+)", done.stdout.decode(errors="replace"))
+    return f"nvcc {version[1] if version else command}"
+
+
+def _with_nvcc(
+    command: str,
+    source: str,
+    arch: str,
+    flags: Sequence[str],
+    headers: Mapping[str, str],
+    name: str,
+) -> CompileResult:
+    import subprocess
+
+    with tempfile.TemporaryDirectory(prefix="tilelang-") as folder:
+        root = Path(folder)
+        for own, text in {**headers, f"{name}.cu": source}.items():
+            (root / own).write_text(text, encoding="utf-8")
+        words = [command, "-cubin", f"-arch={arch}", "-std=c++17", "--ptxas-options=-v", "-I."]
+        words += [*kernel_flags(flags), "--keep", "-o", "out.cubin", f"{name}.cu"]
+        try:
+            done = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=_TIMEOUT, cwd=folder, check=False,
+                env={**env.variables(), "TMPDIR": folder, "LC_ALL": "C"},
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CompileError(f"nvcc cannot be run: {error}", got=command) from error
+        log = done.stdout.decode(errors="replace").strip()
+        output = root / "out.cubin"
+        if done.returncode or not output.is_file():
+            if "Unsupported gpu architecture" in log or "not defined for option" in log:
+                raise TileUnsupportedError(
+                    f"the CUDA compiler does not know the architecture {arch}", got=log[:200]
+                )
+            raise _refused(name, source, log, headers, _nvcc_version(command))
+        resources, warnings = parse_log(log)
+        file = next(iter(sorted(root.glob("*.ptx"))), None)
+        ptx = None if file is None else file.read_text(encoding="utf-8", errors="replace")
+        cubin = output.read_bytes()
+    return CompileResult(cubin, ptx, log, resources, warnings, _nvcc_version(command))
+
+
+# -- what compilers say ----------------------------------------------------------------------------
+def parse_log(log: str) -> tuple[tuple[KernelResources, ...], tuple[str, ...]]:
+    """Resources per kernel, by name, and warnings, from the report of ``ptxas -v``."""
+    found: dict[str, KernelResources] = {}
+    warnings: dict[str, None] = {}
+    current = ""
+    for line in log.splitlines():
+        entry = re.search(r"Compiling entry function '([^']+)'", line)
+        if entry:
+            current = entry[1]
+            found[current] = KernelResources(current)
+            continue
+        for code, advice in _ADVICE.items():
+            if code in line:
+                where = re.search(r"in function '?([\w$]+)'?", line)
+                warnings[f"{where[1] if where else current or 'kernel'}: {advice} ({code})"] = None
+        if current:
+            found[current] = _read_line(found[current], line)
+    for item in found.values():
+        if item.spills:
+            warnings[
+                f"{item.name}: {item.spill_stores} bytes of registers are spilled to memory and "
+                f"{item.spill_loads} loaded back ({item.registers} registers per thread)"
+            ] = None
+    ordered = sorted(found.values(), key=lambda item: item.name)
+    return tuple(ordered), tuple(warnings)
+
+
+# Field -> how the assembler writes it.
+_FIGURES = {
+    "stack": r"(\d+) bytes stack frame",
+    "spill_stores": r"(\d+) bytes spill stores",
+    "spill_loads": r"(\d+) bytes spill loads",
+    "registers": r"Used (\d+) registers",
+    "barriers": r"used (\d+) barriers",
+    "shared": r"(\d+) bytes smem",
+    "constant": r"(\d+) bytes cmem\[0\]",
+}
+
+
+def _read_line(item: KernelResources, line: str) -> KernelResources:
+    found = {
+        name: int(match[1])
+        for name, pattern in _FIGURES.items()
+        if (match := re.search(pattern, line)) is not None
+    }
+    return replace(item, **found) if found else item  # type: ignore[arg-type]  # ints by name
+
+
+def _refused(
+    name: str, source: str, log: str, headers: Mapping[str, str], tool: str
+) -> CompileError:
+    """The error for source that a compiler does not take."""
+    lines = [line.rstrip() for line in log.splitlines() if line.strip()]
+    errors = [at for at, line in enumerate(lines) if re.search(r"\berror\b|fatal", line)]
+    start = errors[0] if errors else 0
+    shown = lines[start : start + _SHOWN_LINES]
+    if len(lines) > start + _SHOWN_LINES:
+        shown.append(f"... {len(lines) - start - _SHOWN_LINES} more lines")
+    place = _write_source(name, source, headers)
+    error = CompileError(
+        f"the generated CUDA source of kernel {name} did not compile; this is a defect of "
+        "tilelang, or of source that the program imports",
+        got="\n".join(shown) or "no message",
+        hint="please report it with the source"
+        + (f", which is in {place}" if place else "")
+        + f"; compiled by {tool}; all that the compiler wrote is in the `log` of this error",
+    )
+    error.log = log
+    return error
+
+
+def _write_source(name: str, source: str, headers: Mapping[str, str]) -> str | None:
+    """Keep refused source where the user can look at it; None when nothing can be written."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+    for parent in (Path(env.TILELANG_TMP_DIR), Path(tempfile.gettempdir())):
+        folder = parent / f"{name}-{digest}"
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            for file, text in {**headers, f"{name}.cu": source}.items():
+                (folder / file).write_text(text, encoding="utf-8")
+        except OSError:
+            continue
+        return str(folder / f"{name}.cu")
+    return None

@@ -1,0 +1,45 @@
+"""Device source for compilers that see host code too.
+
+NVRTC gets our headers by name and knows no C library. ``nvcc`` and ``hipcc`` compile one file in
+which the host part needs the C library, whose integer types are not those of our headers: there,
+``int64_t`` may be ``long``. So the headers are put in place of their includes, and within the
+device part the names stand for types of its own.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tilelang.cuda.codegen import INCLUDE_DIR
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"(tl_\w+\.h)"[ \t]*$', re.MULTILINE)
+_TYPES = tuple(f"{sign}int{bits}_t" for bits in (8, 16, 32, 64) for sign in ("", "u"))
+_MACROS = (
+    "INT64_C", "UINT64_C", "INT32_MIN", "INT32_MAX", "INT64_MIN", "INT64_MAX", "UINT32_MAX",
+    "UINT64_MAX",
+)  # fmt: skip
+
+
+def standalone(source: str) -> str:
+    """``source`` as a part of a file with host code; as it is when it uses none of our headers."""
+    text = _inlined(source, set())
+    if text == source:
+        return source
+    before = [f"#undef {name}" for name in _MACROS]
+    before += [f"#define {name} tl_{name}" for name in _TYPES]
+    after = [f"#undef {name}" for name in (*_TYPES, *_MACROS)]
+    return "\n".join([*before, text.rstrip("\n"), *after, ""])
+
+
+def _inlined(source: str, seen: set[str]) -> str:
+    """``source`` with each of our headers once, at its first include."""
+
+    def header(found: re.Match[str]) -> str:
+        name = found[1]
+        path = INCLUDE_DIR / name
+        if name in seen or not path.is_file():
+            return "" if name in seen else found[0]
+        seen.add(name)
+        return _inlined(path.read_text(encoding="utf-8"), seen)
+
+    return _INCLUDE.sub(header, source)

@@ -1,0 +1,218 @@
+"""What host source is printed from: parameters of a call, launch steps and hints, as plain data.
+
+The compiler's :class:`CudaModule` knows slots, not names. Here the slots get the names and types
+of the program's parameters back, in the order in which host functions take them: parameters as
+declared, then the symbols of dynamic shapes, then those of strides alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.codegen.symbols import symbols_of
+from tilelang.cuda.host import HostWriter, Slots
+from tilelang.cuda.module import CudaModule, LaunchPlan, Program, Step
+from tilelang.errors import InternalError, TileUnsupportedError, TileValueError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.jit.adapter.tma import TmaDescriptor
+from tilelang.jit.steps import launches
+
+TENSOR_MAP = "tensormap"  # kind of a kernel parameter whose dtype names a descriptor
+
+
+@dataclass(frozen=True)
+class HostArgument:
+    """One parameter of ``call``.
+
+    Attributes:
+        name: as the program names it.
+        slot: where its value is in the programs.
+        kind: "tensor", "pointer", "int" or "float".
+        dtype: of the elements or of the value; "handle" for a pointer.
+    """
+
+    name: str
+    slot: int
+    kind: str
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """A tensor that should stay in the L2 cache while a kernel runs: share of the hits, size."""
+
+    tensor: str
+    slot: int
+    ratio: float
+    bytes: Program
+
+
+@dataclass(frozen=True)
+class HostModule:
+    """Everything that the host source of one function says.
+
+    Attributes:
+        name: of the function.
+        arguments: of ``call``, in order.
+        steps, messages, kernels: as in :class:`CudaModule`.
+        descriptors: name -> tensor map; kernel parameters of kind "tensormap" name them.
+        windows: kernel launch (see :func:`launch_keys`) -> window of persisting L2 lines.
+    """
+
+    name: str
+    arguments: tuple[HostArgument, ...]
+    steps: tuple[Step, ...]
+    messages: tuple[str, ...]
+    kernels: tuple[str, ...]
+    descriptors: tuple[tuple[str, TmaDescriptor], ...] = ()
+    windows: tuple[tuple[str, Window], ...] = ()
+
+
+def host_module(
+    module: CudaModule, func: S.PrimFunc, descriptors: Mapping[str, TmaDescriptor] | None = None
+) -> HostModule:
+    """The host part of ``module``, which was made from ``func``.
+
+    Args:
+        descriptors: tensor maps that kernels take, by name.
+    """
+    return HostModule(
+        name=func.name,
+        arguments=call_arguments(func),
+        steps=module.steps,
+        messages=module.messages,
+        kernels=module.kernels,
+        descriptors=tuple((descriptors or {}).items()),
+        windows=tuple(_windows(module.steps, func)),
+    )
+
+
+def find_module(given: Any, func: S.PrimFunc, target: Any, configs: Any) -> HostModule:
+    """The host part in what callers pass as a device module; compiles when that is None.
+
+    Args:
+        given: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.
+        configs: pass configurations to compile with.
+
+    Raises:
+        TileValueError: anything else.
+        TileUnsupportedError: no compiler for the target tells how kernels are launched.
+    """
+    if isinstance(given, HostModule):
+        return given
+    module = getattr(given, "cuda", given)
+    if given is None:
+        module = _compiled(func, target, configs)
+    if not isinstance(module, CudaModule):
+        raise TileValueError(
+            "the device module does not tell how kernels are launched",
+            expected="a CudaModule, a HostModule or an artifact of compilation",
+            got=repr(given)[:80],
+        )
+    return host_module(module, func)
+
+
+def _compiled(func: S.PrimFunc, target: Any, configs: Any) -> CudaModule:
+    from tilelang.compiler import compile
+    from tilelang.options import make_options
+    from tilelang.target import parse_target
+
+    found = parse_target(target)
+    module = compile(func, found, make_options(configs)).cuda
+    if module is None:
+        raise TileUnsupportedError(
+            f"no compiler tells how kernels for {found.kind} are launched",
+            expected="device_mod=, or a CUDA target",
+            got=f"target={str(found)!r}",
+        )
+    return module
+
+
+# -- parameters ------------------------------------------------------------------------------------
+def ordered_symbols(func: S.PrimFunc) -> tuple[E.Var, ...]:
+    """Symbols in the order of ``call``: those of shapes, then those of strides alone."""
+    shapes: dict[E.Var, None] = {}
+    for buffer in func.buffers:
+        for extent in buffer.shape:
+            if isinstance(extent, E.Expr):
+                shapes.update((node, None) for node in E.walk(extent) if isinstance(node, E.Var))
+    return tuple(sorted(symbols_of(func), key=lambda symbol: symbol not in shapes))
+
+
+def call_arguments(func: S.PrimFunc) -> tuple[HostArgument, ...]:
+    """Parameters of ``call`` for ``func``."""
+    count = len(func.params)
+    found = [_argument(param, slot) for slot, param in enumerate(func.params)]
+    slots = {symbol: count + i for i, symbol in enumerate(symbols_of(func))}
+    found += [_argument(symbol, slots[symbol]) for symbol in ordered_symbols(func)]
+    return tuple(found)
+
+
+def _argument(param: Buffer | E.Var, slot: int) -> HostArgument:
+    if isinstance(param, Buffer):
+        return HostArgument(param.name, slot, "tensor", str(param.dtype))
+    if param.dtype.is_handle:
+        return HostArgument(param.name, slot, "pointer", "handle")
+    kind = "float" if param.dtype.is_float else "int"
+    return HostArgument(param.name, slot, kind, str(param.dtype))
+
+
+# -- launches --------------------------------------------------------------------------------------
+def launch_keys(steps: tuple[Step, ...]) -> dict[int, str]:
+    """A name for each launch by the identity of its plan: the kernel's, with a number from the
+    second launch of that kernel on."""
+    keys: dict[int, str] = {}
+    counts: dict[str, int] = {}
+    for plan in launches(steps):
+        if id(plan) not in keys:
+            number = counts[plan.kernel] = counts.get(plan.kernel, 0) + 1
+            keys[id(plan)] = plan.kernel if number == 1 else f"{plan.kernel}#{number}"
+    return keys
+
+
+def launch_plans(steps: tuple[Step, ...]) -> Iterator[tuple[str, LaunchPlan]]:
+    """Each launch with its name."""
+    keys = launch_keys(steps)
+    for plan in launches(steps):
+        yield keys[id(plan)], plan
+
+
+def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, Window]]:
+    """Windows from the hints of the program. A stream has one window: the highest ratio wins."""
+    plans = list(launch_plans(steps))
+    kernels = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
+    if len(plans) != len(kernels):
+        return  # launches were made or removed: a hint cannot be placed
+    writer, slots = _shape_writer(func)
+    for (key, _), kernel in zip(plans, kernels):
+        ratios: Mapping[Buffer, float] = dict(kernel.annotation("l2_hit_ratio") or {})
+        known = {buffer: ratio for buffer, ratio in ratios.items() if buffer.data in slots.of}
+        if not known:
+            continue
+        buffer = max(known, key=lambda item: known[item])
+        yield key, Window(buffer.name, slots.of[buffer.data], known[buffer], _size(buffer, writer))
+
+
+def _size(buffer: Buffer, writer: HostWriter) -> Program:
+    """Bytes of a tensor without gaps."""
+    size: Program = (f"c{max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)}",)
+    for extent in buffer.shape:
+        size = (*size, *writer.program(E.as_expr(extent)), "mul")
+    return (*size, "c2", "floordiv") if buffer.dtype.bits == 4 else size
+
+
+def _shape_writer(func: S.PrimFunc) -> tuple[HostWriter, Slots]:
+    slots = Slots()
+    for param in func.params:
+        slots.take(param.data if isinstance(param, Buffer) else param)
+    for symbol in symbols_of(func):
+        slots.take(symbol)
+
+    def no_launch(stmt: S.Launch) -> LaunchPlan:
+        raise InternalError("a size has no launches")
+
+    return HostWriter(slots, no_launch), slots

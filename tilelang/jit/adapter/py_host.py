@@ -1,0 +1,253 @@
+"""Host functions in Python over ``cuda.bindings.driver``, for kernels that NVRTC compiled."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+from collections.abc import Mapping
+
+from tilelang.cuda.module import (
+    AssertStep,
+    ForStep,
+    IfStep,
+    KernelArg,
+    LaunchPlan,
+    LetStep,
+    Program,
+    Step,
+    WorkspaceStep,
+)
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.jit.adapter import templates
+from tilelang.jit.adapter.host_module import TENSOR_MAP, HostArgument, HostModule, Window
+from tilelang.jit.adapter.programs import PythonPrinter, constant_of, python_helpers
+from tilelang.jit.adapter.steps_writer import LaunchInfo, StepsWriter, float_form, walk_steps
+from tilelang.jit.adapter.tma import TmaDescriptor
+
+RESERVED = frozenset(
+    (
+        *keyword.kwlist, *dir(builtins), "kernels", "stream", "config", "res", "arg_values",
+        "arg_types", "attribute", "attributes", "cuda", "ctypes", "grid", "call",
+    )
+)  # fmt: skip
+DRIVER = "cuda.bindings.driver"
+_HEAD = '"""Host functions of the kernels of {}."""\n'
+
+
+class PythonHost(StepsWriter):
+    """Prints ``call(kernels, <parameters>, stream=0)``.
+
+    ``kernels`` maps the names of ``_function_names`` to handles of the driver.
+    """
+
+    def __init__(self, module: HostModule) -> None:
+        super().__init__(module, RESERVED)
+        self.printer = PythonPrinter({a.slot: self._value(a) for a in module.arguments})
+        self.workspaces = 0
+
+    def _value(self, argument: HostArgument) -> str:
+        name = self.argument_names[argument.slot]
+        return f"_address({name})" if argument.kind in ("tensor", "pointer") else name
+
+    # -- the module --------------------------------------------------------------------------------
+    def function(
+        self, stream: Mapping[str, str], informations: Mapping[str, Mapping[str, object]]
+    ) -> str:
+        """The text of the whole module."""
+        scratch = self._needs_memory()
+        self.depth += scratch
+        self.put_maps(self.shared_maps())
+        self.write(self.module.steps, informations)
+        self.depth -= scratch
+        head = [f"\t_device = {self._device()}"]
+        if self.windows:
+            head.append(templates.L2_PERSISTENT_MAP_CREATE_HANDLE_PY.strip("\n"))
+        body = self.lines
+        if scratch:
+            free = f"\t\t\t{DRIVER}.cuMemFreeAsync(memory, stream)"
+            end = ["\tfinally:", "\t\tfor memory in _scratch:", free]
+            body = ["\t_scratch = []", "\ttry:", *(body or ["\t\tpass"]), *end]
+        names = [self.argument_names[a.slot] for a in self.module.arguments]
+        text = templates.PREDEF_HOST_FUNC_PY.format(
+            repr(list(self.module.kernels)),
+            ", ".join(["kernels", *names, stream["name"]]),
+            "\n" + "\n".join([*head, *body]),
+        )
+        # The template leaves the indentation of its first body line behind.
+        text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+        return _HEAD.format(self.module.name) + text + python_helpers(text)
+
+    def _needs_memory(self) -> bool:
+        return any(isinstance(step, WorkspaceStep) for step in walk_steps(self.module.steps))
+
+    def _device(self) -> str:
+        """The number of the device: that of the first tensor, else the current one."""
+        for argument in self.module.arguments:
+            if argument.kind == "tensor":
+                return f"{self.argument_names[argument.slot]}.device.index"
+        return f"int({DRIVER}.cuCtxGetDevice()[1])"
+
+    # -- steps -------------------------------------------------------------------------------------
+    def define(self, slot: int) -> str:
+        """A new name for a slot of the host."""
+        name = self.names.fresh(f"t{slot}")
+        self.printer.names = {**self.printer.names, slot: name}
+        return name
+
+    def let(self, step: LetStep) -> None:
+        text = self.printer.text(step.value)
+        kind = DType(step.dtype)
+        if kind.is_bool:
+            text = f"int(({text}) != 0)"
+        elif kind.is_uint and kind.bits < 64:
+            text = f"({text}) % 2**{kind.bits}"
+        elif kind.is_integer:
+            text = f"_signed({text}, {kind.bits})" if kind.bits < 64 else text
+        self.put(f"{self.define(step.slot)} = {text}")
+
+    def check(self, step: AssertStep) -> None:
+        message = f"{self.module.name}: {self.module.messages[step.message]}"
+        self.put(f"if not ({self.printer.text(step.condition)}):")
+        self.put(f"\traise RuntimeError({message!r})")
+
+    def workspace(self, step: WorkspaceStep) -> None:
+        size = f"max({self.printer.text(step.bytes)}, 1)"
+        name = self.define(step.slot)
+        self.put(f"res, {name} = {DRIVER}.cuMemAllocAsync({size}, stream)")
+        self.put(f"if res != {DRIVER}.CUresult.CUDA_SUCCESS:")
+        text = f"{self.module.name}: no device memory for a workspace"
+        self.put(f'\traise RuntimeError(f"{text}: {{res}}")')
+        self.put(f"_scratch.append({name})")
+        self.put(f"{name} = int({name})")
+
+    def branch(self, step: IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        self.put(f"if {self.printer.text(step.condition)}:")
+        self._block(step.then, informations)
+        if step.orelse:
+            self.put("else:")
+            self._block(step.orelse, informations)
+
+    def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        bounds = [self.printer.text(item) for item in (step.start, step.stop, step.step)]
+        if (constant_of(step.step) or 0) <= 0:
+            self.put(f"if not ({bounds[2]}) > 0:")
+            text = f"{self.module.name}: the step of a loop is not positive"
+            self.put(f"\traise RuntimeError({text!r})")
+        name = self.define(step.slot)
+        self.put(f"for {name} in range({', '.join(bounds)}):")
+        self._block(step.body, informations)
+
+    def _block(
+        self, steps: tuple[Step, ...], informations: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        self.depth += 1
+        before = len(self.lines)
+        self.write(steps, informations)
+        if len(self.lines) == before:
+            self.put("pass")
+        self.depth -= 1
+
+    # -- launches ----------------------------------------------------------------------------------
+    def launch(self, plan: LaunchPlan, info: LaunchInfo) -> None:
+        grid = list(info.full_grid)
+        if not info.constant_grid:
+            self.put(f"grid = ({', '.join(grid)})")
+            self.put("if min(grid) > 0:")
+            self.depth += 1
+            grid = [f"grid[{axis}]" for axis in range(3)]
+        shared = self.shared_maps()
+        self.put_maps([item for item in self.maps_of(plan) if item not in shared])
+        window = self.windows.get(self.keys[id(plan)])
+        if window is not None:
+            self.put_template(self.window_text(window))
+        pairs = [self._argument(arg) for arg in plan.args]
+        text = templates.KERNEL_LAUNCH_FUNC_PY.format(
+            info.function_name, *grid, *info.full_block, info.dynamic_smem_buf,
+            _tuple([value for value, _ in pairs]), _tuple([kind for _, kind in pairs]), "_device",
+        )  # fmt: skip
+        text = self._with_attributes(text, plan, info)
+        if window is not None:
+            # The window ends here, whether the launch succeeded or not.
+            start, check, end = text.rpartition("\n\tif res != ")
+            text = start + templates.L2_PERSISTENT_MAP_RESET_HANDLE_PY.rstrip("\n") + check + end
+        self.put_template(text)
+        if not info.constant_grid:
+            self.depth -= 1
+
+    def _with_attributes(self, text: str, plan: LaunchPlan, info: LaunchInfo) -> str:
+        """``text`` with launch attributes between the configuration and the parameters."""
+        lines: list[str] = []
+
+        def attribute(name: str, values: list[str]) -> None:
+            lines.append(f"\tattribute = {DRIVER}.CUlaunchAttribute()")
+            lines.append(
+                f"\tattribute.id = {DRIVER}.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_{name}"
+            )
+            lines.extend(f"\tattribute.value.{value}" for value in values)
+            lines.append("\tattributes.append(attribute)")
+
+        if plan.cluster != (1, 1, 1):
+            dims = [f"clusterDim.{axis} = {n}" for axis, n in zip("xyz", plan.cluster)]
+            attribute("CLUSTER_DIMENSION", dims)
+        if plan.cooperative:
+            attribute("COOPERATIVE", ["cooperative = 1"])
+        if plan.pdl:
+            allowed = "programmaticStreamSerializationAllowed = 1"
+            attribute("PROGRAMMATIC_STREAM_SERIALIZATION", [allowed])
+        if lines:
+            ends = ["\tconfig.attrs = attributes", "\tconfig.numAttrs = len(attributes)"]
+            inserted = "\n".join(["\tattributes = []", *lines, *ends])
+            text = text.replace("\n\targ_values = ", f"\n{inserted}\n\n\targ_values = ", 1)
+        x, y, z = plan.cluster
+        if x * y * z > 8:
+            more = templates.KERNEL_CLUSTER_ATTRIBUTE_PY.format(info.function_name, "_device")
+            text = text.replace("\n\t\t_prepared[", f"{more}\t\t_prepared[", 1)
+        return text
+
+    def _argument(self, arg: KernelArg) -> tuple[str, str]:
+        """Value and ctypes type of a kernel parameter."""
+        if arg.kind == TENSOR_MAP:
+            return self.variable(arg.dtype), "None"
+        if arg.kind == "pointer":
+            argument = self.by_slot.get(arg.slot)
+            if argument is not None and argument.kind == "tensor":
+                return f"{self.argument_names[arg.slot]}.data_ptr()", "ctypes.c_void_p"
+            return self.printer.names[arg.slot], "ctypes.c_void_p"
+        if arg.kind == "float":
+            return self.parameter_name(arg), f"ctypes.c_{float_form(arg)}"
+        kind = DType(arg.dtype)
+        sign = "u" if kind.is_uint or kind.is_bool else ""
+        return self.printer.names[arg.slot], f"ctypes.c_{sign}int{max(8, kind.bits)}"
+
+    # -- parts that wrappers give on their own -----------------------------------------------------
+    def window_text(self, window: Window) -> str:
+        """Set the window of persisting L2 lines."""
+        return templates.L2_PERSISTENT_MAP_INIT_FUNC_PY.format(
+            f"{self.argument_names[window.slot]}.data_ptr()", window.ratio,
+            f"_l2_window({self.printer.text(window.bytes)}, _device)",
+        )  # fmt: skip
+
+    def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:
+        def listed(items: tuple[int | Program, ...], kind: str) -> str:
+            return ", ".join(f"{DRIVER}.{kind}({text})" for text in self.extents(items))
+
+        d = descriptor
+        steps = listed(d.element_strides, "cuuint32_t")
+        head = (
+            variable, d.data_type, d.rank, tensor, listed(d.dims, "cuuint64_t"),
+            listed(d.strides, "cuuint64_t"),
+        )  # fmt: skip
+        tail = (d.interleave, d.swizzle, d.l2_promotion, d.fill)
+        if d.im2col:
+            corners = (", ".join(map(str, d.lower)), ", ".join(map(str, d.upper)))
+            return templates.TMA_IM2COL_DESC_INIT_FUNC_PY.format(
+                *head, steps, *corners, d.channels, d.pixels, *tail
+            )
+        return templates.TMA_DESC_INIT_FUNC_PY.format(
+            *head, listed(d.box, "cuuint32_t"), steps, *tail
+        )
+
+
+def _tuple(items: list[str]) -> str:
+    """A tuple, also of one item."""
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"

@@ -1,0 +1,288 @@
+"""Walks the host steps of a program and prints them; what C and Python hosts have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tilelang.codegen.names import Names
+from tilelang.cuda.module import (
+    AssertStep,
+    ForStep,
+    IfStep,
+    KernelArg,
+    LaunchPlan,
+    LetStep,
+    Program,
+    Step,
+    WorkspaceStep,
+)
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.jit.adapter.host_module import (
+    TENSOR_MAP,
+    HostModule,
+    Window,
+    launch_keys,
+    launch_plans,
+)
+from tilelang.jit.adapter.programs import Printer
+from tilelang.jit.adapter.tma import TmaDescriptor
+
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+
+@dataclass(frozen=True)
+class LaunchInfo:
+    """How one kernel is launched, with host expressions as text."""
+
+    function_name: str
+    block_info: tuple[int, ...]
+    grid_info: tuple[str, ...]
+    dynamic_smem_buf: int
+
+    @property
+    def constant_grid(self) -> bool:
+        """Whether every extent of the grid is a positive number."""
+        return all(text.isdigit() and int(text) > 0 for text in self.grid_info)
+
+    @property
+    def full_grid(self) -> tuple[str, str, str]:
+        """The grid with three extents."""
+        x, y, z = (*self.grid_info, "1", "1")[:3]
+        return x, y, z
+
+    @property
+    def full_block(self) -> tuple[int, int, int]:
+        """The block with three extents."""
+        x, y, z = (*self.block_info, 1, 1)[:3]
+        return x, y, z
+
+
+class StepsWriter(ABC):
+    """Prints the steps of one function.
+
+    Attributes:
+        lines: the text so far, indented by tabs.
+        printer: of expressions; its names are the slots' values.
+    """
+
+    printer: Printer
+
+    def __init__(self, module: HostModule, reserved: frozenset[str]) -> None:
+        self.module = module
+        self.names = Names({*reserved, *module.kernels})
+        self.keys = launch_keys(module.steps)
+        self.windows: Mapping[str, Window] = dict(module.windows)
+        self.descriptors: Mapping[str, TmaDescriptor] = dict(module.descriptors)
+        self.variables: dict[TmaDescriptor, str] = {}  # descriptor -> its host variable
+        self.by_slot = {argument.slot: argument for argument in module.arguments}
+        self.argument_names = {
+            argument.slot: self.names.fresh(argument.name) for argument in module.arguments
+        }
+        self.lines: list[str] = []
+        self.depth = 1
+
+    # -- lines -------------------------------------------------------------------------------------
+    def put(self, line: str) -> None:
+        """One line at the current depth."""
+        self.lines.append("\t" * self.depth + line if line else "")
+
+    def put_template(self, text: str) -> None:
+        """A filled template, which is indented by one tab itself."""
+        extra = "\t" * (self.depth - 1)
+        for line in text.strip("\n").split("\n"):
+            self.lines.append(extra + line if line.strip() else "")
+
+    # -- information -------------------------------------------------------------------------------
+    def informations(self) -> dict[str, dict[str, object]]:
+        """What a dispatch function is made from: launch -> facts with expressions as text."""
+        found: dict[str, dict[str, object]] = {}
+        for key, plan in launch_plans(self.module.steps):
+            found[key] = {
+                "function_name": plan.kernel,
+                "block_info": list(plan.threads),
+                "grid_info": [self.known_text(program) for program in plan.grid],
+                "dynamic_smem_buf": plan.shared_bytes,
+                "function_params": [self.parameter_name(arg) for arg in plan.args],
+                "cluster_info": list(plan.cluster),
+                "cooperative": plan.cooperative,
+                "pdl": plan.pdl,
+            }
+        return found
+
+    def parameter_name(self, arg: KernelArg) -> str:
+        """Host name of what a kernel gets."""
+        if arg.kind == TENSOR_MAP:
+            return self.variable(arg.dtype)
+        return self.argument_names.get(arg.slot) or self.printer.names.get(arg.slot, f"t{arg.slot}")
+
+    def known_text(self, program: Program) -> str:
+        """A program as text, or "" when it depends on values that the host part has yet to make."""
+        return self.printer.text(program) if self.printer.knows(program) else ""
+
+    def info(
+        self, plan: LaunchPlan, informations: Mapping[str, Mapping[str, object]]
+    ) -> LaunchInfo:
+        """Facts about a launch.
+
+        Raises:
+            TileValueError: they are missing.
+        """
+        key = self.keys[id(plan)]
+        facts = informations.get(key)
+        if facts is None:
+            raise TileValueError(
+                f"nothing is known about the kernel {key}",
+                expected="function_informations with an entry for each launch",
+                got=", ".join(informations) or "none",
+            )
+        base = LaunchInfo(
+            str(facts.get("function_name", plan.kernel)), plan.threads,
+            tuple(self.printer.text(program) for program in plan.grid), plan.shared_bytes,
+        )  # fmt: skip
+        block, grid = facts.get("block_info"), facts.get("grid_info")
+        if isinstance(block, (list, tuple)):
+            base = replace(base, block_info=tuple(int(extent) for extent in block))
+        if isinstance(grid, (list, tuple)):
+            extents = zip((str(extent) for extent in grid), (*base.grid_info, "1", "1"))
+            base = replace(base, grid_info=tuple(given or own for given, own in extents))
+        shared = facts.get("dynamic_smem_buf")
+        return replace(base, dynamic_smem_buf=int(shared)) if isinstance(shared, int) else base
+
+    # -- tensor maps -------------------------------------------------------------------------------
+    def descriptor(self, name: str) -> TmaDescriptor:
+        """The tensor map that kernel parameters call ``name``."""
+        found = self.descriptors.get(name)
+        if found is None:
+            raise TileValueError(
+                f"unknown tensor map {name!r}", expected=", ".join(self.descriptors) or "none"
+            )
+        return found
+
+    def variable(self, name: str) -> str:
+        """The host variable of a tensor map; equal maps share one."""
+        descriptor = self.descriptor(name)
+        if descriptor not in self.variables:
+            self.variables[descriptor] = self.names.fresh(name)
+        return self.variables[descriptor]
+
+    def tensor(self, descriptor: TmaDescriptor) -> str:
+        """Host name of the tensor that a map describes."""
+        for argument in self.module.arguments:
+            if argument.name == descriptor.tensor:
+                return self.argument_names[argument.slot]
+        raise TileValueError(
+            f"the tensor map of `{descriptor.tensor}` describes no parameter",
+            expected=", ".join(argument.name for argument in self.module.arguments),
+        )
+
+    def extents(self, items: tuple[int | Program, ...]) -> list[str]:
+        """Numbers and programs as text."""
+        return [str(item) if isinstance(item, int) else self.printer.text(item) for item in items]
+
+    def shared_maps(self) -> list[TmaDescriptor]:
+        """Tensor maps that several launches use: they are made once, before all launches."""
+        uses: Counter[TmaDescriptor] = Counter()
+        for _, plan in launch_plans(self.module.steps):
+            uses.update(set(self.maps_of(plan)))
+        loops = [item for item in walk_steps(self.module.steps) if isinstance(item, ForStep)]
+        plans = [plan for item in loops for _, plan in launch_plans(item.body)]
+        looped = {descriptor for plan in plans for descriptor in self.maps_of(plan)}
+        return [item for item in uses if uses[item] > 1 or item in looped]
+
+    def maps_of(self, plan: LaunchPlan) -> list[TmaDescriptor]:
+        """Tensor maps that a kernel takes, each once."""
+        names = [arg.dtype for arg in plan.args if arg.kind == TENSOR_MAP]
+        return list(dict.fromkeys(map(self.descriptor, names)))
+
+    def put_maps(self, maps: list[TmaDescriptor]) -> None:
+        """Encode tensor maps."""
+        for descriptor in maps:
+            name = next(key for key, value in self.descriptors.items() if value == descriptor)
+            variable = self.variable(name)
+            self.put_template(self.map_text(variable, descriptor, self.tensor(descriptor)))
+
+    @abstractmethod
+    def map_text(self, variable: str, descriptor: TmaDescriptor, tensor: str) -> str:
+        """The template of a tensor map, filled."""
+
+    @abstractmethod
+    def window_text(self, window: Window) -> str:
+        """The template that sets a window of persisting L2 lines, filled."""
+
+    @abstractmethod
+    def function(
+        self, stream: Mapping[str, str], informations: Mapping[str, Mapping[str, object]]
+    ) -> str:
+        """The whole text of ``call``, whose last parameter is ``stream``."""
+
+    # -- steps -------------------------------------------------------------------------------------
+    def write(
+        self, steps: tuple[Step, ...], informations: Mapping[str, Mapping[str, object]]
+    ) -> None:
+        """Print ``steps``."""
+        for step in steps:
+            if isinstance(step, LaunchPlan):
+                self.launch(step, self.info(step, informations))
+            elif isinstance(step, LetStep):
+                self.let(step)
+            elif isinstance(step, AssertStep):
+                self.check(step)
+            elif isinstance(step, WorkspaceStep):
+                self.workspace(step)
+            elif isinstance(step, IfStep):
+                self.branch(step, informations)
+            else:
+                self.loop(step, informations)
+
+    @abstractmethod
+    def launch(self, plan: LaunchPlan, info: LaunchInfo) -> None:
+        """Start a kernel, unless its grid is empty."""
+
+    @abstractmethod
+    def let(self, step: LetStep) -> None:
+        """Define a value."""
+
+    @abstractmethod
+    def check(self, step: AssertStep) -> None:
+        """End the call unless a condition holds."""
+
+    @abstractmethod
+    def workspace(self, step: WorkspaceStep) -> None:
+        """Memory for the rest of the call."""
+
+    @abstractmethod
+    def branch(self, step: IfStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        """One of two lists of steps."""
+
+    @abstractmethod
+    def loop(self, step: ForStep, informations: Mapping[str, Mapping[str, object]]) -> None:
+        """Steps for each number."""
+
+
+def float_form(arg: KernelArg) -> str:
+    """The form "float" or "double" for a kernel parameter of kind "float".
+
+    Raises:
+        TileUnsupportedError: a type that host code cannot pass by value.
+    """
+    forms = {"float32": "float", "tfloat32": "float", "float64": "double"}
+    if arg.dtype not in forms:
+        raise TileUnsupportedError(
+            f"host source cannot pass a scalar of type {arg.dtype} to a kernel",
+            expected="float32 or float64",
+            hint="pass it in a tensor of one element, or as float32",
+        )
+    return forms[arg.dtype]
+
+
+def walk_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Every step, in order, with those inside."""
+    for step in steps:
+        yield step
+        if isinstance(step, IfStep):
+            yield from walk_steps((*step.then, *step.orelse))
+        elif isinstance(step, ForStep):
+            yield from walk_steps(step.body)

@@ -1,0 +1,161 @@
+"""The steps of a CUDA program as the words that the launchers run (see ``runtime.steps``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from tilelang.cuda.module import (
+    AssertStep,
+    CudaModule,
+    ForStep,
+    IfStep,
+    KernelArg,
+    LaunchPlan,
+    LetStep,
+    Program,
+    Step,
+    WorkspaceStep,
+)
+from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.runtime import steps as W
+from tilelang.runtime.gpu import Program as HostProgram
+
+_NUMBERS = {name: number for number, name in enumerate(W.OPERATIONS)}
+
+
+def host_program(module: CudaModule) -> HostProgram:
+    """The host part of ``module``.
+
+    Raises:
+        TileUnsupportedError: a kernel parameter of a type that cannot be passed by value.
+    """
+    words = tuple(_steps(module.steps, module))
+    plans = list(launches(module.steps))
+    native = all(
+        len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
+        for plan in plans
+    ) and all(depth <= W.STACK for depth in map(_depth, _programs(module.steps)))
+    return HostProgram(words, module.slots, native)
+
+
+def launches(steps: Sequence[Step]) -> Iterator[LaunchPlan]:
+    """Every launch, in order, whatever it stands in."""
+    for step in steps:
+        if isinstance(step, LaunchPlan):
+            yield step
+        elif isinstance(step, IfStep):
+            yield from launches(step.then)
+            yield from launches(step.orelse)
+        elif isinstance(step, ForStep):
+            yield from launches(step.body)
+
+
+def kernel_table(module: CudaModule) -> tuple[tuple[str, int, int], ...]:
+    """Each kernel with the most dynamic shared memory and cluster blocks of its launches."""
+    shared = dict.fromkeys(module.kernels, 0)
+    cluster = dict.fromkeys(module.kernels, 1)
+    for plan in launches(module.steps):
+        x, y, z = plan.cluster
+        shared[plan.kernel] = max(shared[plan.kernel], plan.shared_bytes)
+        cluster[plan.kernel] = max(cluster[plan.kernel], x * y * z)
+    return tuple((name, shared[name], cluster[name]) for name in module.kernels)
+
+
+def _steps(steps: Sequence[Step], module: CudaModule) -> list[int]:
+    words: list[int] = []
+    for step in steps:
+        words += _step(step, module)
+    return words
+
+
+def _step(step: Step, module: CudaModule) -> list[int]:
+    if isinstance(step, LetStep):
+        return [W.LET, step.slot, _stored(step.dtype), *_program(step.value)]
+    if isinstance(step, AssertStep):
+        return [W.ASSERT, step.message + 1, *_program(step.condition)]
+    if isinstance(step, WorkspaceStep):
+        return [W.WORKSPACE, step.slot, *_program(step.bytes)]
+    if isinstance(step, IfStep):
+        then, orelse = _steps(step.then, module), _steps(step.orelse, module)
+        return [W.IF, *_program(step.condition), len(then), len(orelse), *then, *orelse]
+    if isinstance(step, ForStep):
+        body = _steps(step.body, module)
+        bounds = [*_program(step.start), *_program(step.stop), *_program(step.step)]
+        return [W.FOR, step.slot, *bounds, len(body), *body]
+    words = [W.LAUNCH, module.kernels.index(step.kernel), *step.threads, step.shared_bytes]
+    words += [*step.cluster, step.cooperative | step.pdl << 1, len(step.args)]
+    for arg in step.args:
+        words += [arg.slot, _form(arg)]
+    for program in step.grid:
+        words += _program(program)
+    return words
+
+
+def _program(program: Program) -> list[int]:
+    words = [len(program)]
+    for token in program:
+        if token in _NUMBERS:
+            words += [_NUMBERS[token], 0]
+        elif token[:1] == "c":
+            words += [0, W.wrap(int(token[1:]))]
+        elif token[:1] == "s":
+            words += [1, int(token[1:])]
+        else:
+            raise InternalError(f"the host program has the unknown operation {token!r}")
+    return words
+
+
+def _programs(steps: Sequence[Step]) -> Iterator[Program]:
+    for step in steps:
+        if isinstance(step, LetStep):
+            yield step.value
+        elif isinstance(step, AssertStep):
+            yield step.condition
+        elif isinstance(step, WorkspaceStep):
+            yield step.bytes
+        elif isinstance(step, LaunchPlan):
+            yield from step.grid
+        elif isinstance(step, IfStep):
+            yield step.condition
+            yield from _programs((*step.then, *step.orelse))
+        else:
+            yield from (step.start, step.stop, step.step)
+            yield from _programs(step.body)
+
+
+def _depth(program: Program) -> int:
+    """Operands on the stack at the deepest point."""
+    depth = deepest = 0
+    for token in program:
+        number = _NUMBERS.get(token)
+        name = None if number is None else W.OPERATIONS[number]
+        depth += {None: 1, "lnot": 0, "neg": 0, "select": -2}.get(name, -1)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+@lru_cache(maxsize=256)
+def _form(arg: KernelArg) -> int:
+    """Number of the form of a kernel parameter, see ``runtime.steps.FORMS``."""
+    if arg.kind != "float" or arg.dtype == "float64":
+        return 0
+    name = "float32" if arg.dtype == "tfloat32" else arg.dtype
+    if name not in W.FORMS:
+        raise TileUnsupportedError(
+            f"a scalar parameter of type {arg.dtype} cannot be passed to a CUDA kernel",
+            expected="an integer, or " + ", ".join(("float64", *W.FORMS[1:])),
+            hint="pass it in a tensor of one element, or as float32",
+        )
+    return W.FORMS.index(name)
+
+
+def _stored(name: str) -> int:
+    """How a host variable of this dtype is cut to size."""
+    kind = DType(name)
+    if kind.is_bool:
+        return 1
+    if not kind.is_integer:
+        return 0
+    return -kind.bits if kind.is_uint else kind.bits

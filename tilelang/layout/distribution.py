@@ -1,0 +1,468 @@
+"""``Distribution``: a tile spread over the threads of a group, digit by digit.
+
+Each index of a tile is written in mixed radix; every digit selects either a thread or a register.
+This covers the register layouts of matrix instructions, coalesced copies, and what reductions
+leave of them, and it can be inverted by divisions alone, so that both directions are expressions
+as well as tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from math import gcd, prod
+
+import numpy as np
+
+from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.layout.evaluate import Array
+from tilelang.layout.fragment import Fragment
+
+INDEX = DType("int32")
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One digit of an index: its values 0..extent-1 move the place by ``stride`` each."""
+
+    extent: int
+    place: str  # "thread" or "slot"
+    stride: int
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Where each element of a tile is held: in which threads, in which of their registers.
+
+    Attributes:
+        shape: extents of the tile.
+        digits: per dimension its digits, slowest first. Their product is at least the extent;
+            places beyond the extent are empty (see :meth:`valid`).
+        replicas: (extent, stride) of digits of the thread that no index selects: those threads
+            hold copies of the same elements.
+        threads: size of the thread group.
+
+    Thread digits and replicas are a mixed radix of the thread number: sorted by stride, each
+    stride is a multiple of the one before times its extent. The same holds for the slots.
+    """
+
+    shape: tuple[int, ...]
+    digits: tuple[tuple[Digit, ...], ...]
+    replicas: tuple[tuple[int, int], ...] = ()
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for extent, digits in zip(self.shape, self.digits, strict=True):
+            if prod(digit.extent for digit in digits) < extent:
+                raise InternalError(f"digits {digits} do not cover the extent {extent}")
+            if extent == 1 and prod(digit.extent for digit in digits) > 1:
+                # Such a dimension may be left out, and with it the condition of its digits.
+                raise InternalError("a dimension of extent 1 has digits")
+        for place in ("thread", "slot"):
+            reach = 1
+            for stride, extent in sorted(self._radix(place)):
+                if stride % reach:
+                    raise InternalError(f"strides of {place} digits overlap in {self!r}")
+                reach = stride * extent
+            if place == "thread" and reach > self.threads:
+                raise InternalError(f"{reach} threads are used of {self.threads}")
+
+    def _radix(self, place: str) -> Iterator[tuple[int, int]]:
+        for digit in self.all_digits():
+            if digit.place == place and digit.extent > 1:
+                yield digit.stride, digit.extent
+        if place == "thread":
+            yield from ((stride, extent) for extent, stride in self.replicas if extent > 1)
+
+    def all_digits(self) -> Iterator[Digit]:
+        """The digits of all dimensions."""
+        for digits in self.digits:
+            yield from digits
+
+    # -- sizes --------------------------------------------------------------------------------
+    @cached_property
+    def slots(self) -> int:
+        """Registers per thread."""
+        return max((s * e for s, e in self._radix("slot")), default=1)
+
+    @cached_property
+    def used_threads(self) -> int:
+        """Threads up to the last one that holds an element."""
+        return max((s * e for s, e in self._radix("thread")), default=1)
+
+    @property
+    def replication(self) -> int:
+        """In how many threads each element is held."""
+        return prod(extent for extent, _ in self.replicas)
+
+    @property
+    def replicated(self) -> bool:
+        """Whether elements are held more than once."""
+        return self.replication > 1
+
+    @property
+    def padded(self) -> bool:
+        """Whether some places are empty because digits exceed an extent."""
+        return any(
+            prod(digit.extent for digit in digits) > extent
+            for extent, digits in zip(self.shape, self.digits)
+        )
+
+    # -- expressions ----------------------------------------------------------------------------
+    def _sum(self, indices: Sequence[object], place: str) -> E.Expr:
+        total: E.Expr = E.const(0)
+        for index, digits in zip(indices, self.digits, strict=True):
+            below = 1
+            for position, digit in reversed(list(enumerate(digits))):
+                if digit.place == place and digit.extent > 1:
+                    value = E.as_expr(index)
+                    value = _over(value, below)
+                    if position > 0:
+                        value = E.binary("floormod", value, E.const(digit.extent))
+                    total = E.binary("add", total, _times(value, digit.stride))
+                below *= digit.extent
+        return total
+
+    def thread_of(self, indices: Sequence[object], replica: int = 0) -> E.Expr:
+        """The thread that holds copy number ``replica`` of an element."""
+        offset = 0
+        for extent, stride in reversed(self.replicas):
+            offset += replica % extent * stride
+            replica //= extent
+        return E.binary("add", self._sum(indices, "thread"), E.const(offset))
+
+    def slot_of(self, indices: Sequence[object]) -> E.Expr:
+        """The register that holds an element."""
+        return self._sum(indices, "slot")
+
+    def index_of(self, thread: object, slot: object) -> tuple[E.Expr, ...]:
+        """The element in register ``slot`` of ``thread``, an index per dimension.
+
+        Meaningful where :meth:`valid` holds and ``thread < used_threads``.
+        """
+        sources = {"thread": (E.as_expr(thread), self.threads), "slot": (E.as_expr(slot), self.slots)}
+        found: list[E.Expr] = []
+        for digits in self.digits:
+            total: E.Expr = E.const(0)
+            below = 1
+            for digit in reversed(digits):
+                if digit.extent > 1:
+                    source, size = sources[digit.place]
+                    value = _over(source, digit.stride)
+                    if digit.stride * digit.extent < size:
+                        value = E.binary("floormod", value, E.const(digit.extent))
+                    total = E.binary("add", _times(value, below), total)
+                below *= digit.extent
+            found.append(total)
+        return tuple(found)
+
+    def valid(self, thread: object, slot: object) -> E.Expr | None:
+        """The condition that a place holds an element; None when every place does."""
+        conditions: list[E.Expr] = []
+        if self.used_threads < self.threads:
+            conditions.append(E.binary("lt", E.as_expr(thread), E.const(self.used_threads)))
+        for index, extent, digits in zip(self.index_of(thread, slot), self.shape, self.digits):
+            if prod(digit.extent for digit in digits) > extent:
+                conditions.append(E.binary("lt", index, E.const(extent)))
+        if not conditions:
+            return None
+        result = conditions[0]
+        for condition in conditions[1:]:
+            result = E.binary("land", result, condition)
+        return result
+
+    def first_copy(self, thread: object) -> E.Expr | None:
+        """The condition that ``thread`` holds copy 0 of its elements; None without copies."""
+        conditions = [
+            E.binary(
+                "eq",
+                E.binary("floormod", _over(E.as_expr(thread), stride), E.const(extent)),
+                E.const(0),
+            )
+            for extent, stride in self.replicas
+            if extent > 1
+        ]
+        if not conditions:
+            return None
+        result = conditions[0]
+        for condition in conditions[1:]:
+            result = E.binary("land", result, condition)
+        return result
+
+    # -- tables -----------------------------------------------------------------------------------
+    def _table(self, place: str) -> Array:
+        total = np.zeros(self.shape, np.int64)
+        for axis, (extent, digits) in enumerate(zip(self.shape, self.digits)):
+            index, below = np.arange(extent, dtype=np.int64), 1
+            part = np.zeros(extent, np.int64)
+            for digit in reversed(digits):
+                if digit.place == place:
+                    part += index // below % digit.extent * digit.stride
+                below *= digit.extent
+            total = total + part.reshape([-1 if d == axis else 1 for d in range(len(self.shape))])
+        return total
+
+    @cached_property
+    def _offsets(self) -> Array:
+        offsets = np.zeros(1, np.int64)
+        for extent, stride in self.replicas:
+            offsets = (offsets[:, None] + np.arange(extent) * stride).reshape(-1)
+        return offsets
+
+    def owner_table(self) -> Array:
+        """The threads that hold each element, of shape (*shape, copies)."""
+        return _owners(self)
+
+    def slot_table(self) -> Array:
+        """The register of each element, of shape ``shape``."""
+        return _slots(self)
+
+    def index_table(self) -> Array:
+        """The element in each register, (threads, slots, dimensions); -1 where there is none."""
+        found = np.full((self.threads, self.slots, len(self.shape)), -1, np.int64)
+        logical = np.indices(self.shape).reshape(len(self.shape), prod(self.shape)).T
+        registers = self.slot_table().reshape(-1)
+        owners = self.owner_table()
+        for copy in range(owners.shape[-1]):
+            found[owners[..., copy].reshape(-1), registers] = logical
+        return found
+
+    def contains(self, other: Distribution) -> bool:
+        """Whether each thread that holds an element in ``other`` holds it here too."""
+        if self.shape != other.shape:
+            return False
+        if self == other:
+            return True
+        held = np.zeros((prod(self.shape), max(self.threads, other.threads)), bool)
+        rows = np.arange(held.shape[0])[:, None]
+        held[rows, self.owner_table().reshape(held.shape[0], -1)] = True
+        return bool(held[rows, other.owner_table().reshape(held.shape[0], -1)].all())
+
+    # -- new distributions ------------------------------------------------------------------------
+    def compact(self) -> Distribution:
+        """The same threads, with registers numbered without gaps."""
+        strides = sorted({digit.stride for digit in self.all_digits() if digit.place == "slot"
+                          and digit.extent > 1})  # fmt: skip
+        extents = {digit.stride: digit.extent for digit in self.all_digits()
+                   if digit.place == "slot" and digit.extent > 1}  # fmt: skip
+        new, reach = {}, 1
+        for stride in strides:
+            new[stride] = reach
+            reach *= extents[stride]
+        digits = tuple(
+            tuple(
+                replace(digit, stride=new.get(digit.stride, 0)) if digit.place == "slot" else digit
+                for digit in row
+                if digit.extent > 1
+            )
+            for row in self.digits
+        )
+        return replace(self, digits=digits)
+
+    def drop(self, dim: int, keep: bool = False) -> Distribution:
+        """The result of reducing ``dim``: its thread digits become copies, its slots vanish.
+
+        Args:
+            keep: whether the dimension stays with extent 1.
+        """
+        gone = self.digits[dim]
+        copies = tuple((d.extent, d.stride) for d in gone if d.place == "thread" and d.extent > 1)
+        middle_shape: tuple[int, ...] = (1,) if keep else ()
+        middle: tuple[tuple[Digit, ...], ...] = ((),) if keep else ()
+        return Distribution(
+            (*self.shape[:dim], *middle_shape, *self.shape[dim + 1 :]),
+            (*self.digits[:dim], *middle, *self.digits[dim + 1 :]),
+            (*self.replicas, *copies),
+            self.threads,
+        ).compact()
+
+    def with_shape(self, shape: tuple[int, ...]) -> Distribution:
+        """The same tile with dimensions of extent 1 added or removed."""
+        rows = [(e, d) for e, d in zip(self.shape, self.digits) if e != 1]
+        if [e for e, _ in rows] != [e for e in shape if e != 1]:
+            raise InternalError(f"{self.shape} and {shape} are not the same tile")
+        left = iter(rows)
+        digits = tuple(() if e == 1 else next(left)[1] for e in shape)
+        return replace(self, shape=shape, digits=digits)
+
+    def to_fragment(self) -> Fragment:
+        """The same map as a ``T.Fragment``."""
+
+        def forward(*given: E.Expr) -> tuple[E.Expr, E.Expr]:
+            indices = given[: len(self.shape)]
+            thread = self.thread_of(indices)
+            rest = given[len(self.shape)] if self.replicated else E.const(0)
+            for extent, stride in reversed(self.replicas):
+                part = E.binary("floormod", rest, E.const(extent))
+                thread = E.binary("add", thread, _times(part, stride))
+                rest = E.binary("floordiv", rest, E.const(extent))
+            return thread, self.slot_of(indices)
+
+        return Fragment(self.shape, forward, replicate=self.replication)
+
+    @staticmethod
+    def from_fragment(fragment: Fragment, threads: int) -> Distribution:
+        """The digits of a fragment.
+
+        Raises:
+            TileUnsupportedError: the map is no mixed radix, or needs more threads.
+        """
+        owners, registers = fragment.thread_table(), fragment.addresses()
+        origin = (0,) * len(fragment.shape)
+        rows: list[tuple[Digit, ...]] = []
+        for axis in range(len(fragment.shape)):
+            line: list[int | slice] = list(origin)
+            line[axis] = slice(None)
+            rows.append(fit_digits(owners[(*line, 0)], registers[tuple(line)]))
+        copies = fit_digits(owners[(*origin, slice(None))], np.zeros(fragment.replicate_size, np.int64))
+        try:
+            found = Distribution(
+                fragment.shape,
+                tuple(rows),
+                tuple((digit.extent, digit.stride) for digit in copies),
+                threads,
+            )
+        except InternalError:
+            found = None
+        if (
+            found is None
+            or not np.array_equal(found.slot_table(), registers)
+            or not np.array_equal(np.sort(found.owner_table(), -1), np.sort(owners, -1))
+        ):
+            raise TileUnsupportedError(
+                "the layout of a fragment cannot be used to share out a tile",
+                expected=f"threads 0 to {threads - 1}, threads and registers that are sums of "
+                "digits of the indices (each index split by // and %)",
+                got=f"T.Fragment of shape {fragment.shape} over {int(owners.max()) + 1} threads",
+                hint="build it from // and % of the indices, without exclusive or",
+            )
+        return found
+
+    @staticmethod
+    def fully_replicated(shape: Sequence[int], threads: int) -> Distribution:
+        """Every thread holds all elements, in row-major order."""
+        digits: list[tuple[Digit, ...]] = []
+        below = 1
+        for extent in reversed(shape):
+            digits.append((Digit(extent, "slot", below),) if extent > 1 else ())
+            below *= extent
+        copies = ((threads, 1),) if threads > 1 else ()
+        return Distribution(tuple(shape), tuple(reversed(digits)), copies, threads)
+
+    @staticmethod
+    def linear(shape: Sequence[int], threads: int, vector: int = 1) -> Distribution:
+        """Neighbouring threads hold neighbouring vectors of ``vector`` elements.
+
+        The fastest dimensions are spread over threads first. Where extents and thread count do
+        not divide, digits are padded when that takes fewer registers than exact ones. Threads
+        that are left over hold copies.
+        """
+        return _linear(tuple(int(extent) for extent in shape), threads, vector)
+
+
+def _over(value: E.Expr, divisor: int) -> E.Expr:
+    return value if divisor == 1 else E.binary("floordiv", value, E.const(divisor))
+
+
+def _times(value: E.Expr, factor: int) -> E.Expr:
+    return value if factor == 1 else E.binary("mul", value, E.const(factor))
+
+
+@lru_cache(maxsize=1024)
+def _owners(distribution: Distribution) -> Array:
+    return distribution._table("thread")[..., None] + distribution._offsets
+
+
+@lru_cache(maxsize=1024)
+def _slots(distribution: Distribution) -> Array:
+    return distribution._table("slot")
+
+
+def fit_digits(threads: Array, slots: Array) -> tuple[Digit, ...]:
+    """Digits, slowest first, of a map of one index; empty or wrong ones where there are none."""
+    found: list[Digit] = []
+    while threads.size > 1:
+        step_thread, step_slot = int(threads[1] - threads[0]), int(slots[1] - slots[0])
+        count = np.arange(threads.size)
+        straight = (threads - threads[0] == count * step_thread) & (
+            slots - slots[0] == count * step_slot
+        )
+        run = int(np.argmin(straight)) if not straight.all() else threads.size
+        extent = max(e for e in range(1, run + 1) if threads.size % e == 0)
+        if extent == 1 or (step_thread and step_slot) or min(step_thread, step_slot) < 0:
+            return ()
+        place, stride = ("thread", step_thread) if step_thread else ("slot", step_slot)
+        found.append(Digit(extent, place, stride))
+        threads, slots = threads[::extent], slots[::extent]
+    return tuple(reversed(found))
+
+
+@lru_cache(maxsize=4096)
+def _linear(shape: tuple[int, ...], threads: int, vector: int) -> Distribution:
+    extents = list(shape)
+    if extents and extents[-1] % vector:
+        vector = gcd(vector, extents[-1])
+    counts = [*extents[:-1], extents[-1] // vector] if extents else []
+    split = _split(tuple(reversed(counts)), threads)
+    digits: list[tuple[Digit, ...]] = []
+    slot, thread = vector, 1
+    for position, (count, spread) in enumerate(zip(reversed(counts), split)):
+        outer = -(-count // spread)
+        row: list[Digit] = []
+        if outer > 1:
+            row.append(Digit(outer, "slot", slot))
+        if spread > 1:
+            row.append(Digit(spread, "thread", thread))
+        if position == 0 and vector > 1:
+            row.append(Digit(vector, "slot", 1))
+        slot *= outer
+        thread *= spread
+        digits.append(tuple(row))
+    left = threads // thread
+    copies = ((left, thread),) if left > 1 else ()
+    return Distribution(shape, tuple(reversed(digits)), copies, threads)
+
+
+def _split(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
+    """How many threads each dimension (fastest first) is spread over.
+
+    The fewest registers win, then exact splits, then more threads along the fast dimensions.
+    """
+    best: tuple[tuple[int, bool, tuple[int, ...]], tuple[int, ...]] | None = None
+
+    def search(rest: tuple[int, ...], left: int, chosen: tuple[int, ...], slots: int,
+               padded: bool) -> None:  # fmt: skip
+        nonlocal best
+        if best is not None and slots > best[0][0]:
+            return
+        if not rest:
+            key = (slots, padded, tuple(-spread for spread in chosen))
+            if best is None or key < best[0]:
+                best = (key, chosen)
+            return
+        count = rest[0]
+        for spread in _spreads(count, left):
+            outer = -(-count // spread)
+            search(rest[1:], left // spread, (*chosen, spread), slots * outer,
+                   padded or outer * spread != count)  # fmt: skip
+
+    search(counts, threads, (), 1, False)
+    assert best is not None
+    return best[1]
+
+
+def _spreads(count: int, left: int) -> list[int]:
+    """Divisors of ``left`` that a dimension may be spread over, most threads first.
+
+    Beyond the first divisor that covers the dimension more threads would only idle.
+    """
+    found: list[int] = []
+    for spread in range(1, left + 1):
+        if left % spread == 0:
+            found.append(spread)
+            if spread >= count:
+                break
+    return found[::-1]

@@ -1,0 +1,1 @@
+"""Which thread holds which element: layouts of fragments, shared tiles and loops."""

@@ -1,0 +1,287 @@
+"""How the iterations of a parallel loop touch fragments, decided by tables.
+
+For a loop spread by one :class:`Distribution` and a fragment held by another, the question is
+always the same: does each thread that runs an iteration hold the element that the iteration
+names, and is its register the same for all threads? Both are answered by evaluating the indices
+for every thread and register at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import substitute
+from tilelang.layout.distribution import Digit, Distribution, fit_digits
+from tilelang.layout.evaluate import Array, evaluate
+
+FRAGMENT = "local.fragment"
+MAX_POINTS = 1 << 22  # thread-register pairs looked at for one access
+
+
+@dataclass(frozen=True)
+class Access:
+    """One place in a loop body where an element of a buffer is read, written or updated.
+
+    ``inner`` are the loops of constant extent between the parallel loop and the access.
+    """
+
+    buffer: Buffer
+    indices: tuple[E.Expr, ...]
+    kind: str  # "read", "write", "update"
+    inner: tuple[tuple[E.Var, int, int], ...] = ()  # variable, start, extent
+
+
+def accesses(loop: S.Parallel) -> Iterator[Access]:
+    """Every access of the body of ``loop``, with index variables of lets replaced."""
+    yield from _accesses(loop.body, (), {})
+
+
+def _accesses(
+    stmt: S.Stmt, inner: tuple[tuple[E.Var, int, int], ...], lets: dict[E.Var, E.Expr]
+) -> Iterator[Access]:
+    for expr in stmt.exprs():
+        for node in E.walk(expr):
+            if isinstance(node, E.Load):
+                yield Access(node.buffer, _inlined(node.indices, lets), "read", inner)
+            elif isinstance(node, E.AddressOf):
+                yield Access(node.buffer, _inlined(node.indices, lets), "update", inner)
+            elif isinstance(node, E.RegionArg):
+                yield Access(node.region.buffer, _inlined(node.region.mins, lets), "read", inner)
+    if isinstance(stmt, S.Store):
+        yield Access(stmt.buffer, _inlined(stmt.indices, lets), "write", inner)
+    elif isinstance(stmt, S.ReducerUpdate):
+        yield Access(stmt.buffer, _inlined(stmt.indices, lets), "update", inner)
+    elif isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
+        lets[stmt.var] = substitute(stmt.value, lets)
+    elif isinstance(stmt, S.For):
+        inner = (*inner, _constant_loop(stmt))
+    for block in stmt.blocks():
+        yield from _accesses(block, inner, lets if isinstance(stmt, S.Seq) else dict(lets))
+
+
+def _inlined(indices: tuple[E.Expr, ...], lets: dict[E.Var, E.Expr]) -> tuple[E.Expr, ...]:
+    return tuple(substitute(index, lets) for index in indices)
+
+
+def _constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:
+    """(variable, start, extent); extent 0 when the loop is not counted by constants."""
+    parts = (stmt.start, stmt.stop, stmt.step)
+    if not all(isinstance(part, E.Const) for part in parts):
+        return stmt.var, 0, 0
+    start, stop, step = (int(part.value) for part in parts if isinstance(part, E.Const))
+    return (stmt.var, start, max(0, stop - start)) if step == 1 else (stmt.var, 0, 0)
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The register of a fragment that an access uses, as digits of the slot number.
+
+    ``digits`` describe ``slot * inner + k`` where k counts the inner loops in row-major order.
+    """
+
+    base: int
+    digits: tuple[Digit, ...]
+    inner: tuple[tuple[E.Var, int, int], ...]
+
+    def expr(self, slot: E.Expr) -> E.Expr:
+        """The register for loop slot ``slot``."""
+        flat = slot
+        for var, start, extent in self.inner:
+            step = E.binary("sub", var, E.const(start))
+            flat = E.binary("add", E.binary("mul", flat, E.const(extent)), step)
+        total: E.Expr = E.const(self.base)
+        below = 1
+        for position, digit in reversed(list(enumerate(self.digits))):
+            value = E.binary("floordiv", flat, E.const(below)) if below > 1 else flat
+            if position > 0:
+                value = E.binary("floormod", value, E.const(digit.extent))
+            total = E.binary("add", total, E.binary("mul", value, E.const(digit.stride)))
+            below *= digit.extent
+        return total
+
+
+def registers_of(
+    access: Access, held: Distribution, loop: S.Parallel, spread: Distribution
+) -> Registers | None:
+    """The registers that the access uses when ``spread`` shares out the loop; None if some
+    iteration would need an element of another thread, or a register that differs by thread.
+
+    What is written has to be written by every thread that holds a copy. The threads of an
+    iteration are among the holders, so it is enough that there are as many.
+    """
+    if access.kind != "read" and not is_reducer(access.buffer):
+        if spread.replication != held.replication:
+            return None
+    if any(extent == 0 for _, _, extent in access.inner):
+        return None
+    inner = tuple(item for item in access.inner if _uses(access.indices, item[0]))
+    points = spread.index_table()  # (threads, slots, dims)
+    count = int(np.prod([extent for _, _, extent in inner], dtype=np.int64))
+    if points[..., 0].size * count > MAX_POINTS:
+        return None
+    axes = len(inner)
+    values: dict[E.Var, Array] = {
+        var: points[..., dim].reshape(*points.shape[:2], *(1,) * axes)
+        for dim, var in enumerate(loop.vars)
+    }
+    for position, (var, start, extent) in enumerate(inner):
+        shape = [1] * (2 + axes)
+        shape[2 + position] = extent
+        values[var] = (start + np.arange(extent)).reshape(shape)
+    exists = (points[..., 0] >= 0) if points.shape[-1] else np.ones(points.shape[:2], bool)
+    full = (*points.shape[:2], *(extent for _, _, extent in inner))
+    exists = np.broadcast_to(exists.reshape(*points.shape[:2], *(1,) * axes), full)
+    found = _places(access.indices, values, full, held, exists)
+    if found is None:
+        return None
+    return _fitted(found.reshape(points.shape[0], -1), exists.reshape(points.shape[0], -1), inner)
+
+
+def _uses(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
+    return any(node is var for index in indices for node in E.walk(index))
+
+
+def _places(
+    indices: tuple[E.Expr, ...],
+    values: dict[E.Var, Array],
+    full: tuple[int, ...],
+    held: Distribution,
+    exists: Array,
+) -> Array | None:
+    """The register of every access, of shape ``full``; None if a thread lacks its element."""
+    try:
+        parts = [np.broadcast_to(evaluate(index, values), full) for index in indices]
+    except TileUnsupportedError:
+        return None  # depends on more than the loops
+    inside = exists
+    clipped = []
+    for part, extent in zip(parts, held.shape):
+        inside = inside & (part >= 0) & (part < extent)
+        clipped.append(np.clip(part, 0, extent - 1))
+    where = tuple(clipped)
+    owners = held.owner_table()[where] if where else held.owner_table()
+    threads = np.arange(full[0]).reshape(-1, *(1,) * len(full))
+    owns = (owners == threads).any(axis=-1)
+    # Elements outside the fragment are never touched by a correct program.
+    if not bool((owns | ~inside).all()):
+        return None
+    return np.broadcast_to(held.slot_table()[where] if where else held.slot_table(), full)
+
+
+def _fitted(
+    slots: Array, exists: Array, inner: tuple[tuple[E.Var, int, int], ...]
+) -> Registers | None:
+    """``slots`` (threads, flat) as digits of the flat number, if all threads agree on it."""
+    high = np.where(exists, slots, -1).max(axis=0)
+    low = np.where(exists, slots, np.iinfo(np.int64).max).min(axis=0)
+    used = high >= 0
+    if bool((high[used] != low[used]).any()):
+        return None
+    if not used.all():
+        # Empty places continue the pattern of the others where there is one.
+        reference = slots[np.argmax(exists.sum(axis=1))]
+        high = np.where(used, high, reference)
+    base = int(high[0])
+    digits = fit_digits(np.zeros(high.size, np.int64), high)
+    found = Registers(base, digits, inner)
+    check = np.full(high.size, base, np.int64)
+    flat, below = np.arange(high.size), 1
+    for position, digit in reversed(list(enumerate(digits))):
+        value = flat // below
+        if position > 0:
+            value = value % digit.extent
+        check = check + value * digit.stride
+        below *= digit.extent
+    return found if bool((check == high)[used].all()) else None
+
+
+def spread_from(
+    access: Access, held: Distribution, loop: S.Parallel, extents: tuple[int, ...]
+) -> Distribution | None:
+    """The distribution of the loop under which each thread runs the iterations whose element of
+    the fragment it holds; None where the indices are not loop variables.
+
+    Loop variables that the access does not use are shared out over the threads that hold copies,
+    unless the access writes: then every holder runs them all.
+    """
+    dims: dict[int, int] = {}
+    for dim, index in enumerate(access.indices):
+        position = _position(index, loop)
+        if position is not None:
+            if position in dims or extents[position] != held.shape[dim]:
+                return None
+            dims[position] = dim
+        elif not (isinstance(index, E.Const) and held.shape[dim] == 1):
+            return None
+    rows: list[tuple[Digit, ...]] = [()] * len(extents)
+    for position, dim in dims.items():
+        rows[position] = held.digits[dim]
+    copies = sorted(held.replicas, key=lambda item: item[1])
+    shared = access.kind == "read" or is_reducer(access.buffer)
+    slot = held.slots
+    for position in reversed(range(len(extents))):
+        if position in dims:
+            continue
+        left, row = extents[position], []
+        while shared and copies and left % copies[0][0] == 0:
+            extent, stride = copies.pop(0)
+            row.insert(0, Digit(extent, "thread", stride))
+            left //= extent
+        if left > 1:
+            row.insert(0, Digit(left, "slot", slot))
+            slot *= left
+        rows[position] = tuple(row)
+    return Distribution(extents, tuple(rows), tuple(copies), held.threads)
+
+
+def held_from(
+    access: Access, loop: S.Parallel, spread: Distribution, shape: tuple[int, ...]
+) -> Distribution | None:
+    """The distribution of a fragment that ``spread`` of the loop asks for; None where the
+    indices are not loop variables over the whole fragment."""
+    rows: list[tuple[Digit, ...]] = []
+    used: set[int] = set()
+    for index, extent in zip(access.indices, shape):
+        position = _position(index, loop)
+        if position is not None:
+            if position in used or spread.shape[position] != extent:
+                return None
+            used.add(position)
+            rows.append(spread.digits[position])
+        elif extent == 1 and isinstance(index, E.Const):
+            rows.append(())
+        else:
+            return None
+    copies = list(spread.replicas)
+    for position, digits in enumerate(spread.digits):
+        if position not in used:
+            more = [(d.extent, d.stride) for d in digits if d.place == "thread" and d.extent > 1]
+            if more and access.kind != "read" and not is_reducer(access.buffer):
+                return None  # one element would be updated by several threads
+            copies += more
+    return Distribution(shape, tuple(rows), tuple(copies), spread.threads).compact()
+
+
+
+
+
+def _position(index: E.Expr, loop: S.Parallel) -> int | None:
+    """The number of the loop variable that ``index`` is."""
+    return next((number for number, var in enumerate(loop.vars) if var is index), None)
+
+
+def is_reducer(buffer: Buffer) -> bool:
+    """Whether copies of the fragment are partial results."""
+    return buffer.attr("reducer") is not None
+
+
+def is_memory(access: Access) -> bool:
+    """Whether the access is of global or shared memory."""
+    return access.buffer.storage == "global" or access.buffer.storage.startswith("shared")

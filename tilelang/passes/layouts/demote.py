@@ -1,0 +1,117 @@
+"""Operations whose fragments are held in an unsuitable layout, made to work on a copy.
+
+The fragment is written to a shared tile, the operation uses the tile (or a second fragment in the
+layout that it needs), and the result goes back the same way. Correct for every combination of
+layouts; the cost is one exchange through shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.layout.distribution import Distribution
+from tilelang.passes.sync.groups import ThreadGroups
+
+Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, Distribution | None]]"]
+
+
+class Demotion(Rewriter):
+    """Sets ``loop_layout`` and replaces operations with conflicts."""
+
+    def __init__(
+        self,
+        spread_of: Callable[[S.Stmt], Distribution | None],
+        conflicts: Conflicts,
+        groups: ThreadGroups,
+    ) -> None:
+        self.groups = groups
+        self.spread_of = spread_of
+        self.conflicts = conflicts
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        """An operation with its layout, or with copies around it."""
+        if not isinstance(stmt, (S.Copy, S.Fill, S.Parallel, S.Gemm)):
+            return stmt
+        found = self.conflicts(stmt)
+        if not found:
+            return self.laid_out(stmt)
+        before: list[S.Stmt] = []
+        after: list[S.Stmt] = []
+        mapping: dict[Buffer, Buffer] = {}
+        for buffer, wanted in found:
+            tile = Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared")
+            before += [S.Alloc(buffer=tile, loc=stmt.loc), self.copy(buffer, tile, stmt)]
+            after.append(self.copy(tile, buffer, stmt))
+            mapping[buffer] = tile
+            if wanted is not None:
+                held = Buffer(
+                    f"{buffer.name}_moved",
+                    Shape(buffer.shape),
+                    buffer.dtype,
+                    "local.fragment",
+                    attrs=(("distribution", wanted),),
+                )
+                before += [S.Alloc(buffer=held, loc=stmt.loc), self.moved(tile, held, stmt)]
+                after.insert(0, self.moved(held, tile, stmt))
+                mapping[buffer] = held
+        inner = self.like(replace_buffers(stmt, mapping), stmt)
+        return [*before, self.laid_out(inner), *after]
+
+    def laid_out(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with its ``loop_layout``, where it has one."""
+        if not isinstance(stmt, (S.Copy, S.Parallel)):
+            return stmt
+        spread = self.spread_of(stmt)
+        return stmt if spread is None else replace(stmt, loop_layout=spread)
+
+    def copy(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
+        """A copy of a whole buffer."""
+        return self.laid_out(
+            self.like(S.Copy(src=_whole(src), dst=_whole(dst), loc=stmt.loc), stmt)
+        )
+
+    def like(self, new: S.Stmt, old: S.Stmt) -> S.Stmt:
+        """``new``, run by the threads that run ``old``."""
+        self.groups.found[new] = self.groups.of(old)
+        return new
+
+    def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
+        """A copy from or to a fragment that carries its layout already."""
+        held = (dst if dst.storage == "local.fragment" else src).attr("distribution")
+        return S.Copy(src=_whole(src), dst=_whole(dst), loop_layout=_tile_of(held), loc=stmt.loc)
+
+
+def _tile_of(held: Distribution) -> Distribution:
+    """Without the dimensions of extent 1, over which copies do not loop."""
+    return held.with_shape(tuple(extent for extent in held.shape if extent != 1))
+
+
+def _whole(buffer: Buffer) -> Region:
+    return Region(buffer, tuple(E.const(0) for _ in buffer.shape), tuple(buffer.shape))
+
+
+def replace_buffers(stmt: S.Stmt, mapping: Mapping[Buffer, Buffer]) -> S.Stmt:
+    """``stmt`` with buffers replaced, in accesses, regions and allocations alike."""
+    return _Replace(mapping).rewrite(stmt) if mapping else stmt
+
+
+class _Replace(Rewriter):
+    def __init__(self, mapping: Mapping[Buffer, Buffer]) -> None:
+        self.mapping = mapping
+        self.memo: dict[int, E.Expr] = {}
+        self.keep: list[E.Expr] = []
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self.mapping.get(buffer, buffer)
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = rebuild(expr, self.expr, self.buffer)
+            self.keep.append(expr)
+        return found

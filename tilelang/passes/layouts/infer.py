@@ -1,0 +1,378 @@
+"""Layouts of fragments, shared tiles and parallel loops.
+
+Fixed layouts come first: those that the program annotates, operands and results of matrix
+instructions, and fragments that are read as whole by every thread. From these the layouts spread
+through loops, copies and reductions until nothing changes; then the first loop that is still free
+takes the layout that serves its memory accesses best, and it spreads again. What does not fit in
+the end is no error: the operation works on a copy in shared memory (see :mod:`demote`).
+
+Afterwards every fragment carries its ``distribution`` and every shared buffer that has one its
+``layout`` as a buffer attribute, and every copy and parallel loop its ``loop_layout``.
+
+Relies on the pipeline pass: shared buffers have all their stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.layout.distribution import Distribution
+from tilelang.layout.fragment import Fragment
+from tilelang.layout.layout import Layout
+from tilelang.passes.layouts.access import (
+    FRAGMENT,
+    Access,
+    accesses,
+    held_from,
+    is_memory,
+    is_reducer,
+    registers_of,
+)
+from tilelang.passes.layouts.demote import Demotion, replace_buffers
+from tilelang.passes.layouts.loops import free_spread, loop_of, static_extents
+from tilelang.passes.layouts.spread import spread_by
+from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
+from tilelang.passes.lower.vectors import bounds_of
+from tilelang.passes.sync.groups import ThreadGroups
+from tilelang.target import Target
+
+Held = Callable[[Buffer], "Distribution | None"]
+
+
+def infer_layouts(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+    """``func`` with a layout on every fragment and loop."""
+
+    def visit(stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Launch):
+            return _Inference(stmt, target).run()
+        if isinstance(stmt, S.Seq):
+            return replace(stmt, stmts=tuple(visit(item) for item in stmt.stmts))
+        changed: dict[str, Any] = {}
+        for name, role in stmt.role_table().items():
+            old = getattr(stmt, name)
+            if role == "block" and old is not None:
+                changed[name] = visit(old)
+        return replace(stmt, **changed) if changed else stmt
+
+    return replace(func, body=visit(func.body))
+
+
+@dataclass(frozen=True)
+class Op:
+    """A collective statement with the threads that run it."""
+
+    stmt: S.Stmt
+    threads: int
+    lo: int
+    loop: S.Parallel | None = None
+    extents: tuple[int, ...] | None = None  # of the loop, if constant
+    touched: tuple[Access, ...] = ()  # accesses of fragments
+
+
+class _Inference:
+    def __init__(self, launch: S.Launch, target: Target) -> None:
+        self.launch = launch
+        self.target = target
+        self.bounds = bounds_of(launch)
+        self.groups = ThreadGroups(launch)
+        self.held: dict[Buffer, Distribution] = {}
+        self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
+        self.plans: dict[S.Stmt, GemmPlan] = {}
+        self.fragments: dict[Buffer, int] = {}  # fragment -> threads of its group
+        self.floating: set[Buffer] = set()
+        self.views: set[E.Var] = set()  # storage that has several names
+        self.ops: list[Op] = []
+
+    def run(self) -> S.Launch:
+        """The launch with layouts on its buffers and loops."""
+        self.collect()
+        self.seed()
+        self.spread()
+        while self.choose():
+            self.spread()
+        mapping = self.new_buffers()
+        body = Demotion(self.spread_of, self.conflicts, self.groups).rewrite(self.launch.body)
+        # Copies made by demotion touch the same fragments, so that nothing new is to be found.
+        body = replace_buffers(body, mapping)
+        return replace(self.launch, body=body)
+
+    # -- what there is -------------------------------------------------------------------------
+    def collect(self) -> None:
+        """Operations with their thread groups, fragments, and plain uses of fragments."""
+        seen: dict[E.Var, Buffer] = {}
+        for node in S.walk(self.launch.body):
+            if isinstance(node, (S.Alloc, S.View)):
+                other = seen.setdefault(node.buffer.data, node.buffer)
+                if other is not node.buffer:
+                    self.views.add(node.buffer.data)
+        self._collect(self.launch.body)
+
+    def _collect(self, stmt: S.Stmt) -> None:
+        if isinstance(stmt, (S.TileOp, S.Parallel)):
+            self.ops.append(self.op_of(stmt))
+            return
+        own: list[Buffer] = list(stmt.parts("buffer")) if isinstance(stmt, S.Store) else []
+        for expr in stmt.exprs():
+            own += [n.buffer for n in E.walk(expr) if isinstance(n, (E.Load, E.AddressOf))]
+            own += [n.region.buffer for n in E.walk(expr) if isinstance(n, E.RegionArg)]
+        for buffer in own:
+            if buffer.storage == FRAGMENT:
+                self.floating.add(buffer)
+                self.fragments.setdefault(buffer, self.groups.of(stmt)[1])
+        for block in stmt.blocks():
+            self._collect(block)
+
+    def op_of(self, stmt: S.Stmt) -> Op:
+        """``stmt`` as an operation; registers its fragments.
+
+        Raises:
+            TileUnsupportedError: it stands in a branch that only part of a warp takes, or a
+                fragment is used by two groups of threads.
+        """
+        if stmt in self.groups.divergent:
+            raise TileUnsupportedError(
+                "a tile operation stands in a branch that only some threads of a warp take",
+                expected="a condition that is the same for all threads, or that whole warps share "
+                "(such as `tx < 128`)",
+                got="a condition that differs between the threads of a warp",
+                hint="move the operation out of the branch, or write it with plain loads and "
+                "stores",
+                loc=stmt.loc,
+            )
+        lo, threads = self.groups.of(stmt)
+        loop = loop_of(stmt)
+        extents = static_extents(loop) if loop is not None else None
+        touched: tuple[Access, ...] = ()
+        buffers: Iterable[Buffer] = [r.buffer for r in (*stmt.regions_read(),
+                                                        *stmt.regions_written())]  # fmt: skip
+        if loop is not None:
+            touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
+            buffers = [access.buffer for access in touched]
+        for buffer in buffers:
+            if buffer.storage == FRAGMENT:
+                before = self.fragments.setdefault(buffer, threads)
+                if before != threads:
+                    raise TileUnsupportedError(
+                        f"the fragment `{buffer.name}` is used by {before} threads and by "
+                        f"{threads}",
+                        expected="a fragment used by one group of threads",
+                        got=f"groups of {before} and {threads} threads",
+                        hint="use a fragment per branch, or pass the tile through shared memory",
+                        loc=stmt.loc,
+                    )
+        return Op(stmt, threads, lo, loop, extents, touched)
+
+    # -- fixed layouts -------------------------------------------------------------------------
+    def seed(self) -> None:
+        """Annotations, matrix instructions, fragments that every thread reads."""
+        notes = dict(self.launch.annotation("layout_map", ()))
+        for buffer, layout in notes.items():
+            if isinstance(layout, Fragment):
+                threads = self.fragments.get(buffer, self.block_threads)
+                self.held[buffer] = Distribution.from_fragment(layout, threads)
+            elif buffer.storage.startswith("shared"):
+                self.annotated(buffer, layout)
+        for buffer, threads in self.fragments.items():
+            several = buffer.data in self.views
+            if (buffer in self.floating or several) and buffer not in self.held:
+                shape = _constant_shape(buffer)
+                self.held[buffer] = Distribution.fully_replicated(shape, threads)
+        for op in self.ops:
+            if isinstance(op.stmt, S.Gemm):
+                self.plan(op, op.stmt)
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of the block."""
+        x, y, z = self.launch.threads
+        return x * y * z
+
+    def annotated(self, buffer: Buffer, layout: Layout) -> None:
+        """A shared layout that the program asks for; no two elements may share a place."""
+        if not layout.is_injective():
+            raise TileValueError(
+                f"the layout of `{buffer.name}` puts two elements in one place",
+                expected="a layout with a different place for each element",
+                got=f"T.Layout of shape {layout.shape}",
+                loc=self.launch.loc,
+            )
+        self.layouts[buffer] = staged(layout, buffer)
+
+    def plan(self, op: Op, stmt: S.Gemm) -> None:
+        """The instruction of a product decides layouts of operands that have none yet."""
+        plan = self.plans[stmt] = plan_gemm(stmt, op.threads, self.target)
+        for region, held in ((stmt.c, plan.c), (stmt.a, plan.a), (stmt.b, plan.b)):
+            if held is not None and region.buffer.storage == FRAGMENT:
+                self.held.setdefault(region.buffer, held)
+        for region, layout in ((stmt.a, plan.a_layout), (stmt.b, plan.b_layout)):
+            buffer = region.buffer
+            free = buffer.storage.startswith("shared") and buffer.data not in self.views
+            if layout is not None and free and buffer not in self.layouts:
+                self.layouts[buffer] = staged(layout, buffer)
+
+    # -- spreading -------------------------------------------------------------------------------
+    def spread(self) -> None:
+        """Carry known layouts through operations until nothing changes."""
+        changed = True
+        while changed:
+            changed = False
+            for op in self.ops:
+                changed |= self.spread_op(op)
+
+    def spread_op(self, op: Op) -> bool:
+        """Give layouts to the fragments of ``op`` that follow from its known ones."""
+        if isinstance(op.stmt, S.Reduce):
+            return self.spread_reduce(op.stmt)
+        unknown = [access for access in op.touched if access.buffer not in self.held]
+        if op.loop is None or op.extents is None or not unknown:
+            return False
+        found = self.known_spread(op)
+        return found is not None and self.assign(op, found)
+
+    def assign(self, op: Op, spread: Distribution) -> bool:
+        """Layouts of unknown fragments when ``spread`` shares out the loop of ``op``."""
+        changed = False
+        for access in op.touched:
+            if access.buffer not in self.held and op.loop is not None:
+                shape = _constant_shape(access.buffer)
+                held = held_from(access, op.loop, spread, shape)
+                if held is not None:
+                    self.held[access.buffer] = held
+                    changed = True
+        return changed
+
+    def spread_reduce(self, stmt: S.Reduce) -> bool:
+        """A result is held where the reduced elements were."""
+        src, dst = stmt.src, stmt.dst
+        held = self.held.get(src.buffer)
+        if held is None or dst.buffer in self.held or dst.buffer.storage != FRAGMENT:
+            return False
+        keep = len(dst.buffer.shape) == len(src.buffer.shape)
+        if not src.is_whole or not dst.is_whole:
+            return False
+        found = held.drop(stmt.dim, keep)
+        if found.shape != _constant_shape(dst.buffer):
+            if prod_shape(found.shape) != 1 or prod_shape(dst.buffer.shape) != 1:
+                return False
+            found = replace(found, shape=(1,), digits=((),))
+        self.held[dst.buffer] = found
+        return True
+
+    def known_spread(self, op: Op) -> Distribution | None:
+        """The distribution of the loop of ``op`` as its known fragments ask for it."""
+        assert op.loop is not None and op.extents is not None
+        return spread_by(op.loop, op.extents, op.touched, self.layout_of, op.threads)
+
+    def layout_of(self, buffer: Buffer) -> Distribution | None:
+        """The layout of a fragment, if it is known."""
+        return self.held.get(buffer) or buffer.attr("distribution")
+
+    def choose(self) -> bool:
+        """Give one free loop or fragment a layout; False when there is none left."""
+        free = [op for op in self.ops if any(a.buffer not in self.held for a in op.touched)]
+        free = [op for op in free if op.extents is not None]
+        free.sort(key=lambda op: (isinstance(op.stmt, S.Fill), not _uses_memory(op)))
+        for op in free:
+            assert op.loop is not None and op.extents is not None
+            spread = free_spread(op.loop, op.extents, op.threads, self.bounds)
+            if self.assign(op, spread):
+                return True
+        for buffer, threads in self.fragments.items():
+            if buffer not in self.held:
+                self.held[buffer] = Distribution.linear(_constant_shape(buffer), threads)
+                return True
+        return False
+
+    # -- results ---------------------------------------------------------------------------------
+    def spread_of(self, stmt: S.Stmt) -> Distribution | None:
+        """The distribution of the loop of a statement; None without one."""
+        op = self.op_of(stmt)
+        if op.loop is None or op.extents is None:
+            return None
+        found = self.known_spread(op)
+        return found or free_spread(op.loop, op.extents, op.threads, self.bounds)
+
+    def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, Distribution | None]]:
+        """The fragments of ``stmt`` that it cannot use as they are held, each with the layout in
+        which it could; None stands for shared memory."""
+        if isinstance(stmt, S.Gemm):
+            plan = self.plans[stmt]
+            pairs = ((stmt.c, plan.c), (stmt.a, plan.a), (stmt.b, plan.b))
+            return [
+                (region.buffer, held)
+                for region, held in pairs
+                if region.buffer.storage == FRAGMENT and self.held[region.buffer] != held
+            ]
+        op = self.op_of(stmt)
+        if op.loop is None:
+            return []
+        spread = self.spread_of(stmt)
+        found: dict[Buffer, None] = {}
+        for access in op.touched:
+            held = self.layout_of(access.buffer)
+            if held is None or is_reducer(access.buffer):
+                continue
+            if spread is None or registers_of(access, held, op.loop, spread) is None:
+                found.setdefault(access.buffer)
+        return [(buffer, None) for buffer in found]
+
+    def new_buffers(self) -> dict[Buffer, Buffer]:
+        """Each buffer with a layout, as a buffer that carries it."""
+        found: dict[Buffer, Buffer] = {}
+        for buffer, held in self.held.items():
+            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("distribution", held)))
+        for buffer, layout in self.layouts.items():
+            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
+        return found
+
+
+def staged(layout: Layout, buffer: Buffer) -> Layout:
+    """``layout`` of a tile for a buffer with further leading dimensions (pipeline stages)."""
+    extra = len(buffer.shape) - len(layout.shape)
+    if extra <= 0:
+        return layout
+    lead = tuple(int(extent) for extent in buffer.shape[:extra] if isinstance(extent, int))
+
+    def forward(*indices: E.Expr) -> tuple[E.Expr, ...]:
+        return (*indices[:extra], *layout.map_forward_index(indices[extra:]))
+
+    return Layout((*lead, *layout.shape), forward)
+
+
+def _uses_memory(op: Op) -> bool:
+    return op.loop is not None and any(is_memory(access) for access in accesses(op.loop))
+
+
+def prod_shape(shape: Iterable[object]) -> int:
+    """Number of elements of a constant shape."""
+    total = 1
+    for extent in shape:
+        total *= extent if isinstance(extent, int) else 0
+    return total
+
+
+def _constant_shape(buffer: Buffer) -> tuple[int, ...]:
+    """Extents of a fragment, which are constants.
+
+    Raises:
+        TileValueError: one of them is not.
+    """
+    if not all(isinstance(extent, int) for extent in buffer.shape):
+        raise TileValueError(
+            f"the fragment `{buffer.name}` has an extent that is not a constant",
+            expected="compile-time extents for fragments",
+            got=str(tuple(buffer.shape)),
+        )
+    return tuple(extent for extent in buffer.shape if isinstance(extent, int))
+
+
+def whole(buffer: Buffer) -> Region:
+    """All of ``buffer``."""
+    return Region(buffer, tuple(E.const(0) for _ in buffer.shape), tuple(buffer.shape))

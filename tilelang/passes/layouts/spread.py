@@ -1,0 +1,50 @@
+"""The distribution of a loop whose fragments carry their layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilelang.errors import InternalError
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer
+from tilelang.layout.distribution import Distribution
+from tilelang.passes.layouts.access import FRAGMENT, Access, accesses, spread_from
+from tilelang.passes.layouts.loops import free_spread, static_extents
+
+
+def spread_by(
+    loop: S.Parallel,
+    extents: tuple[int, ...],
+    touched: tuple[Access, ...],
+    held: Callable[[Buffer], Distribution | None],
+    threads: int,
+) -> Distribution | None:
+    """The distribution that the known fragments of a loop ask for; None if they ask for none.
+
+    The program's own ``loop_layout`` decides first, then fragments that the loop writes, then
+    those with the fewest copies and the most dimensions.
+    """
+    if loop.loop_layout is not None:
+        layout = loop.loop_layout
+        if isinstance(layout, Distribution):
+            return layout
+        return Distribution.from_fragment(layout, threads)
+    known = [(access, layout) for access in touched if (layout := held(access.buffer)) is not None]
+    known.sort(key=lambda pair: (pair[0].kind == "read", pair[1].replication,
+                                 -len(pair[0].indices)))  # fmt: skip
+    for access, layout in known:
+        found = spread_from(access, layout, loop, extents)
+        if found is not None:
+            return found
+    return None
+
+
+def known_spread(loop: S.Parallel, threads: int, bounds: Bounds) -> Distribution:
+    """The distribution of a loop after inference: its own, that of its fragments, or a free one."""
+    extents = static_extents(loop)
+    if extents is None:
+        raise InternalError("a loop of constant extents is needed")
+    touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
+    found = spread_by(loop, extents, touched, lambda b: b.attr("distribution"), threads)
+    return found or free_spread(loop, extents, threads, bounds)

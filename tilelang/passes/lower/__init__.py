@@ -1,0 +1,1 @@
+"""Tile operations and parallel loops to what each thread of a GPU does."""

@@ -1,0 +1,105 @@
+"""Layouts of shared buffers, applied to every access.
+
+A shared buffer with a layout becomes a one-dimensional array as long as the layout needs, and each
+logical access the address that the layout gives. Until here all passes see logical indices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.layout.layout import Layout
+from tilelang.passes.lower.vectors import bounds_of
+
+
+def apply_layouts(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with physical accesses of shared buffers that have a layout."""
+
+    class Launches(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if not isinstance(stmt, S.Launch):
+                return stmt
+            return replace(stmt, body=_Apply(bounds_of(stmt)).rewrite(stmt.body))
+
+    body = Launches().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Apply(Rewriter):
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.arrays: dict[Buffer, Buffer] = {}
+        self.memo: dict[int, E.Expr] = {}
+        self.keep: list[E.Expr] = []
+
+    def array(self, buffer: Buffer, layout: Layout) -> Buffer:
+        """The physical array of ``buffer``; it keeps the layout as a note for the allocator."""
+        found = self.arrays.get(buffer)
+        if found is None:
+            kept = tuple(pair for pair in buffer.attrs if pair[0] != "layout")
+            span = ("align", 1024) if len(layout.output_shape()) > len(layout.shape) else None
+            attrs = (*kept, span) if span is not None else kept
+            found = replace(buffer, shape=Shape((layout.size,)), strides=None, attrs=attrs)
+            self.arrays[buffer] = found
+        return found
+
+    def place(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr] | None:
+        """Array and address of an access; None for buffers without a layout."""
+        layout = buffer.attr("layout")
+        if not isinstance(layout, Layout) or not buffer.storage.startswith("shared"):
+            return None
+        address: E.Expr = E.const(0)
+        image = layout.map_forward_index(indices)
+        for part, extent in zip(image, layout.output_shape()):
+            address = E.binary("add", E.binary("mul", address, E.const(extent)), part)
+        return self.array(buffer, layout), simplify(address, self.bounds)
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, S.Store):
+            found = self.place(stmt.buffer, tuple(self.expr(i) for i in stmt.indices))
+            if found is not None:
+                value = self.expr(stmt.value)
+                return replace(stmt, buffer=found[0], indices=(found[1],), value=value)
+        elif isinstance(stmt, S.Alloc):
+            layout = stmt.buffer.attr("layout")
+            if isinstance(layout, Layout) and stmt.buffer.storage.startswith("shared"):
+                return replace(stmt, buffer=self.array(stmt.buffer, layout))
+        return super()._visit(stmt)
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = self._expr(expr)
+            self.keep.append(expr)
+        return found
+
+    def _expr(self, expr: E.Expr) -> E.Expr:
+        inner = rebuild(expr, self.expr)
+        if isinstance(inner, E.RegionArg):
+            self.refuse(inner.region)
+        if isinstance(inner, (E.Load, E.AddressOf)):
+            found = self.place(inner.buffer, inner.indices)
+            if found is not None and isinstance(inner, E.Load):
+                return E.Load(found[0], (found[1],))
+            if found is not None and isinstance(inner, E.AddressOf):
+                return E.AddressOf(found[0], (found[1],), inner.access)
+        return inner
+
+    def refuse(self, region: Region) -> None:
+        """A region in one piece has to be contiguous, which a layout may break."""
+        if region.buffer.attr("layout") is not None:
+            raise TileUnsupportedError(
+                f"a region of `{region.buffer.name}` is used as one piece, and its layout is not "
+                "row-major",
+                expected="a tile in row-major order",
+                got="a tile that feeds T.gemm and is swizzled",
+                hint="annotate it with T.annotate_layout({buffer: "
+                "tilelang.layout.make_linear_layout(buffer)})",
+            )

@@ -1,0 +1,175 @@
+"""Combining partial results of several threads, so that all of them get the total.
+
+Which threads belong together is said by digits of the thread number: those that differ in these
+digits only. Digits inside a warp are combined by shuffles (a butterfly, which gives all lanes the
+same bits); the rest go through a shared workspace once: two barriers however many warps there are.
+Digits that are no powers of two, and groups that do not consist of whole warps, use the workspace
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.passes.lower.combine import combine
+from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.elements import digit, guarded, loop, nest
+
+WARP = 32
+ROOM = 16384  # bytes of workspace; more values are exchanged in several rounds
+
+Digits = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is computed: the kind of reduction and how it treats NaN."""
+
+    kind: str
+    nan_propagate: bool = False
+
+    def __call__(self, a: E.Expr, b: E.Expr) -> E.Expr:
+        return E.cast(combine(self.kind, a, b, self.nan_propagate), a.dtype)
+
+
+def all_reduce(
+    partial: Buffer,
+    digits: Digits,
+    used: int,
+    op: Operation,
+    ctx: Lowering,
+) -> S.Stmt:
+    """``partial`` (a per-thread array of at least 32-bit values) combined over ``digits``.
+
+    Args:
+        used: the digits mean nothing for threads from this number on; they get no total.
+    """
+    lanes, rest = _split([item for item in digits if item[0] > 1], ctx)
+    stmts: list[S.Stmt] = []
+    if lanes:
+        var = ctx.fresh("s")
+        stmts.append(loop(var, int(partial.shape[0]), _butterfly(partial, var, lanes, op)))
+    if rest:
+        stmts.append(_exchange(partial, lanes, rest, used, op, ctx))
+    return S.seq(*stmts) if stmts else S.Seq(stmts=())
+
+
+def _power(value: int) -> bool:
+    return value & (value - 1) == 0
+
+
+def _split(digits: Digits, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Digits inside a warp, and the others."""
+    lanes: list[tuple[int, int]] = []
+    rest: list[tuple[int, int]] = []
+    whole = ctx.group.threads % WARP == 0 and ctx.group.lo % WARP == 0
+    for extent, stride in digits:
+        if not (whole and _power(extent) and _power(stride)) or stride >= WARP:
+            rest.append((extent, stride))
+            continue
+        inside = min(extent, WARP // stride)
+        lanes.append((inside, stride))
+        if extent > inside:
+            rest.append((extent // inside, WARP))
+    return lanes, rest
+
+
+def _butterfly(partial: Buffer, at: E.Expr, lanes: Digits, op: Operation) -> S.Stmt:
+    steps: list[S.Stmt] = []
+    for extent, stride in lanes:
+        distance = stride * extent // 2
+        while distance >= stride:
+            mine = E.Load(partial, (at,))
+            other = E.call("shfl_xor", mine, distance)
+            steps.append(S.Store(buffer=partial, indices=(at,), value=op(mine, other)))
+            distance //= 2
+    return S.seq(*steps)
+
+
+def _without(position: E.Expr, lanes: Digits) -> E.Expr:
+    """A thread number with the digits ``lanes`` taken out."""
+    for extent, stride in sorted(lanes, key=lambda item: -item[1]):
+        high = position // (stride * extent)
+        position = high * stride + position % stride
+    return position
+
+
+def _without_values(column: E.Expr, digits: Digits, columns: int) -> E.Expr:
+    """``column`` with ``digits`` set to 0."""
+    for extent, stride in sorted(digits, key=lambda item: -item[1]):
+        if stride * extent >= columns:
+            column, columns = column % stride, stride
+        else:
+            column = column - column // stride % extent * stride
+    return column
+
+
+def _exchange(
+    partial: Buffer,
+    lanes: Digits,
+    rest: Digits,
+    used: int,
+    op: Operation,
+    ctx: Lowering,
+) -> S.Stmt:
+    """One value per warp (and remaining lane digits) through the workspace, in rounds."""
+    thread, threads = ctx.group.thread, ctx.group.threads
+    count = int(partial.shape[0])
+    columns = threads // prod(extent for extent, _ in lanes)
+    column = _without(thread, lanes)
+    moved = [
+        (extent, stride // prod(e for e, low in lanes if low < stride)) for extent, stride in rest
+    ]
+    per_round = min(count, max(1, ROOM // (columns * (partial.dtype.bits // 8))))
+    room = ctx.workspace("exchange", partial.dtype, columns * per_round)
+    base = _without_values(column, moved, columns)
+    writes = [E.binary("eq", digit(thread, *item, threads), 0) for item in lanes]
+    reads = [thread < used] if used < threads else []
+    stmts: list[S.Stmt] = []
+    for start in range(0, count, per_round):
+        size = min(per_round, count - start)
+        var = ctx.fresh("s")
+        at = (var + start,)
+        put = S.Store(buffer=room, indices=(var * columns + column,), value=E.Load(partial, at))
+        stmts += [guarded(writes, loop(var, size, put)), ctx.barrier()]
+        var = ctx.fresh("s")
+        get = _gather(partial, var + start, room, var * columns + base, moved, op, ctx)
+        stmts += [guarded(reads, loop(var, size, get)), ctx.barrier()]
+    return S.seq(*stmts)
+
+
+def _gather(
+    partial: Buffer,
+    at: E.Expr,
+    room: Buffer,
+    base: E.Expr,
+    digits: Digits,
+    op: Operation,
+    ctx: Lowering,
+) -> S.Stmt:
+    """The total of the values that differ in ``digits``; every thread adds in the same order."""
+    first = S.Store(buffer=partial, indices=(at,), value=E.Load(room, (base,)))
+    loops = [(ctx.fresh("w"), extent) for extent, _ in digits]
+    position = base
+    away: list[E.Expr] = []
+    for (var, _), (_, stride) in zip(loops, digits):
+        position = position + var * stride
+        away.append(E.binary("ne", var, 0))
+    value = op(E.Load(partial, (at,)), E.Load(room, (position,)))
+    step: S.Stmt = S.Store(buffer=partial, indices=(at,), value=value)
+    if len(loops) == 1:
+        var, extent = loops[0]
+        rest: S.Stmt = S.For(
+            var=var, start=E.const(1), stop=E.const(extent), step=E.const(1), body=step,
+            kind="unroll",
+        )  # fmt: skip
+        return S.seq(first, rest)
+    some = away[0]
+    for condition in away[1:]:
+        some = E.binary("lor", some, condition)
+    return S.seq(first, nest(list(loops), S.If(cond=some, then=step)))

@@ -1,0 +1,82 @@
+"""What a reduction computes: start values, one step, and the dtype in which it is summed.
+
+Shared by every lowering of reductions, scans and reducers, for CPUs and GPUs alike.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import dtypes
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.dtypes import dtype as DType
+
+COMBINE = {
+    "sum": "add",
+    "abssum": "add",
+    "max": "max",
+    "absmax": "max",
+    "min": "min",
+    "bitand": "bitand",
+    "bitor": "bitor",
+    "bitxor": "bitxor",
+}
+"""The binary operator of each kind of reduction."""
+
+
+def identity(kind: str, dtype: DType) -> int | float:
+    """The value that a reduction of ``kind`` starts from."""
+    if kind in ("sum", "abssum", "absmax", "bitor", "bitxor"):
+        return 0
+    if kind == "bitand":
+        return -1 if dtype.is_int else int(dtypes.max_value(dtype))
+    infinite = dtype.is_float
+    if kind == "max":
+        return -dtypes.infinity_value(dtype) if infinite else dtypes.min_value(dtype)
+    return dtypes.infinity_value(dtype) if infinite else dtypes.max_value(dtype)
+
+
+def identity_of(region: Region) -> E.Expr:
+    """The identity element of a reducer buffer."""
+    return E.const(identity(reducer_op(region), region.dtype), region.dtype)
+
+
+def reducer_op(region: Region) -> str:
+    """The kind of reduction that a reducer buffer collects."""
+    return str(region.buffer.attr("reducer", ("sum", None))[0])
+
+
+def combine(kind: str, a: E.Expr, b: E.Expr, nan_propagate: bool = False) -> E.Expr:
+    """``a`` and ``b`` under the reduction ``kind`` (``b`` already in absolute value)."""
+    if nan_propagate and COMBINE[kind] in ("max", "min") and a.dtype.is_float:
+        return E.call("fmax_nan" if COMBINE[kind] == "max" else "fmin_nan", a, b)
+    return E.binary(COMBINE[kind], a, b)
+
+
+def accumulator(a: DType, c: DType) -> DType:
+    """Dtype in which products are summed: float32 for narrow floats, else that of the result."""
+    if c.is_float:
+        return DType("float32") if c.bits < 32 else c
+    return c
+
+
+def register_dtype(dtype: DType) -> DType:
+    """Dtype in which threads hold and exchange partial results of ``dtype``: 32 bits at least.
+
+    Narrow floats are kept in float32 and rounded once; narrow integers in 32 bits, where a sum
+    has the same low bits and every other operation the same value.
+    """
+    if dtype.is_float:
+        return DType("float32") if dtype.bits < 32 else dtype
+    if dtype.is_bool:
+        return DType("int32")
+    if dtype.bits < 32:
+        return DType("int32" if dtype.is_int else "uint32")
+    return dtype
+
+
+def update_store(stmt: S.ReducerUpdate) -> S.Store:
+    """``buffer[indices] = op(buffer[indices], value)`` as a plain store."""
+    old = E.Load(stmt.buffer, stmt.indices)
+    value = E.cast(combine(stmt.op, old, stmt.value), stmt.buffer.dtype)
+    return S.Store(buffer=stmt.buffer, indices=stmt.indices, value=value, loc=stmt.loc)

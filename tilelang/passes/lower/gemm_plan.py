@@ -1,0 +1,274 @@
+"""How a matrix product is computed: the instruction, the warps, and the layouts it wants.
+
+Everything that inference and lowering need to know of a ``Gemm`` is decided here, once, from the
+statement, the number of threads and the target, so that both see the same plan.
+
+With a matrix instruction the result is cut into one tile per warp, each tile into tiles of the
+instruction. Operands in shared memory want rows swizzled in chunks of 16 bytes, operands in
+fragments the register layout of the instruction. Where no instruction fits (dtype, architecture,
+sizes, threads that are no whole warps) every thread computes a part of the result with plain
+multiplications, which works for everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.layout.distribution import Digit, Distribution
+from tilelang.layout.layout import Layout
+from tilelang.layout.policy import GemmWarpPolicy
+from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
+from tilelang.target import Target
+from tilelang.target.atoms import WARP, Digits, MmaAtom, arch_number, find_atom
+
+ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
+CHUNK_BITS = 128
+FRAGMENT = "local.fragment"
+
+
+@dataclass(frozen=True)
+class GemmPlan:
+    """The plan of one product.
+
+    Attributes:
+        atom: the matrix instruction; None for plain multiplications.
+        m, n, k: sizes of the product.
+        warps: how many warps share the rows and the columns.
+        sum: where the running result is held, of shape (m, n).
+        c, a, b: layouts wanted of operands in fragments, of the buffers' shapes. None for an
+            operand elsewhere, and for one that has to be moved to shared memory first.
+        a_layout, b_layout: layouts wanted of the last two dimensions of shared factors.
+    """
+
+    atom: MmaAtom | None
+    m: int
+    n: int
+    k: int
+    warps: tuple[int, int]
+    sum: Distribution
+    c: Distribution | None
+    a: Distribution | None = None
+    b: Distribution | None = None
+    a_layout: Layout | None = None
+    b_layout: Layout | None = None
+
+    @property
+    def tiles(self) -> tuple[int, int, int]:
+        """Tiles of the instruction in the tile of a warp: along rows, columns and k."""
+        if self.atom is None:
+            return 0, 0, 0
+        rows, columns = self.m // self.warps[0], self.n // self.warps[1]
+        return rows // self.atom.m, columns // self.atom.n, self.k // self.atom.k
+
+    @property
+    def instruction(self) -> str:
+        """A name of what computes it, for reports."""
+        return "fma" if self.atom is None else f"mma.sync.{self.atom.shape}.{self.atom.a}"
+
+
+def plan_gemm(stmt: S.Gemm, threads: int, target: Target) -> GemmPlan:
+    """The plan of ``stmt`` for a group of ``threads`` threads.
+
+    Raises:
+        TileTypeError: an operand is in memory of which every thread has its own copy.
+        TileUnsupportedError: the sizes of the product are only known at run time.
+        TileValueError: the warps cannot share the result.
+    """
+    _check_memory(stmt)
+    m, n = _sizes(stmt.c, stmt)
+    rows, columns = _sizes(stmt.a, stmt)
+    k = rows if stmt.trans_a else columns
+    atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, arch_number(target))
+    if atom is None or m % ROW_UNIT or n % atom.n or threads % WARP:
+        held = shared_out(m, n, threads)
+        return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held))
+    warps = _partition(stmt, m, n, threads // WARP)
+    held = sum_distribution(atom, m, n, warps)
+    a = factor_distribution(atom, m, k, warps, left=True)
+    b = factor_distribution(atom, k, n, warps, left=False)
+    return GemmPlan(
+        atom,
+        m,
+        n,
+        k,
+        warps,
+        held,
+        _whole(stmt.c, held),
+        _whole(stmt.a, transposed(a) if stmt.trans_a else a),
+        _whole(stmt.b, transposed(b) if stmt.trans_b else b),
+        _shared_layout(stmt.a, not stmt.trans_a),
+        _shared_layout(stmt.b, stmt.trans_b),
+    )
+
+
+# -- sizes and warps --------------------------------------------------------------------------
+def _check_memory(stmt: S.Gemm) -> None:
+    for region, role in ((stmt.a, "A"), (stmt.b, "B"), (stmt.c, "C")):
+        if region.buffer.storage != FRAGMENT and not region.buffer.storage.startswith("shared"):
+            raise TileTypeError(
+                f"{role} of T.gemm is in {region.buffer.storage} memory",
+                expected="a tile made by T.alloc_shared or T.alloc_fragment",
+                got=f"`{region.buffer.name}` in {region.buffer.storage} memory",
+                hint="allocate it with T.alloc_fragment, or copy it into a fragment first",
+                loc=stmt.loc,
+            )
+
+
+def _sizes(region: Region, stmt: S.Gemm) -> tuple[int, int]:
+    rows, columns = region.extents[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        raise TileUnsupportedError(
+            "T.gemm of a tile whose size is only known at run time",
+            expected="constant extents",
+            got=f"`{region!r}`",
+            hint="multiply whole tiles, with zeros where they reach beyond the matrix",
+            loc=stmt.loc,
+        )
+    return rows, columns
+
+
+def _partition(stmt: S.Gemm, m: int, n: int, warps: int) -> tuple[int, int]:
+    try:
+        return GemmWarpPolicy(stmt.policy).compute_warp_partition(m, n, warps)
+    except TileValueError:
+        good = [count for count in range(1, 33) if _partitions(m, n, count)]
+        raise TileValueError(
+            "no valid warp partition for T.gemm",
+            expected=f"rows * columns = {warps} warps, with 16 * rows dividing M = {m} and "
+            f"8 * columns dividing N = {n}",
+            got=f"{warps * WARP} threads for a {m} x {n} result",
+            hint=f"use one of {', '.join(str(count * WARP) for count in good)} threads, or "
+            "another tile",
+            loc=stmt.loc,
+        ) from None
+
+
+def _partitions(m: int, n: int, warps: int) -> bool:
+    """Whether some partition over ``warps`` warps is valid."""
+    return any(
+        warps % rows == 0 and m % (ROW_UNIT * rows) == 0 and n % (8 * (warps // rows)) == 0
+        for rows in range(1, warps + 1)
+    )
+
+
+# -- registers --------------------------------------------------------------------------------
+def _digits(*parts: Digit) -> Digits:
+    return tuple(digit for digit in parts if digit.extent > 1)
+
+
+def sum_distribution(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) -> Distribution:
+    """The result: tiles of the instruction row by row, warps along the columns first."""
+    down, across = warps
+    rows, columns = m // (down * atom.m), n // (across * atom.n)
+    slots = atom.c_slots
+    return Distribution(
+        (m, n),
+        (
+            _digits(Digit(down, "thread", WARP * across), Digit(rows, "slot", slots * columns))
+            + atom.c_digits[0],
+            _digits(Digit(across, "thread", WARP), Digit(columns, "slot", slots))
+            + atom.c_digits[1],
+        ),
+        (),
+        WARP * down * across,
+    )
+
+
+def factor_distribution(
+    atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], left: bool
+) -> Distribution:
+    """The left (m x k) or right (k x n) factor: for each step along k the tiles of the warp.
+
+    Every warp holds all of k; warps that share rows (columns) of the result hold the same.
+    """
+    down, across = warps
+    if left:
+        tiles, steps, slots = rows // (down * atom.m), columns // atom.k, atom.a_slots
+        outer = _digits(Digit(down, "thread", WARP * across), Digit(tiles, "slot", slots))
+        inner = _digits(Digit(steps, "slot", slots * tiles))
+        digits = (outer + atom.a_digits[0], inner + atom.a_digits[1])
+        copies = ((across, WARP),) if across > 1 else ()
+    else:
+        tiles, steps, slots = columns // (across * atom.n), rows // atom.k, atom.b_slots
+        outer = _digits(Digit(across, "thread", WARP), Digit(tiles, "slot", slots))
+        inner = _digits(Digit(steps, "slot", slots * tiles))
+        digits = (inner + atom.b_digits[0], outer + atom.b_digits[1])
+        copies = ((down, WARP * across),) if down > 1 else ()
+    return Distribution((rows, columns), digits, copies, WARP * down * across)
+
+
+def transposed(held: Distribution) -> Distribution:
+    """The same elements with the two indices exchanged."""
+    return Distribution(held.shape[::-1], held.digits[::-1], held.replicas, held.threads)
+
+
+def shared_out(m: int, n: int, threads: int) -> Distribution:
+    """An m x n result over threads that each compute rows times columns with strides.
+
+    The fewest registers win, then the fewest loads of factors, then threads along the columns.
+    """
+    best: tuple[tuple[int, int, int], int, int] | None = None
+    for across in _divisors(threads) if n > 1 else (1,):
+        for down in _divisors(threads // across) if m > 1 else (1,):
+            rows, columns = -(-m // down), -(-n // across)
+            key = (rows * columns, rows + columns, -across)
+            if best is None or key < best[0]:
+                best = key, down, across
+    assert best is not None
+    _, down, across = best
+    rows, columns = -(-m // down), -(-n // across)
+    left = threads // (down * across)
+    return Distribution(
+        (m, n),
+        (
+            _digits(Digit(rows, "slot", columns), Digit(down, "thread", across)),
+            _digits(Digit(columns, "slot", 1), Digit(across, "thread", 1)),
+        ),
+        ((left, down * across),) if left > 1 else (),
+        threads,
+    )
+
+
+def _divisors(number: int) -> list[int]:
+    return [count for count in range(1, number + 1) if number % count == 0]
+
+
+def _whole(region: Region, held: Distribution) -> Distribution | None:
+    """``held`` for the buffer of ``region``, if that is a fragment used as a whole."""
+    if region.buffer.storage != FRAGMENT or not region.is_whole:
+        return None
+    shape = tuple(extent for extent in region.buffer.shape if isinstance(extent, int))
+    lead = len(shape) - 2
+    return Distribution(shape, ((),) * lead + held.digits, held.replicas, held.threads)
+
+
+# -- shared memory ----------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Matrix:
+    """What the layout constructors ask of a buffer."""
+
+    shape: tuple[int, int]
+    dtype: str
+
+
+def _shared_layout(region: Region, k_inner: bool) -> Layout | None:
+    """The layout wanted of the last two dimensions of a shared factor.
+
+    Chunks of 16 bytes of eight neighbouring rows lie in different banks, as ldmatrix and 16-byte
+    copies like it. A factor of 8 bits or less that is contiguous along m or n is read byte by byte
+    down its columns, for which rows one after the other with a gap are better.
+    """
+    buffer = region.buffer
+    if not buffer.storage.startswith("shared"):
+        return None
+    rows, columns = buffer.shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    matrix = _Matrix((rows, columns), str(buffer.dtype))
+    if buffer.dtype.bits <= 8 and not k_inner:
+        chunked = columns * buffer.dtype.bits % CHUNK_BITS == 0
+        return make_padded_layout(matrix) if chunked else None
+    return make_swizzled_layout(matrix)

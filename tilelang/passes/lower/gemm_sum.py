@@ -1,0 +1,89 @@
+"""The running result of a product: registers, where they start and where they end up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.errors import InternalError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.elements import array, guarded, loop, slots_of
+from tilelang.passes.lower.gemm_plan import FRAGMENT, GemmPlan
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Registers in which a product is added up.
+
+    These are C's own where C is a fragment of the dtype that is added in, otherwise an array that
+    is loaded from C and stored to it once.
+    """
+
+    stmt: S.Gemm
+    plan: GemmPlan
+    ctx: Lowering
+    registers: Buffer
+    own: bool  # whether they are C's registers themselves
+
+    def start(self) -> S.Stmt:
+        """The registers hold zeros where C is overwritten, its values otherwise."""
+        clear = self.stmt.clear
+        old = S.Seq(stmts=()) if self.own else self._transfer(load=True)
+        if isinstance(clear, E.Const):
+            begin = self._zero() if clear.value else old
+        else:
+            begin = S.If(
+                cond=clear, then=self._zero(), orelse=None if self.own else old, loc=self.stmt.loc
+            )
+        return begin if self.own else S.seq(S.Alloc(buffer=self.registers), begin)
+
+    def finish(self) -> S.Stmt:
+        """C receives what the registers hold."""
+        return S.Seq(stmts=()) if self.own else self._transfer(load=False)
+
+    def _zero(self) -> S.Stmt:
+        var = self.ctx.fresh("c")
+        zero = E.const(0, self.registers.dtype)
+        store = S.Store(buffer=self.registers, indices=(var,), value=zero, loc=self.stmt.loc)
+        return loop(var, int(E.as_expr(self.registers.shape[0])), store)
+
+    def _transfer(self, load: bool) -> S.Stmt:
+        """Every register from or to its element of C, converted.
+
+        Copies of an element are the same in all threads that hold them; in shared memory one of
+        them is stored.
+        """
+        region, ctx = self.stmt.c, self.ctx
+        slots = slots_of(self.plan.sum, ctx)
+        fragment = region.buffer.storage == FRAGMENT
+        place: tuple[E.Expr, ...] = (slots.slot,)
+        if fragment:
+            buffer = ctx.registers(region.buffer)
+        else:
+            low = region.mins
+            at = (*low[:-2], low[-2] + slots.indices[0], low[-1] + slots.indices[1])
+            buffer, place = ctx.place(region.buffer, at)
+        if load:
+            value = E.cast(E.Load(buffer, place), self.registers.dtype)
+            move = S.Store(
+                buffer=self.registers, indices=(slots.slot,), value=value, loc=self.stmt.loc
+            )
+        else:
+            value = E.cast(E.Load(self.registers, (slots.slot,)), buffer.dtype)
+            move = S.Store(buffer=buffer, indices=place, value=value, loc=self.stmt.loc)
+        once = () if fragment or load else slots.first
+        return slots.nest(guarded((*slots.valid, *once), move))
+
+
+def sum_of(stmt: S.Gemm, plan: GemmPlan, ctx: Lowering, dtype: DType) -> Sum:
+    """The registers for adding up in ``dtype``."""
+    region = stmt.c
+    fragment = region.buffer.storage == FRAGMENT
+    if fragment and (plan.c is None or ctx.distribution(region.buffer) != plan.c):
+        raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")
+    if fragment and region.dtype is dtype:
+        return Sum(stmt, plan, ctx, ctx.registers(region.buffer), True)
+    return Sum(stmt, plan, ctx, array("sum", dtype, plan.sum.slots), False)

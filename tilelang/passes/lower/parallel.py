@@ -1,0 +1,286 @@
+"""Parallel loops to what each thread does: a loop over its registers with a lane loop inside.
+
+The iterations of a thread are numbered as the loop's distribution numbers its slots. The slots of
+the fastest digit become a lane loop (kind "vectorized"), which :mod:`vectorize` turns into vector
+accesses. Iterations that several threads share run their stores to memory in one of them only.
+
+Relies on the layouts pass: the registers that an iteration needs are its own thread's, and each is
+named by the slot alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import gcd
+
+from tilelang.errors import InternalError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.simplify import simplify
+from tilelang.ir.tables import Effect
+from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.layout.distribution import Distribution
+from tilelang.passes.layouts.access import FRAGMENT, Access, Registers, registers_of
+from tilelang.passes.layouts.loops import static_extents
+from tilelang.passes.lower.combine import combine
+from tilelang.passes.lower.context import INT, Lowering, distribution_of
+from tilelang.passes.lower.vectors import MAX_LANES
+
+UNROLL_LIMIT = 64  # slots of loops without fragments that are still unrolled
+
+
+def lower_parallel(loop: S.Parallel, spread: Distribution | None, ctx: Lowering) -> S.Stmt:
+    """The iterations of ``loop`` that the executing thread runs.
+
+    Args:
+        spread: its distribution; None for extents that are not constants.
+    """
+    if spread is None or static_extents(loop) is None:
+        return _dynamic(loop, ctx)
+    lanes = _lanes(spread)
+    steps = spread.slots // lanes
+    step, lane = E.Var("s", INT), E.Var("v", INT)
+    slot = E.binary("mul", step, E.const(lanes))
+    bounds = ctx.bounds.with_range(step, 0, steps).with_range(lane, 0, lanes)
+    start = [simplify(i, bounds) for i in spread.index_of(ctx.thread, slot)]
+    indices = list(start)
+    if lanes > 1:
+        dim = _lane_dim(spread)
+        indices[dim] = E.binary("add", start[dim], lane)
+    number = E.binary("add", slot, lane) if lanes > 1 else slot
+    guards = _Guards(ctx, spread, start, slot)
+    body = _Body(loop, dict(zip(loop.vars, indices)), number, spread, ctx, guards.copy)
+    inner = body.rewrite(loop.body)
+    uses_fragments = body.uses_fragments
+    if guards.copy is not None and not body.guarded:
+        guards.valid.append(guards.copy)
+    if lanes > 1:
+        notes = tuple(pair for pair in loop.annotations if pair[0] == "async")
+        inner = _for(lane, lanes, inner, "vectorized", loop, notes)
+    if guards.valid:
+        cond = guards.valid[0]
+        for item in guards.valid[1:]:
+            cond = E.binary("land", cond, item)
+        inner = S.If(cond=cond, then=inner, loc=loop.loc)
+    if steps == 1:
+        return _substituted(inner, step, E.const(0))
+    kind = "unroll" if uses_fragments or steps <= UNROLL_LIMIT else "serial"
+    return _for(step, steps, inner, kind, loop)
+
+
+def _for(
+    var: E.Var, extent: int, body: S.Stmt, kind: str, loop: S.Stmt, notes: S.Pairs = ()
+) -> S.For:
+    return S.For(
+        var=var, start=E.const(0), stop=E.const(extent), step=E.const(1), body=body, kind=kind,
+        annotations=notes, loc=loop.loc,
+    )  # fmt: skip
+
+
+def _lane_dim(spread: Distribution) -> int:
+    """The dimension whose fastest digit is the fastest slot digit; -1 when there is none."""
+    for dim, digits in enumerate(spread.digits):
+        real = [digit for digit in digits if digit.extent > 1]
+        if real and real[-1].place == "slot" and real[-1].stride == 1:
+            return dim
+    return -1
+
+
+def _lanes(spread: Distribution) -> int:
+    """Elements of the lane loop: a power of two that divides the fastest slot digit."""
+    dim = _lane_dim(spread)
+    if dim < 0:
+        return 1
+    digit = next(d for d in reversed(spread.digits[dim]) if d.extent > 1)
+    lanes = gcd(digit.extent, MAX_LANES)
+    # Empty places must not begin inside a vector.
+    return gcd(lanes, spread.shape[dim]) if spread.padded else lanes
+
+
+class _Guards:
+    """The conditions of an iteration: it exists, and it is the first copy."""
+
+    def __init__(
+        self, ctx: Lowering, spread: Distribution, start: list[E.Expr], slot: E.Expr
+    ) -> None:
+        self.valid: list[E.Expr] = []
+        found = spread.valid(ctx.thread, slot)
+        if found is not None:
+            self.valid.append(found)
+        self.copy = spread.first_copy(ctx.thread)
+
+
+class _Body(Rewriter):
+    """The body of a loop for one slot: indices in place of variables, registers for fragments."""
+
+    def __init__(
+        self,
+        loop: S.Parallel,
+        values: dict[E.Var, E.Expr],
+        number: E.Expr,
+        spread: Distribution,
+        ctx: Lowering,
+        copy: E.Expr | None,
+    ) -> None:
+        self.loop = loop
+        self.values = values
+        self.number = number
+        self.spread = spread
+        self.ctx = ctx
+        self.copy = copy  # condition of the first copy
+        self.lets: dict[E.Var, E.Expr] = {}
+        self.inner: tuple[tuple[E.Var, int, int], ...] = ()
+        self.memo: dict[int, E.Expr] = {}
+        self.keep: list[E.Expr] = []
+        self.uses_fragments = False
+        # With private results every copy runs the iteration, and effects are guarded one by one.
+        self.guarded = _has_private_results(loop.body)
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        """Accesses of fragments are resolved on the way down, while indices are the loop's."""
+        if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
+            target, index = self.register(stmt.buffer, stmt.indices)
+            return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
+        if isinstance(stmt, S.ReducerUpdate):
+            return self.update(stmt)
+        if isinstance(stmt, S.For):
+            return self.inner_loop(stmt)
+        return super()._visit(stmt)
+
+    def inner_loop(self, stmt: S.For) -> S.Stmt | list[S.Stmt]:
+        """A loop in the body; one that may choose registers is unrolled."""
+        outer = self.inner
+        parts = (stmt.start, stmt.stop, stmt.step)
+        if all(isinstance(part, E.Const) for part in parts) and _value(stmt.step) == 1:
+            start, stop = _value(stmt.start), _value(stmt.stop)
+            self.inner = (*outer, (stmt.var, start, max(0, stop - start)))
+        self.memo.clear()
+        found = super()._visit(stmt)
+        self.inner = outer
+        self.memo.clear()
+        if isinstance(found, S.For) and found.kind == "serial" and self.uses_fragments:
+            return replace(found, kind="unroll")
+        return found
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        """Effects that others see run in one copy."""
+        return self.once(stmt) if self.guarded and self.has_effect(stmt) else stmt
+
+    def once(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` in the first copy only."""
+        return stmt if self.copy is None else S.If(cond=self.copy, then=stmt, loc=stmt.loc)
+
+    def has_effect(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` changes something that other threads see."""
+        if isinstance(stmt, S.Store):
+            return not stmt.buffer.storage.startswith("local")
+        if not isinstance(stmt, S.Eval):
+            return False
+        return any(
+            isinstance(node, E.Call) and node.intrinsic.effect in (Effect.ATOMIC, Effect.OUTPUT,
+                                                                   Effect.WRITE)  # fmt: skip
+            for node in E.walk(stmt.value)
+        )
+
+    def update(self, stmt: S.ReducerUpdate) -> S.Stmt:
+        """``partial = op(partial, value)``, once per iteration."""
+        target, index = self.register(stmt.buffer, stmt.indices)
+        new = combine(stmt.op, E.Load(target, (index,)), self.expr(stmt.value))
+        value = E.cast(new, stmt.buffer.dtype)
+        store = S.Store(buffer=target, indices=(index,), value=value, loc=stmt.loc)
+        return self.once(store)
+
+    # -- accesses --------------------------------------------------------------------------------
+    def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:
+        """The register of an element named by indices in loop variables."""
+        self.uses_fragments = True
+        indices = tuple(substitute(index, self.lets) for index in indices)
+        access = Access(buffer, indices, "read", self.inner)
+        held = distribution_of(buffer)
+        found = registers_of(access, held, self.loop, self.spread)
+        if found is None:
+            if buffer.attr("reducer") is not None:
+                slot = held.slot_of([substitute(index, self.values) for index in indices])
+                return self.ctx.registers(buffer), slot
+            raise InternalError(f"`{buffer.name}` does not fit the loop that uses it")
+        return self.ctx.registers(buffer), self.number_of(found)
+
+    def number_of(self, found: Registers) -> E.Expr:
+        """The register index as an expression of the slot and inner loops."""
+        return simplify(found.expr(self.number), self.ctx.bounds)
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = self._expr(expr)
+            self.keep.append(expr)
+        return found
+
+    def _expr(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.Var):
+            return self.values.get(expr, expr)
+        if isinstance(expr, E.Load) and expr.buffer.storage == FRAGMENT:
+            target, index = self.register(expr.buffer, expr.indices)
+            return E.Load(target, (index,))
+        if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT:
+            target, index = self.register(expr.buffer, expr.indices)
+            return E.AddressOf(target, (index,), expr.access)
+        return rebuild(expr, self.expr)
+
+
+def _has_private_results(body: S.Stmt) -> bool:
+    """Whether iterations leave something in registers or private memory."""
+    own = {node.buffer for node in S.walk(body) if isinstance(node, S.Alloc)}
+    for node in S.walk(body):
+        if isinstance(node, S.ReducerUpdate):
+            return True
+        if isinstance(node, S.Store) and node.buffer not in own:
+            if node.buffer.storage.startswith("local"):
+                return True
+    return False
+
+
+def _value(expr: E.Expr) -> int:
+    assert isinstance(expr, E.Const)
+    return int(expr.value)
+
+
+def _substituted(stmt: S.Stmt, var: E.Var, value: E.Expr) -> S.Stmt:
+    class One(Rewriter):
+        def expr(self, expr: E.Expr) -> E.Expr:
+            return simplify(substitute(expr, {var: value}))
+
+    return One().rewrite(stmt)
+
+
+def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:
+    """A loop whose extents are known at run time: threads take every n-th iteration."""
+    total: E.Expr = E.const(1)
+    for extent in loop.extents:
+        total = E.binary("mul", total, E.as_expr(extent))
+    step = E.Var("s", INT)
+    count = E.binary("floordiv", E.binary("add", total, E.const(ctx.threads - 1)),
+                     E.const(ctx.threads))  # fmt: skip
+    flat_var = E.Var("flat", total.dtype)
+    flat = E.binary("add", E.binary("mul", step, E.const(ctx.threads)), ctx.thread)
+    values: dict[E.Var, E.Expr] = {}
+    rest: E.Expr = flat_var
+    for position, (var, extent) in reversed(list(enumerate(zip(loop.vars, loop.extents)))):
+        limit = E.as_expr(extent)
+        values[var] = E.cast(rest if position == 0 else E.binary("floormod", rest, limit), var.dtype)
+        rest = E.binary("floordiv", rest, limit)
+
+    class Body(Rewriter):
+        def expr(self, expr: E.Expr) -> E.Expr:
+            return substitute(expr, values)
+
+    inner = Body().rewrite(loop.body)
+    guarded = S.If(cond=E.binary("lt", flat_var, total), then=inner, loc=loop.loc)
+    let = S.Let(var=flat_var, value=E.cast(flat, total.dtype), loc=loop.loc)
+    return S.For(
+        var=step, start=E.const(0), stop=count, step=E.const(1), body=S.seq(let, guarded),
+        loc=loop.loc,
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""Reducers: fragments whose copies in several threads are partial results.
+
+The copies of an element start from the identity, an initial value in the first copy only, so that
+it counts once. Every thread updates its own copy. Finalizing combines the copies; from then on they
+are equal, as those of any fragment are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.layout.distribution import Distribution
+from tilelang.passes.lower.allreduce import Operation, all_reduce
+from tilelang.passes.lower.combine import identity_of, update_store
+from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.elements import (
+    conjunction,
+    guarded,
+    loop,
+    membership,
+    slots_of,
+)
+from tilelang.passes.lower.results import Target, Totals, deliver, private_totals
+
+
+def lower_reducer_init(stmt: S.ReducerInit, ctx: Lowering) -> S.Stmt:
+    """The start of a reducer."""
+    return _start(stmt.reducer, stmt.init, ctx)
+
+
+def lower_reducer_fill(stmt: S.Fill, ctx: Lowering) -> S.Stmt:
+    """``T.fill`` or ``T.clear`` of a reducer: a start whose value counts once."""
+    return _start(stmt.dst, stmt.value, ctx)
+
+
+def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
+    """An update outside ``T.Parallel``: every executing thread contributes to its own copy.
+
+    Raises:
+        TileUnsupportedError: the thread may have no copy of the element.
+    """
+    dist = ctx.distribution(stmt.buffer)
+    if any(item.place == "thread" and item.extent > 1 for item in dist.all_digits()):
+        raise TileUnsupportedError(
+            f"an update of the reducer `{stmt.buffer.name}` outside T.Parallel",
+            expected="a reducer of which every thread holds all elements",
+            got="one that a T.Parallel loop spreads over the threads",
+            hint="update it in T.Parallel loops only, or use two reducers",
+            loc=stmt.loc,
+        )
+    place = (dist.slot_of(stmt.indices),)
+    return update_store(replace(stmt, buffer=ctx.registers(stmt.buffer), indices=place))
+
+
+def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
+    """All copies combined, in place or into ``dst``."""
+    region = stmt.reducer
+    dist = ctx.distribution(region.buffer)
+    totals = private_totals(region.dtype, dist.slots)
+    slots = slots_of(dist, ctx)
+    partial = E.cast(E.Load(ctx.registers(region.buffer), (slots.slot,)), totals.dtype)
+    copied = slots.nest(S.Store(buffer=totals, indices=(slots.slot,), value=partial))
+    held = slots_of(dist, ctx)
+    found = Totals(totals, dist, held, held.indices, dist.shape, ())
+    target = Target(region if stmt.dst is None else stmt.dst, None)
+    return S.seq(
+        S.Alloc(buffer=totals),
+        *_gaps(dist, totals, region, ctx),
+        copied,
+        all_reduce(totals, dist.replicas, dist.used_threads, Operation(stmt.op), ctx),
+        deliver(found, target, ctx),
+    )
+
+
+def _gaps(dist: Distribution, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
+    """Values for registers that hold no element, where there are such."""
+    held = prod(item.extent for item in dist.all_digits() if item.place == "slot")
+    if held == dist.slots:
+        return []
+    var = ctx.fresh("s")
+    value = E.cast(identity_of(region), totals.dtype)
+    return [loop(var, dist.slots, S.Store(buffer=totals, indices=(var,), value=value))]
+
+
+def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
+    slots = slots_of(ctx.distribution(region.buffer), ctx)
+    value = identity_of(region)
+    if init is not None:
+        once = conjunction(slots.first)
+        value = E.select(once, E.cast(init, region.dtype), value)
+    store = S.Store(buffer=ctx.registers(region.buffer), indices=(slots.slot,), value=value)
+    return slots.nest(guarded(membership(region, slots.indices), store))

@@ -1,0 +1,203 @@
+"""Tile operations of GPU kernels to Thread IR: each goes to the lowering of its class.
+
+Relies on the layouts pass (every fragment and loop has one), and on the barrier pass (what the
+operations exchange with each other is ordered; a lowering orders its own exchange only).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from tilelang.errors import TileUnsupportedError, at
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.passes.layouts.access import FRAGMENT
+from tilelang.passes.layouts.loops import loop_of, static_extents
+from tilelang.passes.layouts.spread import known_spread
+from tilelang.passes.lower.atomic import lower_atomic
+from tilelang.passes.lower.context import INT, Group, Lowering, distribution_of
+from tilelang.passes.lower.gemm_mma import lower_gemm
+from tilelang.passes.lower.gemm_plan import plan_gemm
+from tilelang.passes.lower.im2col import lower_im2col
+from tilelang.passes.lower.parallel import lower_parallel
+from tilelang.passes.lower.print_tile import lower_print
+from tilelang.passes.lower.reduce import lower_reduce
+from tilelang.passes.lower.reducer import (
+    lower_reducer_fill,
+    lower_reducer_finalize,
+    lower_reducer_init,
+    lower_reducer_update,
+)
+from tilelang.passes.lower.scan import lower_scan
+from tilelang.passes.lower.transpose import lower_transpose
+from tilelang.passes.lower.vectors import bounds_of
+from tilelang.passes.sync.groups import ThreadGroups
+from tilelang.target import Target
+from tilelang.target.atoms import arch_number
+
+LOWERINGS: dict[type[S.Stmt], Any] = {
+    S.Reduce: lower_reduce,
+    S.Scan: lower_scan,
+    S.ReducerInit: lower_reducer_init,
+    S.ReducerUpdate: lower_reducer_update,
+    S.ReducerFinalize: lower_reducer_finalize,
+    S.AtomicTile: lower_atomic,
+    S.Transpose: lower_transpose,
+    S.Im2col: lower_im2col,
+    S.PrintTile: lower_print,
+}
+"""Statement class -> ``lower(stmt, ctx)``; loops and products are below."""
+
+
+def lower_tiles_gpu(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+    """``func`` without tile operations, parallel loops and fragments."""
+
+    class Launches(Rewriter):
+        def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+            return _Tiles(stmt, target).run() if isinstance(stmt, S.Launch) else super()._visit(stmt)
+
+    body = Launches().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Tiles(Rewriter):
+    def __init__(self, launch: S.Launch, target: Target) -> None:
+        self.launch = launch
+        self.groups = ThreadGroups(launch)
+        self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
+        x, y, _ = launch.threads
+        thread: E.Expr = launch.thread_vars[0]
+        for var, step, extent in zip(launch.thread_vars[1:], (x, x * y), launch.threads[1:]):
+            if extent > 1:
+                thread = E.binary("add", thread, E.binary("mul", var, E.const(step)))
+        self.thread = thread
+        whole = Group(thread, prod(launch.threads))
+        self.ctx = Lowering(target, whole, bounds_of(launch))
+        self.memo: dict[int, E.Expr] = {}
+        self.keep: list[E.Expr] = []
+
+    def run(self) -> S.Stmt:
+        """The launch as Thread IR."""
+        return replace(self.launch, body=self.rewrite(self.launch.body))
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate)):
+            return self.lowered(stmt)
+        if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
+            return self.rewrite(stmt.body)
+        if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
+            target, index = self.register(stmt.buffer, stmt.indices)
+            return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
+        with at(stmt.loc):
+            return super()._visit(stmt)
+
+    def lowered(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        """One tile operation, with the workspaces that it asks for in front."""
+        lo, threads = self.groups.of(stmt)
+        number = self.thread if lo == 0 else E.binary("sub", self.thread, E.const(lo))
+        ident = self.barriers.get((lo, threads), 0)
+        ctx = self.ctx.with_group(Group(number, threads, lo, ident))
+        ctx.workspaces = []
+        with at(stmt.loc):
+            found = self.lower_one(stmt, ctx)
+        allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
+        return [*allocs, found] if allocs else found
+
+    def lower_one(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
+        """Thread IR of one operation."""
+        if isinstance(stmt, S.Gemm):
+            return lower_gemm(stmt, plan_gemm(stmt, ctx.threads, ctx.target), ctx)
+        if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
+            return lower_reducer_fill(stmt, ctx)
+        loop = loop_of(stmt)
+        if loop is not None:
+            return self.loop(stmt, loop, ctx)
+        lowering = LOWERINGS.get(type(stmt))
+        if lowering is None:
+            name = stmt.name if isinstance(stmt, S.HardwareOp) else type(stmt).__name__
+            needs = stmt.needs if isinstance(stmt, S.HardwareOp) else "another target"
+            raise TileUnsupportedError(
+                f"T.{name} is not supported on this target",
+                expected=f"a target with {needs}",
+                got=f"target={str(ctx.target)!r}",
+                hint="write the operation with T.copy and T.gemm",
+                loc=stmt.loc,
+            )
+        found: S.Stmt = lowering(stmt, ctx)
+        return found
+
+    def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
+        """A loop over elements; an asynchronous copy that nobody else commits commits itself."""
+        asynchronous = isinstance(stmt, S.Copy) and stmt.mode == "async"
+        if isinstance(stmt, S.Copy) and stmt.mode not in ("copy", "async"):
+            raise TileUnsupportedError(
+                f"T.copy with mode {stmt.mode!r} is not supported on this target",
+                expected="T.copy or T.async_copy",
+                got=f"a copy that needs units of sm_90, for target={str(ctx.target)!r}",
+                hint="use T.copy",
+                loc=stmt.loc,
+            )
+        if asynchronous:
+            loop = replace(loop, annotations=(*loop.annotations, ("async", True)))
+        spread = None
+        if static_extents(loop) is not None:
+            spread = known_spread(loop, ctx.threads, ctx.bounds)
+        found = lower_parallel(loop, spread, ctx)
+        if asynchronous and dict(loop.annotations).get("commit", True) and arch_number(ctx.target) >= 80:
+            commit = S.Eval(value=E.call("cp_async_commit", dtype="void"), loc=stmt.loc)
+            return S.seq(found, commit)
+        return found
+
+    # -- fragments outside tile operations -----------------------------------------------------
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        """Allocations and views of fragments are register arrays."""
+        if isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == FRAGMENT:
+            if stmt.buffer.attr("distribution") is None:
+                return None  # never used
+            found = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
+            if isinstance(stmt, S.Alloc) and distribution_of(stmt.buffer).padded:
+                return [found, _zeroed(found.buffer)]
+            return found
+        return stmt
+
+    def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:
+        """The register of an element that every thread holds."""
+        held = distribution_of(buffer)
+        if any(digit.place == "thread" and digit.extent > 1 for digit in held.all_digits()):
+            raise TileUnsupportedError(
+                f"an element of the fragment `{buffer.name}` is used outside T.Parallel",
+                expected="a fragment that every thread holds as a whole, or an access in "
+                "T.Parallel",
+                got="a fragment whose elements are spread over the threads",
+                hint="use T.Parallel over the fragment, or copy it to a shared buffer first",
+            )
+        return self.ctx.registers(buffer), held.slot_of([self.expr(index) for index in indices])
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = self._expr(expr)
+            self.keep.append(expr)
+        return found
+
+    def _expr(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == FRAGMENT:
+            target, index = self.register(expr.buffer, expr.indices)
+            if isinstance(expr, E.Load):
+                return E.Load(target, (index,))
+            return E.AddressOf(target, (index,), expr.access)
+        return rebuild(expr, self.expr)
+
+
+def _zeroed(array: Buffer) -> S.Stmt:
+    """Zeros in all registers: those that hold no element may be read, though never used."""
+    var = E.Var("s", INT)
+    store = S.Store(buffer=array, indices=(var,), value=E.const(0, array.dtype))
+    return S.For(
+        var=var, start=E.const(0), stop=E.as_expr(array.shape[0]), step=E.const(1), body=store,
+        kind="unroll",
+    )  # fmt: skip

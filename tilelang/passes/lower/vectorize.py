@@ -1,0 +1,345 @@
+"""Lane loops to vector accesses: loads before, values lane by lane in registers, stores after.
+
+A loop of kind "vectorized" moves neighbouring elements in one access wherever :mod:`vectors` shows
+that they are neighbours and aligned, and in as large pieces as it shows. Conditions (the
+out-of-bounds rule has made them before) are tested once per piece when all lanes of a piece agree;
+pieces are made smaller until they do. A copy from global to shared memory that is marked "async"
+becomes ``cp.async``, whose hardware writes zeros where the condition does not hold.
+
+Loops that carry something from one iteration to the next stay loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.simplify import simplify
+from tilelang.ir.tables import Effect
+from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.passes.lower.context import INT
+from tilelang.passes.lower.vectors import MAX_LANES, bounds_of, run_of
+from tilelang.passes.serial.affine import linear
+from tilelang.target import Target
+from tilelang.target.atoms import arch_number
+
+ASYNC_BYTES = (4, 8, 16)
+
+
+def vectorize_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+    """``func`` with its lane loops as vector accesses."""
+
+    class Launches(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if not isinstance(stmt, S.Launch):
+                return stmt
+            return replace(stmt, body=_Lanes(bounds_of(stmt), target).rewrite(stmt.body))
+
+    body = Launches().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Lanes ``start`` to ``start + count`` of a lane loop."""
+
+    lane: E.Var
+    start: int
+    count: int
+
+    def at(self, expr: E.Expr) -> E.Expr:
+        """``expr`` for the first lane."""
+        return simplify(substitute(expr, {self.lane: E.const(self.start)}))
+
+    def parts(self, count: int) -> Iterator[Piece]:
+        """The piece in parts of ``count`` lanes."""
+        for start in range(self.start, self.start + self.count, count):
+            yield Piece(self.lane, start, count)
+
+
+class _Lanes(Rewriter):
+    """Rewrites the lane loops of one launch, innermost first."""
+
+    def __init__(self, bounds: Bounds, target: Target) -> None:
+        self.bounds = bounds
+        self.has_async = target.kind == "cuda" and arch_number(target) >= 80
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
+            return stmt
+        ends = (stmt.start, stmt.stop, stmt.step)
+        counted = all(isinstance(end, E.Const) for end in ends)
+        start, stop, step = (int(e.value) if isinstance(e, E.Const) else 0 for e in ends)
+        if not counted or step != 1 or stop <= start or not _independent(stmt.body):
+            return replace(stmt, kind="unroll" if counted and stop - start <= 64 else "serial")
+        body = _without_lets(stmt.body)
+        count = stop - start
+        lanes = MAX_LANES
+        while count % lanes or start % lanes:
+            lanes //= 2
+        marked = dict(stmt.annotations).get("async", False)
+        if count == lanes:
+            return S.seq(*self.block(body, Piece(stmt.var, start, lanes), bool(marked)))
+        outer = E.Var(f"{stmt.var.name}_outer", INT)
+        base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
+        shifted = _shift(body, stmt.var, E.binary("add", base, stmt.var))
+        self.bounds = self.bounds.with_range(outer, 0, count // lanes)
+        inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes), bool(marked)))
+        return S.For(
+            var=outer, start=E.const(0), stop=E.const(count // lanes), step=E.const(1),
+            body=inner, kind="unroll" if count // lanes <= 64 else "serial", loc=stmt.loc,
+        )  # fmt: skip
+
+    # -- statements ------------------------------------------------------------------------------
+    def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
+        """``stmt`` for all lanes of ``piece``."""
+        if isinstance(stmt, S.Seq):
+            return [new for item in stmt.stmts for new in self.block(item, piece, marked)]
+        if isinstance(stmt, S.If):
+            return self.branch(stmt, piece, marked)
+        if isinstance(stmt, S.Store):
+            return self.store(stmt, piece, marked)
+        return [self.lane_loop(stmt, piece)]
+
+    def branch(self, stmt: S.If, piece: Piece, marked: bool) -> list[S.Stmt]:
+        """A condition, tested once for as many lanes as agree on it."""
+        count = self.agreeing(stmt.cond, piece)
+        if count == 1:
+            return [self.lane_loop(stmt, piece)]
+        found: list[S.Stmt] = []
+        for part in piece.parts(count):
+            cond = part.at(stmt.cond)
+            then = S.seq(*self.block(stmt.then, part, marked))
+            orelse = None
+            if stmt.orelse is not None:
+                orelse = S.seq(*self.block(stmt.orelse, part, marked))
+            found.append(S.If(cond=cond, then=then, orelse=orelse, loc=stmt.loc))
+        return found
+
+    def lane_loop(self, stmt: S.Stmt, piece: Piece) -> S.Stmt:
+        """``stmt`` lane by lane."""
+        if piece.count == 1:
+            return _shift(stmt, piece.lane, E.const(piece.start))
+        lane = E.Var(piece.lane.name, INT)
+        self.bounds = self.bounds.with_range(lane, piece.start, piece.start + piece.count)
+        return S.For(
+            var=lane, start=E.const(piece.start), stop=E.const(piece.start + piece.count),
+            step=E.const(1), body=_shift(stmt, piece.lane, lane), kind="unroll", loc=stmt.loc,
+        )  # fmt: skip
+
+    def store(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt]:
+        """Loads of whole pieces, the value per lane, and the store of whole pieces."""
+        if marked and self.has_async:
+            copies = self.asynchronous(stmt, piece)
+            if copies is not None:
+                return copies
+        loads = _Loads(self, piece)
+        value = loads.rewrite_value(stmt.value)
+        before = loads.before
+        run = self.run(stmt.buffer, stmt.indices, piece) if _in_memory(stmt.buffer) else 1
+        if run == 1:
+            return [*before, self.lane_loop(replace(stmt, value=value), piece)]
+        array = Buffer(f"{stmt.buffer.name}_vec", Shape((piece.count,)), stmt.buffer.dtype, "local")
+        offset = E.binary("sub", piece.lane, E.const(piece.start))
+        inner = S.Store(buffer=array, indices=(offset,), value=value, loc=stmt.loc)
+        after: list[S.Stmt] = []
+        for part in piece.parts(run):
+            address = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
+            source = E.AddressOf(array, (E.const(part.start - piece.start),), "r")
+            after.append(_move(address, source, run * stmt.buffer.dtype.bits // 8, stmt))
+        alloc = S.Alloc(buffer=array, loc=stmt.loc)
+        return [*before, alloc, self.lane_loop(inner, piece), *after]
+
+    def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
+        """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
+        cond, value = None, stmt.value
+        if isinstance(value, E.Select) and _is_zero(value.f):
+            cond, value = value.cond, value.t
+        if not isinstance(value, E.Load) or value.buffer.storage != "global":
+            return None
+        if not stmt.buffer.storage.startswith("shared") or value.dtype != stmt.buffer.dtype:
+            return None
+        run = min(self.run(stmt.buffer, stmt.indices, piece),
+                  self.run(value.buffer, value.indices, piece))  # fmt: skip
+        if cond is not None:
+            run = min(run, self.agreeing(cond, piece))
+        size = run * value.dtype.bits // 8
+        if size not in ASYNC_BYTES:
+            return None
+        found: list[S.Stmt] = []
+        for part in piece.parts(run):
+            dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
+            src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
+            args = [dst, src] if cond is None else [dst, src, part.at(cond)]
+            call = E.call("cp_async", *args, dtype="void", bytes=size)
+            found.append(S.Eval(value=call, loc=stmt.loc))
+        return found
+
+    # -- questions -------------------------------------------------------------------------------
+    def run(self, buffer: Buffer, indices: tuple[E.Expr, ...], piece: Piece) -> int:
+        """Lanes that one vector access may have."""
+        return run_of(buffer, indices, piece.lane, self.bounds, piece.count)
+
+    def agreeing(self, cond: E.Expr, piece: Piece) -> int:
+        """The most lanes, from multiples of their number, for which ``cond`` has one value."""
+        if isinstance(cond, E.Binary) and cond.op in ("land", "lor"):
+            return min(self.agreeing(cond.a, piece), self.agreeing(cond.b, piece))
+        mine = frozenset((piece.lane,))
+        if not _mentions(cond, piece.lane):
+            return piece.count
+        if not isinstance(cond, E.Binary) or cond.op not in ("lt", "ge"):
+            return 1
+        left = linear(cond.a, mine)
+        if left is None or left.coeffs.get(piece.lane) != 1 or _mentions(cond.b, piece.lane):
+            return 1
+        count = piece.count
+        # a + lane < b for multiples a and b of the count says the same for every lane below it.
+        while count > 1 and not (
+            divisible_by(left.rest, count, self.bounds) and divisible_by(cond.b, count, self.bounds)
+        ):
+            count //= 2
+        return count
+
+
+class _Loads:
+    """Takes the vector loads out of a value."""
+
+    def __init__(self, owner: _Lanes, piece: Piece) -> None:
+        self.owner = owner
+        self.piece = piece
+        self.before: list[S.Stmt] = []
+        self.memo: dict[int, E.Expr] = {}
+
+    def rewrite_value(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with lanes of register arrays in place of loads."""
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = self._rewrite(expr)
+        return found
+
+    def _rewrite(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.Select) and isinstance(expr.t, E.Load) and not _loads(expr.f):
+            run = self.run_of(expr.t)
+            run = min(run, self.owner.agreeing(expr.cond, self.piece)) if run > 1 else 1
+            if run > 1 and not _loads(expr.cond):
+                return self.taken(expr.t, run, expr.cond, expr.f)
+            return expr if isinstance(expr.t, E.Load) else rebuild(expr, self.rewrite_value)
+        if isinstance(expr, E.Select):
+            return expr  # only one side may be evaluated
+        if isinstance(expr, E.Load):
+            run = self.run_of(expr)
+            return self.taken(expr, run, None, None) if run > 1 else expr
+        if isinstance(expr, E.Call) and expr.intrinsic.effect is not Effect.NONE:
+            return expr
+        if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
+            return expr
+        return rebuild(expr, self.rewrite_value)
+
+    def run_of(self, load: E.Load) -> int:
+        """Lanes of a vector load."""
+        if not _in_memory(load.buffer) or any(_loads(index) for index in load.indices):
+            return 1
+        return self.owner.run(load.buffer, load.indices, self.piece)
+
+    def taken(
+        self, load: E.Load, run: int, cond: E.Expr | None, other: E.Expr | None
+    ) -> E.Expr:
+        """Load all lanes into a register array before the lane loop."""
+        piece, dtype = self.piece, load.buffer.dtype
+        array = Buffer(f"{load.buffer.name}_vec", Shape((piece.count,)), dtype, "local")
+        self.before.append(S.Alloc(buffer=array))
+        for part in piece.parts(run):
+            first = part.start - piece.start
+            source = E.AddressOf(load.buffer, tuple(part.at(i) for i in load.indices), "r")
+            target = E.AddressOf(array, (E.const(first),), "w")
+            move = _move(target, source, run * dtype.bits // 8, None)
+            if cond is None or other is None:
+                self.before.append(move)
+                continue
+            lane = E.Var("v", INT)
+            value = substitute(other, {piece.lane: E.binary("add", lane, E.const(part.start))})
+            index = E.binary("add", lane, E.const(first))
+            fill = S.For(
+                var=lane, start=E.const(0), stop=E.const(run), step=E.const(1), kind="unroll",
+                body=S.Store(buffer=array, indices=(index,), value=value),
+            )  # fmt: skip
+            self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill))
+        return E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
+
+
+def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt | None) -> S.Stmt:
+    call = E.call("vector_copy", dst, src, dtype="void", bytes=size)
+    return S.Eval(value=call, loc=stmt.loc if stmt is not None else None)
+
+
+def _mentions(expr: E.Expr, var: E.Var) -> bool:
+    return any(node is var for node in E.walk(expr))
+
+
+def _loads(expr: E.Expr) -> bool:
+    return any(isinstance(node, (E.Load, E.Call)) for node in E.walk(expr))
+
+
+def _in_memory(buffer: Buffer) -> bool:
+    return buffer.storage == "global" or buffer.storage.startswith("shared")
+
+
+def _is_zero(expr: E.Expr) -> bool:
+    return isinstance(expr, E.Const) and expr.value == 0 and not str(expr.value).startswith("-")
+
+
+def _shift(stmt: S.Stmt, var: E.Var, value: E.Expr) -> S.Stmt:
+    class Shift(Rewriter):
+        def expr(self, expr: E.Expr) -> E.Expr:
+            return substitute(expr, {var: value})
+
+    return Shift().rewrite(stmt)
+
+
+def _without_lets(stmt: S.Stmt) -> S.Stmt:
+    """Index variables of pure lets replaced by their values."""
+    lets: dict[E.Var, E.Expr] = {}
+
+    class Inline(Rewriter):
+        def expr(self, expr: E.Expr) -> E.Expr:
+            return substitute(expr, lets)
+
+        def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+            if isinstance(stmt, S.Let):
+                lets[stmt.var] = stmt.value
+                return None
+            return stmt
+
+    return Inline().rewrite(stmt)
+
+
+def _independent(body: S.Stmt) -> bool:
+    """Whether the statements of ``body`` may run for all lanes one after the other.
+
+    Only stores, conditions and pure lets; what is stored is loaded at the same place only.
+    """
+    stores: dict[E.Var, tuple[E.Expr, ...]] = {}
+    for node in S.walk(body):
+        if isinstance(node, S.Let):
+            if _loads(node.value):
+                return False
+        elif isinstance(node, S.Store):
+            before = stores.setdefault(node.buffer.data, node.indices)
+            if before != node.indices or node.buffer.is_var:
+                return False
+        elif not isinstance(node, (S.Seq, S.If)):
+            return False
+    for node in S.walk(body):
+        for expr in node.exprs():
+            for part in E.walk(expr):
+                if isinstance(part, E.Load) and stores.get(part.buffer.data, part.indices) != (
+                    part.indices
+                ):
+                    return False
+                if isinstance(part, E.Call) and part.intrinsic.effect is not Effect.NONE:
+                    return False
+    return True

@@ -1,0 +1,107 @@
+"""How many neighbouring elements an access may move at once.
+
+A vector access needs its elements next to each other and its first one at a multiple of its size.
+Both are decided on logical indices with what is known of every variable; the layout of a shared
+buffer has to keep vectors whole, which its table shows.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import substitute
+from tilelang.layout.layout import Layout
+from tilelang.passes.serial.affine import linear
+
+VECTOR_BITS = 128
+MAX_LANES = 16
+
+
+def bounds_of(launch: S.Launch) -> Bounds:
+    """What is known of the block, thread and loop variables of a launch."""
+    found = Bounds()
+    for var, extent in zip(launch.block_vars, launch.grid):
+        found = found.with_range(var, 0, extent)
+    for var, count in zip(launch.thread_vars, launch.threads):
+        found = found.with_range(var, 0, count)
+    for node in S.walk(launch.body):
+        found = bounds_with(found, node)
+    return found
+
+
+def bounds_with(bounds: Bounds, stmt: S.Stmt) -> Bounds:
+    """``bounds`` with the ranges of the variables that ``stmt`` binds."""
+    if isinstance(stmt, S.For) and isinstance(stmt.step, E.Const) and stmt.step.value > 0:
+        return bounds.with_range(stmt.var, stmt.start, stmt.stop, stmt.step)
+    if isinstance(stmt, S.Parallel):
+        for var, extent in zip(stmt.vars, stmt.extents):
+            bounds = bounds.with_range(var, 0, extent)
+    return bounds
+
+
+def run_of(
+    buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, bounds: Bounds, most: int = MAX_LANES
+) -> int:
+    """The most lanes (a power of two, at most ``most`` and 16 bytes) that a vector access may
+    have along ``var``, when it starts at multiples of its size; 1 for none."""
+    lanes = most
+    while lanes > 1 and lanes * buffer.dtype.bits > VECTOR_BITS:
+        lanes //= 2
+    if not indices or buffer.dtype.lanes > 1:
+        return 1
+    mine = frozenset((var,))
+    form = linear(indices[-1], mine)
+    if form is None or form.coeffs.get(var, 0) != 1:
+        return 1
+    if any(_mentions(index, var) for index in indices[:-1]):
+        return 1
+    strides = buffer.stride_list()
+    if not _is(strides[-1], 1):
+        return 1
+    layout = buffer.attr("layout")
+    if isinstance(layout, Layout):
+        lanes = min(lanes, layout_run(layout))
+    step = E.Var(f"{var.name}_vector", var.dtype)
+    while lanes > 1:
+        start = substitute(indices[-1], {var: E.binary("mul", step, E.const(lanes))})
+        if layout is not None:
+            aligned = divisible_by(start, lanes, bounds)
+        else:
+            offset = E.as_expr(buffer.elem_offset)
+            for index, stride in zip((*indices[:-1], start), strides):
+                offset = E.binary("add", offset, E.binary("mul", index, E.as_expr(stride)))
+            aligned = divisible_by(offset, lanes, bounds)
+        if aligned and lanes * buffer.dtype.bits >= 8:
+            return lanes
+        lanes //= 2
+    return 1
+
+
+def _mentions(expr: E.Expr, var: E.Var) -> bool:
+    return any(node is var for node in E.walk(expr))
+
+
+def _is(extent: int | E.Expr, value: int) -> bool:
+    return isinstance(extent, int) and extent == value
+
+
+@lru_cache(maxsize=512)
+def layout_run(layout: Layout) -> int:
+    """The largest power of two up to 16 such that aligned vectors of so many elements of the last
+    dimension stay whole and aligned."""
+    addresses = layout.addresses()
+    lanes = MAX_LANES
+    while lanes > 1:
+        if addresses.shape[-1] % lanes == 0:
+            vectors = addresses.reshape(-1, lanes)
+            whole = (vectors == vectors[:, :1] + np.arange(lanes)).all()
+            if bool(whole) and bool((vectors[:, 0] % lanes == 0).all()):
+                return lanes
+        lanes //= 2
+    return 1

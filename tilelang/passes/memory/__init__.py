@@ -1,0 +1,1 @@
+"""Where buffers live in the memory of a block."""

@@ -1,0 +1,187 @@
+"""One block of shared memory for all shared buffers of a kernel.
+
+Every buffer gets a fixed byte offset. Buffers that are never in use at the same time may overlap.
+The largest come first; barrier words and small scalars stand at the end, where they do not disturb
+the alignment of tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import Rewriter, postorder, rebuild
+from tilelang.passes.memory.liveness import Life, Lives, find_lives, is_barrier
+from tilelang.target import Target
+
+OFFSET = "arena_offset"
+TOTAL = "shared_bytes"
+_LEAST = 16  # bytes; the widest vector access
+_TILE = 128  # what rows of tiles should start at
+_SWIZZLED = 1024  # the period of the widest swizzle
+
+
+def plan_shared(func: S.PrimFunc, target: Target, reuse: bool = True) -> S.PrimFunc:
+    """``func`` with the attribute "arena_offset" (bytes) on every shared buffer and the launch
+    annotation "shared_bytes" on every kernel.
+
+    Args:
+        func: Thread IR with all its barriers.
+        target: says how much a block may have.
+        reuse: let buffers overlap whose uses never meet.
+    Raises:
+        TileUnsupportedError: a kernel needs more than the target has, or a buffer whose size is
+            not a constant.
+    """
+    body = _Launches(target, reuse).rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Launches(Rewriter):
+    def __init__(self, target: Target, reuse: bool) -> None:
+        self.target = target
+        self.reuse = reuse
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.Launch):
+            return stmt
+        lives = find_lives(stmt)
+        places = assign([_Item(life, bytes_of(life), align_of(life)) for life in lives.lives],
+                        lives, self.reuse)  # fmt: skip
+        total = max((place + item.size for item, place in places), default=0)
+        total = _up(total, _LEAST)
+        limit = self.target.limits.shared_block
+        if total > limit:
+            raise _too_large(stmt, places, total, limit, self.target)
+        made = _Place({item.life.buffer.data: place for item, place in places}).rewrite(stmt.body)
+        return replace(stmt, body=made, annotations=(*stmt.annotations, (TOTAL, total)))
+
+
+@dataclass(frozen=True)
+class _Item:
+    life: Life
+    size: int
+    align: int
+
+
+def bytes_of(life: Life) -> int:
+    """Room that a buffer takes, with the padding its layout adds."""
+    buffer = life.buffer
+    extents = list(buffer.shape)
+    layout = buffer.attr("layout")
+    if layout is not None:
+        leading = len(extents) - len(layout.get_input_shape())
+        extents = [*extents[:leading], layout.size]
+    steps = buffer.strides
+    if not all(isinstance(extent, int) for extent in (*extents, *(steps or ()))):
+        raise TileUnsupportedError(
+            f"the size of the shared buffer `{buffer.name}` is not a constant",
+            loc=life.alloc.loc,
+            expected="extents known when the kernel is compiled",
+            got=f"{buffer.name}: {_shape(buffer)} {buffer.dtype}",
+            hint="allocate the largest tile and use a part of it",
+        )
+    count = prod(int(extent) for extent in extents)
+    if steps is not None and layout is None:
+        count = 1 + sum((int(n) - 1) * int(step) for n, step in zip(extents, steps))
+    return -(-count * buffer.dtype.bits * buffer.dtype.lanes // 8)
+
+
+def align_of(life: Life) -> int:
+    """Alignment of a buffer in bytes."""
+    given = life.buffer.attr("align")
+    if isinstance(given, int):
+        return max(given, 1)
+    if is_barrier(life.buffer):
+        return _LEAST
+    if life.buffer.attr("layout") is not None:
+        return _SWIZZLED
+    return _TILE if bytes_of(life) >= _TILE else _LEAST
+
+
+def assign(items: list[_Item], lives: Lives, reuse: bool) -> list[tuple[_Item, int]]:
+    """An offset for each item: the large ones first, each in the tightest gap that holds it."""
+    ranked = sorted(items, key=lambda item: (is_barrier(item.life.buffer), item.size <= _LEAST,
+                                             -item.align, -item.size, item.life.order))  # fmt: skip
+    placed: list[tuple[_Item, int]] = []
+    for item in ranked:
+        taken = sorted(
+            (place, place + other.size)
+            for other, place in placed
+            if not (reuse and lives.separate(item.life, other.life))
+        )
+        placed.append((item, _gap(item, taken)))
+    return sorted(placed, key=lambda pair: pair[0].life.order)
+
+
+def _gap(item: _Item, taken: list[tuple[int, int]]) -> int:
+    """The start of the smallest gap between ``taken`` places that holds ``item``."""
+    best: tuple[int, int] | None = None
+    end = 0
+    for low, high in taken:
+        start = _up(end, item.align)
+        if start + item.size <= low and (best is None or low - end < best[0]):
+            best = low - end, start
+        end = max(end, high)
+    return best[1] if best is not None else _up(end, item.align)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+class _Place(Rewriter):
+    """Writes the offsets into the buffers."""
+
+    def __init__(self, places: Mapping[E.Var, int]) -> None:
+        self.places = places
+        self._buffers: dict[int, tuple[Buffer, Buffer]] = {}
+        self._memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """``buffer`` with its offset; views have that of the storage they name."""
+        place = self.places.get(buffer.data)
+        if place is None:
+            return buffer
+        if id(buffer) not in self._buffers:
+            made = replace(buffer, attrs=(*buffer.attrs, (OFFSET, place)))
+            self._buffers[id(buffer)] = (buffer, made)
+        return self._buffers[id(buffer)][1]
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with the new buffers."""
+        for node in postorder(expr):
+            if id(node) not in self._memo:
+                made = rebuild(node, lambda child: self._memo[id(child)][1], self.buffer)
+                self._memo[id(node)] = (node, made)
+        return self._memo[id(expr)][1]
+
+
+# -- messages --
+def _shape(buffer: Buffer) -> str:
+    return "(" + ", ".join(str(extent) for extent in buffer.shape) + ")"
+
+
+def _too_large(
+    launch: S.Launch, places: list[tuple[_Item, int]], total: int, limit: int, target: Target
+) -> TileUnsupportedError:
+    lines = [
+        f"{item.life.buffer.name} {_shape(item.life.buffer)} {item.life.buffer.dtype}: "
+        f"{item.size} bytes at {place}"
+        for item, place in places
+    ]
+    largest: Any = max(places, key=lambda pair: pair[0].size)[0]
+    return TileUnsupportedError(
+        f"the kernel needs {total} bytes of shared memory, {total - limit} more than a block of "
+        f"{target} can have",
+        loc=largest.life.alloc.loc or launch.loc,
+        expected=f"at most {limit} bytes",
+        got="; ".join(lines) + f"; total {total} bytes",
+        hint="use fewer stages (num_stages of T.Pipelined) or smaller tiles",
+    )

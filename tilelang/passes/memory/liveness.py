@@ -1,0 +1,246 @@
+"""When a block uses each of its shared buffers, and which two may take the same place.
+
+A kernel is numbered in program order. A buffer is live from its first to its last touch, over all
+of each loop that touches it unless it is allocated inside that loop. Two buffers may overlap when
+one is finished before the other begins and all threads meet in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+
+# Copies that may still be under way when the statement is over, and what waits for them.
+_STARTS = frozenset(("cp_async", "ptx_cp_async"))
+_WAITS = frozenset(("cp_async_wait", "ptx_wait_group"))
+_CONTROL = (S.If, S.For, S.While)
+_LOOPS = (S.For, S.While)
+
+
+def is_planned(buffer: Buffer) -> bool:
+    """Whether ``buffer`` takes room in the shared memory of the block."""
+    return buffer.storage in ("shared", "shared.dyn") or is_barrier(buffer)
+
+
+def is_barrier(buffer: Buffer) -> bool:
+    """Whether ``buffer`` is a barrier word of the hardware, which is in use all the time."""
+    return buffer.storage in ("shared.barrier", "shared.cluster_barrier")
+
+
+@dataclass(frozen=True)
+class Control:
+    """One side of a branch, or a loop, with the positions it spans."""
+
+    ident: int
+    first: int
+    loop: bool
+
+
+@dataclass
+class Life:
+    """The use of one shared allocation: positions ``first`` to ``last``, inside ``path``."""
+
+    buffer: Buffer
+    alloc: S.Alloc
+    home: tuple[Control, ...]  # control around the allocation
+    order: int
+    first: int = -1
+    last: int = -1
+    path: tuple[Control, ...] | None = None
+    always: bool = False
+    flying: bool = False  # its last touch may be an asynchronous copy
+
+    def touch(self, position: int, path: tuple[Control, ...]) -> None:
+        """A use at ``position``."""
+        self.first = position if self.first < 0 else self.first
+        self.last = position
+        self.path = path if self.path is None else _common(self.path, path)
+
+
+@dataclass
+class Lives:
+    """All allocations of a launch and the points where every thread of the block meets."""
+
+    lives: list[Life] = field(default_factory=list)
+    barriers: list[tuple[int, tuple[Control, ...]]] = field(default_factory=list)
+    ends: dict[int, int] = field(default_factory=dict)  # control -> position of its end
+    early: set[int] = field(default_factory=set)  # loops whose iterations may end early
+
+    def separate(self, a: Life, b: Life) -> bool:
+        """Whether ``a`` and ``b`` can share a place."""
+        if a.always or b.always:
+            return False
+        if a.first > b.first:
+            a, b = b, a
+        if a.first < 0 or b.first < 0:
+            return True  # one of them is never used
+        if a.last >= b.first or not self._meet(a.last, b.first, a, b):
+            return False
+        common = [control for control in _common(a.path or (), b.path or ()) if control.loop]
+        if not common:
+            return True
+        loop = common[-1]  # the next iteration uses ``a`` after ``b``
+        return self._meet(b.last, self.ends[loop.ident], b, a) or self._meet(
+            loop.first, a.first, b, a
+        )
+
+    def _meet(self, low: int, high: int, before: Life, after: Life) -> bool:
+        """Whether a barrier surely stands between two positions whenever both lives happen."""
+        return any(
+            low < position < high
+            and not any(control.ident in self.early for control in path)
+            and (_inside(path, before.path or ()) or _inside(path, after.path or ()))
+            for position, path in self.barriers
+        )
+
+
+def _common(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ...]:
+    count = 0
+    while count < min(len(a), len(b)) and a[count].ident == b[count].ident:
+        count += 1
+    return a[:count]
+
+
+def _inside(path: tuple[Control, ...], life: tuple[Control, ...]) -> bool:
+    """Whether whoever runs ``life`` also passes what stands under ``path``."""
+    return len(path) <= len(life) and _common(path, life) == path
+
+
+def find_lives(launch: S.Launch) -> Lives:
+    """The lives of the shared buffers of ``launch``, in the order of their allocation."""
+    scan = _Scan(launch)
+    scan.visit(launch.body, ())
+    scan.finish()
+    return scan.result
+
+
+class _Scan:
+    def __init__(self, launch: S.Launch) -> None:
+        self.threads = prod(launch.threads)
+        self.result = Lives()
+        self.known: dict[E.Var, Life] = {}
+        self.waits: list[int] = []
+        self.position = 0
+        self.controls = 0
+        self._allocate(launch.body)
+
+    def _allocate(self, stmt: S.Stmt) -> None:
+        """Enter the allocations first: a view may come before the statement that it names."""
+        for node in S.walk(stmt):
+            if isinstance(node, S.Alloc) and is_planned(node.buffer):
+                life = Life(node.buffer, node, (), len(self.known))
+                life.always = is_barrier(node.buffer)
+                self.known[node.buffer.data] = life
+                self.result.lives.append(life)
+
+    def visit(self, stmt: S.Stmt, path: tuple[Control, ...]) -> None:
+        """Number ``stmt`` and note what it touches."""
+        self.position += 1
+        here = self.position
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.known:
+            self.known[stmt.buffer.data].home = path
+            return
+        for data in touched(stmt):
+            if data in self.known:
+                self.known[data].touch(here, path)
+        self._calls(stmt, here, path)
+        if isinstance(stmt, S.View) and stmt.source is not None:
+            self._escape(stmt.source)
+        if isinstance(stmt, (S.Break, S.Continue)):
+            self._leave(path)
+        if isinstance(stmt, _CONTROL):
+            for block in stmt.blocks():
+                self._block(stmt, block, path)
+            if isinstance(stmt, S.While):  # its condition is evaluated after every iteration
+                for data in touched(stmt):
+                    if data in self.known:
+                        self.known[data].touch(self.position, path)
+        else:
+            for block in stmt.blocks():
+                self.visit(block, path)
+
+    def _block(self, stmt: S.Stmt, block: S.Stmt, path: tuple[Control, ...]) -> None:
+        self.controls += 1
+        self.position += 1
+        control = Control(self.controls, self.position, isinstance(stmt, _LOOPS))
+        before = {data: (life.first, life.last) for data, life in self.known.items()}
+        self.visit(block, (*path, control))
+        self.position += 1
+        self.result.ends[control.ident] = self.position
+        if not control.loop:
+            return
+        for data, life in self.known.items():
+            inside = any(item.ident == control.ident for item in life.home)
+            if (life.first, life.last) != before[data] and not inside:
+                # Live from one iteration to the next.
+                life.first = control.first if before[data][0] < 0 else life.first
+                life.last = self.position
+                life.path = _common(life.path or (), path)
+
+    def _leave(self, path: tuple[Control, ...]) -> None:
+        loops = [control for control in path if control.loop]
+        self.result.early.update(control.ident for control in loops[-1:])
+
+    def _calls(self, stmt: S.Stmt, here: int, path: tuple[Control, ...]) -> None:
+        for expr in stmt.exprs():
+            for node in E.walk(expr):
+                if not isinstance(node, E.Call):
+                    continue
+                if node.op in _WAITS:
+                    self.waits.append(here)
+                elif node.op in _STARTS:
+                    for data in _named(node):
+                        if data in self.known:
+                            self.known[data].flying = True
+                elif node.op == "sync_threads" and self._whole(node):
+                    self.result.barriers.append((here, path))
+                elif node.op == "loop_break":
+                    self._leave(path)
+        if isinstance(stmt, S.Let):
+            self._escape(stmt.value)
+
+    def _whole(self, node: E.Call) -> bool:
+        """Whether a barrier is one of the whole block."""
+        if len(node.args) < 2:
+            return not node.args
+        count = node.args[1]
+        return isinstance(count, E.Const) and int(count) >= self.threads
+
+    def _escape(self, value: E.Expr) -> None:
+        """Memory whose address gets another name counts as used all the time."""
+        for node in E.walk(value):
+            if isinstance(node, E.AddressOf) and node.buffer.data in self.known:
+                self.known[node.buffer.data].always = True
+
+    def finish(self) -> None:
+        """Copies that nothing has read yet occupy their destination until they are waited for."""
+        for life in self.result.lives:
+            if life.flying:
+                after = [wait for wait in self.waits if wait > life.last]
+                life.last = min(after, default=self.position + 1)
+                life.path = ()
+
+
+def touched(stmt: S.Stmt) -> Iterator[E.Var]:
+    """Storage that ``stmt`` itself names."""
+    for buffer in stmt.parts("buffer"):
+        yield buffer.data
+    for region in (*stmt.regions_read(), *stmt.regions_written()):
+        yield region.buffer.data
+    yield from _named(*stmt.exprs())
+
+
+def _named(*exprs: E.Expr) -> Iterator[E.Var]:
+    nodes: Iterable[E.Expr] = (node for expr in exprs for node in E.walk(expr))
+    for node in nodes:
+        if isinstance(node, (E.Load, E.AddressOf)):
+            yield node.buffer.data
+        elif isinstance(node, E.RegionArg):
+            yield node.region.buffer.data
+        elif isinstance(node, E.Var):
+            yield node

@@ -1,0 +1,374 @@
+"""What may run ahead in a pipelined loop.
+
+A copy from global to shared memory may be issued some iterations early when nothing in the loop
+changes what it reads, its tile is used only after it in the same iteration, and the tile's
+contents at the end of the loop do not matter. Everything else stays where the program wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.tables import Effect
+from tilelang.ir.visitor import postorder
+
+# Operations whose regions may get a further leading index: their meaning does not depend on
+# the number of dimensions.
+_ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.Transpose)
+_SHARED = ("shared", "shared.dyn")
+# Calls that only say where threads wait for each other, and exchanges inside a warp.
+_ORDERLY = frozenset(
+    (
+        "sync_threads", "sync_warp", "syncthreads_count", "syncthreads_and", "syncthreads_or",
+        "shfl_sync", "shfl_xor", "shfl_up", "shfl_down", "warp_reduce_sum", "warp_reduce_max",
+        "warp_reduce_min", "warp_reduce_bitand", "warp_reduce_bitor", "any_sync", "all_sync",
+        "ballot_sync", "ballot", "activemask", "match_any_sync", "match_all_sync",
+        "thread_allreduce", "assume",
+    )
+)  # fmt: skip
+_LEAVING = frozenset(("loop_break", "thread_return"))
+_VECTOR_BITS = 32  # the smallest asynchronous copy
+
+
+class NotPipelinedError(Exception):
+    """Why a loop stays serial; caught where the loop is planned."""
+
+
+@dataclass
+class Plan:
+    """A loop whose ``copies`` run ahead.
+
+    ``prefix``: statements before the condition that holds everything else; ``cond``: that
+    condition or None; ``items``: the statements under it.
+    """
+
+    loop: S.For
+    stages: int
+    prefix: tuple[S.Stmt, ...]
+    cond: E.Expr | None
+    items: tuple[S.Stmt, ...]
+    copies: list[S.Copy] = field(default_factory=list)
+
+    @property
+    def tiles(self) -> dict[E.Var, Buffer]:
+        """The tiles that get versions, by storage."""
+        return {copy.dst.buffer.data: copy.dst.buffer for copy in self.copies}
+
+    def replayed(self) -> list[S.Let]:
+        """Variables that the copies (and the condition) need, in program order."""
+        lets = [s for s in (*self.prefix, *self.items) if isinstance(s, S.Let)]
+        roots: list[E.Expr] = [] if self.cond is None else [self.cond]
+        for copy in self.copies:
+            roots.extend(copy.exprs())
+        needed = {node for root in roots for node in E.walk(root) if isinstance(node, E.Var)}
+        kept: list[S.Let] = []
+        for let in reversed(lets):
+            if let.var in needed:
+                kept.append(let)
+                needed |= {node for node in E.walk(let.value) if isinstance(node, E.Var)}
+        return kept[::-1]
+
+
+def plan_loop(loop: S.For, stages: int, launch: S.Launch) -> Plan:
+    """The copies of ``loop`` that may run ahead.
+
+    Raises:
+        NotPipelinedError: none may; says why.
+    """
+    _check_control(loop)
+    prefix, cond, items = _unwrap(loop.body)
+    plan = Plan(loop, stages, prefix, cond, items)
+    written = set(written_data(loop.body))
+    replayable = _Replay(loop, plan, written)
+    if cond is not None and not replayable.expr(cond):
+        raise NotPipelinedError("the condition around its body cannot be evaluated ahead")
+    plan.copies = [
+        item for item in items if isinstance(item, S.Copy) and replayable.copy(item, launch)
+    ]
+    for data in list(plan.tiles):
+        if not _tile_may_version(plan, data, launch):
+            plan.copies = [copy for copy in plan.copies if copy.dst.buffer.data is not data]
+    if not plan.copies:
+        raise NotPipelinedError("no copy to shared memory in it can run ahead")
+    return plan
+
+
+def _unwrap(body: S.Stmt) -> tuple[tuple[S.Stmt, ...], E.Expr | None, tuple[S.Stmt, ...]]:
+    """(statements before, condition, statements) of a body that is one ``if``, or (), None, all."""
+    items = body.stmts if isinstance(body, S.Seq) else (body,)
+    last = items[-1] if items else None
+    if isinstance(last, S.If) and last.orelse is None:
+        if all(isinstance(item, (S.Let, S.Alloc)) for item in items[:-1]):
+            inner = last.then.stmts if isinstance(last.then, S.Seq) else (last.then,)
+            return items[:-1], last.cond, inner
+    return (), None, items
+
+
+def _check_control(loop: S.For) -> None:
+    """What makes the number of iterations or the order of copies the program's own business."""
+    for stmt in S.walk(loop.body):
+        if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
+            raise NotPipelinedError("its iterations can end early")
+        if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
+            raise NotPipelinedError("it holds a pipelined loop")
+        if isinstance(stmt, S.For) and stmt.kind == "pipelined":
+            raise NotPipelinedError("it holds a pipelined loop")
+        own = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)
+        if own or (isinstance(stmt, S.Copy) and stmt.mode != "copy"):
+            raise NotPipelinedError("the program orders asynchronous operations in it itself")
+        for expr in stmt.exprs():
+            for node in E.walk(expr):
+                if isinstance(node, E.Call):
+                    _check_call(node)
+
+
+def _check_call(node: E.Call) -> None:
+    if node.op in _LEAVING:
+        raise NotPipelinedError("its iterations can end early")
+    info = node.intrinsic
+    waits = info.effect is Effect.SYNC and node.op not in _ORDERLY
+    if waits or (info.effect is Effect.HINT and node.op not in _ORDERLY):
+        raise NotPipelinedError("the program orders asynchronous operations in it itself")
+
+
+# -- effects --
+def written_data(stmt: S.Stmt) -> Iterator[E.Var]:
+    """Storage that ``stmt`` or anything in it may write."""
+    for node in S.walk(stmt):
+        for region in node.regions_written():
+            yield region.buffer.data
+        if isinstance(node, (S.Store, S.ReducerUpdate, S.Alloc)):
+            yield node.buffer.data
+        for expr in node.exprs():
+            for part in E.walk(expr):
+                if isinstance(part, E.Call):
+                    for spot in part.intrinsic.writes:
+                        if spot < len(part.args):
+                            yield from _named(part.args[spot])
+                elif isinstance(part, E.AddressOf) and "w" in part.access:
+                    yield part.buffer.data
+
+
+def _named(expr: E.Expr) -> Iterator[E.Var]:
+    for node in E.walk(expr):
+        if isinstance(node, (E.Load, E.AddressOf)):
+            yield node.buffer.data
+        elif isinstance(node, E.RegionArg):
+            yield node.region.buffer.data
+
+
+class _Replay:
+    """Which expressions have the same value when they are evaluated some iterations early."""
+
+    def __init__(self, loop: S.For, plan: Plan, written: set[E.Var]) -> None:
+        self.written = written
+        own = {name for node in S.walk(loop.body) for name in node.parts("var", "vars")}
+        self.lets: dict[E.Var, E.Expr] = {}
+        for item in (*plan.prefix, *plan.items):
+            if isinstance(item, S.Let):
+                self.lets[item.var] = item.value
+        self.strange = own - set(self.lets)
+
+    def expr(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` only depends on variables and on memory the loop does not write."""
+        for node in postorder(expr):
+            if isinstance(node, E.Load):
+                if node.buffer.data in self.written or node.buffer.storage == "local.fragment":
+                    return False
+            elif isinstance(node, E.Call):
+                if node.intrinsic.effect is not Effect.NONE or node.intrinsic.needs:
+                    return False
+            elif isinstance(node, (E.AddressOf, E.RegionArg)):
+                return False
+            elif isinstance(node, E.Var):
+                if node in self.strange or not self.expr(self.lets.get(node, E.const(0))):
+                    return False
+        return True
+
+    def copy(self, copy: S.Copy, launch: S.Launch) -> bool:
+        """Whether ``copy`` can be an asynchronous copy into another version of its tile."""
+        src, dst = copy.src.buffer, copy.dst.buffer
+        if src.storage != "global" or dst.storage not in _SHARED or copy.barrier is not None:
+            return False
+        if src.dtype != dst.dtype or src.data in self.written:
+            return False
+        if dst.strides is not None or not (
+            isinstance(dst.elem_offset, int) and not dst.elem_offset
+        ):
+            return False
+        if src.strides is not None and not (
+            isinstance(src.strides[-1], int) and src.strides[-1] == 1
+        ):
+            return False
+        if dict(copy.annotations).get("prefer_instruction") == "sync":
+            return False
+        if not all(isinstance(extent, int) for extent in (*copy.dst.extents, *dst.shape)):
+            return False
+        if not same_extent(copy.dst.extents[-1], copy.src.extents[-1]):
+            return False
+        bits = E.as_expr(copy.dst.extents[-1]).__index__() * dst.dtype.bits * dst.dtype.lanes
+        return bits % _VECTOR_BITS == 0 and all(self.expr(expr) for expr in copy.exprs())
+
+
+# -- tiles --
+def _tile_may_version(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
+    """Whether each iteration may use a tile of its own."""
+    mine = [copy for copy in plan.copies if copy.dst.buffer.data is data]
+    if not _alone(mine[0].dst.buffer, launch):
+        return False
+    items = plan.items
+    last = max(k for k, item in enumerate(items) if item in mine)
+    users = [item for item in items if item not in mine]
+    if any(data in set(written_data(item)) for item in users if not _allocates(item, data)):
+        return False
+    if any(_reads(item, data) for item in (*plan.prefix, *items[:last]) if item not in mine):
+        return False
+    if plan.cond is not None and any(n is data for n in _named(plan.cond)):
+        return False
+    filled = _filled([copy.dst for copy in mine])
+    if filled is None:
+        return False
+    return bool(filled.all()) or all(
+        _inside(region, filled) for item in users for region in _regions(item, data)
+    )
+
+
+def _allocates(stmt: S.Stmt, data: E.Var) -> bool:
+    return isinstance(stmt, S.Alloc) and stmt.buffer.data is data
+
+
+def _reads(stmt: S.Stmt, data: E.Var) -> bool:
+    return any(True for _ in _regions(stmt, data))
+
+
+def _regions(stmt: S.Stmt, data: E.Var) -> Iterator[Region]:
+    """Where ``stmt`` and everything in it read or name the storage ``data``."""
+    for node in S.walk(stmt):
+        for region in (*node.regions_read(), *node.regions_written()):
+            if region.buffer.data is data:
+                yield region
+        for expr in node.exprs():
+            for part in E.walk(expr):
+                if isinstance(part, E.RegionArg) and part.region.buffer.data is data:
+                    yield part.region
+                elif isinstance(part, E.Load) and part.buffer.data is data:
+                    yield Region(part.buffer, part.indices, (1,) * len(part.indices))
+                elif isinstance(part, E.AddressOf) and part.buffer.data is data:
+                    yield part.buffer.region()
+
+
+def _alone(buffer: Buffer, launch: S.Launch) -> bool:
+    """Whether ``buffer`` is the only name of its storage and all its users take more dimensions."""
+    for _, layout in layout_pairs(launch, buffer):
+        if len(getattr(layout, "shape", ())) != 2:
+            return False
+    for node in S.walk(launch.body):
+        for region in (*node.regions_read(), *node.regions_written()):
+            if region.buffer.data is buffer.data and (
+                region.buffer is not buffer or not isinstance(node, _ANY_RANK)
+            ):
+                return False
+        for other in node.parts("buffer"):
+            if other.data is buffer.data and (
+                other is not buffer or isinstance(node, (S.View, S.ReducerUpdate))
+            ):
+                return False
+        for expr in node.exprs():
+            for part in E.walk(expr):
+                if isinstance(part, (E.Load, E.AddressOf)) and part.buffer.data is buffer.data:
+                    if part.buffer is not buffer:
+                        return False
+                elif part is buffer.data:
+                    return False
+    return True
+
+
+def layout_pairs(launch: S.Launch, buffer: Buffer) -> list[tuple[Buffer, object]]:
+    """Entries of the launch's layout annotation for ``buffer``."""
+    found = launch.annotation("layout_map", ())
+    pairs: Iterable[tuple[Buffer, object]] = found.items() if isinstance(found, dict) else found
+    return [pair for pair in pairs if pair[0] is buffer]
+
+
+def _filled(regions: list[Region]) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]] | None:
+    """Elements that exactly one of ``regions`` covers; None if they overlap or are not known."""
+    shape = tuple(int(extent) for extent in regions[0].buffer.shape if isinstance(extent, int))
+    counts = np.zeros(shape, dtype=np.int8)
+    for region in regions:
+        box = _box(region)
+        if box is None:
+            return None
+        counts[box] += 1
+    return None if (counts > 1).any() else counts == 1
+
+
+def _box(region: Region) -> tuple[slice, ...] | None:
+    found: list[slice] = []
+    for low, extent, whole in zip(region.mins, region.extents, region.buffer.shape):
+        if not isinstance(low, E.Const) or not isinstance(extent, int):
+            return None
+        start = int(low)
+        if start < 0 or (isinstance(whole, int) and start + extent > whole):
+            return None
+        found.append(slice(start, start + extent))
+    return tuple(found)
+
+
+def _inside(region: Region, filled: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> bool:
+    box = _box(region)
+    return box is not None and bool(filled[box].all())
+
+
+# -- after the loop --
+def stale_reads(launch: S.Launch, data: E.Var, loops: Iterable[S.For]) -> bool:
+    """Whether code outside of ``loops`` may read what they leave in the tile ``data``."""
+    return _Stale(data, set(map(id, loops))).found(launch.body)
+
+
+class _Stale:
+    def __init__(self, data: E.Var, loops: set[int]) -> None:
+        self.data = data
+        self.loops = loops
+        self.wrong = False
+
+    def found(self, body: S.Stmt) -> bool:
+        """Whether a read sees contents that a loop has left."""
+        self.scan(body, False)
+        return self.wrong
+
+    def scan(self, stmt: S.Stmt, dirty: bool) -> bool:
+        """Whether the tile holds what a loop left after ``stmt``; ``dirty``: before it."""
+        if id(stmt) in self.loops:
+            return True
+        if isinstance(stmt, S.Seq):
+            for item in stmt.stmts:
+                dirty = self.scan(item, dirty)
+            return dirty
+        if dirty and any(self.data in set(_named(expr)) for expr in stmt.exprs()):
+            self.wrong = True
+        if isinstance(stmt, S.If):
+            sides = [self.scan(block, dirty) for block in stmt.blocks()]
+            return any(sides) or (dirty and stmt.orelse is None)
+        if isinstance(stmt, (S.For, S.While, S.Parallel)):
+            once = self.scan(stmt.body, dirty)
+            return self.scan(stmt.body, dirty or once) or dirty
+        for block in stmt.blocks():
+            dirty = self.scan(block, dirty)
+        return self.leaf(stmt, dirty)
+
+    def leaf(self, stmt: S.Stmt, dirty: bool) -> bool:
+        """A statement without blocks."""
+        if dirty and any(region.buffer.data is self.data for region in stmt.regions_read()):
+            self.wrong = True
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data is self.data:
+            return False
+        if isinstance(stmt, (S.Copy, S.Fill)):
+            if stmt.dst.buffer.data is self.data and stmt.dst.is_whole:
+                return False
+        return dirty

@@ -1,0 +1,274 @@
+"""``T.Pipelined``: copies to shared memory run ahead of the computation.
+
+With S stages every tile gets S versions. Before the loop the copies of the first S - 1 iterations
+are issued; iteration i waits for its own copies, meets the other threads once, issues the copies of
+iteration i + S - 1 into the versions that iteration i - 1 has finished with, and computes. Every
+iteration closes one group of copies, even an empty one, so that counting groups is exact.
+Copies that the target cannot make asynchronous are complete when they return; the same waits and
+barriers are still right for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter, substitute
+from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
+from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
+from tilelang.passes.serial.uniform import Varying, varying_exit
+from tilelang.target import Target
+
+NOTE = "pipeline_note"
+
+
+def pipeline_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+    """``func`` without loops of kind "pipelined".
+
+    What became of each is in the annotation "pipeline_note" of the serial loop that is left. A
+    loop whose order is complete stands under ``Attr("synchronized", value=storage of its tiles)``.
+    """
+    body = _Launches(target).rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Launches(Rewriter):
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Launch) and any(_is_pipelined(node) for node in S.walk(stmt.body)):
+            return _Pipeliner(stmt, self.target).run()
+        return stmt
+
+
+def _is_pipelined(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.For) and stmt.kind == "pipelined"
+
+
+def stages_of(loop: S.For) -> int:
+    """How many versions the program asks for."""
+    options = dict(loop.annotations)
+    stages = options.get("num_stages") or 0
+    explicit = options.get("stage")
+    if not stages and isinstance(explicit, tuple):
+        stages = 1 + max((item for item in explicit if isinstance(item, int)), default=-1)
+    return stages if isinstance(stages, int) else 0
+
+
+def trip_count(loop: S.For) -> int | None:
+    """The number of iterations if it is a constant."""
+    bounds = (loop.start, loop.stop, loop.step)
+    if not all(isinstance(bound, E.Const) for bound in bounds):
+        return None
+    start, stop, step = (int(bound) for bound in bounds)
+    return len(range(start, stop, step)) if step else None
+
+
+@dataclass
+class _Choice:
+    """What happens to one loop: a plan, or the reason why not."""
+
+    loop: S.For
+    plan: Plan | None = None
+    note: str = ""
+
+
+@dataclass
+class _Pipeliner:
+    """One launch."""
+
+    launch: S.Launch
+    target: Target
+    choices: dict[int, _Choice] = field(default_factory=dict)
+
+    def run(self) -> S.Stmt:
+        """The launch with its loops expanded."""
+        self.varying = Varying(self.launch)
+        self.choose(self.launch.body, False)
+        self.drop_stale()
+        stages: dict[E.Var, tuple[Buffer, int]] = {}
+        for choice in self.choices.values():
+            if choice.plan is not None:
+                for data, tile in choice.plan.tiles.items():
+                    most = max(choice.plan.stages, stages.get(data, (tile, 0))[1])
+                    stages[data] = (tile, most)
+        tiles = {data: versioned(tile, count) for data, (tile, count) in stages.items()}
+        launch = _Expand(self.choices, tiles).rewrite(self.launch)
+        zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
+        return UseVersions(zero).rewrite(launch) if zero else launch
+
+    def choose(self, stmt: S.Stmt, divergent: bool) -> None:
+        """A choice for every pipelined loop in ``stmt``."""
+        inner = divergent
+        if isinstance(stmt, (S.If, S.While)):
+            inner = divergent or self.varying.expr(stmt.cond)
+        elif isinstance(stmt, S.For):
+            bounds = (stmt.start, stmt.stop, stmt.step)
+            inner = divergent or any(self.varying.expr(bound) for bound in bounds)
+            inner = inner or varying_exit(stmt.body, self.varying)
+            if stmt.kind == "pipelined":
+                self.choices[id(stmt)] = self.choice(stmt, inner)
+        for block in stmt.blocks():
+            self.choose(block, inner)
+
+    def choice(self, loop: S.For, divergent: bool) -> _Choice:
+        """Whether and how ``loop`` is pipelined."""
+        stages, count = stages_of(loop), trip_count(loop)
+        if count is not None:
+            stages = min(stages, count)
+        if stages <= 1:
+            return _Choice(loop, note="serial: one stage, copies are finished where they stand")
+        if self.target.kind != "cuda" or (self.target.compute or (8, 0)) < (8, 0):
+            return _Choice(loop, note="serial: the target has no asynchronous copies")
+        if divergent:
+            return _Choice(loop, note="serial: not all threads of the block run it together")
+        if not isinstance(loop.step, E.Const) or not int(loop.step):
+            return _Choice(loop, note="serial: its step is not a constant")
+        try:
+            plan = plan_loop(loop, stages, self.launch)
+            if plan.cond is not None and self.varying.expr(plan.cond):
+                raise NotPipelinedError("not all threads of the block take the condition in it")
+        except NotPipelinedError as why:
+            return _Choice(loop, note=f"serial: {why}")
+        return _Choice(loop, plan)
+
+    def drop_stale(self) -> None:
+        """Without versions: tiles whose contents are used after the loop."""
+        users: dict[E.Var, list[_Choice]] = {}
+        for choice in self.choices.values():
+            for data in {} if choice.plan is None else choice.plan.tiles:
+                users.setdefault(data, []).append(choice)
+        for data, found in users.items():
+            if not stale_reads(self.launch, data, [choice.loop for choice in found]):
+                continue
+            for choice in found:
+                plan = choice.plan
+                if plan is None:
+                    continue
+                plan.copies = [c for c in plan.copies if c.dst.buffer.data is not data]
+                if not plan.copies:
+                    choice.plan = None
+                    choice.note = f"serial: `{data.name}` is used after the loop"
+
+
+class _Expand(Rewriter):
+    """Replaces each pipelined loop by what was chosen for it."""
+
+    def __init__(self, choices: Mapping[int, _Choice], tiles: Mapping[E.Var, Buffer]) -> None:
+        self.choices = choices
+        self.tiles = tiles
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        choice = self.choices.get(id(stmt))
+        if choice is None:
+            return super()._visit(stmt)
+        if choice.plan is not None:
+            return expand(choice.plan, self.tiles)
+        made = super()._visit(choice.loop)
+        return serial(made, choice.note) if isinstance(made, S.For) else made
+
+
+def serial(loop: S.For, note: str) -> S.For:
+    """``loop`` as a serial loop that says why."""
+    return replace(loop, kind="serial", annotations=(*loop.annotations, (NOTE, note)))
+
+
+# -- expansion --
+def expand(plan: Plan, tiles: Mapping[E.Var, Buffer]) -> list[S.Stmt]:
+    """The statements that stand for a pipelined loop."""
+    loop, stages = plan.loop, plan.stages
+    before: list[S.Stmt] = [
+        item
+        for item in (*plan.prefix, *plan.items)
+        if isinstance(item, S.Alloc) and item.buffer.data in plan.tiles
+    ]
+    hoisted = {id(item) for item in before}
+    start = _steady(loop.start, before, loop)
+    stop = _steady(loop.stop, before, loop)
+    step = loop.step
+    for stage in range(stages - 1):
+        at = simplify(start + step * stage)
+        before += _issue(plan, tiles, at, stop, E.const(stage))
+        before.append(_do("cp_async_commit", loop))
+    number = simplify(_over(loop.var - start, step))
+    body: list[S.Stmt] = [_do("cp_async_wait", loop, count=stages - 2), _do("sync_threads", loop)]
+    ahead = simplify((number + (stages - 1)) % stages)
+    body += _issue(plan, tiles, simplify(loop.var + step * (stages - 1)), stop, ahead)
+    body.append(_do("cp_async_commit", loop))
+    used = {data: Version(tiles[data], simplify(number % stages)) for data in plan.tiles}
+    body.append(UseVersions(used).rewrite(_computation(plan, hoisted)))
+    names = ", ".join(tile.name for tile in plan.tiles.values())
+    note = f"{stages} stages: {names} copied ahead with cp.async, one barrier per iteration"
+    rolled = replace(serial(loop, note), start=start, stop=stop, body=S.seq(*body))
+    storage = tuple(tiles[data].data for data in plan.tiles)
+    wrapped = S.Attr(key="synchronized", value=storage, body=rolled, loc=loop.loc)
+    after = [_do("cp_async_wait", loop, count=0), _do("sync_threads", loop)]
+    return [*before, wrapped, *after]
+
+
+def _steady(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
+    """A loop bound that keeps its value during the loop."""
+    if not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(bound)):
+        return bound
+    var = E.Var(f"{loop.var.name}_end", bound.dtype)
+    before.append(S.Let(var=var, value=bound, loc=loop.loc))
+    return var
+
+
+def _over(value: E.Expr, step: E.Expr) -> E.Expr:
+    return value if isinstance(step, E.Const) and int(step) == 1 else value // step
+
+
+def _do(op: str, loop: S.For, **attrs: object) -> S.Stmt:
+    return S.Eval(value=E.call(op, **attrs), loc=loop.loc)
+
+
+def _issue(
+    plan: Plan, tiles: Mapping[E.Var, Buffer], at: E.Expr, stop: E.Expr, slot: E.Expr
+) -> list[S.Stmt]:
+    """The copies of the iteration ``at``, if there is one, into the versions ``slot``."""
+    loop = plan.loop
+    values: dict[E.Var, E.Expr] = {loop.var: at}
+    lets: list[S.Stmt] = []
+    for let in plan.replayed():
+        fresh = E.Var(let.var.name, let.var.dtype)
+        lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
+        values[let.var] = fresh
+    used = {data: Version(tiles[data], slot) for data in plan.tiles}
+
+    def value(expr: E.Expr) -> E.Expr:
+        return simplify(substitute(expr, values))
+
+    copies = [
+        replace(
+            copy,
+            src=copy.src.map(value),
+            dst=use_region(copy.dst.map(value), used),
+            mode="async",
+            annotations=(*copy.annotations, ("commit", False)),
+        )
+        for copy in plan.copies
+    ]
+    inner: S.Stmt = S.seq(*copies)
+    if plan.cond is not None:
+        inner = S.If(cond=value(plan.cond), then=inner, loc=loop.loc)
+    made = S.seq(*lets, inner)
+    guard = simplify(at < stop if int(loop.step) > 0 else at > stop)
+    if isinstance(guard, E.Const):
+        return [made] if guard.value else []
+    return [S.If(cond=guard, then=made, loc=loop.loc)]
+
+
+def _computation(plan: Plan, hoisted: set[int]) -> S.Stmt:
+    """The body without the copies that run ahead."""
+    gone = hoisted | {id(copy) for copy in plan.copies}
+    rest = S.seq(*(item for item in plan.items if id(item) not in gone))
+    if plan.cond is None:
+        return rest
+    prefix = [item for item in plan.prefix if id(item) not in gone]
+    return S.seq(*prefix, S.If(cond=plan.cond, then=rest, loc=plan.loop.loc))

@@ -1,0 +1,105 @@
+"""Tiles with several versions: the buffers, and programs that use one version of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.visitor import Rewriter, postorder, rebuild
+
+
+@dataclass(frozen=True)
+class Version:
+    """``buffer`` has the versions of a tile along its first dimension; ``slot`` is the one used."""
+
+    buffer: Buffer
+    slot: E.Expr
+
+
+def versioned(buffer: Buffer, stages: int) -> Buffer:
+    """A buffer with ``stages`` versions of ``buffer``."""
+    return Buffer(
+        buffer.name,
+        Shape((stages, *buffer.shape)),
+        buffer.dtype,
+        buffer.storage,
+        attrs=buffer.attrs,
+    )
+
+
+def use_region(region: Region, versions: Mapping[E.Var, Version]) -> Region:
+    """``region`` in the version in use."""
+    found = versions.get(region.buffer.data)
+    if found is None or region.buffer is found.buffer:
+        return region
+    return Region(found.buffer, (found.slot, *region.mins), (1, *region.extents), region.anchored)
+
+
+class UseVersions(Rewriter):
+    """Makes statements use the given version of each tile, by its storage."""
+
+    def __init__(self, versions: Mapping[E.Var, Version]) -> None:
+        self.versions = versions
+        self._memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with its loads and addresses in the version in use."""
+        for node in postorder(expr):
+            if id(node) not in self._memo:
+                self._memo[id(node)] = (node, self._node(node))
+        return self._memo[id(expr)][1]
+
+    def _node(self, node: E.Expr) -> E.Expr:
+        made = rebuild(node, lambda child: self._memo[id(child)][1])
+        if isinstance(made, (E.Load, E.AddressOf)):
+            found = self.versions.get(made.buffer.data)
+            if found is not None and made.buffer is not found.buffer:
+                return replace(made, buffer=found.buffer, indices=(found.slot, *made.indices))
+        elif isinstance(made, E.RegionArg):
+            region = use_region(made.region, self.versions)
+            return made if region is made.region else E.RegionArg(region)
+        return made
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        """``stmt`` with its regions and its target in the version in use."""
+        changed: dict[str, Any] = {}
+        for name, role in stmt.role_table().items():
+            old = getattr(stmt, name)
+            if role in ("read", "write", "update") and old is not None:
+                changed[name] = self._regions(old)
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.versions:
+            changed["buffer"] = self.versions[stmt.buffer.data].buffer
+        elif isinstance(stmt, S.Store) and stmt.buffer.data in self.versions:
+            found = self.versions[stmt.buffer.data]
+            if stmt.buffer is not found.buffer:
+                changed["buffer"] = found.buffer
+                changed["indices"] = (found.slot, *stmt.indices)
+        elif isinstance(stmt, S.Launch):
+            changed["annotations"] = self._annotations(stmt.annotations)
+        changed = {name: new for name, new in changed.items() if new is not getattr(stmt, name)}
+        return replace(stmt, **changed) if changed else stmt
+
+    def _regions(self, old: Any) -> Any:
+        if isinstance(old, Region):
+            return use_region(old, self.versions)
+        made = tuple(use_region(region, self.versions) for region in old)
+        return old if all(a is b for a, b in zip(made, old)) else made
+
+    def _annotations(self, annotations: S.Pairs) -> S.Pairs:
+        """Layouts of a tile hold for each of its versions."""
+        made = []
+        for key, value in annotations:
+            if key == "layout_map":
+                pairs: Any = value.items() if isinstance(value, dict) else value
+                found = tuple((self._tile(buffer), layout) for buffer, layout in pairs)
+                value = dict(found) if isinstance(value, dict) else found
+            made.append((key, value))
+        return tuple(made)
+
+    def _tile(self, buffer: Buffer) -> Buffer:
+        found = self.versions.get(buffer.data)
+        return buffer if found is None else found.buffer

@@ -1,0 +1,1 @@
+"""Order between the threads of a block: groups of threads, hazards, barriers."""

@@ -1,0 +1,598 @@
+"""Barriers between statements that hand shared memory from one thread to another.
+
+A linear scan over the statements of a kernel keeps the accesses since the last barrier. A statement
+that conflicts with one of them gets a barrier before it. Loops are scanned again with what the
+previous iteration leaves, until nothing new appears. A branch that not all threads take can hold no
+barrier, so its hazards with earlier statements are settled before it; hazards inside it are errors,
+unless the branch belongs to whole warps, which get a barrier of their own, or to lanes of one warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import NoReturn
+
+import numpy as np
+
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.layout.evaluate import evaluate
+from tilelang.passes.serial.uniform import Varying, varying_exit
+from tilelang.passes.sync.events import (
+    Access,
+    Comparer,
+    Meeting,
+    Scope,
+    Values,
+    all_accesses,
+    leave_loop,
+    own_accesses,
+)
+from tilelang.passes.sync.groups import (
+    WARP,
+    Mask,
+    inverse,
+    possible_threads,
+    range_of,
+    thread_indices,
+    thread_mask,
+)
+
+# Calls at which every thread of the block waits for the others.
+_RENDEZVOUS = frozenset(
+    ("sync_threads", "sync_grid", "syncthreads_count", "syncthreads_and", "syncthreads_or")
+)
+# Calls after which this thread's asynchronous copies have arrived (the program counts groups).
+_ARRIVALS = frozenset(("ptx_wait_group", "cp_async_wait"))
+# Calls by which groups of threads wait for each other.
+_SIGNALS = frozenset(
+    (
+        "named_barrier_arrive", "mbarrier_arrive", "mbarrier_wait", "mbarrier_expect_tx",
+        "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc",
+    )
+)  # fmt: skip
+_MAX_BARRIERS = 16
+GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group
+
+
+def insert_barriers(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with ``sync_threads`` wherever threads exchange data through shared memory.
+
+    Thread groups (branches of whole warps) get named barriers; the launch annotation
+    "barrier_ids" lists them as (first thread, count, id).
+
+    Raises:
+        TileUnsupportedError: an exchange inside a branch that only some threads of a warp take.
+    """
+    body = _Launches().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Launches(Rewriter):
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.Launch) or prod(stmt.threads) == 1:
+            return stmt
+        inserter = _Inserter(stmt)
+        start = Where(np.ones(prod(stmt.threads), np.bool_))
+        body = inserter.visit(stmt.body, [], start)
+        notes = stmt.annotations
+        found = tuple((lo, count, ident) for (lo, count), ident in inserter.groups.items())
+        if found != stmt.annotation(GROUPS, ()):
+            notes = (*(pair for pair in notes if pair[0] != GROUPS), (GROUPS, found))
+        if body is stmt.body and notes is stmt.annotations:
+            return stmt
+        return replace(stmt, body=body, annotations=notes)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Who executes a statement.
+
+    ``mask``: the threads that may. ``exact``: all of them do. ``group``: (first, count) when they
+    are a group of whole warps. ``cond``: why threads of one group may be missing, or None.
+    ``exempt``: storage whose order the statements around already take care of. ``path`` tells
+    places apart.
+    """
+
+    mask: Mask
+    exact: bool = True
+    group: tuple[int, int] | None = None
+    cond: E.Expr | None = None
+    exempt: frozenset[E.Var] = frozenset()
+    path: tuple[int, ...] = ()
+
+
+@dataclass
+class _Exits:
+    """Accesses that are open where an iteration is left early."""
+
+    breaks: list[Access] = field(default_factory=list)
+    continues: list[Access] = field(default_factory=list)
+
+
+class _Inserter:
+    """One launch."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.launch = launch
+        self.varying = Varying(launch)
+        self.compare = Comparer(launch)
+        self.scope = Scope(
+            thread_indices(launch), opaque=self.varying.vars - set(launch.thread_vars)
+        )
+        self.groups: dict[tuple[int, int], int] = {
+            (lo, count): ident for lo, count, ident in launch.annotation(GROUPS, ())
+        }
+        self.taken = _named_barriers(launch.body)
+        self.manual = _has_signals(launch.body)  # the program orders groups of threads itself
+        self.exits: list[_Exits] = []
+        self.alike: set[E.Var] = set()  # loop variables that are uniform in their group
+        self._accesses: dict[tuple[int, tuple[int, ...]], list[Access]] = {}
+        self._left: dict[tuple[int, int], Access] = {}
+        self._arrived: dict[int, Access] = {}
+        self._kept: list[object] = []  # keeps identities in the memos taken
+
+    # -- statements ----------------------------------------------------------------------------
+    def visit(self, stmt: S.Stmt, live: list[Access], at: Where) -> S.Stmt:
+        """``stmt`` with barriers; ``live`` are the accesses since the last one, updated."""
+        if isinstance(stmt, S.Seq):
+            made = self.sequence(stmt.stmts, live, at)
+            same = len(made) == len(stmt.stmts)
+            same = same and all(a is b for a, b in zip(made, stmt.stmts))
+            return stmt if same else S.seq(*made)
+        if isinstance(stmt, S.If):
+            return self.branch(stmt, live, at)
+        if isinstance(stmt, (S.For, S.While)):
+            return self.loop(stmt, live, at)
+        if isinstance(stmt, S.Attr):
+            inner = at
+            if stmt.key == "synchronized":
+                inner = replace(at, exempt=at.exempt | frozenset(stmt.value))
+            body = self.visit(stmt.body, live, inner)
+            return stmt if body is stmt.body else replace(stmt, body=body)
+        if isinstance(stmt, (S.Break, S.Continue)) and self.exits:
+            kind = self.exits[-1]
+            (kind.breaks if isinstance(stmt, S.Break) else kind.continues).extend(live)
+            return stmt
+        return self.leaf(stmt, live, at)
+
+    def sequence(self, stmts: tuple[S.Stmt, ...], live: list[Access], at: Where) -> list[S.Stmt]:
+        """Statements in order. Where branches of different threads wait for each other, as the
+        program wrote it, a barrier of all threads may only stand before the first of them."""
+        roles = [k for k, item in enumerate(stmts) if self.is_role(item, at)]
+        made: list[S.Stmt] = []
+        for k, item in enumerate(stmts):
+            if roles and k == roles[0] and len(roles) > 1:
+                for other in stmts[k : roles[-1] + 1]:
+                    made += self.settle(self.parts(other, at), live, at, other.loc)
+            made.append(self.visit(item, live, at))
+        return made
+
+    def is_role(self, stmt: S.Stmt, at: Where) -> bool:
+        """A branch of some threads in which they wait for, or signal, others."""
+        if not isinstance(stmt, S.If) or not self.manual:
+            return False
+        return _has_signals(stmt) and not self.uniform(stmt.cond, at)
+
+    def parts(self, stmt: S.Stmt, at: Where) -> list[tuple[S.Stmt, Where | None]]:
+        """What different threads run: the sides of a branch on the thread, or ``stmt`` itself."""
+        if not isinstance(stmt, S.If) or self.uniform(stmt.cond, at):
+            return [(stmt, at)]
+        inner = replace(at, path=(*at.path, id(stmt)))
+        conds = (stmt.cond, inverse(stmt.cond))
+        return [
+            (block, self.narrowed(cond, inner))
+            for cond, block in zip(conds, (stmt.then, stmt.orelse))
+            if block is not None
+        ]
+
+    def settle(
+        self,
+        parts: list[tuple[S.Stmt, Where | None]],
+        live: list[Access],
+        at: Where,
+        loc: Loc | None,
+    ) -> list[S.Stmt]:
+        """What has to stand before ``parts`` that different threads of ``at`` run. A group's own
+        earlier accesses can wait: they are settled by its own barrier."""
+        before: list[S.Stmt] = []
+        for block, where in parts:
+            if where is None:
+                continue
+            others = [access for access in live if not _belongs(access, where, at)]
+            made = self.order(self.accesses(block, where, nested=True), others, at, loc)
+            if made:
+                if len(made) > 1:
+                    self.arrive(live)
+                self.clear(live, at)
+                before += made
+        return before
+
+    def leaf(self, stmt: S.Stmt, live: list[Access], at: Where) -> S.Stmt:
+        """A statement without control flow; a parallel loop is one, too."""
+        found = self.accesses(stmt, at)
+        if isinstance(stmt, S.Let):
+            self.scope.bind(stmt)
+        before = self.order(found, live, at, stmt.loc)
+        if isinstance(stmt, S.Store) and found:
+            split = self.split(stmt, found, live, at)
+            if split is not None:
+                return S.seq(*before, split)
+        live.extend(found)
+        self.user_barrier(stmt, live, at)
+        return S.seq(*before, stmt) if before else stmt
+
+    def split(
+        self, stmt: S.Store, found: list[Access], live: list[Access], at: Where
+    ) -> S.Stmt | None:
+        """A store that overwrites what other threads still read for it: value first."""
+        reads = [access for access in found if access.mode == "read"]
+        writes = [access for access in found if access.mode == "write"]
+        mine = list(reads)
+        between = self.order(writes, mine, at, stmt.loc)
+        if not between:
+            return None
+        live.extend(reads)
+        self.clear(live, at)
+        live.extend(writes)
+        value = E.Var("value", stmt.value.dtype)
+        let = S.Let(var=value, value=stmt.value, loc=stmt.loc)
+        return S.seq(let, *between, replace(stmt, value=value))
+
+    def accesses(self, stmt: S.Stmt, at: Where, nested: bool = False) -> list[Access]:
+        """What ``stmt`` does, the same objects every time it is asked at this place."""
+        key = (id(stmt), (*at.path, int(nested)))
+        found = self._accesses.get(key)
+        if found is None:
+            scope = self.scope.copy(mask=None if at.mask.all() else at.mask)
+            found = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
+            self._accesses[key] = found
+            self._kept.append(stmt)
+        return found
+
+    # -- order ---------------------------------------------------------------------------------
+    def order(
+        self, found: Iterable[Access], live: list[Access], at: Where, loc: Loc | None
+    ) -> list[S.Stmt]:
+        """What has to stand before accesses ``found``; ``live`` afterwards."""
+        meetings = [
+            meeting
+            for b in found
+            for a in live
+            if a.buffer.data not in at.exempt
+            and not (self.manual and _strangers(a, b))
+            and (meeting := self.compare.meet(a, b)) is not None
+        ]
+        if not meetings:
+            return []
+        if at.cond is not None:
+            return self.order_lanes(meetings, live, at, loc)
+        made: list[S.Stmt] = []
+        if any(meeting.first.pending for meeting in meetings):
+            made.append(S.Eval(value=E.call("ptx_wait_group", 0), loc=loc))
+            self.arrive(live)
+        made.append(S.Eval(value=self.barrier(at, loc), loc=loc))
+        self.clear(live, at)
+        return made
+
+    def order_lanes(
+        self, meetings: list[Meeting], live: list[Access], at: Where, loc: Loc | None
+    ) -> list[S.Stmt]:
+        """Order among some threads of a warp. Writes of elements that depend on data are left
+        to the program: which of them comes last is not defined without a barrier of its own."""
+        serious = [m for m in meetings if m.exact or not _only_writes(m)]
+        if not serious:
+            return []
+        lanes = np.flatnonzero(at.mask)
+        first = int(lanes[0]) // WARP
+        if not at.exact or int(lanes[-1]) // WARP != first or any(m.first.pending for m in serious):
+            _refuse(serious[0], at, loc)
+        bits = sum(1 << (int(lane) % WARP) for lane in lanes)
+        self.clear(live, at)
+        return [S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=loc)]
+
+    def barrier(self, at: Where, loc: Loc | None) -> E.Expr:
+        """The call at which the threads of ``at`` meet."""
+        if at.group is None:
+            return E.call("sync_threads")
+        count = -(-at.group[1] // WARP) * WARP
+        return E.call("sync_threads", self.group_id(at.group, loc), count)
+
+    def group_id(self, group: tuple[int, int], loc: Loc | None) -> int:
+        """The number of a group's barrier."""
+        if group not in self.groups:
+            free = [k for k in range(1, _MAX_BARRIERS) if k not in self.taken]
+            if not free:
+                raise TileUnsupportedError(
+                    "the kernel needs more barriers than a block has",
+                    loc=loc,
+                    expected=f"at most {_MAX_BARRIERS - 1} different groups of warps",
+                    got=f"another group: threads {group[0]} to {sum(group) - 1}",
+                    hint="use fewer different thread ranges, or free ids of T.sync_threads(id, n)",
+                )
+            self.groups[group] = free[0]
+            self.taken.add(free[0])
+        return self.groups[group]
+
+    def clear(self, live: list[Access], at: Where) -> None:
+        """Forget what a barrier of the threads of ``at`` has ordered."""
+        outside = ~at.mask
+        live[:] = [
+            access
+            for access in live
+            if access.pending
+            or (outside.any() and (access.mask is None or bool((access.mask & outside).any())))
+        ]
+
+    def arrive(self, live: list[Access]) -> None:
+        """Asynchronous copies have arrived: from now on they are ordinary writes."""
+        for k, access in enumerate(live):
+            if access.pending:
+                known = self._arrived.get(id(access))
+                if known is None:
+                    known = self._arrived[id(access)] = replace(access, pending=False)
+                    self._kept.append(access)
+                live[k] = known
+
+    def user_barrier(self, stmt: S.Stmt, live: list[Access], at: Where) -> None:
+        """What synchronisation that the program wrote itself settles."""
+        for expr in stmt.exprs():
+            for node in E.walk(expr):
+                if not isinstance(node, E.Call):
+                    continue
+                if node.op in _ARRIVALS:
+                    self.arrive(live)
+                elif node.op in _RENDEZVOUS and self.covers(node, at):
+                    self.clear(live, at if node.args else replace(at, mask=np.ones_like(at.mask)))
+                elif node.op == "sync_warp" and _warps(at.mask) == 1:
+                    self.clear(live, at)
+
+    def covers(self, node: E.Call, at: Where) -> bool:
+        """Whether all threads of ``at`` meet at a barrier of the program."""
+        if len(node.args) < 2:
+            return True
+        count = node.args[1]
+        return isinstance(count, E.Const) and int(count) >= int(np.count_nonzero(at.mask))
+
+    # -- branches ------------------------------------------------------------------------------
+    def branch(self, stmt: S.If, live: list[Access], at: Where) -> S.Stmt:
+        """Both sides, with what has to stand before them."""
+        before = self.leaf_exprs(stmt, live, at)
+        inner = replace(at, path=(*at.path, id(stmt)))
+        if self.uniform(stmt.cond, at):
+            left, right = list(live), list(live)
+            then = self.visit(stmt.then, left, inner)
+            orelse = None if stmt.orelse is None else self.visit(stmt.orelse, right, inner)
+            live[:] = _union(left, right)
+        else:
+            made, found = self.sides(self.parts(stmt, at), live, at, stmt.loc)
+            before += found
+            then, orelse = made[0], made[1] if len(made) > 1 else None
+        if then is not stmt.then or orelse is not stmt.orelse:
+            stmt = replace(stmt, then=then, orelse=orelse)
+        return S.seq(*before, stmt) if before else stmt
+
+    def leaf_exprs(self, stmt: S.Stmt, live: list[Access], at: Where) -> list[S.Stmt]:
+        """The expressions of a statement with blocks, evaluated before these."""
+        found = self.accesses(stmt, at)
+        before = self.order(found, live, at, stmt.loc)
+        live.extend(found)
+        return before
+
+    def sides(
+        self,
+        sides: list[tuple[S.Stmt, Where | None]],
+        live: list[Access],
+        at: Where,
+        loc: Loc | None,
+    ) -> tuple[list[S.Stmt], list[S.Stmt]]:
+        """Sides that the threads of ``at`` do not take together, and what stands before them.
+
+        A barrier inside orders the threads of its side only, so everything that a side does is
+        still open for the others.
+        """
+        before = self.settle(sides, live, at, loc)
+        made = []
+        opened: list[Access] = []
+        for block, where in sides:
+            if where is None:
+                made.append(block)
+                continue
+            own = [access for access in live if _belongs(access, where, at)]
+            made.append(self.visit(block, own, where))
+            opened += self.accesses(block, where, nested=True)
+        live[:] = _union(live, opened)
+        return made, before
+
+    def narrowed(self, cond: E.Expr, at: Where) -> Where | None:
+        """The threads of ``at`` for which ``cond`` holds; None if there are none."""
+        mask = thread_mask(cond, self.launch, self.scope.lets)
+        exact = mask is not None
+        if mask is None:
+            mask = possible_threads(cond, self.launch, self.scope.lets)
+        mask = at.mask if mask is None else mask & at.mask
+        if not mask.any():
+            return None
+        if exact and bool((mask == at.mask).all()):
+            return at
+        group = range_of(mask) if exact and at.cond is None else None
+        if group is not None:
+            self.group_id(group, None)
+            return replace(at, mask=mask, group=group)
+        why = cond if at.cond is None else at.cond
+        return replace(at, mask=mask, exact=exact and at.exact, cond=why)
+
+    def uniform(self, expr: E.Expr, at: Where) -> bool:
+        """Whether all threads of ``at`` see the same value."""
+        if not self.varying.expr(expr):
+            return True
+        if at.mask.all():
+            return False
+        threads = {var: values[at.mask] for var, values in self.scope.threads.items()}
+        memo: dict[int, E.Expr] = {}
+
+        def settle(node: E.Expr) -> E.Expr:
+            known = memo.get(id(node))
+            if known is None:
+                known = memo[id(node)] = self._settled(rebuild(node, settle), threads)
+            return known
+
+        rest = settle(substitute(expr, self.scope.lets))
+        different = {n for n in E.walk(rest) if isinstance(n, E.Var)} & self.varying.vars
+        reads = any(isinstance(n, E.Load) and self.varying.expr(n) for n in E.walk(rest))
+        return not reads and different <= self.alike
+
+    def _settled(self, node: E.Expr, threads: dict[E.Var, Values]) -> E.Expr:
+        """A part that the thread index alone decides, as a constant where it is the same."""
+        if not node.dtype.is_integer and not node.dtype.is_bool:
+            return node
+        try:
+            found = evaluate(node, threads)
+        except TileUnsupportedError:
+            return node
+        one = found.reshape(-1)
+        return E.const(int(one[0]), node.dtype) if (one == one[0]).all() else node
+
+    # -- loops ---------------------------------------------------------------------------------
+    def loop(self, stmt: S.For | S.While, live: list[Access], at: Where) -> S.Stmt:
+        """A loop, scanned until the accesses it hands to its next iteration are all known."""
+        before = self.leaf_exprs(stmt, live, at)
+        inner = replace(at, path=(*at.path, id(stmt)))
+        same = all(self.uniform(expr, at) for expr in stmt.exprs())
+        same = same and not varying_exit(stmt.body, self.varying)
+        if isinstance(stmt, S.For) and same:
+            self.alike.add(stmt.var)
+        if not same and at.cond is None:
+            before += self.order(self.accesses(stmt.body, at, nested=True), live, at, stmt.loc)
+            why = next((e for e in stmt.exprs() if not self.uniform(e, at)), E.const(True))
+            inner = replace(inner, cond=why)
+        if not same:
+            inner = replace(inner, exact=False)
+        body, leaving = self.iterate(stmt, list(live), inner)
+        live[:] = leaving if _runs(stmt) else _union(live, leaving)
+        made = stmt if body is stmt.body else replace(stmt, body=body)
+        return S.seq(*before, made) if before else made
+
+    def iterate(
+        self, stmt: S.For | S.While, entry: list[Access], at: Where
+    ) -> tuple[S.Stmt, list[Access]]:
+        """The body, and the accesses that are open when the loop ends."""
+        var, values = self.scope.bind_loop(stmt) if isinstance(stmt, S.For) else (None, None)
+        bound = {name for node in S.walk(stmt.body) for name in node.parts("var", "vars")} | (
+            {stmt.var} if isinstance(stmt, S.For) else set()
+        )
+        carried: list[Access] = []
+        while True:
+            current = _union(entry, carried)
+            self.exits.append(_Exits())
+            body = self.visit(stmt.body, current, at)
+            if isinstance(stmt, S.While):
+                again = self.accesses(stmt, at)
+                after = self.order(again, current, at, stmt.loc)
+                body = S.seq(body, *after) if after else body
+                current = _union(current, again)
+            exits = self.exits.pop()
+
+            def left(access: Access) -> Access:
+                key = (id(access), id(stmt))
+                if key not in self._left:
+                    self._left[key] = leave_loop(access, var, values, bound)
+                    self._kept.append(access)
+                return self._left[key]
+
+            leaving = [left(access) for access in (*current, *exits.continues)]
+            known = {id(access) for access in (*entry, *carried)}
+            fresh = [access for access in leaving if id(access) not in known]
+            if not fresh:
+                return body, _union(leaving, [left(access) for access in exits.breaks])
+            carried = _union(carried, fresh)
+
+
+def _runs(stmt: S.For | S.While) -> bool:
+    """Whether the body surely runs at least once."""
+    if not isinstance(stmt, S.For):
+        return False
+    bounds = (stmt.start, stmt.stop, stmt.step)
+    if not all(isinstance(bound, E.Const) for bound in bounds):
+        return False
+    start, stop, step = (int(bound) for bound in bounds)
+    return bool(step) and len(range(start, stop, step)) > 0
+
+
+def _union(*groups: Iterable[Access]) -> list[Access]:
+    found: dict[int, Access] = {}
+    for group in groups:
+        for access in group:
+            found.setdefault(id(access), access)
+    return list(found.values())
+
+
+def _belongs(access: Access, where: Where, at: Where) -> bool:
+    """Whether only threads of the group ``where``, a part of ``at``, made the access."""
+    if where.cond is not None or where.mask is at.mask or access.mask is None:
+        return False
+    return not bool((access.mask & ~where.mask).any())
+
+
+def _strangers(a: Access, b: Access) -> bool:
+    """Whether no thread makes both accesses."""
+    return a.mask is not None and b.mask is not None and not bool((a.mask & b.mask).any())
+
+
+def _has_signals(stmt: S.Stmt) -> bool:
+    """Whether threads wait for others by barriers that count their arrivals."""
+    return any(
+        isinstance(node, E.Call)
+        and (node.op in _SIGNALS or (node.op == "sync_threads" and len(node.args) > 1))
+        for item in S.walk(stmt)
+        for expr in item.exprs()
+        for node in E.walk(expr)
+    )
+
+
+def _only_writes(meeting: Meeting) -> bool:
+    """Two writes by single threads."""
+    sides = (meeting.first, meeting.second)
+    return all(side.mode == "write" and not side.joint for side in sides)
+
+
+def _warps(mask: Mask) -> int:
+    return len({int(thread) // WARP for thread in np.flatnonzero(mask)})
+
+
+def _named_barriers(body: S.Stmt) -> set[int]:
+    """Barrier ids that the program uses itself."""
+    found: set[int] = set()
+    for stmt in S.walk(body):
+        for expr in stmt.exprs():
+            for node in E.walk(expr):
+                if (
+                    isinstance(node, E.Call)
+                    and node.op in ("sync_threads", "named_barrier_arrive")
+                    and node.args
+                ):
+                    first = node.args[0]
+                    found.update((int(first),) if isinstance(first, E.Const) else range(16))
+    return found
+
+
+def _refuse(meeting: Meeting, at: Where, loc: Loc | None) -> NoReturn:
+    first, second = meeting.first, meeting.second
+    name = second.buffer.name
+    words = {"read": "read", "write": "written", "atomic": "updated"}
+    line = f" at line {first.loc.line}" if first.loc is not None else ""
+    raise TileUnsupportedError(
+        f"threads exchange data through `{name}` where not all of them are",
+        loc=loc,
+        expected="a place that all threads of the block (or of whole warps) reach together, so "
+        "that a barrier can stand there",
+        got=f"`{name}` {words[first.mode]}{line} and {words[second.mode]} here, under "
+        f"`{at.cond!r}`",
+        hint="end the `if` (or the loop) after the first access and start it again for the "
+        "second; the barrier then goes in between",
+    )

@@ -1,0 +1,466 @@
+"""What a statement does to shared memory, and whether two such accesses may meet.
+
+An access is a box (an interval per dimension) of one buffer. Its bounds are expressions; variables
+that take several values within the access (indices of a parallel loop, finished loops) are
+enumerated with numpy, those that are the same on both sides of a comparison cancel. What cannot be
+said exactly counts as the whole dimension.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.simplify import simplify
+from tilelang.ir.tables import Effect
+from tilelang.ir.visitor import postorder, substitute
+from tilelang.layout.evaluate import evaluate
+from tilelang.passes.sync.groups import Mask, thread_indices
+
+Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
+LIMIT = 1 << 20  # points that are enumerated at most
+
+
+def is_shared(buffer: Buffer) -> bool:
+    """Whether all threads of a block see the same elements."""
+    return buffer.storage in ("shared", "shared.dyn")
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One read, write or atomic update of a box of a shared buffer.
+
+    ``free``: the values of variables that range inside the access. ``joint``: made by the thread
+    group together, so that any of its threads may touch any element; otherwise every thread of
+    ``mask`` (None: all) touches the element its own index says. ``owner``: who touches which
+    element, in a form that can be compared; None where that is not known.
+    """
+
+    buffer: Buffer
+    mode: str  # "read", "write" or "atomic"
+    dims: tuple[Dim, ...]
+    free: tuple[tuple[E.Var, Values], ...] = ()
+    joint: bool = False
+    mask: Mask | None = None
+    owner: tuple[Any, tuple[E.Expr, ...]] | None = None
+    pending: bool = False  # an asynchronous copy that nothing has waited for
+    loc: Loc | None = None
+
+
+# -- collecting -----------------------------------------------------------------------------------
+@dataclass
+class Scope:
+    """What is known where a statement stands."""
+
+    threads: dict[E.Var, Values]
+    lets: dict[E.Var, E.Expr] = field(default_factory=dict)
+    free: dict[E.Var, Values] = field(default_factory=dict)
+    opaque: set[E.Var] = field(default_factory=set)  # seen differently by threads or iterations
+    joint: bool = False
+    mask: Mask | None = None
+    layout: Any = None
+    places: tuple[E.Var, ...] = ()  # indices of the parallel loop around
+
+    def dim(self, low: E.Expr, extent: object) -> Dim:
+        """A dimension, or None when its bounds are not arithmetic of known variables."""
+        if not isinstance(extent, int):
+            return None
+        low = substitute(low, self.lets)
+        for node in postorder(low):
+            if isinstance(node, (E.Load, E.AddressOf, E.Call, E.RegionArg, E.Lane)):
+                return None
+            if node.dtype.lanes > 1 or (isinstance(node, E.Var) and node in self.opaque):
+                return None
+        return low, extent
+
+    def access(
+        self, buffer: Buffer, mode: str, mins: tuple[E.Expr, ...], extents: Any, loc: Loc | None
+    ) -> Access:
+        """An access by the code of this scope."""
+        dims = tuple(self.dim(low, extent) for low, extent in zip(mins, extents))
+        return Access(
+            buffer,
+            mode,
+            dims,
+            tuple(self.free.items()),
+            self.joint,
+            self.mask,
+            self._owner(dims),
+            loc=loc,
+        )
+
+    def copy(self, **changes: Any) -> Scope:
+        """An independent scope with some fields changed."""
+        own = {"lets": dict(self.lets), "free": dict(self.free), "opaque": set(self.opaque)}
+        return replace(self, **{**own, **changes})
+
+    def bind(self, stmt: S.Let) -> None:
+        """Enter a variable: by its value where that is arithmetic, as opaque where it varies."""
+        value = substitute(stmt.value, self.lets)
+        if value.dtype.is_integer and self.dim(value, 1) is not None:
+            self.lets[stmt.var] = value
+        elif self.joint or any(isinstance(n, E.Var) and n in self.opaque for n in E.walk(value)):
+            self.opaque.add(stmt.var)
+
+    def bind_loop(self, stmt: S.For) -> tuple[E.Var, Values | None]:
+        """Enter a loop variable; gives the variable that ranges over the iterations and its
+        values. Where threads start at places of their own that is the number of the iteration."""
+        if not isinstance(stmt.step, E.Const) or not int(stmt.step):
+            return stmt.var, None
+        step = int(stmt.step)
+        bounds = [substitute(bound, self.lets) for bound in (stmt.start, stmt.stop)]
+        try:
+            start, stop = (evaluate(bound, self.threads) for bound in bounds)
+        except TileUnsupportedError:
+            return stmt.var, None
+        count = int(np.max(-((start - stop) // step), initial=0))
+        if count > 4096:
+            return stmt.var, None
+        numbers = np.arange(count, dtype=np.int64)
+        if start.ndim == 0 or (start == start.flat[0]).all():
+            return stmt.var, int(start.flat[0]) + step * numbers
+        number = E.Var(stmt.var.name, stmt.var.dtype)
+        self.lets[stmt.var] = bounds[0] + number * step
+        self.opaque.discard(stmt.var)
+        return number, numbers
+
+    def _owner(self, dims: tuple[Dim, ...]) -> Any:
+        """Layout and index map, if each index of the loop stands alone in some dimension."""
+        if self.layout is None or getattr(self.layout, "replicated", True):
+            return None
+        if any(dim is None or dim[1] != 1 for dim in dims):
+            return None
+        lows = tuple(dim[0] for dim in dims if dim is not None)
+        if not all(any(low is place for low in lows) for place in self.places):
+            return None
+        names = {var: _place(k, str(var.dtype)) for k, var in enumerate(self.places)}
+        return self.layout, tuple(substitute(low, dict(names)) for low in lows)
+
+
+@cache
+def _place(position: int, dtype: str) -> E.Var:
+    return E.Var(f"p{position}", DType(dtype))
+
+
+def expr_accesses(expr: E.Expr, scope: Scope, loc: Loc | None) -> Iterator[Access]:
+    """Loads of shared memory in ``expr``, and what its calls do through addresses."""
+    targets: dict[int, list[str]] = {}
+    for node in postorder(expr):
+        if isinstance(node, E.Call):
+            _note_targets(node, targets)
+    for node in postorder(expr):
+        if isinstance(node, E.RegionArg) and is_shared(node.region.buffer):
+            for mode in targets.get(id(node), ["read"]):
+                yield _region(node.region, mode, scope, loc)
+        elif isinstance(node, (E.Load, E.AddressOf)) and is_shared(node.buffer):
+            unknown = (None,) * len(node.indices)
+            if id(node) in targets:
+                # How much lies behind an address is not said: the whole buffer.
+                for mode in targets[id(node)]:
+                    yield scope.access(node.buffer, mode, node.indices, unknown, loc)
+            elif isinstance(node, E.Load):
+                extents = (1,) * len(node.indices)
+                yield scope.access(node.buffer, "read", node.indices, extents, loc)
+            else:
+                for letter, mode in (("r", "read"), ("w", "write")):
+                    if letter in node.access:
+                        yield scope.access(node.buffer, mode, node.indices, unknown, loc)
+
+
+def _note_targets(node: E.Call, targets: dict[int, list[str]]) -> None:
+    info = node.intrinsic
+    for spots, mode in ((info.reads, "read"), (info.writes, "write")):
+        for spot in spots:
+            if spot < len(node.args):
+                found = targets.setdefault(id(node.args[spot]), [])
+                found.append("atomic" if info.effect is Effect.ATOMIC else mode)
+
+
+def _region(region: Region, mode: str, scope: Scope, loc: Loc | None) -> Access:
+    return scope.copy(joint=True, layout=None).access(
+        region.buffer, mode, region.mins, region.extents, loc
+    )
+
+
+def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
+    """Accesses of ``stmt`` itself; for a parallel loop those of everything in it."""
+    if isinstance(stmt, S.Parallel):
+        return list(_parallel(stmt, scope))
+    found: list[Access] = []
+    for expr in stmt.exprs():
+        found.extend(expr_accesses(expr, scope, stmt.loc))
+    if isinstance(stmt, (S.Store, S.ReducerUpdate)) and is_shared(stmt.buffer):
+        extents = (1,) * len(stmt.indices)
+        found.append(scope.access(stmt.buffer, "write", stmt.indices, extents, stmt.loc))
+    atomic = stmt.dst if isinstance(stmt, S.AtomicTile) else None
+    for region in stmt.regions_read():
+        if is_shared(region.buffer) and region is not atomic:
+            found.append(_region(region, "read", scope, stmt.loc))
+    for region in stmt.regions_written():
+        if is_shared(region.buffer):
+            mode = "atomic" if region is atomic else "write"
+            found.append(_region(region, mode, scope, stmt.loc))
+    if isinstance(stmt, S.Copy) and stmt.mode == "async":
+        found = [replace(a, pending=a.mode == "write") for a in found]
+    return found
+
+
+def _parallel(stmt: S.Parallel, scope: Scope) -> Iterator[Access]:
+    for extent in stmt.extents:
+        yield from expr_accesses(E.as_expr(extent), scope, stmt.loc)
+    free, opaque = dict(scope.free), set(scope.opaque)
+    for var, extent in zip(stmt.vars, stmt.extents):
+        if isinstance(extent, E.Const):
+            free[var] = np.arange(int(extent.value), dtype=np.int64)
+        else:
+            opaque.add(var)
+    inside = scope.copy(
+        free=free, opaque=opaque, joint=True, layout=stmt.loop_layout, places=stmt.vars
+    )
+    yield from _nested(stmt.body, inside)
+
+
+def _nested(stmt: S.Stmt, scope: Scope) -> Iterator[Access]:
+    """Accesses of ``stmt`` and everything in it, loops enumerated."""
+    if isinstance(stmt, S.Parallel):
+        yield from _parallel(stmt, scope.copy(layout=None))
+        return
+    yield from own_accesses(stmt, scope)
+    if isinstance(stmt, S.Let):
+        scope.bind(stmt)
+    inside = scope
+    if isinstance(stmt, S.For):
+        inside = scope.copy(layout=None)
+        var, values = inside.bind_loop(stmt)
+        if values is None:
+            inside.opaque.add(var)
+        else:
+            inside.free[var] = values
+    for block in stmt.blocks():
+        yield from _nested(block, inside)
+
+
+def all_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
+    """Accesses of ``stmt`` with everything in it."""
+    return list(_nested(stmt, scope.copy()))
+
+
+# -- leaving a loop --
+def leave_loop(
+    access: Access, var: E.Var | None, values: Values | None, bound: set[E.Var]
+) -> Access:
+    """The access as code outside of one iteration sees it.
+
+    ``var`` takes ``values`` (None: not known); the variables ``bound`` in the body have values
+    of their own in every iteration.
+    """
+    free = list(access.free)
+    dims: list[Dim] = []
+    names: dict[E.Var, E.Expr] = {}
+    changed = False
+    for dim in access.dims:
+        used = set() if dim is None else {n for n in E.walk(dim[0]) if isinstance(n, E.Var)}
+        if dim is None or used & (bound - ({var} if var is not None else set())):
+            changed |= dim is not None
+            dims.append(None)
+        elif var is not None and var in used:
+            changed = True
+            if values is None:
+                dims.append(None)
+                continue
+            if var not in names:
+                fresh = E.Var(var.name, var.dtype)
+                names[var] = fresh
+                free.append((fresh, values))
+            dims.append((substitute(dim[0], names), dim[1]))
+        else:
+            dims.append(dim)
+    if not changed:
+        return access
+    return replace(access, dims=tuple(dims), free=tuple(free), owner=None)
+
+
+# -- meeting --
+@dataclass(frozen=True)
+class Meeting:
+    """Two accesses that may touch one element from two threads; ``exact`` if they surely do."""
+
+    first: Access
+    second: Access
+    exact: bool
+
+
+class Comparer:
+    """Decides about pairs of accesses in one launch; remembers what it found."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.threads = thread_indices(launch)
+        self.count = prod(launch.threads)
+        self._memo: dict[tuple[int, int], Meeting | None] = {}
+        self._intervals: dict[tuple[int, int], tuple[int, int, E.Expr] | None] = {}
+        self._kept: list[Access] = []  # so that identities in the memo stay taken
+
+    def meet(self, a: Access, b: Access) -> Meeting | None:
+        """How ``a`` and the later ``b`` conflict, None if they cannot."""
+        if a.buffer.data is not b.buffer.data or a.mode == b.mode != "write":
+            return None
+        key = (id(a), id(b))
+        if key not in self._memo:
+            self._kept += [a, b]
+            self._memo[key] = self._meet(a, b)
+        return self._memo[key]
+
+    def _meet(self, a: Access, b: Access) -> Meeting | None:
+        alike = a.buffer is b.buffer
+        if alike and self._same_owner(a, b):
+            return None
+        if alike and any(self._apart(a, x, b, y) for x, y in zip(a.dims, b.dims)):
+            return None
+        if a.joint or b.joint:
+            return Meeting(a, b, False)
+        return self._by_thread(a, b, alike)
+
+    def _same_owner(self, a: Access, b: Access) -> bool:
+        if a.owner is None or b.owner is None or a.pending:
+            return False
+        same_map = all(x is y for x, y in zip(a.owner[1], b.owner[1]))
+        return bool(a.owner[0] == b.owner[0]) and same_map
+
+    # -- intervals ---------------------------------------------------------------------------
+    def _split(self, access: Access, low: E.Expr) -> tuple[E.Expr, E.Expr] | None:
+        """``low`` as a part that ranges (threads, free variables) plus one that does not."""
+        free = dict(access.free)
+        zero: dict[E.Var, E.Expr] = {
+            node: E.const(0, node.dtype)
+            for node in E.walk(low)
+            if isinstance(node, E.Var) and (node in free or node in self.threads)
+        }
+        rest = simplify(substitute(low, zero))
+        moving = simplify(low - rest) if zero else E.const(0, low.dtype)
+        for node in E.walk(moving):
+            if isinstance(node, E.Var) and node not in zero:
+                return None
+        return moving, rest
+
+    def _values(
+        self, access: Access, expr: E.Expr, over: tuple[E.Expr, ...], rows: bool = True
+    ) -> Values | None:
+        """``expr`` by thread and combination of the free variables that ``over`` uses.
+
+        Without ``rows`` threads that all give the same value may be one row.
+        """
+        used = {node for low in over for node in E.walk(low) if isinstance(node, E.Var)}
+        rows = rows or not used.isdisjoint(self.threads)
+        count = self.count if rows else 1
+        own = [(var, values) for var, values in access.free if var in used]
+        points = prod(len(values) for _, values in own)
+        if points * count > LIMIT or points == 0:
+            return None
+        threads = {var: array[:, None] for var, array in self.threads.items()} if rows else {}
+        mesh = np.meshgrid(*(values for _, values in own), indexing="ij") if own else []
+        flat = {var: grid.reshape(1, -1) for (var, _), grid in zip(own, mesh)}
+        try:
+            found = evaluate(expr, {**threads, **flat})
+        except TileUnsupportedError:
+            return None
+        table = np.broadcast_to(found, (count, points))
+        return table if access.mask is None or not rows else table[access.mask]
+
+    def _interval(self, access: Access, dim: Dim) -> tuple[int, int, E.Expr] | None:
+        """Least and greatest index relative to an expression that does not range."""
+        if dim is None:
+            return None
+        key = (id(access), id(dim[0]))
+        if key not in self._intervals:
+            self._kept.append(access)
+            parts = self._split(access, dim[0])
+            values = None if parts is None else self._values(access, parts[0], (parts[0],), False)
+            if parts is None or values is None or not values.size:
+                self._intervals[key] = None
+            else:
+                self._intervals[key] = int(values.min()), int(values.max()), parts[1]
+        found = self._intervals[key]
+        return None if found is None else (found[0], found[1] + dim[1] - 1, found[2])
+
+    def _apart(self, a: Access, x: Dim, b: Access, y: Dim) -> bool:
+        first, second = self._interval(a, x), self._interval(b, y)
+        if first is None or second is None:
+            return False
+        shift = _difference(first[2], second[2])
+        if shift is None:
+            return False
+        return first[0] + shift > second[1] or second[0] > first[1] + shift
+
+    # -- by thread ---------------------------------------------------------------------------
+    def _by_thread(self, a: Access, b: Access, alike: bool) -> Meeting | None:
+        """Both are made thread by thread: only different threads conflict."""
+        exact = alike
+        columns: list[tuple[Values, Values]] = []
+        for x, y in zip(a.dims, b.dims) if alike else ():
+            pair = self._column(a, x, b, y)
+            if pair is None:
+                exact = False
+            else:
+                columns.append(pair)
+        keys_a, low_a, high_a = _owners(a, self.count, columns, 0)
+        keys_b, low_b, high_b = _owners(b, self.count, columns, 1)
+        _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)
+        alone = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
+        same = alone & (low_a[at_a] == low_b[at_b])
+        return None if bool(same.all()) else Meeting(a, b, exact)
+
+    def _column(self, a: Access, x: Dim, b: Access, y: Dim) -> tuple[Values, Values] | None:
+        """One dimension's index per thread on both sides, against the same origin."""
+        if x is None or y is None:
+            return None
+        first, second = self._split(a, x[0]), self._split(b, y[0])
+        if first is None or second is None:
+            return None
+        shift = _difference(first[1], second[1])
+        # Free variables that appear in several dimensions must be enumerated together; one
+        # column over all of an access's variables keeps the columns aligned.
+        lows = [tuple(dim[0] for dim in side.dims if dim is not None) for side in (a, b)]
+        left = self._values(a, first[0], lows[0])
+        right = self._values(b, second[0], lows[1])
+        if shift is None or left is None or right is None:
+            return None
+        return left + shift, right
+
+
+def _difference(a: E.Expr, b: E.Expr) -> int | None:
+    if a is b:
+        return 0
+    if a.dtype != b.dtype:
+        return None
+    found = simplify(a - b)
+    return int(found.value) if isinstance(found, E.Const) else None
+
+
+def _owners(
+    access: Access, count: int, columns: list[tuple[Values, Values]], side: int
+) -> tuple[Values, Values, Values]:
+    """Each address key that the side touches, with its lowest and highest thread."""
+    chosen = np.arange(count) if access.mask is None else np.flatnonzero(access.mask)
+    keys = np.zeros((len(chosen), 1), dtype=np.int64)
+    for pair in columns:
+        low = min(int(item.min(initial=0)) for item in pair)
+        high = max(int(item.max(initial=0)) for item in pair)
+        keys = keys * (high - low + 1) + (pair[side] - low)
+    threads = np.broadcast_to(chosen[:, None], keys.shape).reshape(-1)
+    found, where = np.unique(keys.reshape(-1), return_inverse=True)
+    lowest = np.full(found.shape, count, dtype=np.int64)
+    highest = np.full(found.shape, -1, dtype=np.int64)
+    np.minimum.at(lowest, where.reshape(-1), threads)
+    np.maximum.at(highest, where.reshape(-1), threads)
+    return found, lowest, highest

@@ -1,0 +1,149 @@
+"""Clocks for `do_bench`: the host's, and those of a GPU through torch or cupy."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tilelang.errors import TileUnsupportedError
+
+BACKENDS = ("event", "cupti", "cudagraph")
+_FLUSH, _LARGE_FLUSH = 256 << 20, 1 << 30  # bytes, more than any L2 cache
+_GRAPH_CALLS = 10  # per replay of a captured graph
+
+
+class Clock(Protocol):
+    """Measures calls one by one."""
+
+    is_host: bool
+
+    def time(self, fn: Callable[[], Any], count: int) -> list[float]:
+        """Milliseconds of ``count`` calls."""
+
+
+class HostClock:
+    """The host's clock."""
+
+    is_host = True
+
+    def time(self, fn: Callable[[], Any], count: int) -> list[float]:
+        """Milliseconds of ``count`` calls."""
+        found = []
+        for _ in range(count):
+            start = time.perf_counter()
+            fn()
+            found.append((time.perf_counter() - start) * 1e3)
+        return found
+
+
+class TorchClock:
+    """Events on torch's current stream; the L2 cache is flushed before each call."""
+
+    is_host = False
+
+    def __init__(self, torch: Any, flush: int) -> None:
+        self.torch = torch
+        self.cache = torch.empty(flush // 4, dtype=torch.int32, device="cuda")
+
+    def _event(self) -> Any:
+        return self.torch.cuda.Event(enable_timing=True)
+
+    def time(self, fn: Callable[[], Any], count: int) -> list[float]:
+        """Milliseconds of ``count`` calls."""
+        events = [(self._event(), self._event()) for _ in range(count)]
+        self.torch.cuda.synchronize()
+        for start, end in events:
+            self.cache.zero_()
+            start.record()
+            fn()
+            end.record()
+        self.torch.cuda.synchronize()
+        return [float(start.elapsed_time(end)) for start, end in events]
+
+
+class GraphClock(TorchClock):
+    """Calls captured into a CUDA graph: the GPU's time without that of launching."""
+
+    def time(self, fn: Callable[[], Any], count: int) -> list[float]:
+        """Milliseconds of ``count`` replays, each divided by the calls that it holds."""
+        cuda = self.torch.cuda
+        stream = cuda.Stream()
+        stream.wait_stream(cuda.current_stream())
+        with cuda.stream(stream):
+            fn()
+            graph = cuda.CUDAGraph()
+            with cuda.graph(graph, stream=stream):
+                for _ in range(_GRAPH_CALLS):
+                    fn()
+        cuda.current_stream().wait_stream(stream)
+        return [value / _GRAPH_CALLS for value in super().time(graph.replay, count)]
+
+
+class KernelClock(TorchClock):
+    """The time of the kernels alone, as CUPTI reports it through torch's profiler."""
+
+    def time(self, fn: Callable[[], Any], count: int) -> list[float]:
+        """The mean milliseconds per call, ``count`` times."""
+        profiler = self.torch.profiler
+        flush = type(self.cache).zero_
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
+            for _ in range(count):
+                flush(self.cache)
+                fn()
+            self.torch.cuda.synchronize()
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as empty:
+            for _ in range(count):
+                flush(self.cache)
+            self.torch.cuda.synchronize()
+        total = _device_time(profile) - _device_time(empty)
+        return [max(0.0, total) / count / 1e3] * count
+
+
+def _device_time(profile: Any) -> float:
+    """Microseconds on the GPU in a profile."""
+    return sum(float(event.self_device_time_total) for event in profile.key_averages())
+
+
+class CupyClock:
+    """Events on cupy's current stream; the L2 cache is flushed before each call."""
+
+    is_host = False
+
+    def __init__(self, cupy: Any, flush: int) -> None:
+        self.cupy = cupy
+        self.cache = cupy.empty(flush // 4, "int32")
+
+    def time(self, fn: Callable[[], Any], count: int) -> list[float]:
+        """Milliseconds of ``count`` calls."""
+        cuda = self.cupy.cuda
+        events = [(cuda.Event(), cuda.Event()) for _ in range(count)]
+        for start, end in events:
+            self.cache.fill(0)
+            start.record()
+            fn()
+            end.record()
+        cuda.get_current_stream().synchronize()
+        return [float(cuda.get_elapsed_time(start, end)) for start, end in events]
+
+
+def find_clock(fast_flush: bool = True, backend: str = "event") -> Clock:
+    """The clock for what has just run: a GPU's when torch or cupy has used one.
+
+    Raises:
+        TileUnsupportedError: a backend that needs torch, for cupy.
+    """
+    flush = _FLUSH if fast_flush else _LARGE_FLUSH
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        kind = {"event": TorchClock, "cudagraph": GraphClock, "cupti": KernelClock}[backend]
+        return kind(torch, flush)
+    cupy: Any = sys.modules.get("cupy")
+    if cupy is not None:
+        if backend != "event":
+            raise TileUnsupportedError(
+                f"the timing backend {backend!r} needs torch", expected='backend="event" for cupy'
+            )
+        return CupyClock(cupy, flush)
+    return HostClock()

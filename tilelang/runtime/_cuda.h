@@ -1,0 +1,253 @@
+// Runs the host part of a GPU program (see steps.py, which documents the words and does the same
+// in Python). Driver functions come as addresses in a table, so nothing is linked. Part of
+// _launcher.c.
+
+#include <stdlib.h>
+
+enum { LET = 1, ASSERT, LAUNCH, IF, FOR, WORKSPACE };
+enum { NO_VALUE = -2, GRID_TOO_LARGE = -3, DRIVER = -1000 };
+// Places in the table of a device.
+enum { T_EPOCH, T_SEEN, T_CONTEXT, T_LAUNCH, T_GET, T_SET, T_ALLOCATE, T_FREE, T_FUNCTIONS };
+#define MAX_SLOTS 256
+#define MAX_ARGS 128
+#define MAX_DEVICES 64
+
+typedef struct {
+    uint32_t grid[3], block[3], shared;
+    void* stream;
+    void* attributes;
+    uint32_t count;
+} CuConfig;
+
+typedef struct {
+    uint32_t id, pad, value[16];
+} CuAttribute;
+
+typedef struct {
+    const uint64_t* table;
+    int64_t* slots;
+    void* stream;
+    uint64_t* memory;
+    int count, room;
+} CuRun;
+
+#define DRIVER_CALL(run, place, type) ((type)(uintptr_t)(run)->table[place])
+typedef int (*CuLaunch)(const CuConfig*, void*, void**, void**);
+typedef int (*CuGet)(void**);
+typedef int (*CuSet)(void*);
+typedef int (*CuAllocate)(uint64_t*, size_t, void*);
+typedef int (*CuFree)(uint64_t, void*);
+
+// One binary operation of two values; -1 when it has no value.
+static int host_binary(int64_t op, int64_t a, int64_t b, int64_t* r) {
+    switch (op) {
+        case 2: *r = WRAP(+); return 0;
+        case 3: *r = WRAP(-); return 0;
+        case 4: *r = WRAP(*); return 0;
+        case 5: case 6: case 7: case 8:
+            if (b == 0) return -1;
+            if (b == -1) { *r = op == 5 || op == 7 ? (int64_t)(0 - (uint64_t)a) : 0; return 0; }
+            if (op == 5) *r = floor_div(a, b);
+            else if (op == 6) *r = a - floor_div(a, b) * b;
+            else *r = op == 7 ? a / b : a % b;
+            return 0;
+        case 9: *r = a < b ? a : b; return 0;
+        case 10: *r = a > b ? a : b; return 0;
+        case 11: *r = a == b; return 0;
+        case 12: *r = a != b; return 0;
+        case 13: *r = a < b; return 0;
+        case 14: *r = a <= b; return 0;
+        case 15: *r = a > b; return 0;
+        case 16: *r = a >= b; return 0;
+        case 17: *r = a && b; return 0;
+        case 18: *r = a || b; return 0;
+        case 19: *r = a & b; return 0;
+        case 20: *r = a | b; return 0;
+        case 21: *r = a ^ b; return 0;
+        case 22: case 23:
+            if (b < 0 || b > 63) return -1;
+            *r = op == 22 ? (int64_t)((uint64_t)a << b) : a >> b;
+            return 0;
+        default: return -1;
+    }
+}
+
+// Evaluate the program at *at and move behind it. `dead` has a bit per operand without a value.
+static int host_value(const int64_t** at, const int64_t* slots, int64_t* out) {
+    const int64_t* p = *at;
+    const int64_t length = *p++;
+    int64_t s[STACK];
+    uint64_t dead = 0;
+    int top = 0;
+    for (int64_t i = 0; i < length; ++i, p += 2) {
+        const int64_t op = p[0];
+        if (op <= 1) {
+            dead &= ~((uint64_t)1 << top);
+            s[top++] = op == 0 ? p[1] : slots[p[1]];
+        } else if (op == 24) {
+            s[top - 1] = !s[top - 1];
+        } else if (op == 25) {
+            s[top - 1] = (int64_t)(0 - (uint64_t)s[top - 1]);
+        } else if (op == 26) {
+            top -= 2;
+            const int from = s[top - 1] ? top : top + 1;
+            const uint64_t bad = (dead >> (top - 1) | dead >> from) & 1;
+            s[top - 1] = s[from];
+            dead |= bad << (top - 1);
+        } else {
+            const int64_t b = s[--top], a = s[top - 1];
+            const uint64_t bit = (uint64_t)1 << (top - 1);
+            if (!(dead & bit) && ((op == 17 && !a) || (op == 18 && a))) {
+                s[top - 1] = op == 18;
+            } else if ((dead & (bit | bit << 1)) || host_binary(op, a, b, &s[top - 1]) < 0) {
+                dead |= bit;
+            }
+        }
+    }
+    *at = p;
+    *out = s[0];
+    return dead & 1 ? NO_VALUE : 0;
+}
+
+static int64_t host_store(int64_t value, int64_t form) {
+    if (form == 0 || form == 64 || form == -64) return value;
+    if (form == 1) return value != 0;
+    const int bits = (int)(form < 0 ? -form : form);
+    const uint64_t cut = (uint64_t)value << (64 - bits);
+    return form < 0 ? (int64_t)(cut >> (64 - bits)) : (int64_t)cut >> (64 - bits);
+}
+
+static int host_launch(CuRun* run, const int64_t** at) {
+    static const int64_t most[3] = {2147483647, 65535, 65535};
+    const int64_t* n = *at;
+    const int64_t count = n[9];
+    const int64_t* args = n + 10;
+    const int64_t* p = args + 2 * count;
+    int64_t grid[3];
+    int empty = 0, large = 0;
+    for (int d = 0; d < 3; ++d) {
+        const int bad = host_value(&p, run->slots, &grid[d]);
+        if (bad) return bad;
+        empty |= grid[d] <= 0;
+        large |= grid[d] > most[d];
+    }
+    *at = p;
+    if (empty) return 0;
+    if (large) return GRID_TOO_LARGE;
+    void* pointers[MAX_ARGS];
+    float singles[MAX_ARGS];
+    for (int64_t i = 0; i < count; ++i) {
+        int64_t* slot = &run->slots[args[2 * i]];
+        pointers[i] = slot;
+        if (args[2 * i + 1] == 1) {
+            double value;
+            memcpy(&value, slot, sizeof value);
+            singles[i] = (float)value;
+            pointers[i] = &singles[i];
+        }
+    }
+    CuAttribute attributes[3];
+    CuConfig config;
+    memset(&config, 0, sizeof config);
+    memset(attributes, 0, sizeof attributes);
+    for (int d = 0; d < 3; ++d) {
+        config.grid[d] = (uint32_t)grid[d];
+        config.block[d] = (uint32_t)n[1 + d];
+    }
+    config.shared = (uint32_t)n[4];
+    config.stream = run->stream;
+    config.attributes = attributes;
+    if (n[5] != 1 || n[6] != 1 || n[7] != 1) {
+        CuAttribute* a = &attributes[config.count++];
+        a->id = 4;
+        for (int d = 0; d < 3; ++d) a->value[d] = (uint32_t)n[5 + d];
+    }
+    for (int flag = 0; flag < 2; ++flag) {
+        if (!(n[8] >> flag & 1)) continue;
+        CuAttribute* a = &attributes[config.count++];
+        a->id = flag ? 6 : 2;
+        a->value[0] = 1;
+    }
+    void* function = (void*)(uintptr_t)run->table[T_FUNCTIONS + n[0]];
+    const int code = DRIVER_CALL(run, T_LAUNCH, CuLaunch)(&config, function, pointers, 0);
+    return code ? DRIVER - code : 0;
+}
+
+static int host_workspace(CuRun* run, int64_t slot, int64_t size) {
+    if (run->count == run->room) {
+        const int room = run->room ? 2 * run->room : 8;
+        uint64_t* memory = realloc(run->memory, sizeof(uint64_t) * (size_t)room);
+        if (!memory) return -1;
+        run->memory = memory;
+        run->room = room;
+    }
+    uint64_t address = 0;
+    const size_t bytes = size > 0 ? (size_t)size : 1;
+    const int code = DRIVER_CALL(run, T_ALLOCATE, CuAllocate)(&address, bytes, run->stream);
+    if (code) return DRIVER - code;
+    run->memory[run->count++] = address;
+    run->slots[slot] = (int64_t)address;
+    return 0;
+}
+
+static int host_steps(CuRun* run, const int64_t* p, const int64_t* end) {
+    int64_t value;
+    int code;
+    while (p < end) {
+        const int64_t kind = *p++;
+        if (kind == LET) {
+            const int64_t slot = p[0], form = p[1];
+            p += 2;
+            if ((code = host_value(&p, run->slots, &value))) return code;
+            run->slots[slot] = host_store(value, form);
+        } else if (kind == ASSERT) {
+            const int64_t number = *p++;
+            if ((code = host_value(&p, run->slots, &value))) return code;
+            if (!value) return (int)number;
+        } else if (kind == LAUNCH) {
+            if ((code = host_launch(run, &p))) return code;
+        } else if (kind == IF) {
+            if ((code = host_value(&p, run->slots, &value))) return code;
+            const int64_t *yes = p + 2, *no = yes + p[0], *behind = no + p[1];
+            code = value ? host_steps(run, yes, no) : host_steps(run, no, behind);
+            if (code) return code;
+            p = behind;
+        } else if (kind == FOR) {
+            const int64_t slot = *p++;
+            int64_t bounds[3];
+            for (int i = 0; i < 3; ++i)
+                if ((code = host_value(&p, run->slots, &bounds[i]))) return code;
+            const int64_t *body = p + 1, *behind = body + p[0];
+            if (bounds[2] <= 0) return NO_VALUE;
+            for (int64_t i = bounds[0]; i < bounds[1];) {
+                run->slots[slot] = i;
+                if ((code = host_steps(run, body, behind))) return code;
+                if (__builtin_add_overflow(i, bounds[2], &i)) break;
+            }
+            p = behind;
+        } else {
+            const int64_t slot = *p++;
+            if ((code = host_value(&p, run->slots, &value))) return code;
+            if ((code = host_workspace(run, slot, value))) return code;
+        }
+    }
+    return 0;
+}
+
+// Run all steps on a device; the caller's context is current again afterwards.
+static int run_on_gpu(const int64_t* words, int64_t count, const uint64_t* table, void* stream,
+                      int64_t* slots) {
+    CuRun run = {table, slots, stream, 0, 0, 0};
+    void *before = 0, *wanted = (void*)(uintptr_t)table[T_CONTEXT];
+    int code = DRIVER_CALL(&run, T_GET, CuGet)(&before);
+    if (code) return DRIVER - code;
+    if (before != wanted && (code = DRIVER_CALL(&run, T_SET, CuSet)(wanted))) return DRIVER - code;
+    code = host_steps(&run, words, words + count);
+    for (int i = 0; i < run.count; ++i) {
+        const int freed = DRIVER_CALL(&run, T_FREE, CuFree)(run.memory[i], stream);
+        if (freed && !code) code = DRIVER - freed;
+    }
+    free(run.memory);
+    if (before != wanted) DRIVER_CALL(&run, T_SET, CuSet)(before);
+    return code;
+}

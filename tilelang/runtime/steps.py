@@ -1,0 +1,283 @@
+"""The host part of a GPU program: steps over 64-bit slots, as words that Python and C both run.
+
+A program is an array of 64-bit integers, so it can be stored, handed to the C launcher as it is,
+and run without any host compiler by :class:`Machine`. Steps follow one another:
+
+    LET slot form PROGRAM                  slot = value, stored as an integer of that form
+    ASSERT number PROGRAM                  end with this code unless the value is not zero
+    LAUNCH kernel bx by bz shared cx cy cz flags n (slot form)*n PROGRAM*3
+                                           flags: 1 cooperative, 2 programmatic dependent launch
+    IF PROGRAM n m then*n else*m           n and m count words
+    FOR slot PROGRAM*3 n body*n            slot = start, start + step, ... below stop
+    WORKSPACE slot PROGRAM                 slot = device memory of that many bytes, for this call
+
+A PROGRAM is a count and that many pairs (operation, operand) in postfix order. Values are 64-bit
+and wrap around. What divides by zero or shifts too far has no value; that matters only if it
+is used, so the untaken side of ``select``, ``land`` and ``lor`` may contain it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from tilelang.ir import floats
+from tilelang.ir.dtypes import dtype as DType
+
+LET, ASSERT, LAUNCH, IF, FOR, WORKSPACE = range(1, 7)
+
+# Operations in the order of their numbers, which _cuda.h uses too.
+OPERATIONS = (
+    "const", "slot", "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min",
+    "max", "eq", "ne", "lt", "le", "gt", "ge", "land", "lor", "bitand", "bitor", "bitxor", "shl",
+    "shr", "lnot", "neg", "select",
+)  # fmt: skip
+# How a slot becomes a kernel parameter: its low bytes, a float32, or a narrow float. C knows the
+# first two.
+FORMS = ("raw", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+NATIVE_FORMS = 2
+STACK = 32  # operands that C can hold
+MAX_SLOTS, MAX_ARGS = 256, 128  # slots, and parameters of one kernel, that C can hold
+
+# Codes of a run besides 0 and the positive numbers of messages; -1 is "out of memory".
+NO_VALUE, GRID_TOO_LARGE, DRIVER = -2, -3, -1000
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+Value: TypeAlias = "int | None"  # None: has no value
+
+
+class Launches(Protocol):
+    """What the machine needs of a GPU; codes are the driver's, 0 is success."""
+
+    def launch(
+        self,
+        device: int,
+        kernel: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        stream: int,
+        parameters: Sequence[bytes],
+        *,
+        cluster: Sequence[int],
+        cooperative: bool,
+        pdl: bool,
+    ) -> int:
+        """Start kernel number ``kernel``."""
+
+    def allocate(self, device: int, size: int, stream: int) -> int:
+        """Device memory in stream order."""
+
+    def free(self, device: int, address: int, stream: int) -> None:
+        """Give it back in stream order."""
+
+
+def wrap(value: int) -> int:
+    """``value`` modulo 2**64 as a signed number."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _truncdiv(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_BINARY: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": min, "max": max,
+    "floordiv": operator.floordiv, "floormod": operator.mod, "truncdiv": _truncdiv,
+    "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
+    "gt": operator.gt, "ge": operator.ge,
+    "bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor,
+    "shl": operator.lshift, "shr": operator.rshift,
+}  # fmt: skip
+
+
+def _binary(name: str, a: Value, b: Value) -> Value:
+    if name == "land" and a == 0:
+        return 0
+    if name == "lor" and a:
+        return 1
+    if a is None or b is None:
+        return None
+    if name in ("land", "lor"):
+        return int(b != 0)
+    if name in ("shl", "shr") and not 0 <= b < 64:
+        return None
+    if b == 0 and name in ("floordiv", "floormod", "truncdiv", "truncmod"):
+        return None
+    return wrap(int(_BINARY[name](a, b)))
+
+
+def evaluate(program: Sequence[tuple[int, int]], slots: Sequence[int]) -> Value:
+    """The value of a postfix program over ``slots``; None when it has none."""
+    stack: list[Value] = []
+    for number, operand in program:
+        name = OPERATIONS[number]
+        if name == "const":
+            stack.append(operand)
+        elif name == "slot":
+            stack.append(slots[operand])
+        elif name == "neg":
+            top = stack[-1]
+            stack[-1] = None if top is None else wrap(-top)
+        elif name == "lnot":
+            top = stack[-1]
+            stack[-1] = None if top is None else int(not top)
+        elif name == "select":
+            condition, yes, no = stack[-3:]
+            del stack[-3:]
+            stack.append(None if condition is None else yes if condition else no)
+        else:
+            b, a = stack.pop(), stack.pop()
+            stack.append(_binary(name, a, b))
+    return stack[0]
+
+
+def store(value: int, form: int) -> int:
+    """``value`` as an integer of ``form`` bits: negative for unsigned, 1 for bool, 0 as it is."""
+    if form == 1:
+        return int(value != 0)
+    if form < 0:
+        return wrap(value % 2**-form)
+    return value if form in (0, 64) else (value + 2 ** (form - 1)) % 2**form - 2 ** (form - 1)
+
+
+def parameter(value: int, form: int) -> bytes:
+    """The bytes of a kernel parameter from a slot."""
+    bits = value.to_bytes(8, "little", signed=True)
+    if form == 0:
+        return bits
+    number = np.frombuffer(bits, np.float64).astype(np.float32)
+    if form == 1:
+        return number.tobytes()
+    return bytes(floats.encode(number, DType(FORMS[form])).tobytes())
+
+
+class _Reader:
+    """Words into nested tuples, once per kernel."""
+
+    def __init__(self, words: Sequence[int]) -> None:
+        self.words = words
+        self.at = 0
+
+    def next(self) -> int:
+        self.at += 1
+        return int(self.words[self.at - 1])
+
+    def many(self, count: int) -> tuple[int, ...]:
+        return tuple(self.next() for _ in range(count))
+
+    def program(self) -> tuple[tuple[int, int], ...]:
+        return tuple((self.next(), self.next()) for _ in range(self.next()))
+
+    def steps(self, end: int) -> tuple[Any, ...]:
+        found = []
+        while self.at < end:
+            found.append(self.step())
+        return tuple(found)
+
+    def step(self) -> tuple[Any, ...]:
+        kind = self.next()
+        if kind == LET:
+            return kind, self.next(), self.next(), self.program()
+        if kind in (ASSERT, WORKSPACE):
+            return kind, self.next(), self.program()
+        if kind == LAUNCH:
+            numbers = self.many(10)
+            forms = tuple(self.many(2) for _ in range(numbers[9]))
+            return kind, numbers, forms, tuple(self.program() for _ in range(3))
+        if kind == IF:
+            condition, yes, no = self.program(), self.next(), self.next()
+            return kind, condition, self.steps(self.at + yes), self.steps(self.at + no)
+        slot, bounds = self.next(), tuple(self.program() for _ in range(3))
+        size = self.next()
+        return kind, slot, bounds, self.steps(self.at + size)
+
+
+class _Stop(Exception):  # noqa: N818  # no error: how a nested step ends the run
+    """Ends a run with a code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class Machine:
+    """Runs a program of words on a GPU.
+
+    Args:
+        words: the program.
+        slots: how many slots it uses in all.
+        gpu: starts kernels.
+    """
+
+    def __init__(self, words: Sequence[int], slots: int, gpu: Launches) -> None:
+        self._steps = _Reader(words).steps(len(words))
+        self._slots = slots
+        self._gpu = gpu
+
+    def run(self, values: Sequence[int], device: int, stream: int) -> int:
+        """Run on the call's slots; gives 0 or a code (see the top of this module)."""
+        slots = [*values, *[0] * (self._slots - len(values))]
+        memory: list[int] = []
+        try:
+            self._all(self._steps, slots, device, stream, memory)
+        except _Stop as stop:
+            return stop.code
+        finally:
+            for address in memory:
+                self._gpu.free(device, address, stream)
+        return 0
+
+    def _all(
+        self, steps: Sequence[Any], slots: list[int], device: int, stream: int, memory: list[int]
+    ) -> None:
+        for step in steps:
+            kind = step[0]
+            if kind == LET:
+                slots[step[1]] = store(_value(step[3], slots), step[2])
+            elif kind == ASSERT:
+                if not _value(step[2], slots):
+                    raise _Stop(step[1])
+            elif kind == LAUNCH:
+                self._launch(step, slots, device, stream)
+            elif kind == IF:
+                chosen = step[2] if _value(step[1], slots) else step[3]
+                self._all(chosen, slots, device, stream, memory)
+            elif kind == FOR:
+                start, stop, stride = (_value(program, slots) for program in step[2])
+                if stride <= 0:
+                    raise _Stop(NO_VALUE)
+                for number in range(start, stop, stride):
+                    slots[step[1]] = number
+                    self._all(step[3], slots, device, stream, memory)
+            else:
+                size = max(0, _value(step[2], slots))
+                slots[step[1]] = wrap(self._gpu.allocate(device, size, stream))
+                memory.append(slots[step[1]] % 2**64)
+
+    def _launch(self, step: Any, slots: list[int], device: int, stream: int) -> None:
+        _, numbers, forms, programs = step
+        grid = [_value(program, slots) for program in programs]
+        if min(grid) <= 0:
+            return
+        if any(extent > most for extent, most in zip(grid, MAX_GRID)):
+            raise _Stop(GRID_TOO_LARGE)
+        code = self._gpu.launch(
+            device, numbers[0], grid, numbers[1:4], numbers[4], stream,
+            [parameter(slots[slot], form) for slot, form in forms],
+            cluster=numbers[5:8],
+            cooperative=bool(numbers[8] & 1), pdl=bool(numbers[8] & 2),
+        )  # fmt: skip
+        if code:
+            raise _Stop(DRIVER - code)
+
+
+def _value(program: Sequence[tuple[int, int]], slots: Sequence[int]) -> int:
+    found = evaluate(program, slots)
+    if found is None:
+        raise _Stop(NO_VALUE)
+    return found
