@@ -1,7 +1,8 @@
 """The long differential run: seeded random programs, interpreter against compiled C.
 
 ``python bench/fuzz_long.py --programs 20000 --seed 0`` prints progress, the smallest failing
-program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source.
+program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source;
+``--target cuda`` compares with a GPU.
 """
 
 # ruff: noqa: E402  # imports from the tests follow the line that finds them
@@ -29,11 +30,13 @@ from fuzz.shrinking import shrink
 import tilelang
 from tilelang.errors import TileError
 
+TARGET = os.environ.get("FUZZ_TARGET", "cpu")  # inherited by the workers
+
 
 def outcome(program: Program) -> tuple[str, str]:
     """("ok" | "differs" | "error", what happened); the text is the same for the same cause."""
     try:
-        check(program)
+        check(program, target=TARGET)
     except Disagreement as wrong:
         return "differs", str(wrong).split("\n", 1)[0]
     except TileError as refused:
@@ -67,6 +70,13 @@ def run_seed(seed: int) -> tuple[int, str, str]:
     return (seed, *isolated(make_program(SeededDraw(seed))))
 
 
+def prepare() -> None:
+    """Settings of a worker; what its children need is imported once, before it forks."""
+    tilelang.disable_cache()
+    if TARGET == "cuda":
+        import torch  # noqa: F401
+
+
 def cause(kind: str, detail: str) -> str:
     """Failures with the same text here are shown once."""
     if kind == "differs":
@@ -96,7 +106,11 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=20, help="failing programs to show at most")
     parser.add_argument("--only", type=int, help="run one program and show it")
     parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--target", choices=("cpu", "cuda"), default=TARGET)
     arguments = parser.parse_args()
+    if arguments.target != TARGET:  # read again by this program and its workers
+        os.environ["FUZZ_TARGET"] = arguments.target
+        os.execv(sys.executable, [sys.executable, *sys.argv])
     tilelang.disable_cache()
     if arguments.only is not None:
         program = make_program(SeededDraw(arguments.only))
@@ -110,7 +124,7 @@ def _all(arguments: argparse.Namespace) -> int:
     began, counts = time.monotonic(), Counter[str]()
     shown: Counter[str] = Counter()
     seeds = range(arguments.seed, arguments.seed + arguments.programs)
-    with get_context("spawn").Pool(arguments.workers, initializer=tilelang.disable_cache) as pool:
+    with get_context("spawn").Pool(arguments.workers, initializer=prepare) as pool:
         for seed, kind, detail in pool.imap_unordered(run_seed, seeds, chunksize=4):
             counts[kind] += 1
             if kind != "ok":

@@ -266,7 +266,7 @@ class FakeDriver(types.ModuleType):
         self.calls: list[tuple[Any, ...]] = []
         self.results: dict[str, tuple[Any, ...]] = {}
         for name in (
-            "CUresult CUfunction_attribute CUdevice CUlaunchAttributeID CUlimit CUaccessProperty "
+            "CUresult CUfunction_attribute CUdevice CUlaunchAttributeID CUstreamAttrID CUlimit CUaccessProperty "
             "CUdevice_attribute CUtensorMapDataType CUtensorMapInterleave CUtensorMapSwizzle "
             "CUtensorMapL2promotion CUtensorMapFloatOOBfill"
         ).split():

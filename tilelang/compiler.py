@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tilelang.codegen.symbols import symbols_of
 from tilelang.cpu.gemm_writer import has_kernel
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import choose_operands, lower_operand_copies
-from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.codegen import emit_cuda
 from tilelang.cuda.module import CudaModule
 from tilelang.env import env

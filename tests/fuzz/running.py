@@ -13,6 +13,7 @@ import tilelang
 from tilelang.errors import TileUnsupportedError
 
 from .exprs import MANTISSA
+from .gpu import execute_on_gpu
 from .model import Program, Tensor, decode, input_array
 
 
@@ -99,8 +100,16 @@ def execute(program: Program, func: Any, backend: str, seed: int) -> dict[str, n
     return {name: values[name] for name in results}
 
 
-def check(program: Program, seed: int = 0) -> None:
-    """Raise :class:`Disagreement` when interpreter and CPU back end give different results.
+def execute_cuda(program: Program, func: Any, seed: int) -> dict[str, np.ndarray]:
+    """Results of the GPU."""
+    found, broken = execute_on_gpu(program, func, arguments(program, seed))
+    for name in broken:
+        raise Disagreement(program.source, name, "cuda writes outside of the array")
+    return found
+
+
+def check(program: Program, seed: int = 0, target: str = "cpu") -> None:
+    """Raise :class:`Disagreement` when interpreter and the back end give different results.
 
     Programs that exchange values within a warp may be refused by the CPU back end.
     """
@@ -108,11 +117,21 @@ def check(program: Program, seed: int = 0) -> None:
     with np.errstate(all="ignore"):
         expected = execute(program, func, "interpret", seed)
     try:
-        found = execute(program, func, "c", seed)
+        if target == "cuda":
+            found = execute_cuda(program, func, seed)
+        else:
+            found = execute(program, func, "c", seed)
     except TileUnsupportedError:
         if "warp" in program.features:  # needs the threads of a warp at the same time
             return
         raise
+    compare(program, expected, found)
+
+
+def compare(
+    program: Program, expected: dict[str, np.ndarray], found: dict[str, np.ndarray]
+) -> None:
+    """Raise :class:`Disagreement` for the first result that differs."""
     for tensor in program.tensors:
         if tensor.role == "in":
             continue

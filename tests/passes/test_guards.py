@@ -131,6 +131,20 @@ def test_a_loop_with_an_index_that_is_not_linear_is_written_once() -> None:
         """)
 
 
+def test_one_such_index_keeps_the_whole_nest_from_being_split() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((40,), "int32")):
+        with T.Kernel(8, threads=32) as bx:
+            for i in T.Parallel(8):
+                A[bx * 8 + i] = A[i * i]
+
+    assert guarded(kernel) == text("""
+        for i in T.serial(8, parallel=0):
+            if bx * 8 + i < 40:
+                A[bx * 8 + i] = T.if_then_else(i * i < 40, A[i * i], 0)
+        """)
+
+
 def test_a_loop_that_is_never_inside_is_written_once() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((40,), "int32")):

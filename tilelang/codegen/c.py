@@ -236,7 +236,12 @@ class CPrinter:
         if isinstance(expr, E.Var):
             return expr in self.at_least_zero or expr.dtype.is_uint
         if isinstance(expr, E.Cast):
-            return expr.value.dtype.is_integer and self.nonnegative(expr.value)
+            source, target = expr.value.dtype, expr.dtype
+            if target.is_uint:
+                return True
+            # A value that is cut, or an unsigned one of the same width, may come out negative.
+            room = target.bits - (source.bits + source.is_uint)
+            return source.is_integer and room >= 0 and self.nonnegative(expr.value)
         if isinstance(expr, E.Binary):
             if expr.op in ("add", "mul", "floordiv", "min", "max", "shr", "truncdiv"):
                 return self.nonnegative(expr.a) and self.nonnegative(expr.b)

@@ -132,7 +132,8 @@ class Writer(ABC):
         value = bare(printer.value(source))
         offset = printer.flat_index(stmt.buffer, stmt.indices)
         if isinstance(source, E.Load) and self.moves_bits(source, stmt):
-            unit = f"{printer.pointer(source.buffer)}[{printer.flat_index(source.buffer, source.indices)}]"
+            place = printer.flat_index(source.buffer, source.indices)
+            unit = f"{printer.pointer(source.buffer)}[{place}]"
             self.put(f"{printer.pointer(stmt.buffer)}[{offset}] = {unit};")
             return
         self.put(printer.stored(stmt.buffer.dtype, printer.pointer(stmt.buffer), offset, value))

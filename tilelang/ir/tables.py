@@ -249,13 +249,18 @@ _RAW = [
 # What lowering makes for GPUs; programs do not write these. Addresses are of registers ("local"),
 # shared or global memory; see the device headers for each function.
 _DEVICE = [
-    Intrinsic("vector_copy", 2, 2, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
-    Intrinsic("cp_async", 2, 3, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
+    *[
+        Intrinsic(name, low, high, "void", effect=Effect.WRITE, writes=(0,), reads=reads, needs=sm)
+        for name, low, high, reads, sm in (
+            ("vector_copy", 2, 2, (1,), "sm_75"),
+            ("cp_async", 2, 3, (1,), "sm_80"),
+            ("ldmatrix", 2, 2, (1,), "sm_75"),
+            ("stmatrix", 2, 2, (1,), "sm_90"),
+            ("mma", 3, 3, (0, 1, 2), "sm_75"),
+        )
+    ],
     Intrinsic("cp_async_commit", 0, 0, "void", effect=Effect.SYNC, needs="sm_80"),
     Intrinsic("cp_async_wait", 0, 0, "void", effect=Effect.SYNC, needs="sm_80"),
-    Intrinsic("ldmatrix", 2, 2, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
-    Intrinsic("stmatrix", 2, 2, "void", effect=Effect.WRITE, writes=(0,), reads=(1,)),
-    Intrinsic("mma", 3, 3, "void", effect=Effect.WRITE, writes=(0,), reads=(0, 1, 2)),
 ]
 
 # Tile operations (``HardwareOp``) and the lowest architecture that has them.

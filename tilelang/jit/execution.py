@@ -110,7 +110,7 @@ def build(
     if target.kind != "cpu":
         raise TileUnsupportedError(
             f"no code generator for the target {target.kind!r} yet",
-            expected='target="cpu"',
+            expected='target="cpu" or target="cuda"',
             got=f"target={str(target)!r}",
             hint='the program can be run anywhere with execution_backend="interpret"',
         )

@@ -143,7 +143,10 @@ class Distribution:
 
         Meaningful where :meth:`valid` holds and ``thread < used_threads``.
         """
-        sources = {"thread": (E.as_expr(thread), self.threads), "slot": (E.as_expr(slot), self.slots)}
+        sources = {
+            "thread": (E.as_expr(thread), self.threads),
+            "slot": (E.as_expr(slot), self.slots),
+        }
         found: list[E.Expr] = []
         for digits in self.digits:
             total: E.Expr = E.const(0)
@@ -314,10 +317,15 @@ class Distribution:
         origin = (0,) * len(fragment.shape)
         rows: list[tuple[Digit, ...]] = []
         for axis in range(len(fragment.shape)):
-            line: list[int | slice] = list(origin)
-            line[axis] = slice(None)
-            rows.append(fit_digits(owners[(*line, 0)], registers[tuple(line)]))
-        copies = fit_digits(owners[(*origin, slice(None))], np.zeros(fragment.replicate_size, np.int64))
+            # The first line along the axis: all other indices are 0.
+            extent = fragment.shape[axis]
+            rows.append(
+                fit_digits(
+                    np.moveaxis(owners[..., 0], axis, 0).reshape(extent, -1)[:, 0],
+                    np.moveaxis(registers, axis, 0).reshape(extent, -1)[:, 0],
+                )
+            )
+        copies = fit_digits(owners[origin], np.zeros(fragment.replicate_size, np.int64))
         try:
             found = Distribution(
                 fragment.shape,

@@ -86,19 +86,24 @@ class KernelClock(TorchClock):
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
         """The mean milliseconds per call, ``count`` times."""
-        profiler = self.torch.profiler
         flush = type(self.cache).zero_
-        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
+        with self.recording() as profile:
             for _ in range(count):
                 flush(self.cache)
                 fn()
             self.torch.cuda.synchronize()
-        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as empty:
+        with self.recording() as empty:
             for _ in range(count):
                 flush(self.cache)
             self.torch.cuda.synchronize()
         total = _device_time(profile) - _device_time(empty)
         return [max(0.0, total) / count / 1e3] * count
+
+    def recording(self) -> Any:
+        """A profile of what the GPU does. ``acc_events`` keeps every event (torch from 2.6; some
+        releases warn without it)."""
+        profiler = self.torch.profiler
+        return profiler.profile(activities=[profiler.ProfilerActivity.CUDA], acc_events=True)
 
 
 def _device_time(profile: Any) -> float:

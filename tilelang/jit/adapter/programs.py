@@ -127,7 +127,12 @@ class CPrinter(Printer):
             left = Text(f"(int64_t){left.inside(_PREFIX + 1)}", _PREFIX)
         elif name == "shl" and left.value is not None:
             left = Text(f"(int64_t){left.inside(_PREFIX + 1)}", _PREFIX)
-        return self.operator(name, left, right)
+        word, level = self.infix[name]
+        if level >= 11:
+            return self.operator(name, left, right)
+        # Compilers warn where readers stumble: brackets inside everything but plain arithmetic.
+        inner = {10: 12, 9: 11, 8: 11}.get(level, 8 if name in ("land", "lor") else _PREFIX)
+        return Text(f"{left.inside(inner)} {word} {right.inside(inner)}", level)
 
     def select(self, condition: Text, yes: Text, no: Text) -> Text:
         texts = (condition.inside(_CHOICE + 1), yes.inside(_CHOICE + 1), no.inside(_CHOICE + 1))

@@ -276,7 +276,7 @@ KERNEL_CLUSTER_ATTRIBUTE_PY = """
 # -- the same window in Python ---------------------------------------------------------------------
 L2_PERSISTENT_MAP_CREATE_HANDLE_PY = """
 \t_l2_limit = cuda.bindings.driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE
-\t_l2_attribute = cuda.bindings.driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+\t_l2_attribute = cuda.bindings.driver.CUstreamAttrID.CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
 \t_l2_value = cuda.bindings.driver.CUstreamAttrValue()
 \tres, _l2_before = cuda.bindings.driver.cuCtxGetLimit(_l2_limit)
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
 from tilelang.layout.distribution import Digit, Distribution, fit_digits
 from tilelang.layout.evaluate import Array, evaluate
+
+Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 FRAGMENT = "local.fragment"
 MAX_POINTS = 1 << 22  # thread-register pairs looked at for one access
@@ -124,7 +127,7 @@ def registers_of(
     inner = tuple(item for item in access.inner if _uses(access.indices, item[0]))
     points = spread.index_table()  # (threads, slots, dims)
     count = int(np.prod([extent for _, _, extent in inner], dtype=np.int64))
-    if points[..., 0].size * count > MAX_POINTS:
+    if points.shape[0] * points.shape[1] * count > MAX_POINTS:
         return None
     axes = len(inner)
     values: dict[E.Var, Array] = {
@@ -153,7 +156,7 @@ def _places(
     values: dict[E.Var, Array],
     full: tuple[int, ...],
     held: Distribution,
-    exists: Array,
+    exists: Mask,
 ) -> Array | None:
     """The register of every access, of shape ``full``; None if a thread lacks its element."""
     try:
@@ -176,7 +179,7 @@ def _places(
 
 
 def _fitted(
-    slots: Array, exists: Array, inner: tuple[tuple[E.Var, int, int], ...]
+    slots: Array, exists: Mask, inner: tuple[tuple[E.Var, int, int], ...]
 ) -> Registers | None:
     """``slots`` (threads, flat) as digits of the flat number, if all threads agree on it."""
     high = np.where(exists, slots, -1).max(axis=0)
@@ -229,7 +232,8 @@ def spread_from(
     for position in reversed(range(len(extents))):
         if position in dims:
             continue
-        left, row = extents[position], []
+        left = extents[position]
+        row: list[Digit] = []
         while shared and copies and left % copies[0][0] == 0:
             extent, stride = copies.pop(0)
             row.insert(0, Digit(extent, "thread", stride))
@@ -267,9 +271,6 @@ def held_from(
                 return None  # one element would be updated by several threads
             copies += more
     return Distribution(shape, tuple(rows), tuple(copies), spread.threads).compact()
-
-
-
 
 
 def _position(index: E.Expr, loop: S.Parallel) -> int | None:

@@ -21,7 +21,6 @@ from typing import Any
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
@@ -317,7 +316,7 @@ class _Inference:
         found: dict[Buffer, None] = {}
         for access in op.touched:
             held = self.layout_of(access.buffer)
-            if held is None or is_reducer(access.buffer):
+            if held is None or (is_reducer(access.buffer) and access.kind != "read"):
                 continue
             if spread is None or registers_of(access, held, op.loop, spread) is None:
                 found.setdefault(access.buffer)

@@ -72,9 +72,7 @@ def free_spread(
     return Distribution.linear(extents, threads, vector_width(loop, extents, threads, bounds))
 
 
-def vector_width(
-    loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds
-) -> int:
+def vector_width(loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds) -> int:
     """Elements per thread and step: 16 bytes of the widest memory access along the last loop
     variable, fewer if accesses are not aligned or there is less than a vector per thread."""
     if not extents:

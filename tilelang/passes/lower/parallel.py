@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import gcd
 
-from tilelang.errors import InternalError
+from tilelang.errors import InternalError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -21,7 +21,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild, substitute
 from tilelang.layout.distribution import Distribution
-from tilelang.passes.layouts.access import FRAGMENT, Access, Registers, registers_of
+from tilelang.passes.layouts.access import FRAGMENT, Access, Registers, is_reducer, registers_of
 from tilelang.passes.layouts.loops import static_extents
 from tilelang.passes.lower.combine import combine
 from tilelang.passes.lower.context import INT, Lowering, distribution_of
@@ -180,8 +180,8 @@ class _Body(Rewriter):
         if not isinstance(stmt, S.Eval):
             return False
         return any(
-            isinstance(node, E.Call) and node.intrinsic.effect in (Effect.ATOMIC, Effect.OUTPUT,
-                                                                   Effect.WRITE)  # fmt: skip
+            isinstance(node, E.Call)
+            and node.intrinsic.effect in (Effect.ATOMIC, Effect.OUTPUT, Effect.WRITE)
             for node in E.walk(stmt.value)
         )
 
@@ -202,9 +202,18 @@ class _Body(Rewriter):
         held = distribution_of(buffer)
         found = registers_of(access, held, self.loop, self.spread)
         if found is None:
-            if buffer.attr("reducer") is not None:
+            whole = not any(d.place == "thread" and d.extent > 1 for d in held.all_digits())
+            if is_reducer(buffer) and whole:
                 slot = held.slot_of([substitute(index, self.values) for index in indices])
                 return self.ctx.registers(buffer), slot
+            if is_reducer(buffer):
+                raise TileUnsupportedError(
+                    f"two loops update the reducer `{buffer.name}` in different ways",
+                    expected="loops that name its elements by the same loop variables",
+                    got="loops that share its elements out over the threads differently",
+                    hint='allocate it with replication="all", or use a reducer per loop',
+                    loc=self.loop.loc,
+                )
             raise InternalError(f"`{buffer.name}` does not fit the loop that uses it")
         return self.ctx.registers(buffer), self.number_of(found)
 
@@ -270,7 +279,9 @@ def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:
     rest: E.Expr = flat_var
     for position, (var, extent) in reversed(list(enumerate(zip(loop.vars, loop.extents)))):
         limit = E.as_expr(extent)
-        values[var] = E.cast(rest if position == 0 else E.binary("floormod", rest, limit), var.dtype)
+        values[var] = E.cast(
+            rest if position == 0 else E.binary("floormod", rest, limit), var.dtype
+        )
         rest = E.binary("floordiv", rest, limit)
 
     class Body(Rewriter):

@@ -58,7 +58,9 @@ def lower_tiles_gpu(func: S.PrimFunc, target: Target) -> S.PrimFunc:
 
     class Launches(Rewriter):
         def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-            return _Tiles(stmt, target).run() if isinstance(stmt, S.Launch) else super()._visit(stmt)
+            return (
+                _Tiles(stmt, target).run() if isinstance(stmt, S.Launch) else super()._visit(stmt)
+            )
 
     body = Launches().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
@@ -147,7 +149,11 @@ class _Tiles(Rewriter):
         if static_extents(loop) is not None:
             spread = known_spread(loop, ctx.threads, ctx.bounds)
         found = lower_parallel(loop, spread, ctx)
-        if asynchronous and dict(loop.annotations).get("commit", True) and arch_number(ctx.target) >= 80:
+        if (
+            asynchronous
+            and dict(loop.annotations).get("commit", True)
+            and arch_number(ctx.target) >= 80
+        ):
             commit = S.Eval(value=E.call("cp_async_commit", dtype="void"), loc=stmt.loc)
             return S.seq(found, commit)
         return found

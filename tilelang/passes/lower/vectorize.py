@@ -245,9 +245,7 @@ class _Loads:
             return 1
         return self.owner.run(load.buffer, load.indices, self.piece)
 
-    def taken(
-        self, load: E.Load, run: int, cond: E.Expr | None, other: E.Expr | None
-    ) -> E.Expr:
+    def taken(self, load: E.Load, run: int, cond: E.Expr | None, other: E.Expr | None) -> E.Expr:
         """Load all lanes into a register array before the lane loop."""
         piece, dtype = self.piece, load.buffer.dtype
         array = Buffer(f"{load.buffer.name}_vec", Shape((piece.count,)), dtype, "local")

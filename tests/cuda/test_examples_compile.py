@@ -1,0 +1,57 @@
+"""Every example and kernel of the benchmarks compiles to machine code, without spills."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tilelang.compiler import compile
+from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.cuda.toolchain import compile_cubin
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit import execution
+from tilelang.jit import kernel as jit_kernel
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+pytestmark = pytest.mark.skipif(
+    find_nvrtc() is None, reason="needs NVRTC: pip install tilelang[cuda]"
+)
+
+FOLDER = Path(__file__).parents[2] / "examples"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main")
+ARCHS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a")
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[PrimFunc, Options]]:
+    """The functions that are compiled during a test; the interpreter runs them."""
+    found: list[tuple[PrimFunc, Options]] = []
+    build = execution.build
+
+    def record(func, out_idx, target, options, backend):  # type: ignore[no-untyped-def]  # as build
+        found.append((func, options))
+        return build(func, out_idx, target, options, "interpret")
+
+    monkeypatch.setattr(jit_kernel, "build", record)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_compiles_for_every_architecture(
+    name: str, compiled: list[tuple[PrimFunc, Options]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main("interpret")
+    capsys.readouterr()
+    func, options = compiled[0]
+    for arch in ARCHS:
+        source = compile(func, parse_target(f"cuda -arch={arch}"), options).source
+        result = compile_cubin(source, arch)
+        assert result.cubin[:4] == b"\x7fELF"
+        assert all(kernel.spills == 0 for kernel in result.resources)
