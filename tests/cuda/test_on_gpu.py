@@ -31,6 +31,9 @@ extern "C" __global__ void __launch_bounds__(64, 1) first(float* A, float* W, fl
 }
 extern "C" __global__ void __launch_bounds__(64, 1) second(float* C, float* W, int n) {
     int i = blockIdx.x * 64 + threadIdx.x;
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");  // launched early: W is not there yet
+#endif
     if (i < n) C[i] = W[i] + 1.0f;
 }
 """

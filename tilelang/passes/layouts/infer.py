@@ -14,7 +14,7 @@ Relies on the pipeline pass: shared buffers have all their stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,10 +30,10 @@ from tilelang.passes.layouts.access import (
     Access,
     accesses,
     held_from,
-    is_memory,
     is_reducer,
     registers_of,
 )
+from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.demote import Demotion, replace_buffers
 from tilelang.passes.layouts.loops import free_spread, loop_of, static_extents
 from tilelang.passes.layouts.spread import spread_by
@@ -96,6 +96,7 @@ class _Inference:
         self.spread()
         while self.choose():
             self.spread()
+        self.choose_shared()
         mapping = self.new_buffers()
         body = Demotion(self.spread_of, self.conflicts, self.groups).rewrite(self.launch.body)
         # Copies made by demotion touch the same fragments, so that nothing new is to be found.
@@ -277,7 +278,7 @@ class _Inference:
         """Give one free loop or fragment a layout; False when there is none left."""
         free = [op for op in self.ops if any(a.buffer not in self.held for a in op.touched)]
         free = [op for op in free if op.extents is not None]
-        free.sort(key=lambda op: (isinstance(op.stmt, S.Fill), not _uses_memory(op)))
+        free.sort(key=lambda op: (isinstance(op.stmt, S.Fill), -_reach(op)))
         for op in free:
             assert op.loop is not None and op.extents is not None
             spread = free_spread(op.loop, op.extents, op.threads, self.bounds)
@@ -288,6 +289,28 @@ class _Inference:
                 self.held[buffer] = Distribution.linear(_constant_shape(buffer), threads)
                 return True
         return False
+
+    def choose_shared(self) -> None:
+        """Layouts against bank conflicts for shared tiles that only loops touch."""
+        uses: dict[Buffer, list[Use]] = {}
+        taken: set[E.Var] = set(self.views)
+        taken.update(_plain_uses(self.launch.body))
+        for op in self.ops:
+            if op.loop is None:
+                continue
+            spread = self.spread_of(op.stmt)
+            for access in accesses(op.loop):
+                if not access.buffer.storage.startswith("shared"):
+                    continue
+                if spread is None or access.kind == "update" or access.inner:
+                    taken.add(access.buffer.data)
+                else:
+                    uses.setdefault(access.buffer, []).append((op.loop, access, spread))
+        for buffer, found in uses.items():
+            if buffer.data not in taken and buffer not in self.layouts:
+                layout = best_layout(buffer, found)
+                if layout is not None:
+                    self.layouts[buffer] = layout
 
     # -- results ---------------------------------------------------------------------------------
     def spread_of(self, stmt: S.Stmt) -> Distribution | None:
@@ -345,8 +368,30 @@ def staged(layout: Layout, buffer: Buffer) -> Layout:
     return Layout((*lead, *layout.shape), forward)
 
 
-def _uses_memory(op: Op) -> bool:
-    return op.loop is not None and any(is_memory(access) for access in accesses(op.loop))
+def _plain_uses(stmt: S.Stmt) -> Iterator[E.Var]:
+    """Storage that anything but a loop over elements touches."""
+    if loop_of(stmt) is not None:
+        return
+    for region in (*stmt.regions_read(), *stmt.regions_written()):
+        yield region.buffer.data
+    if isinstance(stmt, S.Store):
+        yield stmt.buffer.data
+    for expr in stmt.exprs():
+        for node in E.walk(expr):
+            if isinstance(node, (E.Load, E.AddressOf)):
+                yield node.buffer.data
+            elif isinstance(node, E.RegionArg):
+                yield node.region.buffer.data
+    for block in stmt.blocks():
+        yield from _plain_uses(block)
+
+
+def _reach(op: Op) -> int:
+    """How far the memory that a loop touches is: 2 for global, 1 for shared, 0 for none."""
+    found = [a.buffer for a in accesses(op.loop)] if op.loop is not None else []
+    if any(buffer.storage == "global" for buffer in found):
+        return 2
+    return int(any(buffer.storage.startswith("shared") for buffer in found))
 
 
 def prod_shape(shape: Iterable[object]) -> int:

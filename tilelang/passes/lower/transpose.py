@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -31,24 +32,29 @@ def lower_transpose(stmt: S.Transpose, ctx: Lowering) -> S.Stmt:
         return each(
             src,
             ctx,
-            lambda item: element(dst, _swapped(item.indices), ctx).store(item.load()),
+            lambda item: element(dst, _swapped(item.indices, dst), ctx).store(item.load()),
             once=True,
         )
     if not is_fragment(src) and not in_place:
         return each(
             dst,
             ctx,
-            lambda item: item.store(element(src, _swapped(item.indices), ctx).load()),
+            lambda item: item.store(element(src, _swapped(item.indices, src), ctx).load()),
             once=False,
         )
     staged, room = stage(src, ctx, "transposed", "a transpose")
     extents = constant_extents(src, "a transpose")
 
     def take(item: Element) -> S.Stmt:
-        return item.store(E.Load(room, (row_major(extents, _swapped(item.indices)),)))
+        return item.store(E.Load(room, (row_major(extents, _swapped(item.indices, src)),)))
 
     return S.seq(staged, each(dst, ctx, take, once=False), ctx.barrier())
 
 
-def _swapped(indices: Sequence[E.Expr]) -> tuple[E.Expr, ...]:
-    return (*indices[:-2], indices[-1], indices[-2])
+def _swapped(indices: Sequence[E.Expr], other: Region) -> tuple[E.Expr, ...]:
+    """The place in ``other`` of a position in one operand; a tile of a pipeline has a stage in
+    front, of extent 1 in the region."""
+    lead = tuple(indices[:-2])
+    wanted = len(other.extents) - 2
+    lead = (E.const(0),) * (wanted - len(lead)) + lead[max(0, len(lead) - wanted) :]
+    return (*lead, indices[-1], indices[-2])

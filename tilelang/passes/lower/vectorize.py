@@ -315,6 +315,11 @@ def _without_lets(stmt: S.Stmt) -> S.Stmt:
     return Inline().rewrite(stmt)
 
 
+def _same(a: tuple[E.Expr, ...], b: tuple[E.Expr, ...]) -> bool:
+    """Whether two accesses have the same indices; equal expressions are one object."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+
+
 def _independent(body: S.Stmt) -> bool:
     """Whether the statements of ``body`` may run for all lanes one after the other.
 
@@ -327,17 +332,17 @@ def _independent(body: S.Stmt) -> bool:
                 return False
         elif isinstance(node, S.Store):
             before = stores.setdefault(node.buffer.data, node.indices)
-            if before != node.indices or node.buffer.is_var:
+            if not _same(before, node.indices) or node.buffer.is_var:
                 return False
         elif not isinstance(node, (S.Seq, S.If)):
             return False
     for node in S.walk(body):
         for expr in node.exprs():
             for part in E.walk(expr):
-                if isinstance(part, E.Load) and stores.get(part.buffer.data, part.indices) != (
-                    part.indices
-                ):
-                    return False
+                if isinstance(part, E.Load):
+                    stored = stores.get(part.buffer.data, part.indices)
+                    if not _same(stored, part.indices):
+                        return False
                 if isinstance(part, E.Call) and part.intrinsic.effect is not Effect.NONE:
                     return False
     return True

@@ -1,0 +1,137 @@
+"""What inference decides: layouts of fragments, loops and shared tiles, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.layout import Layout
+from tilelang.options import Options
+from tilelang.passes.layouts.infer import infer_layouts
+from tilelang.passes.normalize.simplify import simplify_func
+from tilelang.target import parse_target
+
+SM_80 = parse_target("cuda -arch=sm_80")
+
+
+def buffers(func: S.PrimFunc) -> dict[str, Buffer]:
+    """The allocated buffers after inference, by name."""
+    found = infer_layouts(simplify_func(func), SM_80)
+    return {node.buffer.name: node.buffer for node in S.walk(found.body)
+            if isinstance(node, S.Alloc)}  # fmt: skip
+
+
+def test_a_row_result_is_held_where_its_row_was() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            b = T.alloc_fragment((64,), "float32")
+            T.copy(A, a)
+            T.reduce_sum(a, b, dim=1)
+            T.copy(b, B)
+
+    found = buffers(main)
+    rows, result = found["a"].attr("distribution"), found["b"].attr("distribution")
+    assert result == rows.drop(1)
+    assert result.replication == 16  # 16 threads share a row: 64 floats in vectors of 4
+
+
+def test_an_update_keeps_all_iterations_of_an_element_in_its_threads() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((16, 32), "float32"), B: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((16, 32), "float32")
+            b = T.alloc_fragment((16,), "float32")
+            T.copy(A, a)
+            T.clear(b)
+            for i, j in T.Parallel(16, 32):
+                b[i] += a[i, j]
+            T.copy(b, B)
+
+    found = infer_layouts(simplify_func(main), SM_80)
+    loop = next(node for node in S.walk(found.body) if isinstance(node, S.Parallel))
+    digits = loop.loop_layout.digits[1]  # of j
+    assert all(digit.place == "slot" for digit in digits)
+
+
+def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tile = T.alloc_shared((64, 64), "float16")
+            turned = T.alloc_fragment((64, 64), "float16")
+            T.copy(A, tile)
+            for i, j in T.Parallel(64, 64):
+                turned[i, j] = tile[j, i]
+            T.copy(turned, B)
+
+    layout = buffers(main)["tile"].attr("layout")
+    assert isinstance(layout, Layout) and layout.is_bijective()
+
+
+def test_a_tile_that_is_only_copied_stays_row_major() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tile = T.alloc_shared((64, 64), "float16")
+            T.copy(A, tile)
+            T.copy(tile, B)
+
+    assert buffers(main)["tile"].attr("layout") is None
+
+
+def test_a_fragment_in_an_unsuitable_layout_goes_through_shared_memory() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((32, 32), "float32"), B: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_fragment((32, 32), "float32")
+            b = T.alloc_fragment((32, 32), "float32")
+            T.copy(A, a)
+            for i, j in T.Parallel(32, 32):
+                b[i, j] = a[i, j] + a[j, i]
+            T.copy(b, B)
+
+    text = lower(main, SM_80, Options()).script()
+    assert "a_shared" in text or "b_shared" in text
+
+
+def test_two_elements_in_one_place_are_refused() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8, 8), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((8, 8), "float16")
+            T.annotate_layout({tile: T.Layout((8, 8), lambda i, j: i * 4 + j)})
+            T.copy(A, tile)
+
+    with pytest.raises(TileValueError) as caught:
+        infer_layouts(simplify_func(main), SM_80)
+    assert str(caught.value).split("\n --> ")[0] == (
+        "the layout of `tile` puts two elements in one place\n"
+        "  expected: a layout with a different place for each element\n"
+        "  got: T.Layout of shape (8, 8)"
+    )
+
+
+def test_a_tile_operation_of_part_of_a_warp_is_refused() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8, 8), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((8, 8), "float16")
+            tx = T.get_thread_binding()
+            if tx < 7:
+                T.copy(A, tile)
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        infer_layouts(simplify_func(main), SM_80)
+    assert str(caught.value).split("\n --> ")[0] == (
+        "a tile operation stands in a branch that only some threads of a warp take\n"
+        "  expected: a condition that is the same for all threads, or that whole warps share "
+        "(such as `tx < 128`)\n"
+        "  got: a condition that differs between the threads of a warp\n"
+        "  hint: move the operation out of the branch, or write it with plain loads and stores"
+    )

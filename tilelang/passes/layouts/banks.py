@@ -1,0 +1,126 @@
+"""Layouts of shared tiles by bank conflicts, counted.
+
+A tile that no matrix instruction reads may still be read across its rows (a transpose). For the
+loops that touch it the addresses of a warp are evaluated under each candidate layout, and the one
+with the fewest wavefronts wins; row-major order is kept unless another is clearly better.
+
+Shared memory has 32 banks of 4 bytes; an access of 16 bytes per lane is served in quarter warps,
+one of 8 bytes in half warps (CUDA C++ Best Practices Guide, "Shared Memory").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import as_expr
+from tilelang.layout.distribution import Distribution
+from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits
+from tilelang.passes.layouts.access import Access
+
+WARP, BANKS, WORD = 32, 32, 4
+SLOTS = 16  # registers of a thread that are looked at
+WORTH = 0.7  # a layout is chosen when it needs at most so many of the wavefronts
+
+Use = tuple[S.Parallel, Access, Distribution]
+
+
+def best_layout(buffer: Buffer, uses: Sequence[Use]) -> Layout | None:
+    """The layout of a shared tile for the loops that touch it; None for row-major order."""
+    shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+    if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
+        return None
+    points = [found for use in uses if (found := _points(use)) is not None]
+    if len(points) < len(uses) or not points:
+        return None
+    plain = _cost(points, shape, None, buffer)
+    best, least = None, plain * WORTH
+    for layout in _candidates(shape, buffer.dtype.bits):
+        cost = _cost(points, shape, layout, buffer)
+        if cost < least:
+            best, least = layout, cost
+    return best
+
+
+def _candidates(shape: tuple[int, ...], bits: int) -> Iterator[Layout]:
+    """Chunks of 16 bytes permuted within spans, by the row or by groups of rows."""
+    for span in SPANS:
+        if fits(shape, bits, span):
+            for rows in (1, 2, 4, 8):
+                yield _permuted(shape, bits, span, rows)
+
+
+def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int) -> Layout:
+    chunk, width = CHUNK_BITS // bits, span * 8 // bits
+    phases = span * 8 // CHUNK_BITS
+
+    def forward(*indices: E.Expr) -> tuple[E.Expr, ...]:
+        *lead, row, column = indices
+        inside = column % width
+        moved = (inside // chunk ^ (row // rows) % phases) * chunk + inside % chunk
+        return (*lead, row, as_expr(column - inside + moved))
+
+    return Layout(shape, forward)
+
+
+def _points(use: Use) -> list[Array] | None:
+    """The indices of an access for a warp: one array (lanes, slots) per dimension."""
+    loop, access, spread = use
+    table = spread.index_table()[:WARP, :SLOTS]
+    values: dict[E.Var, Array] = {
+        var: np.maximum(table[..., dim], 0) for dim, var in enumerate(loop.vars)
+    }
+    for index in access.indices:
+        for node in E.walk(index):
+            if isinstance(node, E.Var) and node not in values:
+                values[node] = np.zeros((1, 1), np.int64)  # the same for all threads
+    try:
+        return [np.broadcast_to(evaluate(i, values), table.shape[:2]) for i in access.indices]
+    except TileUnsupportedError:
+        return None
+
+
+def _cost(
+    points: list[list[Array]], shape: tuple[int, ...], layout: Layout | None, buffer: Buffer
+) -> int:
+    if layout is None:
+        table = np.arange(int(np.prod(shape))).reshape(shape)
+    else:
+        table = layout.addresses()
+    unit = buffer.dtype.bits
+    return sum(
+        _wavefronts(table[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, shape))], unit)
+        for indices in points
+    )
+
+
+def _wavefronts(addresses: Array, bits: int) -> int:
+    """Wavefronts of the accesses of one warp; ``addresses`` is (lanes, slots) in elements."""
+    run = CHUNK_BITS // bits
+    slots = addresses.shape[1]
+    while run > 1:
+        if slots % run == 0:
+            vectors = addresses.reshape(addresses.shape[0], -1, run)
+            whole = (vectors == vectors[..., :1] + np.arange(run)).all()
+            if bool(whole) and bool((vectors[..., 0] % run == 0).all()):
+                break
+        run //= 2
+    first = addresses[:, ::run] * bits // 8
+    size = max(1, run * bits // 8)
+    group = WARP * WORD // max(size, WORD)  # lanes that are served together
+    total = 0
+    for start in range(0, first.shape[0], group):
+        lanes = first[start : start + group]
+        steps = np.arange(0, size, WORD) if size >= WORD else np.zeros(1, np.int64)
+        words = (lanes[:, None, :] + steps[None, :, None]) // WORD
+        for slot in range(words.shape[2]):
+            distinct = np.unique(words[..., slot])
+            total += int(np.bincount(distinct % BANKS, minlength=BANKS).max())
+    return total
