@@ -106,6 +106,14 @@ def test_division_of_a_loop_variable_is_that_of_c() -> None:
     assert printer(i).index((i - 1) // 3) == "tl_floordiv_i64((i - 1), 3)"
 
 
+def test_a_cut_value_is_not_taken_for_non_negative() -> None:
+    """130 as int8 is -126, whose remainder has to be floored."""
+    cut = E.binary("floordiv", E.cast(i, DType("int8")), E.const(3, DType("int8")))
+    kept = E.binary("floordiv", E.cast(i, DType("int64")), E.const(3, DType("int64")))
+    assert "tl_floordiv" in printer(i).value(cut)
+    assert "tl_floordiv" not in printer(i).value(kept)
+
+
 @pytest.mark.parametrize(
     ("source", "target", "text"),
     [

@@ -306,3 +306,17 @@ def test_vectors_need_aligned_tensors() -> None:
 def test_results_are_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         KernelResources("k").registers = 3  # type: ignore[misc]  # that is the test
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install tilelang[cuda]")
+def test_a_program_becomes_machine_code_and_host_source() -> None:
+    @T.prim_func
+    def twice(X: T.Tensor((1000,), "float32"), Y: T.Tensor((1000,), "float32")):
+        with T.Kernel(T.ceildiv(1000, 512), threads=128) as bx:
+            for i in T.Parallel(512):
+                Y[bx * 512 + i] = X[bx * 512 + i] * 2
+
+    kernel = tilelang.compile(twice, target="cuda -arch=sm_80")
+    assert "__global__ void __launch_bounds__(128, 1) twice_kernel(" in kernel.get_kernel_source()
+    assert "config.gridDim = dim3(2, 1, 1);" in kernel.get_host_source()
+    assert kernel.resources.registers > 0 and kernel.resources.spills == 0

@@ -152,7 +152,13 @@ class JITKernel:
         return self._executable.source
 
     def get_host_source(self) -> str:
-        """Host source around the kernel (init, call, error text)."""
+        """Host source around the kernel (init, call, error text): C, for a CUDA kernel C++ over
+        the CUDA runtime."""
+        artifact = self._executable.artifact
+        if artifact is not None and artifact.language == "cuda":
+            from tilelang.jit.adapter.host import host_source as around
+
+            return around(artifact, self.prim_func)
         from tilelang.jit.adapter.wrapper import host_source
 
         return host_source(self.prim_func, self.get_kernel_source(), self.target)
