@@ -14,7 +14,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import Rewriter, rebuild, substitute
 from tilelang.layout.layout import Layout
 from tilelang.passes.lower.vectors import bounds_of
 
@@ -56,7 +56,9 @@ class _Apply(Rewriter):
         if not isinstance(layout, Layout) or not buffer.storage.startswith("shared"):
             return None
         address: E.Expr = E.const(0)
-        image = layout.map_forward_index(indices)
+        # Simplified once, as a whole, with what is known of the variables.
+        values = dict(zip(layout.forward_vars, indices))
+        image = [substitute(part, values) for part in layout.forward_index]
         for part, extent in zip(image, layout.output_shape()):
             address = E.binary("add", E.binary("mul", address, E.const(extent)), part)
         return self.array(buffer, layout), simplify(address, self.bounds)
