@@ -7,6 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
+import tilelang
+import tilelang.language as T
 from tilelang.codegen.c import NARROW_FLOATS
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
@@ -154,3 +156,20 @@ def test_packing_gives_panels(library: ctypes.CDLL, n: int, k: int, transposed: 
     for j in range(n):
         wanted[j // width, :, j % width] = matrix[:, j]
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("mode", ["ties-to-even", "ties-away-from-zero"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_halves_round_as_the_program_says(mode: str, dtype: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8,), dtype), B: T.Tensor((8,), dtype)):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(8):
+                B[i] = T.round(A[i], mode)
+
+    a = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.4, -2.6], dtype)
+    wanted = np.trunc(a + np.copysign(0.5, a)) if mode == "ties-away-from-zero" else np.rint(a)
+    for backend in ("c", "interpret"):
+        b = np.zeros_like(a)
+        tilelang.compile(main, target="cpu", execution_backend=backend)(a, b)
+        np.testing.assert_array_equal(b, wanted)

@@ -207,8 +207,8 @@ TL_INLINE float tl_rsqrt_f32(float x) { return 1.0f / __builtin_sqrtf(x); }
 TL_INLINE double tl_rsqrt_f64(double x) { return 1.0 / __builtin_sqrt(x); }
 TL_INLINE float tl_exp10_f32(float x) { return (float)pow(10.0, (double)x); }
 TL_INLINE double tl_exp10_f64(double x) { return pow(10.0, x); }
-TL_INLINE float tl_round_f32(float x) { return nearbyintf(x); }
-TL_INLINE double tl_round_f64(double x) { return nearbyint(x); }
+TL_INLINE float tl_round_f32(float x) { return roundf(x); }  // ties away from zero
+TL_INLINE double tl_round_f64(double x) { return round(x); }
 
 // -- the rest of the C library ----------------------------------------------------------------------------------
 #define TL_LIBM1(N)                                            \
