@@ -17,11 +17,8 @@ import numpy as np
 
 from tilelang.errors import InternalError, TileUnsupportedError
 from tilelang.ir import expr as E
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.evaluate import Array
 from tilelang.layout.fragment import Fragment
-
-INDEX = DType("int32")
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,15 @@ Relies on the pipeline pass: shared buffers have all their stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from math import prod
 
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import Rewriter
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
@@ -42,25 +43,16 @@ from tilelang.passes.lower.vectors import bounds_of
 from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
 
-Held = Callable[[Buffer], "Distribution | None"]
-
 
 def infer_layouts(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """``func`` with a layout on every fragment and loop."""
 
-    def visit(stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Launch):
-            return _Inference(stmt, target).run()
-        if isinstance(stmt, S.Seq):
-            return replace(stmt, stmts=tuple(visit(item) for item in stmt.stmts))
-        changed: dict[str, Any] = {}
-        for name, role in stmt.role_table().items():
-            old = getattr(stmt, name)
-            if role == "block" and old is not None:
-                changed[name] = visit(old)
-        return replace(stmt, **changed) if changed else stmt
+    class Launches(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            return _Inference(stmt, target).run() if isinstance(stmt, S.Launch) else stmt
 
-    return replace(func, body=visit(func.body))
+    body = Launches().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
 
 
 @dataclass(frozen=True)
@@ -88,6 +80,7 @@ class _Inference:
         self.floating: set[Buffer] = set()
         self.views: set[E.Var] = set()  # storage that has several names
         self.ops: list[Op] = []
+        self.known: dict[S.Stmt, Op] = {}
 
     def run(self) -> S.Launch:
         """The launch with layouts on its buffers and loops."""
@@ -136,6 +129,12 @@ class _Inference:
             TileUnsupportedError: it stands in a branch that only part of a warp takes, or a
                 fragment is used by two groups of threads.
         """
+        found = self.known.get(stmt)
+        if found is None:
+            found = self.known[stmt] = self._op_of(stmt)
+        return found
+
+    def _op_of(self, stmt: S.Stmt) -> Op:
         if stmt in self.groups.divergent:
             raise TileUnsupportedError(
                 "a tile operation stands in a branch that only some threads of a warp take",
@@ -259,7 +258,7 @@ class _Inference:
             return False
         found = held.drop(stmt.dim, keep)
         if found.shape != _constant_shape(dst.buffer):
-            if prod_shape(found.shape) != 1 or prod_shape(dst.buffer.shape) != 1:
+            if prod(found.shape) != 1 or prod(_constant_shape(dst.buffer)) != 1:
                 return False
             found = replace(found, shape=(1,), digits=((),))
         self.held[dst.buffer] = found
@@ -394,14 +393,6 @@ def _reach(op: Op) -> int:
     return int(any(buffer.storage.startswith("shared") for buffer in found))
 
 
-def prod_shape(shape: Iterable[object]) -> int:
-    """Number of elements of a constant shape."""
-    total = 1
-    for extent in shape:
-        total *= extent if isinstance(extent, int) else 0
-    return total
-
-
 def _constant_shape(buffer: Buffer) -> tuple[int, ...]:
     """Extents of a fragment, which are constants.
 
@@ -415,8 +406,3 @@ def _constant_shape(buffer: Buffer) -> tuple[int, ...]:
             got=str(tuple(buffer.shape)),
         )
     return tuple(extent for extent in buffer.shape if isinstance(extent, int))
-
-
-def whole(buffer: Buffer) -> Region:
-    """All of ``buffer``."""
-    return Region(buffer, tuple(E.const(0) for _ in buffer.shape), tuple(buffer.shape))

@@ -11,6 +11,7 @@ named by the slot alone.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial, reduce
 from math import gcd
 
 from tilelang.errors import InternalError, TileUnsupportedError
@@ -49,23 +50,20 @@ def lower_parallel(loop: S.Parallel, spread: Distribution | None, ctx: Lowering)
         dim = _lane_dim(spread)
         indices[dim] = E.binary("add", start[dim], lane)
     number = E.binary("add", slot, lane) if lanes > 1 else slot
-    guards = _Guards(ctx, spread, start, slot)
-    body = _Body(loop, dict(zip(loop.vars, indices)), number, spread, ctx, guards.copy)
+    copy = spread.first_copy(ctx.thread)
+    body = _Body(loop, dict(zip(loop.vars, indices)), number, spread, ctx, copy)
     inner = body.rewrite(loop.body)
-    uses_fragments = body.uses_fragments
-    if guards.copy is not None and not body.guarded:
-        guards.valid.append(guards.copy)
+    exists = spread.valid(ctx.thread, slot)
+    conditions = [c for c in (exists, None if body.guarded else copy) if c is not None]
     if lanes > 1:
         notes = tuple(pair for pair in loop.annotations if pair[0] == "async")
         inner = _for(lane, lanes, inner, "vectorized", loop, notes)
-    if guards.valid:
-        cond = guards.valid[0]
-        for item in guards.valid[1:]:
-            cond = E.binary("land", cond, item)
+    if conditions:
+        cond = reduce(partial(E.binary, "land"), conditions)
         inner = S.If(cond=cond, then=inner, loc=loop.loc)
     if steps == 1:
         return _substituted(inner, step, E.const(0))
-    kind = "unroll" if uses_fragments or steps <= UNROLL_LIMIT else "serial"
+    kind = "unroll" if body.uses_fragments or steps <= UNROLL_LIMIT else "serial"
     return _for(step, steps, inner, kind, loop)
 
 
@@ -96,19 +94,6 @@ def _lanes(spread: Distribution) -> int:
     lanes = gcd(digit.extent, MAX_LANES)
     # Empty places must not begin inside a vector.
     return gcd(lanes, spread.shape[dim]) if spread.padded else lanes
-
-
-class _Guards:
-    """The conditions of an iteration: it exists, and it is the first copy."""
-
-    def __init__(
-        self, ctx: Lowering, spread: Distribution, start: list[E.Expr], slot: E.Expr
-    ) -> None:
-        self.valid: list[E.Expr] = []
-        found = spread.valid(ctx.thread, slot)
-        if found is not None:
-            self.valid.append(found)
-        self.copy = spread.first_copy(ctx.thread)
 
 
 class _Body(Rewriter):

@@ -112,11 +112,6 @@ class ThreadGroups:
         """(first thread, number of threads) of the group that runs ``stmt``."""
         return self.found.get(stmt, self.all)
 
-    def barrier(self, group: tuple[int, int]) -> int:
-        """The number of the hardware barrier of a group: 0 for the whole block."""
-        ranges = sorted({item for item in self.found.values() if item != self.all})
-        return 0 if group == self.all or group not in ranges else ranges.index(group) + 1
-
     def _visit(self, stmt: Stmt, group: tuple[int, int], lets: dict[Var, Expr]) -> None:
         self.found[stmt] = group
         if isinstance(stmt, Let):
