@@ -1,6 +1,11 @@
 """GPU figures: tile programs beside torch (cuBLAS, cuDNN, a device copy) in one process.
 
-    python bench/h200.py [--only add softmax ...] [--json FILE]
+    python bench/h200.py [--only add softmax ...] [--json FILE] [--incumbent FOLDER]
+
+Each row runs in a process of its own. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
+installed, the same row runs with that implementation in turns with ours (ours, theirs, theirs,
+ours; the better of the two counts), its units for Hopper alone switched off in ``gemm``,
+``attention`` and ``dequant``; ``x incumbent`` is its time over ours.
 
 Every program is checked against torch first. Times are medians of device events over bursts on a
 rested card, program and library in turns; ``ratio`` is the library's time over ours (above 1: ours
@@ -13,7 +18,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +33,9 @@ import tilelang
 import tilelang.language as T
 
 FAST = {"tl.enable_fast_math": True}
+# Our compiler has no such units yet and takes the keys as said; the incumbent then uses mma.sync.
+PLAIN = {"tl.disable_wgmma": True, "tl.disable_warp_specialized": True,
+         "tl.disable_tma_lower": True}  # fmt: skip
 
 
 def burst(fn: Callable[[], Any], count: int = 12) -> float:
@@ -61,8 +73,12 @@ def measured(
     begin = time.perf_counter()
     first = 0.0
     for choice in choices:
-        kernel = make(**choice)
-        found = kernel(*inputs)
+        try:
+            kernel = make(**choice)
+            found = kernel(*inputs)
+        except Exception as error:  # noqa: BLE001 - each implementation has its own errors
+            print(f"{choice}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+            continue
         first = first or time.perf_counter() - begin
         error = float((found.double() - wanted.double()).norm() / wanted.double().norm())
         if not error < 2e-2:
@@ -70,7 +86,8 @@ def measured(
         took = burst(lambda k=kernel: k(*inputs))
         if best is None or took < best[0]:
             best = took, choice, kernel
-    assert best is not None
+    if best is None:
+        raise SystemExit("no choice ran")
     row = beside(lambda: best[2](*inputs), library)
     row.update({unit: amount / row["ms"] / 1e6 for unit, amount in work.items()})
     return {**row, "choice": best[1], "first_compile_s": first}
@@ -190,7 +207,7 @@ def gemm(size: int, block_M: int, block_N: int, block_K: int, stages: int, threa
                 T.gemm(A_shared, B_shared, acc)
             T.copy(acc, C[by * block_M, bx * block_N])
 
-    return tilelang.compile(kernel, out_idx=-1, target="cuda")
+    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=PLAIN)
 
 
 def attention(
@@ -244,7 +261,43 @@ def attention(
                 out[i, j] /= total[i]
             T.copy(out, O[bz, bx * block_M : (bx + 1) * block_M, by, :])
 
-    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=FAST)
+    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs={**FAST, **PLAIN})
+
+
+def dequant(
+    M: int, N: int, K: int, block_M: int, block_N: int, block_K: int, stages: int, threads: int
+) -> Any:
+    """float16 activations times 4-bit weights, two a byte, with a scale for each 64 of K."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        Bq: T.Tensor((N, K // 2), "uint8"),
+        S: T.Tensor((N, K // 64), "float16"),
+        C: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), "float16")
+            q_shared = T.alloc_shared((block_N, block_K // 2), "uint8")
+            q_local = T.alloc_fragment((block_N, block_K // 2), "uint8")
+            B_local = T.alloc_fragment((block_N, block_K), "float16")
+            B_shared = T.alloc_shared((block_N, block_K), "float16")
+            acc = T.alloc_fragment((block_M, block_N), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
+                T.copy(A[by * block_M, k * block_K], A_shared)
+                T.copy(Bq[bx * block_N, k * block_K // 2], q_shared)
+                T.copy(q_shared, q_local)
+                for i, j in T.Parallel(block_N, block_K):
+                    B_local[i, j] = (
+                        T.cast((q_local[i, j // 2] >> ((j % 2) * 4)) & 15, "float16")
+                        - T.cast(8, "float16")
+                    ) * S[bx * block_N + i, (k * block_K + j) // 64]
+                T.copy(B_local, B_shared)
+                T.gemm(A_shared, B_shared, acc, transpose_B=True)
+            T.copy(acc, C[by * block_M, bx * block_N])
+
+    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=PLAIN)
 
 
 # -- rows -----------------------------------------------------------------------------------------
@@ -317,6 +370,21 @@ def attention_row() -> dict[str, Any]:
                     {"TFLOP/s": 4 * 4 * 16 * 4096**2 * 128 / 1e3})  # fmt: skip
 
 
+def dequant_row() -> dict[str, Any]:
+    """16 x 8192 x 8192 with 4-bit weights; GB/s of weights. Beside a copy of as many bytes."""
+    M, N, K = 16, 8192, 8192
+    A, S = normal(M, K, dtype=torch.float16), normal(N, K // 64, dtype=torch.float16).abs() * 0.1
+    q = torch.randint(0, 256, (N, K // 2), device="cuda", dtype=torch.uint8)
+    full = torch.stack([q & 15, q >> 4], -1).reshape(N, K).float() - 8
+    wanted = A.float() @ (full * S.float().repeat_interleave(64, 1)).T
+    names = ("block_M", "block_N", "block_K", "stages", "threads")
+    sizes = ((16, 64, 64, 3, 128), (16, 128, 64, 3, 128), (64, 64, 64, 3, 128),
+             (64, 128, 64, 3, 128))  # fmt: skip
+    choices = [dict(zip(names, values)) for values in sizes]
+    return measured(lambda **k: dequant(M, N, K, **k), choices, (A, q, S), wanted,
+                    copier(q.numel()), {"GB/s": q.numel()})  # fmt: skip
+
+
 def launch_row() -> dict[str, Any]:
     """Host microseconds of one call of a small addition, output allocated."""
     A, B = normal(32, 256), normal(32, 256)
@@ -339,8 +407,55 @@ def launch_row() -> dict[str, Any]:
 
 ROWS = {
     "add": add_row, "softmax": softmax_row, "rmsnorm": rmsnorm_row, "transpose": transpose_row,
-    "gemm": gemm_row, "attention": attention_row, "launch": launch_row,
+    "gemm": gemm_row, "attention": attention_row, "dequant": dequant_row,
+    "launch": launch_row,
 }  # fmt: skip
+
+
+# -- runs -----------------------------------------------------------------------------------------
+def apart(name: str, folder: str | None = None) -> dict[str, Any]:
+    """One row in a fresh process, with the implementation of ``folder`` if one is given."""
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with tempfile.TemporaryDirectory() as cache:
+        path = os.path.join(cache, "row.json")
+        changed = {"PYTHONPATH": folder or here, "TILELANG_CACHE_DIR": cache,
+                   "TILELANG_TMP_DIR": cache}  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, os.path.abspath(__file__), "--here", name, "--json", path],
+            env={**os.environ, **changed}, cwd=cache, capture_output=True, text=True, timeout=400,
+        )  # fmt: skip
+        if done.returncode:
+            return {"failed": (done.stdout + done.stderr)[-600:]}
+        with open(path, encoding="utf-8") as file:
+            found: dict[str, Any] = json.load(file)
+        return found
+
+
+def row(name: str, incumbent: str | None) -> dict[str, Any]:
+    """The figures of one row; with an incumbent, both in turns."""
+    if incumbent is None:
+        return apart(name)
+    time_of = "us" if name == "launch" else "ms"
+    order = (None, incumbent, incumbent, None)
+    runs = [(folder, apart(name, folder)) for folder in order]
+    sides = {
+        side: min((r for f, r in runs if f == side), key=lambda r: r.get(time_of, math.inf))
+        for side in (None, incumbent)
+    }
+    mine, theirs = sides[None], sides[incumbent]
+    if time_of in mine and time_of in theirs:
+        mine["x incumbent"] = theirs[time_of] / mine[time_of]
+        mine["x incumbent, ratios"] = mine["ratio"] / theirs["ratio"]
+    return {**mine, "incumbent": theirs}
+
+
+def shown(figures: dict[str, Any]) -> str:
+    """Figures on a line."""
+    return "  ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
+        for key, value in figures.items()
+        if key != "incumbent"
+    )
 
 
 def main() -> None:
@@ -348,16 +463,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", choices=tuple(ROWS), default=tuple(ROWS))
     parser.add_argument("--json")
+    parser.add_argument("--incumbent", help="folder where PyPI's tilelang is installed")
+    parser.add_argument("--here", choices=tuple(ROWS), help="one row, in this process")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("bench/h200.py needs an NVIDIA GPU")
-    print(torch.cuda.get_device_name())
-    report = {}
-    for name in options.only:
-        report[name] = row = ROWS[name]()
-        shown = "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}"
-                          for k, v in row.items())  # fmt: skip
-        print(f"{name:10} {shown}", flush=True)
+    report: dict[str, Any] = {}
+    if options.here:
+        report = ROWS[options.here]()
+    else:
+        print(torch.cuda.get_device_name())
+        for name in options.only:
+            report[name] = found = row(name, options.incumbent)
+            print(f"{name:10} {shown(found)}", flush=True)
+            if "incumbent" in found:
+                print(f"{'  incumbent':10} {shown(found['incumbent'])}", flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
