@@ -215,14 +215,14 @@ def attention(
     threads: int,
 ) -> Any:  # fmt: skip
     """Flash attention forward, float16, (batch, length, heads, dim)."""
-    shape, scale = (batch, length, heads, dim), 1.44269504 / math.sqrt(dim)
+    scale = 1.44269504 / math.sqrt(dim)
 
     @T.prim_func
     def kernel(
-        Q: T.Tensor(shape, "float16"),
-        K: T.Tensor(shape, "float16"),
-        V: T.Tensor(shape, "float16"),
-        O: T.Tensor(shape, "float16"),
+        Q: T.Tensor((batch, length, heads, dim), "float16"),
+        K: T.Tensor((batch, length, heads, dim), "float16"),
+        V: T.Tensor((batch, length, heads, dim), "float16"),
+        O: T.Tensor((batch, length, heads, dim), "float16"),
     ):
         with T.Kernel(length // block_M, heads, batch, threads=threads) as (bx, by, bz):
             Q_shared = T.alloc_shared((block_M, dim), "float16")

@@ -22,6 +22,7 @@ from tilelang.errors import Site, TileUnsupportedError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
+from tilelang.passes.layouts.hold import hold_operands
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.lower.addresses import apply_layouts
 from tilelang.passes.lower.tiles import lower_tiles_gpu
@@ -110,6 +111,9 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "what is left of tile operations becomes loops over elements"),
         Step("pipeline_loops", partial(pipeline_loops, target=target), _on_gpu,
              "stages are copies of whole tiles, so they are planned while copies are still whole"),
+        Step("hold_operands", partial(hold_operands, target=target), _on_gpu,
+             "tiles that are copied ahead have all their stages; what loops compute for products "
+             "may stay in registers, which layouts have to know"),
         Step("infer_layouts", partial(infer_layouts, target=target), _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
         Step("insert_barriers", insert_barriers, _on_gpu,
@@ -130,8 +134,13 @@ def pass_list(target: Target) -> tuple[Step, ...]:
     )  # fmt: skip
 
 
-def lower(func: S.PrimFunc, target: Target, options: Options) -> S.PrimFunc:
-    """``func`` through the pass list."""
+Watch = Callable[[str, S.PrimFunc], None]
+
+
+def lower(
+    func: S.PrimFunc, target: Target, options: Options, watch: Watch | None = None
+) -> S.PrimFunc:
+    """``func`` through the pass list; ``watch`` is called with the program after each pass."""
     dump = _Dump(func, options)
     check(func, "tile")
     for step in pass_list(target):
@@ -140,6 +149,8 @@ def lower(func: S.PrimFunc, target: Target, options: Options) -> S.PrimFunc:
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
             func = step.run(func)
         dump.after(step.name, func)
+        if watch is not None:
+            watch(step.name, func)
     check(func, "thread")
     return func
 

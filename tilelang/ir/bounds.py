@@ -12,8 +12,9 @@ with it is taken not to overflow. A variable without an interval may have any va
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tilelang.ir.dtypes import dtype as DType
@@ -76,21 +77,44 @@ class Bounds:
 
     def with_range(self, var: Var, start: object, stop: object, step: object = 1) -> Bounds:
         """With ``var`` in ``range(start, stop, step)`` for a positive step."""
-        first, last = interval(as_expr(start), self), interval(as_expr(stop), self)
-        stride = as_expr(step)
+        return self.with_interval(var, self.within(start, stop, step))
+
+    def within(self, start: object, stop: object, step: object = 1) -> Interval:
+        """What a variable of ``range(start, stop, step)`` can be, for a positive step."""
+        first, last = self._end(start), self._end(stop)
+        stride = step.value if isinstance(step, Const) else step
         modulus, remainder = 1, 0
-        if isinstance(stride, Const) and int(stride.value) > 0:
+        if isinstance(stride, (int, float)) and int(stride) > 0:
             have, remainder = first.congruence()
-            modulus = math.gcd(have, int(stride.value))
+            modulus = math.gcd(have, int(stride))
             remainder %= modulus
         # An end that may be anything is one of unknown size: see the module docstring.
         low = -INF if first.low <= _least(first, start) else first.low
         high = INF if last.high >= _most(last, stop) else last.high - 1
-        return self.with_interval(var, Interval(low, high, modulus, remainder))
+        return Interval(low, high, modulus, remainder)
+
+    def _end(self, of: object) -> Interval:
+        value = of.value if isinstance(of, Const) else of
+        if isinstance(value, int):
+            return Interval(value, value, 0, value)
+        return interval(as_expr(of), self)
 
     def with_interval(self, var: Var, found: Interval) -> Bounds:
-        """With ``var`` in ``found``."""
-        return Bounds({**self.ranges, var: found})
+        """With ``var`` in ``found``; the same object every time."""
+        key = ("with", var, found)
+        known = self.memo.get(key)
+        if isinstance(known, Bounds):
+            return known
+        made = self.memo[key] = Bounds({**self.ranges, var: found})
+        return made
+
+    def with_ranges(self, ranges: Iterable[Range]) -> Bounds:
+        """With each ``var`` of (var, start, stop, step) in its range, the earlier ones known to
+        the later. The same ranges give the same object, so that passes share what was derived."""
+        known = dict(self.ranges)
+        for var, start, stop, step in ranges:
+            known[var] = Bounds(known).within(start, stop, step)
+        return _bounds_of(frozenset(known.items()))
 
     def of(self, var: Var) -> Interval:
         """What is known of ``var``."""
@@ -98,16 +122,29 @@ class Bounds:
         return full(var.dtype) if found is None else found
 
 
+Range: TypeAlias = "tuple[Var, object, object, object]"
+
+
+@lru_cache(maxsize=8)
+def _bounds_of(ranges: frozenset[tuple[Var, Interval]]) -> Bounds:
+    return Bounds(dict(ranges))
+
+
 def _least(found: Interval, of: object) -> End:
+    if found.single:
+        return -INF
     expr = as_expr(of)
-    return -INF if found.single or not expr.dtype.is_int else int(min_value(expr.dtype))
+    return -INF if not expr.dtype.is_int else int(min_value(expr.dtype))
 
 
 def _most(found: Interval, of: object) -> End:
+    if found.single:
+        return INF
     expr = as_expr(of)
-    return INF if found.single or not expr.dtype.is_integer else int(max_value(expr.dtype))
+    return INF if not expr.dtype.is_integer else int(max_value(expr.dtype))
 
 
+@lru_cache(maxsize=256)
 def full(dtype: DType) -> Interval:
     """Every value of ``dtype``."""
     if dtype.is_integer:

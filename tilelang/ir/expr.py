@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tilelang.errors import TileSyntaxError, TileTypeError
 from tilelang.ir.dtypes import dtype as DType
@@ -39,34 +39,64 @@ def _key_of(value: object) -> object:
     """A hashable key under which equal field values, and only those, collide."""
     if isinstance(value, Expr):
         return id(value)
+    if isinstance(value, str):
+        return value
     if isinstance(value, float):
         return struct.pack("<d", value)  # keeps -0.0 and NaN payloads apart
     if isinstance(value, bool):
         return ("b", value)
     if isinstance(value, tuple):
-        return tuple(_key_of(item) for item in value)
-    if isinstance(value, (int, str, type(None))):
+        return tuple([_key_of(item) for item in value])
+    if value is None or isinstance(value, int):
         return value
     return id(value)
+
+
+class _Entry(weakref.ref["Expr"]):
+    """A weak reference to an interned node that knows its key."""
+
+    __slots__ = ("key",)
+    key: tuple[object, ...]
 
 
 class _Interned(type):
     """Metaclass that returns the existing node when one with the same fields is alive."""
 
-    _table: weakref.WeakValueDictionary[tuple[object, ...], Expr] = weakref.WeakValueDictionary()
+    _table: ClassVar[dict[tuple[object, ...], _Entry]] = {}
     _lock = threading.RLock()
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        node = super().__call__(*args, **kwargs)
         if not cls.interned:  # type: ignore[attr-defined]  # declared on Expr
-            return node
-        key = (cls, *(_key_of(value) for value in node.__dict__.values()))
+            return super().__call__(*args, **kwargs)
+        if kwargs or len(args) != len(field_names(cls)):  # type: ignore[arg-type]  # an Expr class
+            node = super().__call__(*args, **kwargs)
+            args = tuple(node.__dict__[name] for name in field_names(cls))  # type: ignore[arg-type]
+        else:
+            node = None
+        key = (cls, *map(_key_of, args))
+        # Without the lock: most nodes exist already. An entry whose node is gone gives None.
+        entry = _Interned._table.get(key)
+        known = None if entry is None else entry()
+        if known is not None:
+            return known
+        if node is None:
+            node = super().__call__(*args)
         with _Interned._lock:
-            known = _Interned._table.get(key)
+            entry = _Interned._table.get(key)
+            known = None if entry is None else entry()
             if known is not None:
                 return known
-            _Interned._table[key] = node
+            fresh = _Entry(node, _forget)
+            fresh.key = key
+            _Interned._table[key] = fresh
         return node
+
+
+def _forget(entry: _Entry) -> None:
+    """Drop the entry of a node that is gone, unless another node took its place."""
+    with _Interned._lock:
+        if _Interned._table.get(entry.key) is entry:
+            del _Interned._table[entry.key]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -190,8 +220,7 @@ class Expr(metaclass=_Interned):
     def __abs__(self) -> Expr:
         raise TileTypeError("abs() is not defined on device expressions", hint="use T.abs(x)")
 
-    def __hash__(self) -> int:
-        return id(self) >> 4
+    __hash__ = object.__hash__  # by identity
 
     def __bool__(self) -> bool:
         raise TileTypeError(
@@ -246,6 +275,9 @@ class Const(Expr):
     value: PyScalar
     type: DType
 
+    def children(self) -> tuple[Expr, ...]:
+        return ()
+
     def __post_init__(self) -> None:
         self._set_dtype(self.type)
 
@@ -272,6 +304,9 @@ class Var(Expr):
     name: str
     type: DType
 
+    def children(self) -> tuple[Expr, ...]:
+        return ()
+
     def __post_init__(self) -> None:
         self._set_dtype(self.type)
 
@@ -282,6 +317,9 @@ class Unary(Expr):
 
     op: str
     a: Expr
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a,)
 
     def __post_init__(self) -> None:
         self._set_dtype(self.a.dtype)
@@ -295,10 +333,14 @@ class Binary(Expr):
     a: Expr
     b: Expr
 
+    def children(self) -> tuple[Expr, ...]:
+        return (self.a, self.b)
+
     def __post_init__(self) -> None:
-        lanes = self.a.dtype.lanes
-        boolean = DType("bool") if lanes == 1 else DType("bool").with_lanes(lanes)
-        self._set_dtype(boolean if BINARY[self.op].compares else self.a.dtype)
+        dtype = self.a.dtype
+        if BINARY[self.op].compares:
+            dtype = DType("bool").with_lanes(dtype.lanes)
+        self._set_dtype(dtype)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -324,6 +366,9 @@ class Select(Expr):
     f: Expr
     lazy: bool = True
 
+    def children(self) -> tuple[Expr, ...]:
+        return (self.cond, self.t, self.f)
+
     def __post_init__(self) -> None:
         self._set_dtype(self.t.dtype)
 
@@ -334,6 +379,9 @@ class Load(Expr):
 
     buffer: Buffer
     indices: tuple[Expr, ...]
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.indices
 
     def __post_init__(self) -> None:
         lanes = max((index.dtype.lanes for index in self.indices), default=1)
@@ -474,6 +522,8 @@ def const(value: PyScalar, dtype: object = None) -> Const:
     from tilelang.ir.fold import literal_dtype, to_range
 
     kind = literal_dtype(value) if dtype is None else DType(dtype)
+    if type(value) is int and kind.is_integer and 0 <= value < 1 << (kind.bits - 1):
+        return Const(value, kind)
     return Const(to_range(value, kind), kind)
 
 

@@ -104,6 +104,7 @@ _INT_OPS: dict[str, Callable[[int, int], int]] = {
     "shl": lambda a, b: a << b if b >= 0 else 0,
     "shr": lambda a, b: a >> b if b >= 0 else 0,
 }
+_OF_INTEGERS = ("number", "int", "bits")  # operands that any integer may be
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _FLOAT_OPS: dict[str, Callable[[float, float], float]] = {
     "add": operator.add,
@@ -246,7 +247,17 @@ def _check_operands(op: str, x: Expr) -> None:
 def build_binary(op: str, a: object, b: object) -> Expr:
     """``a op b``; see the module docstring."""
     info = BINARY[op]
-    if info.operands == "bool":
+    x: Expr
+    y: Expr
+    if (
+        isinstance(a, Expr)
+        and isinstance(b, Expr)
+        and a.dtype is b.dtype
+        and a.dtype.is_integer
+        and info.operands in _OF_INTEGERS
+    ):
+        x, y = a, b  # as they are
+    elif info.operands == "bool":
         x, y = _truth(info.symbol, a), _truth(info.symbol, b)
     else:
         x, y = _operands(op, a, b)
@@ -283,6 +294,8 @@ def _truth(word: str, value: object) -> Expr:
 
 def _identity(op: str, x: Expr, y: Expr) -> Expr | None:
     """Trivial results that hold for every value of an integer or bool operand."""
+    if x is not y and not isinstance(x, Const) and not isinstance(y, Const):
+        return None
     if x.dtype.is_bool and op in ("land", "lor"):
         stop = op == "lor"  # the value that decides
         if isinstance(x, Const):

@@ -236,7 +236,7 @@ class _Printer:
         """Annotations of the kernel, each under its word."""
         rest = []
         for key, value in launch.annotations:
-            if value is None:
+            if value is None or key == "notes":  # reasons of passes, for reports only
                 continue
             if key in _ANNOTATION_WORDS:
                 self.line(f"{_ANNOTATION_WORDS[key]}({self.text.mapping(value)})")

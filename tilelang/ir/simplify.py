@@ -34,7 +34,7 @@ from tilelang.ir.expr import (
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
 from tilelang.ir.tables import BINARY, Effect
-from tilelang.ir.visitor import postorder, rebuild
+from tilelang.ir.visitor import rebuild
 
 _STEPS = 64  # rewrites of one node; more means that rules undo each other
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -77,17 +77,29 @@ class _Simplifier:
         self.bounds = bounds
         self.memo: dict[Expr, Expr] = {}
         self.texts: dict[Expr, str] = {}
+        self.free: dict[Expr, bool] = {}  # whether evaluations may be dropped or shared
 
     def visit(self, expr: Expr) -> Expr:
         """The simple form of ``expr``."""
-        found = self.memo.get(expr)
+        memo = self.memo
+        found = memo.get(expr)
         if found is not None:
             return found
-        for node in postorder(expr):
-            if node not in self.memo:
-                simple = self.settle(rebuild(node, self.memo.__getitem__))
-                self.memo[node] = self.memo[simple] = simple
-        return self.memo[expr]
+        stack = [expr]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+                continue
+            pending = [child for child in node.children() if child not in memo]
+            if pending:
+                pending.reverse()
+                stack.extend(pending)
+                continue
+            stack.pop()
+            simple = self.settle(rebuild(node, memo.__getitem__))
+            memo[node] = memo[simple] = simple
+        return memo[expr]
 
     def settle(self, node: Expr) -> Expr:
         """``node``, whose children are simple, rewritten until no rule applies."""
@@ -117,11 +129,20 @@ class _Simplifier:
             return "select", _select(node)
         if not isinstance(node, (Binary, Unary)) or node.dtype.lanes > 1:
             return "", node
-        if not _repeatable(node):
+        if not self.repeatable(node):
             return "", node
         if node.op in ("add", "sub", "mul", "neg") and node.dtype.is_integer:
             return "canonical sum", self.expr_of(Linear.of(node).recomposed())
         return self.rules(node)
+
+    def repeatable(self, node: Expr) -> bool:
+        """Whether dropping or sharing evaluations of ``node`` changes nothing."""
+        found = self.free.get(node)
+        if found is None:
+            own = not isinstance(node, Call) or node.intrinsic.effect in _IDEMPOTENT
+            found = own and all([self.repeatable(child) for child in node.children()])
+            self.free[node] = found
+        return found
 
     def rules(self, node: Binary | Unary) -> tuple[str, Expr]:
         """The first rule of the table that applies."""
@@ -207,21 +228,21 @@ class _Simplifier:
             result, constant = const(constant, form.dtype), 0
         for term, factor in (*positive, *negative):
             size = abs(factor)
-            part = term if size == 1 else binary("mul", term, const(size, form.dtype))
+            part = term if size == 1 else Binary("mul", term, const(size, form.dtype))
             if result is not None:
-                result = binary("add" if factor > 0 else "sub", result, part)
+                result = Binary("add" if factor > 0 else "sub", result, part)
             elif factor > 0:
                 result = part
             elif size == 1:
-                result = unary("neg", term)
+                result = Unary("neg", term)
             else:
-                result = binary("mul", term, const(factor, form.dtype))
+                result = Binary("mul", term, const(factor, form.dtype))
             self.memo.setdefault(result, result)  # a canonical sum, too
         if result is None:
             return const(constant, form.dtype)
         if constant < 0:
-            return binary("sub", result, const(-constant, form.dtype))
-        return binary("add", result, const(constant, form.dtype))
+            return Binary("sub", result, const(-constant, form.dtype))
+        return Binary("add", result, const(constant, form.dtype)) if constant else result
 
     def ordered(self, terms: list[tuple[Expr, int]]) -> list[tuple[Expr, int]]:
         """By size of the factor, then by text."""
@@ -237,16 +258,11 @@ class _Simplifier:
         return found
 
 
-def _repeatable(node: Expr) -> bool:
-    """Whether dropping or sharing evaluations of ``node`` changes nothing."""
-    return all(
-        item.intrinsic.effect in _IDEMPOTENT for item in postorder(node) if isinstance(item, Call)
-    )
-
-
 def _folded(node: Expr) -> Expr:
     """``node`` built anew, so that constants among its operands fold."""
     if isinstance(node, Binary):
+        if _settled(node):
+            return node
         zero = isinstance(node.b, Const) and node.b.value == 0
         return node if zero and node.op in _DIVISIONS else binary(node.op, node.a, node.b)
     if isinstance(node, Unary):
@@ -256,6 +272,15 @@ def _folded(node: Expr) -> Expr:
     if isinstance(node, Select):
         return select(node.cond, node.t, node.f, node.lazy)
     return node
+
+
+def _settled(node: Binary) -> bool:
+    """Whether building ``node`` anew certainly gives ``node``: no operand is constant, both are
+    different integers of one dtype."""
+    a, b = node.a, node.b
+    if isinstance(a, Const) or isinstance(b, Const) or a is b:
+        return False
+    return a.dtype is b.dtype and a.dtype.is_integer
 
 
 def _select(node: Select) -> Expr:

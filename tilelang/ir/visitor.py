@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import is_
 from typing import Any
 
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Expr, Var, field_names
+from tilelang.ir.expr import Binary, Const, Expr, Var, field_names
 from tilelang.ir.stmt import Seq, Stmt, seq
 
 ExprFn = Callable[[Expr], "Expr"]
@@ -18,6 +19,11 @@ ExprFn = Callable[[Expr], "Expr"]
 
 def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None = None) -> Expr:
     """``node`` with ``fn`` applied to each direct child (and ``buffer_fn`` to its buffer)."""
+    if isinstance(node, Binary):
+        a, b = fn(node.a), fn(node.b)
+        return node if a is node.a and b is node.b else Binary(node.op, a, b)
+    if isinstance(node, (Const, Var)):
+        return node
     changed: dict[str, Any] = {}
     for name in field_names(type(node)):
         old = getattr(node, name)
@@ -34,8 +40,8 @@ def _rebuild_value(old: Any, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] |
     if isinstance(old, Expr):
         return fn(old)
     if isinstance(old, tuple):
-        new = tuple(_rebuild_value(item, fn, buffer_fn) for item in old)
-        return old if all(a is b for a, b in zip(old, new)) else new
+        new = tuple([_rebuild_value(item, fn, buffer_fn) for item in old])
+        return old if all(map(is_, old, new)) else new
     if isinstance(old, Region):
         region = old.map(fn)
         if buffer_fn is not None and buffer_fn(old.buffer) is not old.buffer:
@@ -51,18 +57,22 @@ def postorder(expr: Expr) -> Iterator[Expr]:
 
     Iterative: the depth of an expression is not limited by Python's recursion.
     """
-    done: set[int] = set()
-    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    done: set[Expr] = set()
+    opened: set[Expr] = set()
+    stack = [expr]
     while stack:
-        node, ready = stack.pop()
-        if id(node) in done:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
             continue
-        if ready:
-            done.add(id(node))
-            yield node
+        children = () if node in opened else node.children()
+        if children:
+            opened.add(node)
+            stack.extend(children[::-1])
             continue
-        stack.append((node, True))
-        stack.extend((child, False) for child in reversed(node.children()))
+        stack.pop()
+        done.add(node)
+        yield node
 
 
 def substitute(expr: Expr, values: dict[Var, Expr]) -> Expr:

@@ -249,28 +249,69 @@ def held_from(
     access: Access, loop: S.Parallel, spread: Distribution, shape: tuple[int, ...]
 ) -> Distribution | None:
     """The distribution of a fragment that ``spread`` of the loop asks for; None where the
-    indices are not loop variables over the whole fragment."""
+    indices are not loop variables, or quotients of them for what is read, over the whole
+    fragment."""
     rows: list[tuple[Digit, ...]] = []
     used: set[int] = set()
+    copies = list(spread.replicas)
+    packed = False
     for index, extent in zip(access.indices, shape):
-        position = _position(index, loop)
+        position, share = _quotient(index, loop)
         if position is not None:
-            if position in used or spread.shape[position] != extent:
+            if position in used or spread.shape[position] != extent * share:
                 return None
             used.add(position)
-            rows.append(spread.digits[position])
+            split = split_digits(spread.digits[position], share)
+            if split is None:
+                return None
+            rows.append(split[0])
+            # Iterations that share an element may be of different threads.
+            copies += [(d.extent, d.stride) for d in split[1] if d.place == "thread"]
+            packed |= share > 1
         elif extent == 1 and isinstance(index, E.Const):
             rows.append(())
         else:
             return None
-    copies = list(spread.replicas)
+    if packed and access.kind != "read":
+        return None
     for position, digits in enumerate(spread.digits):
         if position not in used:
             more = [(d.extent, d.stride) for d in digits if d.place == "thread" and d.extent > 1]
             if more and access.kind != "read" and not is_reducer(access.buffer):
                 return None  # one element would be updated by several threads
             copies += more
-    return Distribution(shape, tuple(rows), tuple(copies), spread.threads).compact()
+    found = Distribution(shape, tuple(rows), tuple(copies), spread.threads).compact()
+    return found.row_major() if packed else found
+
+
+def _quotient(index: E.Expr, loop: S.Parallel) -> tuple[int | None, int]:
+    """The number of the loop variable in ``index``, and the constant that divides it."""
+    share = 1
+    if isinstance(index, E.Binary) and index.op == "floordiv" and isinstance(index.b, E.Const):
+        index, share = index.a, int(index.b.value)
+    return _position(index, loop), share
+
+
+def split_digits(
+    digits: tuple[Digit, ...], share: int
+) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
+    """``digits`` of an index as those of ``index // share`` and of ``index % share``; None where
+    no digit ends there."""
+    kept, gone = list(digits), []
+    while share > 1:
+        if not kept:
+            return None
+        last = kept.pop()
+        if share % last.extent == 0:
+            gone.insert(0, last)
+            share //= last.extent
+        elif last.extent % share == 0:
+            kept.append(Digit(last.extent // share, last.place, last.stride * share))
+            gone.insert(0, Digit(share, last.place, last.stride))
+            share = 1
+        else:
+            return None
+    return tuple(kept), tuple(gone)
 
 
 def _position(index: E.Expr, loop: S.Parallel) -> int | None:

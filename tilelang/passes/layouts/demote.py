@@ -1,8 +1,9 @@
 """Operations whose fragments are held in an unsuitable layout, made to work on a copy.
 
-The fragment is written to a shared tile, the operation uses the tile (or a second fragment in the
-layout that it needs), and the result goes back the same way. Correct for every combination of
-layouts; the cost is one exchange through shared memory.
+Where the elements only change places inside the warps, shuffles bring them to a second fragment in
+the layout that the operation needs, and bring the results back. Otherwise the fragment is written
+to a shared tile, the operation uses the tile (or a second fragment filled from it), and the result
+goes back the same way. Correct for every combination of layouts; the cost is one exchange.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.layouts.access import accesses
+from tilelang.passes.layouts.exchange import WARP, warp_exchange
+from tilelang.passes.layouts.loops import loop_of
 from tilelang.passes.sync.groups import ThreadGroups
+
+EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 
 Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, Distribution | None]]"]
 
@@ -28,8 +34,10 @@ class Demotion(Rewriter):
         spread_of: Callable[[S.Stmt], Distribution | None],
         conflicts: Conflicts,
         groups: ThreadGroups,
+        held_of: Callable[[Buffer], Distribution | None],
     ) -> None:
         self.groups = groups
+        self.held_of = held_of
         self.spread_of = spread_of
         self.conflicts = conflicts
 
@@ -44,23 +52,44 @@ class Demotion(Rewriter):
         after: list[S.Stmt] = []
         mapping: dict[Buffer, Buffer] = {}
         for buffer, wanted in found:
+            direct = wanted is not None and self.exchanges(buffer, wanted, stmt)
+            if direct and wanted is not None:
+                held = _moved(buffer, wanted)
+                before += [S.Alloc(buffer=held, loc=stmt.loc), self.exchange(buffer, held, stmt)]
+                if _writes(stmt, buffer):
+                    after.append(self.exchange(held, buffer, stmt))
+                mapping[buffer] = held
+                continue
             tile = Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared")
             before += [S.Alloc(buffer=tile, loc=stmt.loc), self.copy(buffer, tile, stmt)]
-            after.append(self.copy(tile, buffer, stmt))
+            written = _writes(stmt, buffer)
+            if written:
+                after.append(self.copy(tile, buffer, stmt))
             mapping[buffer] = tile
             if wanted is not None:
-                held = Buffer(
-                    f"{buffer.name}_moved",
-                    Shape(buffer.shape),
-                    buffer.dtype,
-                    "local.fragment",
-                    attrs=(("distribution", wanted),),
-                )
+                held = _moved(buffer, wanted)
                 before += [S.Alloc(buffer=held, loc=stmt.loc), self.moved(tile, held, stmt)]
-                after.insert(0, self.moved(held, tile, stmt))
+                if written:
+                    after.insert(0, self.moved(held, tile, stmt))
                 mapping[buffer] = held
         inner = self.like(replace_buffers(stmt, mapping), stmt)
         return [*before, self.laid_out(inner), *after]
+
+    def exchanges(self, buffer: Buffer, wanted: Distribution, stmt: S.Stmt) -> bool:
+        """Whether shuffles can bring ``buffer`` to the layout ``wanted``, and back if written."""
+        held = self.held_of(buffer)
+        if held is None or self.groups.of(stmt)[0] % WARP:
+            return False
+        return warp_exchange(held, wanted) is not None and (
+            not _writes(stmt, buffer) or warp_exchange(wanted, held) is not None
+        )
+
+    def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
+        """A copy of a whole fragment to another layout by shuffles."""
+        return self.like(
+            S.Copy(src=_whole(src), dst=_whole(dst), annotations=((EXCHANGE, True),), loc=stmt.loc),
+            stmt,
+        )
 
     def laid_out(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with its ``loop_layout``, where it has one."""
@@ -84,6 +113,25 @@ class Demotion(Rewriter):
         """A copy from or to a fragment that carries its layout already."""
         held = (dst if dst.storage == "local.fragment" else src).attr("distribution")
         return S.Copy(src=_whole(src), dst=_whole(dst), loop_layout=_tile_of(held), loc=stmt.loc)
+
+
+def _writes(stmt: S.Stmt, buffer: Buffer) -> bool:
+    """Whether ``stmt`` may write to ``buffer``."""
+    loop = loop_of(stmt)
+    if loop is not None:
+        return any(a.buffer is buffer and a.kind != "read" for a in accesses(loop))
+    return any(region.buffer is buffer for region in stmt.regions_written())
+
+
+def _moved(buffer: Buffer, wanted: Distribution) -> Buffer:
+    """A fragment like ``buffer`` in another layout."""
+    return Buffer(
+        f"{buffer.name}_moved",
+        Shape(buffer.shape),
+        buffer.dtype,
+        "local.fragment",
+        attrs=(("distribution", wanted),),
+    )
 
 
 def _tile_of(held: Distribution) -> Distribution:

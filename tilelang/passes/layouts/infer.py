@@ -36,10 +36,12 @@ from tilelang.passes.layouts.access import (
 )
 from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.demote import Demotion, replace_buffers
+from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.layouts.loops import free_spread, loop_of, static_extents
 from tilelang.passes.layouts.spread import spread_by
 from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.lower.vectors import bounds_of
+from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
 
@@ -76,6 +78,7 @@ class _Inference:
         self.held: dict[Buffer, Distribution] = {}
         self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
         self.plans: dict[S.Stmt, GemmPlan] = {}
+        self.notes: dict[Buffer, Note] = {}
         self.fragments: dict[Buffer, int] = {}  # fragment -> threads of its group
         self.floating: set[Buffer] = set()
         self.views: set[E.Var] = set()  # storage that has several names
@@ -91,10 +94,16 @@ class _Inference:
             self.spread()
         self.choose_shared()
         mapping = self.new_buffers()
-        body = Demotion(self.spread_of, self.conflicts, self.groups).rewrite(self.launch.body)
+        demotion = Demotion(self.spread_of, self.conflicts, self.groups, self.layout_of)
+        body = demotion.rewrite(self.launch.body)
         # Copies made by demotion touch the same fragments, so that nothing new is to be found.
         body = replace_buffers(body, mapping)
-        return replace(self.launch, body=body)
+        notes = (NOTES, tuple(self.notes.values()))
+        return replace(self.launch, body=body, annotations=(*self.launch.annotations, notes))
+
+    def note(self, buffer: Buffer, why: str, stmt: S.Stmt) -> None:
+        """Say why ``buffer`` has the layout that it has got now."""
+        self.notes.setdefault(buffer, Note(buffer.data, why, stmt.loc))
 
     # -- what there is -------------------------------------------------------------------------
     def collect(self) -> None:
@@ -171,8 +180,9 @@ class _Inference:
     # -- fixed layouts -------------------------------------------------------------------------
     def seed(self) -> None:
         """Annotations, matrix instructions, fragments that every thread reads."""
-        notes = dict(self.launch.annotation("layout_map", ()))
-        for buffer, layout in notes.items():
+        asked = dict(self.launch.annotation("layout_map", ()))
+        for buffer, layout in asked.items():
+            self.note(buffer, "T.annotate_layout", self.launch)
             if isinstance(layout, Fragment):
                 threads = self.fragments.get(buffer, self.block_threads)
                 self.held[buffer] = Distribution.from_fragment(layout, threads)
@@ -183,6 +193,7 @@ class _Inference:
             if (buffer in self.floating or several) and buffer not in self.held:
                 shape = _constant_shape(buffer)
                 self.held[buffer] = Distribution.fully_replicated(shape, threads)
+                self.note(buffer, "used outside T.Parallel, so every thread holds it", self.launch)
         for op in self.ops:
             if isinstance(op.stmt, S.Gemm):
                 self.plan(op, op.stmt)
@@ -210,11 +221,13 @@ class _Inference:
         for region, held in ((stmt.c, plan.c), (stmt.a, plan.a), (stmt.b, plan.b)):
             if held is not None and region.buffer.storage == FRAGMENT:
                 self.held.setdefault(region.buffer, held)
+                self.note(region.buffer, f"registers of {plan.instruction}", stmt)
         for region, layout in ((stmt.a, plan.a_layout), (stmt.b, plan.b_layout)):
             buffer = region.buffer
             free = buffer.storage.startswith("shared") and buffer.data not in self.views
             if layout is not None and free and buffer not in self.layouts:
                 self.layouts[buffer] = staged(layout, buffer)
+                self.note(buffer, f"read by {plan.instruction}", stmt)
 
     # -- spreading -------------------------------------------------------------------------------
     def spread(self) -> None:
@@ -233,10 +246,11 @@ class _Inference:
         if op.loop is None or op.extents is None or not unknown:
             return False
         found = self.known_spread(op)
-        return found is not None and self.assign(op, found)
+        return found is not None and self.assign(op, found, "follows the other tiles of")
 
-    def assign(self, op: Op, spread: Distribution) -> bool:
+    def assign(self, op: Op, spread: Distribution, why: str) -> bool:
         """Layouts of unknown fragments when ``spread`` shares out the loop of ``op``."""
+        why = f"{why} {_word(op.stmt)}"
         changed = False
         for access in op.touched:
             if access.buffer not in self.held and op.loop is not None:
@@ -244,6 +258,7 @@ class _Inference:
                 held = held_from(access, op.loop, spread, shape)
                 if held is not None:
                     self.held[access.buffer] = held
+                    self.note(access.buffer, why, op.stmt)
                     changed = True
         return changed
 
@@ -262,6 +277,7 @@ class _Inference:
                 return False
             found = replace(found, shape=(1,), digits=((),))
         self.held[dst.buffer] = found
+        self.note(dst.buffer, f"what reducing `{src.buffer.name}` leaves", stmt)
         return True
 
     def known_spread(self, op: Op) -> Distribution | None:
@@ -281,11 +297,12 @@ class _Inference:
         for op in free:
             assert op.loop is not None and op.extents is not None
             spread = free_spread(op.loop, op.extents, op.threads, self.bounds)
-            if self.assign(op, spread):
+            if self.assign(op, spread, "chosen for the memory accesses of"):
                 return True
         for buffer, threads in self.fragments.items():
             if buffer not in self.held:
                 self.held[buffer] = Distribution.linear(_constant_shape(buffer), threads)
+                self.note(buffer, "spread evenly; no operation asks for more", self.launch)
                 return True
         return False
 
@@ -310,6 +327,7 @@ class _Inference:
                 layout = best_layout(buffer, found)
                 if layout is not None:
                     self.layouts[buffer] = layout
+                    self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])
 
     # -- results ---------------------------------------------------------------------------------
     def spread_of(self, stmt: S.Stmt) -> Distribution | None:
@@ -342,7 +360,22 @@ class _Inference:
                 continue
             if spread is None or registers_of(access, held, op.loop, spread) is None:
                 found.setdefault(access.buffer)
-        return [(buffer, None) for buffer in found]
+        return [(buffer, self.wanted(op, buffer, spread)) for buffer in found]
+
+    def wanted(self, op: Op, buffer: Buffer, spread: Distribution | None) -> Distribution | None:
+        """The layout in which the loop of ``op`` could use ``buffer``, if shuffles can bring it
+        there; None stands for shared memory."""
+        uses = [access for access in op.touched if access.buffer is buffer]
+        held = self.layout_of(buffer)
+        if spread is None or op.loop is None or held is None or is_reducer(buffer):
+            return None
+        found = held_from(uses[0], op.loop, spread, _constant_shape(buffer))
+        if found is None or warp_exchange(held, found) is None:
+            return None
+        if any(registers_of(access, found, op.loop, spread) is None for access in uses):
+            return None
+        written = any(access.kind != "read" for access in uses)
+        return found if not written or warp_exchange(found, held) is not None else None
 
     def new_buffers(self) -> dict[Buffer, Buffer]:
         """Each buffer with a layout, as a buffer that carries it."""
@@ -383,6 +416,11 @@ def _plain_uses(stmt: S.Stmt) -> Iterator[E.Var]:
                 yield node.region.buffer.data
     for block in stmt.blocks():
         yield from _plain_uses(block)
+
+
+def _word(stmt: S.Stmt) -> str:
+    """The statement's name in the language."""
+    return {"Copy": "T.copy", "Fill": "T.fill"}.get(type(stmt).__name__, "T.Parallel")
 
 
 def _reach(op: Op) -> int:

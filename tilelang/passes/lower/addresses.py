@@ -44,6 +44,7 @@ class _Apply(Rewriter):
         found = self.arrays.get(buffer)
         if found is None:
             kept = tuple(pair for pair in buffer.attrs if pair[0] != "layout")
+            kept = (*kept, ("logical", layout))  # for messages about addresses
             span = ("align", 1024) if len(layout.output_shape()) > len(layout.shape) else None
             attrs = (*kept, span) if span is not None else kept
             found = replace(buffer, shape=Shape((layout.size,)), strides=None, attrs=attrs)

@@ -7,7 +7,8 @@ written out; longer products loop over groups of four.
 Factors in shared memory are loaded by ``ldmatrix``, four blocks of 8 x 16 bytes at a time, if
 their rows of 16 bytes are whole and aligned where they are: with k contiguous for elements of up
 to 32 bits, with m or n contiguous (transposed on the way) for 16 bits. Everything else is loaded
-element by element. Factors in fragments are in the right registers already.
+element by element. Factors in fragments are in the right registers already; where they hold runs
+along k, :mod:`tilelang.passes.lower.gemm_runs` loads the other factor in the same order.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_plan import CHUNK_BITS, FRAGMENT, GemmPlan
+from tilelang.passes.lower.gemm_runs import run_steps
 from tilelang.passes.lower.gemm_sum import Sum, sum_of
 from tilelang.target.atoms import BLOCK, WARP, MmaAtom
 
@@ -54,6 +56,9 @@ def lower_gemm(stmt: S.Gemm, plan: GemmPlan, ctx: Lowering) -> S.Stmt:
 
 def _steps(total: Sum, factors: tuple[Factor, Factor]) -> Iterator[S.Stmt]:
     """Loads and multiplications of all steps."""
+    if total.plan.run > 1:
+        yield from run_steps(total, factors, multiply)
+        return
     count = total.plan.tiles[2]
     in_memory = [factor for factor in factors if not factor.held]
     rounds = (count - 1) // UNROLL
@@ -64,7 +69,7 @@ def _steps(total: Sum, factors: tuple[Factor, Factor]) -> Iterator[S.Stmt]:
             if not (last and number == many - 1):
                 for factor in in_memory:
                     yield from factor.load(step + 1, (number + 1) % 2)
-            yield _multiply(total, factors, step, number % 2)
+            yield multiply(total, factors, step, number % 2)
 
     for factor in in_memory:
         yield from factor.load(E.const(0), 0)
@@ -76,7 +81,7 @@ def _steps(total: Sum, factors: tuple[Factor, Factor]) -> Iterator[S.Stmt]:
     yield from steps(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
 
 
-def _multiply(total: Sum, factors: tuple[Factor, Factor], step: E.Expr, parity: int) -> S.Stmt:
+def multiply(total: Sum, factors: tuple[Factor, Factor], step: E.Expr, parity: int) -> S.Stmt:
     """One step: every tile of the result gets the product of its tiles of A and B."""
     plan, ctx, atom = total.plan, total.ctx, factors[0].atom
     rows, columns, _ = plan.tiles
@@ -143,16 +148,20 @@ class Factor:
         if self.held:
             return ()
         name = "a" if self.left else "b"
-        count = min(2, self.plan.tiles[2])
-        kind = self.region.dtype
-        return tuple(array(f"{name}{k}", kind, self.tiles * self.slots) for k in range(count))
+        # In runs along k each holds two steps.
+        steps = 2 if self.plan.run > 1 else 1
+        count, size = min(2, self.plan.tiles[2] // steps), steps * self.tiles * self.slots
+        return tuple(array(f"{name}{k}", self.region.dtype, size) for k in range(count))
 
     def address(self, tile: E.Expr, step: E.Expr, parity: int) -> E.Expr:
         """The registers of a tile."""
         if self.held:
             first = (step * self.tiles + tile) * self.slots
             return E.AddressOf(self.ctx.registers(self.region.buffer), (first,), "r")
-        return E.AddressOf(self.arrays[parity], (tile * self.slots,), "r")
+        first = tile * self.slots
+        if self.plan.run > 1:  # the step and the array are constants
+            first = first + step % 2 * (self.tiles * self.slots)
+        return E.AddressOf(self.arrays[parity], (first,), "r")
 
     # -- positions ----------------------------------------------------------------------------
     @property

@@ -27,6 +27,7 @@ from tilelang.target.atoms import WARP, Digits, MmaAtom, arch_number, find_atom
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128
 FRAGMENT = "local.fragment"
+K_RUN = "k_run"  # attribute of a factor: see GemmPlan.run
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class GemmPlan:
         c, a, b: layouts wanted of operands in fragments, of the buffers' shapes. None for an
             operand elsewhere, and for one that has to be moved to shared memory first.
         a_layout, b_layout: layouts wanted of the last two dimensions of shared factors.
+        run: steps of the instruction in which a thread multiplies neighbours along k; 1 for the
+            instruction's own order.
     """
 
     atom: MmaAtom | None
@@ -54,6 +57,7 @@ class GemmPlan:
     b: Distribution | None = None
     a_layout: Layout | None = None
     b_layout: Layout | None = None
+    run: int = 1
 
     @property
     def tiles(self) -> tuple[int, int, int]:
@@ -87,8 +91,9 @@ def plan_gemm(stmt: S.Gemm, threads: int, target: Target) -> GemmPlan:
         return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held))
     warps = _partition(stmt, m, n, threads // WARP)
     held = sum_distribution(atom, m, n, warps)
-    a = factor_distribution(atom, m, k, warps, left=True)
-    b = factor_distribution(atom, k, n, warps, left=False)
+    run = max(int(region.buffer.attr(K_RUN, 1)) for region in (stmt.a, stmt.b))
+    a = factor_distribution(atom, m, k, warps, True, run)
+    b = factor_distribution(atom, k, n, warps, False, run)
     return GemmPlan(
         atom,
         m,
@@ -101,6 +106,7 @@ def plan_gemm(stmt: S.Gemm, threads: int, target: Target) -> GemmPlan:
         _whole(stmt.b, transposed(b) if stmt.trans_b else b),
         _shared_layout(stmt.a, not stmt.trans_a),
         _shared_layout(stmt.b, stmt.trans_b),
+        run,
     )
 
 
@@ -178,26 +184,40 @@ def sum_distribution(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) -> D
 
 
 def factor_distribution(
-    atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], left: bool
+    atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], left: bool, run: int = 1
 ) -> Distribution:
     """The left (m x k) or right (k x n) factor: for each step along k the tiles of the warp.
 
     Every warp holds all of k; warps that share rows (columns) of the result hold the same.
+
+    Args:
+        run: steps in which a thread has neighbours along k. The registers of a step are those of
+            the instruction, for other k than its figures say, the same for both factors.
     """
     down, across = warps
     if left:
         tiles, steps, slots = rows // (down * atom.m), columns // atom.k, atom.a_slots
         outer = _digits(Digit(down, "thread", WARP * across), Digit(tiles, "slot", slots))
-        inner = _digits(Digit(steps, "slot", slots * tiles))
-        digits = (outer + atom.a_digits[0], inner + atom.a_digits[1])
+        inner = _along_k(atom.a_digits[1], steps, slots * tiles, run)
+        digits = (outer + atom.a_digits[0], inner)
         copies = ((across, WARP),) if across > 1 else ()
     else:
         tiles, steps, slots = columns // (across * atom.n), rows // atom.k, atom.b_slots
         outer = _digits(Digit(across, "thread", WARP), Digit(tiles, "slot", slots))
-        inner = _digits(Digit(steps, "slot", slots * tiles))
-        digits = (inner + atom.b_digits[0], outer + atom.b_digits[1])
+        inner = _along_k(atom.b_digits[0], steps, slots * tiles, run)
+        digits = (inner, outer + atom.b_digits[1])
         copies = ((down, WARP * across),) if down > 1 else ()
     return Distribution((rows, columns), digits, copies, WARP * down * across)
+
+
+def _along_k(own: Digits, steps: int, stride: int, run: int) -> Digits:
+    """Digits of k: ``steps`` of the instruction, whose own digits are ``own``."""
+    if run == 1:
+        return _digits(Digit(steps, "slot", stride)) + own
+    threads = next(digit for digit in own if digit.place == "thread")
+    slots = tuple(digit for digit in own if digit.place == "slot")
+    groups = Digit(steps // run, "slot", stride * run)
+    return _digits(groups, threads, Digit(run, "slot", stride)) + slots
 
 
 def transposed(held: Distribution) -> Distribution:

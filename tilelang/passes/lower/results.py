@@ -1,9 +1,9 @@
 """From per-thread totals to the destination tile.
 
 A reduction leaves each total in the registers of the threads that computed it. Where the
-destination is a fragment held by the same threads it is stored from register to register; in all
-other cases the totals pass through a row-major shared workspace, which every holder of a
-destination element reads.
+destination is a fragment held by the same threads it is stored from register to register; where it
+is held by the same warps shuffles bring the totals; in all other cases they pass through a
+row-major shared workspace, which every holder of a destination element reads.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.layouts.exchange import WARP, warp_exchange
 from tilelang.passes.lower.allreduce import Operation
 from tilelang.passes.lower.combine import register_dtype
 from tilelang.passes.lower.context import Lowering
@@ -36,6 +37,7 @@ from tilelang.passes.lower.elements import (
     row_major,
     unravel,
 )
+from tilelang.passes.lower.exchange import exchanged
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ def deliver(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt:
         straight = _register_map(totals, region, ctx) if plain else None
         if straight is not None:
             return _straight(totals, target, straight, ctx)
+        moved = _moved(totals, target, ctx) if plain and ctx.group.lo % WARP == 0 else None
+        if moved is not None:
+            return moved
     elif not is_private(region):
         return totals.walk(lambda total: target.put(target.at(totals.position, ctx), total))
     room = ctx.workspace("totals", totals.partial.dtype, prod(totals.extents))
@@ -136,6 +141,20 @@ def _register_map(totals: Totals, region: Region, ctx: Lowering) -> list[tuple[i
     if len(np.unique(distinct[:, 1])) != len(distinct):
         return None
     return [(int(total), int(register)) for total, register in distinct]
+
+
+def _moved(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt | None:
+    """The totals brought by shuffles, if every holder's warp has them."""
+    held = ctx.distribution(target.region.buffer)
+    plan = warp_exchange(totals.dist.with_shape(held.shape), held)
+    if plan is None:
+        return None
+    registers = ctx.registers(target.region.buffer)
+
+    def put(number: int, value: E.Expr) -> S.Stmt:
+        return target.put(Element((), registers, (E.const(number),)), value)
+
+    return exchanged(plan, totals.partial, put, ctx)
 
 
 def _straight(

@@ -16,10 +16,12 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.passes.layouts.access import FRAGMENT
+from tilelang.passes.layouts.demote import EXCHANGE
 from tilelang.passes.layouts.loops import loop_of, static_extents
 from tilelang.passes.layouts.spread import known_spread
 from tilelang.passes.lower.atomic import lower_atomic
 from tilelang.passes.lower.context import INT, Group, Lowering, distribution_of
+from tilelang.passes.lower.exchange import lower_exchange
 from tilelang.passes.lower.gemm_mma import lower_gemm
 from tilelang.passes.lower.gemm_plan import plan_gemm
 from tilelang.passes.lower.im2col import lower_im2col
@@ -105,7 +107,7 @@ class _Tiles(Rewriter):
         ctx = self.ctx.with_group(Group(number, threads, lo, ident))
         ctx.workspaces = []
         with at(stmt.loc):
-            found = self.lower_one(stmt, ctx)
+            found = _located(self.lower_one(stmt, ctx), stmt)
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
         return [*allocs, found] if allocs else found
 
@@ -115,6 +117,8 @@ class _Tiles(Rewriter):
             return lower_gemm(stmt, plan_gemm(stmt, ctx.threads, ctx.target), ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
             return lower_reducer_fill(stmt, ctx)
+        if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
+            return lower_exchange(stmt, ctx)
         loop = loop_of(stmt)
         if loop is not None:
             return self.loop(stmt, loop, ctx)
@@ -197,6 +201,13 @@ class _Tiles(Rewriter):
                 return E.Load(target, (index,))
             return E.AddressOf(target, (index,), expr.access)
         return rebuild(expr, self.expr)
+
+
+def _located(found: S.Stmt, stmt: S.Stmt) -> S.Stmt:
+    """``found`` with the place of ``stmt`` where it has none of its own."""
+    if isinstance(found, S.Seq):
+        return S.seq(*(_located(item, stmt) for item in found.stmts))
+    return found if found.loc is not None else replace(found, loc=stmt.loc)
 
 
 def _zeroed(array: Buffer) -> S.Stmt:

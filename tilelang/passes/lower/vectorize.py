@@ -137,7 +137,7 @@ class _Lanes(Rewriter):
             copies = self.asynchronous(stmt, piece)
             if copies is not None:
                 return copies
-        loads = _Loads(self, piece)
+        loads = _Loads(self, piece, stmt)
         value = loads.rewrite_value(stmt.value)
         before = loads.before
         run = self.run(stmt.buffer, stmt.indices, piece) if _in_memory(stmt.buffer) else 1
@@ -208,9 +208,10 @@ class _Lanes(Rewriter):
 class _Loads:
     """Takes the vector loads out of a value."""
 
-    def __init__(self, owner: _Lanes, piece: Piece) -> None:
+    def __init__(self, owner: _Lanes, piece: Piece, stmt: S.Store) -> None:
         self.owner = owner
         self.piece = piece
+        self.stmt = stmt
         self.before: list[S.Stmt] = []
         self.memo: dict[int, E.Expr] = {}
 
@@ -254,7 +255,7 @@ class _Loads:
             first = part.start - piece.start
             source = E.AddressOf(load.buffer, tuple(part.at(i) for i in load.indices), "r")
             target = E.AddressOf(array, (E.const(first),), "w")
-            move = _move(target, source, run * dtype.bits // 8, None)
+            move = _move(target, source, run * dtype.bits // 8, self.stmt)
             if cond is None or other is None:
                 self.before.append(move)
                 continue
@@ -265,13 +266,14 @@ class _Loads:
                 var=lane, start=E.const(0), stop=E.const(run), step=E.const(1), kind="unroll",
                 body=S.Store(buffer=array, indices=(index,), value=value),
             )  # fmt: skip
-            self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill))
+            loc = self.stmt.loc
+            self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill, loc=loc))
         return E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
 
 
-def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt | None) -> S.Stmt:
+def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt) -> S.Stmt:
     call = E.call("vector_copy", dst, src, dtype="void", bytes=size)
-    return S.Eval(value=call, loc=stmt.loc if stmt is not None else None)
+    return S.Eval(value=call, loc=stmt.loc)
 
 
 def _mentions(expr: E.Expr, var: E.Var) -> bool:

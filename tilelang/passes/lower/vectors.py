@@ -17,6 +17,7 @@ from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
+from tilelang.passes.normalize.simplify import ranges_of
 from tilelang.passes.serial.affine import linear
 
 VECTOR_BITS = 128
@@ -25,24 +26,7 @@ MAX_LANES = 16
 
 def bounds_of(launch: S.Launch) -> Bounds:
     """What is known of the block, thread and loop variables of a launch."""
-    found = Bounds()
-    for var, extent in zip(launch.block_vars, launch.grid):
-        found = found.with_range(var, 0, extent)
-    for var, count in zip(launch.thread_vars, launch.threads):
-        found = found.with_range(var, 0, count)
-    for node in S.walk(launch.body):
-        found = bounds_with(found, node)
-    return found
-
-
-def bounds_with(bounds: Bounds, stmt: S.Stmt) -> Bounds:
-    """``bounds`` with the ranges of the variables that ``stmt`` binds."""
-    if isinstance(stmt, S.For) and isinstance(stmt.step, E.Const) and stmt.step.value > 0:
-        return bounds.with_range(stmt.var, stmt.start, stmt.stop, stmt.step)
-    if isinstance(stmt, S.Parallel):
-        for var, extent in zip(stmt.vars, stmt.extents):
-            bounds = bounds.with_range(var, 0, extent)
-    return bounds
+    return Bounds().with_ranges(ranges_of(launch))
 
 
 def run_of(

@@ -6,31 +6,33 @@ block variables. Branches whose condition is decided lose the dead side.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds
+from tilelang.ir.bounds import Bounds, Range
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter
 
 
 def simplify_func(func: S.PrimFunc) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
-    ranges = Bounds()
-    for node in S.walk(func.body):
-        if isinstance(node, S.Launch):
-            for var, extent in zip(node.block_vars, node.grid):
-                ranges = ranges.with_range(var, 0, extent)
-            for var, count in zip(node.thread_vars, node.threads):
-                ranges = ranges.with_range(var, 0, count)
-        elif isinstance(node, S.For) and isinstance(node.step, E.Const) and node.step.value > 0:
-            ranges = ranges.with_range(node.var, node.start, node.stop)
-        elif isinstance(node, S.Parallel):
-            for var, extent in zip(node.vars, node.extents):
-                ranges = ranges.with_range(var, 0, extent)
-    body = _Simplify(ranges).rewrite(func.body)
+    bounds = Bounds().with_ranges(ranges_of(func.body))
+    body = _Simplify(bounds).rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
+
+
+def ranges_of(stmt: S.Stmt) -> Iterator[Range]:
+    """The ranges of the variables that ``stmt`` and what is in it bind, the outer ones first."""
+    for node in S.walk(stmt):
+        if isinstance(node, S.Launch):
+            yield from ((var, 0, extent, 1) for var, extent in zip(node.block_vars, node.grid))
+            yield from ((var, 0, count, 1) for var, count in zip(node.thread_vars, node.threads))
+        elif isinstance(node, S.For) and isinstance(node.step, E.Const) and node.step.value > 0:
+            yield node.var, node.start, node.stop, node.step
+        elif isinstance(node, S.Parallel):
+            yield from ((var, 0, extent, 1) for var, extent in zip(node.vars, node.extents))
 
 
 class _Simplify(Rewriter):

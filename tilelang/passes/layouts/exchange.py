@@ -1,0 +1,118 @@
+"""Moving a fragment from one layout to another inside the warps, without shared memory.
+
+Where every element that a thread needs is held by some thread of its own warp, shuffles can bring
+it: register by register, one shuffle for each source register that any lane asks for. The plan is
+made from the tables of both layouts, and its expressions are checked against them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilelang.layout.distribution import Digit, Distribution, fit_digits
+from tilelang.layout.evaluate import Array
+
+WARP = 32
+# A shuffle takes as long as an access of shared memory, which moves 16 bytes where layouts allow
+# and needs a barrier besides. So few shuffles are quicker, and many are not.
+FREE = 16
+SHARE = 4  # registers of both layouts for one more shuffle
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A function of the thread number: ``base + sum(thread // below % extent * stride)``."""
+
+    base: int
+    digits: tuple[tuple[int, int, int], ...]  # (below, extent, stride)
+
+    @property
+    def constant(self) -> bool:
+        """Whether it is the same for all threads."""
+        return not self.digits
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Where one register of the new layout comes from.
+
+    Attributes:
+        lane: of the warp, that holds the element; None if it is always the thread itself.
+        slot: the register there.
+        slots: the registers that ``slot`` can be.
+    """
+
+    lane: Sum | None
+    slot: Sum
+    slots: tuple[int, ...]
+
+
+def warp_exchange(src: Distribution, dst: Distribution) -> tuple[Arrival, ...] | None:
+    """For each register of ``dst`` where it comes from; None if not from the same warp, if the
+    places are no sums of digits of the thread number, or if it takes too many shuffles."""
+    threads = dst.threads
+    if src.threads != threads or threads % WARP or src.shape != dst.shape:
+        return None
+    for own in (True, False):
+        found = _plan(src, dst, own)
+        if found is not None:
+            return found
+    return None
+
+
+def _plan(src: Distribution, dst: Distribution, own: bool) -> tuple[Arrival, ...] | None:
+    """The plan; of several holders the thread itself if ``own``, else the lowest lane, lends."""
+    places = _places(src, dst, own)
+    if places is None:
+        return None
+    lanes, slots, exists = places
+    number = np.arange(dst.threads)
+    found: list[Arrival] = []
+    for r in range(dst.slots):
+        there = exists[:, r]
+        if not there.any():
+            found.append(Arrival(None, Sum(0, ()), (0,)))
+            continue
+        stays = bool((lanes[there, r] == number[there] % WARP).all())
+        lane = None if stays else _fit(lanes[:, r], there)
+        slot = _fit(slots[:, r], there)
+        if slot is None or (lane is None and not stays):
+            return None
+        found.append(Arrival(lane, slot, tuple(int(s) for s in np.unique(slots[there, r]))))
+    cost = sum(len(item.slots) for item in found if item.lane is not None)
+    return tuple(found) if cost <= FREE + (src.slots + dst.slots) // SHARE else None
+
+
+def _places(src: Distribution, dst: Distribution, own: bool) -> tuple[Array, Array, Array] | None:
+    """(lane, register, whether there is an element) per thread and register of ``dst``."""
+    table = dst.index_table()
+    exists = (table >= 0).all(axis=-1)
+    where = tuple(np.maximum(table[..., d], 0) for d in range(table.shape[-1]))
+    owners = src.owner_table()[where]  # (threads, slots, copies)
+    thread = np.arange(dst.threads)[:, None, None]
+    far = src.threads
+    rank = np.where(owners // WARP == thread // WARP, owners, far)
+    if own:
+        rank = np.where(owners == thread, -1, rank)
+    best = np.take_along_axis(owners, rank.argmin(axis=-1)[..., None], axis=-1)[..., 0]
+    if bool(((rank.min(axis=-1) == far) & exists).any()):
+        return None
+    return best % WARP, src.slot_table()[where], exists
+
+
+def _fit(values: Array, exists: Array) -> Sum | None:
+    """``values`` per thread as a sum of digits, where ``exists`` holds."""
+    if bool((values[exists] == values[exists][0]).all()):
+        return Sum(int(values[exists][0]), ())
+    digits: tuple[Digit, ...] = fit_digits(np.zeros(values.size, np.int64), values)
+    terms: list[tuple[int, int, int]] = []
+    below = 1
+    total = np.full(values.size, int(values[0]), np.int64)
+    for digit in reversed(digits):
+        if digit.extent > 1 and digit.stride:
+            terms.append((below, digit.extent, digit.stride))
+            total = total + np.arange(values.size) // below % digit.extent * digit.stride
+        below *= digit.extent
+    return Sum(int(values[0]), tuple(terms)) if bool((total == values)[exists].all()) else None

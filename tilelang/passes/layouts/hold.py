@@ -1,0 +1,249 @@
+"""Factors of products that loops compute stay in registers.
+
+A shared tile that a loop computes (weights that are unpacked, activations that are scaled) and only
+products read makes a round trip through shared memory for nothing: the loop can leave each element
+in the thread that multiplies it. Such a tile becomes a fragment here. It gets an order of k that
+suits its source: the instruction does not care which k its registers stand for as long as both
+factors agree, so each thread takes neighbours along k ("k_run" steps of them), which are wide
+loads of packed numbers, and the other factor is loaded in the same order (see
+:mod:`tilelang.passes.lower.gemm_runs`). Fragments of the program that only loops touch get the
+order too.
+
+Relies on the pipeline pass: tiles that are copied ahead have several stages and are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import Rewriter
+from tilelang.passes.layouts.access import FRAGMENT, accesses
+from tilelang.passes.layouts.demote import replace_buffers
+from tilelang.passes.layouts.loops import loop_of, static_extents
+from tilelang.passes.lower.gemm_plan import K_RUN, GemmPlan, plan_gemm
+from tilelang.passes.sync.groups import ThreadGroups
+from tilelang.target import Target
+
+MAX_SLOTS = 128  # elements of a factor that a thread may hold
+RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, best first
+
+
+def hold_operands(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+    """``func`` with computed factors in fragments, marked with the order of k that they want."""
+
+    class Launches(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            return _Holder(stmt, target).run() if isinstance(stmt, S.Launch) else stmt
+
+    body = Launches().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+@dataclass
+class _Uses:
+    """Every statement that touches one buffer, apart from its allocation."""
+
+    loops: list[S.Stmt] = field(default_factory=list)  # copies, fills and parallel loops
+    products: list[S.Gemm] = field(default_factory=list)
+    others: bool = False
+
+
+class _Holder:
+    def __init__(self, launch: S.Launch, target: Target) -> None:
+        self.launch = launch
+        self.target = target
+        self.uses: dict[Buffer, _Uses] = {}
+        self.blocks: dict[S.Stmt, tuple[int, int]] = {}  # statement -> its block, its place there
+        self.plans: dict[S.Gemm, GemmPlan] = {}
+
+    def run(self) -> S.Launch:
+        """The launch with the tiles that are held."""
+        products = [node for node in S.walk(self.launch.body) if isinstance(node, S.Gemm)]
+        if not products:
+            return self.launch
+        self.groups = ThreadGroups(self.launch)
+        self.collect(self.launch.body)
+        mapping: dict[Buffer, Buffer] = {}
+        for product in products:
+            for region in (product.a, product.b):
+                buffer = region.buffer
+                if buffer not in mapping and self.suits(buffer):
+                    run = self.run_of(buffer)
+                    if run:
+                        attrs = (*buffer.attrs, (K_RUN, run))
+                        mapping[buffer] = replace(buffer, storage=FRAGMENT, attrs=attrs)
+        if not mapping:
+            return self.launch
+        return replace(self.launch, body=replace_buffers(self.launch.body, mapping))
+
+    # -- what there is -------------------------------------------------------------------------
+    def collect(self, stmt: S.Stmt) -> None:
+        """Uses of every buffer, and where statements stand."""
+        if isinstance(stmt, S.Seq):
+            for place, item in enumerate(stmt.stmts):
+                self.blocks[item] = (id(stmt), place)
+        whole = loop_of(stmt) is not None
+        for buffer in set(_touched(stmt)):
+            found = self.uses.setdefault(buffer, _Uses())
+            if whole:
+                found.loops.append(stmt)
+            elif isinstance(stmt, S.Gemm):
+                found.products.append(stmt)
+            else:
+                found.others = True
+        if not whole:
+            for block in stmt.blocks():
+                self.collect(block)
+
+    def plan(self, product: S.Gemm) -> GemmPlan:
+        """How a product would be computed with both factors as they are."""
+        found = self.plans.get(product)
+        if found is None:
+            threads = self.groups.of(product)[1]
+            found = self.plans[product] = plan_gemm(product, threads, self.target)
+        return found
+
+    # -- questions -------------------------------------------------------------------------------
+    def suits(self, buffer: Buffer) -> bool:
+        """Whether loops alone write ``buffer`` and products alone need its layout."""
+        annotated = dict(self.launch.annotation("layout_map", ()))
+        same = [other for other in self.uses if other.data is buffer.data]
+        found = self.uses[buffer]
+        if buffer in annotated or len(same) > 1 or found.others or buffer.ndim != 2:
+            return False
+        if buffer.storage == FRAGMENT:
+            return self.free(buffer, ()) and self.sources_free(found.loops, (buffer,))
+        if not buffer.storage.startswith("shared") or len(found.loops) != 1:
+            return False
+        writer = found.loops[0]
+        return (
+            _fills(writer, buffer)
+            and self.computed(writer)
+            and self.sources_free(found.loops, (buffer,))
+            and all(self.follows(product, writer) for product in found.products)
+        )
+
+    def free(self, buffer: Buffer, seen: tuple[Buffer, ...]) -> bool:
+        """Whether only loops, and products as a factor, touch the fragment ``buffer``, so that
+        its layout may be anything."""
+        found = self.uses[buffer]
+        if found.others or buffer in dict(self.launch.annotation("layout_map", ())):
+            return False
+        if any(product.c.buffer is buffer for product in found.products):
+            return False
+        if found.products and buffer not in seen and seen:
+            return False  # another product decides about it
+        return any(_writes(stmt, buffer) for stmt in found.loops)
+
+    def sources_free(self, loops: Iterable[S.Stmt], seen: tuple[Buffer, ...]) -> bool:
+        """Whether the fragments that loops use may have any layout, and theirs."""
+        for stmt in loops:
+            for buffer in set(_touched(stmt)):
+                if buffer.storage != FRAGMENT or buffer in seen:
+                    continue
+                if not self.free(buffer, seen):
+                    return False
+                if not self.sources_free(self.uses[buffer].loops, (*seen, buffer)):
+                    return False
+        return True
+
+    def computed(self, writer: S.Stmt) -> bool:
+        """Whether a tile is more than a copy of memory: copies go by hardware."""
+        if isinstance(writer, S.Copy):
+            return writer.mode == "copy" and writer.src.buffer.storage == FRAGMENT
+        found = loop_of(writer)
+        assert found is not None
+        stores = [node for node in S.walk(found.body) if isinstance(node, S.Store)]
+        if len(stores) != 1 or isinstance(stores[0].value, (E.Load, E.Const)):
+            return False
+        near = (a.buffer.storage for a in accesses(found) if a.kind == "read")
+        return any(storage == FRAGMENT or storage.startswith("shared") for storage in near)
+
+    def follows(self, product: S.Gemm, writer: S.Stmt) -> bool:
+        """Whether ``product`` stands in the block of ``writer``, after it, for the same threads."""
+        here, there = self.blocks.get(product), self.blocks.get(writer)
+        if here is None or there is None or here[0] != there[0] or here[1] <= there[1]:
+            return False
+        return self.groups.of(product) == self.groups.of(writer)
+
+    def run_of(self, buffer: Buffer) -> int:
+        """The order of k for ``buffer``: as all its products can have it; 0 for none."""
+        allowed: set[int] = set(RUNS)
+        for product in self.uses[buffer].products:
+            allowed &= self.runs(product, buffer)
+        return max(allowed, default=0)
+
+    def runs(self, product: S.Gemm, buffer: Buffer) -> set[int]:
+        """Orders of k that ``product`` allows with ``buffer`` in registers."""
+        left = product.a.buffer is buffer
+        mine, other = (product.a, product.b) if left else (product.b, product.a)
+        plan = self.plan(product)
+        atom = plan.atom
+        if atom is None or atom.shape != "m16n8k16" or atom.a.bits != 16:
+            return set()
+        if other.buffer is buffer or not other.buffer.storage.startswith("shared"):
+            return set()
+        inner = not product.trans_a if left else product.trans_b
+        other_inner = product.trans_b if left else not product.trans_a
+        if not mine.is_whole or not inner or not other_inner or self.suits(other.buffer):
+            return set()
+        copies = plan.warps[1] if left else plan.warps[0]
+        rows = plan.m if left else plan.n
+        threads = self.groups.of(product)[1]
+        shared = buffer.storage != FRAGMENT
+        if shared and (copies > 1 or rows * plan.k > MAX_SLOTS * threads):
+            return set()
+        return {run for run in RUNS if plan.tiles[2] % run == 0}
+
+
+def _touched(stmt: S.Stmt) -> Iterator[Buffer]:
+    """Buffers that a statement itself uses; those of its blocks only if it is a loop over
+    elements."""
+    found = loop_of(stmt)
+    if found is not None:
+        for access in accesses(found):
+            yield access.buffer
+        return
+    for region in (*stmt.regions_read(), *stmt.regions_written()):
+        yield region.buffer
+    if isinstance(stmt, S.Store):
+        yield stmt.buffer
+    elif isinstance(stmt, S.View):
+        yield stmt.buffer
+    for expr in stmt.exprs():
+        for node in E.walk(expr):
+            if isinstance(node, (E.Load, E.AddressOf)):
+                yield node.buffer
+            elif isinstance(node, E.RegionArg):
+                yield node.region.buffer
+
+
+def _writes(stmt: S.Stmt, buffer: Buffer) -> bool:
+    found = loop_of(stmt)
+    return found is not None and any(
+        access.buffer is buffer and access.kind != "read" for access in accesses(found)
+    )
+
+
+def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:
+    """Whether a loop writes every element of ``buffer`` once, unconditionally, at its own index,
+    and reads none."""
+    found = loop_of(stmt)
+    assert found is not None
+    extents = static_extents(found)
+    body = found.body
+    while isinstance(body, S.Seq) and body.stmts:
+        if not all(isinstance(item, S.Let) for item in body.stmts[:-1]):
+            return False
+        body = body.stmts[-1]
+    if not isinstance(body, S.Store) or body.buffer is not buffer or extents is None:
+        return False
+    uses = [access for access in accesses(found) if access.buffer is buffer]
+    if len(uses) != 1 or tuple(buffer.shape) != extents:
+        return False
+    return all(index is var for index, var in zip(body.indices, found.vars))
+

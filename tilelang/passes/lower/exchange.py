@@ -1,0 +1,79 @@
+"""A fragment copied to another layout by shuffles; the plan is that of :mod:`layouts.exchange`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilelang.errors import InternalError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.passes.layouts.exchange import Arrival, Sum, warp_exchange
+from tilelang.passes.lower.context import Lowering
+
+
+def lower_exchange(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
+    """Every thread's registers of ``stmt.dst`` from those of its warp's lanes."""
+    src, dst = stmt.src.buffer, stmt.dst.buffer
+    plan = warp_exchange(ctx.distribution(src), ctx.distribution(dst))
+    if plan is None or ctx.group.lo % 32:
+        raise InternalError(f"`{src.name}` cannot be exchanged inside warps")
+    there = ctx.registers(dst)
+
+    def put(number: int, value: E.Expr) -> S.Stmt:
+        return S.Store(buffer=there, indices=(E.const(number),), value=value)
+
+    return exchanged(plan, ctx.registers(src), put, ctx)
+
+
+def exchanged(
+    plan: tuple[Arrival, ...],
+    here: Buffer,
+    put: Callable[[int, E.Expr], S.Stmt],
+    ctx: Lowering,
+) -> S.Stmt:
+    """``put(register, value)`` for every register of the new layout.
+
+    Args:
+        here: the registers of the old one.
+    """
+    kind = here.dtype
+    # Small floats travel as the integers with their bits.
+    bits = None if kind.bits >= 32 or kind.is_integer else DType(f"uint{kind.bits}")
+    stmts: list[S.Stmt] = []
+    for number, item in enumerate(plan):
+        value: E.Expr | None = None
+        for slot in item.slots:
+            moved: E.Expr = E.Load(here, (E.const(slot),))
+            if item.lane is not None:
+                # A statement of its own: all lanes take part, whichever of them need the value.
+                var = E.Var("lent", kind)
+                lent = _shuffled(moved, value_of(item.lane, ctx.thread), bits)
+                stmts.append(S.Let(var=var, value=lent))
+                moved = var
+            if value is None:
+                value = moved
+            else:
+                chosen = E.binary("eq", value_of(item.slot, ctx.thread), E.const(slot))
+                value = E.Select(chosen, moved, value)
+        assert value is not None
+        stmts.append(put(number, value))
+    return S.seq(*stmts)
+
+
+def _shuffled(value: E.Expr, lane: E.Expr, bits: DType | None) -> E.Expr:
+    if bits is None:
+        return E.call("shfl_sync", value, lane)
+    raw = E.call("shfl_sync", E.call("reinterpret", value, dtype=bits), lane)
+    return E.call("reinterpret", raw, dtype=value.dtype)
+
+
+def value_of(total: Sum, thread: E.Expr) -> E.Expr:
+    """``total`` for ``thread``."""
+    found: E.Expr = E.const(total.base)
+    for below, extent, stride in total.digits:
+        part = E.binary("floordiv", thread, E.const(below))
+        part = E.binary("floormod", part, E.const(extent))
+        found = E.binary("add", found, E.binary("mul", part, E.const(stride)))
+    return found
