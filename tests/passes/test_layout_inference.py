@@ -59,6 +59,45 @@ def test_an_update_keeps_all_iterations_of_an_element_in_its_threads() -> None:
     assert all(digit.place == "slot" for digit in digits)
 
 
+def test_a_column_result_does_not_spoil_the_accesses_of_a_tile() -> None:
+    @T.prim_func
+    def main(
+        A: T.Tensor((64, 64), "float32"),
+        B: T.Tensor((64, 64), "float32"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            total = T.alloc_fragment((64,), "float32")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.reduce_sum(a, total, dim=1)
+            T.copy(B, c)
+            for i, j in T.Parallel(64, 64):
+                c[i, j] = c[i, j] + total[j]
+            T.copy(c, C)
+
+    found = buffers(main)
+    assert found["c"].attr("distribution") == found["a"].attr("distribution")  # rows of 16 bytes
+    assert found["total_shared"].storage == "shared"
+
+
+def test_a_small_tile_follows_the_larger_one() -> None:
+    @T.prim_func
+    def main(W: T.Tensor((64,), "float16"), A: T.Tensor((32, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            w = T.alloc_fragment((64,), "float16")
+            a = T.alloc_fragment((32, 64), "float16")
+            T.copy(W, w)
+            T.copy(A, a)
+            for i, j in T.Parallel(32, 64):
+                a[i, j] = a[i, j] * w[j]
+            T.copy(a, A)
+
+    found = buffers(main)
+    assert found["w"].attr("distribution").digits == (found["a"].attr("distribution").digits[1],)
+
+
 def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:
     @T.prim_func
     def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):

@@ -37,7 +37,7 @@ def best_layout(buffer: Buffer, uses: Sequence[Use]) -> Layout | None:
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
         return None
-    points = [found for use in uses if (found := _points(use)) is not None]
+    points = [found for use in uses if (found := warp_points(use, SLOTS)) is not None]
     if len(points) < len(uses) or not points:
         return None
     plain = _cost(points, shape, None, buffer)
@@ -70,10 +70,14 @@ def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int) -> Layout
     return Layout(shape, forward)
 
 
-def _points(use: Use) -> list[Array] | None:
-    """The indices of an access for a warp: one array (lanes, slots) per dimension."""
+def warp_points(use: Use, slots: int) -> list[Array] | None:
+    """The indices of an access for the first warp: one array (lanes, slots) per dimension.
+
+    Args:
+        slots: registers of a thread that are looked at, at most.
+    """
     loop, access, spread = use
-    table = spread.index_table()[:WARP, :SLOTS]
+    table = spread.index_table()[:WARP, :slots]
     values: dict[E.Var, Array] = {
         var: np.maximum(table[..., dim], 0) for dim, var in enumerate(loop.vars)
     }

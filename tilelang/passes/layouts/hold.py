@@ -246,4 +246,3 @@ def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:
     if len(uses) != 1 or tuple(buffer.shape) != extents:
         return False
     return all(index is var for index, var in zip(body.indices, found.vars))
-

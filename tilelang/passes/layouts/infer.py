@@ -33,8 +33,10 @@ from tilelang.passes.layouts.access import (
     held_from,
     is_reducer,
     registers_of,
+    spread_from,
 )
 from tilelang.passes.layouts.banks import Use, best_layout
+from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.demote import Demotion, replace_buffers
 from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.layouts.loops import free_spread, loop_of, static_extents
@@ -246,7 +248,45 @@ class _Inference:
         if op.loop is None or op.extents is None or not unknown:
             return False
         found = self.known_spread(op)
-        return found is not None and self.assign(op, found, "follows the other tiles of")
+        if found is None or self.spoils(op, found):
+            return False
+        return self.assign(op, found, "follows the other tiles of")
+
+    def spoils(self, op: Op, spread: Distribution) -> bool:
+        """Whether a fragment with fewer dimensions than the loop asks for ``spread``, which would
+        cost accesses of global memory too much: those of the loop, or of loops that would have to
+        follow. Such a fragment is moved to the layout that the loop chooses."""
+        assert op.loop is not None and op.extents is not None
+        dims = sum(extent > 1 for extent in op.extents)
+        for access in op.touched:
+            if access.buffer in self.held and sum(e > 1 for e in access.buffer.shape) >= dims:
+                return False
+        if not self.serves(op, spread):
+            return True
+        for access in op.touched:
+            if access.buffer in self.held:
+                continue
+            held = held_from(access, op.loop, spread, _constant_shape(access.buffer))
+            if held is not None and not self.suits(access.buffer, held):
+                return True
+        return False
+
+    def serves(self, op: Op, spread: Distribution) -> bool:
+        """Whether ``spread`` is good enough for what ``op`` asks of global memory."""
+        assert op.loop is not None and op.extents is not None
+        free = free_spread(op.loop, op.extents, op.threads, self.bounds)
+        return serves(op.loop, spread, free)
+
+    def suits(self, buffer: Buffer, held: Distribution) -> bool:
+        """Whether the loops that touch a fragment access global memory well if it is held so."""
+        for op in self.ops:
+            for access in op.touched:
+                if access.buffer is not buffer or op.loop is None or op.extents is None:
+                    continue
+                spread = spread_from(access, held, op.loop, op.extents)
+                if spread is not None and not self.serves(op, spread):
+                    return False
+        return True
 
     def assign(self, op: Op, spread: Distribution, why: str) -> bool:
         """Layouts of unknown fragments when ``spread`` shares out the loop of ``op``."""
@@ -293,7 +333,9 @@ class _Inference:
         """Give one free loop or fragment a layout; False when there is none left."""
         free = [op for op in self.ops if any(a.buffer not in self.held for a in op.touched)]
         free = [op for op in free if op.extents is not None]
-        free.sort(key=lambda op: (isinstance(op.stmt, S.Fill), -_reach(op)))
+        free.sort(
+            key=lambda op: (isinstance(op.stmt, S.Fill), -_reach(op), -prod(op.extents or ()))
+        )
         for op in free:
             assert op.loop is not None and op.extents is not None
             spread = free_spread(op.loop, op.extents, op.threads, self.bounds)

@@ -1,0 +1,65 @@
+"""How well a way of sharing out a loop serves its accesses of global memory.
+
+Counted are the 32-byte sectors that the first warp asks for, vector by vector. It tells whether
+following a small fragment (a row of a larger tile, say) would spoil the accesses of the tile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelang.ir import stmt as S
+from tilelang.layout.distribution import Distribution
+from tilelang.layout.evaluate import Array
+from tilelang.passes.layouts.access import accesses
+from tilelang.passes.layouts.banks import warp_points
+
+SECTOR, VECTOR = 256, 128  # bits
+SLOTS = 64  # registers of a thread that are looked at
+WORTH = 2  # a layout that follows others may take so many times the sectors of a free one
+
+
+def serves(loop: S.Parallel, spread: Distribution, free: Distribution) -> bool:
+    """Whether ``spread`` takes at most :data:`WORTH` times the sectors of ``free``."""
+    mine, best = sectors(loop, spread), sectors(loop, free)
+    return mine is None or best is None or mine <= WORTH * best
+
+
+def sectors(loop: S.Parallel, spread: Distribution) -> float | None:
+    """Sectors that a warp asks for in all its steps; None where indices cannot be evaluated."""
+    total = 0.0
+    for access in accesses(loop):
+        if access.buffer.storage != "global" or access.inner:
+            continue
+        points = warp_points((loop, access, spread), SLOTS)
+        if points is None:
+            return None
+        if points:
+            seen = min(SLOTS, spread.slots)
+            total += _count(points, access.buffer.dtype.bits) * spread.slots / seen
+    return total
+
+
+def _count(points: list[Array], bits: int) -> int:
+    """Sectors over the vectors of a warp; rows of the array lie far apart."""
+    *lead, last = points
+    row = np.zeros(last.shape, np.int64)
+    for index in lead:
+        row = row * (int(index.max()) + 1) + index
+    run = max(1, VECTOR // bits)
+    while run > 1 and not _vectors(row, last, run):
+        run //= 2
+    number = row * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
+    grouped = number[:, ::run]
+    return sum(np.unique(grouped[:, step]).size for step in range(grouped.shape[1]))
+
+
+def _vectors(row: Array, last: Array, run: int) -> bool:
+    """Whether each ``run`` registers of a thread hold neighbours in memory."""
+    lanes, slots = last.shape
+    if slots % run:
+        return False
+    near = last.reshape(lanes, -1, run)
+    same = row.reshape(lanes, -1, run)
+    whole = (near == near[..., :1] + np.arange(run)) & (same == same[..., :1])
+    return bool(whole.all() and (near[..., 0] % run == 0).all())
