@@ -1,6 +1,7 @@
 """GPU figures: tile programs beside torch (cuBLAS, cuDNN, a device copy) in one process.
 
     python bench/h200.py [--only add softmax ...] [--json FILE] [--incumbent FOLDER]
+    python bench/h200.py --checks [--json FILE]    what must hold on a GPU; see gpu_checks.py
 
 Each row runs in a process of its own. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
 installed, the same row runs with that implementation in turns with ours (ours, theirs, theirs,
@@ -28,6 +29,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from gpu_checks import run_checks
 
 import tilelang
 import tilelang.language as T
@@ -464,6 +466,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=tuple(ROWS), default=tuple(ROWS))
     parser.add_argument("--json")
     parser.add_argument("--incumbent", help="folder where PyPI's tilelang is installed")
+    parser.add_argument("--checks", action="store_true",
+                        help="tests, random programs and sanitizers instead of figures")  # fmt: skip
+    parser.add_argument("--programs", type=int, default=500, help="random programs of --checks")
     parser.add_argument("--here", choices=tuple(ROWS), help="one row, in this process")
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -471,6 +476,8 @@ def main() -> None:
     report: dict[str, Any] = {}
     if options.here:
         report = ROWS[options.here]()
+    elif options.checks:
+        report = run_checks(options.programs)
     else:
         print(torch.cuda.get_device_name())
         for name in options.only:
