@@ -109,6 +109,39 @@ int cuLaunchKernelEx(const Config* c, Kernel* k, void** params, void** extra) {
     note("%s\n", k->count ? "" : "-");
     return answer("cuLaunchKernelEx");
 }
+// The bytes of a map are the number of its encoding, then its rank.
+static int encoded;
+static void list(const char* name, const void* p, int count, int width) {
+    note(" %s", name);
+    for (int i = 0; i < count; ++i)
+        note("%s%lld", i ? "," : "", width == 8 ? (long long)((const uint64_t*)p)[i] : (long long)((const int*)p)[i]);
+}
+static void made(void* map, unsigned rank) {
+    memset(map, 0, 128);
+    ((int*)map)[0] = ++encoded;
+    ((int*)map)[1] = rank;
+}
+int cuTensorMapEncodeTiled(void* map, int type, unsigned rank, void* base, const uint64_t* dims, const uint64_t* strides,
+                           const unsigned* box, const unsigned* steps, int interleave, int swizzle, int promote, int fill) {
+    if ((uintptr_t)map % 64) return 1;
+    note("tiled %d %llx", type, (unsigned long long)(uintptr_t)base);
+    list("dims ", dims, rank, 8); list("strides ", strides, rank - 1, 8);
+    list("box ", box, rank, 4); list("steps ", steps, rank, 4);
+    note(" %d %d %d %d\n", interleave, swizzle, promote, fill);
+    made(map, rank);
+    return answer("cuTensorMapEncodeTiled");
+}
+int cuTensorMapEncodeIm2col(void* map, int type, unsigned rank, void* base, const uint64_t* dims, const uint64_t* strides,
+                            const int* lower, const int* upper, unsigned channels, unsigned pixels, const unsigned* steps,
+                            int interleave, int swizzle, int promote, int fill) {
+    if ((uintptr_t)map % 64) return 1;
+    note("im2col %d %llx", type, (unsigned long long)(uintptr_t)base);
+    list("dims ", dims, rank, 8); list("strides ", strides, rank - 1, 8);
+    list("lower ", lower, rank - 2, 4); list("upper ", upper, rank - 2, 4); list("steps ", steps, rank, 4);
+    note(" %u %u %d %d %d %d\n", channels, pixels, interleave, swizzle, promote, fill);
+    made(map, rank);
+    return answer("cuTensorMapEncodeIm2col");
+}
 static uint64_t next = 0x10000;
 int cuMemAllocAsync(uint64_t* out, size_t size, void* stream) {
     *out = next += 0x1000;

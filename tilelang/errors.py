@@ -17,7 +17,8 @@
         │   ├── OutOfBoundsError        (IndexError) access outside an on-chip buffer
         │   ├── UninitializedReadError  read of memory nothing has written
         │   ├── DeadlockError           threads wait for what never comes
-        │   └── DeviceAssertError       T.device_assert failed
+        │   ├── DeviceAssertError       T.device_assert failed
+        │   └── SanitizerError          a checked kernel has races, missing waits, ...
         └── InternalError               (RuntimeError) a bug of tilelang, original as __cause__
 
 The builtin in parentheses is a second base, so ``except ValueError`` in existing programs works.
@@ -50,6 +51,7 @@ __all__ = [
     "KernelArgumentError",
     "Loc",
     "OutOfBoundsError",
+    "SanitizerError",
     "Site",
     "TileError",
     "TileIndexError",
@@ -365,6 +367,12 @@ class DeviceAssertError(TileRuntimeError):
     """A ``T.device_assert`` of a running kernel does not hold."""
 
 
+class SanitizerError(TileRuntimeError):
+    """A kernel that ran checked did something wrong; ``report`` holds what was found."""
+
+    report: Any = None
+
+
 class InternalError(TileError, RuntimeError):
     """A bug of tilelang; the original exception is the ``__cause__``."""
 
@@ -408,7 +416,8 @@ def internal_boundary(what: str, loc: Loc | None = None) -> Iterator[None]:
     try:
         with at(loc):
             yield
-    except (TileError, MemoryError):  # running out of memory is no bug of ours
+    # Running out of memory is no bug of ours, nor a warning that the user wants to be an error.
+    except (TileError, MemoryError, Warning):
         raise
     except Exception as error:  # the one broad except: every bug becomes a readable report
         detail = f"{type(error).__name__}: {error}".rstrip(": ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -73,14 +74,14 @@ def made(
         pytest.skip("NVRTC is not installed")
     held: dict[str, Any] = {"module": module(), "flags": (), "targets": []}
 
-    def front(func: Any, target: Target, options: Options | None = None) -> Artifact:
+    def front(func: Any, target: Target, options: Options, cache: DiskCache) -> Artifact:
         held["targets"].append(target)
         source = held["module"].source
         return Artifact(
             source, "cuda", "add_kernel", ("n",), (), flags=held["flags"], cuda=held["module"]
         )
 
-    monkeypatch.setattr(cuda, "compile", front)
+    monkeypatch.setattr(cuda, "artifact_of", front)
     cache = DiskCache(tmp_path / "cache")
     monkeypatch.setattr(cuda, "default_cache", lambda: cache)
     if "stub" not in request.fixturenames:  # nothing is called, so no launcher need be built
@@ -140,7 +141,7 @@ def test_resources(made: dict[str, Any]) -> None:
 
 def test_explanation_tells_the_resources(made: dict[str, Any]) -> None:
     found = kernel()
-    assert found.explain() == f"`program` runs on the GPU\n{found.resources}"
+    assert found.explain().endswith(f"\n\nresources\n  {found.resources}")
 
 
 def test_sources_are_shown(
@@ -227,9 +228,28 @@ def test_nvcc_is_used_when_it_is_asked_for(made: dict[str, Any]) -> None:
     assert kernel().adapter.result.tool.startswith("nvrtc")
 
 
-@pytest.mark.parametrize("name", ["nvrtc", "cython", "ctypes", "tvm_ffi", "torch", "dlpack"])
+@pytest.mark.parametrize("name", ["cython", "ctypes", "tvm_ffi", "torch", "dlpack"])
 def test_other_backend_names_mean_this_one(name: str) -> None:
     assert check_backend(name) == "auto"
+
+
+def test_the_host_source_of_the_nvrtc_backend_is_python(
+    made: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = kernel(execution_backend="nvrtc")
+    assert found.adapter.result.tool.startswith("nvrtc")
+    text = found.get_host_source()
+    functions = {node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    assert "call" in functions and "cuda.bindings" in text
+    found.show_source("host")
+    found.export_sources(host_path=str(tmp_path / "host.py"))
+    assert capsys.readouterr().out == f"{text}\n"
+    assert (tmp_path / "host.py").read_text() == text
+
+
+def test_the_host_source_of_other_backends_is_cpp(made: dict[str, Any]) -> None:
+    text = kernel().get_host_source()
+    assert 'extern "C" int init()' in text and "def call(" not in text
 
 
 def test_target_without_architecture(made: dict[str, Any]) -> None:

@@ -266,7 +266,8 @@ def test_words_that_are_no_sanitizers(monkeypatch: pytest.MonkeyPatch) -> None:
         tilelang.compile(program(), target="cpu")
     assert str(error.value) == (
         "the environment variable TILELANG_SANITIZE is not a list of sanitizers\n"
-        '  expected: names of -fsanitize, e.g. "address,undefined"\n'
+        "  expected: 1 (GPU kernels run checked, in the emulator), or names of -fsanitize for "
+        'kernels in C, e.g. "address,undefined"\n'
         "  got: 'address -o/x'"
     )
 

@@ -433,6 +433,27 @@ def test_updating_a_python_number_in_a_loop_warns() -> None:
     assert result(f)[0] == 1
 
 
+def test_a_warning_that_is_an_error_stays_the_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TileWarning, match="`count` is updated once"):
+
+            @T.prim_func
+            def f(O: T.Tensor((8,), T.int32)):
+                with T.Kernel(1, threads=1):
+                    count = 0
+                    for _ in T.serial(4):
+                        count += 1
+                    O[0] = count
+
+        with pytest.raises(DeprecationWarning, match="old word"):
+
+            @T.prim_func
+            def g(O: T.Tensor((8,), T.int32)):
+                with T.Kernel(1, threads=1):
+                    warnings.warn("old word", DeprecationWarning, stacklevel=1)
+
+
 # -- statements ---------------------------------------------------------------------------------
 def test_assert_is_python_for_python_and_a_statement_for_expressions() -> None:
     @T.prim_func

@@ -26,10 +26,12 @@ from tilelang.cuda.module import (
     KernelArg,
     LaunchPlan,
     LetStep,
+    MapStep,
     Program,
     Step,
     WorkspaceStep,
 )
+from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import (
     ArgumentTypeError,
     DeviceAssertError,
@@ -528,3 +530,65 @@ def test_unknown_words_are_refused() -> None:
         "float8_e5m2, float8_e8m0fnu\n"
         "  hint: pass it in a tensor of one element, or as float32"
     )
+
+
+# -- tensor maps -------------------------------------------------------------------------------------
+def maps(*steps: Step) -> CudaModule:
+    """A module whose kernel takes the maps of `steps`."""
+    args = [KernelArg(s.slot, "tensormap", s.name) for s in steps if isinstance(s, MapStep)]
+    return module(*steps, plan(*args, A))
+
+
+def test_tensor_maps_are_encoded_for_each_call_and_passed_by_value(make: Maker, stub: Stub) -> None:
+    rows: Program = ("s2", "c2", "mul")
+    tiled = TmaDescriptor("A", 6, (64, rows), (2, ("s2", "c128", "mul")), (1, 1), (64, 32), swizzle=3)
+    image = TmaDescriptor(
+        "A", 7, (32, 8, 9, 4), (4, 128, 1024, 9216), (1, 2, 2, 1), lower=(-1, -2), upper=(1, 2),
+        channels=32, pixels=64, l2_promotion=2, fill=1,
+    )  # fmt: skip
+    contract = spec(
+        tensor("A", "float16", (("$0",),)), tensor("B", "float16", (("$0",),)),
+        symbols=(Symbol("n"),),
+    )  # fmt: skip
+    start: Program = ("s0", "c256", "add")
+    call = make(contract, maps(MapStep(5, "a", ("s0",), tiled), MapStep(6, "b", start, image)),
+                (128, 128, 8))  # fmt: skip
+    data = floats(100).half()
+    data = on_gpu(data.as_subclass(torch.Tensor), 0)
+    for _ in range(2):
+        call(data, data)
+        notes = stub.take()
+        base = data.data_ptr()
+        assert [line for line in notes if line.startswith(("tiled", "im2col"))] == [
+            f"tiled 6 {base:x} dims 64,200 strides 12800 box 64,32 steps 1,1 0 3 0 0",
+            f"im2col 7 {base + 256:x} dims 32,8,9,4 strides 128,1024,9216 lower -1,-2 upper 1,2 "
+            "steps 1,2,2,1 32 64 0 0 2 1",
+        ]
+        (line,) = [line for line in notes if line.startswith("launch")]
+        first, second, last = line.split()[-1].split(",")
+        numbers = [struct.unpack("<ii", bytes.fromhex(item[:16])) for item in (first, second)]
+        assert [rank for _, rank in numbers] == [2, 4]
+        assert numbers[1][0] == numbers[0][0] + 1 and len(first) == len(second) == 256
+        assert last == struct.pack("<q", base).hex()
+    assert make.slow == 2 * (make.kind == "python")
+
+
+def test_a_map_that_the_driver_refuses_ends_the_call(make: Maker, stub: Stub) -> None:
+    tiled = TmaDescriptor("A", 7, (64,), (4,), (1,), (32,))
+    call = make(spec(tensor("A", "float32", ((64,),))), maps(MapStep(3, "a", ("s0",), tiled)), (128, 8))
+    stub.fail("cuTensorMapEncodeTiled", 1)
+    with pytest.raises(TileRuntimeError) as found:
+        call(floats(64))
+    assert str(found.value).startswith("running kernel f failed: CUDA_ERROR_UNKNOWN")
+    assert not [line for line in stub.take() if line.startswith("launch")]
+
+
+def test_maps_inside_of_loops_leave_the_loop_to_python(make: Maker, stub: Stub) -> None:
+    tiled = TmaDescriptor("A", 7, (64,), (4,), (1,), (32,))
+    inner = (MapStep(3, "a", ("s0",), tiled), plan(KernelArg(3, "tensormap", "a")))
+    loop = ForStep(2, ("c0",), ("c3",), ("c1",), inner)
+    assert not host_program(module(loop)).native
+    if make.kind == "python":
+        call = make(spec(tensor("A", "float32", ((64,),))), module(loop), (128,))
+        call(floats(64))
+        assert len(stub.launches()) == 3

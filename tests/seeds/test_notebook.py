@@ -1,4 +1,6 @@
-"""The lazy-JIT notebook, cell by cell, on CPU tensors, with the cells' own assertions."""
+"""The lazy-JIT notebook, cell by cell, with the cells' own assertions: on CPU tensors, and on a GPU
+where there is one (``python -m pytest tests/seeds/test_notebook.py -k cuda`` runs that alone).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ SOURCES = dict(CELLS)
 class Notebook:
     """Runs each cell once, in order and in one namespace, as a kernel of Jupyter does."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self.device = device
         self._names: dict[str, Any] = {"__name__": "__main__"}
         self._after: dict[str, dict[str, Any]] = {}
         self._failed: dict[str, Exception] = {}
@@ -45,17 +48,23 @@ class Notebook:
         return self._after[title]
 
     def _execute(self, title: str) -> None:
-        source = SOURCES[title]
-        file = f"<ipython-input-{TITLES.index(title)}-{title}>"
+        source = SOURCES[title].replace('device="cpu"', f'device="{self.device}"')
+        file = f"<ipython-input-{TITLES.index(title)}-{title}-{self.device}>"
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         exec(compile(source, file, "exec", dont_inherit=True), self._names)  # noqa: S102
 
 
-@pytest.fixture(scope="module")
-def notebook() -> Iterator[Notebook]:
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
+@pytest.fixture(scope="module", params=["cpu", pytest.param("cuda", marks=GPU)])
+def notebook(request: pytest.FixtureRequest) -> Iterator[Notebook]:
     path = list(sys.path)
     torch.manual_seed(0)
-    yield Notebook()
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "cpu" and torch.cuda.is_available():  # where "auto" is the GPU
+            patch.setenv("TILELANG_DEFAULT_TARGET", "cpu")
+        yield Notebook(request.param)
     sys.path[:] = path
 
 
@@ -66,7 +75,7 @@ def test_the_cell_runs_and_passes_its_own_assertions(notebook: Notebook, title: 
 
 def test_results_are_on_the_device_of_the_inputs(notebook: Notebook) -> None:
     result = notebook.run("gemm_call")["C"]
-    assert isinstance(result, torch.Tensor) and result.device.type == "cpu"
+    assert isinstance(result, torch.Tensor) and result.device.type == notebook.device
 
 
 def test_the_annotations_print_as_in_the_notebook(notebook: Notebook) -> None:
@@ -90,8 +99,7 @@ def test_par_compile_gives_a_kernel_for_each_config_in_order(notebook: Notebook)
     assert len(kernels) == 8
     assert all(isinstance(kernel, tilelang.JITKernel) for kernel in kernels)
     # The dtype of the placeholders loses against the annotation of the parameter.
-    a = torch.randn(1024, 1024, dtype=torch.float16)
-    b = torch.randn(1024, 1024, dtype=torch.float16)
+    a, b = (torch.randn(1024, 1024, dtype=torch.float16, device=notebook.device) for _ in "ab")
     for kernel in (kernels[0], kernels[-1]):
         torch.testing.assert_close(kernel(a, b), (a @ b).float(), rtol=1e-2, atol=1e-1)
 

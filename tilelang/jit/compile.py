@@ -35,7 +35,8 @@ def compile(
         func: what ``@T.prim_func`` gives.
         out_idx: tensor parameters (int or list, negative from the end) that a call allocates
             and returns.
-        execution_backend: "auto", "c", "interpret", or a name of another runtime (taken as auto).
+        execution_backend: "auto", "c", "interpret", "emulator" (the CUDA code on the CPU cores), or
+            a name of another runtime (taken as auto).
         target: "auto", "cpu", "cuda", ...; see ``tilelang.target``.
         target_host: accepted; host code is C on the CPU.
         verbose: print what is compiled.

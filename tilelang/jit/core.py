@@ -296,6 +296,7 @@ def _settings(
         "target_host": target_host,
         "execution_backend": execution_backend or env.TILELANG_EXECUTION_BACKEND or "auto",
         "verbose": verbose,
-        "pass_configs": pass_configs,
-        "compile_flags": compile_flags,
+        # Copies: what the caller changes later is no option of this function.
+        "pass_configs": dict(pass_configs) if isinstance(pass_configs, Mapping) else pass_configs,
+        "compile_flags": list(compile_flags) if isinstance(compile_flags, list) else compile_flags,
     }

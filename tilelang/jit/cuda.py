@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
-from tilelang.compiler import Artifact, compile
+from tilelang.codegen.artifact import Artifact
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.code import Code
 from tilelang.cuda.disassembly import disassemble
@@ -30,6 +31,7 @@ from tilelang.cuda.toolchain import (
 from tilelang.env import env
 from tilelang.errors import InternalError, TileWarning
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.artifacts import artifact_of
 from tilelang.jit.execution import Executable, results_form
 from tilelang.jit.steps import host_program, kernel_table, launches
 from tilelang.options import Options
@@ -92,6 +94,8 @@ class CudaExecutable(Executable):
 
     result: CompileResult = field(default_factory=lambda: CompileResult(b"", None, ""))
     used: Resources = field(default_factory=lambda: Resources(()))
+    target: Target = field(default_factory=lambda: Target("cuda", DEFAULT_ARCH))
+    options: Options = field(default_factory=Options)
 
     @property
     def resources(self) -> Resources:
@@ -107,8 +111,11 @@ class CudaExecutable(Executable):
         return disassemble(self.result.cubin)
 
     def explain(self) -> str:
-        """What the compiler chose, and what the kernels need."""
-        return f"{super().explain()}\n{self.used}".strip()
+        """What became of each tile and each line of the program, and what the kernels need."""
+        from tilelang.explain.report import explain
+
+        text = explain(self.func, self.target, self.options)
+        return f"{text}\n\nresources\n{indent(str(self.used), '  ')}".rstrip()
 
     def export(self, path: str) -> None:
         """Write the cubin to ``path``."""
@@ -116,11 +123,31 @@ class CudaExecutable(Executable):
 
 
 def compiled(
-    func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options, backend: str
+    func: PrimFunc,
+    out_idx: tuple[int, ...],
+    target: Target,
+    options: Options,
+    backend: str,
+    limits: tuple[tuple[str, int], ...] = (),
 ) -> Executable:
-    """CUDA code for ``func``, compiled or from the cache, behind a launcher."""
+    """CUDA code for ``func``, compiled or from the cache, behind a launcher.
+
+    Args:
+        func: the program.
+        out_idx: parameters that are results.
+        target: a CUDA target.
+        options: of the compilation.
+        backend: how it is run.
+        limits: (parameter, bytes) of tensors that are aligned less than vectors like it. Without
+            any, the launcher compiles such kernels when it meets such tensors.
+    """
+    if limits:
+        from tilelang.compiler import for_alignments
+
+        func = for_alignments(func, dict(limits))
     target = concrete(target)
-    artifact = compile(func, target, options)
+    cache = default_cache()
+    artifact = artifact_of(func, target, options, cache)
     module = artifact.cuda
     if module is None:
         raise InternalError(f"the CUDA back end gave no module for {func.name}")
@@ -138,16 +165,20 @@ def compiled(
         ),
         artifact.alignments,
     )  # fmt: skip
-    cache = default_cache()
+
+    def narrow(found: tuple[tuple[str, int], ...]) -> Callable[..., Any]:
+        return compiled(func, out_idx, target, options, backend, found).call
+
     launcher = make_gpu_launcher(
         spec,
         host_program(module),
         Code(result.cubin, kernel_table(module), func.name),
         compiler=None if backend == "python" else find_compiler(cache, quiet=True),
         cache=cache,
+        narrow=None if limits else narrow,
     )
     kind = "python" if isinstance(launcher, PyLauncher) else "c"
-    return CudaExecutable(launcher, kind, func, artifact, None, result, used)
+    return CudaExecutable(launcher, kind, func, artifact, None, result, used, target, options)
 
 
 def concrete(target: Target) -> Target:
@@ -164,7 +195,7 @@ def build_cubin(
     backend: str = "auto",
 ) -> CompileResult:
     """Machine code of a generated source, from the cache or compiled now."""
-    tool = "nvcc" if backend == "nvcc" else "auto"
+    tool = backend if backend in ("nvcc", "nvrtc") else "auto"
     flags = compile_flags(artifact, options)
     headers = json.dumps(device_headers(), sort_keys=True)
     key = content_key(
@@ -237,9 +268,12 @@ def aligned(spec: LaunchSpec, known: Sequence[tuple[str, int]] | None) -> Launch
     table = None if known is None else dict(known)
 
     def one(param: Param) -> Param:
-        if param.kind != "tensor":
+        if param.kind == "scalar":
             return param
-        wanted = _widest(param) if table is None else table.get(param.name, 0)
+        if table is None:
+            wanted = _widest(param) if param.kind == "tensor" else 0
+        else:
+            wanted = table.get(param.name, 0)
         return replace(param, align=wanted) if wanted > param.alignment else param
 
     return replace(spec, params=tuple(map(one, spec.params)))

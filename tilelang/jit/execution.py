@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 # Names of runtimes that programs ask for; those of other implementations mean "auto" here.
 BACKENDS = {
     "auto": "auto", "c": "c", "python": "python", "interpret": "interpret",
-    "tvm_ffi": "auto", "cython": "auto", "ctypes": "auto", "dlpack": "auto", "nvrtc": "auto",
-    "torch": "auto", "cutedsl": "auto", "nvcc": "nvcc",
+    "tvm_ffi": "auto", "cython": "auto", "ctypes": "auto", "dlpack": "auto", "nvrtc": "nvrtc",
+    "torch": "auto", "cutedsl": "auto", "nvcc": "nvcc", "emulator": "emulator",
 }  # fmt: skip
 
 
@@ -50,7 +51,7 @@ class Executable:
 
     Attributes:
         call: takes the inputs, gives the results.
-        backend: "c", "python" (C code without the C launcher) or "interpret".
+        backend: "c", "python" (C code without the C launcher), "emulator" or "interpret".
         artifact: the generated source; None for the interpreter.
         library: the loaded shared library, if there is one.
     """
@@ -103,6 +104,10 @@ def build(
     """
     if backend == "interpret":
         return _interpreted(func, out_idx, options)
+    if backend == "emulator" or (target.kind == "cuda" and KERNEL_CHECKS in env.TILELANG_SANITIZE):
+        from tilelang.jit import emulated
+
+        return emulated.compiled(func, out_idx, target, options, backend)
     if target.kind == "cuda":
         from tilelang.jit import cuda
 

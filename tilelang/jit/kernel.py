@@ -117,6 +117,7 @@ class JITKernel:
         self.params = [KernelParam.from_param(param) for param in func.params]
         self.out_idx = list(normalize_out_idx(func, out_idx))
         self.config = config
+        self._backend = execution_backend
         self.latency: float | None = None
         self.ref_latency: float | None = None
         self._executable: Executable = build(
@@ -153,12 +154,12 @@ class JITKernel:
 
     def get_host_source(self) -> str:
         """Host source around the kernel (init, call, error text): C, for a CUDA kernel C++ over
-        the CUDA runtime."""
+        the CUDA runtime, with ``execution_backend="nvrtc"`` Python over ``cuda.bindings``."""
         artifact = self._executable.artifact
         if artifact is not None and artifact.language == "cuda":
             from tilelang.jit.adapter.host import host_source as around
 
-            return around(artifact, self.prim_func)
+            return around(artifact, self.prim_func, self._backend)
         from tilelang.jit.adapter.wrapper import host_source
 
         return host_source(self.prim_func, self.get_kernel_source(), self.target)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from tilelang.compiler import Artifact, compile
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import Compiler
-from tilelang.env import env
+from tilelang.env import KERNEL_CHECKS, env
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import Executable, results_form
 from tilelang.options import Options
@@ -61,8 +61,9 @@ def build_library(artifact: Artifact, compiler: Compiler, show: bool = True) -> 
     source is printed where ``TILELANG_PRINT_ON_COMPILATION`` and ``show`` say so."""
     parallel = compiler.openmp or ("-pthread",)
     flags = (*BASE_FLAGS, *_machine_flags(), *compiler.native, *parallel, *artifact.flags)
-    if env.TILELANG_SANITIZE:
-        flags += (f"-fsanitize={','.join(env.TILELANG_SANITIZE)}", *SANITIZED)
+    words = [word for word in env.TILELANG_SANITIZE if word != KERNEL_CHECKS]
+    if words:
+        flags += (f"-fsanitize={','.join(words)}", *SANITIZED)
     key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
 
     def make() -> Entry:

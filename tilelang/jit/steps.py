@@ -13,6 +13,7 @@ from tilelang.cuda.module import (
     KernelArg,
     LaunchPlan,
     LetStep,
+    MapStep,
     Program,
     Step,
     WorkspaceStep,
@@ -37,6 +38,10 @@ def host_program(module: CudaModule) -> HostProgram:
         len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
         for plan in plans
     ) and all(depth <= W.STACK for depth in map(_depth, _programs(module.steps)))
+    # A loop may encode its maps any number of times.
+    maps = [step for step in module.steps if isinstance(step, MapStep)]
+    nested = [step for step in _inner(module.steps) if isinstance(step, MapStep)]
+    native = native and not nested and len(maps) <= W.MAX_MAPS
     return HostProgram(words, module.slots, native)
 
 
@@ -50,6 +55,19 @@ def launches(steps: Sequence[Step]) -> Iterator[LaunchPlan]:
             yield from launches(step.orelse)
         elif isinstance(step, ForStep):
             yield from launches(step.body)
+
+
+def _inner(steps: Sequence[Step]) -> Iterator[Step]:
+    """Steps inside branches and loops."""
+    for step in steps:
+        if isinstance(step, IfStep):
+            inside: tuple[Step, ...] = (*step.then, *step.orelse)
+        elif isinstance(step, ForStep):
+            inside = step.body
+        else:
+            continue
+        yield from inside
+        yield from _inner(inside)
 
 
 def kernel_table(module: CudaModule) -> tuple[tuple[str, int, int], ...]:
@@ -84,6 +102,8 @@ def _step(step: Step, module: CudaModule) -> list[int]:
         body = _steps(step.body, module)
         bounds = [*_program(step.start), *_program(step.stop), *_program(step.step)]
         return [W.FOR, step.slot, *bounds, len(body), *body]
+    if isinstance(step, MapStep):
+        return _map(step)
     words = [W.LAUNCH, module.kernels.index(step.kernel), *step.threads, step.shared_bytes]
     words += [*step.cluster, step.cooperative | step.pdl << 1, len(step.args)]
     for arg in step.args:
@@ -91,6 +111,23 @@ def _step(step: Step, module: CudaModule) -> list[int]:
     for program in step.grid:
         words += _program(program)
     return words
+
+
+def _map(step: MapStep) -> list[int]:
+    """A tensor map; numbers among its extents and strides become programs too."""
+    made = step.map
+    words = [W.MAP, step.slot, int(made.im2col), made.data_type, made.rank, made.interleave]
+    words += [made.swizzle, made.l2_promotion, made.fill, made.channels, made.pixels]
+    words += [*made.element_strides, *made.box, *made.lower, *made.upper]
+    for program in _map_programs(step):
+        words += _program(program)
+    return words
+
+
+def _map_programs(step: MapStep) -> list[Program]:
+    """Address, extents and strides of a tensor map."""
+    items = (*step.map.dims, *step.map.strides[1:])
+    return [step.address, *((f"c{item}",) if isinstance(item, int) else item for item in items)]
 
 
 def _program(program: Program) -> list[int]:
@@ -120,6 +157,8 @@ def _programs(steps: Sequence[Step]) -> Iterator[Program]:
         elif isinstance(step, IfStep):
             yield step.condition
             yield from _programs((*step.then, *step.orelse))
+        elif isinstance(step, MapStep):
+            yield from _map_programs(step)
         else:
             yield from (step.start, step.stop, step.step)
             yield from _programs(step.body)
@@ -139,13 +178,16 @@ def _depth(program: Program) -> int:
 @lru_cache(maxsize=256)
 def _form(arg: KernelArg) -> int:
     """Number of the form of a kernel parameter, see ``runtime.steps.FORMS``."""
+    if arg.kind == "tensormap":
+        return W.FORMS.index("tensormap")
     if arg.kind != "float" or arg.dtype == "float64":
         return 0
     name = "float32" if arg.dtype == "tfloat32" else arg.dtype
     if name not in W.FORMS:
         raise TileUnsupportedError(
             f"a scalar parameter of type {arg.dtype} cannot be passed to a CUDA kernel",
-            expected="an integer, or " + ", ".join(("float64", *W.FORMS[1:])),
+            expected="an integer, or "
+            + ", ".join(("float64", *(form for form in W.FORMS[1:] if form != "tensormap"))),
             hint="pass it in a tensor of one element, or as float32",
         )
     return W.FORMS.index(name)

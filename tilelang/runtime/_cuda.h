@@ -4,12 +4,15 @@
 
 #include <stdlib.h>
 
-enum { LET = 1, ASSERT, LAUNCH, IF, FOR, WORKSPACE };
-enum { NO_VALUE = -2, GRID_TOO_LARGE = -3, DRIVER = -1000 };
+enum { LET = 1, ASSERT, LAUNCH, IF, FOR, WORKSPACE, MAP };
+enum { NO_VALUE = -2, GRID_TOO_LARGE = -3, DRIVER = -1000, NOT_SUPPORTED = 801 };
 // Places in the table of a device.
-enum { T_EPOCH, T_SEEN, T_CONTEXT, T_LAUNCH, T_GET, T_SET, T_ALLOCATE, T_FREE, T_FUNCTIONS };
+enum {
+    T_EPOCH, T_SEEN, T_CONTEXT, T_LAUNCH, T_GET, T_SET, T_ALLOCATE, T_FREE, T_TILED, T_IM2COL, T_FUNCTIONS
+};
 #define MAX_SLOTS 256
 #define MAX_ARGS 128
+#define MAX_MAPS 16
 #define MAX_DEVICES 64
 
 typedef struct {
@@ -24,11 +27,16 @@ typedef struct {
 } CuAttribute;
 
 typedef struct {
+    _Alignas(64) uint64_t words[16];
+} CuMap;
+
+typedef struct {
     const uint64_t* table;
     int64_t* slots;
     void* stream;
     uint64_t* memory;
-    int count, room;
+    int count, room, nmaps;
+    CuMap* maps;
 } CuRun;
 
 #define DRIVER_CALL(run, place, type) ((type)(uintptr_t)(run)->table[place])
@@ -37,6 +45,10 @@ typedef int (*CuGet)(void**);
 typedef int (*CuSet)(void*);
 typedef int (*CuAllocate)(uint64_t*, size_t, void*);
 typedef int (*CuFree)(uint64_t, void*);
+typedef int (*CuTiled)(CuMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*,
+                       const uint32_t*, const uint32_t*, int, int, int, int);
+typedef int (*CuIm2col)(CuMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const int*,
+                        const int*, uint32_t, uint32_t, const uint32_t*, int, int, int, int);
 
 // One binary operation of two values; -1 when it has no value.
 static int host_binary(int64_t op, int64_t a, int64_t b, int64_t* r) {
@@ -144,6 +156,8 @@ static int host_launch(CuRun* run, const int64_t** at) {
             memcpy(&value, slot, sizeof value);
             singles[i] = (float)value;
             pointers[i] = &singles[i];
+        } else if (args[2 * i + 1] == 2) {
+            pointers[i] = (void*)(uintptr_t)*slot;
         }
     }
     CuAttribute attributes[3];
@@ -190,6 +204,45 @@ static int host_workspace(CuRun* run, int64_t slot, int64_t size) {
     return 0;
 }
 
+// The map that the words at *at describe; a slot gets its address.
+static int host_map(CuRun* run, const int64_t** at) {
+    const int64_t* n = *at;
+    const int64_t im2col = n[1], rank = n[3];
+    const int64_t* p = n + 10;
+    uint32_t steps[5], box[5];
+    int lower[3], upper[3], code;
+    int64_t address, value;
+    uint64_t extents[5], strides[5] = {0};
+    if (run->nmaps == MAX_MAPS) return -1;
+    for (int64_t d = 0; d < rank; ++d) steps[d] = (uint32_t)*p++;
+    if (im2col) {
+        for (int64_t d = 0; d < rank - 2; ++d) lower[d] = (int)*p++;
+        for (int64_t d = 0; d < rank - 2; ++d) upper[d] = (int)*p++;
+    } else {
+        for (int64_t d = 0; d < rank; ++d) box[d] = (uint32_t)*p++;
+    }
+    if ((code = host_value(&p, run->slots, &address))) return code;
+    for (int64_t d = 0; d < 2 * rank - 1; ++d) {
+        if ((code = host_value(&p, run->slots, &value))) return code;
+        if (d < rank) extents[d] = (uint64_t)value;
+        else strides[d - rank] = (uint64_t)value;
+    }
+    *at = p;
+    if (!run->table[im2col ? T_IM2COL : T_TILED]) return DRIVER - NOT_SUPPORTED;
+    CuMap* map = &run->maps[run->nmaps++];
+    void* base = (void*)(uintptr_t)address;
+    const int inter = (int)n[4], swizzle = (int)n[5], promote = (int)n[6], fill = (int)n[7];
+    if (im2col)
+        code = DRIVER_CALL(run, T_IM2COL, CuIm2col)(
+            map, (int)n[2], (uint32_t)rank, base, extents, strides, lower, upper, (uint32_t)n[8],
+            (uint32_t)n[9], steps, inter, swizzle, promote, fill);
+    else
+        code = DRIVER_CALL(run, T_TILED, CuTiled)(map, (int)n[2], (uint32_t)rank, base, extents,
+                                                  strides, box, steps, inter, swizzle, promote, fill);
+    run->slots[n[0]] = (int64_t)(uintptr_t)map;
+    return code ? DRIVER - code : 0;
+}
+
 static int host_steps(CuRun* run, const int64_t* p, const int64_t* end) {
     int64_t value;
     int code;
@@ -225,6 +278,8 @@ static int host_steps(CuRun* run, const int64_t* p, const int64_t* end) {
                 if (__builtin_add_overflow(i, bounds[2], &i)) break;
             }
             p = behind;
+        } else if (kind == MAP) {
+            if ((code = host_map(run, &p))) return code;
         } else {
             const int64_t slot = *p++;
             if ((code = host_value(&p, run->slots, &value))) return code;
@@ -237,7 +292,8 @@ static int host_steps(CuRun* run, const int64_t* p, const int64_t* end) {
 // Run all steps on a device; the caller's context is current again afterwards.
 static int run_on_gpu(const int64_t* words, int64_t count, const uint64_t* table, void* stream,
                       int64_t* slots) {
-    CuRun run = {table, slots, stream, 0, 0, 0};
+    CuMap maps[MAX_MAPS];
+    CuRun run = {table, slots, stream, 0, 0, 0, 0, maps};
     void *before = 0, *wanted = (void*)(uintptr_t)table[T_CONTEXT];
     int code = DRIVER_CALL(&run, T_GET, CuGet)(&before);
     if (code) return DRIVER - code;

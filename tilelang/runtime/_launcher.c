@@ -401,6 +401,7 @@ static int scalar_slot(const Param* p, PyObject* arg, int64_t* slot) {
     if (overflow || (value == -1 && PyErr_Occurred())) return -1;
     if (p->kind == BOOL) { *slot = value != 0; return 0; }
     if (value < p->low || value > p->high) return -1;
+    if (p->kind == POINTER && (value & (p->align - 1))) return -1;
     *slot = value;
     return 0;
 }

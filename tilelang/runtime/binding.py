@@ -146,6 +146,8 @@ class _Binder:
         for param, arg in pairs:
             if param.kind != "tensor":
                 number = convert_scalar(spec, param, arg)
+                if param.kind == "pointer":
+                    self.aligned(param, int(number))
                 if param.symbol is not None:
                     self.set(param, "", param.symbol, int(number), f"argument {param.name}")
         for param, arg in pairs:
@@ -283,11 +285,15 @@ class _Binder:
             self.fail(
                 KernelArgumentError, param, "has no memory", "allocated memory", "a null pointer"
             )
-        if info.pointer % param.alignment:
+        self.aligned(param, info.pointer)
+
+    def aligned(self, param: Param, address: int) -> None:
+        """What vector accesses need."""
+        if address % param.alignment:
             self.fail(
                 KernelArgumentError, param, "is misaligned",
                 f"an address that is a multiple of {param.alignment} bytes",
-                f"0x{info.pointer:x}",
+                f"0x{address:x}",
                 "copy the tensor, or slice it at a multiple of that size",
             )  # fmt: skip
 

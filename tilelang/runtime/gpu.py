@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from tilelang.errors import TileRuntimeError
@@ -39,6 +39,10 @@ class Gpu(Launches, Protocol):
         """The error for a code of the driver."""
 
 
+Limits = tuple[tuple[str, int], ...]
+Narrow = Callable[[Limits], Callable[..., Any]]
+
+
 @dataclass(frozen=True)
 class Program:
     """The host part of a GPU program.
@@ -61,13 +65,43 @@ class GpuLauncher(PyLauncher):
         spec: the launch contract.
         program: its host part.
         gpu: its kernels.
+        narrow: makes the same kernel for tensors whose addresses are multiples of fewer bytes
+            than the contract asks for: gets pairs of parameter name and bytes.
     """
 
-    def __init__(self, spec: LaunchSpec, program: Program, gpu: Gpu) -> None:
+    def __init__(
+        self, spec: LaunchSpec, program: Program, gpu: Gpu, narrow: Narrow | None = None
+    ) -> None:
         super().__init__(spec, None, gpu)
+        self._narrow = narrow
+        self._variants: dict[Limits, Callable[..., Any]] = {}
         self._gpu = gpu
         self._machine = Machine(program.words, program.slots, gpu)
         self._unpack = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
+
+    def replacement(self, slots: Sequence[Any]) -> Callable[..., Any] | None:
+        """The kernel with narrower vectors for these addresses, made when it is first needed."""
+        limits = self._limits(slots) if self._narrow is not None else ()
+        if not limits or self._narrow is None:
+            return None
+        found = self._variants.get(limits)
+        if found is None:
+            found = self._variants[limits] = self._narrow(limits)
+        return found
+
+    def _limits(self, slots: Sequence[Any]) -> Limits:
+        """The parameters whose addresses are not aligned as the contract says, all with the
+        alignment of the worst, so that few kernels serve all slices; none where an address is not
+        even a multiple of its element."""
+        lacking = [
+            (item.param, address & -address)
+            for item, address in zip(self._inputs, slots)
+            if item.mask and address & item.mask
+        ]
+        if any(have < replace(param, align=0).alignment for param, have in lacking):
+            return ()
+        worst = min((have for _, have in lacking), default=0)
+        return tuple((param.name, worst) for param, _ in lacking)
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
         device, stream = self.place(args)
@@ -143,6 +177,7 @@ def make_gpu_launcher(
     *,
     compiler: Compiler | None = None,
     cache: DiskCache | None = None,
+    narrow: Narrow | None = None,
 ) -> Callable[..., Any]:
     """The fastest launcher that this machine offers for a GPU program.
 
@@ -152,8 +187,9 @@ def make_gpu_launcher(
         gpu: the kernels.
         compiler: builds the C launcher on first use; None gives the pure-Python launcher.
         cache: where the built extension is kept.
+        narrow: see :class:`GpuLauncher`.
     """
-    slow = GpuLauncher(spec, program, gpu)
+    slow = GpuLauncher(spec, program, gpu, narrow)
     kind = None if compiler is None else launcher_class(compiler, cache)
     room = program.slots <= MAX_SLOTS
     code = encode(spec) if kind is not None and program.native and room else None

@@ -208,7 +208,7 @@ def _param(param: Param) -> list[int]:
     words = [code, param.is_output, param.nullable, param.written, param.ndim]
     words += [param.packing if param.kind == "tensor" else 1, param.strides is not None]
     words += [-1 if param.symbol is None else param.symbol]
-    words += [param.alignment if param.kind == "tensor" else 1, low, high, len(types), len(raw)]
+    words += [param.alignment, low, high, len(types), len(raw)]
     words += types + raw
     for dim in (*param.shape, *(param.strides or ())):
         words += _dim(dim)

@@ -58,10 +58,10 @@ class _Input:
         self.param = param
         self.is_symbol = param.symbol is not None
         self.strided = param.strides is not None
-        self.mask = self.low = self.high = 0
+        self.mask = param.alignment - 1
+        self.low = self.high = 0
         if param.kind == "tensor":
             self.code = _TENSOR
-            self.mask = param.alignment - 1
             return
         kind = DType(param.dtype)
         self.code = _FLOAT if kind.is_float else _OTHER
@@ -142,12 +142,23 @@ class PyLauncher:
                 else:
                     value = convert_scalar(self.spec, item.param, arg)
                 slots.append(value)
+                if item.mask and int(value) & item.mask:
+                    sound = False
                 if item.is_symbol:
                     key.append(value)
+        if not sound:
+            other = self.replacement(slots)
+            if other is not None:
+                return other(*args)
         plan = self._plans.get(tuple(key)) if sound else None
         if plan is None:
             plan = self._new_plan(tuple(key), args, sound)
         return self._run(args, slots, plan)
+
+    def replacement(self, slots: Sequence[Any]) -> Callable[..., Any] | None:
+        """What takes a call whose tensors are not aligned as this kernel needs it; None to refuse
+        the call. ``slots`` are the values of the inputs."""
+        return None
 
     def _new_plan(self, key: tuple[Any, ...], args: Sequence[Any], keep: bool) -> _Plan:
         plan = _Plan(self.spec, bind(self.spec, args))

@@ -41,7 +41,8 @@ class Param:
         nullable: the body does not use the tensor, so None may be passed.
         is_output: allocated by the launcher and returned, not passed.
         written: the body writes it, so a read-only array is refused.
-        align: bytes that the data pointer must be a multiple of; 0 means the storage unit.
+        align: bytes that the address of a tensor or a pointer must be a multiple of; 0 means the
+            storage unit of a tensor, and any address.
         symbol: number of the symbol that a scalar provides.
     """
 
@@ -74,8 +75,10 @@ class Param:
 
     @property
     def alignment(self) -> int:
-        """Bytes that the data pointer must be a multiple of: at least one lane's storage unit."""
-        return self.align or int(DType(self.dtype).as_numpy().itemsize)
+        """Bytes that the address must be a multiple of: for a tensor at least one lane's storage
+        unit, 1 for a scalar."""
+        least = int(DType(self.dtype).as_numpy().itemsize) if self.kind == "tensor" else 1
+        return self.align or least
 
 
 def tensor(

@@ -10,6 +10,11 @@ and run without any host compiler by :class:`Machine`. Steps follow one another:
     IF PROGRAM n m then*n else*m           n and m count words
     FOR slot PROGRAM*3 n body*n            slot = start, start + step, ... below stop
     WORKSPACE slot PROGRAM                 slot = device memory of that many bytes, for this call
+    MAP slot im2col type rank interleave swizzle promotion fill channels pixels
+        step*rank box*rank PROGRAM PROGRAM*rank PROGRAM*(rank-1)
+                                           slot = a tensor map, for parameters of the form
+                                           "tensormap". Programs: address, extents, strides. An
+                                           im2col map has lower*(rank-2) upper*(rank-2) for a box
 
 A PROGRAM is a count and that many pairs (operation, operand) in postfix order. Values are 64-bit
 and wrap around. What divides by zero or shifts too far has no value; that matters only if it
@@ -20,6 +25,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -27,7 +33,7 @@ import numpy as np
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 
-LET, ASSERT, LAUNCH, IF, FOR, WORKSPACE = range(1, 7)
+LET, ASSERT, LAUNCH, IF, FOR, WORKSPACE, MAP = range(1, 8)
 
 # Operations in the order of their numbers, which _cuda.h uses too.
 OPERATIONS = (
@@ -35,10 +41,14 @@ OPERATIONS = (
     "max", "eq", "ne", "lt", "le", "gt", "ge", "land", "lor", "bitand", "bitor", "bitxor", "shl",
     "shr", "lnot", "neg", "select",
 )  # fmt: skip
-# How a slot becomes a kernel parameter: its low bytes, a float32, or a narrow float. C knows the
-# first two.
-FORMS = ("raw", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
-NATIVE_FORMS = 2
+# How a slot becomes a kernel parameter: its low bytes, a float32, the bytes of a tensor map, or a
+# narrow float. C knows the first three.
+FORMS = (
+    "raw", "float32", "tensormap", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2",
+    "float8_e8m0fnu",
+)  # fmt: skip
+NATIVE_FORMS = 3
+MAX_MAPS = 16  # tensor maps of one call that C can hold
 STACK = 32  # operands that C can hold
 MAX_SLOTS, MAX_ARGS = 256, 128  # slots, and parameters of one kernel, that C can hold
 
@@ -49,8 +59,32 @@ MAX_GRID = (2**31 - 1, 65535, 65535)
 Value: TypeAlias = "int | None"  # None: has no value
 
 
+@dataclass(frozen=True)
+class MapForm:
+    """What is fixed about a tensor map; values of enums and orders as the driver takes them."""
+
+    im2col: bool
+    type: int
+    rank: int
+    interleave: int
+    swizzle: int
+    promotion: int
+    fill: int
+    channels: int
+    pixels: int
+    steps: tuple[int, ...]
+    box: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+
+
 class Launches(Protocol):
     """What the machine needs of a GPU; codes are the driver's, 0 is success."""
+
+    def tensor_map(
+        self, form: MapForm, address: int, extents: Sequence[int], strides: Sequence[int]
+    ) -> tuple[int, bytes]:
+        """A code and the 128 bytes of a tensor map. ``strides``: bytes, without the innermost."""
 
     def launch(
         self,
@@ -145,8 +179,10 @@ def store(value: int, form: int) -> int:
     return value if form in (0, 64) else (value + 2 ** (form - 1)) % 2**form - 2 ** (form - 1)
 
 
-def parameter(value: int, form: int) -> bytes:
+def parameter(value: int | bytes, form: int) -> bytes:
     """The bytes of a kernel parameter from a slot."""
+    if isinstance(value, bytes):
+        return value
     bits = value.to_bytes(8, "little", signed=True)
     if form == 0:
         return bits
@@ -185,6 +221,8 @@ class _Reader:
             return kind, self.next(), self.next(), self.program()
         if kind in (ASSERT, WORKSPACE):
             return kind, self.next(), self.program()
+        if kind == MAP:
+            return kind, self.next(), *self.tensor_map()
         if kind == LAUNCH:
             numbers = self.many(10)
             forms = tuple(self.many(2) for _ in range(numbers[9]))
@@ -195,6 +233,20 @@ class _Reader:
         slot, bounds = self.next(), tuple(self.program() for _ in range(3))
         size = self.next()
         return kind, slot, bounds, self.steps(self.at + size)
+
+    def tensor_map(self) -> tuple[Any, ...]:
+        """The form of a map and the programs of its address, extents and strides."""
+        im2col, kind, rank, interleave, swizzle, promotion, fill, channels, pixels = self.many(9)
+        steps = self.many(rank)
+        box = () if im2col else self.many(rank)
+        lower, upper = (self.many(rank - 2) if im2col else () for _ in range(2))
+        form = MapForm(
+            bool(im2col), kind, rank, interleave, swizzle, promotion, fill, channels, pixels,
+            steps, box, lower, upper,
+        )  # fmt: skip
+        address = self.program()
+        extents = tuple(self.program() for _ in range(rank))
+        return form, address, extents, tuple(self.program() for _ in range(rank - 1))
 
 
 class _Stop(Exception):  # noqa: N818  # no error: how a nested step ends the run
@@ -221,7 +273,7 @@ class Machine:
 
     def run(self, values: Sequence[int], device: int, stream: int) -> int:
         """Run on the call's slots; gives 0 or a code (see the top of this module)."""
-        slots = [*values, *[0] * (self._slots - len(values))]
+        slots: list[Any] = [*values, *[0] * (self._slots - len(values))]
         memory: list[int] = []
         try:
             self._all(self._steps, slots, device, stream, memory)
@@ -233,7 +285,7 @@ class Machine:
         return 0
 
     def _all(
-        self, steps: Sequence[Any], slots: list[int], device: int, stream: int, memory: list[int]
+        self, steps: Sequence[Any], slots: list[Any], device: int, stream: int, memory: list[int]
     ) -> None:
         for step in steps:
             kind = step[0]
@@ -254,12 +306,26 @@ class Machine:
                 for number in range(start, stop, stride):
                     slots[step[1]] = number
                     self._all(step[3], slots, device, stream, memory)
+            elif kind == MAP:
+                slots[step[1]] = self._map(step, slots)
             else:
                 size = max(0, _value(step[2], slots))
                 slots[step[1]] = wrap(self._gpu.allocate(device, size, stream))
                 memory.append(slots[step[1]] % 2**64)
 
-    def _launch(self, step: Any, slots: list[int], device: int, stream: int) -> None:
+    def _map(self, step: Any, slots: list[Any]) -> bytes:
+        """The bytes of a tensor map, which stand in a slot themselves."""
+        _, _, form, address, extents, strides = step
+        code, made = self._gpu.tensor_map(
+            form, _value(address, slots) % 2**64,
+            [_value(program, slots) for program in extents],
+            [_value(program, slots) for program in strides],
+        )  # fmt: skip
+        if code:
+            raise _Stop(DRIVER - code)
+        return made
+
+    def _launch(self, step: Any, slots: list[Any], device: int, stream: int) -> None:
         _, numbers, forms, programs = step
         grid = [_value(program, slots) for program in programs]
         if min(grid) <= 0:

@@ -13,7 +13,15 @@ from typing import Any
 
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.host import HostWriter, Slots
-from tilelang.cuda.module import CudaModule, LaunchPlan, Program, Step
+from tilelang.cuda.module import (
+    CudaModule,
+    ForStep,
+    IfStep,
+    LaunchPlan,
+    MapStep,
+    Program,
+    Step,
+)
 from tilelang.errors import InternalError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -86,7 +94,7 @@ def host_module(
         steps=module.steps,
         messages=module.messages,
         kernels=module.kernels,
-        descriptors=tuple((descriptors or {}).items()),
+        descriptors=tuple((descriptors or _maps(module.steps, func)).items()),
         windows=tuple(_windows(module.steps, func)),
     )
 
@@ -122,7 +130,7 @@ def _compiled(func: S.PrimFunc, target: Any, configs: Any) -> CudaModule:
     from tilelang.target import parse_target
 
     found = parse_target(target)
-    module = compile(func, found, make_options(configs)).cuda
+    module: CudaModule | None = compile(func, found, make_options(configs)).cuda
     if module is None:
         raise TileUnsupportedError(
             f"no compiler tells how kernels for {found.kind} are launched",
@@ -179,6 +187,36 @@ def launch_plans(steps: tuple[Step, ...]) -> Iterator[tuple[str, LaunchPlan]]:
     keys = launch_keys(steps)
     for plan in launches(steps):
         yield keys[id(plan)], plan
+
+
+def _maps(steps: tuple[Step, ...], func: S.PrimFunc) -> dict[str, TmaDescriptor]:
+    """Tensor maps that the steps encode, by name.
+
+    Raises:
+        TileUnsupportedError: a map of a part of a tensor.
+    """
+    starts = {param.name: (f"s{slot}",) for slot, param in enumerate(func.params)}
+    found = {}
+    for step in walk_maps(steps):
+        if starts.get(step.map.tensor) != step.address:
+            raise TileUnsupportedError(
+                f"host source cannot encode the tensor map `{step.name}`",
+                expected="a map of a whole tensor parameter",
+                got=f"an address inside of `{step.map.tensor}`",
+            )
+        found[step.name] = step.map
+    return found
+
+
+def walk_maps(steps: tuple[Step, ...]) -> Iterator[MapStep]:
+    """The steps that encode tensor maps, whatever they stand in."""
+    for step in steps:
+        if isinstance(step, MapStep):
+            yield step
+        elif isinstance(step, IfStep):
+            yield from walk_maps((*step.then, *step.orelse))
+        elif isinstance(step, ForStep):
+            yield from walk_maps(step.body)
 
 
 def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, Window]]:

@@ -15,6 +15,7 @@ from tilelang.cuda.module import (
     KernelArg,
     LaunchPlan,
     LetStep,
+    MapStep,
     Program,
     Step,
     WorkspaceStep,
@@ -234,6 +235,8 @@ class StepsWriter(ABC):
                 self.workspace(step)
             elif isinstance(step, IfStep):
                 self.branch(step, informations)
+            elif isinstance(step, MapStep):
+                continue  # the launches that take a map encode it
             else:
                 self.loop(step, informations)
 

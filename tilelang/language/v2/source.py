@@ -14,6 +14,7 @@ import ast
 import linecache
 import sys
 import zlib
+from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -34,6 +35,14 @@ def _first_line(node: ast.AST) -> int:
     """Line of the first decorator, or of ``def``: what ``co_firstlineno`` holds."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([item.lineno for item in decorators] + [node.lineno])  # type: ignore[attr-defined]  # a def or class
+
+
+def _around(module: ast.Module, line: int) -> Iterator[ast.AST]:
+    """The nodes of the statements of a module that lie around a line."""
+    for statement in module.body:
+        end = statement.end_lineno
+        if _first_line(statement) <= line and (end is None or line <= end):
+            yield from ast.walk(statement)
 
 
 def _argument_names(arguments: ast.arguments) -> tuple[str, ...]:
@@ -125,7 +134,7 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
     wanted = code.co_varnames[:count]
     found: list[ast.FunctionDef] = []
     lambdas: list[ast.Lambda] = []
-    for node in ast.walk(_parse("".join(lines), filename)):
+    for node in _around(_parse("".join(lines), filename), first):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
             if node.lineno == first and _argument_names(node.args) == wanted:
                 lambdas.append(node)

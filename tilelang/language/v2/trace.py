@@ -74,6 +74,8 @@ def trace_root(
             expected="a recursion that a condition known at trace time ends",
             loc=locate_error(error.__traceback__),
         ) from None
+    except Warning:  # the user asked that warnings be errors
+        raise
     except Exception as error:
         # Everything else is either the user's own exception or a bug of ours; the innermost
         # frame that is not library code says which.

@@ -1,0 +1,63 @@
+"""Slices at odd addresses on an NVIDIA GPU: kernels with narrower vectors give the same results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+torch = pytest.importorskip("torch", reason="the tensors are torch's")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+M, N, K = 64, 64, 128
+
+
+@T.prim_func
+def product(
+    A: T.Tensor((M, K), "float16"), B: T.Tensor((K, N), "float16"), C: T.Tensor((M, N), "float32")
+):
+    with T.Kernel(1, threads=128):
+        a = T.alloc_shared((M, 32), "float16")
+        b = T.alloc_shared((32, N), "float16")
+        c = T.alloc_fragment((M, N), "float32")
+        T.clear(c)
+        for k in T.Pipelined(K // 32, num_stages=3):
+            T.copy(A[0, k * 32], a)
+            T.copy(B[k * 32, 0], b)
+            T.gemm(a, b, c)
+        T.copy(c, C)
+
+
+def at(element: int, *shape: int) -> Any:
+    """A contiguous matrix of small whole numbers that starts ``element`` into an allocation."""
+    count = torch.Size(shape).numel()
+    whole = torch.randint(-3, 4, (count + 64,), device="cuda").to(torch.float16)
+    return whole[element : element + count].view(*shape)
+
+
+@pytest.mark.parametrize("backend", ["auto", "python"])
+def test_products_of_odd_slices(backend: str) -> None:
+    kernel = tilelang.compile(product, out_idx=-1, target="cuda", execution_backend=backend)
+    for first, second in ((0, 0), (8, 0), (4, 0), (2, 0), (1, 0), (0, 2), (1, 4), (3, 3)):
+        a, b = at(first, M, K), at(second, K, N)
+        assert torch.equal(kernel(a, b), a.float() @ b.float())
+
+
+@T.prim_func
+def doubled(A: T.ptr, B: T.ptr):
+    source = T.make_tensor(A, (1024,), "float16")
+    result = T.make_tensor(B, (1024,), "float16")
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(1024):
+            result[i] = source[i] * T.float16(2.0)
+
+
+def test_tensors_at_odd_pointers() -> None:
+    kernel = tilelang.compile(doubled, target="cuda")
+    for first, second in ((0, 0), (4, 0), (1, 2), (3, 8)):
+        a, b = at(first, 1024), at(second, 1024)
+        kernel(a.data_ptr(), b.data_ptr())
+        assert torch.equal(b, a * 2)

@@ -1,0 +1,80 @@
+"""Reports and drawings of every example: nothing that a program can contain stops them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilelang.explain.report import explain
+from tilelang.explain.snapshots import allocated, launches, snapshots
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit import kernel as jit_kernel
+from tilelang.options import Options
+from tilelang.target.parse import parse_target
+from tilelang.tools import draw_layout
+
+FOLDER = Path(__file__).parents[2] / "examples"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main")
+TARGET = parse_target("cuda -arch=sm_80")
+
+
+class Stop(Exception):
+    """The first kernel of an example is known."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+
+
+@lru_cache
+def program_of(name: str) -> PrimFunc:
+    """The first program that an example compiles."""
+
+    def build(func: PrimFunc, *rest: Any) -> Any:
+        raise Stop(func)
+
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jit_kernel, "build", build)
+        with pytest.raises(Stop) as found:
+            module.main("interpret")
+    return found.value.func
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_example_is_explained(name: str) -> None:
+    func = program_of(name)
+    text = explain(func, TARGET, Options())
+    assert text.startswith(f"`{func.name}` for cuda -arch=sm_80\n\nkernel 1: ")
+    headings = re.findall(rf"^{name}\.py:(\d+)  (.*)$", text, re.MULTILINE)
+    source = (FOLDER / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert headings
+    for number, shown in headings:
+        assert source[int(number) - 1].strip() == shown
+    for line in re.findall(r"^  (?:loads|stores|updates) .*", text, re.MULTILINE):
+        assert re.fullmatch(
+            r"  \w+ \w* ?\((global|shared)\): \d+ bytes? a thread( by [\w.]+)?"
+            r"(, no bank conflicts|, bank conflicts: \d+ waves where \d+ would do"
+            r"|, bank conflicts depend on data)?",
+            line,
+        ), line
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_layouts_of_the_example_are_drawn(name: str) -> None:
+    (laid, *_) = launches(snapshots(program_of(name), TARGET, Options()).laid)
+    for buffer in allocated(laid).values():
+        for layout in (buffer.attr("distribution"), buffer.attr("layout")):
+            if layout is not None:
+                drawing = draw_layout(layout, buffer.dtype)
+                assert drawing.title.split(" ")[0] in ("fragment", "layout")
+                assert len(drawing.rows) == prod(layout.shape[:-1])
+                assert drawing.text(limit=2).startswith(drawing.title)

@@ -1,0 +1,172 @@
+"""``explain``: what it says is what the lowered program does."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import tilelang.language as T
+from tilelang.explain.report import explain
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.target.parse import parse_target
+
+
+def report(func: S.PrimFunc, arch: str = "sm_80") -> str:
+    return explain(func, parse_target(f"cuda -arch={arch}"), Options())
+
+
+def product(stages: int = 3, kind: str = "float16") -> Any:
+    @T.prim_func
+    def matmul(
+        A: T.Tensor((256, 256), kind), B: T.Tensor((256, 256), kind), C: T.Tensor((256, 256), kind)
+    ):
+        with T.Kernel(2, 2, threads=128) as (bx, by):
+            As = T.alloc_shared((128, 32), kind)
+            Bs = T.alloc_shared((32, 128), kind)
+            Cl = T.alloc_fragment((128, 128), "float32")
+            T.clear(Cl)
+            for k in T.Pipelined(8, num_stages=stages):
+                T.copy(A[by * 128, k * 32], As)
+                T.copy(B[k * 32, bx * 128], Bs)
+                T.gemm(As, Bs, Cl)
+            T.copy(Cl, C[by * 128, bx * 128])
+
+    return matmul
+
+
+def section(text: str, source: str) -> list[str]:
+    """The lines below the one that shows the source line ``source``."""
+    lines = text.splitlines()
+    (start,) = (i for i, line in enumerate(lines) if line.endswith(f"  {source}"))
+    rest = lines[start + 1 :]
+    end = next((i for i, line in enumerate(rest) if not line.startswith("  ")), len(rest))
+    return [line.strip() for line in rest[:end]]
+
+
+def test_a_pipelined_product_is_told_whole() -> None:
+    text = report(product())
+    lines = text.splitlines()
+    assert lines[0] == "`matmul` for cuda -arch=sm_80"
+    assert lines[2] == "kernel 1: 2 x 2 blocks of 128 threads, 49152 bytes of shared memory"
+    assert "  As (3, 128, 32) float16 shared, rows swizzled over 64 bytes" in lines
+    assert "  Bs (3, 32, 128) float16 shared, rows swizzled over 128 bytes" in lines
+    assert re.search(r"why: read by mma.sync.m16n8k16.float16, line \d+", text)
+    assert "  0 to 24576: As (12288,) float16" in lines
+    assert "  24576 to 49152: Bs (12288,) float16" in lines
+    assert section(text, "T.copy(A[by * 128, k * 32], As)") == [
+        "loads A (global): 16 bytes a thread by cp.async",
+        "stores As (shared): 16 bytes a thread by cp.async, no bank conflicts",
+    ]
+    assert section(text, "T.gemm(As, Bs, Cl)") == [
+        "128 x 128 x 32: mma.sync.m16n8k16.float16 on 2 x 2 warps, each 4 x 8 tiles in 2 steps",
+        "loads As (shared): 16 bytes a thread by ldmatrix.x4, no bank conflicts",
+        "loads Bs (shared): 16 bytes a thread by ldmatrix.x4.trans, no bank conflicts",
+    ]
+    assert section(text, "for k in T.Pipelined(8, num_stages=stages):")[0] == (
+        "pipeline: 3 stages: As, Bs copied ahead with cp.async, one barrier per iteration"
+    )
+
+
+def test_a_serial_loop_says_why() -> None:
+    lines = section(report(product(), "sm_75"), "for k in T.Pipelined(8, num_stages=stages):")
+    assert lines[0] == "pipeline: serial: the target has no asynchronous copies"
+
+
+def test_a_product_without_an_instruction_says_so() -> None:
+    lines = section(report(product(kind="float32"), "sm_75"), "T.gemm(As, Bs, Cl)")
+    assert lines[0] == "128 x 128 x 32: plain multiplications, no matrix instruction fits"
+
+
+def test_bank_conflicts_are_counted() -> None:
+    @T.prim_func
+    def strided(A: T.Tensor((1024,), "float32"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((32, 32), "float32")
+            tx = T.get_thread_binding(0)
+            for i in T.serial(32):
+                tile[i, tx] = A[i * 32 + tx]
+            B[tx] = tile[tx, 3]
+
+    text = report(strided)
+    assert section(text, "tile[i, tx] = A[i * 32 + tx]") == [
+        "loads A (global): 4 bytes a thread",
+        "stores tile (shared): 4 bytes a thread, no bank conflicts",
+    ]
+    assert section(text, "B[tx] = tile[tx, 3]")[0] == (
+        "loads tile (shared): 4 bytes a thread, bank conflicts: 32 waves where 1 would do"
+    )
+
+
+def test_an_address_that_depends_on_data_is_not_counted() -> None:
+    @T.prim_func
+    def gather(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((32,), "int32")
+            tx = T.get_thread_binding(0)
+            tile[tx] = A[tx]
+            B[tx] = tile[A[tx]]
+
+    lines = section(report(gather), "B[tx] = tile[A[tx]]")
+    assert "loads tile (shared): 4 bytes a thread, bank conflicts depend on data" in lines
+
+
+def test_conversions_are_told_with_their_cost() -> None:
+    @T.prim_func
+    def turned(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            b = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            for i, j in T.Parallel(64, 64):
+                b[i, j] = a[i, j] + a[j, i]
+            T.copy(b, B)
+
+    (line,) = re.findall("conversion: .*", report(turned))
+    found = re.fullmatch(
+        r"conversion: `a` is held in another layout than this needs; (\d+) bytes through shared "
+        r"memory, (\d+) barriers?", line,
+    )  # fmt: skip
+    assert found and int(found[1]) >= 2 * 64 * 64 * 4 and int(found[2]) >= 1
+
+
+def test_reasons_of_layouts() -> None:
+    @T.prim_func
+    def several(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 64), "float32")
+            twin = T.alloc_fragment((64, 64), "float32")
+            rows = T.alloc_fragment((64,), "float32")
+            T.copy(A, a)
+            for i, j in T.Parallel(64, 64):
+                twin[i, j] = a[i, j] * 2.0
+            T.reduce_sum(twin, rows, dim=1)
+            T.copy(rows, B)
+
+    reasons = re.findall(r"why: (.*), line \d+", report(several))
+    assert reasons == [
+        "chosen for the memory accesses of T.copy",
+        "follows the other tiles of T.Parallel",
+        "what reducing `twin` leaves",
+    ]
+
+
+def test_the_report_is_left_out_of_the_script() -> None:
+    from tilelang.compiler import lower
+
+    lowered = lower(product(), parse_target("cuda -arch=sm_80"), Options())
+    (launch,) = (node for node in S.walk(lowered.body) if isinstance(node, S.Launch))
+    assert launch.annotation("notes") and "Note(" not in lowered.script()
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_120"])
+def test_other_architectures(arch: str) -> None:
+    assert report(product(), arch).startswith(f"`matmul` for cuda -arch={arch}\n")
+
+
+@pytest.mark.parametrize("stages", [0, 1])
+def test_a_loop_without_stages_is_serial(stages: int) -> None:
+    lines = section(report(product(stages)), "for k in T.Pipelined(8, num_stages=stages):")
+    assert lines[0] == "pipeline: serial: one stage, copies are finished where they stand"

@@ -1,0 +1,131 @@
+"""Generated text that is known already comes from the disk cache, without any pass."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilelang.compiler
+import tilelang.language as T
+from tilelang.ir import expr as E
+from tilelang.ir.canonical import canonical_text, exact_text
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.artifacts import artifact_of
+from tilelang.layout import Layout
+from tilelang.options import Options
+from tilelang.runtime.cache import DiskCache
+from tilelang.target import Target, parse_target
+
+SM_80 = parse_target("cuda -arch=sm_80")
+
+
+def program(value: float = 1.0) -> PrimFunc:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.fill(c, value)
+            T.gemm(a, a, c)
+            T.copy(c, B)
+
+    found: PrimFunc = main
+    return found
+
+
+def renamed() -> PrimFunc:
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, tile)
+            T.fill(c, 1.0)
+            T.gemm(tile, tile, c)
+            T.copy(c, B)
+
+    found: PrimFunc = main
+    return found
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "cache")
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the functions that go through the passes."""
+    found: list[str] = []
+    compile = tilelang.compiler.compile
+
+    def noted(func: PrimFunc, target: Target, options: Options | None = None) -> Any:
+        found.append(func.name)
+        return compile(func, target, options)
+
+    monkeypatch.setattr(tilelang.compiler, "compile", noted)
+    return found
+
+
+def test_a_known_program_runs_no_pass(cache: DiskCache, compiled: list[str]) -> None:
+    first = artifact_of(program(), SM_80, Options(), cache)
+    again = artifact_of(program(), SM_80, Options(), cache)
+    assert compiled == ["main"]
+    assert again.source == first.source and again.cuda.steps == first.cuda.steps
+    shared = again.cuda.shared[0]
+    assert shared.layout is None or shared.layout.shape == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("func", "target", "options"),
+    [
+        (program(2.0), SM_80, Options()),
+        (program(), parse_target("cuda -arch=sm_90"), Options()),
+        (program(), SM_80, Options(unsafe_memory=True)),
+        (renamed(), SM_80, Options()),
+    ],
+)
+def test_whatever_changes_the_text_is_compiled(
+    cache: DiskCache, compiled: list[str], func: PrimFunc, target: Target, options: Options
+) -> None:
+    artifact_of(program(), SM_80, Options(), cache)
+    artifact_of(func, target, options, cache)
+    assert len(compiled) == 2
+
+
+def test_names_and_places_count_in_the_exact_text_only() -> None:
+    assert exact_text(program()) == exact_text(program())
+    assert exact_text(program()) != exact_text(renamed())
+    assert canonical_text(program()) == canonical_text(renamed())
+
+
+def test_dumps_need_the_passes(cache: DiskCache, compiled: list[str], tmp_path: Path) -> None:
+    options = Options(dump=True, dump_dir=str(tmp_path / "dump"))
+    for _ in range(2):
+        artifact_of(program(), SM_80, options, cache)
+    assert len(compiled) == 2
+
+
+def test_without_a_cache_everything_is_compiled(compiled: list[str]) -> None:
+    for _ in range(2):
+        artifact_of(program(), SM_80, Options(), DiskCache(None))
+    assert len(compiled) == 2
+
+
+def test_expressions_are_interned_when_they_are_read_back() -> None:
+    x = E.Var("x", E.DType("int32"))
+    pair = (x, x * 8 + 3)
+    y, total = pickle.loads(pickle.dumps(pair))
+    assert y is not x and total is y * 8 + 3
+    assert pickle.loads(pickle.dumps(E.const(5))) is E.const(5)
+
+
+def test_layouts_are_read_back_whole() -> None:
+    layout = Layout((8, 8), lambda i, j: (i, j ^ i))
+    addresses = layout.addresses()
+    again = pickle.loads(pickle.dumps(layout))
+    assert again.shape == (8, 8) and (again.addresses() == addresses).all()

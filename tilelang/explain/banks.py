@@ -1,0 +1,113 @@
+"""Bank conflicts of shared memory, counted from the addresses of warps.
+
+Shared memory serves 32 words of 4 bytes at once, one per bank; an access of 8 bytes per lane is
+served in half warps, one of 16 bytes in quarter warps. Words that several lanes read together count
+once. What is counted is how often a warp has to be served, beside how often it would have to be if
+the words it touches were spread evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+
+import numpy as np
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.layout.evaluate import Array, evaluate
+from tilelang.passes.layouts.banks import BANKS, WARP, WORD
+from tilelang.passes.sync.groups import thread_indices
+
+MAX_POINTS = 16  # combinations of loop variables that are looked at
+MAX_WARPS = 4
+
+
+@dataclass(frozen=True)
+class Waves:
+    """How often warps are served, and how often they would be at best."""
+
+    count: int = 0
+    ideal: int = 0
+
+    def __add__(self, other: Waves) -> Waves:
+        return Waves(self.count + other.count, self.ideal + other.ideal)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The surroundings of an access: the kernel, loops (variable, values) and conditions."""
+
+    launch: S.Launch
+    loops: tuple[tuple[E.Var, range], ...] = ()
+    conds: tuple[E.Expr, ...] = ()
+
+
+def wavefronts(addresses: Sequence[int] | Array, size: int) -> Waves:
+    """The waves of one access of a warp.
+
+    Args:
+        addresses: bytes, one per active lane in order of the lanes.
+        size: bytes that each lane moves.
+    """
+    first = np.asarray(addresses, np.int64)
+    together = max(1, WARP * WORD // max(size, WORD))
+    found = Waves()
+    for start in range(0, len(first), together):
+        lanes = first[start : start + together]
+        steps = np.arange(0, max(size, 1), WORD)
+        words = np.unique((lanes[:, None] + steps[None, :]) // WORD)
+        if words.size:
+            most = int(np.bincount(words % BANKS, minlength=BANKS).max())
+            found += Waves(most, -(-int(words.size) // BANKS))
+    return found
+
+
+def waves_of(address: E.Expr, size: int, place: Place, lanes: int = WARP) -> Waves | None:
+    """The waves of an access, over warps of the block and values of the loops around it.
+
+    Args:
+        address: bytes from the start of the buffer.
+        size: bytes of one lane.
+        lanes: how many lanes of a warp give addresses (those of ldmatrix).
+    Returns:
+        None when the address depends on data.
+    """
+    found = Waves()
+    threads = thread_indices(place.launch)
+    total = len(next(iter(threads.values())))
+    for values in islice(product(*(span for _, span in place.loops)), MAX_POINTS):
+        fixed = {var: np.asarray(value, np.int64) for (var, _), value in zip(place.loops, values)}
+        table = _known({**threads, **fixed}, (address, *place.conds))
+        try:
+            places = np.broadcast_to(evaluate(address, table), (total,))
+        except TileUnsupportedError:
+            return None
+        active = _active(place.conds, table, total)
+        for start in range(0, min(total, MAX_WARPS * WARP), WARP):
+            chosen = slice(start, min(start + lanes, start + WARP, total))
+            found += wavefronts(places[chosen][active[chosen]], size)
+    return found
+
+
+def _known(values: Mapping[E.Var, Array], exprs: Sequence[E.Expr]) -> dict[E.Var, Array]:
+    """``values``, and 0 for all other variables: they are the same in all threads."""
+    found = dict(values)
+    for expr in exprs:
+        for node in E.walk(expr):
+            if isinstance(node, E.Var):
+                found.setdefault(node, np.zeros((), np.int64))
+    return found
+
+
+def _active(conds: Sequence[E.Expr], table: Mapping[E.Var, Array], total: int) -> Array:
+    """Which threads take all conditions; one that depends on data counts as taken."""
+    found = np.ones(total, bool)
+    for cond in conds:
+        try:
+            found = found & (np.broadcast_to(evaluate(cond, table), (total,)) != 0)
+        except TileUnsupportedError:
+            continue
+    return found

@@ -1,0 +1,96 @@
+"""Conversions between layouts that inference put into a program, with what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilelang.errors import Loc
+from tilelang.explain.snapshots import allocated
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Copies around one operation whose tiles are held in layouts that it cannot use.
+
+    Attributes:
+        loc: the operation.
+        name: the fragment that is copied.
+        bytes: written to and read from shared memory by a block; 0 where shuffles within the
+            warps do it.
+        barriers: among and right after the copies.
+    """
+
+    loc: Loc | None
+    name: str
+    bytes: int
+    barriers: int
+
+
+def conversions(staged: S.Launch, laid: S.Launch, ordered: S.Launch) -> list[Conversion]:
+    """The conversions of a kernel.
+
+    Args:
+        staged: the kernel before layouts were chosen.
+        laid: with layouts; the buffers that are new are those of conversions.
+        ordered: with barriers too.
+    """
+    known = allocated(staged)
+    new = {data: buffer for data, buffer in allocated(laid).items() if data not in known}
+    found: dict[tuple[int, str], Conversion] = {}
+    for node in S.walk(ordered.body):
+        if isinstance(node, S.Seq):
+            items = node.stmts
+            for first, item in enumerate(items):
+                if isinstance(item, S.Alloc) and item.buffer.data in new:
+                    made = _conversion(items[first:], new[item.buffer.data])
+                    before = found.get((id(made.loc), made.name))
+                    if before is None or not before.bytes:
+                        found[id(made.loc), made.name] = made
+    return list(found.values())
+
+
+def _conversion(items: Sequence[S.Stmt], tile: Buffer) -> Conversion:
+    last = max(number for number, item in enumerate(items) if _uses(item, tile.data))
+    size = prod(n for n in tile.shape if isinstance(n, int)) * tile.dtype.bits // 8
+    through = barriers = 0
+    for item in items[: last + 1]:
+        for node in S.walk(item):
+            regions = (*node.regions_read(), *node.regions_written())
+            if tile.storage.startswith("shared"):
+                through += sum(size for region in regions if region.buffer.data is tile.data)
+            if _loads(node, tile.data):
+                through += size
+            for expr in node.exprs():
+                barriers += sum(
+                    isinstance(part, E.Call) and part.op == "sync_threads" for part in E.walk(expr)
+                )
+    name = tile.name.removesuffix("_shared").removesuffix("_moved")
+    return Conversion(items[0].loc, name, through, barriers)
+
+
+def _uses(stmt: S.Stmt, data: E.Var) -> bool:
+    for node in S.walk(stmt):
+        if isinstance(node, S.Alloc):
+            if node.buffer.data is data:
+                return True
+            continue
+        if any(r.buffer.data is data for r in (*node.regions_read(), *node.regions_written())):
+            return True
+        if any(buffer.data is data for buffer in node.parts("buffer")):
+            return True
+        if _loads(node, data):
+            return True
+    return False
+
+
+def _loads(stmt: S.Stmt, data: E.Var) -> bool:
+    return any(
+        isinstance(part, E.Load) and part.buffer.data is data
+        for expr in stmt.exprs()
+        for part in E.walk(expr)
+    )

@@ -1,0 +1,174 @@
+"""What the threads of a lowered kernel do in memory, line by line of the user's source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from tilelang.errors import Loc
+from tilelang.explain.banks import Place, Waves, waves_of
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.tables import Effect
+from tilelang.ir.visitor import substitute
+
+_MATRIX_ROW = 16  # bytes that a lane of ldmatrix and stmatrix names
+
+
+@dataclass(frozen=True)
+class Move:
+    """One kind of access: ``verb`` is "loads", "stores" or "updates"."""
+
+    verb: str
+    buffer: str
+    memory: str  # "global" or "shared"
+    width: int  # bytes of a thread
+    word: str = ""  # the instruction, where it is no plain load or store
+
+
+@dataclass
+class Line:
+    """What one line of the program became."""
+
+    loc: Loc
+    moves: dict[Move, Waves | None] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)  # other instructions with an effect
+
+
+Key = tuple[str, int]
+
+
+def lines_of(launch: S.Launch, count: bool = True) -> dict[Key, Line]:
+    """Accesses and instructions of a lowered kernel, by file and line.
+
+    Args:
+        launch: the kernel, through all passes.
+        count: whether the waves of shared memory are counted.
+    """
+    found: dict[Key, Line] = {}
+    _Walk(launch, found, count).block(launch.body, launch.loc, {}, Place(launch))
+    return found
+
+
+class _Walk:
+    def __init__(self, launch: S.Launch, found: dict[Key, Line], count: bool) -> None:
+        self.launch = launch
+        self.found = found
+        self.count = count
+
+    def block(self, stmt: S.Stmt, loc: Loc | None, lets: dict[E.Var, E.Expr], place: Place) -> None:
+        """``stmt`` with everything in it; statements without a place are where those around
+        them are."""
+        loc = stmt.loc or loc
+        if isinstance(stmt, S.Seq):
+            for item in stmt.stmts:
+                self.block(item, loc, lets, place)
+            return
+        if loc is not None:
+            line = self.found.setdefault((loc.file, loc.line), Line(loc))
+            self.accesses(stmt, line, lets, place)
+        if isinstance(stmt, S.Let):
+            lets[stmt.var] = substitute(stmt.value, lets)
+        if isinstance(stmt, S.If):
+            cond = substitute(stmt.cond, lets)
+            self.block(stmt.then, loc, lets, replace(place, conds=(*place.conds, cond)))
+            if stmt.orelse is not None:
+                other = E.unary("lnot", cond)
+                self.block(stmt.orelse, loc, lets, replace(place, conds=(*place.conds, other)))
+            return
+        if isinstance(stmt, S.For):
+            place = replace(place, loops=(*place.loops, (stmt.var, _values(stmt))))
+        for block in stmt.blocks():
+            self.block(block, loc, lets, place)
+
+    def accesses(self, stmt: S.Stmt, line: Line, lets: dict[E.Var, E.Expr], place: Place) -> None:
+        """The accesses of the expressions of ``stmt`` itself."""
+        for move, buffer, indices, size, lanes in _moves(stmt):
+            waves = None
+            if move.memory == "shared" and self.count:
+                address = substitute(_address(buffer, indices), lets)
+                waves = waves_of(address, size, place, lanes)
+            before = line.moves.get(move)
+            line.moves[move] = waves if before is None or waves is None else before + waves
+        for expr in stmt.exprs():
+            for node in E.walk(expr):
+                if isinstance(node, E.Call) and node.intrinsic.effect is not Effect.NONE:
+                    name = _name(node)
+                    line.calls[name] = line.calls.get(name, 0) + 1
+
+
+def _name(call: E.Call) -> str:
+    """What a report calls an instruction."""
+    if call.op == "mma":
+        return f"mma.{call.attr('shape')}.{call.attr('a')}"
+    return call.op
+
+
+Found = tuple[Move, Buffer, tuple[E.Expr, ...], int, int]
+
+
+def _moves(stmt: S.Stmt) -> Iterator[Found]:
+    """Each access: what it is, buffer, indices, bytes of a lane, lanes that name addresses."""
+    if isinstance(stmt, S.Store) and _memory(stmt.buffer):
+        yield _plain("stores", stmt.buffer, stmt.indices)
+    for expr in stmt.exprs():
+        for node in E.walk(expr):
+            if isinstance(node, E.Load) and _memory(node.buffer):
+                yield _plain("loads", node.buffer, node.indices)
+            elif isinstance(node, E.Call):
+                yield from _call(node)
+
+
+def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Found:
+    size = max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)
+    return Move(verb, buffer.name, _memory(buffer), size), buffer, indices, size, 32
+
+
+def _call(call: E.Call) -> Iterator[Found]:
+    ends = [arg for arg in call.args if isinstance(arg, E.AddressOf) and _memory(arg.buffer)]
+    for arg in ends:
+        verb = {"r": "loads", "w": "stores"}.get(arg.access, "updates")
+        kind = _memory(arg.buffer)
+        if call.op in ("ldmatrix", "stmatrix"):
+            count = int(call.attr("count", 1))
+            word = f"{call.op}.x{count}" + (".trans" if call.attr("trans") else "")
+            move = Move(verb, arg.buffer.name, kind, count * 4, word)
+            yield move, arg.buffer, arg.indices, _MATRIX_ROW, 8 * count
+        elif call.op in ("vector_copy", "cp_async"):
+            size = int(call.attr("bytes", 1))
+            word = "cp.async" if call.op == "cp_async" else ""
+            yield Move(verb, arg.buffer.name, kind, size, word), arg.buffer, arg.indices, size, 32
+        else:
+            size = max(1, arg.buffer.dtype.bits // 8)
+            move = Move(verb, arg.buffer.name, kind, size, call.op)
+            yield move, arg.buffer, arg.indices, size, 32
+
+
+def _memory(buffer: Buffer) -> str:
+    """The word "global" or "shared"; empty for registers."""
+    if buffer.storage == "global":
+        return "global"
+    return "shared" if buffer.storage.startswith("shared") else ""
+
+
+def _address(buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr:
+    """Bytes from the start of a shared buffer, which starts at a multiple of 16 bytes."""
+    total = E.as_expr(buffer.elem_offset)
+    for index, stride in zip(indices, buffer.stride_list()):
+        total = E.binary("add", total, E.binary("mul", index, E.as_expr(stride)))
+    bits = buffer.dtype.bits * buffer.dtype.lanes
+    if bits < 8:
+        return E.binary("floordiv", total, E.const(8 // bits))
+    return E.binary("mul", total, E.const(bits // 8))
+
+
+def _values(loop: S.For) -> range:
+    """The values of a loop variable; of a loop without constant bounds the first alone."""
+    ends = (loop.start, loop.stop, loop.step)
+    if all(isinstance(end, E.Const) for end in ends):
+        start, stop, step = (int(end.value) for end in ends if isinstance(end, E.Const))
+        if step and len(range(start, stop, step)):
+            return range(start, stop, step)
+    start = int(loop.start.value) if isinstance(loop.start, E.Const) else 0
+    return range(start, start + 1)

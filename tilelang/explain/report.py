@@ -1,0 +1,207 @@
+"""The text of ``kernel.explain()`` for a GPU kernel.
+
+Per kernel: its tiles with their layouts and the reason for each, the plan of shared memory, and
+for every line of the user's program what it became: instructions, vector widths, bank conflicts
+counted, conversions between layouts with their cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from tilelang.errors import Loc
+from tilelang.explain.banks import Waves
+from tilelang.explain.conversions import Conversion, conversions
+from tilelang.explain.describe import distribution_text, layout_text, shape_text
+from tilelang.explain.moves import Key, Line, Move, lines_of
+from tilelang.explain.snapshots import allocated, launches, snapshots
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.layout.distribution import Distribution
+from tilelang.options import Options
+from tilelang.passes.layouts.access import FRAGMENT
+from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
+from tilelang.passes.memory.arena import OFFSET, TOTAL
+from tilelang.passes.notes import NOTES, Note
+from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.passes.sync.groups import ThreadGroups
+from tilelang.target import Target
+
+_ORDER = {"loads": 0, "updates": 1, "stores": 2}
+# Instructions that the lines about memory and products tell already.
+_QUIET = ("cp_async", "ldmatrix", "stmatrix", "mma", "vector_copy", "half2")
+
+
+def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
+    """What became of ``func`` on the GPU ``target``, as text.
+
+    Raises:
+        TileError: the program cannot be compiled for the target.
+    """
+    seen = snapshots(func, target, options)
+    lines = [f"`{func.name}` for {target}"]
+    stages = (seen.staged, seen.laid, seen.ordered, seen.final)
+    for number, parts in enumerate(zip(*map(launches, stages)), start=1):
+        lines += ["", *_Kernel(number, Stages(*parts), target).text()]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """One kernel on its way through the passes; see :class:`tilelang.explain.snapshots`."""
+
+    staged: S.Launch
+    laid: S.Launch
+    ordered: S.Launch
+    final: S.Launch
+
+
+class _Kernel:
+    def __init__(self, number: int, stages: Stages, target: Target) -> None:
+        self.number = number
+        self.stages = stages
+        self.target = target
+        self.notes: dict[object, Note] = {
+            note.data: note for note in stages.laid.annotation(NOTES, ())
+        }
+        self.moves = lines_of(stages.final)
+        self.conversions = conversions(stages.staged, stages.laid, stages.ordered)
+
+    def text(self) -> Iterator[str]:
+        """The lines of the report."""
+        final = self.stages.final
+        shared = final.annotation(TOTAL, 0)
+        grid = " x ".join(str(extent) for extent in final.grid)
+        threads = prod(final.threads)
+        size = f"{shared} bytes of shared memory"
+        yield f"kernel {self.number}: {grid} blocks of {threads} threads, {size}"
+        yield from self.tiles()
+        yield from self.shared()
+        yield from self.program()
+
+    # -- tiles -------------------------------------------------------------------------------------
+    def tiles(self) -> Iterator[str]:
+        """Each fragment and shared tile with its layout and the reason."""
+        found = [buffer for buffer in allocated(self.stages.laid).values() if _is_tile(buffer)]
+        if found:
+            yield "tiles"
+        for buffer in found:
+            yield f"  {buffer.name} {shape_text(buffer)} {self.layout(buffer)}"
+            note = self.notes.get(buffer.data)
+            if note is not None:
+                yield f"    why: {note.why}{_at(note.loc)}"
+
+    def layout(self, buffer: Buffer) -> str:
+        """The layout of a tile in one line."""
+        if buffer.storage != FRAGMENT:
+            bits = buffer.dtype.bits * buffer.dtype.lanes
+            return f"shared, {layout_text(buffer.attr('layout'), bits)}"
+        held = buffer.attr("distribution")
+        return distribution_text(held) if isinstance(held, Distribution) else "never used"
+
+    def shared(self) -> Iterator[str]:
+        """The plan of shared memory."""
+        found = [b for b in allocated(self.stages.final).values() if b.attr(OFFSET) is not None]
+        if found:
+            yield "shared memory"
+        for buffer in sorted(found, key=lambda item: (int(item.attr(OFFSET)), item.name)):
+            start = int(buffer.attr(OFFSET))
+            yield f"  {start} to {start + _bytes(buffer)}: {buffer.name} {shape_text(buffer)}"
+
+    # -- lines of the program ----------------------------------------------------------------------
+    def program(self) -> Iterator[str]:
+        """What each line of the program became, in the order of the kernel."""
+        titles = self.titles()
+        for key, line in self.moves.items():
+            facts = [*titles.get(key, ()), *_memory(line), *_calls(line)]
+            if facts:
+                yield _heading(line.loc)
+                yield from (f"  {fact}" for fact in facts)
+
+    def titles(self) -> dict[Key, list[str]]:
+        """What is known of a line before its accesses: pipelines, products, conversions."""
+        found: dict[Key, list[str]] = {}
+
+        def say(loc: Loc | None, text: str) -> None:
+            if loc is not None:
+                known = found.setdefault((loc.file, loc.line), [])
+                if text not in known:
+                    known.append(text)
+
+        groups = ThreadGroups(self.stages.laid)
+        for node in S.walk(self.stages.laid.body):
+            if isinstance(node, S.For):
+                note = dict(node.annotations).get(NOTE)
+                if note is not None:
+                    say(node.loc, f"pipeline: {note}")
+            elif isinstance(node, S.Gemm):
+                plan = plan_gemm(node, groups.of(node)[1], self.target)
+                say(node.loc, _product(plan))
+        for item in self.conversions:
+            say(item.loc, _conversion(item))
+        return found
+
+
+def _is_tile(buffer: Buffer) -> bool:
+    tile = buffer.storage == FRAGMENT or buffer.storage.startswith("shared")
+    return tile and buffer.attr("arrive_counts") is None
+
+
+def _bytes(buffer: Buffer) -> int:
+    count = prod(extent for extent in buffer.shape if isinstance(extent, int))
+    return -(-count * buffer.dtype.bits * buffer.dtype.lanes // 8)
+
+
+def _at(loc: Loc | None) -> str:
+    return "" if loc is None else f", line {loc.line}"
+
+
+def _heading(loc: Loc) -> str:
+    source = (loc.source() or "").strip()
+    return f"{loc.file.rsplit('/', 1)[-1]}:{loc.line}  {source}".rstrip()
+
+
+def _product(plan: GemmPlan) -> str:
+    if plan.atom is None:
+        return f"{plan.m} x {plan.n} x {plan.k}: plain multiplications, no matrix instruction fits"
+    down, across = plan.warps
+    rows, columns, steps = plan.tiles
+    return (
+        f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} warps, each "
+        f"{rows} x {columns} tiles in {steps} steps"
+    )
+
+
+def _conversion(item: Conversion) -> str:
+    text = f"conversion: `{item.name}` is held in another layout than this needs; "
+    if not item.bytes:
+        return text + "moved within the warps"
+    several = "s" if item.barriers != 1 else ""
+    return f"{text}{item.bytes} bytes through shared memory, {item.barriers} barrier{several}"
+
+
+def _memory(line: Line) -> Iterator[str]:
+    for move, waves in sorted(line.moves.items(), key=lambda item: _ORDER[item[0].verb]):
+        word = f" by {move.word}" if move.word else ""
+        size = f"{move.width} byte{'s' if move.width > 1 else ''}"
+        yield f"{move.verb} {move.buffer} ({move.memory}): {size} a thread{word}" + _waves(
+            move, waves
+        )
+
+
+def _waves(move: Move, waves: Waves | None) -> str:
+    if move.memory != "shared":
+        return ""
+    if waves is None:
+        return ", bank conflicts depend on data"
+    if waves.count <= waves.ideal:
+        return ", no bank conflicts"
+    return f", bank conflicts: {waves.count} waves where {waves.ideal} would do"
+
+
+def _calls(line: Line) -> Iterator[str]:
+    loud = {name: count for name, count in line.calls.items() if not name.startswith(_QUIET)}
+    if loud:
+        yield "also: " + ", ".join(f"{name} x{n}" if n > 1 else name for name, n in loud.items())

@@ -1,0 +1,50 @@
+"""The program at the points of the pass list that a report looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilelang.compiler import lower
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Var
+from tilelang.options import Options
+from tilelang.target import Target
+
+_POINTS = ("pipeline_loops", "infer_layouts", "insert_barriers")
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """A program on its way through the passes.
+
+    Attributes:
+        staged: pipelines are expanded, tile operations as the program wrote them.
+        laid: every tile has its layout; operations that could not use one work on copies.
+        ordered: with barriers.
+        final: what is printed as CUDA.
+    """
+
+    staged: S.PrimFunc
+    laid: S.PrimFunc
+    ordered: S.PrimFunc
+    final: S.PrimFunc
+
+
+def snapshots(func: S.PrimFunc, target: Target, options: Options) -> Snapshots:
+    """``func`` lowered for a GPU, with what it was on the way."""
+    seen: dict[str, S.PrimFunc] = {}
+    final = lower(func, target, options, seen.__setitem__)
+    staged, laid, ordered = (seen[name] for name in _POINTS)
+    return Snapshots(staged, laid, ordered, final)
+
+
+def launches(func: S.PrimFunc) -> Iterator[S.Launch]:
+    """The kernels of a program, in order."""
+    return (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+
+
+def allocated(stmt: S.Stmt) -> Mapping[Var, Buffer]:
+    """Every buffer that ``stmt`` allocates, by its storage."""
+    return {n.buffer.data: n.buffer for n in S.walk(stmt) if isinstance(n, S.Alloc)}

@@ -1,0 +1,74 @@
+"""Generated text from the disk cache, so that a known program runs no pass at all.
+
+The key is the traced program itself (every name and every place in the user's source included,
+since the text and the messages mention them), the target, the options, and the source files of
+this package by size and time. Entries are pickled: what the cache holds is executed anyway, and
+it is read only from a directory that nobody else can write.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from functools import lru_cache
+from pathlib import Path
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.env import env
+from tilelang.errors import InternalError
+from tilelang.ir import stmt as S
+from tilelang.ir.canonical import exact_text
+from tilelang.options import Options
+from tilelang.runtime.cache import DiskCache, Entry, content_key
+from tilelang.target import Target
+
+_SUFFIXES = (".py", ".h")
+
+
+def artifact_of(func: S.PrimFunc, target: Target, options: Options, cache: DiskCache) -> Artifact:
+    """``func`` compiled to text for ``target``, from ``cache`` where it is known there.
+
+    Raises:
+        TileError: the program cannot be compiled for the target.
+    """
+    key = _key(func, target, options) if cache else None
+    if key is not None:
+        found = cache.get(key)
+        if found is not None:
+            artifact = pickle.loads(found.data)
+            if isinstance(artifact, Artifact):
+                return artifact
+    from tilelang.compiler import compile
+
+    made = compile(func, target, options)
+    if key is not None:
+        cache.put(key, Entry(pickle.dumps(made), {"kind": "artifact"}))
+    return made
+
+
+def _key(func: S.PrimFunc, target: Target, options: Options) -> str | None:
+    """Name of the entry; None for programs that are compiled every time."""
+    if options.dump or env.TILELANG_PASS_DIFF_OUTPUT:
+        return None  # the passes are to be watched
+    for node in S.walk(func.body):
+        if isinstance(node, S.Launch) and node.annotation("cuda_source") is not None:
+            return None  # it may be read from a file
+    try:
+        text = exact_text(func)
+    except InternalError:  # an attribute without a canonical form
+        return None
+    return content_key("artifact", text, repr(target), repr(options), package_identity())
+
+
+@lru_cache(maxsize=1)
+def package_identity() -> str:
+    """Text that differs when this package may generate other text."""
+    root = Path(__file__).resolve().parent.parent
+    found: list[str] = []
+    for folder, _, files in os.walk(root):
+        for name in files:
+            if name.endswith(_SUFFIXES):
+                path = os.path.join(folder, name)
+                stamp = os.stat(path)
+                found.append(f"{path} {stamp.st_size} {stamp.st_mtime_ns}")
+    return "\n".join(sorted(found))

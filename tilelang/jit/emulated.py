@@ -1,0 +1,184 @@
+"""CUDA kernels on the CPU cores: the generated text, compiled by a C++ compiler, in the emulator.
+
+Imported when the first kernel is made for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+from tilelang.compiler import Artifact, compile
+from tilelang.cuda.module import CudaModule
+from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
+from tilelang.emulator.compilers import need_cxx
+from tilelang.emulator.explain import explain
+from tilelang.emulator.launch import (
+    DEFAULT_CHECKS,
+    EmulatedLauncher,
+    Machinery,
+    Record,
+    Settings,
+)
+from tilelang.emulator.locate import user_files
+from tilelang.emulator.report import Report
+from tilelang.env import KERNEL_CHECKS, env
+from tilelang.errors import (
+    DeadlockError,
+    DeviceAssertError,
+    InternalError,
+    SanitizerError,
+    TileRuntimeError,
+    TileUnsupportedError,
+)
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.execution import Executable, results_form
+from tilelang.jit.steps import host_program
+from tilelang.options import Options
+from tilelang.runtime.cache import default_cache
+from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.signature import LaunchSpec
+from tilelang.target import Target
+
+_ERRORS: dict[str, type[TileRuntimeError]] = {
+    "deadlock": DeadlockError, "trap": DeviceAssertError,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EmulatedExecutable(Executable):
+    """A CUDA program that runs on the CPU cores.
+
+    Attributes:
+        spec: what a call must look like.
+        machinery: the compiled text.
+        files: the user's files by base name.
+    """
+
+    spec: LaunchSpec = field(default_factory=lambda: LaunchSpec("", ()))
+    machinery: Machinery | None = None
+    files: dict[str, str] = field(default_factory=dict)
+
+    def explain(self) -> str:
+        """How the program is run, in words."""
+        assert self.artifact is not None
+        return self.artifact.explain or f"`{self.func.name}` runs as CUDA on the CPU cores"
+
+    def text(self, which: str) -> str:
+        """The "cuda" text."""
+        if which != "cuda":
+            return super().text(which)
+        return self.source
+
+
+def compiled(
+    func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options, backend: str
+) -> Executable:
+    """CUDA code for ``func`` behind a launcher for arrays in host memory.
+
+    Raises:
+        TileUnsupportedError: the target is no CUDA target, or there is no C++ compiler.
+        CompileError: the text uses something that the emulator lacks.
+    """
+    from tilelang.jit.cuda import concrete
+
+    if target.kind != "cuda":
+        raise TileUnsupportedError(
+            f"the emulator runs no kernels for the target {target.kind!r}",
+            expected='a CUDA target, e.g. target="cuda -arch=sm_80"',
+            got=f"target={str(target)!r}",
+        )
+    target = concrete(target)
+    artifact = compile(func, target, options)
+    if options.verbose:
+        print(artifact.source)
+    checks = DEFAULT_CHECKS if KERNEL_CHECKS in env.TILELANG_SANITIZE else ()
+    made = from_artifact(func, out_idx, artifact, target, options, Settings(checks))
+    if backend == "emulator":
+        return made
+
+    @lru_cache(maxsize=1)
+    def real() -> Callable[..., Any]:
+        from tilelang.jit import cuda
+
+        return cuda.compiled(func, out_idx, target, options, backend).call
+
+    def call(*args: Any, **keywords: Any) -> Any:
+        """On the GPU if that is where the first tensor is."""
+        if any(_is_on_gpu(arg) for arg in args):
+            return real()(*args, **keywords)
+        return made.call(*args, **keywords)
+
+    return replace(made, call=call)
+
+
+def _is_on_gpu(arg: Any) -> bool:
+    kind = getattr(getattr(arg, "device", None), "type", None)
+    return kind == "cuda" or type(arg).__module__.partition(".")[0] == "cupy"
+
+
+def from_artifact(
+    func: PrimFunc,
+    out_idx: tuple[int, ...],
+    artifact: Artifact,
+    target: Target,
+    options: Options,
+    settings: Settings,
+) -> EmulatedExecutable:
+    """An executable for a generated text; what goes wrong in a call is raised."""
+    module = artifact.cuda
+    if module is None:
+        raise InternalError(f"the CUDA back end gave no module for {func.name}")
+    machinery = make_machinery(module, target, options)
+    machinery.library(settings.watched)  # what the text lacks is said now
+    spec = launch_spec(
+        func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
+        returns=results_form(func, out_idx),
+    )  # fmt: skip
+    files = user_files(func)
+
+    def finished(record: Record) -> None:
+        report = explain(record, module, func.name, files) if record.found else None
+        if report is not None and report.findings:
+            raise failure(report)
+
+    launcher = EmulatedLauncher(spec, machinery, settings, finished)
+    return EmulatedExecutable(launcher, "emulator", func, artifact, None, spec, machinery, files)
+
+
+def make_machinery(module: CudaModule, target: Target, options: Options) -> Machinery:
+    """What it takes to run a module; texts are compiled when they are needed."""
+    cache = default_cache()
+    compiler = need_cxx(cache)
+    known: dict[bool, KernelLibrary] = {}
+
+    def runtime() -> Any:
+        return load_runtime(compiler, cache)
+
+    def library(watched: bool) -> KernelLibrary:
+        if watched not in known:
+            runtime()  # kernels take its names
+            known[watched] = load_kernels(
+                module.source, module.kernels, target.arch, compiler, cache, watched,
+                options.compile_flags,
+            )  # fmt: skip
+        return known[watched]
+
+    return Machinery(module, host_program(module), library, runtime)
+
+
+def failure(report: Report) -> TileRuntimeError:
+    """The error for a call that was stopped, or whose checks found something."""
+    first = report.findings[0] if report.findings else None
+    kind = _ERRORS.get(first.kind if first is not None else "", SanitizerError)
+    if first is None:
+        return kind(f"kernel {report.name} was stopped by the emulator")
+    if kind is not SanitizerError:
+        rest = str(first).partition("\n")[2]
+        error = kind(f"kernel {report.name}: {first.what}\n{rest}".rstrip())
+    else:
+        error = SanitizerError(str(report))
+        error.report = report
+    return error

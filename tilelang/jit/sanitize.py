@@ -1,0 +1,155 @@
+"""``tilelang.sanitize``: a kernel's CUDA code run and checked on the CPU cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tilelang.compiler import compile as compile_source
+from tilelang.emulator.explain import explain
+from tilelang.emulator.launch import EmulatedLauncher, Record, Settings, checks_of, copy_of
+from tilelang.emulator.report import Report, merge
+from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, TileValueError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.core import JITImpl
+from tilelang.jit.emulated import EmulatedExecutable, from_artifact
+from tilelang.jit.kernel import JITKernel, normalize_out_idx
+from tilelang.options import Options
+from tilelang.runtime.tensors import is_torch
+from tilelang.target import Target, parse_target
+
+
+def sanitize(
+    kernel: Any,
+    *args: Any,
+    checks: Any = None,
+    schedule: str | None = None,
+    seed: int = 0,
+    seeds: int = 1,
+    source: str | None = None,
+    target: Any = None,
+    workers: int = 0,
+    steps: int = 0,
+    block: int = 0,
+) -> Report:
+    """Run a kernel in the emulator with every load and store checked.
+
+    Args:
+        kernel: what ``tilelang.compile`` or a factory gives, a ``@T.prim_func``, or a function
+            decorated with ``@tilelang.jit`` that is itself the kernel.
+        args: its inputs, in host memory: numpy arrays, torch tensors, DLPack objects, numbers.
+            numpy arrays and torch tensors are copied, so that they stay as they are.
+        checks: names out of "races", "bounds", "alignment", "counters" and "timeline"; "all"; the
+            first four by default.
+        schedule: "fifo", "random", "late" or "early". By default one run is "late", in which
+            asynchronous work ends at the last legal moment, and the others are "random".
+        seed: of the first random run; the next ones count up.
+        seeds: how many random runs, or runs of ``schedule``.
+        source: a generated text to check instead of the kernel's own, for example an edited one.
+        target: a CUDA target; the kernel's own by default, sm_80 if it has none.
+        workers: threads that run blocks; 0 means one per core.
+        steps: switches between threads after which a block counts as one that never ends.
+        block: linear number of the block that ``report.timeline()`` draws.
+
+    Returns:
+        The report: ``report.ok``, ``report.findings``, ``str(report)``, ``report.json()``.
+
+    Raises:
+        TileError: the program cannot be compiled or the arguments do not fit.
+    """
+    program, values = _program(kernel, args, target, source)
+    chosen = checks_of(checks)
+    if seeds < 1:
+        raise TileValueError("sanitize runs at least once", expected="seeds=1", got=str(seeds))
+    runs = [(schedule or "random", seed + number) for number in range(seeds)]
+    if schedule is None:
+        runs.insert(0, ("late", seed))
+    reports = []
+    for name, number in runs:
+        settings = Settings(chosen, name, number, workers, steps, block)
+        reports.append(_run(program, settings, values))
+    return merge(reports)
+
+
+def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any]) -> Report:
+    """One run on copies of the arguments."""
+    records: list[Record] = []
+    assert program.machinery is not None
+    launcher = EmulatedLauncher(program.spec, program.machinery, settings, records.append)
+    outputs: Any = None
+    copies = tuple(map(_copy, values))
+    try:
+        outputs = launcher(*copies)
+    except TileRuntimeError:
+        if not any(record.found for record in records):
+            raise
+    if not records:  # the grid was empty
+        report = Report(program.func.name, runs=[(settings.schedule, settings.seed)])
+    else:
+        report = explain(records[0], program.machinery.module, program.func.name, program.files)
+    report.outputs, report.arguments = outputs, copies
+    return report
+
+
+def _copy(value: Any) -> Any:
+    """A copy with the same strides, so that it is an argument of the same form."""
+    if isinstance(value, np.ndarray):
+        return copy_of(value)
+    if is_torch(value):
+        import torch
+
+        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        return made.copy_(value.detach())
+    return value
+
+
+def _program(
+    kernel: Any, args: Sequence[Any], target: Any, source: str | None
+) -> tuple[EmulatedExecutable, Sequence[Any]]:
+    """The program to run, and the arguments of a call."""
+    values = args
+    out_idx: tuple[int, ...] = ()
+    options = Options()
+    own: Target | None = None
+    if isinstance(kernel, JITImpl):
+        if kernel.get_tir(*args) and kernel.template is None:
+            raise TileTypeError(
+                f"`{kernel.pyfunc.__name__}` makes kernels and is none itself",
+                expected="the kernel that calling it gives",
+                hint=f"tilelang.sanitize({kernel.pyfunc.__name__}(...), ...)",
+            )
+        template = kernel.template
+        assert template is not None
+        func = template.specialise(*args)
+        values = template.kernel_args(*args)
+        out_idx = normalize_out_idx(func, kernel.settings.get("out_idx"))
+        if str(kernel.settings.get("target", "")).startswith("cuda"):
+            own = parse_target(kernel.settings["target"])
+    elif isinstance(kernel, JITKernel):
+        func, out_idx, options = kernel.prim_func, tuple(kernel.out_idx), kernel.options
+        own = kernel.target
+    elif isinstance(kernel, PrimFunc):
+        func, out_idx = kernel, normalize_out_idx(kernel, None)
+    else:
+        raise TileTypeError(
+            "tilelang.sanitize takes a kernel",
+            expected="a compiled kernel, a @T.prim_func, or a @tilelang.jit function",
+            got=type(kernel).__name__,
+        )
+    chosen = parse_target(target) if target is not None else own
+    if chosen is None or chosen.kind != "cuda":
+        chosen = parse_target("cuda -arch=sm_80")
+    from tilelang.jit.cuda import concrete
+
+    chosen = concrete(chosen)
+    artifact = compile_source(func, chosen, options)
+    if source is not None:
+        if artifact.cuda is None:
+            raise InternalError(f"the CUDA back end gave no module for {func.name}")
+        module = replace(artifact.cuda, source=source)
+        artifact = replace(artifact, source=source, cuda=module)
+    made = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))
+    return made, values

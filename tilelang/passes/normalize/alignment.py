@@ -1,0 +1,97 @@
+"""Addresses of tensors: what a lowered program needs of them, and programs that need less.
+
+Vector accesses need the address of a tensor to be a multiple of their size. Allocators give such
+addresses; slices of tensors may not. ``needed_alignments`` reads from a lowered program what it
+relies on; ``limit_alignments`` makes the same program for tensors that offer less, in which
+:func:`tilelang.passes.lower.vectors.run_of` allows narrower vectors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import Rewriter, rebuild
+
+BASE = "base_alignment"  # attribute of a tensor: bytes that divide its address
+_WIDE = {"atomic_addx2": 2, "atomic_addx4": 4}  # elements that one call touches
+
+
+def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
+    """Bytes that the address of each parameter of a lowered program has to be a multiple of, by
+    its name: tensors that are accessed in vectors, and pointers that tensors are made of."""
+    names = {param.data: param.name for param in func.buffers}
+    found: dict[str, int] = {}
+    for buffer, name in _pointed(func):
+        names[buffer.data] = name
+        size = buffer.dtype.bits * buffer.dtype.lanes // 8
+        found[name] = max(found.get(name, 0), size)
+    for stmt in S.walk(func.body):
+        for expr in stmt.exprs():
+            for node in E.walk(expr):
+                if not isinstance(node, E.Call):
+                    continue
+                for arg in node.args:
+                    if isinstance(arg, E.AddressOf) and arg.buffer.data in names:
+                        name = names[arg.buffer.data]
+                        found[name] = max(found.get(name, 0), _size(node, arg.buffer))
+    return tuple((name, size) for name, size in found.items() if size > 1)
+
+
+def _pointed(func: S.PrimFunc) -> Iterator[tuple[Buffer, str]]:
+    """Tensors that stand at the address of a pointer parameter, with its name."""
+    pointers = {param for param in func.params if isinstance(param, E.Var)}
+    for stmt in S.walk(func.body):
+        if isinstance(stmt, S.View) and isinstance(stmt.source, E.Var) and stmt.source in pointers:
+            yield stmt.buffer, stmt.source.name
+
+
+def _size(call: E.Call, buffer: Buffer) -> int:
+    """Bytes that one call accesses at once; 0 for a single element."""
+    size = call.attr("bytes", 0)
+    if isinstance(size, int) and size:
+        return size
+    return _WIDE.get(call.op, 0) * buffer.dtype.bits // 8
+
+
+def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
+    """``func`` for tensors whose addresses are multiples of a few bytes only.
+
+    Args:
+        func: a program as it was traced.
+        limits: parameter name -> bytes.
+    """
+    named = [(param, param.name) for param in func.buffers] + list(_pointed(func))
+    known = {buffer.data: limits[name] for buffer, name in named if name in limits}
+    limited = _Limit(known)
+    params = tuple(limited.buffer(p) if isinstance(p, Buffer) else p for p in func.params)
+    return replace(func, params=params, body=limited.rewrite(func.body))
+
+
+class _Limit(Rewriter):
+    """Writes the attribute into every buffer over the storage of a limited parameter."""
+
+    def __init__(self, known: Mapping[E.Var, int]) -> None:
+        self.known = known
+        self.made: dict[int, tuple[Buffer, Buffer]] = {}
+        self.memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """``buffer`` with its limit, if it has one."""
+        limit = self.known.get(buffer.data)
+        if limit is None:
+            return buffer
+        if id(buffer) not in self.made:
+            made = replace(buffer, attrs=(*buffer.attrs, (BASE, limit)))
+            self.made[id(buffer)] = (buffer, made)
+        return self.made[id(buffer)][1]
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with the new buffers."""
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = (expr, rebuild(expr, self.expr, self.buffer))
+        return found[1]

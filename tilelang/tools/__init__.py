@@ -1,0 +1,9 @@
+"""Tools for people: drawings of layouts, and reports of what became of a program."""
+
+from __future__ import annotations
+
+from tilelang.tools.drawing import Drawing, draw_layout
+from tilelang.tools.plot import plot_layout
+from tilelang.tools.reports import explain
+
+__all__ = ["Drawing", "draw_layout", "explain", "plot_layout"]

@@ -1,0 +1,162 @@
+"""A layout as a grid of labelled, coloured cells, and the grid as text.
+
+A cell of a fragment names the thread and the register of an element, one of a shared layout the
+offset and the bank. Neighbours of a row that stay neighbours (in registers of one thread, or in
+memory) share a cell, so that swizzles of whole chunks are seen as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tilelang.errors import TileTypeError
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.layout.distribution import Distribution
+from tilelang.layout.evaluate import Array
+from tilelang.layout.fragment import Fragment
+from tilelang.layout.layout import Layout
+
+BANKS, WORD_BITS = 32, 32
+_CHUNK_BITS = 128  # of shared memory that a cell shows at most
+_SHOWN = 4  # replicas that a cell names
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One rectangle: its text and the number that decides its colour."""
+
+    label: str
+    colour: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The grid of a layout.
+
+    Attributes:
+        title: what is drawn, in one line.
+        rows: cells, row by row; dimensions before the last two follow each other.
+        row_names, column_names: the indices that the rows and columns stand for.
+        colours: how many different colours there are.
+    """
+
+    title: str
+    rows: tuple[tuple[Cell, ...], ...]
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    colours: int
+
+    def text(self, limit: int = 64) -> str:
+        """The grid as text.
+
+        Args:
+            limit: rows and columns that are written at most.
+        """
+        columns = self.column_names[:limit]
+        cut = len(self.column_names) > limit
+        table = [["", *columns, *(["..."] if cut else [])]]
+        for name, row in zip(self.row_names[:limit], self.rows):
+            labels = [cell.label for cell in row[:limit]]
+            table.append([name, *labels, *(["..."] if cut else [])])
+        widths = [
+            max(len(line[i]) for line in table if i < len(line)) for i in range(len(table[0]))
+        ]
+        lines = ["  ".join(text.rjust(w) for text, w in zip(line, widths)) for line in table]
+        more = ["..."] if len(self.rows) > limit else []
+        return "\n".join([self.title, *(line.rstrip() for line in lines), *more])
+
+    def svg(self) -> str:
+        """The grid as an SVG document."""
+        from tilelang.tools.svg import svg_text
+
+        return svg_text(self)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def draw_layout(layout: object, dtype: object = "float16") -> Drawing:
+    """``layout`` as a grid.
+
+    Args:
+        layout: a ``T.Fragment``, a ``T.Layout`` of shared memory, or what a buffer of a compiled
+            program carries.
+        dtype: of the elements of shared memory; it decides their banks.
+    Raises:
+        TileTypeError: ``layout`` is something else.
+    """
+    if isinstance(layout, Distribution):
+        layout = layout.to_fragment()
+    if isinstance(layout, Fragment):
+        return _fragment(layout)
+    if isinstance(layout, Layout):
+        return _shared(layout, DType(dtype))
+    raise TileTypeError(
+        "this is no layout", expected="a T.Layout or a T.Fragment", got=type(layout).__name__
+    )
+
+
+def _fragment(fragment: Fragment) -> Drawing:
+    owners, registers = fragment.thread_table(), fragment.addresses()
+    width = fragment.shape[-1]
+    threads = np.sort(owners, -1).reshape(-1, width, owners.shape[-1])
+    slots = registers.reshape(-1, width)
+    same = (threads[:, 1:] == threads[:, :-1]).all(-1) & (slots[:, 1:] == slots[:, :-1] + 1)
+    run = _run(width, same)
+
+    def cell(row: int, column: int) -> Cell:
+        held = threads[row, column].tolist()
+        names = ",".join(map(str, held[:_SHOWN])) + (",.." if len(held) > _SHOWN else "")
+        return Cell(f"T{names}:{_span(int(slots[row, column]), run)}", held[0])
+
+    copies = f", each element in {fragment.replicate_size}" if fragment.replicate_size > 1 else ""
+    count = fragment.get_thread_size()
+    title = f"fragment {fragment.shape}: {count} threads x {fragment.size} registers{copies}"
+    return _drawing(f"{title}, cells are thread:register", fragment.shape, run, cell, count)
+
+
+def _shared(layout: Layout, kind: DType) -> Drawing:
+    bits = kind.bits * kind.lanes
+    width = layout.shape[-1]
+    places = layout.addresses().reshape(-1, width)
+    run = _run(width, places[:, 1:] == places[:, :-1] + 1, max(1, _CHUNK_BITS // bits))
+
+    def cell(row: int, column: int) -> Cell:
+        first = int(places[row, column])
+        low = first * bits // WORD_BITS
+        high = (first + run) * bits - 1
+        bank = low % BANKS
+        return Cell(f"{first} b{_span(bank, high // WORD_BITS - low + 1)}", bank)
+
+    title = f"layout {layout.shape} {kind}: {layout.size} places, cells are offset and banks"
+    return _drawing(title, layout.shape, run, cell, BANKS)
+
+
+def _run(width: int, same: Array | np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+         most: int = 16) -> int:  # fmt: skip
+    """The largest power of two of elements that aligned groups of every row keep together."""
+    run = 1
+    while run * 2 <= most and width % (run * 2) == 0:
+        wanted = np.arange(width - 1) % (run * 2) != run * 2 - 1
+        if not bool(same[:, wanted].all()):
+            break
+        run *= 2
+    return run
+
+
+def _span(first: int, count: int) -> str:
+    return str(first) if count == 1 else f"{first}-{first + count - 1}"
+
+
+def _drawing(
+    title: str, shape: tuple[int, ...], run: int, cell: Callable[[int, int], Cell], colours: int
+) -> Drawing:
+    width = shape[-1]
+    starts = range(0, width, run)
+    rows = tuple(tuple(cell(row, column) for column in starts) for row in range(prod(shape[:-1])))
+    names = [",".join(map(str, index)) for index in np.ndindex(*shape[:-1])]
+    return Drawing(title, rows, tuple(names), tuple(_span(s, run) for s in starts), colours)

@@ -1,0 +1,30 @@
+"""What becomes of a program on a GPU, without compiling machine code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.explain import report
+from tilelang.ir.stmt import PrimFunc
+from tilelang.options import Options
+from tilelang.target.parse import parse_target
+
+
+def explain(func: PrimFunc, target: Any = "cuda -arch=sm_80") -> str:
+    """The text of ``kernel.explain()`` for a traced program; needs no GPU and no CUDA.
+
+    Args:
+        func: the program.
+        target: an NVIDIA GPU with its architecture.
+    Raises:
+        TileUnsupportedError: ``target`` is no GPU, or cannot run the program.
+    """
+    parsed = parse_target(target)
+    if parsed.kind != "cuda" or not parsed.arch:
+        raise TileUnsupportedError(
+            "a report needs a GPU with its architecture",
+            expected='target="cuda -arch=sm_80" or another architecture',
+            got=f"target={str(target)!r}",
+        )
+    return report.explain(func, parsed, Options())

@@ -1,0 +1,54 @@
+"""A grid as SVG: plain rectangles and text, no library."""
+
+from __future__ import annotations
+
+import colorsys
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilelang.tools.drawing import Drawing
+
+_HEIGHT, _CHAR, _PAD, _SIZE = 22, 7, 8, 11  # pixels
+
+
+def colour_of(number: int, colours: int) -> str:
+    """A light colour for ``number`` of 0 to ``colours`` - 1; neighbours differ clearly."""
+    # Steps by the golden section visit the circle of hues without coming close to a neighbour.
+    hue = number * 0.618033988749895 % 1.0 if colours > 12 else number / max(1, colours)
+    red, green, blue = colorsys.hls_to_rgb(hue, 0.8, 0.65)
+    return f"#{int(red * 255):02x}{int(green * 255):02x}{int(blue * 255):02x}"
+
+
+def svg_text(drawing: Drawing) -> str:
+    """``drawing`` as an SVG document."""
+    labels = [cell.label for row in drawing.rows for cell in row] + list(drawing.column_names)
+    width = max((len(label) for label in labels), default=1) * _CHAR + _PAD
+    left = max((len(name) for name in drawing.row_names), default=1) * _CHAR + _PAD
+    top = 2 * _HEIGHT
+    across, down = len(drawing.column_names), len(drawing.rows)
+    total = max(left + across * width + _PAD, len(drawing.title) * _CHAR + 2 * _PAD)
+    height = top + down * _HEIGHT + _PAD
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total}" height="{height}" '
+        f'font-family="monospace" font-size="{_SIZE}">',
+        f'<rect width="{total}" height="{height}" fill="white"/>',
+        f'<text x="{_PAD}" y="{_HEIGHT - 7}">{escape(drawing.title)}</text>',
+    ]
+    for number, name in enumerate(drawing.column_names):
+        lines.append(_text(left + number * width + width // 2, top - 7, name))
+    for down_, (name, row) in enumerate(zip(drawing.row_names, drawing.rows)):
+        y = top + down_ * _HEIGHT
+        lines.append(_text(left // 2, y + _HEIGHT - 7, name))
+        for across_, cell in enumerate(row):
+            x = left + across_ * width
+            lines.append(
+                f'<rect x="{x}" y="{y}" width="{width}" height="{_HEIGHT}" '
+                f'fill="{colour_of(cell.colour, drawing.colours)}" stroke="#555"/>'
+            )
+            lines.append(_text(x + width // 2, y + _HEIGHT - 7, cell.label))
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _text(x: int, y: int, label: str) -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="middle">{escape(label)}</text>'
