@@ -2,7 +2,8 @@
 
 ``python bench/fuzz_long.py --programs 20000 --seed 0`` prints progress, the smallest failing
 program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source;
-``--target cuda`` compares with a GPU.
+``--target cuda`` compares with a GPU, ``--target emulator`` with the CUDA code, checked, on the
+cores.
 """
 
 # ruff: noqa: E402  # imports from the tests follow the line that finds them
@@ -106,7 +107,7 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=20, help="failing programs to show at most")
     parser.add_argument("--only", type=int, help="run one program and show it")
     parser.add_argument("--no-shrink", action="store_true")
-    parser.add_argument("--target", choices=("cpu", "cuda"), default=TARGET)
+    parser.add_argument("--target", choices=("cpu", "cuda", "emulator"), default=TARGET)
     arguments = parser.parse_args()
     if arguments.target != TARGET:  # read again by this program and its workers
         os.environ["FUZZ_TARGET"] = arguments.target

@@ -33,17 +33,18 @@ MAY_IMPORT = {
     "hip": "errors env ir layout language target passes codegen",
     "metal": "errors env ir layout language target passes codegen",
     "interpret": "errors ir layout",
-    "emulator": "errors ir target",
     "runtime": "errors env ir target",
+    "emulator": "errors env ir layout cpu cuda runtime",
     "compiler": "errors env options ir layout target passes codegen cpu cuda hip metal",
+    "explain": "errors options ir layout target passes compiler",
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
         "errors env options ir layout target language codegen cpu cuda hip metal interpret emulator"
-        " runtime compiler utils profiler"
+        " runtime compiler explain utils profiler"
     ),
     "autotuner": "errors env options ir target language runtime compiler utils profiler jit",
-    "tools": "errors env options ir layout target language runtime compiler utils profiler jit",
+    "tools": "errors env options ir layout target language runtime compiler explain utils profiler jit",
 }
 # Import paths that programs know, with their real home elsewhere: above everything, imported by
 # nothing but the package itself.

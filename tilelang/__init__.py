@@ -19,6 +19,7 @@ from tilelang.version import __version__
 
 if TYPE_CHECKING:
     from tilelang import cache, contrib, engine, interpret, layout, math, profiler, testing, utils
+    from tilelang.jit.sanitize import sanitize
     from tilelang.profiler import do_bench
     from tilelang.utils.log import set_log_level
     from tilelang.utils.tensor import TensorSupplyType
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
 _LAZY = {
     "TensorSupplyType": "tilelang.utils.tensor",
     "do_bench": "tilelang.profiler",
+    "sanitize": "tilelang.jit.sanitize",
     "set_log_level": "tilelang.utils.log",
 }
 _SUBPACKAGES = (
-    "cache", "carver", "contrib", "engine", "interpret", "layout", "math", "profiler", "testing",
-    "tools", "utils",
+    "cache", "carver", "contrib", "emulator", "engine", "interpret", "layout", "math", "profiler",
+    "testing", "tools", "utils",
 )  # fmt: skip
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "next_power_of_2",
     "par_compile",
     "profiler",
+    "sanitize",
     "set_log_level",
     "testing",
     "utils",

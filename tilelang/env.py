@@ -100,13 +100,20 @@ def _log_level() -> str | None:
     )
 
 
+KERNEL_CHECKS = "kernels"  # what TILELANG_SANITIZE=1 stands for
+
+
 def _sanitizers() -> tuple[str, ...]:
-    words = tuple((_text("TILELANG_SANITIZE") or "").replace(",", " ").split())
+    words = (_text("TILELANG_SANITIZE") or "").replace(",", " ").split()
+    # A switch is about the emulator's checks of GPU kernels; names are those of a C compiler.
+    words = [KERNEL_CHECKS if word.lower() in _TRUE else word for word in words]
+    words = [word for word in words if word.lower() not in _FALSE]
     if all(word.replace("-", "").isalpha() for word in words):
-        return words
+        return tuple(words)
     raise TileValueError(
         "the environment variable TILELANG_SANITIZE is not a list of sanitizers",
-        expected='names of -fsanitize, e.g. "address,undefined"',
+        expected='1 (GPU kernels run checked, in the emulator), or names of -fsanitize for '
+        'kernels in C, e.g. "address,undefined"',
         got=repr(_text("TILELANG_SANITIZE")),
     )
 
@@ -147,8 +154,8 @@ class Environment:
     """One picture of all variables; field names are the variables without ``TILELANG_``.
 
     ``num_threads`` 0 and ``auto_tuning_*_count(s)`` -1 mean "as many as the machine has".
-    ``sanitize`` are words of the C compiler, e.g. ``("address", "undefined")``. ``log_level`` None
-    leaves the logger as it is.
+    ``sanitize`` are words of the C compiler, e.g. ``("address", "undefined")``, and "kernels" for
+    the emulator's checks of GPU kernels. ``log_level`` None leaves the logger as it is.
     """
 
     cache_dir: Path

@@ -1,0 +1,89 @@
+"""The kernels that the examples run, with their arguments and what the interpreter makes of them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+import tilelang
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit import JITKernel, execution
+from tilelang.jit import kernel as jit_kernel
+
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = tuple(sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main"))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a kernel.
+
+    Attributes:
+        results: what the interpreter returned; the arguments it changed come after them.
+    """
+
+    name: str
+    func: PrimFunc
+    out_idx: tuple[int, ...]
+    args: tuple[Any, ...]
+    results: tuple[Any, ...]
+
+    def kernel(self, target: str, backend: str) -> JITKernel:
+        """The kernel, compiled for ``target``."""
+        tensors = [i for i, param in enumerate(self.func.params) if isinstance(param, Buffer)]
+        out_idx = None if self.func.outputs else [tensors.index(i) for i in self.out_idx]
+        return tilelang.compile(
+            self.func, out_idx=out_idx or None, target=target, execution_backend=backend
+        )
+
+
+def _copy(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def as_results(output: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a call returned and what it left in its arguments."""
+    outputs = () if output is None else output if isinstance(output, (list, tuple)) else (output,)
+    return (*outputs, *(arg for arg in args if isinstance(arg, np.ndarray)))
+
+
+@contextlib.contextmanager
+def capturing(name: str, found: list[Case]) -> Iterator[None]:
+    """Kernels that are compiled in this context run in the interpreter and are noted."""
+    build = execution.build
+
+    def record(func: Any, out_idx: Any, target: Any, options: Any, backend: str) -> Any:
+        made = build(func, out_idx, target, options, "interpret")
+
+        def call(*args: Any) -> Any:
+            before = tuple(map(_copy, args))
+            output = made.call(*args)
+            results = tuple(map(_copy, as_results(output, args)))
+            found.append(Case(name, func, tuple(out_idx), before, results))
+            return output
+
+        return replace(made, call=call)
+
+    with patch.object(jit_kernel, "build", record):
+        yield
+
+
+def example_cases(name: str) -> list[Case]:
+    """Every call that an example makes."""
+    spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    found: list[Case] = []
+    with capturing(name, found), contextlib.redirect_stdout(io.StringIO()):
+        spec.loader.exec_module(module)
+        module.main("interpret")
+    return found

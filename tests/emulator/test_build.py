@@ -1,0 +1,170 @@
+"""Finding a C++ compiler, building and caching libraries, and what is said when that fails."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.emulator import build, compilers
+from tilelang.emulator.compilers import CxxCompiler, find_cxx, need_cxx
+from tilelang.emulator.declarations import rewrite_shared
+from tilelang.errors import CompileError, TileUnsupportedError
+from tilelang.jit import emulated
+from tilelang.runtime.cache import DiskCache, default_cache
+
+has_compiler = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+
+
+def program(value: float = 1.0):
+    @T.prim_func
+    def fill(A: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                A[i] = value
+
+    return fill
+
+
+# -- finding one -----------------------------------------------------------------------------------
+@pytest.fixture
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without compilers."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "ziglang" else found(name)
+    )
+    compilers._find.cache_clear()
+    yield
+    compilers._find.cache_clear()
+
+
+def test_a_missing_compiler_is_named_with_what_brings_one(bare_machine: None) -> None:
+    with pytest.raises(TileUnsupportedError) as error:
+        tilelang.compile(program(), target="cuda", execution_backend="emulator")
+    assert str(error.value) == (
+        "the emulator needs a C++ compiler, and none was found\n"
+        "  expected: g++ 11 or later, clang++ 14 or later, what CXX names, or the ziglang package\n"
+        "  got: nothing that works\n"
+        "  hint: `pip install tilelang[zig]` brings one that needs nothing else"
+    )
+
+
+def test_a_named_compiler_that_does_not_work_is_mentioned(
+    bare_machine: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", sys.executable)
+    with pytest.raises(TileUnsupportedError, match="nothing that works, CXX='.*' included"):
+        need_cxx()
+
+
+def test_the_zig_package_is_the_last_resort(
+    bare_machine: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home = tmp_path / "ziglang" / "__init__.py"
+    home.parent.mkdir()
+    home.write_text("")
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: importlib.util.spec_from_file_location(name, home),
+    )
+    ((command, stamp),) = compilers._candidates(None, str(tmp_path))
+    assert command[:4] == (sys.executable, "-m", "ziglang", "c++")
+    assert stamp == str(home)
+
+
+@has_compiler
+def test_what_was_found_out_about_a_compiler_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = DiskCache(tmp_path)
+    found = find_cxx(store)
+    compilers._find.cache_clear()
+    monkeypatch.setattr(compilers, "_probe", lambda *_: pytest.fail("asked again"))
+    assert find_cxx(DiskCache(tmp_path)) == found
+    compilers._find.cache_clear()
+
+
+# -- building --------------------------------------------------------------------------------------
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The units that are compiled during a test."""
+    made: list[str] = []
+    original = CxxCompiler.shared
+
+    def noted(self, files, units, *rest):  # type: ignore[no-untyped-def]  # as the original
+        made.extend(Path(unit).name for unit in units)
+        return original(self, files, units, *rest)
+
+    monkeypatch.setattr(CxxCompiler, "shared", noted)
+    return made
+
+
+@has_compiler
+def test_a_kernel_is_compiled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[str]
+) -> None:
+    usual = default_cache()
+    monkeypatch.setattr(emulated, "load_runtime", lambda cxx, _: build.load_runtime(cxx, usual))
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    for _ in range(2):
+        kernel = tilelang.compile(program(), target="cuda", execution_backend="emulator")
+        out = np.zeros(64, np.float32)
+        kernel(out)
+        assert (out == 1).all()
+    assert builds.count(build.TEXT) == 1
+    tilelang.compile(program(2.0), target="cuda", execution_backend="emulator")
+    assert builds.count(build.TEXT) == 2
+
+
+@has_compiler
+def test_text_that_the_emulator_lacks_is_refused() -> None:
+    kernel = tilelang.compile(program(), target="cuda", execution_backend="emulator")
+    edited = kernel.get_kernel_source().replace("A[", "no_such_thing(A)[", 1)
+    with pytest.raises(CompileError) as error:
+        tilelang.sanitize(kernel, np.zeros(64, np.float32), source=edited)
+    lines = str(error.value).splitlines()
+    assert lines[0] == "the generated CUDA text cannot be compiled for the emulator"
+    assert lines[1] == "  expected: functions of tilelang's device headers and plain C++"
+    assert "no_such_thing" in lines[2]
+    assert "no_such_thing" in error.value.log
+
+
+def test_the_emulator_is_for_cuda() -> None:
+    with pytest.raises(TileUnsupportedError) as error:
+        tilelang.compile(program(), target="cpu", execution_backend="emulator")
+    assert str(error.value) == (
+        "the emulator runs no kernels for the target 'cpu'\n"
+        '  expected: a CUDA target, e.g. target="cuda -arch=sm_80"\n'
+        "  got: target='cpu'"
+    )
+
+
+# -- texts -----------------------------------------------------------------------------------------
+def test_declarations_of_shared_memory_become_places() -> None:
+    text = (
+        "    extern __shared__ __align__(1024) unsigned char tl_smem[];\n"
+        "    __shared__ __align__(128) float X[64][2];\n"
+        "    __shared__ uint64_t bar;\n"
+        "    float plain[4];\n"
+    )
+    assert rewrite_shared(text) == (
+        "    unsigned char* const tl_smem = (unsigned char*)tl_emu_arena();\n"
+        "    float (&X)[64][2] = tl_emu_shared<float[64][2], 0, 128>();\n"
+        "    uint64_t (&bar) = tl_emu_shared<uint64_t, 1>();\n"
+        "    float plain[4];\n"
+    )
+
+
+def test_architectures_become_macros() -> None:
+    assert build.arch_flags("sm_80") == ("-DTL_EMU_ARCH=800",)
+    assert build.arch_flags("sm_90a") == ("-DTL_EMU_ARCH=900", "-D__CUDA_ARCH_FEAT_SM90_ALL")
+    assert build.arch_flags("sm_120") == ("-DTL_EMU_ARCH=1200",)

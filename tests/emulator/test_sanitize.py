@@ -1,0 +1,299 @@
+"""Planted defects are found, with the lines and the elements that they are about."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import TileTypeError, TileValueError
+
+pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+
+
+@T.prim_func
+def product(
+    A: T.Tensor((64, 96), "float16"),
+    B: T.Tensor((96, 64), "float16"),
+    C: T.Tensor((64, 64), "float32"),
+):
+    with T.Kernel(1, threads=128):
+        left = T.alloc_shared((64, 32), "float16")
+        right = T.alloc_shared((32, 64), "float16")
+        acc = T.alloc_fragment((64, 64), "float32")
+        T.clear(acc)
+        for k in T.Pipelined(3, num_stages=2):
+            T.copy(A[0, k * 32], left)
+            T.copy(B[k * 32, 0], right)
+            T.gemm(left, right, acc)
+        T.copy(acc, C)
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    return tilelang.compile(
+        product, out_idx=-1, target="cuda -arch=sm_80", execution_backend="emulator"
+    )
+
+
+@pytest.fixture(scope="module")
+def inputs() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((64, 96)), rng.standard_normal((96, 64))
+    return a.astype(np.float16), b.astype(np.float16)
+
+
+def edited(kernel, old: str, new: str, count: int = 1) -> str:
+    source = kernel.get_kernel_source()
+    assert old in source
+    return source.replace(old, new, count)
+
+
+# -- defects ---------------------------------------------------------------------------------------
+def test_the_kernel_itself_has_none(kernel, inputs) -> None:
+    report = tilelang.sanitize(kernel, *inputs, seeds=3)
+    assert report.ok, report
+    assert report.runs == [("late", 0), ("random", 0), ("random", 1), ("random", 2)]
+    a, b = inputs
+    np.testing.assert_allclose(report.outputs, a.astype("f4") @ b.astype("f4"), atol=1e-2)
+    (totals,) = report.totals
+    assert (totals.blocks, totals.threads) == (1, 128)
+    assert totals.barriers > 2
+    assert totals.shared_bytes == 16384
+    assert {cost.buffer for cost in report.costs} >= {"A", "B", "C", "left", "right"}
+    assert all(cost.cost >= cost.ideal for cost in report.costs)
+
+
+def test_a_missing_barrier_is_a_race_of_two_lines(kernel, inputs) -> None:
+    report = tilelang.sanitize(kernel, *inputs, source=edited(kernel, "__syncthreads();", ";"))
+    race = report.of_kind("race")[0]
+    lines = {race.place.user_text, race.other.user_text}
+    assert lines & {"T.gemm(left, right, acc)"}
+    assert lines & {"T.copy(A[0, k * 32], left)", "T.copy(B[k * 32, 0], right)"}
+    assert race.place.file == __file__
+    assert race.buffer in ("left", "right")
+    assert len(race.index) == 3  # the stage, then the element of the tile
+    assert race.actor.thread != race.other_actor.thread
+    assert str(race).startswith(f"race: {race.actor} ")
+
+
+@pytest.mark.parametrize("schedule", ["fifo", "random", "late", "early"])
+def test_a_missing_wait_is_found_on_every_schedule(kernel, inputs, schedule: str) -> None:
+    source = edited(kernel, "tl_cp_async_wait<", "if (0) tl_cp_async_wait<", 9)
+    report = tilelang.sanitize(kernel, *inputs, source=source, schedule=schedule)
+    assert report.of_kind("missing-wait"), report
+    assert report.runs == [(schedule, 0)]
+
+
+def test_a_wait_for_one_group_less_is_found(kernel, inputs) -> None:
+    source = edited(kernel, "tl_cp_async_wait<0>();", "tl_cp_async_wait<1>();")
+    assert not tilelang.sanitize(kernel, *inputs, source=source).ok
+
+
+def elementwise(extent: int, reach: int):
+    @T.prim_func
+    def reader(A: T.Tensor((extent,), "float32"), B: T.Tensor((extent,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(extent // 32):
+                tx = T.get_thread_binding()
+                B[i * 32 + tx] = A[i * 32 + tx]
+
+    return reader
+
+
+def test_an_access_beyond_a_tensor_is_found() -> None:
+    kernel = tilelang.compile(
+        elementwise(64, 0), target="cuda -arch=sm_80", execution_backend="emulator"
+    )
+    a = np.zeros(64, np.float32)
+    source = kernel.get_kernel_source()
+    assert "A[" in source
+    report = tilelang.sanitize(kernel, a, a.copy(), source=source.replace("A[", "A[32 + "))
+    found = report.of_kind("out-of-bounds")[0]
+    assert found.space == "global"
+    assert found.buffer == "A"
+    assert found.bytes == 4
+    assert "outside A" in found.what
+
+
+def test_blocks_that_write_one_element_race() -> None:
+    @T.prim_func
+    def crowd(A: T.Tensor((4,), "int32")):
+        with T.Kernel(8, threads=32) as bx:
+            tx = T.get_thread_binding()
+            if tx == 0:
+                A[bx % 4] = bx
+
+    report = tilelang.sanitize(crowd, np.zeros(4, np.int32))
+    race = report.of_kind("race")[0]
+    assert race.space == "global"
+    assert race.buffer == "A"
+    assert race.other_actor is None
+    assert "and another block wrote it too, in no order" in race.what
+
+
+def test_atomics_do_not_race() -> None:
+    @T.prim_func
+    def count(A: T.Tensor((1,), "int32")):
+        with T.Kernel(8, threads=32):
+            for i in T.Parallel(32):
+                T.atomic_add(A[0], 1)
+
+    report = tilelang.sanitize(count, np.zeros(1, np.int32))
+    assert report.ok, report
+    assert report.arguments[0][0] == 256
+
+
+def test_memory_that_nothing_wrote() -> None:
+    @T.prim_func
+    def stale(B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64,), "float32")
+            for i in T.Parallel(64):
+                B[i] = tile[i]
+
+    found = tilelang.sanitize(stale, np.zeros(64, np.float32)).findings[0]
+    assert found.kind == "uninitialised-read"
+    assert found.buffer == "tile"
+    assert found.index is not None
+
+
+def test_conflicts_of_banks_are_counted() -> None:
+    def column(width: int):
+        @T.prim_func
+        def walk(A: T.Tensor((32, 32), "float32"), B: T.Tensor((32,), "float32")):
+            with T.Kernel(1, threads=32):
+                tile = T.alloc_shared((32, width), "float32")
+                T.annotate_layout({tile: T.Layout((32, width), lambda i, j: (i, j))})
+                tx = T.get_thread_binding()
+                for i in T.serial(32):
+                    tile[i, tx] = A[i, tx]
+                T.sync_threads()
+                B[tx] = tile[tx, 3]
+
+        return walk
+
+    a, b = np.zeros((32, 32), np.float32), np.zeros(32, np.float32)
+    assert tilelang.sanitize(column(32), a, b).bank_conflicts == 31
+    assert tilelang.sanitize(column(33), a, b).bank_conflicts == 0
+
+
+# -- what it takes ---------------------------------------------------------------------------------
+def test_arguments_stay_as_they_are(inputs) -> None:
+    @T.prim_func
+    def clear(A: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(16, 16):
+                A[i, j] = 0.0
+
+    a = np.ones((16, 16), np.float32)
+    report = tilelang.sanitize(clear, a)
+    assert (a == 1).all()
+    assert (report.arguments[0] == 0).all()
+
+
+def test_a_function_that_is_the_kernel() -> None:
+    @tilelang.lazy_jit
+    def double(A: T.Tensor((64,), "float32")):
+        B = T.empty((64,), "float32")
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                B[i] = A[i] * 2.0
+        return B
+
+    a = np.arange(64, dtype=np.float32)
+    report = tilelang.sanitize(double, a)
+    assert report.ok, report
+    np.testing.assert_array_equal(report.outputs, a * 2)
+
+
+def test_a_factory_has_to_be_called_first() -> None:
+    @tilelang.jit
+    def factory(n: int):
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), "float32")):
+            with T.Kernel(1, threads=32):
+                A[0] = 1.0
+
+        return kernel
+
+    with pytest.raises(TileTypeError) as error:
+        tilelang.sanitize(factory, 64)
+    assert str(error.value) == (
+        "`factory` makes kernels and is none itself\n"
+        "  expected: the kernel that calling it gives\n"
+        "  hint: tilelang.sanitize(factory(...), ...)"
+    )
+
+
+def test_other_things_are_refused() -> None:
+    with pytest.raises(TileTypeError) as error:
+        tilelang.sanitize(len, 1)
+    assert str(error.value) == (
+        "tilelang.sanitize takes a kernel\n"
+        "  expected: a compiled kernel, a @T.prim_func, or a @tilelang.jit function\n"
+        "  got: builtin_function_or_method"
+    )
+    with pytest.raises(TileValueError, match="sanitize runs at least once"):
+        tilelang.sanitize(product, seeds=0)
+
+
+def test_a_kernel_for_the_cpu_is_checked_as_code_for_a_gpu(inputs) -> None:
+    kernel = tilelang.compile(product, out_idx=-1, target="cpu", execution_backend="interpret")
+    report = tilelang.sanitize(kernel, *inputs)
+    assert report.ok, report
+    assert report.totals[0].kernel == "product_kernel"
+
+
+def test_a_schedule_comes_again_with_its_seed(kernel, inputs) -> None:
+    source = edited(kernel, "__syncthreads();", ";")
+    texts = {
+        tilelang.sanitize(kernel, *inputs, source=source, schedule="random", seed=7).json()
+        for _ in range(2)
+    }
+    assert len(texts) == 1
+    assert json.loads(texts.pop())["runs"] == [{"schedule": "random", "seed": 7}]
+
+
+def test_a_picture_has_waits_and_copies(kernel, inputs) -> None:
+    report = tilelang.sanitize(kernel, *inputs, checks="all", schedule="fifo")
+    kinds = {span.kind for span in report.picture.spans}
+    assert "wait" in kinds
+    assert any(row.startswith("warp") for row in report.picture.rows())
+
+
+# -- scripts ---------------------------------------------------------------------------------------
+SCRIPT = """
+import numpy as np
+import tilelang
+import tilelang.language as T
+
+@tilelang.jit
+def crowd(A: T.Tensor((1,), "int32")):
+    with T.Kernel(1, threads=32):
+        tx = T.get_thread_binding()
+        {statement}
+
+crowd(np.zeros(1, np.int32))
+print("done")
+"""
+
+
+@pytest.mark.parametrize(("statement", "code"), [("A[0] = tx", 1), ("T.atomic_add(A[0], tx)", 0)])
+def test_a_script_ends_with_a_code(tmp_path: Path, statement: str, code: int) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(statement=statement))
+    done = subprocess.run(
+        [sys.executable, "-m", "tilelang.emulator", str(script)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ("" if code else "done\n")
+    assert ("race" in done.stderr) == bool(code)

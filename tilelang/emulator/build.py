@@ -1,0 +1,198 @@
+"""The emulator's libraries: its runtime, once per machine, and one for each kernel text.
+
+Both are kept in the disk cache under a hash of their sources, flags and compiler. A kernel's text
+is compiled as it stands, against headers of the device's names that run on the CPU; a short table
+behind it lets the runtime call each kernel with the bytes that a driver would get.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler
+from tilelang.emulator.declarations import rewrite_shared
+from tilelang.errors import CompileError
+from tilelang.runtime.cache import DiskCache, Entry, content_key
+from tilelang.runtime.library import Library, load_library, loadable
+
+ROOT = Path(__file__).resolve().parent
+_INCLUDE = tuple(f"-I{ROOT / name}" for name in ("include", "runtime"))
+TEXT = "kernel.cu"  # the name of a generated text in debug information
+
+_RUNTIME_FLAGS = ("-O2", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
+_RUNTIME_LINK = ("-pthread", "-lm", "-ldl")
+# Generated text is CUDA: signed numbers wrap, no type keeps out another, and a product and a sum
+# are not one operation unless the text says so.
+_KERNEL_FLAGS = (
+    "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off", "-w",
+    "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-math-errno",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KernelLibrary:
+    """A generated text as a loaded library.
+
+    Attributes:
+        library: what is loaded.
+        source: the text, whose lines debug information names.
+        kernels: the names of its kernels.
+    """
+
+    library: Library
+    source: str
+    kernels: tuple[str, ...]
+
+    def entry(self, kernel: str) -> int:
+        """Address of the function that unpacks parameters and calls ``kernel``."""
+        return self.library.address(f"tl_emu_entry_{kernel}")
+
+    def any_entry(self) -> int:
+        """Some address in the library, 0 if it has no kernel."""
+        return self.entry(self.kernels[0]) if self.kernels else 0
+
+
+@lru_cache(maxsize=1)
+def runtime_files() -> dict[str, str]:
+    """Every source and header of the runtime and of the device's names, by their path.
+
+    Headers of the device that are plain C++ are read as they are, so they count too.
+    """
+    folders = (ROOT / "runtime", ROOT / "include", ROOT.parent / "cuda" / "include")
+    paths = [path for folder in folders for path in sorted(folder.glob("*"))]
+    return {
+        str(path): path.read_text(encoding="utf-8")
+        for path in paths
+        if path.suffix in (".h", ".cpp")
+    }
+
+
+@lru_cache(maxsize=2)
+def _digest(folders: tuple[str, ...]) -> str:
+    """Hash over the files of some folders, wherever the package is installed."""
+    homes = tuple(str(ROOT.parent / name if "/" in name else ROOT / name) for name in folders)
+    parts = []
+    for path, text in runtime_files().items():
+        if path.startswith(homes):
+            parts += [path.removeprefix(str(ROOT.parent)), text]
+    return content_key(*parts)
+
+
+def runtime_key(compiler: CxxCompiler) -> str:
+    """Decides what the runtime's library is."""
+    return content_key("emulator", _digest(("runtime", "include")), repr(_RUNTIME_FLAGS), compiler.identity)
+
+
+@lru_cache(maxsize=4)
+def load_runtime(compiler: CxxCompiler, cache: DiskCache) -> Any:
+    """The runtime as a ctypes library, whose names kernels loaded later can use.
+
+    Raises:
+        CompileError: it cannot be built.
+    """
+    units = [name for name in runtime_files() if name.endswith(".cpp")]
+
+    def make() -> Entry:
+        flags = (*_INCLUDE, *_RUNTIME_FLAGS, *_native())
+        return Entry(compiler.shared({}, units, flags, _RUNTIME_LINK), {"kind": "emulator"})
+
+    entry = cache.fetch(runtime_key(compiler), make)
+    return _load_global(entry)
+
+
+def _native() -> tuple[str, ...]:
+    """The flag that allows every instruction of this machine."""
+    import platform
+
+    x86 = platform.machine() in ("x86_64", "AMD64")
+    return ("-march=native",) if x86 else ("-mcpu=native",)
+
+
+def _load_global(entry: Entry) -> Any:
+    import ctypes
+
+    refusals = []
+    for file in loadable(entry.data, entry.path):
+        try:
+            return ctypes.CDLL(file, mode=ctypes.RTLD_GLOBAL)
+        except OSError as error:
+            refusals.append(str(error))
+    failure = CompileError(
+        "the emulator's runtime cannot be loaded",
+        got=refusals[0].splitlines()[0] if refusals else "no place to write it to",
+        hint="check that the compiler targets this machine (env CXX)",
+    )
+    failure.log = "\n".join(refusals)
+    raise failure
+
+
+def kernel_text(source: str, kernels: Sequence[str]) -> str:
+    """``source`` with the table of its kernels behind it."""
+    return rewrite_shared(source) + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
+
+
+def arch_flags(arch: str) -> tuple[str, ...]:
+    """Macros by which headers know the architecture, e.g. ``sm_90a``."""
+    found = re.fullmatch(r"sm_(\d+)([a-z]?)", arch)
+    number, suffix = (found[1], found[2]) if found else ("80", "")
+    feature = (f"-D__CUDA_ARCH_FEAT_SM{number}_ALL",) if suffix else ()
+    return (f"-DTL_EMU_ARCH={number}0", *feature)
+
+
+def load_kernels(
+    source: str,
+    kernels: Sequence[str],
+    arch: str,
+    compiler: CxxCompiler,
+    cache: DiskCache,
+    watched: bool,
+    flags: Sequence[str] = (),
+) -> KernelLibrary:
+    """A generated text as a library, compiled now or from the cache.
+
+    Args:
+        source: the generated CUDA text.
+        kernels: names of its kernels.
+        arch: e.g. "sm_80".
+        compiler: a C++ compiler; its runtime has to be loaded.
+        cache: where libraries are kept.
+        watched: whether loads and stores are reported to the runtime.
+        flags: of the program, e.g. ``-D``.
+
+    Raises:
+        CompileError: the text uses something that the emulator lacks.
+    """
+    level = ("-O1", *compiler.hooks) if watched else ("-O2",)
+    own = tuple(flag for flag in flags if flag.startswith(("-D", "-U")))
+    everything = (*level, *compiler.lines, *_KERNEL_FLAGS, *arch_flags(arch), *own)
+    text = kernel_text(source, kernels)
+    key = content_key(
+        "emulated kernel", text, _digest(("include", "cuda/include")), repr(everything), compiler.identity
+    )
+
+    def make() -> Entry:
+        try:
+            data = compiler.shared({TEXT: text}, [TEXT], (*_INCLUDE, *everything), KERNEL_LINK)
+        except CompileError as error:
+            raise _refused(error) from None
+        return Entry(data, {"kind": "emulated kernel"})
+
+    entry = cache.fetch(key, make)
+    return KernelLibrary(load_library(entry.data, entry.path), source, tuple(kernels))
+
+
+def _refused(error: CompileError) -> CompileError:
+    failure = CompileError(
+        "the generated CUDA text cannot be compiled for the emulator",
+        expected="functions of tilelang's device headers and plain C++",
+        got=error.got,
+        hint="inline PTX and headers of CUDA need a GPU; "
+        "the complete output is in the `log` attribute of this error",
+    )
+    failure.log = error.log
+    return failure

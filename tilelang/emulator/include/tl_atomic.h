@@ -1,0 +1,93 @@
+// Atomic operations: every function returns the old value. The runtime does them on the host's atomics and
+// tells the checks their memory order.
+#ifndef TL_ATOMIC_H
+#define TL_ATOMIC_H
+#include "tl_float.h"
+#include "tl_kinds.h"
+
+#define TL_RELAXED 0
+#define TL_ACQUIRE 1
+#define TL_RELEASE 2
+#define TL_ACQ_REL 3
+#define TL_SEQ_CST 3
+
+// what: + sum, ^ larger, _ smaller, | & x bits, = exchange, l load, s store. The value and the old value are
+// of the type of the C++ function: float for the formats of 16 bits. `rounded`: the value is rounded to the
+// format before it is added, as an instruction does and a loop over compare-and-swap does not.
+extern "C" void tl_emu_atomic(char what, unsigned kind, void* p, const void* value, void* old, int order, bool rounded);
+
+#define TL_ATOMIC(NAME, WHAT, S, MEM, VAL, ROUNDED)                                                      \
+    TL_INLINE VAL tl_atomic_##NAME##_##S(MEM* p, VAL v, int order = TL_RELAXED) {                        \
+        VAL old;                                                                                         \
+        tl_emu_atomic(WHAT, tl_emu::TL_KIND_##S, p, &v, &old, order, ROUNDED);                           \
+        return old;                                                                                      \
+    }
+#define TL_KIND_i32 kind_s32
+#define TL_KIND_u32 kind_u32
+#define TL_KIND_i64 kind_s64
+#define TL_KIND_u64 kind_u64
+#define TL_KIND_f16 kind_f16
+#define TL_KIND_bf16 kind_bf16
+#define TL_KIND_f32 kind_f32
+#define TL_KIND_f64 kind_f64
+#define TL_ATOMIC_ALL(S, MEM, VAL)                                                                       \
+    TL_ATOMIC(max, '^', S, MEM, VAL, true)                                                               \
+    TL_ATOMIC(min, '_', S, MEM, VAL, true)                                                               \
+    TL_ATOMIC(exch, '=', S, MEM, VAL, true)                                                              \
+    TL_INLINE VAL tl_atomic_load_##S(const MEM* p, int order = TL_RELAXED) {                             \
+        VAL old;                                                                                         \
+        tl_emu_atomic('l', tl_emu::TL_KIND_##S, (void*)p, 0, &old, order & TL_ACQUIRE, true);            \
+        return old;                                                                                      \
+    }                                                                                                    \
+    TL_INLINE void tl_atomic_store_##S(MEM* p, VAL v, int order = TL_RELAXED) {                          \
+        tl_emu_atomic('s', tl_emu::TL_KIND_##S, p, &v, 0, order & TL_RELEASE, true);                     \
+    }
+#define TL_ATOMIC_INT(S, T)                                                                              \
+    TL_ATOMIC(add, '+', S, T, T, true)                                                                   \
+    TL_ATOMIC(or, '|', S, T, T, true)                                                                    \
+    TL_ATOMIC(and, '&', S, T, T, true)                                                                   \
+    TL_ATOMIC(xor, 'x', S, T, T, true)                                                                   \
+    TL_ATOMIC_ALL(S, T, T)
+TL_ATOMIC_INT(i32, int32_t) TL_ATOMIC_INT(u32, uint32_t) TL_ATOMIC_INT(i64, int64_t) TL_ATOMIC_INT(u64, uint64_t)
+TL_ATOMIC_ALL(f32, float, float) TL_ATOMIC_ALL(f64, double, double)
+TL_ATOMIC_ALL(f16, uint16_t, float) TL_ATOMIC_ALL(bf16, uint16_t, float)
+TL_ATOMIC(add, '+', f32, float, float, true)
+TL_ATOMIC(add, '+', f64, double, double, true)
+TL_ATOMIC(add, '+', f16, uint16_t, float, true)
+TL_ATOMIC(add, '+', bf16, uint16_t, float, TL_ARCH >= 900)
+
+// -- adjacent sums: each element is atomic by itself ---------------------------------------------------------
+#define TL_ADJACENT(S, MEM, LOAD)                                                                        \
+    TL_INLINE void tl_atomic_addx2_values_##S(MEM* p, float a, float b) {                                \
+        tl_atomic_add_##S(p, a);                                                                         \
+        tl_atomic_add_##S(p + 1, b);                                                                     \
+    }                                                                                                    \
+    TL_INLINE void tl_atomic_addx2_##S(MEM* p, const MEM* v) { tl_atomic_addx2_values_##S(p, LOAD(v[0]), LOAD(v[1])); }
+TL_ADJACENT(f16, uint16_t, tl_f16_to_f32)
+TL_ADJACENT(bf16, uint16_t, tl_bf16_to_f32)
+TL_ADJACENT(f32, float, )
+TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, float d) {
+    tl_atomic_addx2_values_f32(p, a, b);
+    tl_atomic_addx2_values_f32(p + 2, c, d);
+}
+TL_INLINE void tl_atomic_addx4_f32(float* p, const float* v) { tl_atomic_addx4_values_f32(p, v[0], v[1], v[2], v[3]); }
+
+// -- dot products of four bytes: c += a . b ------------------------------------------------------------------
+// The instruction takes four bytes of one sign as one aligned word; the other forms read bytes.
+template <class A, class B, class C> TL_INLINE void tl_dp4a_mixed(const A* a, const B* b, C* c) {
+    uint32_t sum = (uint32_t)*c;
+    for (int k = 0; k < 4; ++k) sum += (uint32_t)((int32_t)a[k] * (int32_t)b[k]);
+    *c = (C)sum;
+}
+template <class T, class C> TL_INLINE void tl_dp4a_words(const T* a, const T* b, C* c) {
+    const uint32_t x = *(const uint32_t*)a, y = *(const uint32_t*)b;
+    uint32_t sum = (uint32_t)*c;
+    for (int k = 0; k < 32; k += 8) sum += (uint32_t)((int32_t)(T)(x >> k) * (int32_t)(T)(y >> k));
+    *c = (C)sum;
+}
+TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, int32_t* c) { tl_dp4a_words(a, b, c); }
+TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, uint32_t* c) { tl_dp4a_mixed(a, b, c); }
+template <class C> TL_INLINE void tl_dp4a_uu(const uint8_t* a, const uint8_t* b, C* c) { tl_dp4a_words(a, b, c); }
+template <class C> TL_INLINE void tl_dp4a_su(const int8_t* a, const uint8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
+template <class C> TL_INLINE void tl_dp4a_us(const uint8_t* a, const int8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
+#endif

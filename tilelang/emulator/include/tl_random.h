@@ -1,0 +1,3 @@
+// The device's own header is plain C++.
+#include "tl_device.h"
+#include "../../cuda/include/tl_random.h"

@@ -1,0 +1,95 @@
+// Exchange between the threads of a warp: the instructions here, what is made of them in the device's own header.
+#ifndef TL_EMU_WARP_H
+#define TL_EMU_WARP_H
+#include "tl_math.h"
+
+extern "C" {
+// what: i index, u up, d down, x xor. The value is replaced by that of the lane it names.
+void tl_emu_shuffle(char what, unsigned mask, void* value, unsigned bytes, int at, int width);
+// what: b ballot, & all, | any.
+unsigned tl_emu_vote(char what, unsigned mask, int vote);
+// what: | lanes with the same bits, & all lanes if all have the same.
+unsigned tl_emu_match(char what, unsigned mask, unsigned long long bits);
+// what: + & | x, and < > for signed, _ ^ for unsigned minimum and maximum.
+unsigned tl_emu_warp_reduce(char what, unsigned mask, unsigned value);
+unsigned tl_emu_live_lanes(void);
+}
+
+#define TL_EMU_SHUFFLE(NAME, WHAT)                                                                       \
+    template <class T> TL_INLINE T NAME(unsigned mask, T value, int at, int width = 32) {                \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles take values of 32 or 64 bits");        \
+        tl_emu_shuffle(WHAT, mask, &value, sizeof(T), at, width);                                        \
+        return value;                                                                                    \
+    }
+TL_EMU_SHUFFLE(__shfl_sync, 'i')
+TL_EMU_SHUFFLE(__shfl_up_sync, 'u')
+TL_EMU_SHUFFLE(__shfl_down_sync, 'd')
+TL_EMU_SHUFFLE(__shfl_xor_sync, 'x')
+
+TL_INLINE int __any_sync(unsigned mask, int vote) { return (int)tl_emu_vote('|', mask, vote); }
+TL_INLINE int __all_sync(unsigned mask, int vote) { return (int)tl_emu_vote('&', mask, vote); }
+TL_INLINE unsigned __ballot_sync(unsigned mask, int vote) { return tl_emu_vote('b', mask, vote); }
+TL_INLINE unsigned __activemask() { return tl_emu_live_lanes(); }
+
+template <class T> TL_INLINE unsigned long long tl_emu_bits_of(T value) {
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    return bits;
+}
+template <class T> TL_INLINE unsigned __match_any_sync(unsigned mask, T value) {
+    return tl_emu_match('|', mask, tl_emu_bits_of(value));
+}
+template <class T> TL_INLINE unsigned __match_all_sync(unsigned mask, T value, int* same) {
+    const unsigned lanes = tl_emu_match('&', mask, tl_emu_bits_of(value));
+    *same = lanes != 0;
+    return lanes;
+}
+
+TL_INLINE unsigned __reduce_add_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('+', mask, value); }
+TL_INLINE int __reduce_add_sync(unsigned mask, int value) { return (int)tl_emu_warp_reduce('+', mask, (unsigned)value); }
+TL_INLINE unsigned __reduce_min_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('_', mask, value); }
+TL_INLINE int __reduce_min_sync(unsigned mask, int value) { return (int)tl_emu_warp_reduce('<', mask, (unsigned)value); }
+TL_INLINE unsigned __reduce_max_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('^', mask, value); }
+TL_INLINE int __reduce_max_sync(unsigned mask, int value) { return (int)tl_emu_warp_reduce('>', mask, (unsigned)value); }
+TL_INLINE unsigned __reduce_and_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('&', mask, value); }
+TL_INLINE unsigned __reduce_or_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('|', mask, value); }
+TL_INLINE unsigned __reduce_xor_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('x', mask, value); }
+
+// The one function that declares shared memory gets another name while the header is read.
+#pragma push_macro("__shared__")
+#undef __shared__
+#define __shared__ static
+#define tl_thread_allreduce tl_unused_thread_allreduce
+#include "../../cuda/include/tl_warp.h"
+#undef tl_thread_allreduce
+#pragma pop_macro("__shared__")
+
+// Over COUNT threads of the block that are STRIDE apart; as on the device, step by step.
+template <int COUNT, int STRIDE, class T, class F>
+TL_INLINE T tl_thread_allreduce(T* space, int thread, T value, bool cond, F combine) {
+    auto& has = tl_emu_shared<bool[1024], 1000000>();
+    const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
+    space[thread] = value;
+    has[thread] = cond;
+    __syncthreads();
+    for (int left = COUNT; left > 1; left -= left / 2) {
+        const int half = left / 2;
+        const int mine = base + place * STRIDE, other = base + (place + half) * STRIDE;
+        T result = space[mine];
+        bool present = has[mine];
+        if (place < half) {
+            result = present && has[other] ? combine(result, space[other]) : present ? result : space[other];
+            present = present || has[other];
+        } else if (place == half && left % 2) {
+            result = space[base + 2 * half * STRIDE];
+            present = has[base + 2 * half * STRIDE];
+        }
+        __syncthreads();
+        if (place < left - half) { space[mine] = result; has[mine] = present; }
+        __syncthreads();
+    }
+    const T total = space[base];
+    __syncthreads();
+    return total;
+}
+#endif

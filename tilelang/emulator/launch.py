@@ -1,0 +1,448 @@
+"""Running the kernels of a program on the CPU cores, behind the same argument checks as elsewhere.
+
+A call binds its arguments as a call for the CPU does (they are in host memory) and then runs the
+host steps of the GPU program; each launch among them goes to the emulator's runtime with the bytes
+that a driver would get. What the runtime finds is collected in a :class:`Record`.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelang.cuda.module import CudaModule, SharedBuffer
+from tilelang.emulator.build import KernelLibrary
+from tilelang.errors import TileRuntimeError, TileValueError
+from tilelang.runtime.gpu import Program
+from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.signature import LaunchSpec
+from tilelang.runtime.steps import DRIVER, GRID_TOO_LARGE, MAX_GRID, NO_VALUE, Machine, MapForm
+from tilelang.runtime.tensors import describe
+
+if TYPE_CHECKING:
+    from tilelang.emulator import abi
+
+#: What can be checked, by the name that programs use.
+CHECKS = ("races", "bounds", "alignment", "counters", "timeline")
+DEFAULT_CHECKS = ("races", "bounds", "alignment", "counters")
+SCHEDULES = ("fifo", "random", "late", "early")
+_ROOM = (256, 4096, 65536)  # findings, places and events that one launch can report
+_LITTLE = (16, 1, 1)  # without checks
+_ALIGN = 128  # of kernel parameters and of memory that the host steps allocate
+_DEVICE = 256  # alignment of what a GPU allocates
+_VECTOR = 16  # bytes of the widest access
+_GUARD = 256  # bytes before and behind that memory
+_STOPPED = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How kernels run.
+
+    Attributes:
+        checks: names of :data:`CHECKS`; none runs as fast as possible.
+        schedule: "fifo" (warps in turn), "random" (from the seed), "late" (asynchronous work ends
+            at the last legal moment) or "early" (at once).
+        seed: of the random schedule.
+        workers: threads that run blocks; 0 means one per core.
+        steps: switches between threads after which a block is stopped; 0 means a very large number.
+        block: linear number of the block whose events the timeline keeps.
+    """
+
+    checks: tuple[str, ...] = ()
+    schedule: str = "fifo"
+    seed: int = 0
+    workers: int = 0
+    steps: int = 0
+    block: int = 0
+
+    def __post_init__(self) -> None:
+        for name in self.checks:
+            if name not in CHECKS:
+                raise TileValueError(
+                    f"there is no check {name!r}", expected=", ".join(CHECKS), got=repr(name)
+                )
+        if self.schedule not in SCHEDULES:
+            raise TileValueError(
+                f"there is no schedule {self.schedule!r}",
+                expected=", ".join(SCHEDULES),
+                got=repr(self.schedule),
+            )
+
+    @property
+    def watched(self) -> bool:
+        """Whether loads and stores have to be reported."""
+        return bool(self.checks)
+
+    def flags(self) -> int:
+        """The checks as the runtime takes them."""
+        from tilelang.emulator import abi
+
+        bits = {
+            "races": abi.SHARED_RACES | abi.GLOBAL_RACES,
+            "bounds": abi.GLOBAL_BOUNDS | abi.SHARED_BOUNDS,
+            "alignment": abi.ALIGNMENT,
+            "counters": abi.COUNTERS,
+            "timeline": abi.EVENTS,
+        }
+        return sum(bits[name] for name in set(self.checks))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A tensor, or memory of the host steps, that kernels may touch."""
+
+    name: str
+    base: int
+    size: int
+    unit: int = 1  # bytes of a storage unit, of which shape and strides speak
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    writable: bool = True
+
+    def index(self, offset: int) -> tuple[int, ...] | None:
+        """The logical index of the element at a byte offset, None if there is none."""
+        if not self.shape:
+            return None
+        rest = offset // self.unit
+        found = [0] * len(self.shape)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -self.strides[a]):
+            step = self.strides[axis]
+            if step > 0:
+                found[axis], rest = divmod(rest, step)
+        inside = all(0 <= at < extent for at, extent in zip(found, self.shape))
+        return tuple(found) if inside and rest == 0 else None
+
+
+@dataclass
+class LaunchRecord:
+    """What the runtime said about one launch."""
+
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    memory: tuple[Memory, ...]
+    code: int
+    report: abi.Report
+    findings: list[abi.Finding]
+    sites: list[abi.Site]
+    events: list[abi.Event]
+
+
+@dataclass
+class Record:
+    """The launches of one call."""
+
+    settings: Settings
+    library: KernelLibrary
+    launches: list[LaunchRecord] = field(default_factory=list)
+
+    @property
+    def found(self) -> bool:
+        """Whether anything is wrong."""
+        return any(item.findings or item.code for item in self.launches)
+
+
+@dataclass(frozen=True)
+class Machinery:
+    """What it takes to run the kernels of a program.
+
+    Attributes:
+        module: the generated text with its host steps.
+        program: the host steps as words.
+        library: gives the compiled text, watched or not.
+        runtime: gives the runtime.
+        lock: held while the runtime works, which has one launch at a time.
+    """
+
+    module: CudaModule
+    program: Program
+    library: Callable[[bool], KernelLibrary]
+    runtime: Callable[[], Any]
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def tiles(self, kernel: str) -> tuple[SharedBuffer, ...]:
+        """The shared buffers of a kernel."""
+        return tuple(tile for tile in self.module.shared if tile.kernel == kernel)
+
+
+class EmulatedLauncher(PyLauncher):
+    """Checks arguments in host memory, allocates results, runs the kernels and returns.
+
+    Args:
+        spec: the launch contract.
+        machinery: the program.
+        settings: how kernels run.
+        finished: gets the record of every call before its results are returned; it may raise.
+    """
+
+    def __init__(
+        self,
+        spec: LaunchSpec,
+        machinery: Machinery,
+        settings: Settings,
+        finished: Callable[[Record], None],
+    ) -> None:
+        super().__init__(spec, None, machinery)
+        self.machinery = machinery
+        self.settings = settings
+        self._finished = finished
+        self._values = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
+
+    def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
+        library = self.machinery.library(self.settings.watched)
+        record = Record(self.settings, library)
+        # A raw pointer may lead anywhere, so that no access is outside of everything.
+        known = all(param.kind == "tensor" or param.dtype != "handle" for param in self.spec.params)
+        call = _Call(self.machinery, record, self._memory(args), bounded=known)
+        program = self.machinery.program
+        code = Machine(program.words, program.slots, call).run(self._values(slots), 0, 0)
+        if record.launches:
+            self._finished(record)
+        return code
+
+    def _memory(self, args: Sequence[Any]) -> list[Memory]:
+        found = []
+        for param, arg in zip(self.spec.params, args):
+            if param.kind != "tensor" or arg is None:
+                continue
+            info = describe(arg)
+            strides = info.strides or _row_major(info.shape)
+            if 0 in info.shape:
+                continue
+            last = sum((extent - 1) * step for extent, step in zip(info.shape, strides))
+            unit = param.itemsize
+            found.append(
+                Memory(param.name, info.pointer, (last + 1) * unit, unit, tuple(info.shape),
+                       tuple(strides), not info.readonly)
+            )  # fmt: skip
+        return found
+
+    def allocate(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
+        """A result, aligned as on a GPU."""
+        made = super().allocate(like, position, shape)
+        if type(made) is np.ndarray and made.size:
+            raw = _aligned_bytes(made.nbytes)
+            return np.ndarray(made.shape, made.dtype, raw)
+        return made
+
+    def fail(self, code: int) -> None:
+        """Raise the error that the code of a run stands for."""
+        name = self.spec.name
+        if code == NO_VALUE:
+            raise TileRuntimeError(
+                f"kernel {name}: the size of a launch cannot be computed",
+                got="a division by zero, or a loop whose step is not positive, on the host",
+            )
+        if code == GRID_TOO_LARGE:
+            raise TileRuntimeError(
+                f"kernel {name} is launched with too many blocks",
+                expected="at most " + ", ".join(map(str, MAX_GRID)) + " blocks in x, y and z",
+                hint="give the largest extent first, or larger tiles to each block",
+            )
+        if code <= DRIVER:
+            raise TileRuntimeError(f"kernel {name} was stopped by the emulator")
+        super().fail(code)
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+class _Call:
+    """One call's launches."""
+
+    def __init__(
+        self, machinery: Machinery, record: Record, memory: list[Memory], bounded: bool
+    ) -> None:
+        self.machinery = machinery
+        self.record = record
+        self.memory = memory
+        self.bounded = bounded
+        self._scratch: dict[int, Any] = {}
+
+    def launch(
+        self,
+        device: int,
+        kernel: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        stream: int,
+        parameters: Sequence[bytes],
+        *,
+        cluster: Sequence[int],
+        cooperative: bool,
+        pdl: bool,
+    ) -> int:
+        """Run kernel number ``kernel`` to its end."""
+        import ctypes
+
+        from tilelang.emulator import abi
+
+        settings = self.record.settings
+        name = self.machinery.module.kernels[kernel]
+        values, memory = _Parameters(parameters), tuple(self.memory)
+        buffers, tiles = self._buffers(memory), self._tiles(name)
+        flags = settings.flags()
+        if not self.bounded:
+            flags &= ~abi.GLOBAL_BOUNDS
+        launch = abi.Launch(
+            abi=abi.ABI, flags=flags, entry=self.record.library.entry(name),
+            params=values.pointers, grid=tuple(grid), block=tuple(block), cluster=tuple(cluster),
+            dynamic_shared=shared, cooperative=int(cooperative),
+            schedule=abi.SCHEDULES.index(settings.schedule), seed=settings.seed,
+            step_bound=settings.steps, workers=settings.workers, buffers=buffers, tiles=tiles,
+            buffer_count=len(buffers), tile_count=len(tiles), event_block=settings.block,
+        )  # fmt: skip
+        room = _ROOM if settings.watched else _LITTLE
+        findings = (abi.Finding * room[0])()
+        sites, events = (abi.Site * room[1])(), (abi.Event * room[2])()
+        report = abi.Report(
+            abi=abi.ABI, findings=findings, sites=sites, events=events,
+            finding_capacity=room[0], site_capacity=room[1], event_capacity=room[2],
+        )  # fmt: skip
+        with self.machinery.lock:
+            run = self.machinery.runtime().tl_emu_run
+            code = int(run(ctypes.byref(launch), ctypes.byref(report)))
+        self.record.launches.append(
+            LaunchRecord(
+                name,
+                tuple(grid),
+                tuple(block),
+                shared,
+                memory,
+                code,
+                report,
+                findings[: report.finding_count],
+                sites[: report.site_count],
+                events[: report.event_count],
+            )
+        )
+        return _STOPPED if code else 0
+
+    @staticmethod
+    def _buffers(memory: Sequence[Memory]) -> Any:
+        """The memory of a call as the runtime takes it."""
+        from tilelang.emulator import abi
+
+        items = [abi.Buffer(m.base, m.size, n, m.writable) for n, m in enumerate(memory)]
+        return (abi.Buffer * len(items))(*items)
+
+    def _tiles(self, kernel: str) -> Any:
+        """The shared buffers of a kernel as the runtime takes them."""
+        from tilelang.emulator import abi
+
+        items = [
+            abi.Tile(tile.offset, tile.size, number, 0)
+            for number, tile in enumerate(self.machinery.tiles(kernel))
+            if tile.offset is not None
+        ]
+        return (abi.Tile * len(items))(*items)
+
+    def tensor_map(
+        self, form: MapForm, address: int, extents: Sequence[int], strides: Sequence[int]
+    ) -> tuple[int, bytes]:
+        """Encode a tensor map for the emulated unit: a code, which is 0, and its 128 bytes."""
+        import ctypes
+
+        runtime = self.machinery.runtime()
+        room = ctypes.create_string_buffer(192)
+        place = -(-ctypes.addressof(room) // 64) * 64
+        tail = (form.interleave, form.swizzle, form.promotion, form.fill)
+        steps = (ctypes.c_uint32 * form.rank)(*form.steps)
+        head = (
+            ctypes.c_void_p(place), form.type, form.rank, ctypes.c_void_p(address),
+            (ctypes.c_uint64 * form.rank)(*extents),
+            (ctypes.c_uint64 * max(1, form.rank - 1))(*strides),
+        )  # fmt: skip
+        if form.im2col:
+            corners = [(ctypes.c_int * len(c))(*c) for c in (form.lower, form.upper)]
+            found = (*head, *corners, form.channels, form.pixels, steps, *tail)
+            code = runtime.tl_emu_tensor_map_im2col(*found)
+        else:
+            box = (ctypes.c_uint32 * form.rank)(*form.box)
+            code = runtime.tl_emu_tensor_map_tiled(*head, box, steps, *tail)
+        if code:
+            reason = runtime.tl_emu_tensor_map_reason
+            reason.restype = ctypes.c_char_p
+            raise TileRuntimeError(
+                "a tensor map of the kernel is not valid",
+                got=(reason() or b"").decode(errors="replace"),
+            )
+        return 0, ctypes.string_at(place, 128)
+
+    def allocate(self, device: int, size: int, stream: int) -> int:
+        """Memory of the host steps; nothing has been written to it."""
+        raw = np.full(size + 2 * _GUARD + _ALIGN, 0xFF, np.uint8)
+        base = -(-(raw.ctypes.data + _GUARD) // _ALIGN) * _ALIGN
+        self._scratch[base] = raw
+        self.memory.append(Memory(f"workspace {len(self._scratch)}", base, size))
+        return base
+
+    def free(self, device: int, address: int, stream: int) -> None:
+        """Give it back."""
+        self._scratch.pop(address, None)
+        self.memory = [item for item in self.memory if item.base != address]
+
+
+def copy_of(array: Any) -> Any:
+    """A copy of a numpy array with its strides, placed as device memory would be.
+
+    It begins at a multiple of 256 bytes, as what a GPU allocates does, unless the array itself is
+    aligned less than vectors are.
+    """
+    if array.size == 0:
+        return array.copy()
+    last = sum((n - 1) * step for n, step in zip(array.shape, array.strides))
+    if any(step < 0 for step in array.strides):
+        return array.copy(order="K")
+    size = int(last) + array.itemsize
+    odd = array.ctypes.data % _VECTOR
+    raw = _aligned_bytes(size + odd)[odd:]
+    made = np.ndarray(array.shape, array.dtype, raw, 0, array.strides)
+    made[...] = array
+    return made
+
+
+def _aligned_bytes(size: int) -> Any:
+    """Bytes that begin where a GPU's memory would, filled with what no kernel wrote."""
+    raw = np.full(size + _DEVICE, 0xFF, np.uint8)
+    start = -raw.ctypes.data % _DEVICE
+    return raw[start : start + size]
+
+
+class _Parameters:
+    """Kernel parameters in memory, with the pointers that a launch takes."""
+
+    def __init__(self, values: Sequence[bytes]) -> None:
+        import ctypes
+
+        slot = max([_ALIGN, *(-(-len(value) // _ALIGN) * _ALIGN for value in values)])
+        self._room = ctypes.create_string_buffer(slot * (len(values) + 1))
+        base = -(-ctypes.addressof(self._room) // _ALIGN) * _ALIGN
+        addresses = [base + number * slot for number in range(len(values))]
+        for address, value in zip(addresses, values):
+            ctypes.memmove(address, value, len(value))
+        self.pointers = (ctypes.c_void_p * max(1, len(values)))(*addresses)
+
+
+def checks_of(names: object) -> tuple[str, ...]:
+    """The checks that ``names`` (a name, names, or None for the usual ones) stands for."""
+    if names is None:
+        return DEFAULT_CHECKS
+    if isinstance(names, str):
+        return CHECKS if names == "all" else (names,)
+    if not isinstance(names, (tuple, list, set, frozenset)):
+        raise TileValueError("checks is not a list of names", expected=", ".join(CHECKS))
+    return tuple(map(str, names))

@@ -1,0 +1,293 @@
+"""What checking a kernel found, in words.
+
+A :class:`Finding` is something wrong, with the line of the user's program and of the generated
+text, who did it, and which element of which buffer it is about. A :class:`Report` holds the
+findings of one or several runs and what memory accesses and barriers cost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tilelang.emulator.locate import Place
+
+if TYPE_CHECKING:
+    from tilelang.emulator.timeline import Timeline
+
+_SHOWN = 8  # findings and places that the text shows
+_WARP = 32
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who accessed memory: a thread, or the unit that works asynchronously for a block.
+
+    Attributes:
+        thread: linear number in the block; -1 for the asynchronous unit or nobody.
+        block: coordinates.
+        unit: whether it is the asynchronous unit.
+    """
+
+    thread: int
+    block: tuple[int, int, int]
+    unit: bool = False
+
+    @property
+    def warp(self) -> int:
+        """The warp of a thread, else -1."""
+        return self.thread // _WARP if self.thread >= 0 else -1
+
+    def __str__(self) -> str:
+        where = f"block {self.block}"
+        if self.unit:
+            return f"an asynchronous operation of {where}"
+        if self.thread < 0:
+            return where
+        return f"thread {self.thread} (warp {self.warp}) of {where}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something wrong.
+
+    Attributes:
+        kind: "race", "missing-wait", "uninitialised-read", "out-of-bounds", "deadlock", ...
+        kernel: the generated function.
+        what: the finding in one sentence.
+        place: where it happened.
+        other: the place that it conflicts with, if there is one.
+        actor, other_actor: who did it.
+        space: "global", "shared", "registers" or "".
+        buffer: name of the tensor or shared buffer, "" if it is not known.
+        index: logical index of the first element, None if it is not known.
+        count: how often it happened at these places.
+        schedule, seed: of the run that found it first.
+        details: what the runtime adds.
+    """
+
+    kind: str
+    kernel: str
+    what: str
+    place: Place
+    actor: Actor
+    other: Place | None = None
+    other_actor: Actor | None = None
+    space: str = ""
+    buffer: str = ""
+    index: tuple[int, ...] | None = None
+    bytes: int = 0
+    count: int = 1
+    schedule: str = "fifo"
+    seed: int = 0
+    details: str = ""
+
+    @property
+    def element(self) -> str:
+        """``As[0, 3]``, or as much of it as is known."""
+        name = self.buffer or (f"{self.space} memory" if self.space else "")
+        if self.buffer and self.index is not None:
+            return f"{name}[{', '.join(map(str, self.index))}]"
+        return name
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for findings of two runs that are about the same; of two accesses that race,
+        either may come first."""
+        lines = sorted((self.place.line, self.other.line if self.other else 0))
+        return self.kind, self.kernel, *lines, self.buffer
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind}: {self.what}", *_place_lines(self.place, "at")]
+        if self.other is not None:
+            lines += _place_lines(self.other, "and")
+        if self.details:
+            lines.append(f"  {self.details}")
+        if self.count > 1:
+            lines.append(f"  {self.count} times")
+        return "\n".join(lines)
+
+
+def _place_lines(place: Place, word: str) -> list[str]:
+    lines = [f"  {word} {place}" + (f": {place.user_text}" if place.user_text else "")]
+    if place.line and place.user:
+        lines.append(f"     line {place.line} of {place.kernel}: {_cut(place.text)}")
+    elif place.line:
+        lines[0] += f": {_cut(place.text)}"
+    return lines
+
+
+def _cut(text: str, most: int = 110) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the accesses of one place cost.
+
+    Attributes:
+        space: "shared" or "global".
+        access: "read", "write" or "atomic".
+        requests: of warps.
+        cost, ideal: wavefronts in shared memory, 32-byte sectors in global memory; what there
+            was, and the least for that many bytes.
+    """
+
+    place: Place
+    space: str
+    access: str
+    buffer: str
+    requests: int
+    accesses: int
+    cost: int
+    ideal: int
+
+    @property
+    def ratio(self) -> float:
+        """Cost over ideal."""
+        return self.cost / self.ideal if self.ideal else 1.0
+
+    @property
+    def unit(self) -> str:
+        """What cost counts."""
+        return "wavefronts" if self.space == "shared" else "sectors"
+
+    def __str__(self) -> str:
+        each = self.cost / self.requests if self.requests else 0.0
+        best = self.ideal / self.requests if self.requests else 0.0
+        name = self.buffer or self.space
+        return (
+            f"{self.space} {self.access} of {name} at {self.place}: {each:.2f} {self.unit} "
+            f"for a request, {best:.2f} at best"
+        )
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over one run of one kernel."""
+
+    kernel: str
+    blocks: int
+    threads: int
+    barriers: int
+    shared_bytes: int
+    warp_operations: int
+    async_operations: int
+    accesses: int
+    switches: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kernel}: {self.blocks} blocks of {self.threads} threads, "
+            f"{self.shared_bytes} bytes of shared memory, {self.barriers} barriers, "
+            f"{self.warp_operations} warp operations, {self.async_operations} asynchronous "
+            f"operations, {self.accesses} accesses checked"
+        )
+
+
+@dataclass
+class Report:
+    """What checking a kernel found.
+
+    Attributes:
+        name: of the program.
+        findings: what is wrong, the first occurrence of each.
+        costs: what accesses cost, the most wasteful first, from the first run.
+        totals: sums for each launch of the first run.
+        runs: (schedule, seed) of every run.
+        outputs: what the first run returned; None if it was stopped.
+        arguments: the arguments as the first run left them.
+        picture: what ``timeline`` draws.
+    """
+
+    name: str
+    findings: list[Finding] = field(default_factory=list)
+    costs: list[Cost] = field(default_factory=list)
+    totals: list[Totals] = field(default_factory=list)
+    runs: list[tuple[str, int]] = field(default_factory=list)
+    outputs: Any = None
+    arguments: tuple[Any, ...] = ()
+    picture: Timeline | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing is wrong, else 1; for ``sys.exit``."""
+        return 0 if self.ok else 1
+
+    def of_kind(self, kind: str) -> list[Finding]:
+        """The findings of one kind."""
+        return [item for item in self.findings if item.kind == kind]
+
+    @property
+    def bank_conflicts(self) -> int:
+        """Wavefronts of shared memory beyond the least possible."""
+        return sum(item.cost - item.ideal for item in self.costs if item.space == "shared")
+
+    def summary(self) -> str:
+        """One line."""
+        runs = len(self.runs)
+        count = len(self.findings)
+        what = "nothing wrong" if not count else f"{count} finding{'s' * (count != 1)}"
+        return f"{self.name}: {what} in {runs} run{'s' * (runs != 1)}"
+
+    def __str__(self) -> str:
+        parts = [self.summary()]
+        parts += [str(item) for item in self.findings[:_SHOWN]]
+        if len(self.findings) > _SHOWN:
+            parts.append(f"... and {len(self.findings) - _SHOWN} more")
+        if self.ok:
+            parts += [str(item) for item in self.totals]
+            wasteful = [item for item in self.costs if item.ratio > 1.01]
+            parts += [str(item) for item in wasteful[:_SHOWN]]
+        return "\n".join(parts)
+
+    def json(self) -> str:
+        """All of it but the outputs, as JSON text."""
+        return json.dumps(self.as_dict(), indent=1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it but the outputs, as plain data."""
+        return {
+            "name": self.name,
+            "ok": self.ok,
+            "runs": [{"schedule": name, "seed": seed} for name, seed in self.runs],
+            "findings": [asdict(item) for item in self.findings],
+            "totals": [asdict(item) for item in self.totals],
+            "costs": [asdict(item) for item in self.costs],
+        }
+
+    def timeline(self, ax: Any = None) -> Any:
+        """A picture of warps, copies and waits of one block; needs matplotlib.
+
+        Args:
+            ax: matplotlib axes to draw into; new ones by default.
+
+        Returns:
+            The axes.
+
+        Raises:
+            TileValueError: the run kept no events (``checks`` without "timeline").
+        """
+        from tilelang.emulator.timeline import draw
+
+        return draw(self.picture, self.name, ax)
+
+
+def merge(reports: Sequence[Report]) -> Report:
+    """One report over several runs of a program; a finding that repeats is kept once."""
+    total = reports[0]
+    known = {item.key for item in total.findings}
+    for report in reports[1:]:
+        total.runs += report.runs
+        for item in report.findings:
+            if item.key not in known:
+                known.add(item.key)
+                total.findings.append(item)
+    return total

@@ -1,0 +1,73 @@
+// Loads and stores of compiled kernels: the functions that the compiler's thread sanitizer calls before each.
+#include "state.h"
+
+using namespace tl_emu;
+
+namespace {
+
+inline __attribute__((always_inline)) void hook(const void* p, size_t bytes, TlEmuAccess access, const void* pc, unsigned align) {
+    Worker* own = worker;
+    if (own == nullptr || own->flags == 0) return;
+    Fiber* who = own->current;
+    // Most accesses are to arrays on the thread's own stack, which stand for registers.
+    if ((size_t)((const char*)p - own->stack_base) < own->stack_extent && who->matrix_registers.empty()) return;
+    if (!observe(who, p, bytes, access, pc, align)) stop();
+}
+
+}  // namespace
+
+#define TL_EMU_HOOK(NAME, BYTES, ACCESS)                                                                          \
+    void __tsan_##NAME##BYTES(void* p) { hook(p, BYTES, ACCESS, __builtin_return_address(0), BYTES); }            \
+    void __tsan_unaligned_##NAME##BYTES(void* p) { hook(p, BYTES, ACCESS, __builtin_return_address(0), BYTES); }  \
+    void __tsan_volatile_##NAME##BYTES(void* p) { hook(p, BYTES, ACCESS, __builtin_return_address(0), BYTES); }   \
+    void __tsan_unaligned_volatile_##NAME##BYTES(void* p) { hook(p, BYTES, ACCESS, __builtin_return_address(0), BYTES); }
+#define TL_EMU_HOOKS(BYTES)                   \
+    TL_EMU_HOOK(read, BYTES, TL_EMU_READ)     \
+    TL_EMU_HOOK(write, BYTES, TL_EMU_WRITE)   \
+    void __tsan_read_write##BYTES(void* p) {  \
+        hook(p, BYTES, TL_EMU_READ, __builtin_return_address(0), BYTES);  \
+        hook(p, BYTES, TL_EMU_WRITE, __builtin_return_address(0), BYTES); \
+    }                                         \
+    void __tsan_unaligned_read_write##BYTES(void* p) {                    \
+        hook(p, BYTES, TL_EMU_READ, __builtin_return_address(0), BYTES);  \
+        hook(p, BYTES, TL_EMU_WRITE, __builtin_return_address(0), BYTES); \
+    }
+
+extern "C" {
+
+TL_EMU_HOOKS(1)
+TL_EMU_HOOKS(2)
+TL_EMU_HOOKS(4)
+TL_EMU_HOOKS(8)
+TL_EMU_HOOKS(16)
+
+void __tsan_read_range(void* p, unsigned long bytes) { hook(p, bytes, TL_EMU_READ, __builtin_return_address(0), 1); }
+void __tsan_write_range(void* p, unsigned long bytes) { hook(p, bytes, TL_EMU_WRITE, __builtin_return_address(0), 1); }
+
+// clang calls these for block operations.
+void* __tsan_memcpy(void* to, const void* from, unsigned long bytes) {
+    if (bytes != 0) {
+        hook(from, bytes, TL_EMU_READ, __builtin_return_address(0), 1);
+        hook(to, bytes, TL_EMU_WRITE, __builtin_return_address(0), 1);
+    }
+    return __builtin_memcpy(to, from, bytes);
+}
+void* __tsan_memmove(void* to, const void* from, unsigned long bytes) {
+    if (bytes != 0) {
+        hook(from, bytes, TL_EMU_READ, __builtin_return_address(0), 1);
+        hook(to, bytes, TL_EMU_WRITE, __builtin_return_address(0), 1);
+    }
+    return __builtin_memmove(to, from, bytes);
+}
+void* __tsan_memset(void* to, int value, unsigned long bytes) {
+    if (bytes != 0) hook(to, bytes, TL_EMU_WRITE, __builtin_return_address(0), 1);
+    return __builtin_memset(to, value, bytes);
+}
+
+void __tsan_init(void) {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit(void) {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+
+}  // extern "C"

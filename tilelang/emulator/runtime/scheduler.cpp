@@ -1,0 +1,308 @@
+// Which fiber runs next, and running the blocks of a gang to their end.
+//
+// Ready lanes are kept as masks of their warps, and warps in a ring: to wake a warp is one operation, and its lanes
+// run one after the other, so that an operation of the warp touches 32 stacks and not those of the whole block.
+#include <bit>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "async.h"
+#include "checks.h"
+#include "state.h"
+
+namespace tl_emu {
+
+thread_local constinit Worker* worker = nullptr;
+
+uint32_t random_below(Gang& gang, uint32_t count) {
+    // SplitMix64: any seed is good.
+    uint64_t z = gang.random += 0x9E3779B97F4A7C15ull;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ z >> 27) * 0x94D049BB133111EBull;
+    return (uint32_t)(((z ^ z >> 31) >> 32) * count >> 32);
+}
+
+// -- the ring of warps -------------------------------------------------------------------------------------------
+namespace {
+
+Warp*& slot(Gang& gang, size_t at) { return gang.queue[(gang.head + at) & gang.queue_mask]; }
+
+void enqueue(Warp* warp) {
+    Gang& gang = *warp->block->gang;
+    warp->queued = true;
+    slot(gang, gang.queued++) = warp;
+}
+
+// The warp that runs before all others becomes the last one to run.
+void rotate(Gang& gang) {
+    Warp* first = slot(gang, 0);
+    slot(gang, gang.queued) = first;
+    ++gang.head;
+}
+
+uint32_t pick_lane(Gang& gang, uint32_t ready) {
+    if (gang.schedule == TL_EMU_FIFO) return (uint32_t)__builtin_ctz(ready);
+    if (gang.schedule != TL_EMU_RANDOM) return 31u - (uint32_t)__builtin_clz(ready);
+    for (uint32_t skip = random_below(gang, (uint32_t)__builtin_popcount(ready)); skip > 0; --skip) ready &= ready - 1;
+    return (uint32_t)__builtin_ctz(ready);
+}
+
+Fiber* next_ready(Gang& gang) {
+    if (gang.schedule == TL_EMU_RANDOM) {
+        do_random_work(gang);
+        if (gang.queued > 1 && random_below(gang, 8) == 0)
+            std::swap(slot(gang, 0), slot(gang, random_below(gang, (uint32_t)gang.queued)));
+    }
+    for (;;) {
+        if (gang.queued == 0) {
+            if (!do_some_work(gang)) return nullptr;
+            continue;
+        }
+        Warp* warp = slot(gang, 0);
+        if (warp->ready == 0 && warp->polling != 0) {
+            // All its lanes had their turn: other warps come first.
+            warp->ready = warp->polling;
+            warp->polling = 0;
+            if (gang.queued > 1) rotate(gang);
+            continue;
+        }
+        if (warp->ready == 0) {
+            warp->queued = false;
+            ++gang.head;
+            --gang.queued;
+            continue;
+        }
+        const uint32_t lane = pick_lane(gang, warp->ready);
+        warp->ready &= ~(1u << lane);
+        return warp->lane(lane);
+    }
+}
+
+void run(Fiber* from, Fiber* to) {
+    Gang& gang = *to->gang;
+    worker->current = to;
+    if (++gang.switches > gang.step_bound && !gang.stopped) {
+        finding_by(to, TL_EMU_STEP_BOUND, TL_EMU_NO_SPACE, to->wait_pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
+                   "the blocks took more steps than the bound allows");
+        gang.stopped = true;
+        switch_context(from != nullptr ? from->context : gang.main, gang.main);
+        return;
+    }
+    switch_context(from != nullptr ? from->context : gang.main, to->context);
+}
+
+[[noreturn]] void exit_fiber(Fiber* me) {
+    Gang& gang = *me->gang;
+    me->done = true;
+    me->warp->live &= ~(1u << me->lane);
+    --me->block->live;
+    --gang.live;
+    gang.idle_yields = 0;
+    leave_barriers(me);
+    Fiber* next = next_ready(gang);
+    if (next != nullptr) run(me, next);
+    switch_context(me->context, gang.main);
+    abort();  // nobody goes on in a fiber that is over
+}
+
+void start_fiber() {
+    const TlEmuLaunch& request = worker->launch->request;
+    request.entry(request.params);
+    exit_fiber(worker->current);
+}
+
+}  // namespace
+
+void make_ready(Warp* warp, uint32_t lanes) {
+    warp->ready |= lanes;
+    if (!warp->queued && (warp->ready | warp->polling) != 0) enqueue(warp);
+}
+
+void make_ready(Fiber* fiber) { make_ready(fiber->warp, 1u << fiber->lane); }
+
+void wake(Waiters& waiters, Fiber* but) {
+    for (Fiber* fiber = waiters.first; fiber != nullptr; fiber = fiber->next_waiter)
+        if (fiber != but) make_ready(fiber);
+    waiters = {};
+}
+
+void wait_here(const char* what, const void* pc, const void* object) {
+    Fiber* me = current();
+    Gang& gang = *me->gang;
+    me->waiting = what;
+    me->wait_pc = pc;
+    me->wait_object = object;
+    me->wait_began = gang.switches;
+    gang.idle_yields = 0;
+    Fiber* next = next_ready(gang);
+    if (next == nullptr) switch_context(me->context, gang.main);  // deadlock
+    else if (next != me) run(me, next);
+    if (worker->flags & TL_EMU_EVENTS) note_wait(*me);
+    me->waiting = "";
+}
+
+namespace {
+bool others_run(const Gang& gang) { return __atomic_load_n(&gang.launch->running, __ATOMIC_RELAXED) > 1; }
+}  // namespace
+
+void yield(const void* pc) {
+    Fiber* me = current();
+    Gang& gang = *me->gang;
+    // Whoever polls waits for others or for asynchronous work: let all of them go first.
+    if (gang.schedule != TL_EMU_LATE || gang.idle_yields > 4 * (uint64_t)gang.live) do_some_work(gang);
+    const uint64_t patience = 1024 + 64 * (uint64_t)gang.live;
+    ++gang.idle_yields;
+    if (gang.idle_yields > patience && others_run(gang)) {
+        // Blocks on other threads of the system may still bring what this one polls for.
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+    if (gang.idle_yields > patience + (others_run(gang) ? 200000u : 0u)) {
+        gang.stopped = true;
+        me->waiting = "a loop that polls";
+        me->wait_pc = pc;
+        report_deadlock(gang);
+        stop();
+    }
+    me->waiting = "a loop that polls";
+    me->wait_pc = pc;
+    me->warp->polling |= 1u << me->lane;
+    make_ready(me->warp, 0);
+    Fiber* next = next_ready(gang);
+    if (next != me) run(me, next);
+    me->waiting = "";
+}
+
+void stop() {
+    Fiber* me = current();
+    me->gang->stopped = true;
+    switch_context(me->context, me->gang->main);
+    abort();
+}
+
+Thread* self() { return worker->current; }
+bool checking(uint32_t flags) { return (worker->flags & flags) != 0; }
+
+// -- a gang ------------------------------------------------------------------------------------------------------
+namespace {
+
+void place_blocks(Gang& gang, const Launch& launch, uint64_t first) {
+    const TlEmuLaunch& request = launch.request;
+    const uint32_t* grid = request.grid;
+    const uint32_t* cluster = request.cluster;
+    // Gangs count clusters, x fastest; inside a cluster ranks do.
+    const uint32_t wide = grid[0] / cluster[0], high = grid[1] / cluster[1];
+    for (uint32_t k = 0; k < gang.block_count; ++k) {
+        Block& block = gang.blocks[k];
+        const uint64_t number = first + k / launch.cluster_blocks;
+        const uint32_t rank = k % launch.cluster_blocks;
+        block.gang = &gang;
+        block.number = k;
+        block.rank = rank;
+        block.cluster = &gang.blocks[k - rank];
+        block.index.x = (uint32_t)(number % wide) * cluster[0] + rank % cluster[0];
+        block.index.y = (uint32_t)(number / wide % high) * cluster[1] + rank / cluster[0] % cluster[1];
+        block.index.z = (uint32_t)(number / wide / high) * cluster[2] + rank / cluster[0] / cluster[1];
+        block.arena = gang.worker->arena + (size_t)k * arena_stride;
+        block.live = gang.threads;
+        block.fibers = &gang.fibers[(size_t)k * gang.threads];
+        block.warps = std::make_unique<Warp[]>(gang.warps_per_block);
+    }
+}
+
+void place_threads(Gang& gang, const TlEmuLaunch& request, Block& block) {
+    const uint32_t* extent = request.block;
+    for (uint32_t t = 0; t < gang.threads; ++t) {
+        Fiber& fiber = block.fibers[t];
+        fiber.tid = {t % extent[0], t / extent[0] % extent[1], t / extent[0] / extent[1]};
+        fiber.bid = block.index;
+        fiber.bdim = {extent[0], extent[1], extent[2]};
+        fiber.gdim = {request.grid[0], request.grid[1], request.grid[2]};
+        fiber.linear = t;
+        fiber.lane = t % warp_size;
+        fiber.id = block.number * gang.threads + t;
+        fiber.warp = &block.warps[t / warp_size];
+        fiber.block = &block;
+        fiber.gang = &gang;
+        const Stacks& stacks = gang.worker->stacks;
+        make_context(fiber.context, stacks.low(fiber.id), stacks.top(fiber.id), start_fiber);
+    }
+    for (uint32_t w = 0; w < gang.warps_per_block; ++w) {
+        Warp& warp = block.warps[w];
+        warp.block = &block;
+        warp.fibers = block.fibers + w * warp_size;
+        warp.number = w;
+        const uint32_t lanes = gang.threads - w * warp_size;
+        warp.live = warp.ready = lanes >= warp_size ? 0xffffffffu : (1u << lanes) - 1;
+    }
+}
+
+// The order in which warps begin: as numbered, backwards for the adversary.
+void queue_all(Gang& gang) {
+    const uint32_t count = gang.block_count * gang.warps_per_block;
+    gang.queue.resize(std::bit_ceil(count + 1));
+    gang.queue_mask = gang.queue.size() - 1;
+    for (uint32_t k = 0; k < count; ++k) {
+        const bool backwards = gang.schedule == TL_EMU_LATE || gang.schedule == TL_EMU_EARLY;
+        const uint32_t at = backwards ? count - 1 - k : k;
+        enqueue(&gang.blocks[at / gang.warps_per_block].warps[at % gang.warps_per_block]);
+    }
+}
+
+void end_gang(Gang& gang, Launch& launch) {
+    if (!gang.stopped && gang.live > 0) {
+        report_deadlock(gang);
+        gang.stopped = true;
+    }
+    if (!gang.stopped) finish_work(gang);
+    Worker& own = *gang.worker;
+    if (own.flags != 0) end_checks(gang, launch);
+    TlEmuReport& report = *launch.report;
+    __atomic_fetch_add(&report.blocks, gang.block_count, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&report.switches, gang.switches, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&report.barriers, gang.barriers, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&report.warp_operations, gang.warp_operations, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&report.async_operations, gang.async_operations, __ATOMIC_RELAXED);
+    if (gang.stopped) __atomic_store_n(&report.reserved, 1u, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+void run_gang(Worker& own, Launch& launch, uint64_t number) {
+    Gang gang;
+    const TlEmuLaunch& request = launch.request;
+    gang.worker = &own;
+    gang.launch = &launch;
+    gang.number = (uint32_t)number;
+    gang.flags = request.flags;
+    gang.threads = launch.threads;
+    gang.warps_per_block = (launch.threads + warp_size - 1) / warp_size;
+    gang.block_count = launch.gang_blocks;
+    gang.cluster_size = launch.cluster_blocks;
+    gang.live = gang.threads * gang.block_count;
+    gang.blocks = std::make_unique<Block[]>(gang.block_count);
+    gang.fibers = std::make_unique<Fiber[]>(gang.live);
+    gang.cluster_barriers.resize(gang.block_count / gang.cluster_size);
+    gang.cluster_arrived.assign(gang.live, 0);
+    gang.async = std::make_unique<AsyncUnit>();
+    gang.schedule = request.schedule;
+    gang.random = request.seed * 0x2545F4914F6CDD1Dull + number;
+    gang.step_bound = request.step_bound != 0 ? request.step_bound : 1ull << 33;
+    own.gang = &gang;
+    own.launch = &launch;
+    place_blocks(gang, launch, number * (gang.block_count / gang.cluster_size));
+    for (uint32_t k = 0; k < gang.block_count; ++k) {
+        place_threads(gang, request, gang.blocks[k]);
+        // Not-a-numbers, so that what is used before it is written shows in the result.
+        const size_t used = own.static_high > 0 ? launch.static_at + own.static_high : request.dynamic_shared;
+        memset(gang.blocks[k].arena, 0xff, used);
+    }
+    queue_all(gang);
+    if (own.flags != 0) begin_checks(gang);
+    if (Fiber* first = next_ready(gang)) run(nullptr, first);
+    end_gang(gang, launch);
+    own.current = nullptr;
+    own.gang = nullptr;
+}
+}  // namespace tl_emu

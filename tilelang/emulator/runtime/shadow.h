@@ -1,0 +1,99 @@
+// The record of accesses to memory, kept beside it.
+#ifndef TL_EMU_SHADOW_H
+#define TL_EMU_SHADOW_H
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "state.h"
+
+namespace tl_emu {
+
+// The last write of two bytes, and who has read them since.
+struct Cell {
+    uint64_t write;      // clock of the writer, its id << 32, flags; 0: not written yet
+    int32_t write_site;  // code address, from the launch's anchor
+    uint32_t readers;    // a set of Order; in split cells, where the two single bytes are
+};
+constexpr uint64_t cell_pending = 1ull << 56;  // cp.async that has not been waited for
+constexpr uint64_t cell_async = 1ull << 57;    // through the async proxy
+constexpr uint64_t cell_split = 1ull << 58;    // the bytes differ: see `readers`
+// Global memory only. What the present gang did besides writing, and what earlier ones did.
+constexpr uint64_t cell_plain_read = 1ull << 59, cell_atomic_used = 1ull << 60;
+constexpr uint64_t cell_foreign = 1ull << 61;  // the writer is of another gang
+constexpr uint64_t cell_others_read = 1ull << 62, cell_others_atomic = 1ull << 63;
+inline bool cell_written(uint64_t write) { return (write & 0x00ffffffffffffffull) != 0; }
+inline uint32_t cell_clock(uint64_t write) { return (uint32_t)write; }
+inline uint32_t cell_owner(uint64_t write) { return (uint32_t)(write >> 32) & 0xffffffu; }
+inline uint64_t cell_write(uint32_t owner, uint32_t clock, uint64_t flags) {
+    return (uint64_t)clock | (uint64_t)owner << 32 | flags;
+}
+
+// Who accesses, in the terms of a cell. `fiber` is the thread itself, or the one that issued asynchronous work.
+struct Accessor {
+    Fiber& fiber;
+    uint32_t id, clock;
+    uint64_t flags;  // cell_async or none
+    TlEmuAccess access;
+    const void* pc;
+    int32_t site;
+    uint32_t block;  // in the gang
+    bool is_thread() const { return (flags & cell_async) == 0; }
+};
+Accessor accessor_of(Fiber& fiber, TlEmuAccess access, const void* pc);
+
+// What is wrong with an access.
+struct Conflict {
+    TlEmuKind kind = TL_EMU_OTHER;
+    uint32_t owner = 0;
+    int32_t site = 0;
+    const char* text = nullptr;  // null: nothing is wrong
+};
+Conflict write_conflict(const Order& order, const Accessor& who, uint64_t write, int32_t site);
+Conflict reader_conflict(const Order& order, const Accessor& who, uint32_t readers);
+uint32_t with_reader(Order& order, const Accessor& who, uint32_t readers);
+void report_conflict(const Accessor& who, const Conflict& conflict, TlEmuSpace space, const void* p, size_t bytes);
+
+class SharedShadow {
+public:
+    ~SharedShadow();
+    bool reset(size_t blocks);  // nothing has been accessed in the memory of these blocks
+    Cell* cells(uint32_t block) { return cells_ + (size_t)block * (arena_stride / 2); }
+    void use(uint32_t block, size_t end) {
+        if (high_[block] < end) high_[block] = end;
+    }
+    std::vector<Cell> singles;  // pairs, for split cells
+
+private:
+    Cell* cells_ = nullptr;
+    size_t capacity_ = 0;       // blocks
+    std::vector<size_t> high_;  // cells below are in use
+};
+
+// The same for global memory, where gangs, which run one after the other, are not ordered.
+struct GlobalCell {
+    uint64_t write;
+    int32_t write_site;
+    uint32_t readers;
+    uint32_t gang;        // of the above, + 1
+    int32_t others_site;  // where another gang read
+};
+
+class GlobalShadow {
+public:
+    explicit GlobalShadow(const TlEmuLaunch& request);
+    ~GlobalShadow();
+    GlobalCell* cells(const TlEmuBuffer& buffer);
+    std::unordered_map<const void*, uint32_t> released;  // flags, with the first gang that released through them
+    std::vector<GlobalCell> singles;
+
+private:
+    const TlEmuBuffer* first_;
+    struct Part {
+        GlobalCell* cells = nullptr;
+        size_t bytes = 0;
+    };
+    std::vector<Part> parts_;
+};
+}  // namespace tl_emu
+#endif

@@ -1,0 +1,260 @@
+// What a running launch consists of: workers, gangs of blocks, warps, fibers.
+#ifndef TL_EMU_STATE_H
+#define TL_EMU_STATE_H
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "fiber.h"
+#include "order.h"
+#include "tl_emu.h"
+
+namespace tl_emu {
+
+class Findings;
+class Counters;
+class SharedShadow;
+struct AccessLog;
+class GlobalShadow;
+struct AsyncUnit;
+struct Fiber;
+
+constexpr uint32_t warp_size = 32;
+constexpr uint32_t most_threads = 1024;            // of a block
+constexpr uint32_t most_fibers = 16384;            // of a gang: stacks take two mappings each, of 65530
+constexpr uint32_t arena_stride = 256 * 1024;      // shared memory of one block, with room to see overruns
+constexpr uint32_t named_barriers = 16;
+constexpr uint32_t block_agents = 64;              // asynchronous units of a block with clocks of their own
+
+// cp.async of one thread: where it goes and what it brings; null source: zeros.
+struct AsyncCopy {
+    void* target;
+    const void* source;
+    uint32_t bytes;
+    bool moved;
+    uint64_t mark;  // what the shadow holds until it is waited for
+    const void* pc;
+};
+
+// Part of a thread's stack that belongs to a group of matrix products until the thread waits for it.
+struct OwnedRegisters {
+    const char* low;
+    size_t bytes;
+    uint32_t group;
+    const void* pc;
+};
+
+// Part of a thread's stack that some matrix product has used, and where the thread stored to it since wgmma.fence.
+struct MatrixRegisters {
+    const char* low;
+    size_t bytes;
+    const void* stored;
+};
+
+struct Fiber : Thread {
+    Context context;
+    bool done = false;
+    const char* waiting = "";  // for what, when it does not run
+    const void* wait_pc = nullptr;
+    const void* wait_object = nullptr;
+    uint64_t wait_began = 0;
+    Fiber* next_waiter = nullptr;
+    // What it knows of the others; see order.h.
+    View* view = nullptr;
+    uint32_t clock = 1;
+    ReadCache reads;
+    std::vector<AsyncCopy> copies;
+    std::vector<size_t> copy_groups;  // ends of committed groups in `copies`
+    // Atomic accesses since the last fence: the next fence makes them acquire.
+    std::vector<const void*> observed;
+    bool fenced_before = false;
+    std::vector<OwnedRegisters> registers;  // that asynchronous work still owns
+    std::vector<MatrixRegisters> matrix_registers;
+    bool fenced_registers = false;
+};
+
+struct Meeting {
+    uint32_t mask = 0, arrived = 0;
+    const char* what = nullptr;
+    LaneOp op = nullptr;
+    const void* pc = nullptr;
+};
+
+struct Warp {
+    Block* block = nullptr;
+    Fiber* fibers = nullptr;
+    uint32_t number = 0;
+    // Bits of lanes: that can run, that gave way in a loop and run after the others, that have not exited.
+    uint32_t ready = 0, polling = 0, live = 0;
+    bool queued = false;
+    uint32_t meeting_count = 0;       // meetings that some lane has reached
+    void* lanes[warp_size] = {};      // what each lane brought to its meeting
+    Meeting meetings[warp_size];      // by the lowest lane of their mask
+    Fiber* lane(uint32_t number) const;
+};
+
+// Fibers that wait for the same thing.
+struct Waiters {
+    Fiber* first = nullptr;
+    uint32_t count = 0;
+    void add(Fiber* fiber) {
+        fiber->next_waiter = first;
+        first = fiber;
+        ++count;
+    }
+};
+
+struct NamedBarrier {
+    uint32_t arrived = 0, expected = 0;
+    const void* pc = nullptr;
+    Waiters waiters;
+    Joined joined;
+};
+
+struct WarpgroupMeeting {
+    int arrived = 0, warps = 0;
+    const char* what = nullptr;
+    const void* pc = nullptr;
+    void* lanes[4 * warp_size] = {};
+    Waiters waiters;
+};
+
+struct Block {
+    Gang* gang = nullptr;
+    uint32_t number = 0;  // in the gang
+    Uint3 index{};
+    uint32_t rank = 0;    // in the cluster
+    Block* cluster = nullptr;  // its first block
+    unsigned char* arena = nullptr;
+    uint32_t static_bytes = 0;
+    Fiber* fibers = nullptr;
+    std::unique_ptr<Warp[]> warps;
+    uint32_t live = 0;
+    // __syncthreads
+    uint32_t arrived = 0;
+    const void* sync_pc = nullptr;  // of the first that arrived
+    int sync_line = 0;
+    int votes = 0, result = 0;
+    Joined sync_joined;
+    NamedBarrier named[named_barriers];
+    WarpgroupMeeting warpgroups[most_threads / (4 * warp_size)];
+    std::shared_ptr<void> matrix_tails[most_threads / (4 * warp_size)];  // latest products: wgmma.cpp
+    std::shared_ptr<void> tensor_memory;                                 // tcgen05.cpp
+    uint32_t registers[most_threads / (4 * warp_size)] = {};  // per thread, as setmaxnreg said
+    uint32_t agents = 0;  // asynchronous units that have a clock
+    std::unordered_map<uint64_t, uint32_t> agent_of;
+    uint32_t first_read_set = 0;  // those below it are ordered before everything that this block does now
+};
+
+// A barrier over blocks: of a cluster, of a cooperative grid.
+struct WideBarrier {
+    uint32_t arrived = 0;
+    uint64_t phase = 0;
+    Waiters waiters;
+    Joined joined;
+    View* completed = nullptr;  // of the last phase
+};
+
+struct Worker;
+struct Launch;
+
+struct Gang {
+    Worker* worker = nullptr;
+    const Launch* launch = nullptr;
+    uint32_t number = 0;  // of all gangs of the launch
+    uint32_t flags = 0;
+    uint32_t threads = 0, warps_per_block = 0, block_count = 0, cluster_size = 1;
+    uint32_t live = 0;
+    std::unique_ptr<Block[]> blocks;
+    std::unique_ptr<Fiber[]> fibers;
+    // Warps with lanes that can run, each at most once.
+    std::vector<Warp*> queue;  // a ring
+    size_t queue_mask = 0, head = 0, queued = 0;
+    uint32_t schedule = 0;
+    uint64_t random = 0;
+    uint64_t switches = 0, step_bound = 0, idle_yields = 0;
+    bool stopped = false;
+    Context main;
+    WideBarrier grid_barrier;
+    std::vector<WideBarrier> cluster_barriers;
+    std::vector<uint8_t> cluster_arrived;  // per fiber: arrived without having waited yet
+    std::unique_ptr<Order> order;  // only when races are checked
+    std::unordered_map<const void*, Joined> flag_order;  // what was released through atomic variables
+    bool acquired = false;  // from another gang: see release_at
+    std::unique_ptr<AsyncUnit> async;
+    uint64_t barriers = 0, warp_operations = 0, async_operations = 0;
+};
+
+// A launch as all workers see it.
+struct Launch {
+    TlEmuLaunch request{};
+    TlEmuReport* report = nullptr;
+    uint32_t cluster_blocks = 1, gang_blocks = 1;
+    uint64_t gang_count = 0;
+    uint64_t next_gang = 0;  // shared by the workers
+    uint32_t running = 0;    // workers that still have gangs
+    uint32_t threads = 0;
+    uint32_t static_at = 0;      // where static shared memory begins
+    const char* anchor = nullptr;  // code addresses are kept as distances from here
+    const char *library_low = nullptr, *library_high = nullptr;  // data of the kernel's own library
+    std::unique_ptr<Findings> findings;
+    std::unique_ptr<Counters> counters;
+    std::unique_ptr<GlobalShadow> global;
+};
+
+// One thread of the system with all that it needs to run gangs; kept for later launches.
+struct Worker {
+    uint32_t flags = 0;
+    const char* stack_base = nullptr;
+    size_t stack_extent = 0;
+    Fiber* current = nullptr;
+    Gang* gang = nullptr;
+    Launch* launch = nullptr;
+    Stacks stacks;
+    unsigned char* arena = nullptr;
+    size_t arena_bytes = 0;
+    std::unique_ptr<SharedShadow> shadow;
+    std::unique_ptr<AccessLog> log;
+    const TlEmuBuffer* last_buffer = nullptr;
+    uint64_t accesses = 0;
+    uint32_t copy_marks = 0;   // tell pending cp.async apart
+    uint32_t static_high = 0;  // most static shared memory that a block used
+    ~Worker();
+};
+
+// Constant-initialised and of the initial model: its use is one instruction, not a call.
+extern thread_local constinit Worker* worker __attribute__((tls_model("initial-exec")));
+inline Fiber* current() { return worker->current; }
+inline bool checks(uint32_t flags) { return (worker->flags & flags) != 0; }
+inline Fiber* Warp::lane(uint32_t number) const { return fibers + number; }
+
+// -- scheduler.cpp
+void make_ready(Fiber* fiber);
+void make_ready(Warp* warp, uint32_t lanes);
+void wake(Waiters& waiters, Fiber* but = nullptr);
+void wait_here(const char* what, const void* pc, const void* object = nullptr);
+void run_gang(Worker& worker, Launch& launch, uint64_t number);
+uint32_t random_below(Gang& gang, uint32_t count);
+
+// -- barriers.cpp
+void leave_barriers(Fiber* fiber);  // what is to be done when a thread exits
+
+// -- memory.cpp
+Block* block_of(Gang& gang, const void* p);  // whose shared memory p is in, or null
+uint32_t shared_bytes(const Launch& launch, const Block& block);
+// An access of `who`: bounds, alignment, order, counters. false: it must not be made.
+bool observe(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const void* pc, unsigned align,
+             bool counted = true);
+
+// -- registers.cpp: accesses to a thread's own stack; registers that a matrix product is handed
+void check_registers(Fiber& who, const void* p, size_t bytes, TlEmuAccess access, const void* pc);
+void use_registers(Fiber& who, const Span& span, uint32_t group, const void* pc);
+
+// -- report.cpp
+void finding_by(Fiber* who, TlEmuKind kind, TlEmuSpace space, const void* pc, const void* other_pc, uint32_t other,
+                const Block* other_block, const void* address, size_t bytes, const char* text);
+void report_deadlock(Gang& gang);
+}  // namespace tl_emu
+#endif
