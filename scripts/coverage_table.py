@@ -4,7 +4,8 @@
     python scripts/coverage_table.py --check   say whether the page is current (status 1 if not)
 
 The words and how many files of real programs use them come from ``docs/data/usage.tsv``; where a
-word runs comes from ``tilelang.language.support``, which reads the tables of the compiler.
+word runs comes from ``tilelang.language.support``, which reads the tables of the compiler, and for
+CUDA from ``word_cases.py``, whose programs the tests compile.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import argparse
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 
 import tilelang.language as T
 from tilelang.ir.dtypes import dtype
+from tilelang.ir.tables import HARDWARE_TILES
 from tilelang.language.support import SUPPORT, Support
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import word_cases  # noqa: E402  # a script beside this one
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = ROOT / "docs" / "data" / "usage.tsv"
@@ -28,10 +33,29 @@ PAGE = ROOT / "docs" / "coverage.md"
 STATES = {
     "runs": "runs in the interpreter and on the CPU",
     "interpreter": "runs in the interpreter; a CPU compilation refuses it with an error",
-    "planned": "traces and prints; needs a GPU back end, which is planned",
+    "cuda": "traces and prints everywhere; runs on CUDA from the architecture given on",
+    "planned": "traces and prints; its lowering is planned",
     "rejected": "not part of this implementation, for the reason given",
     "missing": "not there yet",
 }
+
+
+# Words without a case of their own that CUDA does not have yet, by their tile operations.
+NOT_ON_CUDA = frozenset(
+    (
+        *HARDWARE_TILES, "tma_copy", "copy_cluster", "tcgen05_mma", "tcgen05_mma_blockscaled",
+        "gemm_sp_v2",
+    )
+)  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def on_cuda() -> dict[str, str]:
+    """Words with a case -> the lowest architecture, "yes" for all that are supported."""
+    lowest = word_cases.ARCHS[0]
+    return {
+        case.word: "yes" if case.arch == lowest else case.arch for case in word_cases.cases()
+    }
 
 
 @dataclass(frozen=True)
@@ -70,7 +94,17 @@ class Word:
             return "rejected"
         if support.cpu:
             return "runs"
-        return "interpreter" if support.interpreter else "planned"
+        if support.interpreter:
+            return "interpreter"
+        return "planned" if self.cuda == "–" else "cuda"
+
+    @property
+    def cuda(self) -> str:
+        """The lowest architecture that runs it, "yes" for all, "–" for none."""
+        support = self.support
+        if support is None or not self.exists:
+            return "–"
+        return on_cuda().get(self.name) or ("–" if self.name in NOT_ON_CUDA else "yes")
 
 
 def words(path: Path = USAGE) -> list[Word]:
@@ -95,8 +129,8 @@ def page(table: list[Word]) -> str:
         "| --- | --- | ---: |",
         *[f"| {state} | {text} | {counts[state]} |" for state, text in STATES.items()],
         "",
-        "| word | programs | examples | tests | interpreter | CPU | state | remark |",
-        "| --- | ---: | ---: | ---: | :---: | :---: | --- | --- |",
+        "| word | programs | examples | tests | interpreter | CPU | CUDA | state | remark |",
+        "| --- | ---: | ---: | ---: | :---: | :---: | :---: | --- | --- |",
         *[row(word) for word in table],
     ]
     return "\n".join(lines) + "\n"
@@ -113,6 +147,7 @@ def row(word: Word) -> str:
         word.tests,
         "yes" if support.interpreter else "–",
         "yes" if support.cpu else "–",
+        word.cuda,
         word.state,
         support.note.removeprefix("not there: ").replace("|", "\\|"),
     )

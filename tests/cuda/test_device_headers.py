@@ -147,6 +147,17 @@ def moves() -> list[str]:
     return lines
 
 
+def halves() -> list[str]:
+    """Pairs of float16."""
+    lines = ["tl_half2_store(r, tl_half2_load(r + 1));",
+             "r[2] = tl_half2_pack(u16[0], u16[1]) + tl_half2_both(u16[2]);",
+             "r[3] = tl_half2_round(f32[0], f32[1]);"]  # fmt: skip
+    lines += [f"r[4] = tl_half2_{op}(r[1], r[2]);" for op in ("add", "sub", "mul")]
+    lines += [f"r[5] += tl_half2_field<{bits}>(r[{bits % 3}], {low}, {high}, -n);"
+              for bits in (1, 2, 4, 8) for low, high in ((0, 8), (8, 24), (0, 16))]  # fmt: skip
+    return [*lines, "r[6] = tl_half2_field<4>(r[0], n, n + 4, -8);"]
+
+
 def newer(arch: str) -> list[str]:
     """What only some architectures have."""
     lines = []
@@ -172,11 +183,11 @@ def newer(arch: str) -> list[str]:
 
 
 def all_text(arch: str) -> str:
-    return "\n".join([*numeric(), *shared_by_threads(), *moves(), *newer(arch)])
+    return "\n".join([*numeric(), *shared_by_threads(), *moves(), *halves(), *newer(arch)])
 
 
 @pytest.mark.parametrize("arch", ARCHES)
-@pytest.mark.parametrize("group", ["numeric", "shared_by_threads", "moves", "newer"])
+@pytest.mark.parametrize("group", ["numeric", "shared_by_threads", "moves", "halves", "newer"])
 def test_functions_compile(arch: str, group: str) -> None:
     lines = newer(arch) if group == "newer" else globals()[group]()
     compile_cubin(kernel(lines), arch)
@@ -190,7 +201,7 @@ def test_every_function_is_called_above() -> None:
             inner = name in (
                 "tl_as_f32 tl_as_u32 tl_shared_address tl_before tl_after tl_aligned tl_panel "
                 "tl_small_to_f32 tl_f32_to_small tl_dp4a_mixed tl_any_bit tl_philox_words "
-                "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash"
+                "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept"
             ).split() or name.endswith(("_", "_to", "_values_f16", "_values_bf16", "_values_f32"))
             if not inner and f"{name}(" not in text and f"{name}<" not in text:
                 missing.append(f"{path.name}: {name}")

@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilelang.cuda import disassembly, nvrtc, toolchain
 from tilelang.cuda.disassembly import disassemble
-from tilelang.cuda.nvrtc import candidates, find_nvrtc
+from tilelang.cuda.nvrtc import Nvrtc, Output, candidates, find_nvrtc
 from tilelang.cuda.toolchain import (
     KernelResources,
     compile_cubin,
@@ -64,6 +65,43 @@ def test_resources_are_read_from_the_assemblers_report() -> None:
     assert item.name == "scale" and item.shared == 256 and item.spills == 0 and item.stack == 0
     assert 4 <= item.registers <= 32 and item.barriers == 1
     assert str(item) == f"scale: {item.registers} registers, 256 bytes shared, no spills"
+
+
+def test_a_repeated_compilation_has_its_report_too() -> None:
+    first, second = (compile_cubin(SOURCE, "sm_80", name="scale") for _ in range(2))
+    assert first.resources == second.resources != ()
+
+
+def test_an_option_is_known_or_not_without_compiling() -> None:
+    found = find_nvrtc()
+    assert found is not None
+    assert found.accepts("--use_fast_math") and found.accepts("--gpu-architecture=sm_80")
+    assert not found.accepts("--no-such-option")
+    if found.version >= (13, 0):
+        assert found.no_cache == ("--no-cache",)
+
+
+@pytest.mark.parametrize(("known", "expected"), [(True, ["--no-cache"]), (False, [])])
+def test_the_compilers_own_cache_is_passed_by_where_it_has_one(
+    known: bool, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = find_nvrtc()
+    assert found is not None
+    given: list[list[str]] = []
+    plain = Nvrtc.compile
+
+    def compile(self: Nvrtc, source: str, name: str, headers: Any, options: Any) -> Any:
+        if name != "probe.cu":
+            given.append([item for item in options if "cache" in item])
+        elif not known and options[0] == "--no-cache":
+            return Output(b"", b"", "nvrtc: error: unrecognized option --no-cache found", "x")
+        return plain(self, source, name, headers, options)
+
+    monkeypatch.setattr(Nvrtc, "compile", compile)
+    fresh = Nvrtc(found._lib, found.path)
+    monkeypatch.setattr(toolchain, "find_tool", lambda arch, tool: fresh)
+    assert compile_cubin(SOURCE, "sm_80", name="scale").resources
+    assert given == [expected]
 
 
 def test_spills_are_told() -> None:

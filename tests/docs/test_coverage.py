@@ -48,4 +48,16 @@ def test_an_unknown_word_would_show(generator: ModuleType, tmp_path: Path) -> No
     usage.write_text("symbol\tclient_files\texample_files\ttest_files\nT.no_such_word\t9\t0\t0\n")
     (word,) = generator.words(usage)
     assert word.state == "missing"
-    assert "| `T.no_such_word` | 9 | 0 | 0 | – | – | missing |" in generator.page([word])
+    assert "| `T.no_such_word` | 9 | 0 | 0 | – | – | – | missing |" in generator.page([word])
+
+
+def test_the_column_of_cuda_is_that_of_the_cases(generator: ModuleType) -> None:
+    table = {word.name: word for word in generator.words()}
+    assert table["tma_load"].cuda == "sm_90" and table["tma_load"].state == "cuda"
+    assert table["ptx_wgmma_ss"].cuda == "sm_90a" and table["wait_wgmma"].cuda == "sm_90a"
+    assert table["sync_threads"].cuda == table["copy"].cuda == "yes"
+    assert table["tcgen05_gemm"].cuda == "–" and table["tcgen05_gemm"].state == "planned"
+    assert table["barrier_arrive"].cuda == "sm_80" and table["barrier_arrive"].state == "interpreter"
+    assert set(generator.NOT_ON_CUDA).isdisjoint(generator.on_cuda()) or (
+        set(generator.NOT_ON_CUDA) & set(generator.on_cuda()) == {"deallocate_tmem"}
+    )

@@ -16,12 +16,16 @@ from tilelang.cuda.intrinsics import (
     SHORT,
     Word,
 )
+from tilelang.cuda.raw_words import RAW_CALLS, moved, texts_of
 from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 
 if TYPE_CHECKING:
     from tilelang.cuda.printer import CudaPrinter
+
+# Instructions of inline assembly: the compiler splits no constant from their addresses itself.
+STEADY = ("cp_async", "ldmatrix", "stmatrix")
 
 Handler: TypeAlias = "Callable[[CudaPrinter, E.Call], str]"
 
@@ -34,7 +38,8 @@ def print_word(p: CudaPrinter, word: Word, call: E.Call) -> str:
 
 def arguments(p: CudaPrinter, call: E.Call) -> str:
     """The operands of a call as arguments of a function."""
-    return ", ".join(bare(p.value(arg)) for arg in call.args)
+    text = p.steady_address if call.op in STEADY else p.value
+    return ", ".join(bare(text(arg)) for arg in call.args)
 
 
 def narrowed(p: CudaPrinter, dtype: DType, text: str) -> str:
@@ -322,23 +327,9 @@ def mma_function(p: CudaPrinter, shape: str, kinds: tuple[str, str, str]) -> str
     return f"tl_mma_{shape}_{a}_{b}_{c}"
 
 
-def _texts(call: E.Call) -> tuple[list[str], list[E.Expr]]:
-    """Leading texts and the remaining operands of a raw instruction."""
-    texts = [arg.value for arg in call.args if isinstance(arg, E.StringImm)]
-    return texts, [arg for arg in call.args if not isinstance(arg, E.StringImm)]
-
-
-def _moved(p: CudaPrinter, base: E.Expr, offset: E.Expr) -> str:
-    """A pointer operand and its offset in elements."""
-    if isinstance(base, E.AddressOf) and base.indices:
-        last = E.as_expr(base.indices[-1] + offset)
-        return p.address(base.buffer, (*base.indices[:-1], last))
-    return f"{p.value(base)} + {p.index(offset)}"
-
-
 def _ptx_mma(p: CudaPrinter, call: E.Call) -> str:
     """T.ptx_mma([dtype,] shape, "row", "col", a, b, c, A, a_off, B, b_off, C, c_off[, sat])."""
-    texts, rest = _texts(call)
+    texts, rest = texts_of(call)
     texts = texts[-6:]
     if len(texts) < 6 or len(rest) < 6 or texts[1:3] != ["row", "col"]:
         raise TileUnsupportedError(
@@ -347,13 +338,13 @@ def _ptx_mma(p: CudaPrinter, call: E.Call) -> str:
             got=f"`{call!r}`",
         )
     name = mma_function(p, texts[0], (texts[3], texts[4], texts[5]))
-    a, b, c = (_moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
+    a, b, c = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
     return f"{name}({c}, {a}, {b})"
 
 
 def _ptx_ldmatrix(p: CudaPrinter, call: E.Call) -> str:
     """T.ptx_ldmatrix([dtype,] trans, count, [type,] registers, offset, shared, offset)."""
-    _, rest = _texts(call)
+    _, rest = texts_of(call)
     if len(rest) != 6 or not all(isinstance(item, E.Const) for item in rest[:2]):
         raise TileUnsupportedError(
             "T.ptx_ldmatrix in this form is not supported on CUDA",
@@ -362,7 +353,7 @@ def _ptx_ldmatrix(p: CudaPrinter, call: E.Call) -> str:
         )
     p.require("sm_75", "T.ptx_ldmatrix")
     trans = "_trans" if bool(rest[0]) else ""
-    registers, shared = _moved(p, rest[2], rest[3]), _moved(p, rest[4], rest[5])
+    registers, shared = moved(p, rest[2], rest[3]), moved(p, rest[4], rest[5])
     return f"tl_ldmatrix_x{int(rest[1])}{trans}({registers}, {shared})"
 
 
@@ -440,4 +431,5 @@ CALLS: dict[str, Handler] = {
     "rng_rand": _rng,
     "rng_rand_float": _rng,
     "device_assert": _device_assert,
+    **RAW_CALLS,
 }

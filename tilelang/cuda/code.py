@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilelang.cuda.driver import Driver, driver
+from tilelang.cuda.driver import Driver, MapForm, driver
 from tilelang.errors import TileRuntimeError
 
 
@@ -84,6 +84,12 @@ class Code:
             device, function, grid, block, shared, stream, parameters,
             cluster=cluster, cooperative=cooperative, pdl=pdl,
         )  # fmt: skip
+
+    def tensor_map(
+        self, form: MapForm, address: int, extents: Sequence[int], strides: Sequence[int]
+    ) -> tuple[int, bytes]:
+        """The driver's code and the bytes of a tensor map."""
+        return self.driver.tensor_map(form, address, extents, strides)
 
     def allocate(self, device: int, size: int, stream: int) -> int:
         """Device memory in stream order."""

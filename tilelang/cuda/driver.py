@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelang.errors import TileRuntimeError
 
@@ -44,6 +44,7 @@ _ADVICE = {
     716: "an address is not a multiple of the access size; check slices and strides",
     719: "an earlier kernel crashed; the process must be restarted",
     720: "use fewer blocks, so that all are resident at once",
+    801: "update the NVIDIA driver: tensor maps need one for CUDA 12",
     900: "the work cannot be captured into a CUDA graph; call the kernel once before capturing",
     901: "the capture of a CUDA graph is broken by an earlier call",
     912: "use a cluster that divides the grid and has at most 8 blocks (16 where supported)",
@@ -62,9 +63,42 @@ _COOPERATIVE, _CLUSTER, _PDL = 2, 4, 6
 _STATIC_SHARED = 48 * 1024  # what needs no opt-in
 _PORTABLE_CLUSTER = 8
 _RELAXED = 2  # CUstreamCaptureMode
+_NOT_SUPPORTED = 801
+_ENCODERS = ("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col")
 
 # Words of the table that :meth:`Driver.table` writes; the C launcher reads the same places.
-TABLE_HEADER = 8
+TABLE_HEADER = 10
+
+
+class MapForm(Protocol):
+    """What is fixed about a tensor map; see :class:`tilelang.runtime.steps.MapForm`."""
+
+    @property
+    def im2col(self) -> bool: ...
+    @property
+    def type(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def interleave(self) -> int: ...
+    @property
+    def swizzle(self) -> int: ...
+    @property
+    def promotion(self) -> int: ...
+    @property
+    def fill(self) -> int: ...
+    @property
+    def channels(self) -> int: ...
+    @property
+    def pixels(self) -> int: ...
+    @property
+    def steps(self) -> tuple[int, ...]: ...
+    @property
+    def box(self) -> tuple[int, ...]: ...
+    @property
+    def lower(self) -> tuple[int, ...]: ...
+    @property
+    def upper(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -394,18 +428,51 @@ class Driver:
                 )
             )
 
+    def tensor_map(
+        self, form: MapForm, address: int, extents: Sequence[int], strides: Sequence[int]
+    ) -> tuple[int, bytes]:
+        """Encode a tensor map; gives the driver's code and the 128 bytes.
+
+        Args:
+            form: what is fixed about it.
+            address: of the tensor, in device memory.
+            extents: of the tensor, innermost first.
+            strides: bytes from one element to the next along each dim but the innermost.
+        """
+        import ctypes
+
+        self.alive()
+        encode = getattr(self._lib, _ENCODERS[form.im2col], None)
+        if encode is None:
+            return _NOT_SUPPORTED, b""
+        room = ctypes.create_string_buffer(192)
+        place = -(-ctypes.addressof(room) // 64) * 64
+        tail = (form.interleave, form.swizzle, form.promotion, form.fill)
+        steps = (ctypes.c_uint32 * form.rank)(*form.steps)
+        head = (
+            ctypes.c_void_p(place), form.type, form.rank, ctypes.c_void_p(address),
+            (ctypes.c_uint64 * form.rank)(*extents),
+            (ctypes.c_uint64 * max(1, form.rank - 1))(*strides),
+        )  # fmt: skip
+        if form.im2col:
+            corners = [(ctypes.c_int * len(c))(*c) for c in (form.lower, form.upper)]
+            code = encode(*head, *corners, form.channels, form.pixels, steps, *tail)
+        else:
+            code = encode(*head, (ctypes.c_uint32 * form.rank)(*form.box), steps, *tail)
+        return int(code), ctypes.string_at(place, 128)
+
     def table(self, device: int, functions: Sequence[int]) -> Any:
         """What launching from C needs, as an array of 64-bit words that the caller keeps alive.
 
-        Address and value of the epoch, the context, the addresses of the five driver functions,
-        then the kernels.
+        Address and value of the epoch, the context, the addresses of the driver functions (0 for
+        one that an old driver lacks), then the kernels.
         """
         import ctypes
 
         names = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemAllocAsync",
-                 "cuMemFreeAsync")  # fmt: skip
+                 "cuMemFreeAsync", *_ENCODERS)  # fmt: skip
         words = [ctypes.addressof(self.epoch), self.epoch.value, self.context(device)]
-        words += [self.address(name) for name in names]
+        words += [self.address(name) if hasattr(self._lib, name) else 0 for name in names]
         return (ctypes.c_uint64 * (TABLE_HEADER + len(functions)))(*words, *functions)
 
     # -- memory --------------------------------------------------------------------------------

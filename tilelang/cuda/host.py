@@ -196,9 +196,9 @@ class HostWriter:
                 inner = self.program(expr.args[0])
                 return (*inner, *inner, "neg", "max")
             case E.Call(op="isnullptr"):
-                return (*self._pointer(expr.args[0]), "c0", "eq")
+                return (*self.pointer(expr.args[0]), "c0", "eq")
             case E.AddressOf():
-                return self._pointer(expr)
+                return self.pointer(expr)
             case _:
                 raise TileUnsupportedError(
                     f"`{expr!r}` cannot be computed on the host for CUDA",
@@ -221,7 +221,7 @@ class HostWriter:
         self.steps.append(LetStep(slot, inner, str(target)))
         return (f"s{slot}",)
 
-    def _pointer(self, expr: E.Expr) -> Program:
+    def pointer(self, expr: E.Expr) -> Program:
         """The address of an element, or a pointer."""
         if not isinstance(expr, E.AddressOf):
             return self.program(expr)
@@ -233,6 +233,8 @@ class HostWriter:
         result: Program = (f"s{self.slots.of[buffer.data]}",)
         size = f"c{unit_bytes(buffer.dtype)}"
         for index, stride in zip(expr.indices, buffer.stride_list()):
+            if isinstance(index, E.Const) and int(index.value) == 0:
+                continue
             part = (*self.program(index), *self.program(E.as_expr(stride)), "mul", size, "mul")
             result = (*result, *part, "add")
         return result

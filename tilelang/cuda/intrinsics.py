@@ -61,6 +61,7 @@ WORDS: dict[str, Word] = {
     "block_rank_in_cluster": Word("tl_block_rank_in_cluster", "sm_90"),
     # Barriers in shared memory.
     "mbarrier_wait": Word("tl_mbarrier_wait", "sm_80"),
+    "mbarrier_try_wait": Word("tl_mbarrier_try_wait", "sm_80"),
     "mbarrier_expect_tx": Word("tl_mbarrier_expect_tx", "sm_90"),
     "mbarrier_arrive_expect_tx": Word("tl_mbarrier_arrive_expect_tx", "sm_90"),
     "cp_async_barrier_noinc": Word("tl_cp_async_mbarrier_arrive_noinc", "sm_80"),
@@ -69,6 +70,12 @@ WORDS: dict[str, Word] = {
     "cp_async_commit": Word("tl_cp_async_commit", "sm_80"),
     "ldmatrix": Word("tl_ldmatrix_x{count}{trans}", "sm_75"),
     "stmatrix": Word("tl_stmatrix_x{count}{trans}", "sm_90"),
+    # Pairs of float16.
+    **{
+        f"half2_{name}": Word(f"tl_half2_{name}", "sm_75")
+        for name in ("load", "store", "add", "sub", "mul", "pack", "both", "round")
+    },
+    "half2_field": Word("tl_half2_field<{bits}>", "sm_75"),
     # Numbers.
     "fns": Word("tl_fns"),
 }
@@ -129,6 +136,35 @@ MMA: dict[tuple[str, str, str, str], str] = {
     },
 }  # fmt: skip
 
+# Sparse ones, the same.
+MMA_SP: dict[tuple[str, str, str, str], str] = {
+    ("m16n8k16", "f16", "f16", "f32"): "sm_80",
+    ("m16n8k32", "f16", "f16", "f32"): "sm_80",
+    ("m16n8k32", "f16", "f16", "f16"): "sm_80",
+    ("m16n8k16", "bf16", "bf16", "f32"): "sm_80",
+    ("m16n8k32", "bf16", "bf16", "f32"): "sm_80",
+    ("m16n8k8", "tf32", "tf32", "f32"): "sm_80",
+    ("m16n8k16", "tf32", "tf32", "f32"): "sm_80",
+    **{
+        (shape, a, b, "s32"): "sm_80"
+        for shape in ("m16n8k32", "m16n8k64") for a in ("s8", "u8") for b in ("s8", "u8")
+    },
+    **{
+        ("m16n8k64", a, b, "f32"): "sm_89"
+        for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")
+    },
+}  # fmt: skip
+
+# Products of a warpgroup (sm_90a): dtypes of a and b -> accumulators; the depth of one instruction.
+WGMMA: dict[tuple[str, str], tuple[str, ...]] = {
+    ("f16", "f16"): ("f32", "f16"),
+    ("bf16", "bf16"): ("f32",),
+    ("tf32", "tf32"): ("f32",),
+    **{(a, b): ("f32", "f16") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")},
+    **{(a, b): ("s32",) for a in ("s8", "u8") for b in ("s8", "u8")},
+}
+WGMMA_K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
+
 # Math functions with a fast version in hardware, for T.__exp and its like.
 FAST = {
     "fast_exp": "fast_exp", "fast_exp10": "fast_exp10", "fast_log": "fast_log",
@@ -160,10 +196,17 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("tl_warp.h", r"tl_shfl|tl_any\b|tl_all\b|tl_ballot|tl_activemask|tl_match|tl_warp_reduce"
                   r"|tl_thread_"),
     ("tl_memory.h", r"tl_copy_|tl_cp_async|tl_ldmatrix|tl_stmatrix|tl_any_of|tl_all_of"
-                    r"|tl_pointer|tl_bulk_"),
-    ("tl_mma.h", r"tl_mma_"),
+                    r"|tl_pointer|tl_bulk_(commit|wait)"),
+    ("tl_half.h", r"tl_half2_"),
+    ("tl_mma.h", r"tl_mma_m(8n8|16n8)k"),
+    ("tl_mma_sp.h", r"tl_mma_sp_"),
+    ("tl_mma_sm70.h", r"tl_mma_m16n16k4_"),
+    ("tl_tma.h", r"tl_tma_|tl_tensor_map|tl_bulk_(load|store|reduce|copy)"),
+    ("tl_wgmma.h", r"tl_wgmma_(m64|touch|descriptor)|tl_descriptor_add"),
+    ("tl_tcgen05.h", r"tl_tcgen05_|tl_tmem_|tl_clc_"),
     ("tl_sync.h", r"tl_bar_|tl_sync_grid|tl_mbarrier|tl_fence|tl_cluster|tl_block_rank|tl_pdl"
-                  r"|tl_setmaxnreg|tl_cp_async_mbarrier|tl_wgmma_(fence|commit|wait)"),
+                  r"|tl_setmaxnreg|tl_cp_async_mbarrier|tl_wgmma_(fence|commit|wait)|tl_elect"
+                  r"|tl_map_shared"),
     ("tl_launch.h", r"tl_swizzle"),
     ("tl_random.h", r"tl_rng|tl_philox"),
     ("tl_print.h", r"tl_assert"),

@@ -8,7 +8,9 @@ from tilelang.codegen.writer import Writer, quote
 from tilelang.cuda import indexing
 from tilelang.cuda.calls import constant, thread_index
 from tilelang.cuda.intrinsics import COUNTED_HINTS, HINTS
+from tilelang.cuda.phases import phases_of, steps_of
 from tilelang.cuda.printer import CudaPrinter
+from tilelang.cuda.raw_words import touched_registers
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -39,10 +41,14 @@ class KernelWriter(Writer):
         self.addressed = addressed
         self.axes = axes  # names of the block variables
         self.uses_arena = False
+        self.columns: dict[E.Var, int] = {}  # tensor memory that is in use
+        self.tiles: list[tuple[str, Buffer]] = []  # name in the text, buffer in shared memory
 
     # -- values ------------------------------------------------------------------------------------
     def let(self, stmt: S.Let) -> None:
         """A constant; integers used as indices are exact."""
+        if stmt.var in self.p.map_alias:
+            return
         var, kind = stmt.var, value_type(stmt.var.dtype)
         if var.dtype in ("int32", "int64") and self.p.is_index(stmt.value):
             found = self.p.term(stmt.value)
@@ -70,13 +76,16 @@ class KernelWriter(Writer):
             first = "0" if stmt.init is None else bare(self.p.value(stmt.init))
             self.put(f"{value_type(buffer.dtype)} {self.p.pointer(buffer)} = {first};")
             return
+        if buffer.storage == "shared.tmem":
+            self.tensor_memory(buffer, stmt)
+            return
         kind = storage_type(buffer.dtype)
         self.p.declared[buffer.data] = kind
         name = self.p.pointer(buffer)
         length = storage_units(buffer, stmt)
         if buffer.storage in ("local", "local.var", "local.descriptor"):
             self.put(f"__align__(16) {kind} {name}[{length}];")
-        elif buffer.storage.startswith("shared") and buffer.storage != "shared.tmem":
+        elif buffer.storage.startswith("shared"):
             self.shared(buffer, kind, name, length)
         else:
             raise TileUnsupportedError(
@@ -104,6 +113,7 @@ class KernelWriter(Writer):
     def shared(self, buffer: Buffer, kind: str, name: str, length: int) -> None:
         """A place in the block's arena, or static memory where none was planned."""
         offset = buffer.attr("arena_offset")
+        self.tiles.append((name, buffer))
         if offset is None:
             self.put(f"__shared__ __align__(128) {kind} {name}[{length}];")
             return
@@ -122,6 +132,37 @@ class KernelWriter(Writer):
         self.put("    tl_fence_barrier_init();")
         self.put("}")
         self.put("__syncthreads();")
+
+    def tensor_memory(self, buffer: Buffer, stmt: S.Alloc) -> None:
+        """Columns of tensor memory: the first warp asks for them, all threads learn where."""
+        self.p.require("sm_100a", f"the tensor memory of `{buffer.name}`")
+        self.columns[buffer.data] = tensor_columns(buffer, stmt)
+        name, slot = self.p.name_of(buffer.data), self.names.fresh(f"{buffer.name}_slot")
+        self.put(f"__shared__ uint32_t {slot};")
+        self.put(f"if ({thread_index(self.p)} < 32) {{")
+        self.put(f"    tl_tmem_alloc<{self.columns[buffer.data]}>(&{slot});")
+        self.put("}")
+        self.put("tl_tcgen05_fence_before();")
+        self.put("__syncthreads();")
+        self.put("tl_tcgen05_fence_after();")
+        self.put(f"const uint32_t {name} = {slot};")
+
+    def free_tensor_memory(self, *variables: E.Var) -> None:
+        """Give the columns of buffers back once all threads are here."""
+        freed = [(var, self.columns.pop(var)) for var in variables if var in self.columns]
+        if not freed:
+            return
+        self.put("tl_tcgen05_fence_before();")
+        self.put("__syncthreads();")
+        self.put("tl_tcgen05_fence_after();")
+        self.put(f"if ({thread_index(self.p)} < 32) {{")
+        for var, columns in freed:
+            self.put(f"    tl_tmem_free<{columns}>({self.p.name_of(var)});")
+        self.put("}")
+
+    def finish(self) -> None:
+        """What has to happen at the end of the kernel: tensor memory outlives it otherwise."""
+        self.free_tensor_memory(*self.columns)
 
     def view(self, stmt: S.View) -> None:
         """A name for memory that exists; views of the same storage need nothing."""
@@ -151,8 +192,19 @@ class KernelWriter(Writer):
         pragma = self.pragma(stmt)
         if pragma:
             self.put(pragma)
+        if pragma == "#pragma unroll":
+            p.unrolled.add(var)
         begin = f"for ({kind} {name} = {start.text};"
-        if step.constant == 1:
+        phases = () if wide else phases_of(stmt, self.names.fresh)
+        for phase in phases:
+            p.counted[phase.expr] = indexing.Term(phase.name, 0, phase.size - 1)
+        if phases:
+            starts = ", ".join(
+                [f"{name} = {start.text}", *(f"{f.name} = {f.first}" for f in phases)]
+            )
+            moves = ", ".join([f"++{name}", *steps_of(phases)])
+            self.put(f"for (int {starts}; {name} < {stop.text}; {moves}) {{")
+        elif step.constant == 1:
             self.put(f"{begin} {name} < {stop.text}; ++{name}) {{")
         elif up or down:
             sign = "<" if up else ">"
@@ -181,6 +233,11 @@ class KernelWriter(Writer):
     # -- effects -----------------------------------------------------------------------------------
     def effect(self, value: E.Expr) -> None:
         """An expression for its effect: calls stand alone, anything else is discarded."""
+        if isinstance(value, E.Call) and value.op == "tmem_free":
+            freed = value.args[0]
+            assert isinstance(freed, E.AddressOf)
+            self.free_tensor_memory(freed.buffer.data)
+            return
         text = self.p.call(value) if isinstance(value, E.Call) else self.p.value(value)
         self.put(f"{text};" if isinstance(value, E.Call) else f"(void){text};")
 
@@ -200,6 +257,8 @@ class KernelWriter(Writer):
         elif call.op == "tma_store_wait" and p.has("sm_90"):
             read = "_read" if call.attr("read", True) else ""
             self.put(f"tl_bulk_wait{read}<{constant(call, 0, 'count')}>();")
+        elif call.op == "warpgroup_fence_operand" and p.has("sm_90a"):
+            self.put(f"{touched_registers(p, call)};")
         elif call.op == "set_max_nreg" and p.target.arch.endswith("a") and p.has("sm_90"):
             count, raising = (constant(call, k, "operand") for k in range(2))
             if count:
@@ -219,6 +278,27 @@ class KernelWriter(Writer):
         block = [f"(int){axis}" for axis in self.axes] + ["0"] * (3 - len(self.axes))
         thread = ["(int)threadIdx.x", "(int)threadIdx.y", "(int)threadIdx.z"]
         return ", ".join([*block, *thread])
+
+
+def tensor_columns(buffer: Buffer, stmt: S.Stmt) -> int:
+    """Columns of 32 bits that a buffer takes of tensor memory: a power of two from 32 to 512."""
+    rows, width = buffer.shape
+    if not isinstance(rows, int) or not isinstance(width, int):
+        raise TileUnsupportedError(
+            f"`{buffer.name}` has an extent that is not a constant",
+            expected="compile-time extents for tensor memory",
+            loc=stmt.loc,
+        )
+    wanted = -(-width * buffer.dtype.bits // 32)
+    columns = max(32, 1 << (wanted - 1).bit_length())
+    if columns > 512 or rows > 128:
+        raise TileUnsupportedError(
+            f"`{buffer.name}` does not fit into tensor memory",
+            expected="at most 128 rows and 512 columns of 32 bits",
+            got=f"{rows} rows and {wanted} columns",
+            loc=stmt.loc,
+        )
+    return columns
 
 
 def storage_units(buffer: Buffer, stmt: S.Stmt) -> int:

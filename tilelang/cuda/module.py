@@ -8,7 +8,11 @@ person. Everything here is frozen and built from strings, integers and tuples on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from tilelang.cuda.tensor_map import TmaDescriptor
+    from tilelang.layout.layout import Layout
 
 #: Postfix tokens: "s<k>" pushes slot k, "c<int>" a constant; "lnot" and "neg" replace the top,
 #: "select" replaces condition, true value and false value; every other token is a binary
@@ -48,7 +52,8 @@ UNARY = frozenset({"lnot", "neg"})
 class KernelArg:
     """How the bits of a slot become one kernel parameter.
 
-    `kind` is "pointer", "int" or "float"; `dtype` names the parameter's (or element's) dtype.
+    `kind` is "pointer", "int", "float" or "tensormap"; `dtype` names the parameter's (or element's)
+    dtype. A tensor map is passed by value; its `dtype` is its name (see `MapStep`).
     """
 
     slot: int
@@ -115,7 +120,44 @@ class WorkspaceStep:
     bytes: Program
 
 
-Step: TypeAlias = "LetStep | AssertStep | LaunchPlan | IfStep | ForStep | WorkspaceStep"
+@dataclass(frozen=True)
+class MapStep:
+    """slot = a tensor map for the kernels that follow, encoded by the driver.
+
+    `name` is that of the kernels' parameter, `address` the start of the tensor.
+    """
+
+    slot: int
+    name: str
+    address: Program
+    map: TmaDescriptor
+
+
+Step: TypeAlias = "LetStep | AssertStep | LaunchPlan | IfStep | ForStep | WorkspaceStep | MapStep"
+
+
+@dataclass(frozen=True)
+class SharedBuffer:
+    """Where a shared buffer of a kernel is, for those who explain addresses to people.
+
+    Attributes:
+        kernel, name: the function and the buffer's name in its text.
+        label: the buffer's name in the program.
+        offset: bytes from the start of the arena; None for memory of its own.
+        size: bytes.
+        dtype: of an element.
+        shape: logical extents.
+        layout: from logical indices to elements; None means row by row.
+    """
+
+    kernel: str
+    name: str
+    label: str
+    offset: int | None
+    size: int
+    dtype: str
+    shape: tuple[int, ...]
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +166,8 @@ class CudaModule:
 
     `slots` counts the call's slots (parameters, then symbols) and the host's own slots after
     them. `features` names what the source needs from the compiler beyond the target's plain
-    architecture (for example "cooperative_groups"); it is empty for most kernels.
+    architecture (for example "cooperative_groups"); it is empty for most kernels. `shared` explains
+    the arenas.
     """
 
     source: str
@@ -133,3 +176,4 @@ class CudaModule:
     messages: tuple[str, ...]
     kernels: tuple[str, ...]
     features: tuple[str, ...] = ()
+    shared: tuple[SharedBuffer, ...] = ()

@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,18 @@ class Nvrtc:
     def supports(self, arch: str) -> bool:
         """Whether ``arch`` ("sm_90a") can be compiled for."""
         return int("".join(filter(str.isdigit, arch)) or 0) in self.archs
+
+    @cached_property
+    def no_cache(self) -> tuple[str, ...]:
+        """The option against NVRTC's own cache, whose answers have no log; empty where there is no
+        such cache. Our cache keeps results with their logs."""
+        return ("--no-cache",) if self.accepts("--no-cache") else ()
+
+    def accepts(self, option: str) -> bool:
+        """Whether this version knows ``option``; found out without compiling anything."""
+        # Options are looked at first and in order, and the first unknown one ends it.
+        done = self.compile("", "probe.cu", {}, [option, "--tl-no-such-option"])
+        return bool(done.log) and option not in done.log
 
     def compile(
         self, source: str, name: str, headers: Mapping[str, str], options: Sequence[str]
@@ -173,6 +185,7 @@ def candidates(home: str | None, path: str, packages: Sequence[str]) -> Iterator
     folders = [
         folder
         for package in packages
+        if os.path.isdir(os.path.join(package or ".", "nvidia"))
         for pattern in _WHEELS
         for folder in sorted(Path(package or ".").glob(pattern), reverse=True)
     ]

@@ -28,11 +28,14 @@ from tilelang.ir.bounds import Bounds, Interval, full, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
 
 _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
+# Feature sets that include those of another architecture.
+_FAMILIES = {"sm_100a": ("sm_103a",)}
 # Words of CUDA C++ that a variable must not take.
 RESERVED = frozenset(
     "threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 float2 float4 int2 int4 uint2 uint4 "
@@ -54,6 +57,8 @@ class CudaPrinter(CPrinter):
         declared: storage -> C element type of its pointer (with "const " where it is read only).
         threads: threads of a block.
         state: helpers that the text needs at the head of the kernel, name -> declaration.
+        unrolled: variables of loops that are copied out: constants to the compiler.
+        counted: expressions that a variable stands for.
     """
 
     def __init__(self, names: Names, target: Target, threads: tuple[int, ...]) -> None:
@@ -67,6 +72,12 @@ class CudaPrinter(CPrinter):
         self.declared: dict[E.Var, str] = {}
         self.state: dict[str, str] = {}
         self.words: set[str] = set()
+        self.instances: dict[str, None] = {}
+        self.maps: dict[E.Call, str] = {}
+        self.map_alias: dict[E.Var, E.Call] = {}
+        self.map_names: dict[E.Call, str] = {}
+        self.unrolled: set[E.Var] = set()
+        self.counted: dict[E.Expr, Term] = {}
 
     # -- architecture ------------------------------------------------------------------------------
     def has(self, needs: str) -> bool:
@@ -75,7 +86,7 @@ class CudaPrinter(CPrinter):
             return True
         have = self.target.arch if self.target.compute is not None else "sm_80"
         if needs.endswith("a"):
-            return have == needs
+            return have in (needs, *_FAMILIES.get(needs, ()))
         return _number(have) >= _number(needs)
 
     def require(self, needs: str, what: str) -> None:
@@ -118,6 +129,41 @@ class CudaPrinter(CPrinter):
             offset = indexing.combine("floordiv", offset, indexing.number(2))
         return name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
 
+    def steady_address(self, arg: E.Expr) -> str:
+        """As `value`, for instructions that take a register and a constant as an address: what of
+        an index in shared memory is constant once loops are copied out stands apart, or the
+        compiler would add it to the register's side for every instruction anew."""
+        if not isinstance(arg, E.AddressOf) or not arg.buffer.storage.startswith("shared"):
+            return self.value(arg)
+        if len(arg.indices) != 1 or is_packed(arg.buffer.dtype):
+            return self.value(arg)
+        start: E.Expr = arg.indices[0]
+        apart: E.Expr = E.const(0)
+        while isinstance(start, E.Binary) and start.op == "add" and self._copied_out(start.b):
+            apart = E.binary("add", start.b, apart)
+            start = start.a
+        apart = simplify(apart)
+        if isinstance(start, E.Const) or (isinstance(apart, E.Const) and not apart.value):
+            return self.value(arg)
+        return f"({self.address(arg.buffer, (start,))} + {self.term(apart).at(1)})"
+
+    def _copied_out(self, expr: E.Expr) -> bool:
+        """Whether `expr` is a constant in every copy of the unrolled loops."""
+        parts = [node for node in E.walk(expr) if not node.children()]
+        return self.is_index(expr) and all(
+            isinstance(node, E.Const) or node in self.unrolled for node in parts
+        )
+
+    def tensor_map(self, operand: E.Expr) -> str:
+        """A pointer to a tensor map: a parameter of the kernel, or what the program has."""
+        call = self.map_alias.get(operand, operand) if isinstance(operand, E.Var) else operand
+        if not isinstance(call, E.Call) or not call.op.startswith("create_tma"):
+            return bare(self.value(operand))
+        if call not in self.maps:
+            wanted = self.map_names.get(call, "tensor_map")
+            self.maps[call] = self.names.fresh(wanted)
+        return f"&{self.maps[call]}"
+
     # -- intervals ---------------------------------------------------------------------------------
     def interval(self, expr: E.Expr) -> Interval:
         """What is known of the value of an integer expression."""
@@ -147,6 +193,8 @@ class CudaPrinter(CPrinter):
             wide = expr in self.wide or expr.dtype == "int64"
             return Term(self.name_of(expr), known.low, known.high, wide)
         if isinstance(expr, E.Binary) and self.is_index(expr):
+            if expr in self.counted:
+                return self.counted[expr]
             return indexing.combine(expr.op, self.term(expr.a), self.term(expr.b))
         known = self.interval(expr)
         text = self.value(expr)
@@ -181,6 +229,8 @@ class CudaPrinter(CPrinter):
     def value(self, expr: E.Expr) -> str:
         """`expr` as a C expression of its value type, parenthesised where needed."""
         if isinstance(expr, E.Var):
+            if expr in self.map_alias:
+                return self.tensor_map(expr)
             name = self.name_of(expr)
             narrow = expr in self.wide and expr.dtype != "int64"
             return f"({value_type(expr.dtype)}){name}" if narrow else name
@@ -266,7 +316,11 @@ class CudaPrinter(CPrinter):
     def encoded(self, dtype: DType, text: str) -> str:
         """The bits of a value of `dtype`, as its storage type."""
         if dtype in NARROW_FLOATS:
-            return f"tl_f32_to_{NARROW_FLOATS[dtype][1]}({text})"
+            kind = NARROW_FLOATS[dtype][1]
+            inner = text.removeprefix(f"tl_{kind}_to_f32")
+            if inner != text and bare(inner) != inner:
+                return bare(inner)  # it has just been read
+            return f"tl_f32_to_{kind}({_unrounded(text, kind)})"
         if dtype.bits < 8:
             return f"(uint8_t)({text} & {2**dtype.bits - 1})"
         return f"({PLAIN_TYPES[dtype]}){text}"

@@ -229,6 +229,7 @@ def _with_nvrtc(
     name: str,
 ) -> CompileResult:
     options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+    options += nvrtc.no_cache
     used = {text: headers[text] for text in _included(source, headers)}
     done = nvrtc.compile(source, f"{name}.cu", used, [*options, *kernel_flags(flags)])
     if done.error or not done.cubin:

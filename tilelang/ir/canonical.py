@@ -37,13 +37,24 @@ def canonical_text(func: PrimFunc) -> str:
     return _Canonical().func(func)
 
 
+def exact_text(func: PrimFunc) -> str:
+    """As :func:`canonical_text`, with the name of every variable and buffer and with the place of
+    every statement in the user's source: equal where generated text and messages are equal.
+
+    Raises:
+        InternalError: as :func:`canonical_text`.
+    """
+    return _Canonical(exact=True).func(func)
+
+
 def canonical_hash(func: PrimFunc) -> str:
     """SHA-256 of :func:`canonical_text`, 64 hexadecimal digits."""
     return hashlib.sha256(canonical_text(func).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class _Canonical:
-    def __init__(self) -> None:
+    def __init__(self, exact: bool = False) -> None:
+        self.exact = exact
         self.lines: list[str] = []
         self.numbers: dict[Expr | Buffer, str] = {}
         self.public: set[Expr | Buffer] = set()
@@ -80,6 +91,8 @@ class _Canonical:
         for name, role in roles.items():
             if role != "block":
                 parts.append(f"{name}={self.value(getattr(stmt, name))}")
+        if self.exact:
+            parts.append(f"at={stmt.loc!r}")
         self.add(" ".join([type(stmt).__name__, *parts]))
         self.depth += 1
         for name, role in roles.items():
@@ -149,7 +162,7 @@ class _Canonical:
         found = self.numbers.get(buffer)
         if found is not None:
             return found
-        name = repr(buffer.name) if buffer in self.public else "_"
+        name = repr(buffer.name) if self.exact or buffer in self.public else "_"
         shape = self.value(tuple(buffer.shape))
         strides = self.value(buffer.strides)
         offset = self.value(buffer.elem_offset)
@@ -175,7 +188,7 @@ class _Canonical:
     def define(self, node: Expr) -> None:
         """One line for ``node``, whose children are defined."""
         if isinstance(node, Var):
-            name = repr(node.name) if node in self.public else "_"
+            name = repr(node.name) if self.exact or node in self.public else "_"
             found = self.number(node, "v")
             self.add(f"{found} = {name} {node.dtype}")
             return

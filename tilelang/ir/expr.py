@@ -68,9 +68,9 @@ class _Interned(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if not cls.interned:  # type: ignore[attr-defined]  # declared on Expr
             return super().__call__(*args, **kwargs)
-        if kwargs or len(args) != len(field_names(cls)):  # type: ignore[arg-type]  # an Expr class
+        if kwargs or len(args) != len(field_names(cls)):
             node = super().__call__(*args, **kwargs)
-            args = tuple(node.__dict__[name] for name in field_names(cls))  # type: ignore[arg-type]
+            args = tuple(node.__dict__[name] for name in field_names(cls))
         else:
             node = None
         key = (cls, *map(_key_of, args))
@@ -119,6 +119,10 @@ class Expr(metaclass=_Interned):
             elif not isinstance(value, str):
                 found.extend(_exprs_in(value))
         return tuple(found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Read back, equal expressions are the same object again.
+        return type(self), tuple(getattr(self, name) for name in field_names(type(self)))
 
     # -- operators: each builds a node through the language's promotion rules ---------------
     def __add__(self, other: ExprLike) -> Expr:
@@ -608,12 +612,16 @@ def dtype_call(dtype: DType, *args: object) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """``expr`` and everything below it, each distinct node once, parents first."""
-    seen: set[int] = set()
+    seen: set[Expr] = set()
     stack = [expr]
     while stack:
         node = stack.pop()
-        if id(node) in seen:
+        if node in seen:
             continue
-        seen.add(id(node))
         yield node
-        stack.extend(reversed(node.children()))
+        children = node.children()
+        if children:
+            seen.add(node)
+            stack.extend(children[::-1])
+        elif stack:  # something else may mention it
+            seen.add(node)

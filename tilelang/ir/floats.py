@@ -19,14 +19,16 @@ without NaN the largest positive number, as CUDA's satfinite conversions do.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.dtypes import FloatFormat
 from tilelang.ir.dtypes import dtype as DType
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Array: TypeAlias = "npt.NDArray[Any]"
 

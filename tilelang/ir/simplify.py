@@ -91,15 +91,52 @@ class _Simplifier:
             if node in memo:
                 stack.pop()
                 continue
-            pending = [child for child in node.children() if child not in memo]
+            below = self.terms(node)
+            pending = [child for child in below if child not in memo]
             if pending:
                 pending.reverse()
                 stack.extend(pending)
                 continue
             stack.pop()
-            simple = self.settle(rebuild(node, memo.__getitem__))
+            if _parts(node) is not None and self.repeatable(node):
+                simple = self.total(node)
+            else:
+                simple = self.settle(rebuild(node, self.visit))
             memo[node] = memo[simple] = simple
         return memo[expr]
+
+    def terms(self, node: Expr) -> tuple[Expr, ...] | list[Expr]:
+        """What has to be simple before ``node``: its children, of a sum what it adds up."""
+        if _parts(node) is None:
+            return node.children()
+        found: list[Expr] = []
+        stack = [node]
+        while stack:
+            item = stack.pop()
+            parts = _parts(item)
+            if parts is not None:
+                stack.extend([part for part, _ in reversed(parts)])
+            elif not isinstance(item, Const):
+                found.append(item)
+        return found
+
+    def total(self, node: Expr) -> Expr:
+        """The canonical form of a sum whose terms are simple."""
+        terms: dict[Expr, int] = {}
+        constant = 0
+        stack = [(node, 1, False)]
+        while stack:
+            item, factor, simple = stack.pop()
+            parts = _parts(item)
+            if isinstance(item, Const):
+                constant += factor * int(item.value)
+            elif parts is not None:
+                stack.extend([(part, factor * scale, simple) for part, scale in reversed(parts)])
+            elif not simple:
+                stack.append((self.memo[item], factor, True))
+            else:
+                terms[item] = terms.get(item, 0) + factor
+        return self.expr_of(Linear.made(terms, constant, node.dtype).recomposed())
 
     def settle(self, node: Expr) -> Expr:
         """``node``, whose children are simple, rewritten until no rule applies."""
@@ -140,7 +177,7 @@ class _Simplifier:
         found = self.free.get(node)
         if found is None:
             own = not isinstance(node, Call) or node.intrinsic.effect in _IDEMPOTENT
-            found = own and all([self.repeatable(child) for child in node.children()])
+            found = own and all(self.repeatable(child) for child in node.children())
             self.free[node] = found
         return found
 
@@ -226,7 +263,9 @@ class _Simplifier:
         constant = form.constant
         if not positive and constant > 0:
             result, constant = const(constant, form.dtype), 0
+        simple = True  # whether all terms so far are: rules make sums of what is not
         for term, factor in (*positive, *negative):
+            simple = simple and self.memo.get(term) is term
             size = abs(factor)
             part = term if size == 1 else Binary("mul", term, const(size, form.dtype))
             if result is not None:
@@ -237,7 +276,8 @@ class _Simplifier:
                 result = Unary("neg", term)
             else:
                 result = Binary("mul", term, const(factor, form.dtype))
-            self.memo.setdefault(result, result)  # a canonical sum, too
+            if simple:
+                self.memo.setdefault(result, result)  # a canonical sum, too
         if result is None:
             return const(constant, form.dtype)
         if constant < 0:
@@ -248,6 +288,8 @@ class _Simplifier:
         """By size of the factor, then by text."""
         if len(terms) < 2:
             return terms
+        if len({abs(factor) for _, factor in terms}) == len(terms):
+            return sorted(terms, key=lambda pair: -abs(pair[1]))  # no text is needed
         return sorted(terms, key=lambda pair: (-abs(pair[1]), self.text(pair[0])))
 
     def text(self, expr: Expr) -> str:
@@ -272,6 +314,26 @@ def _folded(node: Expr) -> Expr:
     if isinstance(node, Select):
         return select(node.cond, node.t, node.f, node.lazy)
     return node
+
+
+def _parts(node: Expr) -> tuple[tuple[Expr, int], ...] | None:
+    """The operands of a sum, each with its factor; None for what is no sum of scalar integers."""
+    if not node.dtype.is_integer or node.dtype.lanes > 1:
+        return None
+    if isinstance(node, Binary):
+        a, b = node.a, node.b
+        if node.op == "add":
+            return (a, 1), (b, 1)
+        if node.op == "sub":
+            return (a, 1), (b, -1)
+        if node.op != "mul":
+            return None
+        if isinstance(b, Const):
+            return ((a, int(b.value)),)
+        return ((b, int(a.value)),) if isinstance(a, Const) else None
+    if isinstance(node, Unary) and node.op == "neg":
+        return ((node.a, -1),)
+    return None
 
 
 def _settled(node: Binary) -> bool:

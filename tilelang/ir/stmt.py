@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, ClassVar
 
 from tilelang.errors import InternalError, Loc
@@ -100,13 +101,14 @@ class Stmt:
 
     def parts(self, *roles: str) -> Iterator[Any]:
         """Values of the fields that have one of ``roles``, tuples flattened, None left out."""
-        for name, role in self.role_table().items():
-            if role in roles:
-                value = getattr(self, name)
-                if isinstance(value, tuple):
-                    yield from (item for item in value if item is not None)
-                elif value is not None:
-                    yield value
+        for name in _fields_of(type(self), roles):  # type: ignore[arg-type]  # classes hash
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                for item in value:
+                    if item is not None:
+                        yield item
+            elif value is not None:
+                yield value
 
     def blocks(self) -> Iterator[Stmt]:
         """Nested statements."""
@@ -509,9 +511,17 @@ def seq(*stmts: Stmt) -> Stmt:
 
 def walk(stmt: Stmt) -> Iterator[Stmt]:
     """``stmt`` and everything nested in it, in program order."""
-    yield stmt
-    for block in stmt.blocks():
-        yield from walk(block)
+    stack = [stmt]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(list(node.blocks())))
+
+
+@cache
+def _fields_of(cls: type[Stmt], roles: tuple[str, ...]) -> tuple[str, ...]:
+    """Fields of a class of statements that have one of ``roles``."""
+    return tuple(name for name, role in cls.role_table().items() if role in roles)
 
 
 def dtype_of(value: Buffer | Var) -> DType:

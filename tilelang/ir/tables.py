@@ -83,6 +83,7 @@ class Intrinsic:
     needs: str = ""
     writes: tuple[int, ...] = ()  # operands that are written addresses
     reads: tuple[int, ...] = ()
+    own_order: bool = False  # the program orders what it does through addresses
 
 
 def _table(*groups: list[Intrinsic]) -> dict[str, Intrinsic]:
@@ -213,24 +214,35 @@ _RAW = [
             ("sm_70", Effect.OUTPUT, "void", "ptx_mma_sm70"),
             ("sm_75", Effect.OUTPUT, "void", "ptx_ldmatrix"),
             ("sm_80", Effect.OUTPUT, "void", "ptx_mma ptx_mma_sp"),
+            ("sm_90", Effect.OUTPUT, "void", "ptx_stmatrix"),
+            ("sm_90", Effect.NONE, "handle", "create_tma_descriptor create_tma_im2col_descriptor"),
+            ("sm_90", Effect.SYNC, "void", "cluster_arrive cluster_arrive_relaxed cluster_wait"),
+            ("sm_90", Effect.SYNC, "void", "cluster_sync"),
+            ("sm_90", Effect.NONE, "int32", "block_rank_in_cluster"),
+        )
+        for name in names.split()
+    ],
+    # Asynchronous units: barriers in memory and waits of the program order what they do.
+    *[
+        Intrinsic(name, 0, -1, result, effect=effect, needs=needs, own_order=True)
+        for needs, effect, result, names in (
             (
                 "sm_90",
                 Effect.OUTPUT,
                 "void",
-                "ptx_wgmma_ss ptx_wgmma_rs tma_load ptx_cp_async_bulk initialize_wgmma_descriptor "
+                "ptx_wgmma_ss ptx_wgmma_rs tma_load tma_load_multicast tma_load_im2col tma_store "
+                "prefetch_tma_descriptor ptx_cp_async_bulk initialize_wgmma_descriptor "
                 "increase_descriptor_offset",
             ),
-            ("sm_90", Effect.NONE, "handle", "create_tma_descriptor"),
-            ("sm_90", Effect.SYNC, "void", "cluster_arrive cluster_arrive_relaxed cluster_wait"),
-            ("sm_90", Effect.SYNC, "void", "cluster_sync"),
-            ("sm_90", Effect.NONE, "int32", "block_rank_in_cluster"),
+            ("sm_90", Effect.NONE, "handle", "map_shared_rank"),
             (
                 "sm_100",
                 Effect.OUTPUT,
                 "void",
                 "ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts tcgen05_mma_arrive clc_try_cancel "
                 "clc_try_cancel_multicast tcgen05_before_thread_sync tcgen05_after_thread_sync "
-                "initialize_tcgen05_descriptor",
+                "initialize_tcgen05_descriptor tcgen05_ld tcgen05_st tcgen05_cp tcgen05_wait_ld "
+                "tcgen05_wait_st tmem_free",
             ),
             ("sm_100", Effect.READ, "bool", "clc_is_canceled"),
             (
@@ -242,6 +254,8 @@ _RAW = [
         )
         for name in names.split()
     ],
+    Intrinsic("elect_one", 0, 0, "bool", effect=Effect.SYNC, per_thread=True, needs="sm_90"),
+    Intrinsic("mbarrier_try_wait", 2, 2, "bool", effect=Effect.SYNC, needs="sm_80"),
     # A pointer whose buffer is not known, as TVM's words make them.
     Intrinsic("tvm_access_ptr", 4, 4, "handle", needs="threads"),
 ]
@@ -257,6 +271,21 @@ _DEVICE = [
             ("ldmatrix", 2, 2, (1,), "sm_75"),
             ("stmatrix", 2, 2, (1,), "sm_90"),
             ("mma", 3, 3, (0, 1, 2), "sm_75"),
+        )
+    ],
+    # Pairs of float16 in a word.
+    Intrinsic("half2_load", 1, 1, "uint32", effect=Effect.READ, reads=(0,), needs="sm_75"),
+    Intrinsic("half2_store", 2, 2, "void", effect=Effect.WRITE, writes=(0,), needs="sm_75"),
+    *[
+        Intrinsic(f"half2_{name}", count, count, "uint32", needs="sm_75")
+        for name, count in (
+            ("add", 2),
+            ("sub", 2),
+            ("mul", 2),
+            ("pack", 2),
+            ("both", 1),
+            ("round", 2),
+            ("field", 4),
         )
     ],
     Intrinsic("cp_async_commit", 0, 0, "void", effect=Effect.SYNC, needs="sm_80"),

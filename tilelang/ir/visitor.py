@@ -57,6 +57,9 @@ def postorder(expr: Expr) -> Iterator[Expr]:
 
     Iterative: the depth of an expression is not limited by Python's recursion.
     """
+    if not expr.children():
+        yield expr
+        return
     done: set[Expr] = set()
     opened: set[Expr] = set()
     stack = [expr]

@@ -11,19 +11,13 @@ from typing import Any
 
 from tilelang.errors import TileTypeError
 from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import AddressOf, Expr, Load, StringImm, as_expr, call
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import AddressOf, Expr, Load, as_expr, call
 from tilelang.ir.stmt import HardwareOp
 from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
 from tilelang.language.gemm_op import condition
-from tilelang.language.regions import (
-    address_of_operand,
-    describe,
-    emit_call,
-    pairs,
-    region_of,
-    scalar,
-)
+from tilelang.language.raw import operand
+from tilelang.language.regions import describe, emit_call, pairs, region_of, scalar
 
 __all__ = [
     "block_rank_in_cluster",
@@ -37,7 +31,6 @@ __all__ = [
     "cluster_arrive_relaxed",
     "cluster_sync",
     "cluster_wait",
-    "create_tma_descriptor",
     "deallocate_tmem",
     "gemm_sp",
     "gemm_sp_v2",
@@ -63,25 +56,15 @@ __all__ = [
     "tcgen05_mma_arrive",
     "tcgen05_mma_blockscaled",
     "tcgen05_sf_warp_transpose",
-    "tma_load",
     "wgmma_gemm_sp",
 ]
-
-
-def _operand(value: object) -> Expr:
-    """An argument of a raw instruction: text, a number, a value, or the address of a buffer."""
-    if isinstance(value, str):
-        return StringImm(value)
-    if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
-        return address_of_operand(value, "a raw instruction")
-    return as_expr(value)
 
 
 def _raw(name: str, doc: str) -> Callable[..., None]:
     """A word of a raw instruction, which is a statement."""
 
     def function(*args: object, **options: object) -> None:
-        emit_call(f"T.{name}", name, *(_operand(arg) for arg in args), **dict(pairs(**options)))
+        emit_call(f"T.{name}", name, *(operand(arg) for arg in args), **dict(pairs(**options)))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc} Needs {INTRINSICS[name].needs}."
@@ -92,7 +75,7 @@ def _raw_value(name: str, doc: str) -> Callable[..., Expr]:
     """A word of a raw instruction that gives a value."""
 
     def function(*args: object) -> Expr:
-        return call(name, *(_operand(arg) for arg in args))
+        return call(name, *(operand(arg) for arg in args))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc} Needs {INTRINSICS[name].needs}."
@@ -120,9 +103,7 @@ def ptx_arrive_cluster_barrier(mbarrier: object, cta_id: object) -> None:
     mbarrier_arrive(mbarrier, cta_id)
 
 
-# -- descriptors and bulk copies -------------------------------------------------------------------
-create_tma_descriptor = _raw_value("create_tma_descriptor", "A descriptor of a tensor for TMA.")
-tma_load = _raw("tma_load", "A bulk tensor load by descriptor.")
+# -- operand descriptors, bulk copies --------------------------------------------------------------
 ptx_cp_async_bulk = _raw("ptx_cp_async_bulk", "A bulk copy of contiguous bytes.")
 
 
@@ -158,7 +139,7 @@ def initialize_wgmma_descriptor(
         what,
         "initialize_wgmma_descriptor",
         _descriptor(descriptor, what),
-        _operand(start_address),
+        operand(start_address),
         *(scalar(item, what) for item in rest),
     )
 
@@ -185,7 +166,7 @@ def initialize_tcgen05_descriptor(
         what,
         "initialize_tcgen05_descriptor",
         _descriptor(descriptor, what),
-        _operand(start_address),
+        operand(start_address),
         *(scalar(item, what) for item in rest),
     )
 
@@ -243,7 +224,7 @@ def ptx_mma_sm70(
         c_index,
         *more,
     )
-    emit_call("T.ptx_mma_sm70", "ptx_mma_sm70", *(_operand(arg) for arg in args))
+    emit_call("T.ptx_mma_sm70", "ptx_mma_sm70", *(operand(arg) for arg in args))
 
 
 def tcgen05_mma_arrive(mbar: object, arrive_2cta: bool = False) -> None:

@@ -114,7 +114,8 @@ def tvm_access_ptr(
     if isinstance(data, (Buffer, Region, Load)):
         return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset)
     args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
-    return call("tvm_access_ptr", *args, dtype="handle")
+    kind = str(ptype.dtype) if isinstance(ptype, Expr) else str(ptype)
+    return call("tvm_access_ptr", *args, dtype="handle", ptype=kind)
 
 
 def isnullptr(val: object, span: object = None) -> Expr:

@@ -57,9 +57,11 @@ TL_INLINE void tl_cp_async_mbarrier_arrive_noinc(uint64_t* bar) {
 }
 #endif
 #if TL_ARCH >= 900
+// Not ".release.cluster", which waits for all memory of the GPU: what bulk copies and products read needs no such
+// order. Ordinary stores that another block reads are ordered by the barrier of the cluster.
 TL_INLINE void tl_mbarrier_arrive_remote(uint64_t* bar, uint32_t block) {
     asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}"
                  ::"r"(tl_shared_address(bar)), "r"(block) : "memory");
 }
 TL_INLINE void tl_mbarrier_expect_tx(uint64_t* bar, uint32_t bytes) {
@@ -84,6 +86,18 @@ TL_INLINE int32_t tl_block_rank_in_cluster() {
     uint32_t rank;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return (int32_t)rank;
+}
+// The same place in the shared memory of another block of the cluster.
+TL_INLINE void* tl_map_shared(const void* p, uint32_t block) {
+    uint64_t there;
+    asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(block));
+    return (void*)there;
+}
+// One lane of the warp, the same every time.
+TL_INLINE bool tl_elect_one() {
+    uint32_t chosen;
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\nselp.u32 %0, 1, 0, p;\n}" : "=r"(chosen));
+    return chosen != 0;
 }
 TL_INLINE void tl_pdl_trigger() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 TL_INLINE void tl_pdl_sync() { asm volatile("griddepcontrol.wait;" ::: "memory"); }

@@ -1,0 +1,120 @@
+"""The text of pipelined loops: counted stages, and addresses with their constants apart."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cuda.phases import phases_of, steps_of
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+
+INT = DType("int32")
+
+
+def product(stages: int, depth: int = 32, trips: int = 8) -> str:
+    """CUDA text of a product."""
+    K = depth * trips
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, K), "float16"),
+        B: T.Tensor((K, 64), "float16"),
+        C: T.Tensor((64, 64), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            A_shared = T.alloc_shared((64, depth), "float16")
+            B_shared = T.alloc_shared((depth, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(trips, num_stages=stages):
+                T.copy(A[0, k * depth], A_shared)
+                T.copy(B[k * depth, 0], B_shared)
+                T.gemm(A_shared, B_shared, acc)
+            T.copy(acc, C)
+
+    return str(tilelang.lower(kernel, target="cuda -arch=sm_80").source)
+
+
+def test_stages_go_around_with_the_loop() -> None:
+    text = product(3)
+    head = (
+        "for (int k = 0, stage = 0, stage_1 = 1, stage_2 = 2; k < 8; ++k, stage = stage_1, "
+        "stage_1 = stage_2, stage_2 = stage_2 == 2 ? 0 : stage_2 + 1) {"
+    )
+    assert head in text
+    assert "% 3 " not in text
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_powers_of_two_stay_remainders(stages: int) -> None:
+    text = product(stages)
+    assert f"k % {stages}" in text
+    assert "stage" not in text
+
+
+def loop(start: int, stop: int, ahead: tuple[int, ...], size: int, op: str = "cp_async") -> S.For:
+    """A loop with the remainders of its variable in copies."""
+    var = E.Var("k", INT)
+    there = Buffer("there", Shape((64,)), DType("float16"), "shared")
+    here = Buffer("here", Shape((64,)), DType("float16"))
+    stmts = []
+    for distance in ahead:
+        index = E.binary("floormod", E.binary("add", var, E.const(distance)), E.const(size))
+        dst = E.AddressOf(there, (index,), "w")
+        src = E.AddressOf(here, (E.const(0),), "r")
+        stmts.append(S.Eval(value=E.call(op, dst, src, dtype="void", bytes=4)))
+    return S.For(
+        var=var, start=E.const(start), stop=E.const(stop), step=E.const(1), body=S.seq(*stmts)
+    )
+
+
+def names() -> Any:
+    made: list[str] = []
+
+    def fresh(name: str) -> str:
+        made.append(name)
+        return f"{name}{len(made)}"
+
+    return fresh
+
+
+@pytest.mark.parametrize("start", [0, 2, 5])
+@pytest.mark.parametrize(("ahead", "size"), [((0, 1, 2), 3), ((0, 4), 5), ((2,), 6), ((3, 1), 7)])
+def test_counted_remainders_are_the_remainders(
+    start: int, ahead: tuple[int, ...], size: int
+) -> None:
+    phases = phases_of(loop(start, start + 20, ahead, size), names())
+    wanted = sorted(ahead)
+    values = {phase.name: phase.first for phase in phases}
+    for k in range(start, start + 20):
+        assert [values[phase.name] for phase in phases] == [(k + c) % size for c in wanted]
+        for step in steps_of(phases):
+            name, value = step.split(" = ", 1)
+            chosen = re.fullmatch(r"(\w+) == (\d+) \? 0 : (\w+) \+ 1", value)
+            if chosen is None:
+                values[name] = values[value]
+            else:
+                values[name] = 0 if values[chosen[1]] == int(chosen[2]) else values[chosen[3]] + 1
+
+
+def test_only_loops_of_copies_and_real_divisions_are_counted() -> None:
+    assert not phases_of(loop(0, 8, (0, 1), 4), names())
+    assert not phases_of(loop(0, 8, (0, 1), 3, "vector_copy"), names())
+
+
+def test_constants_of_addresses_stand_apart() -> None:
+    text = product(2, 64, 4)
+    rows = [line.strip() for line in text.splitlines() if "tl_ldmatrix_x4(" in line]
+    assert rows[0] == "tl_ldmatrix_x4(&a0[q * 8], &A_shared[A_shared_at_1] + q * 1024);"
+    columns = re.findall(r"tl_ldmatrix_x4_trans\(&b\d\[\w+ \* 8\], &B_shared\[.*\](.*)\);", text)
+    assert columns == ["", " + 1024", " + 2048", " + 3072", ""]
+    copies = re.findall(r"tl_cp_async_16\((&\w+_shared\[[^;]*?), &[AB]\[", text)
+    assert len(copies) == 4
+    assert all(re.fullmatch(r"&\w+\[\w+\] \+ s\w* \* 1024", place) for place in copies)
