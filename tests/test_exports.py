@@ -40,6 +40,7 @@ PATHS = (
     "tilelang.layout",
     "tilelang.profiler.bench",
     "tilelang.testing",
+    "tilelang.tools",
     "tilelang.utils.device",
     "tilelang.utils.target",
     "tilelang.utils.tensor",

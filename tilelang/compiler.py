@@ -6,28 +6,32 @@ same text in every process, so the text can be cached by content.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tilelang.codegen.artifact import Artifact as Artifact
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cpu.gemm_writer import has_kernel
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import choose_operands, lower_operand_copies
 from tilelang.cuda.codegen import emit_cuda
-from tilelang.cuda.module import CudaModule
+from tilelang.cuda.module import MapStep
 from tilelang.env import env
-from tilelang.errors import Site, TileUnsupportedError, internal_boundary
+from tilelang.errors import TileUnsupportedError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
 from tilelang.passes.layouts.hold import hold_operands
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.lower.addresses import apply_layouts
+from tilelang.passes.lower.halves import pack_halves
+from tilelang.passes.lower.hoist import hoist_indices
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
+from tilelang.passes.normalize.alignment import limit_alignments, needed_alignments
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.pipeline import pipeline_loops
@@ -39,28 +43,12 @@ from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.target import Target
 
 Pass = Callable[[S.PrimFunc], S.PrimFunc]
+TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a multiple of
 
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
 # (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
 # order does not matter.
 FAST_MATH = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-freciprocal-math")
-
-
-@dataclass(frozen=True)
-class Artifact:
-    """Generated source with all that is needed to compile and call it."""
-
-    source: str
-    language: str  # "c", later "cuda", "hip", "metal"
-    entry: str
-    symbols: tuple[str, ...]
-    messages: tuple[str, ...]  # error code - 1 -> message
-    sites: tuple[Site, ...] = ()  # error code - 1 -> the check that gives it
-    flags: tuple[str, ...] = ()
-    explain: str = ""
-    cuda: CudaModule | None = None  # of a CUDA program: its source and host steps
-    # Bytes that the address of a parameter must be a multiple of, by name; None: not told.
-    alignments: tuple[tuple[str, int], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +85,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("fold_clear", fold_clear, _always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
-        Step("split_lanes", split_lanes, _always,
+        Step("split_lanes", partial(split_lanes, rows=target.kind == "cuda"), _always,
              "vectors are found again in loops, so the later passes need only scalars"),
         Step("choose_operands", choose_operands, _on_cores,
              "kernels choose the layouts of their operands while copies are still whole, so that "
@@ -125,12 +113,16 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
         Step("vectorize_loops", partial(vectorize_loops, target=target), _on_gpu,
              "conditions stand at the accesses now, so that a vector can share one"),
+        Step("pack_halves", pack_halves, _on_gpu,
+             "what memory does not move in vectors stands in loops over lanes now"),
         Step("apply_layouts", apply_layouts, _on_gpu,
              "vectors were found on logical indices, which layouts keep whole"),
         Step("simplify_again", simplify_func, _always,
              "index arithmetic of the lowered loops is printed as it stands"),
         Step("plan_shared", partial(plan_shared, target=target), _on_gpu,
              "no pass below makes shared buffers, and the barriers between uses are known"),
+        Step("hoist_indices", hoist_indices, _on_gpu,
+             "indices are as they will be printed"),
     )  # fmt: skip
 
 
@@ -185,10 +177,19 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
     )
 
 
+def for_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
+    """``func`` for tensors whose addresses are multiples of few bytes: parameter name -> bytes."""
+    return limit_alignments(func, limits)
+
+
 def _cuda_artifact(func: S.PrimFunc, target: Target) -> Artifact:
     """The device text and the host steps of a lowered program."""
     with internal_boundary(f"printing CUDA for `{func.name}`", func.loc):
         module = emit_cuda(func, target)
+    needs = dict(needed_alignments(func))
+    needs.update(
+        (step.map.tensor, TENSOR_MAP) for step in module.steps if isinstance(step, MapStep)
+    )
     return Artifact(
         source=module.source,
         language="cuda",
@@ -196,6 +197,7 @@ def _cuda_artifact(func: S.PrimFunc, target: Target) -> Artifact:
         symbols=tuple(symbol.name for symbol in symbols_of(func)),
         messages=module.messages,
         cuda=module,
+        alignments=tuple(needs.items()),
     )
 
 

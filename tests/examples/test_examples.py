@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "examples"
 NAMES = (
     "conv2d_im2col", "cumsum", "dequant_gemm", "elementwise_add", "flash_attention",
     "grouped_gemm", "grouped_reduce_dynamic", "layernorm", "quickstart", "rmsnorm", "softmax",
-    "topk",
+    "topk", "w4a16",
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ class Case:
     lo: int = 0  # first thread of the group
     margin: tuple[int, int] = (0, 0)  # rows and columns before the region of shared factors
     layouts: bool = True  # whether shared factors get the layouts of the plan
+    fragments: int = 0  # registers that fragments of the program take
 
 
 def encode(array: Any, dtype: str) -> Any:
@@ -159,7 +160,8 @@ class Build:
         c = self.held(c, plan.c, None)
         stmt = replace(stmt, a=a, b=b, c=c)
         draft = self.shell(S.Seq(stmts=()))
-        ctx = Lowering(target, Group(self.thread, case.threads, case.lo), bounds_of(draft))
+        group = Group(self.thread, case.threads, case.lo)
+        ctx = Lowering(target, group, bounds_of(draft), fragments=case.fragments)
         self.ctx = ctx
         self.load(a, self.a.T if case.trans_a else self.a)
         self.load(b, self.b.T if case.trans_b else self.b)

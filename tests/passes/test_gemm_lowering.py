@@ -153,6 +153,36 @@ def test_loads_of_a_step_come_before_the_multiplications_of_the_last() -> None:
     assert kept == ["ldmatrix"] * 4 + ["mma"] * 2
 
 
+@pytest.mark.parametrize(("trans_a", "trans_b"), BOTH)
+@pytest.mark.parametrize("steps", [1, 2, 3, 5])
+def test_columns_in_groups_where_registers_are_scarce(
+    steps: int, trans_a: bool, trans_b: bool
+) -> None:
+    case = Case(32, 64, 16 * steps, trans_a=trans_a, trans_b=trans_b, threads=32, fragments=250)
+    check(case)
+    build = Build(case)
+    sizes = {s.buffer.name: s.buffer.shape[0] for s in S.walk(build.launch)
+             if isinstance(s, S.Alloc) and s.buffer.storage == "local"}  # fmt: skip
+    assert sizes["b0"] == sizes["b1"] == 4 * 4  # of eight tiles
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "groups"), [(16, 256, 4), (16, 64, 1), (64, 64, 4), (32, 32, 1), (32, 24, 1)]
+)
+def test_groups_leave_enough_to_multiply(m: int, n: int, groups: int) -> None:
+    build = Build(Case(m, n, 32, threads=32, fragments=250))
+    first = next(s.buffer for s in S.walk(build.launch)
+                 if isinstance(s, S.Alloc) and s.buffer.name == "b0")  # fmt: skip
+    assert int(first.shape[0]) == n // 8 * 4 // groups
+
+
+def test_columns_in_groups_element_by_element() -> None:
+    check(Case(16, 128, 8, "float64", "float64", threads=32, fragments=250))
+    check(Case(64, 64, 16, "float32", trans_a=True, threads=32, fragments=250))
+    check(Case(32, 64, 64, "int8", "int32", threads=32, fragments=250))
+    check(Case(32, 64, 32, threads=32, scopes="rs", fragments=250))
+
+
 @pytest.mark.parametrize(
     ("case", "by_matrix"),
     [

@@ -18,6 +18,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from sim_halves import HANDLERS as HALVES
 from thread_races import RaceError, Races
 
 from tilelang.interpret import barriers, calls, memory, pointers, values
@@ -492,7 +493,26 @@ def _mma(s: Strand, node: Call, active: Active) -> Any:
     return NOTHING
 
 
+def _half2_load(s: Strand, node: Call, active: Active) -> Any:
+    found = np.zeros(s.lanes.count, np.uint32)
+    members = _members(s, active)
+    raw = read_bytes(s, spot_of(s, node.args[0], active), members, 4, 4)
+    found[members] = np.ascontiguousarray(raw).view(np.uint32)[:, 0]
+    return found
+
+
+def _half2_store(s: Strand, node: Call, active: Active) -> Any:
+    members = _members(s, active)
+    word = np.asarray(s.spread(s.eval(node.args[1], active)))[members].astype(np.uint32)
+    raw = np.ascontiguousarray(word)[:, None].view(np.uint8)
+    write_bytes(s, spot_of(s, node.args[0], active), members, raw, 4)
+    return NOTHING
+
+
 _HANDLERS = {
+    **HALVES,
+    "half2_load": _half2_load,
+    "half2_store": _half2_store,
     "vector_copy": _vector_copy,
     "cp_async": _cp_async,
     "cp_async_commit": _cp_async_commit,

@@ -262,6 +262,30 @@ class Distribution:
         )
         return replace(self, digits=digits)
 
+    def row_major(self) -> Distribution:
+        """The same threads, with registers in row-major order of what a thread holds; neighbouring
+        digits that are one are merged, so that vectors along the last dimension are seen."""
+        rows: list[tuple[Digit, ...]] = []
+        reach = 1
+        for digits in reversed(self.digits):
+            row: list[Digit] = []
+            for digit in reversed(digits):
+                new = digit
+                if digit.place == "slot":
+                    new = replace(digit, stride=reach)
+                    reach *= digit.extent
+                below = row[0] if row else None
+                if (
+                    below is not None
+                    and below.place == new.place
+                    and (new.stride == below.stride * below.extent)
+                ):
+                    row[0] = Digit(new.extent * below.extent, new.place, below.stride)
+                elif new.extent > 1:
+                    row.insert(0, new)
+            rows.insert(0, tuple(row))
+        return replace(self, digits=tuple(rows))
+
     def drop(self, dim: int, keep: bool = False) -> Distribution:
         """The result of reducing ``dim``: its thread digits become copies, its slots vanish.
 

@@ -59,6 +59,8 @@ class Layout:
     """
 
     what = "T.Layout"
+    _extents: tuple[int, ...] | None = None
+    _addresses: Array | None = None
 
     def __init__(self, shape: object, forward_fn: Callable[..., Any]) -> None:
         self.shape = constant_extents(shape, self.what)
@@ -71,6 +73,11 @@ class Layout:
         self.forward_vars = index_vars(len(self.shape))
         self.forward_index = as_outputs(forward_fn(*self.forward_vars))
         self._table: Array | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tables are made again where they are needed.
+        own = self.__dict__.items()
+        return {name: None if isinstance(value, np.ndarray) else value for name, value in own}
 
     # -- tables -----------------------------------------------------------------------------
     def grids(self) -> dict[Var, Array]:
@@ -96,15 +103,21 @@ class Layout:
 
     def output_shape(self) -> tuple[int, ...]:
         """Extents of the smallest box that contains all images."""
-        table = self.table()
-        return tuple(int(m) + 1 for m in table.reshape(-1, table.shape[-1]).max(axis=0))
+        if self._extents is None:
+            table = self.table()
+            highest = table.reshape(-1, table.shape[-1]).max(axis=0)
+            self._extents = tuple(int(most) + 1 for most in highest)
+        return self._extents
 
     def addresses(self) -> Array:
-        """Row-major position of each element's image, of shape ``shape``."""
-        found = np.zeros(self.shape, np.int64)
-        for dim, extent in enumerate(self.output_shape()):
-            found = found * extent + self.table()[..., dim]
-        return found
+        """Row-major position of each element's image, of shape ``shape``; not to be changed."""
+        if self._addresses is None:
+            found = np.zeros(self.shape, np.int64)
+            for dim, extent in enumerate(self.output_shape()):
+                found = found * extent + self.table()[..., dim]
+            found.setflags(write=False)
+            self._addresses = found
+        return self._addresses
 
     @property
     def size(self) -> int:

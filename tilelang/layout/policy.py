@@ -72,4 +72,5 @@ class GemmWarpPolicy(IntEnum):
             return max(valid)
         if self is GemmWarpPolicy.FullCol:
             return min(valid)
-        return min(valid, key=lambda mn: abs((M / (16 * mn[0])) / (N / (n_unit * mn[1])) - M / N))
+        # Square tiles load the fewest rows and columns per product.
+        return min(valid, key=lambda mn: (abs(M / mn[0] - N / mn[1]), mn[0]))

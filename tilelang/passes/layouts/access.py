@@ -9,7 +9,8 @@ for every thread and register at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import substitute
 from tilelang.layout.distribution import Digit, Distribution, fit_digits
 from tilelang.layout.evaluate import Array, evaluate
@@ -125,6 +127,34 @@ def registers_of(
     if any(extent == 0 for _, _, extent in access.inner):
         return None
     inner = tuple(item for item in access.inner if _uses(access.indices, item[0]))
+    # The question is asked again when the operation is lowered, about a loop with new variables.
+    count = len(loop.vars)
+    names = placeholders(count + len(inner))
+    old = (*loop.vars, *(var for var, _, _ in inner))
+    values: dict[E.Var, E.Expr] = dict(zip(old, names))
+    indices = tuple(substitute(index, values) for index in access.indices)
+    ends = tuple((start, extent) for _, start, extent in inner)
+    found = _registers(indices, count, ends, held, spread)
+    return None if found is None else replace(found, inner=inner)
+
+
+@lru_cache(maxsize=64)
+def placeholders(count: int) -> tuple[E.Var, ...]:
+    """Variables that stand for those of any loop."""
+    return tuple(E.Var(f"i{number}", DType("int32")) for number in range(count))
+
+
+@lru_cache(maxsize=512)
+def _registers(
+    indices: tuple[E.Expr, ...],
+    loops: int,
+    ends: tuple[tuple[int, int], ...],
+    held: Distribution,
+    spread: Distribution,
+) -> Registers | None:
+    """:func:`registers_of` for an access by placeholders: of the loop, then of inner loops."""
+    names = placeholders(loops + len(ends))
+    inner = tuple((var, *end) for var, end in zip(names[loops:], ends))
     points = spread.index_table()  # (threads, slots, dims)
     count = int(np.prod([extent for _, _, extent in inner], dtype=np.int64))
     if points.shape[0] * points.shape[1] * count > MAX_POINTS:
@@ -132,7 +162,7 @@ def registers_of(
     axes = len(inner)
     values: dict[E.Var, Array] = {
         var: points[..., dim].reshape(*points.shape[:2], *(1,) * axes)
-        for dim, var in enumerate(loop.vars)
+        for dim, var in enumerate(names[:loops])
     }
     for position, (var, start, extent) in enumerate(inner):
         shape = [1] * (2 + axes)
@@ -141,7 +171,7 @@ def registers_of(
     exists = (points[..., 0] >= 0) if points.shape[-1] else np.ones(points.shape[:2], bool)
     full = (*points.shape[:2], *(extent for _, _, extent in inner))
     exists = np.broadcast_to(exists.reshape(*points.shape[:2], *(1,) * axes), full)
-    found = _places(access.indices, values, full, held, exists)
+    found = _places(indices, values, full, held, exists)
     if found is None:
         return None
     return _fitted(found.reshape(points.shape[0], -1), exists.reshape(points.shape[0], -1), inner)
@@ -286,10 +316,9 @@ def held_from(
 
 def _quotient(index: E.Expr, loop: S.Parallel) -> tuple[int | None, int]:
     """The number of the loop variable in ``index``, and the constant that divides it."""
-    share = 1
     if isinstance(index, E.Binary) and index.op == "floordiv" and isinstance(index.b, E.Const):
-        index, share = index.a, int(index.b.value)
-    return _position(index, loop), share
+        return _position(index.a, loop), int(index.b.value)
+    return _position(index, loop), 1
 
 
 def split_digits(
@@ -297,7 +326,8 @@ def split_digits(
 ) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
     """``digits`` of an index as those of ``index // share`` and of ``index % share``; None where
     no digit ends there."""
-    kept, gone = list(digits), []
+    kept = list(digits)
+    gone: list[Digit] = []
     while share > 1:
         if not kept:
             return None

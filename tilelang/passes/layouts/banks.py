@@ -40,13 +40,22 @@ def best_layout(buffer: Buffer, uses: Sequence[Use]) -> Layout | None:
     points = [found for use in uses if (found := warp_points(use, SLOTS)) is not None]
     if len(points) < len(uses) or not points:
         return None
-    plain = _cost(points, shape, None, buffer)
-    best, least = None, plain * WORTH
+    plain = _costs(points, shape, None, buffer)
+    best, least = None, sum(plain)
     for layout in _candidates(shape, buffer.dtype.bits):
-        cost = _cost(points, shape, layout, buffer)
-        if cost < least:
-            best, least = layout, cost
+        costs = _costs(points, shape, layout, buffer)
+        if sum(costs) < least and _better(costs, plain):
+            best, least = layout, sum(costs)
     return best
+
+
+def _better(costs: Sequence[int], plain: Sequence[int]) -> bool:
+    """Whether a layout is clearly better than row-major order: in all, or for one use (of which
+    there may be one in a loop and several before it) without a loss for another."""
+    if sum(costs) < WORTH * sum(plain):
+        return True
+    pairs = list(zip(costs, plain))
+    return all(a <= b for a, b in pairs) and any(a < WORTH * b for a, b in pairs)
 
 
 def _candidates(shape: tuple[int, ...], bits: int) -> Iterator[Layout]:
@@ -91,18 +100,22 @@ def warp_points(use: Use, slots: int) -> list[Array] | None:
         return None
 
 
-def _cost(
+def _costs(
     points: list[list[Array]], shape: tuple[int, ...], layout: Layout | None, buffer: Buffer
-) -> int:
-    if layout is None:
-        table = np.arange(int(np.prod(shape))).reshape(shape)
-    else:
-        table = layout.addresses()
+) -> list[int]:
+    """Wavefronts of each use."""
     unit = buffer.dtype.bits
-    return sum(
-        _wavefronts(table[tuple(np.clip(i, 0, n - 1) for i, n in zip(indices, shape))], unit)
-        for indices in points
-    )
+    found = []
+    for indices in points:
+        image = [np.clip(index, 0, extent - 1) for index, extent in zip(indices, shape)]
+        if layout is not None:  # it permutes the box, so only the points need to be looked at
+            values = dict(zip(layout.forward_vars, image))
+            image = [evaluate(part, values) for part in layout.forward_index]
+        addresses = np.zeros(indices[0].shape, np.int64)
+        for part, extent in zip(image, shape):
+            addresses = addresses * extent + part
+        found.append(_wavefronts(addresses, unit))
+    return found
 
 
 def _wavefronts(addresses: Array, bits: int) -> int:
@@ -119,12 +132,15 @@ def _wavefronts(addresses: Array, bits: int) -> int:
     first = addresses[:, ::run] * bits // 8
     size = max(1, run * bits // 8)
     group = WARP * WORD // max(size, WORD)  # lanes that are served together
+    steps = np.arange(0, size, WORD) if size >= WORD else np.zeros(1, np.int64)
     total = 0
     for start in range(0, first.shape[0], group):
         lanes = first[start : start + group]
-        steps = np.arange(0, size, WORD) if size >= WORD else np.zeros(1, np.int64)
         words = (lanes[:, None, :] + steps[None, :, None]) // WORD
-        for slot in range(words.shape[2]):
-            distinct = np.unique(words[..., slot])
-            total += int(np.bincount(distinct % BANKS, minlength=BANKS).max())
+        words = np.sort(words.reshape(-1, words.shape[2]), axis=0)
+        distinct = np.ones(words.shape, bool)
+        distinct[1:] = words[1:] != words[:-1]
+        row = np.arange(words.shape[1]) * BANKS
+        counts = np.bincount((words % BANKS + row)[distinct], minlength=words.shape[1] * BANKS)
+        total += int(counts.reshape(-1, BANKS).max(axis=1).sum())
     return total

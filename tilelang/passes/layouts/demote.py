@@ -130,7 +130,7 @@ def _moved(buffer: Buffer, wanted: Distribution) -> Buffer:
         Shape(buffer.shape),
         buffer.dtype,
         "local.fragment",
-        attrs=(("distribution", wanted),),
+        attrs=(*buffer.attrs, ("distribution", wanted)),
     )
 
 

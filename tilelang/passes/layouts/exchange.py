@@ -13,6 +13,7 @@ import numpy as np
 
 from tilelang.layout.distribution import Digit, Distribution, fit_digits
 from tilelang.layout.evaluate import Array
+from tilelang.passes.layouts.access import Mask
 
 WARP = 32
 # A shuffle takes as long as an access of shared memory, which moves 16 bytes where layouts allow
@@ -85,10 +86,10 @@ def _plan(src: Distribution, dst: Distribution, own: bool) -> tuple[Arrival, ...
     return tuple(found) if cost <= FREE + (src.slots + dst.slots) // SHARE else None
 
 
-def _places(src: Distribution, dst: Distribution, own: bool) -> tuple[Array, Array, Array] | None:
+def _places(src: Distribution, dst: Distribution, own: bool) -> tuple[Array, Array, Mask] | None:
     """(lane, register, whether there is an element) per thread and register of ``dst``."""
     table = dst.index_table()
-    exists = (table >= 0).all(axis=-1)
+    exists: Mask = np.all(table >= 0, axis=-1)
     where = tuple(np.maximum(table[..., d], 0) for d in range(table.shape[-1]))
     owners = src.owner_table()[where]  # (threads, slots, copies)
     thread = np.arange(dst.threads)[:, None, None]
@@ -102,7 +103,7 @@ def _places(src: Distribution, dst: Distribution, own: bool) -> tuple[Array, Arr
     return best % WARP, src.slot_table()[where], exists
 
 
-def _fit(values: Array, exists: Array) -> Sum | None:
+def _fit(values: Array, exists: Mask) -> Sum | None:
     """``values`` per thread as a sum of digits, where ``exists`` holds."""
     if bool((values[exists] == values[exists][0]).all()):
         return Sum(int(values[exists][0]), ())

@@ -14,7 +14,7 @@ Relies on the pipeline pass: tiles that are copied ahead have several stages and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tilelang.ir import expr as E
@@ -24,11 +24,12 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.passes.layouts.access import FRAGMENT, accesses
 from tilelang.passes.layouts.demote import replace_buffers
 from tilelang.passes.layouts.loops import loop_of, static_extents
-from tilelang.passes.lower.gemm_plan import K_RUN, GemmPlan, plan_gemm
+from tilelang.passes.lower.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
 from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
 
 MAX_SLOTS = 128  # elements of a factor that a thread may hold
+MAX_ROWS = 32  # rows of a result that may be computed transposed
 RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, best first
 
 
@@ -78,6 +79,9 @@ class _Holder:
                         mapping[buffer] = replace(buffer, storage=FRAGMENT, attrs=attrs)
         if not mapping:
             return self.launch
+        for buffer, held in mapping.items():
+            if self.exchanges(buffer, mapping):
+                mapping[buffer] = replace(held, attrs=(*held.attrs, (EXCHANGED, True)))
         return replace(self.launch, body=replace_buffers(self.launch.body, mapping))
 
     # -- what there is -------------------------------------------------------------------------
@@ -173,9 +177,12 @@ class _Holder:
     def run_of(self, buffer: Buffer) -> int:
         """The order of k for ``buffer``: as all its products can have it; 0 for none."""
         allowed: set[int] = set(RUNS)
+        shares = set()  # of the rows by the warps, on either side
         for product in self.uses[buffer].products:
             allowed &= self.runs(product, buffer)
-        return max(allowed, default=0)
+            left = product.a.buffer is buffer
+            shares.add((left, self.plan(product).warps, self.groups.of(product)))
+        return max(allowed, default=0) if len(shares) == 1 else 0
 
     def runs(self, product: S.Gemm, buffer: Buffer) -> set[int]:
         """Orders of k that ``product`` allows with ``buffer`` in registers."""
@@ -197,7 +204,35 @@ class _Holder:
         shared = buffer.storage != FRAGMENT
         if shared and (copies > 1 or rows * plan.k > MAX_SLOTS * threads):
             return set()
+        if not shared and not left and not self.turns(product):
+            return set()  # the left factor would not come by ldmatrix, for little
         return {run for run in RUNS if plan.tiles[2] % run == 0}
+
+    def exchanges(self, buffer: Buffer, held: Mapping[Buffer, Buffer]) -> bool:
+        """Whether the products of a right factor are better computed transposed.
+
+        The registers of a row of 16 bytes are neighbours in a right factor, so that what comes
+        from memory is where the instruction wants it; as a left factor it has to be moved about.
+        Results of few rows only: they are stored to memory across.
+        """
+        return all(
+            product.b.buffer is buffer
+            and self.turns(product)
+            and all(other.b.buffer in held for other in self.uses[product.c.buffer].products)
+            for product in self.uses[buffer].products
+        )
+
+    def turns(self, product: S.Gemm) -> bool:
+        """Whether ``product`` may be computed transposed, each of its right rows by one warp."""
+        plan, c = self.plan(product), product.c
+        if plan.atom is None or c.dtype is not plan.atom.c or not c.is_whole:
+            return False
+        if c.buffer.storage != FRAGMENT or c.buffer in dict(
+            self.launch.annotation("layout_map", ())
+        ):
+            return False
+        few = plan.m <= MAX_ROWS and plan.warps[0] == 1
+        return few and plan.n % (plan.atom.m * plan.warps[1]) == 0
 
 
 def _touched(stmt: S.Stmt) -> Iterator[Buffer]:
@@ -210,9 +245,7 @@ def _touched(stmt: S.Stmt) -> Iterator[Buffer]:
         return
     for region in (*stmt.regions_read(), *stmt.regions_written()):
         yield region.buffer
-    if isinstance(stmt, S.Store):
-        yield stmt.buffer
-    elif isinstance(stmt, S.View):
+    if isinstance(stmt, (S.Store, S.View)):
         yield stmt.buffer
     for expr in stmt.exprs():
         for node in E.walk(expr):

@@ -49,7 +49,7 @@ def _loop(dst: Region, src: Region | None, value: E.Expr | None, stmt: S.Stmt) -
     )
 
 
-def element(region: Region, variables: tuple[E.Var, ...]) -> tuple[E.Expr, ...]:
+def element(region: Region, variables: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]:
     """Indices of the element of ``region`` at ``variables`` along its tile dimensions."""
     position = dict(zip(region.tile_dims(), variables))
     return tuple(

@@ -14,6 +14,7 @@ from tilelang.layout.distribution import Distribution
 from tilelang.target import Target
 
 INT = DType("int32")
+REGISTER = 32  # bits
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Lowering:
     bounds: Bounds
     arrays: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> registers
     workspaces: list[Buffer] = field(default_factory=list)  # made by the operation in hand
+    fragments: int = 0  # registers of all fragments of the launch
 
     @property
     def thread(self) -> E.Expr:

@@ -2,7 +2,8 @@
 
 Along k the product runs in steps of the instruction. The registers of the factors are doubled: the
 loads of the next step are issued before the multiplications of this one. Up to four steps are
-written out; longer products loop over groups of four.
+written out; longer products loop over groups of four. Where registers are scarce, the columns of a
+step are taken in groups, and only those of one group are loaded ahead.
 
 Factors in shared memory are loaded by ``ldmatrix``, four blocks of 8 x 16 bytes at a time, if
 their rows of 16 bytes are whole and aligned where they are: with k contiguous for elements of up
@@ -13,8 +14,8 @@ along k, :mod:`tilelang.passes.lower.gemm_runs` loads the other factor in the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -26,15 +27,17 @@ from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
-from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.context import REGISTER, Lowering
 from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
-from tilelang.passes.lower.gemm_plan import CHUNK_BITS, FRAGMENT, GemmPlan
+from tilelang.passes.lower.gemm_plan import CHUNK_BITS, FRAGMENT, GemmPlan, exchanged
 from tilelang.passes.lower.gemm_runs import run_steps
 from tilelang.passes.lower.gemm_sum import Sum, sum_of
 from tilelang.target.atoms import BLOCK, WARP, MmaAtom
 
 UNROLL = 4  # steps along k that are written out
+CROWDED = 200  # registers of fragments and doubled factors from which columns are grouped
+LEAST = 8  # multiplications that hide the loads of the next group
 
 
 def lower_gemm(stmt: S.Gemm, plan: GemmPlan, ctx: Lowering) -> S.Stmt:
@@ -42,62 +45,104 @@ def lower_gemm(stmt: S.Gemm, plan: GemmPlan, ctx: Lowering) -> S.Stmt:
     if plan.atom is None:
         return lower_gemm_fma(stmt, plan, ctx)
     total = sum_of(stmt, plan, ctx, plan.atom.c)
-    factors = (
-        Factor(stmt.a, not stmt.trans_a, True, plan.a, plan, plan.atom, ctx, stmt.loc),
-        Factor(stmt.b, stmt.trans_b, False, plan.b, plan, plan.atom, ctx, stmt.loc),
-    )
+    factors = factors_of(stmt, plan, plan.atom, ctx)
     return S.seq(
         total.start(),
         *(S.Alloc(buffer=item) for factor in factors for item in factor.arrays),
-        *_steps(total, factors),
+        *_all_steps(total, factors),
         total.finish(),
     )
 
 
-def _steps(total: Sum, factors: tuple[Factor, Factor]) -> Iterator[S.Stmt]:
-    """Loads and multiplications of all steps."""
+def factors_of(stmt: S.Gemm, plan: GemmPlan, atom: MmaAtom, ctx: Lowering) -> tuple[Factor, Factor]:
+    """A and B of a product; B^T and A^T where these are multiplied instead."""
+    a, b = plan.a, plan.b
+    if plan.exchanged:
+        stmt, a, b = exchanged(stmt), b, a
+    left = Factor(stmt.a, not stmt.trans_a, True, a, plan, atom, ctx, stmt.loc)
+    right = Factor(stmt.b, stmt.trans_b, False, b, plan, atom, ctx, stmt.loc)
+    return left, replace(right, groups=_groups(left, right))
+
+
+def _groups(a: Factor, b: Factor) -> int:
+    """Groups of columns: as many as leave enough to multiply, where registers are scarce."""
+    rows, columns, _ = a.plan.tiles
+    if b.held or a.plan.run > 1:
+        return 1
+    loaded = sum(2 * f.tiles * f.slots * f.region.dtype.bits for f in (a, b) if not f.held)
+    if a.ctx.fragments + loaded // REGISTER < CROWDED:
+        return 1
+    groups = 1
+    while columns % (4 * groups) == 0 and rows * (columns // (2 * groups)) >= LEAST:
+        groups *= 2
+    return groups
+
+
+def _all_steps(total: Sum, factors: tuple[Factor, Factor]) -> Iterator[S.Stmt]:
     if total.plan.run > 1:
         yield from run_steps(total, factors, multiply)
         return
-    count = total.plan.tiles[2]
+    for factor in factors:
+        if not factor.held:
+            yield from factor.load(E.const(0), 0)
+    yield from steps(total, factors)
+
+
+def steps(
+    total: Sum, factors: tuple[Factor, Factor], ahead: Sequence[S.Stmt] = ()
+) -> Iterator[S.Stmt]:
+    """Loads and multiplications of all steps but the loads of the first one.
+
+    ``ahead`` is what has to be under way during the multiplications of the last step.
+    """
+    count, groups = total.plan.tiles[2], factors[1].groups
     in_memory = [factor for factor in factors if not factor.held]
     rounds = (count - 1) // UNROLL
 
-    def steps(first: E.Expr, many: int, last: bool) -> Iterator[S.Stmt]:
+    def some(first: E.Expr, many: int, last: bool) -> Iterator[S.Stmt]:
         for number in range(many):
             step = first + number
-            if not (last and number == many - 1):
+            for group in range(1, groups):
+                yield from factors[1].load(step, group % 2, group)
+                yield multiply(total, factors, step, number % 2, group - 1)
+            if last and number == many - 1:
+                yield from ahead
+            else:
                 for factor in in_memory:
-                    yield from factor.load(step + 1, (number + 1) % 2)
-            yield multiply(total, factors, step, number % 2)
+                    alternate = factor.left or groups == 1
+                    yield from factor.load(step + 1, (number + 1) % 2 if alternate else 0)
+            yield multiply(total, factors, step, number % 2, groups - 1)
 
-    for factor in in_memory:
-        yield from factor.load(E.const(0), 0)
     if rounds:
         var = total.ctx.fresh("ko")
-        body = S.seq(*steps(var * UNROLL, UNROLL, False))
+        body = S.seq(*some(var * UNROLL, UNROLL, False))
         # Registers of a fragment can only be chosen by constants.
         yield loop(var, rounds, body, "serial" if len(in_memory) == 2 else "unroll")
-    yield from steps(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
+    yield from some(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
 
 
-def multiply(total: Sum, factors: tuple[Factor, Factor], step: E.Expr, parity: int) -> S.Stmt:
-    """One step: every tile of the result gets the product of its tiles of A and B."""
+def multiply(
+    total: Sum, factors: tuple[Factor, Factor], step: E.Expr, parity: int, group: int = 0
+) -> S.Stmt:
+    """One step: every tile of the result, in the columns of ``group``, gets the product of its
+    tiles of A and B."""
     plan, ctx, atom = total.plan, total.ctx, factors[0].atom
     rows, columns, _ = plan.tiles
+    count = columns // factors[1].groups
     i, j = ctx.fresh("i"), ctx.fresh("j")
+    column = j + group * count
     call = E.call(
         "mma",
-        E.AddressOf(total.registers, ((i * columns + j) * atom.c_slots,), "rw"),
+        E.AddressOf(total.registers, ((i * columns + column) * atom.c_slots,), "rw"),
         factors[0].address(i, step, parity),
-        factors[1].address(j, step, parity),
+        factors[1].address(j, step, parity if factors[1].groups == 1 else group % 2),
         dtype="void",
         shape=atom.shape,
         a=str(atom.a),
         b=str(atom.b),
         c=str(atom.c),
     )
-    return loop(i, rows, loop(j, columns, S.Eval(value=call, loc=total.stmt.loc)))
+    return loop(i, rows, loop(j, count, S.Eval(value=call, loc=total.stmt.loc)))
 
 
 # -- factors ----------------------------------------------------------------------------------
@@ -111,6 +156,8 @@ class Factor:
         left: whether it is A.
         wanted: the layout that it has if it is in a fragment.
         loc: where the product was written.
+        given: registers to load into, if they are another's.
+        groups: parts of the tiles of a step that are loaded one after the other.
     """
 
     region: Region
@@ -121,6 +168,8 @@ class Factor:
     atom: MmaAtom
     ctx: Lowering
     loc: Loc | None
+    given: tuple[Buffer, ...] = ()
+    groups: int = 1
 
     @property
     def held(self) -> bool:
@@ -145,12 +194,14 @@ class Factor:
     @cached_property
     def arrays(self) -> tuple[Buffer, ...]:
         """Registers for one step each, used in turn; none for a fragment."""
-        if self.held:
-            return ()
+        if self.held or self.given:
+            return self.given
         name = "a" if self.left else "b"
         # In runs along k each holds two steps.
         steps = 2 if self.plan.run > 1 else 1
         count, size = min(2, self.plan.tiles[2] // steps), steps * self.tiles * self.slots
+        if self.groups > 1:
+            count, size = 2, size // self.groups
         return tuple(array(f"{name}{k}", self.region.dtype, size) for k in range(count))
 
     def address(self, tile: E.Expr, step: E.Expr, parity: int) -> E.Expr:
@@ -207,22 +258,25 @@ class Factor:
             divisible_by(E.as_expr(item), chunk, bounds) for item in (*strides[:-1], offset)
         )
 
-    def load(self, step: E.Expr, parity: int) -> Iterator[S.Stmt]:
-        """The registers of one step."""
+    def load(self, step: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:
+        """The registers of one step, or of one group of its tiles."""
         registers = self.arrays[parity]
         start = step * self.atom.k
+        tiles = self.tiles // self.groups
+        first = group * tiles * (self.atom.m if self.left else self.atom.n)
         if not self.by_matrix:
-            yield self._load_elements(registers, start)
+            yield self._load_elements(registers, start, tiles, first)
             return
         per_tile = (self.atom.blocks_m if self.left else 1) * self.atom.blocks_k
-        blocks = self.tiles * per_tile
+        blocks = tiles * per_tile
         if blocks >= 4:
             var = self.ctx.fresh("q")
-            yield loop(var, blocks // 4, self._load_blocks(registers, start, var, 4, 4))
+            yield loop(var, blocks // 4, self._load_blocks(registers, start, first, var, 4))
         done = blocks // 4 * 4
         for count in (2, 1):
             if blocks - done >= count:
-                yield self._load_blocks(registers, start, E.const(done // count), count, count)
+                number = E.const(done // count)
+                yield self._load_blocks(registers, start, first, number, count)
                 done += count
 
     def _block(self, number: int) -> tuple[int, int]:
@@ -233,9 +287,10 @@ class Factor:
         return tile * down + number % down, inner
 
     def _load_blocks(
-        self, registers: Buffer, start: E.Expr, group: E.Expr, count: int, width: int
+        self, registers: Buffer, start: E.Expr, first: int, group: E.Expr, count: int
     ) -> S.Stmt:
-        """``ldmatrix`` of ``count`` blocks, number ``group * width`` and following.
+        """``ldmatrix`` of ``count`` blocks, number ``group * count`` and following, of the rows or
+        columns from ``first`` on.
 
         Lane 8g + r gives the address of row r of block g. The groups of one factor differ by the
         same distance, because a tile has one, two or four blocks.
@@ -245,23 +300,23 @@ class Factor:
         row = lane % BLOCK
         outer, inner = (self._digit([place[axis] for place in places]) for axis in (0, 1))
         per_tile = (self.atom.blocks_m if self.left else 1) * self.atom.blocks_k
-        if width >= per_tile:
-            ahead = group * (width // per_tile * (self.atom.blocks_m if self.left else 1))
+        if count >= per_tile:
+            ahead = group * (count // per_tile * (self.atom.blocks_m if self.left else 1))
             along: E.Expr = E.const(0)
         else:
-            position, along_k = self._block(int(group) * width)
+            position, along_k = self._block(int(group) * count)
             ahead, along = E.const(position), E.const(along_k)
         chunk = BLOCK if not self.k_inner else CHUNK_BITS // self.region.dtype.bits
         if self.k_inner:
             place = self.at(
-                (ahead * BLOCK) + (outer * BLOCK + row), start + (along + inner) * chunk
+                (ahead * BLOCK + first) + (outer * BLOCK + row), start + (along + inner) * chunk
             )
         else:
             place = self.at(
-                (ahead + outer) * BLOCK, start + (along * chunk + (inner * chunk + row))
+                (ahead + outer) * BLOCK + first, start + (along * chunk + (inner * chunk + row))
             )
         per = self.atom.per_register
-        target = E.AddressOf(registers, (group * (width * per),), "w")
+        target = E.AddressOf(registers, (group * (count * per),), "w")
         call = E.call(
             "ldmatrix",
             target,
@@ -282,7 +337,7 @@ class Factor:
         bits = (group % 2) * low + (self.lane // (2 * BLOCK)) * high
         return group if (low, high) == (1, 2) else bits + values[0]
 
-    def _load_elements(self, registers: Buffer, start: E.Expr) -> S.Stmt:
+    def _load_elements(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """Every register from its element."""
         tile, slot = self.ctx.fresh("t"), self.ctx.fresh("s")
         if self.left:
@@ -291,11 +346,11 @@ class Factor:
         else:
             k, outer = self.atom.b_layout.index_of(self.lane, slot)
             height = self.atom.n
-        place = self.at(tile * height + outer, start + k)
+        place = self.at(tile * height + first + outer, start + k)
         index = tile * self.slots + slot
         value = E.Load(*place)
         store = S.Store(buffer=registers, indices=(index,), value=value, loc=self.loc)
-        return loop(tile, self.tiles, loop(slot, self.slots, store))
+        return loop(tile, tiles, loop(slot, self.slots, store))
 
 
 @lru_cache(maxsize=512)

@@ -12,7 +12,7 @@ multiplications, which works for everything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import stmt as S
@@ -28,6 +28,7 @@ ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128
 FRAGMENT = "local.fragment"
 K_RUN = "k_run"  # attribute of a factor: see GemmPlan.run
+EXCHANGED = "exchanged"  # attribute of a right factor: see GemmPlan.exchanged
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class GemmPlan:
         a_layout, b_layout: layouts wanted of the last two dimensions of shared factors.
         run: steps of the instruction in which a thread multiplies neighbours along k; 1 for the
             instruction's own order.
+        exchanged: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
+            are the warps and the sum; c, a and b are still the layouts of C, A and B.
     """
 
     atom: MmaAtom | None
@@ -58,6 +61,7 @@ class GemmPlan:
     a_layout: Layout | None = None
     b_layout: Layout | None = None
     run: int = 1
+    exchanged: bool = False
 
     @property
     def tiles(self) -> tuple[int, int, int]:
@@ -83,31 +87,39 @@ def plan_gemm(stmt: S.Gemm, threads: int, target: Target) -> GemmPlan:
     """
     _check_memory(stmt)
     m, n = _sizes(stmt.c, stmt)
+    turned = bool(stmt.b.buffer.attr(EXCHANGED))
+    if turned:
+        stmt, m, n = exchanged(stmt), n, m
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
     atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, arch_number(target))
     if atom is None or m % ROW_UNIT or n % atom.n or threads % WARP:
         held = shared_out(m, n, threads)
         return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held))
-    warps = _partition(stmt, m, n, threads // WARP)
+    warps = (threads // WARP, 1) if turned else _partition(stmt, m, n, threads // WARP)
     held = sum_distribution(atom, m, n, warps)
     run = max(int(region.buffer.attr(K_RUN, 1)) for region in (stmt.a, stmt.b))
     a = factor_distribution(atom, m, k, warps, True, run)
     b = factor_distribution(atom, k, n, warps, False, run)
+    layouts = [
+        (_whole(region, transposed(factor) if across else factor), _shared_layout(region, inner))
+        for region, factor, across, inner in (
+            (stmt.a, a, stmt.trans_a, not stmt.trans_a),
+            (stmt.b, b, stmt.trans_b, stmt.trans_b),
+        )
+    ]
+    (a_held, a_layout), (b_held, b_layout) = layouts[::-1] if turned else layouts
+    c = _whole(stmt.c, transposed(held) if turned else held)
     return GemmPlan(
-        atom,
-        m,
-        n,
-        k,
-        warps,
-        held,
-        _whole(stmt.c, held),
-        _whole(stmt.a, transposed(a) if stmt.trans_a else a),
-        _whole(stmt.b, transposed(b) if stmt.trans_b else b),
-        _shared_layout(stmt.a, not stmt.trans_a),
-        _shared_layout(stmt.b, stmt.trans_b),
-        run,
-    )
+        atom, m, n, k, warps, held, c, a_held, b_held, a_layout, b_layout, run, turned
+    )  # fmt: skip
+
+
+def exchanged(stmt: S.Gemm) -> S.Gemm:
+    """The product of the transposed factors in the other order; its result is C transposed."""
+    return replace(
+        stmt, a=stmt.b, b=stmt.a, trans_a=not stmt.trans_b, trans_b=not stmt.trans_a
+    )  # fmt: skip
 
 
 # -- sizes and warps --------------------------------------------------------------------------

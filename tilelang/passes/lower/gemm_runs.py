@@ -27,9 +27,7 @@ PART = 2  # 16-bit elements of one register
 Multiply = Callable[["Sum", "tuple[Factor, Factor]", E.Expr, int], S.Stmt]
 
 
-def run_steps(
-    total: Sum, factors: tuple[Factor, Factor], multiply: Multiply
-) -> Iterator[S.Stmt]:
+def run_steps(total: Sum, factors: tuple[Factor, Factor], multiply: Multiply) -> Iterator[S.Stmt]:
     """Loads and multiplications of all steps: the next two are loaded before two are done."""
     pairs = total.plan.tiles[2] // STEPS
     in_memory = [factor for factor in factors if not factor.held]

@@ -20,8 +20,9 @@ from tilelang.passes.layouts.demote import EXCHANGE
 from tilelang.passes.layouts.loops import loop_of, static_extents
 from tilelang.passes.layouts.spread import known_spread
 from tilelang.passes.lower.atomic import lower_atomic
-from tilelang.passes.lower.context import INT, Group, Lowering, distribution_of
+from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
 from tilelang.passes.lower.exchange import lower_exchange
+from tilelang.passes.lower.gemm_ahead import lower_ahead, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
 from tilelang.passes.lower.gemm_plan import plan_gemm
 from tilelang.passes.lower.im2col import lower_im2col
@@ -34,6 +35,7 @@ from tilelang.passes.lower.reducer import (
     lower_reducer_init,
     lower_reducer_update,
 )
+from tilelang.passes.lower.rows import lower_rows
 from tilelang.passes.lower.scan import lower_scan
 from tilelang.passes.lower.transpose import lower_transpose
 from tilelang.passes.lower.vectors import bounds_of
@@ -80,7 +82,7 @@ class _Tiles(Rewriter):
                 thread = E.binary("add", thread, E.binary("mul", var, E.const(step)))
         self.thread = thread
         whole = Group(thread, prod(launch.threads))
-        self.ctx = Lowering(target, whole, bounds_of(launch))
+        self.ctx = Lowering(target, whole, bounds_of(launch), fragments=_registers(launch))
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
 
@@ -92,12 +94,29 @@ class _Tiles(Rewriter):
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate)):
             return self.lowered(stmt)
         if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
-            return self.rewrite(stmt.body)
+            return self.ahead(stmt.body) or self.rewrite(stmt.body)
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
             target, index = self.register(stmt.buffer, stmt.indices)
             return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
         with at(stmt.loc):
             return super()._visit(stmt)
+
+    def ahead(self, loop: S.Stmt) -> list[S.Stmt] | None:
+        """A pipelined loop around a product that loads ahead, None where it cannot."""
+        found = product_of(loop) if isinstance(loop, S.For) else None
+        if found is None or not isinstance(loop, S.For):
+            return None
+        waits, copies, gemm = found
+        lo, threads = self.groups.of(gemm)
+        if lo or threads != self.ctx.threads:
+            return None
+        with at(gemm.loc):
+            made = lower_ahead(loop, waits, gemm, self.ctx)
+        if made is None:
+            return None
+        before, body = ([_located(item, gemm) for item in part] for part in made)
+        issued = [self.rewrite(stmt) for stmt in copies]
+        return [*before, replace(loop, body=S.seq(*issued, *body))]
 
     def lowered(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """One tile operation, with the workspaces that it asks for in front."""
@@ -119,6 +138,12 @@ class _Tiles(Rewriter):
             return lower_reducer_fill(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
             return lower_exchange(stmt, ctx)
+        if isinstance(stmt, S.Copy) and (rows := lower_rows(stmt, ctx)) is not None:
+            return rows
+        if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
+            (freed,) = stmt.writes
+            place = E.AddressOf(freed.buffer, freed.mins)
+            return S.Eval(value=E.call("tmem_free", place, dtype="void"))
         loop = loop_of(stmt)
         if loop is not None:
             return self.loop(stmt, loop, ctx)
@@ -201,6 +226,16 @@ class _Tiles(Rewriter):
                 return E.Load(target, (index,))
             return E.AddressOf(target, (index,), expr.access)
         return rebuild(expr, self.expr)
+
+
+def _registers(launch: S.Launch) -> int:
+    """Registers of a thread that the fragments of a launch take."""
+    bits = 0
+    for stmt in S.walk(launch.body):
+        if isinstance(stmt, S.Alloc) and stmt.buffer.storage == FRAGMENT:
+            held = stmt.buffer.attr("distribution")
+            bits += held.slots * stmt.buffer.dtype.bits if held is not None else 0
+    return bits // REGISTER
 
 
 def _located(found: S.Stmt, stmt: S.Stmt) -> S.Stmt:

@@ -28,6 +28,7 @@ from tilelang.target import Target
 from tilelang.target.atoms import arch_number
 
 ASYNC_BYTES = (4, 8, 16)
+MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
 
 
 def vectorize_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
@@ -137,6 +138,9 @@ class _Lanes(Rewriter):
             copies = self.asynchronous(stmt, piece)
             if copies is not None:
                 return copies
+        copies = self.plain(stmt, piece)
+        if copies is not None:
+            return copies
         loads = _Loads(self, piece, stmt)
         value = loads.rewrite_value(stmt.value)
         before = loads.before
@@ -153,6 +157,27 @@ class _Lanes(Rewriter):
             after.append(_move(address, source, run * stmt.buffer.dtype.bits // 8, stmt))
         alloc = S.Alloc(buffer=array, loc=stmt.loc)
         return [*before, alloc, self.lane_loop(inner, piece), *after]
+
+    def plain(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
+        """Vectors that only move from memory to memory; None where a lane is looked at, or where
+        all lanes have to be read before the first is written."""
+        value = stmt.value
+        if not isinstance(value, E.Load) or value.dtype != stmt.buffer.dtype:
+            return None
+        if not (_in_memory(stmt.buffer) and _in_memory(value.buffer)):
+            return None
+        if any(_loads(index) for index in (*stmt.indices, *value.indices)):
+            return None
+        run = min(self.run(stmt.buffer, stmt.indices, piece),
+                  self.run(value.buffer, value.indices, piece))  # fmt: skip
+        if run == 1 or (run < piece.count and value.buffer.data is stmt.buffer.data):
+            return None
+        found: list[S.Stmt] = []
+        for part in piece.parts(run):
+            dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
+            src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
+            found.append(_move(dst, src, run * value.dtype.bits // 8, stmt))
+        return found
 
     def asynchronous(self, stmt: S.Store, piece: Piece) -> list[S.Stmt] | None:
         """``cp.async`` for a plain copy to shared memory; None where it cannot be one."""
@@ -325,12 +350,19 @@ def _same(a: tuple[E.Expr, ...], b: tuple[E.Expr, ...]) -> bool:
 def _independent(body: S.Stmt) -> bool:
     """Whether the statements of ``body`` may run for all lanes one after the other.
 
-    Only stores, conditions and pure lets; what is stored is loaded at the same place only.
+    Only stores, conditions and pure lets, whose values may stand where they are used; what is
+    stored is loaded at the same place only.
     """
     stores: dict[E.Var, tuple[E.Expr, ...]] = {}
+    early: set[E.Var] = set()  # storage that a let reads
+    sizes: dict[E.Var, int] = {}
     for node in S.walk(body):
         if isinstance(node, S.Let):
-            if _loads(node.value):
+            parts = list(E.walk(node.value))
+            early.update(part.buffer.data for part in parts if isinstance(part, E.Load))
+            size = sum(sizes.get(part, 1) if isinstance(part, E.Var) else 1 for part in parts)
+            sizes[node.var] = size
+            if size > MAX_INLINED and _loads(node.value):
                 return False
         elif isinstance(node, S.Store):
             before = stores.setdefault(node.buffer.data, node.indices)
@@ -338,6 +370,8 @@ def _independent(body: S.Stmt) -> bool:
                 return False
         elif not isinstance(node, (S.Seq, S.If)):
             return False
+    if not early.isdisjoint(stores):
+        return False
     for node in S.walk(body):
         for expr in node.exprs():
             for part in E.walk(expr):

@@ -17,6 +17,7 @@ from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
+from tilelang.passes.normalize.alignment import BASE
 from tilelang.passes.normalize.simplify import ranges_of
 from tilelang.passes.serial.affine import linear
 
@@ -35,7 +36,8 @@ def run_of(
     """The most lanes (a power of two, at most ``most`` and 16 bytes) that a vector access may
     have along ``var``, when it starts at multiples of its size; 1 for none."""
     lanes = most
-    while lanes > 1 and lanes * buffer.dtype.bits > VECTOR_BITS:
+    widest = min(VECTOR_BITS, 8 * buffer.attr(BASE, VECTOR_BITS))
+    while lanes > 1 and lanes * buffer.dtype.bits > widest:
         lanes //= 2
     if not indices or buffer.dtype.lanes > 1:
         return 1

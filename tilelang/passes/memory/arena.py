@@ -100,7 +100,7 @@ def align_of(life: Life) -> int:
         return max(given, 1)
     if is_barrier(life.buffer):
         return _LEAST
-    if life.buffer.attr("layout") is not None:
+    if life.buffer.attr("layout") is not None or life.raw:
         return _SWIZZLED
     return _TILE if bytes_of(life) >= _TILE else _LEAST
 

@@ -54,6 +54,7 @@ class Life:
     path: tuple[Control, ...] | None = None
     always: bool = False
     flying: bool = False  # its last touch may be an asynchronous copy
+    raw: bool = False  # asynchronous units use it at times that only the program knows
 
     def touch(self, position: int, path: tuple[Control, ...]) -> None:
         """A use at ``position``."""
@@ -197,6 +198,10 @@ class _Scan:
                     for data in _named(node):
                         if data in self.known:
                             self.known[data].flying = True
+                elif node.intrinsic.own_order:
+                    for data in _named(*node.args):
+                        if data in self.known:
+                            self.known[data].raw = self.known[data].always = True
                 elif node.op == "sync_threads" and self._whole(node):
                     self.result.barriers.append((here, path))
                 elif node.op == "loop_break":

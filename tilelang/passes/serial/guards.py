@@ -73,7 +73,7 @@ class _Guards:
         """A branch; its condition narrows what is known of loop variables."""
         outer = self.bounds
         cond = _Guarded(self).expr(stmt.cond)
-        for part in _conjuncts(stmt.cond):
+        for part in _conjuncts(simplify(stmt.cond, outer)):
             self.bounds = _narrowed(self.bounds, part)
         then = self.visit(stmt.then)
         self.bounds = outer

@@ -20,9 +20,14 @@ from tilelang.ir.visitor import Rewriter, rebuild
 PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
 
 
-def split_lanes(func: S.PrimFunc) -> S.PrimFunc:
-    """``func`` without vector values."""
-    rewriter = _Lanes()
+def split_lanes(func: S.PrimFunc, rows: bool = False) -> S.PrimFunc:
+    """``func`` without vector values.
+
+    Args:
+        rows: bring neighbouring elements of memory to local arrays and back in loops, for targets
+            that make one access of such a loop.
+    """
+    rewriter = _Lanes(rows)
     body = rewriter.rewrite(func.body)
     if not rewriter.changed:
         return func
@@ -31,12 +36,14 @@ def split_lanes(func: S.PrimFunc) -> S.PrimFunc:
 
 
 class _Lanes(Rewriter):
-    def __init__(self) -> None:
+    def __init__(self, rows: bool) -> None:
+        self.rows = rows
         self.parts: dict[E.Var, tuple[E.Var, ...]] = {}
         self.buffers: dict[Buffer, Buffer] = {}
         self.memo: dict[tuple[int, int], E.Expr] = {}
         self.keep: list[E.Expr] = []  # keeps the ids of the memo alive
         self.changed = False
+        self.fetched: dict[int, Buffer] = {}  # vector loads whose elements are in a local array
 
     # -- buffers ------------------------------------------------------------------------------
     def buffer(self, buffer: Buffer) -> Buffer:
@@ -121,6 +128,9 @@ class _Lanes(Rewriter):
                 raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split in lanes")
 
     def _load(self, load: E.Load, at: int) -> E.Expr:
+        array = self.fetched.get(id(load))
+        if array is not None:
+            return E.Load(array, (E.const(at),))
         own = load.buffer.dtype.lanes
         wide = self.buffer(load.buffer)
         indices = tuple(self.lane(index, at // own) for index in load.indices)
@@ -152,8 +162,27 @@ class _Lanes(Rewriter):
         if expr.dtype.lanes == 1:
             return rebuild(expr, lambda child: self.lane(child, 0))
         self.changed = True
+        if expr.op in ("atomic_addx2", "atomic_addx4"):
+            return self._added(expr, at)
         args = tuple(self.lane(arg, at) for arg in expr.args)
         return E.Call(expr.op, args, expr.dtype.element_of, expr.attrs)
+
+    def _added(self, expr: E.Call, at: int) -> E.Expr:
+        """The previous value of one element of an atomic sum of neighbours, with its own sum."""
+        target, source = expr.args
+        assert isinstance(target, E.AddressOf)
+        if isinstance(source, E.AddressOf):
+            value: E.Expr = E.Load(source.buffer, _next(source.indices, at))
+        else:
+            value = source
+        return E.call(
+            "atomic_add",
+            E.AddressOf(target.buffer, _next(target.indices, at), target.access),
+            self.lane(value, at),
+            dtype=expr.dtype.element_of,
+            memory_order="relaxed",
+            return_prev=True,
+        )
 
     def _recast(self, expr: E.Call, at: int) -> E.Expr:
         """Bit casts between different numbers of lanes: lane 0 is in the low bits."""
@@ -184,8 +213,11 @@ class _Lanes(Rewriter):
             parts = tuple(E.Var(f"{stmt.var.name}_{at}", scalar) for at in range(count))
             self.parts[stmt.var] = parts
             return [
-                S.Let(var=part, value=self.lane(stmt.value, at), loc=stmt.loc)
-                for at, part in enumerate(parts)
+                *self._fetch(stmt.value, None, stmt),
+                *(
+                    S.Let(var=part, value=self.lane(stmt.value, at), loc=stmt.loc)
+                    for at, part in enumerate(parts)
+                ),
             ]
         if isinstance(stmt, S.Store):
             return self._store(stmt)
@@ -200,6 +232,10 @@ class _Lanes(Rewriter):
         self.changed = True
         inner = int(stmt.buffer.shape[-1]) if own else 1
         count = max(stmt.value.dtype.lanes, inner, *(i.dtype.lanes for i in stmt.indices))
+        before = self._fetch(stmt.value, None, stmt)
+        last = stmt.indices[-1]
+        if self.rows and not own and isinstance(last, E.Ramp) and _in_row(stmt.buffer, last):
+            return [*before, *self._row(stmt, last, count)]
         values = [
             S.Let(var=E.Var("lane", stmt.buffer.dtype), value=self.lane(stmt.value, at))
             for at in range(count)
@@ -209,4 +245,75 @@ class _Lanes(Rewriter):
             indices = tuple(self.lane(index, at // inner) for index in stmt.indices)
             full = (*indices, E.const(at % inner)) if own else indices
             stores.append(S.Store(buffer=stmt.buffer, indices=full, value=let.var, loc=stmt.loc))
-        return [*values, *stores]
+        return [*before, *values, *stores]
+
+    # -- rows of memory ----------------------------------------------------------------------------
+    def _fetch(self, value: E.Expr, cond: E.Expr | None, stmt: S.Stmt) -> list[S.Stmt]:
+        """Loops that bring neighbouring elements which `value` loads to local arrays, so that they
+        are found to be one access. `cond`: when the value is needed at all."""
+        if not self.rows:
+            return []
+        if isinstance(value, E.Load):
+            last = value.indices[-1] if value.indices else None
+            known = id(value) in self.fetched
+            if known or not isinstance(last, E.Ramp) or not _in_row(value.buffer, last):
+                return []
+            array = Buffer(value.buffer.name, Shape((last.lanes,)), value.buffer.dtype, "local")
+            var = E.Var("v", last.base.dtype)
+            outer = tuple(self.lane(index, 0) for index in value.indices[:-1])
+            element = E.Load(value.buffer, (*outer, E.as_expr(self.lane(last.base, 0) + var)))
+            self.fetched[id(value)] = array
+            self.keep.append(value)
+            loop = _over(var, last.lanes, S.Store(buffer=array, indices=(var,), value=element))
+            loop = replace(loop, loc=stmt.loc)
+            body = loop if cond is None else S.If(cond=cond, then=loop, loc=stmt.loc)
+            return [S.Alloc(buffer=array, loc=stmt.loc), body]
+        found: list[S.Stmt] = []
+        if isinstance(value, E.Select) and value.cond.dtype.lanes == 1:
+            test = self.lane(value.cond, 0)
+            for side, holds in ((value.t, test), (value.f, E.unary("lnot", test))):
+                both = holds if cond is None else E.binary("land", cond, holds)
+                found += self._fetch(side, both, stmt)
+            return found
+        if not isinstance(value, E.Lane):
+            for child in value.children():
+                found += self._fetch(child, cond, stmt)
+        return found
+
+    def _row(self, stmt: S.Store, last: E.Ramp, count: int) -> list[S.Stmt]:
+        """A store of neighbouring elements: through a local array, in one loop."""
+        array = Buffer(stmt.buffer.name, Shape((count,)), stmt.buffer.dtype, "local")
+        made: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
+        made += [
+            S.Store(
+                buffer=array, indices=(E.const(at),), value=self.lane(stmt.value, at), loc=stmt.loc
+            )
+            for at in range(count)
+        ]
+        var = E.Var("v", last.base.dtype)
+        outer = tuple(self.lane(index, 0) for index in stmt.indices[:-1])
+        indices = (*outer, E.as_expr(self.lane(last.base, 0) + var))
+        store = S.Store(
+            buffer=stmt.buffer, indices=indices, value=E.Load(array, (var,)), loc=stmt.loc
+        )
+        return [*made, replace(_over(var, count, store), loc=stmt.loc)]
+
+
+def _in_row(buffer: Buffer, index: E.Ramp) -> bool:
+    """Whether a ramp goes over neighbours in memory that threads share."""
+    near = isinstance(index.stride, E.Const) and int(index.stride.value) == 1
+    wide = buffer.dtype.bits >= 8 and buffer.dtype.lanes == 1
+    return near and wide and buffer.storage.startswith(("global", "shared"))
+
+
+def _over(var: E.Var, count: int, body: S.Stmt) -> S.For:
+    """A loop over lanes."""
+    return S.For(
+        var=var, start=E.const(0, var.dtype), stop=E.const(count, var.dtype),
+        step=E.const(1, var.dtype), body=body, kind="vectorized",
+    )  # fmt: skip
+
+
+def _next(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
+    """The element `at` places further along the last dimension."""
+    return (*indices[:-1], E.as_expr(indices[-1] + at))

@@ -180,6 +180,8 @@ def expr_accesses(expr: E.Expr, scope: Scope, loc: Loc | None) -> Iterator[Acces
 
 def _note_targets(node: E.Call, targets: dict[int, list[str]]) -> None:
     info = node.intrinsic
+    if info.own_order:
+        targets.update((id(arg), []) for arg in node.args)
     for spots, mode in ((info.reads, "read"), (info.writes, "write")):
         for spot in spots:
             if spot < len(node.args):

@@ -1,0 +1,365 @@
+"""Cold compile times of CUDA kernels, from the traced function to machine code, without a GPU.
+
+    python bench/compile_time.py [--arch sm_80] [--runs 5] [--cpu] [--json FILE]
+                                 [--incumbent PYTHON]
+
+Every figure is the best of several fresh processes with an empty disk cache. ``--incumbent`` names
+the Python of an environment in which PyPI's ``tilelang`` and nvcc are installed (its own
+dependencies, and ``nvidia-cuda-nvcc nvidia-cuda-cccl``; a CPU build of torch will do); the same
+programs are then compiled with it: its ``lower(..., enable_device_compile=True)`` for the same
+architecture, which gives a cubin as well.
+
+Phases: ``import`` of the package; ``load``, the parts of the package that are imported with the
+first kernel; ``trace``, from Python to the IR; ``passes``, from the IR to CUDA text; ``assemble``,
+from text to machine code (NVRTC, or nvcc). ``cold`` is trace + passes + assemble. ``again`` is
+what the kernel costs a later process that finds it in the disk cache, all of it: load, trace,
+look-up. ``--cpu`` counts processor time of the process and its children in place of time that
+passes, for machines that do other work as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PHASES = ("import", "load", "trace", "passes", "assemble", "cold", "again")
+TARGETS_MS = {"elementwise": 60, "gemm": 250, "attention": 500, "causal": 500}
+
+
+# -- the programs: the same text for every implementation -----------------------------------------
+def elementwise(M: int = 4096, N: int = 4096, block_M: int = 32, block_N: int = 256) -> Any:
+    """C = A + B."""
+    import tilelang.language as T
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, N), "bfloat16"),
+        B: T.Tensor((M, N), "bfloat16"),
+        C: T.Tensor((M, N), "bfloat16"),
+    ):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=256) as (bx, by):
+            for i, j in T.Parallel(block_M, block_N):
+                row, column = by * block_M + i, bx * block_N + j
+                C[row, column] = A[row, column] + B[row, column]
+
+    return main
+
+
+def softmax(M: int = 8192, N: int = 4096) -> Any:
+    """Each row in registers."""
+    import tilelang.language as T
+
+    @T.prim_func
+    def main(X: T.Tensor((M, N), "bfloat16"), Y: T.Tensor((M, N), "bfloat16")):
+        with T.Kernel(M, threads=256) as bx:
+            x = T.alloc_fragment((1, N), "float32")
+            m = T.alloc_fragment((1,), "float32")
+            s = T.alloc_fragment((1,), "float32")
+            T.copy(X[bx, 0], x)
+            T.reduce_max(x, m, dim=1)
+            for i, j in T.Parallel(1, N):
+                x[i, j] = T.exp2((x[i, j] - m[i]) * 1.44269504)
+            T.reduce_sum(x, s, dim=1)
+            for i, j in T.Parallel(1, N):
+                x[i, j] = x[i, j] / s[i]
+            T.copy(x, Y[bx, 0])
+
+    return main
+
+
+def gemm(
+    M: int = 4096, N: int = 4096, K: int = 4096, bM: int = 128, bN: int = 128, bK: int = 32
+) -> Any:
+    """C = A @ B in float16 with three stages."""
+    import tilelang.language as T
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(T.ceildiv(N, bN), T.ceildiv(M, bM), threads=128) as (bx, by):
+            A_s = T.alloc_shared((bM, bK), "float16")
+            B_s = T.alloc_shared((bK, bN), "float16")
+            C_l = T.alloc_fragment((bM, bN), "float32")
+            T.clear(C_l)
+            for k in T.Pipelined(T.ceildiv(K, bK), num_stages=3):
+                T.copy(A[by * bM, k * bK], A_s)
+                T.copy(B[k * bK, bx * bN], B_s)
+                T.gemm(A_s, B_s, C_l)
+            T.copy(C_l, C[by * bM, bx * bN])
+
+    return main
+
+
+def attention(
+    causal: bool = False, heads: int = 16, seq: int = 4096, dim: int = 128, bM: int = 128,
+    bN: int = 64,
+) -> Any:  # fmt: skip
+    """Flash attention, forward; causal: with a mask and a loop that ends at the diagonal."""
+    import tilelang.language as T
+
+    scale = (1.0 / dim) ** 0.5 * 1.44269504
+
+    @T.prim_func
+    def main(
+        Q: T.Tensor((1, seq, heads, dim), "float16"), K: T.Tensor((1, seq, heads, dim), "float16"),
+        V: T.Tensor((1, seq, heads, dim), "float16"), O: T.Tensor((1, seq, heads, dim), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(T.ceildiv(seq, bM), heads, 1, threads=256) as (bx, by, bz):
+            Q_s = T.alloc_shared([bM, dim], "float16")
+            K_s = T.alloc_shared([bN, dim], "float16")
+            V_s = T.alloc_shared([bN, dim], "float16")
+            O_s = T.alloc_shared([bM, dim], "float16")
+            s = T.alloc_fragment([bM, bN], "float32")
+            p = T.alloc_fragment([bM, bN], "float16")
+            o = T.alloc_fragment([bM, dim], "float32")
+            m = T.alloc_fragment([bM], "float32")
+            before = T.alloc_fragment([bM], "float32")
+            alpha = T.alloc_fragment([bM], "float32")
+            row = T.alloc_fragment([bM], "float32")
+            total = T.alloc_fragment([bM], "float32")
+            T.copy(Q[bz, bx * bM : (bx + 1) * bM, by, :], Q_s)
+            T.fill(o, 0)
+            T.fill(total, 0)
+            T.fill(m, -T.infinity("float32"))
+            steps = T.ceildiv((bx + 1) * bM, bN) if causal else T.ceildiv(seq, bN)
+            for k in T.Pipelined(steps, num_stages=2):
+                T.copy(K[bz, k * bN : (k + 1) * bN, by, :], K_s)
+                if causal:
+                    for i, j in T.Parallel(bM, bN):
+                        s[i, j] = T.if_then_else(
+                            bx * bM + i >= k * bN + j, 0, -T.infinity("float32")
+                        )
+                else:
+                    T.clear(s)
+                T.gemm(Q_s, K_s, s, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(m, before)
+                T.fill(m, -T.infinity("float32"))
+                T.reduce_max(s, m, dim=1, clear=False)
+                for i in T.Parallel(bM):
+                    m[i] = T.max(m[i], before[i])
+                for i in T.Parallel(bM):
+                    alpha[i] = T.exp2(before[i] * scale - m[i] * scale)
+                for i, j in T.Parallel(bM, bN):
+                    s[i, j] = T.exp2(s[i, j] * scale - m[i] * scale)
+                T.reduce_sum(s, row, dim=1)
+                for i in T.Parallel(bM):
+                    total[i] = total[i] * alpha[i] + row[i]
+                T.copy(s, p)
+                for i, j in T.Parallel(bM, dim):
+                    o[i, j] *= alpha[i]
+                T.copy(V[bz, k * bN : (k + 1) * bN, by, :], V_s)
+                T.gemm(p, V_s, o, policy=T.GemmWarpPolicy.FullRow)
+            for i, j in T.Parallel(bM, dim):
+                o[i, j] /= total[i]
+            T.copy(o, O_s)
+            T.copy(O_s, O[bz, bx * bM : (bx + 1) * bM, by, :])
+
+    return main
+
+
+PROGRAMS: dict[str, Callable[[], Any]] = {
+    "elementwise": elementwise,
+    "softmax": softmax,
+    "gemm": gemm,
+    "attention": attention,
+    "causal": lambda: attention(causal=True),
+}
+
+
+# -- one process ----------------------------------------------------------------------------------
+def now() -> float:
+    """Seconds that passed or, where `COUNT_CPU` is set, seconds of the processor."""
+    if "COUNT_CPU" not in os.environ:
+        return time.perf_counter()
+    import resource
+
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(item.ru_utime + item.ru_stime for item in used)
+
+
+class Clock:
+    """Milliseconds of named phases, one after the other."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, float] = {}
+        self.last = now()
+
+    def lap(self, name: str) -> None:
+        """The time since the last lap belongs to ``name``."""
+        end = now()
+        self.found[name] = self.found.get(name, 0.0) + (end - self.last) * 1e3
+        self.last = end
+
+
+def ours(name: str, arch: str) -> dict[str, float]:
+    """Phases of one kernel with the package of this repository."""
+    sys.path.insert(0, str(ROOT))
+    clock = Clock()
+    import tilelang
+    import tilelang.language  # noqa: F401
+
+    clock.lap("import")
+    from tilelang.compiler import compile
+    from tilelang.cuda.toolchain import compile_cubin
+    from tilelang.options import Options
+    from tilelang.target import parse_target
+
+    clock.lap("load")
+    func = PROGRAMS[name]()
+    clock.lap("trace")
+    artifact = compile(func, parse_target(f"cuda -arch={arch}"), Options())
+    clock.lap("passes")
+    result = compile_cubin(artifact.source, arch)
+    clock.lap("assemble")
+    assert result.cubin[:4] == b"\x7fELF"
+    return clock.found
+
+
+def ours_again(name: str, arch: str) -> dict[str, float]:
+    """A kernel by the public way, after the import of the package."""
+    sys.path.insert(0, str(ROOT))
+    import tilelang
+    import tilelang.language
+
+    clock = Clock()
+    tilelang.compile(PROGRAMS[name](), target=f"cuda -arch={arch}")
+    clock.lap("again")
+    return clock.found
+
+
+def theirs(name: str, arch: str) -> dict[str, float]:
+    """Phases of one kernel with the incumbent."""
+    clock = Clock()
+    from tilelang.engine.lower import lower
+
+    import tilelang.language  # noqa: F401
+    from tilelang import tvm
+    from tilelang.contrib import nvcc
+
+    clock.lap("import")
+    clock.lap("load")
+    func = PROGRAMS[name]()
+    clock.lap("trace")
+    assembled = 0.0
+    compile_cuda = nvcc.compile_cuda
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        nonlocal assembled
+        begin = now()
+        found = compile_cuda(*args, **kwargs)
+        assembled += (now() - begin) * 1e3
+        return found
+
+    nvcc.compile_cuda = timed
+    target = tvm.target.Target({"kind": "cuda", "arch": arch})
+    with target:
+        lower(func, target=target, enable_device_compile=True)
+    clock.lap("passes")
+    assert assembled, "the incumbent did not call nvcc"
+    clock.found["passes"] -= assembled
+    return {**clock.found, "assemble": assembled}
+
+
+MODES = {"ours": ours, "again": ours_again, "theirs": theirs}
+
+
+class FailedError(Exception):
+    """A process ended with an error."""
+
+
+# -- the table ------------------------------------------------------------------------------------
+def run(python: str, mode: str, name: str, arch: str, cache: str) -> dict[str, float]:
+    """The phases of a fresh process."""
+    variables = {**os.environ, "TILELANG_CACHE_DIR": cache}
+    variables.pop("PYTHONPATH", None)
+    home = Path(python).parent.parent
+    toolkits = sorted(home.glob("lib/python3*/site-packages/nvidia/cu[0-9]*"))
+    if mode == "theirs" and toolkits:  # where the wheels put nvcc
+        variables["CUDA_HOME"] = str(toolkits[-1])
+    words = [python, str(Path(__file__).resolve()), "--one", mode, name, "--arch", arch]
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise FailedError(f"{mode} {name}: {done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def best(python: str, mode: str, name: str, arch: str, runs: int) -> dict[str, float]:
+    """The fastest of ``runs`` fresh processes, by the sum of its phases after the import."""
+    rows = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory() as cache:
+            row = run(python, mode, name, arch, cache)
+        row["cold"] = row["trace"] + row["passes"] + row["assemble"]
+        rows.append(row)
+    return min(rows, key=lambda row: row["cold"])
+
+
+def again(name: str, arch: str, runs: int) -> float:
+    """The fastest later process that finds the kernel in the disk cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        times = [run(sys.executable, "again", name, arch, cache)["again"] for _ in range(runs + 1)]
+    return min(times[1:])
+
+
+def table(rows: dict[str, dict[str, dict[str, float]]]) -> str:
+    """The rows as text, milliseconds."""
+    lines = [f"{'':24}" + "".join(f"{phase:>10}" for phase in PHASES)]
+    for name, sides in rows.items():
+        for side, row in sides.items():
+            cells = [f"{row[phase]:10.1f}" if phase in row else f"{'-':>10}" for phase in PHASES]
+            text = "".join(cells) if row else "  does not compile this program"
+            lines.append(f"{name:13}{side:11}" + text)
+        if sides.get("incumbent"):
+            times = sides["incumbent"]["cold"] / sides["tilelang"]["cold"]
+            lines.append(f"{'':13}the incumbent takes {times:.1f} times as long")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--arch", default="sm_80")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", nargs="*", choices=PROGRAMS, default=list(PROGRAMS))
+    parser.add_argument("--incumbent", metavar="PYTHON")
+    parser.add_argument("--cpu", action="store_true", help="processor time")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--one", nargs=2, metavar=("MODE", "PROGRAM"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(MODES[args.one[0]](args.one[1], args.arch)))
+        return
+    if args.cpu:
+        os.environ["COUNT_CPU"] = "1"
+    rows: dict[str, dict[str, dict[str, float]]] = {}
+    for name in args.only:
+        row = best(sys.executable, "ours", name, args.arch, args.runs)
+        rows[name] = {"tilelang": {**row, "again": again(name, args.arch, args.runs)}}
+        if args.incumbent:
+            try:
+                rows[name]["incumbent"] = best(args.incumbent, "theirs", name, args.arch, args.runs)
+            except FailedError as error:
+                rows[name]["incumbent"] = {}
+                print(error, file=sys.stderr)
+    print(table(rows))
+    if args.json:
+        found = {"arch": args.arch, "cores": os.cpu_count(), "processor_time": args.cpu,
+                 "targets_ms": TARGETS_MS, "rows": rows}  # fmt: skip
+        Path(args.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

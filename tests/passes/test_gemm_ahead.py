@@ -1,0 +1,174 @@
+"""Products in pipelined loops that load for the next iteration, and their results in rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from thread_sim import simulate
+
+import tilelang.language as T
+from tilelang.codegen.symbols import symbols_of
+from tilelang.compiler import lower
+from tilelang.interpret import values
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+
+def product(
+    shape: tuple[Any, Any, Any],
+    block: tuple[int, int, int] = (32, 32, 32),
+    stages: int = 3,
+    threads: int = 64,
+    out: str = "float16",
+    extra: str = "",
+    dtype: str = "float16",
+) -> S.PrimFunc:
+    """C = A @ B; ``extra`` says what else the loop does."""
+    (M, N, K), (block_M, block_N, block_K) = shape, block
+
+    @T.prim_func
+    def kernel(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), out)):
+        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), dtype)
+            B_shared = T.alloc_shared((block_K, block_N), dtype)
+            acc = T.alloc_fragment((block_M, block_N), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
+                T.copy(A[by * block_M, k * block_K], A_shared)
+                T.copy(B[k * block_K, bx * block_N], B_shared)
+                T.gemm(A_shared, B_shared, acc)
+                if extra == "scale":
+                    for i, j in T.Parallel(block_M, block_N):
+                        acc[i, j] *= 1
+            T.copy(acc, C[by * block_M, bx * block_N])
+
+    return kernel
+
+
+def check(func: S.PrimFunc, M: int, N: int, K: int, arch: int = 80) -> S.PrimFunc:
+    """``func`` compiled and simulated against numpy; what was simulated."""
+    lowered = lower(func, parse_target(f"cuda -arch=sm_{arch}"), Options())
+    rng = np.random.default_rng(M + 3 * N + 7 * K)
+    a, b = rng.integers(-3, 4, (M, K)), rng.integers(-3, 4, (K, N))
+    A, B, C = (param for param in lowered.params if isinstance(param, Buffer))
+    out = values.encode(np.zeros((M, N), values.compute_dtype(C.dtype)), C.dtype)
+    arrays = {A: encoded(a, A.dtype), B: encoded(b, B.dtype), C: np.ascontiguousarray(out)}
+    symbols = {}
+    for symbol in symbols_of(lowered):
+        for buffer, array in arrays.items():
+            for extent, size in zip(buffer.shape, array.shape):
+                if extent is symbol:
+                    symbols[symbol] = size
+    simulate(lowered.body, arrays, symbols)
+    found, wanted = (
+        values.decode(codes, C.dtype) for codes in (arrays[C], encoded(a @ b, C.dtype))
+    )
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(wanted))
+    return lowered
+
+
+def encoded(array: Any, dtype: DType) -> Any:
+    held = np.asarray(array).astype(values.compute_dtype(dtype))
+    return np.ascontiguousarray(values.encode(held, dtype))
+
+
+def calls(stmt: S.Stmt) -> list[str]:
+    """The operations of a statement in the order of the text."""
+    found = []
+    for node in S.walk(stmt):
+        if isinstance(node, S.Eval) and isinstance(node.value, E.Call):
+            found.append(node.value.op)
+    return found
+
+
+def pipelined(func: S.PrimFunc) -> S.For:
+    return next(
+        node for node in S.walk(func.body)
+        if isinstance(node, S.For) and "sync_threads" in calls(node)
+    )  # fmt: skip
+
+
+# -- loads ahead -------------------------------------------------------------------------------
+def test_barrier_and_first_loads_stand_before_the_last_multiplication() -> None:
+    order = calls(pipelined(check(product((32, 32, 128)), 32, 32, 128)))
+    kept = [op for op in order if op in ("sync_threads", "ldmatrix", "mma", "cp_async_wait")]
+    loads = ["ldmatrix"] * 2
+    assert kept == [*loads, "mma", "cp_async_wait", "sync_threads", *loads, "mma"]
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("trips", [2, 3, 4, 7])
+def test_any_number_of_stages_and_iterations(stages: int, trips: int) -> None:
+    check(product((32, 32, 32 * trips), stages=stages), 32, 32, 32 * trips)
+
+
+@pytest.mark.parametrize(("M", "N", "K"), [(40, 72, 104), (33, 32, 96), (64, 40, 35), (32, 33, 64)])
+def test_ragged_sizes(M: int, N: int, K: int) -> None:
+    check(product((M, N, K)), M, N, K)
+
+
+@pytest.mark.parametrize("K", [0, 8, 32, 160])
+def test_trip_counts_known_at_run_time(K: int) -> None:
+    check(product((32, 32, T.dynamic("K"))), 32, 32, K)
+
+
+@pytest.mark.parametrize("depth", [16, 48, 64, 96])
+def test_any_depth_of_a_stage(depth: int) -> None:
+    check(product((32, 32, 4 * depth), block=(32, 32, depth)), 32, 32, 4 * depth)
+
+
+def test_other_statements_in_the_loop_keep_its_order() -> None:
+    order = calls(pipelined(check(product((32, 32, 128), extra="scale"), 32, 32, 128)))
+    kept = [op for op in order if op in ("sync_threads", "ldmatrix", "mma")]
+    assert kept[:2] == ["sync_threads", "ldmatrix"] and kept[-1] == "mma"
+
+
+def test_elements_that_ldmatrix_cannot_load() -> None:
+    check(product((32, 32, 64), block=(32, 32, 16), dtype="float32", out="float32"), 32, 32, 64)
+
+
+# -- rows --------------------------------------------------------------------------------------
+def moves(func: S.PrimFunc) -> list[int]:
+    """Bytes of the vector stores to global memory."""
+    return [
+        int(dict(node.value.attrs)["bytes"])
+        for node in S.walk(func.body)
+        if isinstance(node, S.Eval) and isinstance(node.value, E.Call)
+        and node.value.op == "vector_copy"
+        and isinstance(node.value.args[0], E.AddressOf)
+        and node.value.args[0].buffer.storage == "global"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", [80, 90])
+@pytest.mark.parametrize("out", ["float16", "bfloat16", "float8_e4m3"])
+@pytest.mark.parametrize("block", [(32, 64), (64, 128), (32, 192), (128, 64)])
+def test_narrow_results_are_stored_in_rows(block: tuple[int, int], out: str, arch: int) -> None:
+    M, N = block
+    func = check(product((M, N, 32), block=(M, N, 16), out=out), M, N, 32, arch)
+    assert moves(func) and set(moves(func)) <= {2, 16}
+    width = N // (1 if M > N else 2) * DType(out).bits // 8  # bytes in the rows of a warp
+    assert (16 in moves(func)) == (width >= 64)
+    assert ("stmatrix" in calls(func.body)) == (arch == 90 and 16 in moves(func) and out[-1] == "6")
+
+
+@pytest.mark.parametrize(("M", "N"), [(64, 136), (33, 128), (70, 72)])
+def test_rows_of_ragged_tiles(M: int, N: int) -> None:
+    func = check(product((M, N, 32), block=(32, 128, 16)), M, N, 32)
+    assert set(moves(func)) == {16}
+
+
+@pytest.mark.parametrize("N", [68, 33])
+def test_rows_that_are_not_aligned_are_stored_as_they_are_held(N: int) -> None:
+    assert 16 not in moves(check(product((32, N, 32), block=(32, 128, 16)), 32, N, 32))
+
+
+def test_wide_results_are_stored_as_they_are_held() -> None:
+    func = check(product((32, 128, 32), block=(32, 128, 16), out="float32"), 32, 128, 32)
+    assert set(moves(func)) == {8}

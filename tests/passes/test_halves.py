@@ -1,0 +1,171 @@
+"""Lanes of float16 in pairs: the same results as lane by lane."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from thread_sim import simulate
+
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+TARGET = parse_target("cuda -arch=sm_80")
+
+
+def run(kernel: Any, *arrays: Any) -> str:
+    """Run the lowered kernel on the arrays; its text."""
+    func = lower(kernel, TARGET, Options())
+    simulate(func.body, dict(zip(func.params, arrays, strict=True)))
+    return func.script()
+
+
+def test_sums_and_products_round_once_each() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((512,), "float16"), B: T.Tensor((512,), "float16"),
+        s: T.Tensor((1,), "float16"), C: T.Tensor((512,), "float16"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(512):
+                C[i] = (A[i] + B[i]) * A[i] - s[0] * B[i]
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(512).astype(np.float16) for _ in range(2))
+    s, c = np.array([0.3], np.float16), np.zeros(512, np.float16)
+    text = run(kernel, a, b, s, c)
+    assert all(f"half2_{op}" in text for op in ("add", "mul", "sub", "both", "load"))
+    np.testing.assert_array_equal(c, (a + b) * a - s * b)
+
+
+def test_conversions_from_float32_are_packed() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "float16")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(256):
+                C[i] = T.exp2(A[i])
+
+    a = np.linspace(-9, 9, 256, dtype=np.float32)
+    c = np.zeros(256, np.float16)
+    assert "half2_round" in run(kernel, a, c)
+    np.testing.assert_allclose(c, np.exp2(a).astype(np.float16), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits", "packing"),
+    [
+        ("uint8", 4, "neighbours"),
+        ("uint32", 4, "neighbours"),
+        ("uint32", 4, "halves"),  # two numbers 16 bits apart
+        ("int32", 4, "neighbours"),
+        ("uint8", 2, "neighbours"),
+        ("uint32", 2, "halves"),
+        ("uint8", 8, "neighbours"),
+        ("uint16", 8, "neighbours"),
+    ],
+)
+def test_numbers_are_cut_out_of_words(kind: str, bits: int, packing: str) -> None:
+    width = int("".join(filter(str.isdigit, kind)))
+    per, count = width // bits, 512
+
+    def place(j: Any) -> Any:
+        """Where number j of an element is."""
+        position = j % per
+        if packing == "halves":
+            position = position // 2 + position % 2 * (per // 2)
+        return position * bits
+
+    @T.prim_func
+    def kernel(Q: T.Tensor((count // per,), kind), C: T.Tensor((count,), "float16")):
+        with T.Kernel(1, threads=32):
+            q = T.alloc_fragment((count // per,), kind)
+            c = T.alloc_fragment((count,), "float16")
+            T.copy(Q, q)
+            for j in T.Parallel(count):
+                c[j] = T.cast((q[j // per] >> place(j)) & (2**bits - 1), "float16") - T.cast(
+                    2 ** (bits - 1), "float16"
+                )
+            T.copy(c, C)
+
+    rng = np.random.default_rng(bits)
+    info = np.iinfo(kind)
+    q = rng.integers(info.min, info.max, count // per, dtype=kind, endpoint=True)
+    c = np.zeros(count, np.float16)
+    text = run(kernel, q, c)
+    assert "half2_field" in text
+    assert "half2_sub" not in text  # part of the same instruction
+    j = np.arange(count)
+    numbers = q.astype(np.int64)[j // per] >> place(j) & (2**bits - 1)
+    np.testing.assert_array_equal(c, numbers - 2 ** (bits - 1))
+
+
+@pytest.mark.parametrize("narrow", ["int32", "int8", "uint8"])
+def test_a_bias_may_be_subtracted_from_integers(narrow: str) -> None:
+    @T.prim_func
+    def kernel(Q: T.Tensor((64,), "uint32"), C: T.Tensor((512,), "float16")):
+        with T.Kernel(1, threads=32):
+            q = T.alloc_fragment((64,), "uint32")
+            T.copy(Q, q)
+            for j in T.Parallel(512):
+                number = T.cast((q[j // 8] >> (j % 8 * 4)) & 15, narrow)
+                C[j] = T.cast(T.cast(number, "int32") - 8, "float16")
+
+    q = np.random.default_rng(7).integers(0, 1 << 32, 64, dtype=np.uint32)
+    c = np.zeros(512, np.float16)
+    assert "half2_field" in run(kernel, q, c)
+    numbers = (q[:, None] >> (np.arange(8, dtype=np.uint32) * 4) & 15).reshape(-1)
+    np.testing.assert_array_equal(c, numbers.astype(np.int32) - 8)
+
+
+def test_an_unsigned_difference_wraps_as_before() -> None:
+    @T.prim_func
+    def kernel(Q: T.Tensor((64,), "uint8"), C: T.Tensor((128,), "float16")):
+        with T.Kernel(1, threads=32):
+            for j in T.Parallel(128):
+                number = T.cast((Q[j // 2] >> (j % 2 * 4)) & 15, "uint8")
+                C[j] = T.cast(number - T.uint8(8), "float16")
+
+    q = np.arange(64, dtype=np.uint8) * 3
+    c = np.zeros(128, np.float16)
+    run(kernel, q, c)
+    numbers = np.stack([q & 15, q >> 4], -1).reshape(-1)
+    np.testing.assert_array_equal(c, (numbers - np.uint8(8)).astype(np.float16))
+
+
+def test_bits_across_bytes_are_cut_out_lane_by_lane() -> None:
+    @T.prim_func
+    def kernel(Q: T.Tensor((64,), "uint32"), C: T.Tensor((64, 8), "float16")):
+        with T.Kernel(1, threads=32):
+            q = T.alloc_fragment((64,), "uint32")
+            T.copy(Q, q)
+            for i, j in T.Parallel(64, 8):
+                C[i, j] = T.cast((q[i] >> (j * 3)) & 7, "float16")
+
+    rng = np.random.default_rng(5)
+    q = rng.integers(0, 1 << 32, 64, dtype=np.uint32)
+    c = np.zeros((64, 8), np.float16)
+    assert "half2_field" not in run(kernel, q, c)
+    np.testing.assert_array_equal(c, q[:, None] >> (np.arange(8, dtype=np.uint32) * 3) & 7)
+
+
+def test_a_loop_that_carries_values_stays_a_loop() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((32, 8), "float16"), C: T.Tensor((32, 8), "float16")):
+        with T.Kernel(1, threads=32) as _:
+            tx = T.get_thread_binding()
+            x = T.alloc_local((8,), "float16")
+            for v in T.unroll(8):
+                x[v] = A[tx, v]
+            for v in T.unroll(7):
+                x[v + 1] = x[v + 1] + x[v]
+            for v in T.unroll(8):
+                C[tx, v] = x[v]
+
+    rng = np.random.default_rng(6)
+    a = rng.integers(-3, 4, (32, 8)).astype(np.float16)
+    c = np.zeros_like(a)
+    run(kernel, a, c)
+    np.testing.assert_array_equal(c, np.cumsum(a, axis=1))

@@ -1,0 +1,293 @@
+"""Factors of products that loops compute: held in registers, in runs along k."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from thread_sim import simulate
+
+import tilelang.language as T
+from tilelang.compiler import lower, pass_list
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+TARGET = parse_target("cuda -arch=sm_80")
+GROUP = 64
+
+
+def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, threads: int) -> Any:
+    """float16 times 4-bit numbers, two a byte, through a fragment and a shared tile."""
+    block_M, block_N, block_K = tile
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        Q: T.Tensor((N, K // 2), "uint8"),
+        scales: T.Tensor((N, K // GROUP), "float16"),
+        C: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(N // block_N, M // block_M, threads=threads) as (bx, by):
+            A_tile = T.alloc_shared((block_M, block_K), "float16")
+            packed = T.alloc_shared((block_N, block_K // 2), "uint8")
+            local = T.alloc_fragment((block_N, block_K // 2), "uint8")
+            B_local = T.alloc_fragment((block_N, block_K), "float16")
+            B_tile = T.alloc_shared((block_N, block_K), "float16")
+            acc = T.alloc_fragment((block_M, block_N), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(K // block_K, num_stages=stages):
+                T.copy(A[by * block_M, k * block_K], A_tile)
+                T.copy(Q[bx * block_N, k * block_K // 2], packed)
+                T.copy(packed, local)
+                for i, j in T.Parallel(block_N, block_K):
+                    B_local[i, j] = (
+                        T.cast((local[i, j // 2] >> (j % 2 * 4)) & 15, "float16")
+                        - T.cast(8, "float16")
+                    ) * scales[bx * block_N + i, (k * block_K + j) // GROUP]
+                T.copy(B_local, B_tile)
+                T.gemm(A_tile, B_tile, acc, transpose_B=True)
+            T.copy(acc, C[by * block_M, bx * block_N])
+
+    return kernel
+
+
+def held(func: S.PrimFunc) -> dict[str, str]:
+    """Where each tile is after the pass."""
+    for step in pass_list(TARGET):
+        if step.when(TARGET, Options()):
+            func = step.run(func)
+        if step.name == "hold_operands":
+            break
+    return {n.buffer.name: n.buffer.storage for n in S.walk(func.body) if isinstance(n, S.Alloc)}
+
+
+@pytest.mark.parametrize(
+    ("tile", "threads"),
+    [
+        ((16, 64, 64), 128),  # computed as the transposed product
+        ((32, 32, 32), 64),  # runs of two steps
+        ((16, 64, 128), 64),
+        ((16, 32, 64), 128),  # eight columns a warp: not transposed
+        ((64, 64, 64), 128),  # rows shared by warps: through shared memory
+    ],
+)
+def test_unpacked_weights_multiply_as_numpy_says(tile: tuple[int, int, int], threads: int) -> None:
+    M, N, K = tile[0], 2 * tile[1], 2 * max(tile[2], GROUP)
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((M, K)).astype(np.float16)
+    q = rng.integers(0, 256, (N, K // 2)).astype(np.uint8)
+    scales = (rng.random((N, K // GROUP)) * 0.1).astype(np.float16)
+    c = np.zeros((M, N), np.float16)
+    func = lower(weights(M, N, K, tile, 2, threads), TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (a, q, scales, c), strict=True)))
+    numbers = np.stack([q & 15, q >> 4], -1).reshape(N, K).astype(np.float16) - np.float16(8)
+    full = numbers * np.repeat(scales, GROUP, axis=1)
+    expected = a.astype(np.float64) @ full.astype(np.float64).T
+    np.testing.assert_allclose(c, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_a_computed_factor_makes_no_round_trip() -> None:
+    found = held(weights(16, 64, 128, (16, 64, 64), 2, 128))
+    assert found["B_tile"] == "local.fragment"
+    assert found["packed"] == found["A_tile"] == "shared.dyn"
+
+
+def test_a_factor_that_several_warps_would_compute_stays_shared() -> None:
+    assert held(weights(64, 64, 128, (64, 64, 64), 2, 128))["B_tile"] == "shared.dyn"
+
+
+def test_a_factor_with_another_use_stays_shared() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((16, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        D: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((16, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            A_tile = T.alloc_shared((16, 64), "float16")
+            raw = T.alloc_shared((64, 64), "float16")
+            twice = T.alloc_shared((64, 64), "float16")
+            seen = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((16, 64), "float32")
+            T.clear(acc)
+            T.copy(A, A_tile)
+            T.copy(B, raw)
+            for i, j in T.Parallel(64, 64):
+                twice[i, j] = raw[i, j] + raw[i, j]
+            for i, j in T.Parallel(64, 64):
+                seen[i, j] = raw[i, j] + raw[i, j]
+            T.gemm(A_tile, twice, acc, transpose_B=True)
+            T.gemm(A_tile, seen, acc, transpose_B=True)
+            T.copy(seen, D)
+            T.copy(acc, C)
+
+    found = held(kernel)
+    assert found["twice"] == "local.fragment"
+    assert found["seen"] == "shared.dyn"
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((16, 64), (64, 64)))
+    d, c = np.zeros((64, 64), np.float16), np.zeros((16, 64), np.float32)
+    func = lower(kernel, TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (a, b, d, c), strict=True)))
+    np.testing.assert_array_equal(d, b + b)
+    np.testing.assert_array_equal(c, 4 * (a.astype(np.float32) @ b.astype(np.float32).T))
+
+
+def test_a_left_factor_in_a_fragment_takes_words_of_eight() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((16, 128), "float16"),
+        Q: T.Tensor((64, 16), "uint32"),
+        C: T.Tensor((64, 16), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            A_tile = T.alloc_shared((16, 128), "float16")
+            words = T.alloc_fragment((64, 16), "uint32")
+            W = T.alloc_fragment((64, 128), "float16")
+            acc = T.alloc_fragment((64, 16), "float32")
+            T.clear(acc)
+            T.copy(A, A_tile)
+            T.copy(Q, words)
+            for i, j in T.Parallel(64, 128):
+                W[i, j] = T.cast((words[i, j // 8] >> (j % 8 * 4)) & 15, "float16")
+            T.gemm(W, A_tile, acc, transpose_B=True)
+            T.copy(acc, C)
+
+    rng = np.random.default_rng(3)
+    a = rng.integers(-3, 4, (16, 128)).astype(np.float16)
+    q = rng.integers(0, 1 << 32, (64, 16), dtype=np.uint32)
+    c = np.zeros((64, 16), np.float32)
+    func = lower(kernel, TARGET, Options())
+    text = func.script()
+    assert "half2_field" in text
+    assert "vector_copy" in text
+    simulate(func.body, dict(zip(func.params, (a, q, c), strict=True)))
+    w = (q[..., None] >> (np.arange(8, dtype=np.uint32) * 4) & 15).reshape(64, 128)
+    np.testing.assert_array_equal(c, w.astype(np.float32) @ a.astype(np.float32).T)
+
+
+def test_products_that_share_a_factor_differently_still_agree() -> None:
+    """One multiplies all rows, the other half of the threads' worth of them."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((32, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 16), "float32"),
+        D: T.Tensor((64, 32), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            few = T.alloc_shared((16, 64), "float16")
+            many = T.alloc_shared((32, 64), "float16")
+            W = T.alloc_fragment((64, 64), "float16")
+            c = T.alloc_fragment((64, 16), "float32")
+            d = T.alloc_fragment((64, 32), "float32")
+            T.copy(A[0, 0], few)
+            T.copy(A, many)
+            for i, j in T.Parallel(64, 64):
+                W[i, j] = B[i, j] + B[i, j]
+            T.gemm(W, few, c, transpose_B=True, clear_accum=True)
+            T.gemm(W, many, d, transpose_B=True, clear_accum=True, policy=T.GemmWarpPolicy.FullCol)
+            T.copy(c, C)
+            T.copy(d, D)
+
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((32, 64), (64, 64)))
+    c, d = np.zeros((64, 16), np.float32), np.zeros((64, 32), np.float32)
+    func = lower(kernel, TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (a, b, c, d), strict=True)))
+    expected = 2 * b.astype(np.float32) @ a.astype(np.float32).T
+    np.testing.assert_array_equal(c, expected[:, :16])
+    np.testing.assert_array_equal(d, expected)
+
+
+def test_a_right_factor_in_a_fragment_with_many_rows() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            A_tile = T.alloc_shared((64, 64), "float16")
+            W = T.alloc_fragment((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, A_tile)
+            for i, j in T.Parallel(64, 64):
+                W[i, j] = B[i, j] + B[i, j]
+            T.gemm(A_tile, W, c, transpose_B=True, clear_accum=True)
+            T.copy(c, C)
+
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-3, 4, (64, 64)).astype(np.float16) for _ in range(2))
+    c = np.zeros((64, 64), np.float32)
+    func = lower(kernel, TARGET, Options())
+    assert "ldmatrix" in func.script()
+    simulate(func.body, dict(zip(func.params, (a, b, c), strict=True)))
+    np.testing.assert_array_equal(c, a.astype(np.float32) @ (2 * b.astype(np.float32)).T)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_the_transposed_product_is_summed_over_several_calls(dtype: str) -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((16, 128), dtype), B: T.Tensor((64, 128), dtype), C: T.Tensor((16,), "float32")
+    ):
+        with T.Kernel(1, threads=128):
+            A_tile = T.alloc_shared((16, 64), dtype)
+            raw = T.alloc_shared((64, 64), dtype)
+            W = T.alloc_shared((64, 64), dtype)
+            c = T.alloc_fragment((16, 64), "float32")
+            rows = T.alloc_fragment((16,), "float32")
+            T.clear(c)
+            for k in T.serial(2):
+                T.copy(A[0, k * 64], A_tile)
+                T.copy(B[0, k * 64], raw)
+                for i, j in T.Parallel(64, 64):
+                    W[i, j] = raw[i, j] + raw[i, j]
+                T.gemm(A_tile, W, c, transpose_B=True)
+            for i, j in T.Parallel(16, 64):
+                c[i, j] = c[i, j] * (1 + i)
+            T.reduce_max(c, rows, dim=1)
+            T.copy(rows, C)
+
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((16, 128), (64, 128)))
+    c = np.zeros(16, np.float32)
+
+    def stored(x: Any) -> Any:
+        if dtype == "float16":
+            return x.astype(np.float16)
+        return (x.view(np.uint32) >> 16).astype(np.uint16)
+
+    func = lower(kernel, TARGET, Options())
+    simulate(func.body, dict(zip(func.params, (stored(a), stored(b), c), strict=True)))
+    expected = (2 * a @ b.T) * np.arange(1, 17)[:, None]
+    np.testing.assert_array_equal(c, expected.max(axis=1))
+
+
+def test_the_example_keeps_its_weights_in_registers() -> None:
+    path = Path(__file__).parents[2] / "examples" / "w4a16.py"
+    spec = importlib.util.spec_from_file_location("example_w4a16", path)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    M, N, K = 16, 32, 512
+    rng = np.random.default_rng(9)
+    a = rng.standard_normal((M, K)).astype(np.float16)
+    numbers = rng.integers(0, 16, (N, K))
+    scales = (rng.random((N, K // 64)) * 0.1).astype(np.float16)
+    c = np.zeros((M, N), np.float16)
+    func = example.w4a16(M, N, K, block_N=32, block_K=256, threads=128)
+    func = lower(func, parse_target("cuda -arch=sm_90"), Options())
+    text = func.script()
+    assert "half2_field" in text
+    assert "ldmatrix" not in text
+    simulate(func.body, dict(zip(func.params, (a, example.pack(numbers), scales, c), strict=True)))
+    weights = (numbers - 8) * np.repeat(scales, 64, axis=1).astype(np.float64)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ weights.T, rtol=2e-3, atol=2e-3)

@@ -1,0 +1,26 @@
+"""What a compilation gives: text in another language and what is needed to compile and call it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.errors import Site
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Generated source with all that is needed to compile and call it."""
+
+    source: str
+    language: str  # "c", later "cuda", "hip", "metal"
+    entry: str
+    symbols: tuple[str, ...]
+    messages: tuple[str, ...]  # error code - 1 -> message
+    sites: tuple[Site, ...] = ()  # error code - 1 -> the check that gives it
+    flags: tuple[str, ...] = ()
+    explain: str = ""
+    # Of a CUDA program: its source and host steps, a `cuda.module.CudaModule`.
+    cuda: Any = None
+    # Bytes that the address of a parameter must be a multiple of, by name; None: not told.
+    alignments: tuple[tuple[str, int], ...] | None = None

@@ -1,0 +1,183 @@
+"""Results of matrix instructions to global memory in whole rows.
+
+In the registers of a matrix instruction a thread holds two neighbours of a row, and a store of a
+warp touches eight rows in pieces of half a sector. For narrow elements every warp therefore turns
+16 rows at a time in its own strip of shared memory, whose rows are an odd number of 16-byte chunks
+apart so that neither side meets bank conflicts, and stores 16 bytes per thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.layout.distribution import Digit
+from tilelang.passes.layouts.access import FRAGMENT
+from tilelang.passes.layouts.loops import element
+from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.elements import array, loop
+from tilelang.passes.lower.vectors import run_of
+from tilelang.target.atoms import WARP, arch_number
+
+ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
+CHUNK_BITS = 128
+LEAST_CHUNKS = 4  # chunks of 16 bytes in the rows of a warp from which on it pays
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a warp holds: ``strips`` of 16 rows, each of ``tiles`` 8 columns wide.
+
+    Attributes:
+        first: row and column of the warp's first element.
+    """
+
+    strips: int
+    tiles: int
+    first: tuple[E.Expr, E.Expr]
+
+
+def lower_rows(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
+    """Thread IR of a copy of a product's result to global memory; None where the general copy of
+    elements is as good."""
+    src, dst = stmt.src, stmt.dst
+    bits = dst.dtype.bits
+    fragment = src.buffer.storage == FRAGMENT and src.is_whole and len(src.extents) == 2
+    if not fragment or dst.buffer.storage != "global" or bits not in (8, 16):
+        return None
+    if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % WARP:
+        return None
+    if tuple(dst.extents[d] for d in dst.tile_dims()) != tuple(src.extents):
+        return None
+    tile = _tile(src, ctx)
+    chunk = CHUNK_BITS // bits
+    if tile is None or (width := tile.tiles * 8) % (2 * chunk) or width < LEAST_CHUNKS * chunk:
+        return None
+    lane = ctx.fresh("v")
+    at = element(dst, _added(tile.first, (ctx.fresh("row"), lane)))
+    if run_of(dst.buffer, at, lane, ctx.bounds.with_range(lane, 0, chunk)) < chunk:
+        return None
+    return _Rows(stmt, ctx, tile, chunk).lowered()
+
+
+def _added(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, E.Expr]:
+    return E.binary("add", a[0], b[0]), E.binary("add", a[1], b[1])
+
+
+def _tile(src: Region, ctx: Lowering) -> _Tile | None:
+    """The tile of a warp if the fragment is held as matrix instructions leave it."""
+    held = ctx.distribution(src.buffer)
+    if held.replicas or held.padded or len(held.digits) != 2 or ctx.threads != held.threads:
+        return None
+    rows, columns = held.digits
+    if rows[-2:] != (Digit(2, "slot", PAIR), Digit(8, "thread", 4)):
+        return None
+    if columns[-2:] != (Digit(4, "thread", 1), Digit(PAIR, "slot", 1)):
+        return None
+    across = _outer(columns[:-2], 4)
+    if across is None:
+        return None
+    down = _outer(rows[:-2], 4 * across[0])
+    if down is None:
+        return None
+    warps = (down[1], across[1])
+    first = (_place(warps[0], down[0] * ROWS, ctx), _place(warps[1], across[0] * 8, ctx))
+    return _Tile(down[0], across[0], first)
+
+
+def _outer(digits: tuple[Digit, ...], stride: int) -> tuple[int, Digit | None] | None:
+    """The count of tiles and the digit of warps, in that order from the inside."""
+    rest, count, warps = list(digits), 1, None
+    if rest and rest[-1].place == "slot":
+        tiles = rest.pop()
+        if tiles.stride != stride:
+            return None
+        count = tiles.extent
+    if rest and rest[-1].place == "thread":
+        warps = rest.pop()
+        if warps.stride % WARP:
+            return None
+    return None if rest else (count, warps)
+
+
+def _place(warps: Digit | None, size: int, ctx: Lowering) -> E.Expr:
+    if warps is None:
+        return E.const(0)
+    number = E.binary("floordiv", ctx.thread, E.const(warps.stride))
+    if warps.stride * warps.extent < ctx.threads:
+        number = E.binary("floormod", number, E.const(warps.extent))
+    return E.binary("mul", number, E.const(size))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The copy of one fragment."""
+
+    stmt: S.Copy
+    ctx: Lowering
+    tile: _Tile
+    chunk: int  # elements in 16 bytes
+
+    def lowered(self) -> S.Stmt:
+        """Strip after strip through the workspace."""
+        ctx, stride = self.ctx, self.stride
+        warps = ctx.threads // WARP
+        room = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
+        strip = ctx.fresh("i")
+        base = (ctx.thread // WARP) * (ROWS * stride)
+        everyone = E.const(0xFFFFFFFF, DType("uint32"))
+        meet = S.Eval(value=E.call("sync_warp", everyone), loc=self.stmt.loc)
+        body = S.seq(self._put(room, base, strip), meet, self._take(room, base, strip), meet)
+        return loop(strip, self.tile.strips, body)
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row of the strip to the next."""
+        return self.tile.tiles * 8 + self.chunk
+
+    @property
+    def lane(self) -> E.Expr:
+        return self.ctx.thread % WARP
+
+    def _value(self, slot: E.Expr) -> E.Expr:
+        registers = self.ctx.registers(self.stmt.src.buffer)
+        return E.cast(E.Load(registers, (slot,)), self.stmt.dst.dtype)
+
+    def _put(self, room: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
+        """The strip's registers into the workspace."""
+        tile = self.ctx.fresh("j")
+        slots = strip * (4 * self.tile.tiles)
+        v = self.ctx.fresh("v")
+        if arch_number(self.ctx.target) >= 90 and self.stmt.dst.dtype.bits == 16:
+            four = array("four", self.stmt.dst.dtype, 8)
+            fill = S.Store(buffer=four, indices=(v,), value=self._value(slots + tile * 8 + v))
+            at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8
+            move = E.call(
+                "stmatrix", E.AddressOf(room, (at,), "w"), E.AddressOf(four, (E.const(0),), "r"),
+                dtype="void", count=4, trans=False,
+            )  # fmt: skip
+            body = S.seq(
+                S.Alloc(buffer=four), loop(v, 8, fill), S.Eval(value=move, loc=self.stmt.loc)
+            )
+            return loop(tile, self.tile.tiles // 2, body)
+        half = self.ctx.fresh("h")
+        row = half * 8 + self.lane // 4
+        at = base + row * self.stride + tile * 8 + self.lane % 4 * PAIR + v
+        value = self._value(slots + tile * 4 + half * PAIR + v)
+        store = S.Store(buffer=room, indices=(at,), value=value, loc=self.stmt.loc)
+        return loop(tile, self.tile.tiles, loop(half, 2, loop(v, PAIR, store, "vectorized")))
+
+    def _take(self, room: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
+        """The strip from the workspace to where it belongs, 16 bytes per thread and step."""
+        chunks = self.tile.tiles * 8 // self.chunk
+        step, v = self.ctx.fresh("s"), self.ctx.fresh("v")
+        number = step * WARP + self.lane
+        row, column = number // chunks, number % chunks * self.chunk
+        inside = (strip * ROWS + row, column + v)
+        indices = element(self.stmt.dst, _added(self.tile.first, inside))
+        held = E.Load(room, (base + row * self.stride + column + v,))
+        store = S.Store(buffer=self.stmt.dst.buffer, indices=indices, value=held, loc=self.stmt.loc)
+        return loop(step, ROWS * chunks // WARP, loop(v, self.chunk, store, "vectorized"))
