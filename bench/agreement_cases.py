@@ -614,7 +614,49 @@ def im2col_cases() -> Iterator[Case]:
             )  # fmt: skip
 
 
+# -- atomic operations ---------------------------------------------------------------------------
+ATOMIC_TEXT = r"""
+#include "tl_atomic.h"
+#define KERNEL(NAME, MEM, VAL) \
+    extern "C" __global__ void NAME(MEM* p, const float* v, VAL* old, MEM* shared) { \
+        __shared__ MEM s[128]; \
+        const int i = threadIdx.x; \
+        s[i] = p[i]; \
+        __syncthreads(); \
+        old[i] = tl_atomic_##NAME(p + i, (VAL)v[i]); \
+        tl_atomic_##NAME(s + i, (VAL)v[i]); \
+        shared[i] = s[i]; \
+    }
+%s
+"""
+
+
+def atomic_cases() -> Iterator[Case]:
+    """One operation of each thread on its own element, in global and in shared memory."""
+    formats = {"f32": "float", "f64": "double", "f16": "uint16_t", "bf16": "uint16_t"}
+    names = [f"{what}_{kind}" for what in ("add", "max", "min", "exch") for kind in formats]
+    source = ATOMIC_TEXT % "\n".join(
+        f"KERNEL({name}, {formats[kind]}, {'double' if kind == 'f64' else 'float'})"
+        for name, kind in ((name, name.split("_")[1]) for name in names)
+    )
+    rng = np.random.default_rng(13)
+    for name in names:
+        kind = name.split("_")[1]
+        values = rng.standard_normal((2, 128)) * np.exp2(rng.integers(-12, 12, (2, 128)))
+        values[0, :6], values[1, :6] = (
+            [1e-40, 0, -0.0, np.inf, np.nan, 1e-40],
+            [1e-40, 1e-41, 0, -np.inf, 1, 2],
+        )
+        width = {"f32": np.float32, "f64": np.float64}.get(kind)
+        memory = values[0].astype(width) if width else floats.encode(values[0], LONG[kind])
+        old = np.zeros(128, np.float64 if kind == "f64" else np.float32)
+        args = (memory, values[1].astype(np.float32), old, np.zeros_like(memory))
+        for result, which in ((0, "global"), (2, "old"), (3, "shared")):
+            yield Case(f"{name} {which}", "atomic", source, name, "sm_90a", args, result)
+
+
 SUITES = {
     "wgmma": wgmma_cases, "mma": mma_cases, "convert": convert_cases, "matrix": matrix_cases,
     "tma": tma_cases, "rounding": rounding_cases, "other": other_cases,
+    "atomic": atomic_cases,
 }  # fmt: skip

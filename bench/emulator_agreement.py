@@ -7,7 +7,7 @@ every rank, swizzle and kind of edge. In the emulator they run against numpy whe
 answer; with a GPU of sm_90 the same text is compiled by NVRTC and run there too, and both have to
 give the same bytes. Exit code 1 if anything differs.
 
-    --suite NAME   only these (wgmma, rounding, mma, other, convert, matrix, tma); may be repeated
+    --suite NAME   one of wgmma, rounding, mma, other, convert, atomic, matrix, tma; may be repeated
     --no-gpu       the emulator's half alone
     --checks       with the emulator's checks, whose findings count as failures
     --schedule     fifo, random, late or early

@@ -23,7 +23,7 @@ from tilelang.ir.tables import HARDWARE_TILES
 from tilelang.language.support import SUPPORT, Support
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import word_cases  # noqa: E402  # a script beside this one
+import word_cases  # a script beside this one
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = ROOT / "docs" / "data" / "usage.tsv"
@@ -53,9 +53,7 @@ NOT_ON_CUDA = frozenset(
 def on_cuda() -> dict[str, str]:
     """Words with a case -> the lowest architecture, "yes" for all that are supported."""
     lowest = word_cases.ARCHS[0]
-    return {
-        case.word: "yes" if case.arch == lowest else case.arch for case in word_cases.cases()
-    }
+    return {case.word: "yes" if case.arch == lowest else case.arch for case in word_cases.cases()}
 
 
 @dataclass(frozen=True)

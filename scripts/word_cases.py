@@ -74,7 +74,8 @@ class Kit:
     def image(self) -> Any:
         """An im2col map of ``H`` as 4 pixels of 4 x 4 and 64 channels."""
         return T.create_tma_im2col_descriptor(
-            6, 4, self.H, 64, 4, 4, 4, 2, 128, 512, 2048, 1, 1, 1, 1, -1, -1, 0, 0, 64, 64, 0, 3, 2, 0
+            6, 4, self.H, 64, 4, 4, 4, 2, 128, 512, 2048, 1, 1, 1, 1, -1, -1, 0, 0, 64, 64, 0, 3,
+            2, 0,
         )  # fmt: skip
 
     def wgmma(self) -> Any:
@@ -266,7 +267,8 @@ def _warpgroups() -> list[Case]:
         Case("initialize_wgmma_descriptor", lambda k: k.wgmma(),
              "tl_wgmma_descriptor(buf, buf_1, 1, 1, 64);", "sm_90", "sm_89"),
         Case("increase_descriptor_offset", lambda k: T.increase_descriptor_offset(k.wgmma(), 32),
-             "tl_descriptor_add(buf, 32);", "sm_90", "sm_89", error="T.initialize_wgmma_descriptor"),
+             "tl_descriptor_add(buf, 32);", "sm_90", "sm_89",
+             error="T.initialize_wgmma_descriptor"),
         w("ptx_wgmma_ss", lambda k: T.ptx_wgmma_ss(
             "float32", "m64n64k16", True, False, "fp16", "fp16", "fp32", k.wgmma(), 0, k.wgmma(), 2,
             k.registers(32), 0, True, 1, 1),
@@ -333,7 +335,8 @@ def _tensor_memory() -> list[Case]:
         m("initialize_tcgen05_descriptor", lambda k: k.tcgen05(),
           "tl_tcgen05_descriptor(buf, buf_1, 1, 64, 0, 0, 2);"),
         m("ptx_tcgen05_mma_ss", lambda k: T.ptx_tcgen05_mma_ss(
-            "fp16", k.tcgen05(), 0, k.tcgen05(), 2, k.tensor_memory, 0, 0x8100490, True, 0, 0, 0, 0),
+            "fp16", k.tcgen05(), 0, k.tcgen05(), 2, k.tensor_memory, 0, 0x8100490, True,
+            0, 0, 0, 0),
           "tl_tcgen05_mma_ss_f16(buf_4, buf[0], buf_2[0] + 2, 135267472, 1, 0, 0, 0, 0);",
           "T.initialize_tcgen05_descriptor"),
         m("ptx_tcgen05_mma_ts", lambda k: T.ptx_tcgen05_mma_ts(
@@ -356,7 +359,8 @@ def _tensor_memory() -> list[Case]:
           "tl_clc_try_cancel(buf, buf_1);"),
         m("clc_try_cancel_multicast", lambda k: T.clc_try_cancel_multicast(k.tile, k.bar),
           "tl_clc_try_cancel_multicast(buf, buf_1);"),
-        work("clc_is_canceled", lambda k: k.put(T.clc_is_canceled(k.tile)), "tl_clc_is_canceled(buf)"),
+        work("clc_is_canceled", lambda k: k.put(T.clc_is_canceled(k.tile)),
+             "tl_clc_is_canceled(buf)"),
         *[
             work(f"clc_get_first_ctaid_{axis}", _first(axis), f"tl_clc_first_ctaid_{axis}(buf)")
             for axis in "xyz"

@@ -35,6 +35,7 @@ from tilelang.passes.normalize.alignment import limit_alignments, needed_alignme
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.pipeline import pipeline_loops
+from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.guards import insert_guards
 from tilelang.passes.serial.lanes import split_lanes
 from tilelang.passes.serial.threads import serialize_threads
@@ -97,6 +98,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "copies into operand tiles know their layout; the general lowering does not"),
         Step("lower_tiles", partial(lower_tiles_except, keep=has_kernel), _on_cores,
              "what is left of tile operations becomes loops over elements"),
+        Step("stage_reads", partial(stage_reads, target=target), _on_gpu,
+             "reads of loops are seen with their indices; as copies of tiles they can be staged"),
         Step("pipeline_loops", partial(pipeline_loops, target=target), _on_gpu,
              "stages are copies of whole tiles, so they are planned while copies are still whole"),
         Step("hold_operands", partial(hold_operands, target=target), _on_gpu,

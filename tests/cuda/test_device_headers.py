@@ -8,7 +8,7 @@ import pytest
 
 from tilelang.codegen.c import NARROW_FLOATS
 from tilelang.cuda.codegen import INCLUDE_DIR, includes
-from tilelang.cuda.intrinsics import ATOMIC_SUFFIX, FAST, HEADERS, MMA
+from tilelang.cuda.intrinsics import ATOMIC_SUFFIX, FAST, HEADERS, MMA, MMA_SP, WGMMA, WGMMA_K
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 
@@ -21,14 +21,15 @@ def number(arch: str) -> int:
     return int(re.sub(r"\D", "", arch))
 
 
-def kernel(statements: list[str]) -> str:
-    """A kernel of these statements over one array per C type."""
+def kernel(statements: list[str], instances: list[str] | None = None) -> str:
+    """A kernel of these statements over one array per C type, behind lines of their own."""
     kinds = "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t float double".split()
     params = ", ".join(f"{kind}* {kind[0]}{sizes(kind)}" for kind in kinds)
     body = "\n".join(f"    {line}" for line in statements)
     heads = "".join(f'#include "{name}"\n' for name in includes(body))
+    heads += "".join(f"{line}\n" for line in instances or [])
     return (
-        f'{heads}extern "C" __global__ void __launch_bounds__(128, 1) k({params}, int n) {{\n'
+        f'{heads}extern "C" __global__ void __launch_bounds__(128, 1) k({params}, int n{maps(body)}) {{\n'
         "    __shared__ __align__(128) uint8_t tile[4096];\n"
         "    __shared__ uint64_t bar[2];\n"
         "    __align__(16) uint32_t r[8];\n"
@@ -36,6 +37,11 @@ def kernel(statements: list[str]) -> str:
         f"{body}\n"
         "    for (int i = 0; i < 8; ++i) u32[i] = r[i];\n}\n"
     )
+
+
+def maps(body: str) -> str:
+    """The parameter that a tensor map needs."""
+    return ", const __grid_constant__ tl_tensor_map m" if "&m" in body else ""
 
 
 def sizes(kind: str) -> str:
@@ -175,6 +181,7 @@ def newer(arch: str) -> list[str]:
                   "tl_cluster_sync();", "i32[n] = tl_block_rank_in_cluster();",
                   "tl_pdl_trigger();", "tl_pdl_sync();", "tl_bulk_commit();",
                   "tl_bulk_wait<0>();", "tl_bulk_wait_read<1>();"]  # fmt: skip
+        lines += ["r[0] += tl_elect_one();", "tl_map_shared(tile, 1);"]
     if arch.endswith("a"):
         lines += ["tl_setmaxnreg_inc<240>();", "tl_setmaxnreg_dec<24>();"]
     if arch == "sm_90a":
@@ -182,8 +189,103 @@ def newer(arch: str) -> list[str]:
     return lines
 
 
+def older() -> list[str]:
+    """The instruction of sm_70 in all orders."""
+    return [
+        f"tl_mma_m16n16k4_{a}_{b}_f16_f16_{c}(r, r, r + 4);"
+        for a in ("row", "col") for b in ("row", "col") for c in ("f16", "f32")
+    ]  # fmt: skip
+
+
+def sparse(arch: str) -> list[str]:
+    """Sparse products of one warp."""
+    return [
+        f"tl_mma_sp_{'_'.join(key)}<0>(r, r, r + 4, u32[n]);"
+        for key, needs in MMA_SP.items()
+        if number(arch) >= number(needs)
+    ]
+
+
+def tensor_copies() -> list[str]:
+    """Bulk copies (sm_90)."""
+    lines = ["tl_tma_prefetch(&m);"]
+    for rank in range(1, 6):
+        at = ", ".join(["n"] * rank)
+        lines += [f"tl_tma_load(tile, &m, bar, {at});",
+                  f"tl_tma_load_hint(tile, &m, bar, u64[0], {at});",
+                  f"tl_tma_load_multicast(tile, &m, bar, 3, {at});",
+                  f"tl_tma_load_multicast_hint(tile, &m, bar, 3, u64[0], {at});",
+                  f"tl_tma_store(&m, tile, {at});",
+                  f"tl_tma_store_hint(&m, tile, u64[0], {at});"]  # fmt: skip
+        lines += [f"tl_tma_reduce_{op}(&m, tile, {at});"
+                  for op in "add min max inc dec and or xor".split()]  # fmt: skip
+    for count in (4, 6, 8):
+        at = ", ".join(["n"] * count)
+        lines += [f"tl_tma_load_im2col(tile, &m, bar, {at});",
+                  f"tl_tma_load_im2col_hint(tile, &m, bar, u64[0], {at});"]  # fmt: skip
+    lines += [
+        "tl_bulk_load(tile, u8, 64, bar);",
+        "tl_bulk_load_multicast(tile, u8, 64, bar, 3);",
+        "tl_bulk_store(u8, tile, 64);",
+        "tl_bulk_copy_cluster(tile, tile, 64, bar, 1);",
+    ]
+    return lines + [f"tl_bulk_reduce_add_{kind}(u8, tile, 64);"
+                    for kind in "f32 f64 f16 bf16 i32 u32 u64".split()]  # fmt: skip
+
+
+def warpgroups() -> tuple[list[str], list[str]]:
+    """Products of warpgroups (sm_90a), and the lines that make them."""
+    lines = ["tl_wgmma_descriptor(u64, tile, 1, 1, 64);", "tl_descriptor_add(u64, 32);",
+             "tl_wgmma_touch_f32<4>(r);", "tl_wgmma_touch_b32<4>(r);", "uint32_t d[128];",
+             "for (int i = 0; i < 128; ++i) d[i] = u32[i];", "tl_wgmma_fence();"]  # fmt: skip
+    instances = []
+    for (a, b), totals in WGMMA.items():
+        for c in totals:
+            for columns in (8, 24, 64, 256):
+                k, registers = WGMMA_K[a], columns // (4 if c == "f16" else 2)
+                instances.append(f"TL_WGMMA({columns}, {k}, {a}, {b}, {c}, {registers})")
+                name = f"tl_wgmma_m64n{columns}k{k}_{a}_{b}_{c}"
+                if columns <= 64:
+                    lines.append(f"{name}_ss<0, 0, 1, 1>(d, u64[0], u64[1], true);")
+                    lines.append(f"{name}_rs<0, 1, 1>(d, r, u64[1], n > 1);")
+    lines += ["tl_wgmma_commit();", "tl_wgmma_wait<0>();",
+              "for (int i = 0; i < 128; ++i) u32[i] = d[i];"]  # fmt: skip
+    return lines, instances
+
+
+def tensor_memory() -> tuple[list[str], list[str]]:
+    """Tensor memory (sm_100a), and the lines that make its moves."""
+    lines = ["tl_tcgen05_descriptor(u64, tile, 1, 64, 0, 0, 2);", "tl_tmem_alloc<512>((uint32_t*)tile);",
+             "uint32_t d[128];", "for (int i = 0; i < 128; ++i) d[i] = u32[i];"]  # fmt: skip
+    for kind in ("f16", "tf32", "f8f6f4", "i8"):
+        for mask in ("", ", 1, 2, 3, 4"):
+            lines += [f"tl_tcgen05_mma_ss_{kind}(n, u64[0], u64[1], n, true{mask});",
+                      f"tl_tcgen05_mma_ts_{kind}(n, n, u64[1], n, true{mask});"]  # fmt: skip
+    lines += [f"tl_tcgen05_cp_{shape}(n, u64[0]);" for shape in (
+        "128x256b", "4x256b", "128x128b", "64x128b_warpx2_02_13", "64x128b_warpx2_01_23",
+        "32x128b_warpx4")]  # fmt: skip
+    instances = []
+    for shape, unit in (("32x32b", 1), ("16x64b", 1), ("16x128b", 2), ("16x256b", 4)):
+        for count in (1, 2, 4, 8, 16, 32, 64, 128):
+            if count * unit <= 128:
+                instances.append(f"TL_TCGEN05_MOVE({shape}, {count}, {count * unit})")
+                lines += [f"tl_tcgen05_st_{shape}_x{count}(n, d);",
+                          f"tl_tcgen05_ld_{shape}_x{count}(d, n);"]  # fmt: skip
+    lines += ["tl_tcgen05_wait_st();", "tl_tcgen05_wait_ld();", "tl_tcgen05_fence_before();",
+              "tl_tcgen05_fence_after();", "tl_tcgen05_commit(bar);",
+              "tl_tcgen05_commit_multicast(bar, 3);", "tl_clc_try_cancel(tile, bar);",
+              "tl_clc_try_cancel_multicast(tile, bar);",
+              "i32[0] = tl_clc_is_canceled(tile) + tl_clc_first_ctaid_x(tile) + "
+              "tl_clc_first_ctaid_y(tile) + tl_clc_first_ctaid_z(tile);",
+              "for (int i = 0; i < 128; ++i) u32[i] = d[i];", "tl_tmem_relinquish();",
+              "tl_tmem_free<512>(n);"]  # fmt: skip
+    return lines, instances
+
+
 def all_text(arch: str) -> str:
-    return "\n".join([*numeric(), *shared_by_threads(), *moves(), *halves(), *newer(arch)])
+    units = [*tensor_copies(), *warpgroups()[0], *tensor_memory()[0]]
+    own = [*numeric(), *shared_by_threads(), *moves(), *halves(), *newer(arch), *older()]
+    return "\n".join([*own, *sparse(arch), *units])
 
 
 @pytest.mark.parametrize("arch", ARCHES)
@@ -191,6 +293,24 @@ def all_text(arch: str) -> str:
 def test_functions_compile(arch: str, group: str) -> None:
     lines = newer(arch) if group == "newer" else globals()[group]()
     compile_cubin(kernel(lines), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_matrix_instructions_of_other_ages_compile(arch: str) -> None:
+    compile_cubin(kernel([*older(), *sparse(arch)]), arch)
+
+
+@pytest.mark.parametrize("arch", [arch for arch in ARCHES if number(arch) >= 90])
+def test_bulk_copies_compile(arch: str) -> None:
+    compile_cubin(kernel(tensor_copies()), arch)
+
+
+def test_products_of_warpgroups_compile() -> None:
+    compile_cubin(kernel(*warpgroups()), "sm_90a")
+
+
+def test_tensor_memory_compiles() -> None:
+    compile_cubin(kernel(*tensor_memory()), "sm_100a")
 
 
 def test_every_function_is_called_above() -> None:

@@ -172,6 +172,9 @@ def test_tables_for_c_hold_what_the_header_says(driver: Driver, stub: Stub) -> N
     assert code.prepare(1) == address
     words = (ctypes.c_uint64 * (TABLE_HEADER + 1)).from_address(address)
     assert words[0] == ctypes.addressof(driver.epoch) and words[1] == 0 and words[2] == 1101
-    assert words[3] == driver.address("cuLaunchKernelEx") and words[TABLE_HEADER] == code.functions(1)[0]
+    assert (
+        words[3] == driver.address("cuLaunchKernelEx")
+        and words[TABLE_HEADER] == code.functions(1)[0]
+    )
     assert words[8] == driver.address("cuTensorMapEncodeTiled")
     assert [line for line in stub.take() if line.startswith("load")] == ["load CUBIN in 1"]

@@ -104,6 +104,12 @@ def test_counted_remainders_are_the_remainders(
                 values[name] = 0 if values[chosen[1]] == int(chosen[2]) else values[chosen[3]] + 1
 
 
+def test_remainders_of_other_variables_are_left_alone() -> None:
+    other = loop(0, 8, (1,), 3)
+    assert not phases_of(S.For(var=E.Var("k", INT), start=other.start, stop=other.stop,
+                               step=other.step, body=other.body), names())  # fmt: skip
+
+
 def test_only_loops_of_copies_and_real_divisions_are_counted() -> None:
     assert not phases_of(loop(0, 8, (0, 1), 4), names())
     assert not phases_of(loop(0, 8, (0, 1), 3, "vector_copy"), names())

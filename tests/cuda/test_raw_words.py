@@ -21,6 +21,8 @@ from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.tables import INTRINSICS
+from tilelang.jit.adapter.c_host import CHost
+from tilelang.jit.adapter.host_module import host_module
 from tilelang.language import builtin
 from tilelang.target import Target
 
@@ -326,6 +328,24 @@ def test_fences_count_the_registers_of_an_accumulator():
     assert fence(64, "float32", num_regs=8) == "tl_wgmma_touch_f32<8>(buf);"
 
 
+def test_a_fence_of_a_fragment_does_not_change_how_it_is_held():
+    def program(fence):
+        @T.prim_func
+        def held(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+            with T.Kernel(1, threads=128):
+                tile = T.alloc_fragment((64, 64), "float32")
+                T.copy(A, tile)
+                if fence:
+                    T.warpgroup_fence_operand(tile)
+                T.copy(tile, B)
+
+        return held
+
+    with_fence, without = (source_of(program(fence), "sm_90a") for fence in (True, False))
+    lines = [re.sub("// .*", "", text) for text in (with_fence, without)]
+    assert lines[0] == lines[1]
+
+
 def test_previous_values_of_sums_of_neighbours():
     @T.prim_func
     def sums(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
@@ -405,6 +425,72 @@ def test_memory_of_asynchronous_units_is_aligned_and_never_shared():
     offsets = {name: int(place or 0) for name, place in places.items()}
     assert offsets["front"] % 1024 == offsets["second"] % 1024 == 0
     assert abs(offsets["front"] - offsets["second"]) >= 8192
+
+
+def test_descriptors_pointers_and_barriers_in_the_form_of_tvm():
+    @T.prim_func
+    def tvm(A: T.Tensor((512, 512), "float16"), C: T.Tensor((512,), "float16")):
+        with T.Kernel(8, threads=128) as by:
+            A_tile = T.alloc_buffer((3, 64, 32), "float16", scope="shared.dyn")
+            T.create_list_of_mbarrier(1, 1, 1, 128, 128, 128)
+            tx = T.get_thread_binding()
+            for k in T.serial(16):
+                T.ptx_wait_barrier(T.get_mbarrier(k % 3 + 3), k // 3 % 2 ^ 1)
+                if tx == 0:
+                    T.ptx_arrive_barrier_expect_tx(T.get_mbarrier(k % 3), 4096)
+                    T.tma_load(
+                        T.create_tma_descriptor(
+                            6, 2, A.data, 512, 512, 2, 1024, 32, 64, 1, 1, 0, 2, 2, 0
+                        ),
+                        T.get_mbarrier(k % 3),
+                        T.tvm_access_ptr(
+                            T.type_annotation("float16"), A_tile.data, k % 3 * 2048, 2048, 2
+                        ),
+                        k * 32,
+                        by * 64,
+                    )
+                T.mbarrier_wait_parity(T.get_mbarrier(k % 3), k // 3 % 2)
+                C[tx] = A_tile[k % 3, tx % 64, 0]
+                T.ptx_arrive_barrier(T.get_mbarrier(k % 3 + 3))
+
+    module = compile(tvm, Target("cuda", "sm_90a")).cuda
+    machine_code(module.source, "sm_90a")
+    expected = "tl_tma_load(A_tile + k % 3 * 2048, &A_map, &buf[k % 3], k * 32, by * 64);"
+    assert expected in module.source
+    assert module.steps[0].address == ("s0",)
+    assert "uint16_t* const A_tile = (uint16_t*)(tl_smem);" in module.source
+
+
+def test_host_source_encodes_the_maps():
+    module = compile(word_programs.boxes(), Target("cuda", "sm_90a")).cuda
+    host = host_module(module, word_programs.boxes())
+    assert [name for name, _ in host.descriptors] == ["A_map", "B_map"]
+    text = CHost(host).function({"name": "stream", "type": "cudaStream_t"}, {
+        "words_boxes_kernel": {"function_name": "words_boxes_kernel"},
+    })  # fmt: skip
+    assert (
+        "cuuint64_t B_map_globalDim[3]= {(cuuint64_t)(40), (cuuint64_t)(12), (cuuint64_t)(5)};"
+        in (text)
+    )
+    assert "void* arguments[] = {(void*)&A_map, (void*)&B_map};" in text
+
+
+def test_host_source_of_a_map_inside_a_tensor_is_refused():
+    @T.prim_func
+    def part(A: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=32):
+            T.prefetch_tma_descriptor(
+                T.create_tma_descriptor(6, 2, A[8, 0], 64, 8, 2, 128, 64, 8, 1, 1, 0, 3, 2, 0)
+            )
+
+    module = compile(part, Target("cuda", "sm_90a")).cuda
+    with pytest.raises(TileUnsupportedError) as found:
+        host_module(module, part)
+    assert str(found.value) == (
+        "host source cannot encode the tensor map `A_map`\n"
+        "  expected: a map of a whole tensor parameter\n"
+        "  got: an address inside of `A`"
+    )
 
 
 # -- whole programs ----------------------------------------------------------------------------------

@@ -34,7 +34,10 @@ def storage(tensor: Any, like: Any) -> Any:
     return tensor.cpu().view(size).numpy().view(like.dtype)
 
 
-@pytest.mark.parametrize("name", word_programs.PROGRAMS)
+HERE = [name for name, entry in word_programs.PROGRAMS.items() if entry.arch == "sm_90a"]
+
+
+@pytest.mark.parametrize("name", HERE)
 def test_programs_of_words_are_right(name: str) -> None:
     entry = word_programs.PROGRAMS[name]
     kernel = tilelang.compile(entry.make(), target=f"cuda -arch={entry.arch}")

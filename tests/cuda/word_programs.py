@@ -180,7 +180,8 @@ def from_registers(kind):
                 for r in T.unroll(4):
                     for j in T.unroll(2):
                         own[i * 8 + r * 2 + j] = A[
-                            tx // 32 * 16 + tx % 32 // 4 + r % 2 * 8, i * 16 + r // 2 * 8 + tx % 4 * 2 + j
+                            tx // 32 * 16 + tx % 32 // 4 + r % 2 * 8,
+                            i * 16 + r // 2 * 8 + tx % 4 * 2 + j,
                         ]
             T.initialize_wgmma_descriptor(B_desc, T.access_ptr(B_tile, "r"), 1, 1, 64)
             T.warpgroup_fence_operand(own)
@@ -269,9 +270,7 @@ def cluster():
             T.cluster_sync()
             if tx == 0:
                 T.mbarrier_arrive_expect_tx(bar, 4096)
-                T.tma_load_multicast(
-                    A_map, bar, tile[rank * 16, 0], 3, 0, rank * 16, bx // 2 * 2
-                )
+                T.tma_load_multicast(A_map, bar, tile[rank * 16, 0], 3, 0, rank * 16, bx // 2 * 2)
             T.mbarrier_wait_parity(bar, 0)
             for i in T.serial(32):
                 B[bx, i, tx] = tile[i, tx]
@@ -309,7 +308,9 @@ def matrices():
                 tile[tx // 2, tx % 2 * 8 + i] = A[tx // 2, tx % 2 * 8 + i]
             T.sync_threads()
             T.ptx_ldmatrix("float16", True, 4, ".b16", regs, 0, tile, tx % 16 * 16 + tx // 16 * 8)
-            T.ptx_stmatrix(False, 4, turned, (tx % 8 + tx // 16 * 8) * 16 + tx // 8 % 2 * 8, regs, 0)
+            T.ptx_stmatrix(
+                False, 4, turned, (tx % 8 + tx // 16 * 8) * 16 + tx // 8 % 2 * 8, regs, 0
+            )
             T.sync_threads()
             for i in T.serial(8):
                 B[tx // 2, tx % 2 * 8 + i] = turned[tx // 2, tx % 2 * 8 + i]
@@ -332,6 +333,46 @@ def matrices():
                     Y[tx // 4 + i * 8, tx % 4 * 2 + j] = acc[i * 2 + j]
 
     return words_matrices
+
+
+def tensor_memory():
+    """C = A @ B.T of 128 x 64 x 64 into tensor memory, and from there through registers."""
+    instruction = 1 << 4 | 64 // 8 << 17 | 128 // 16 << 24  # float32 += float16 x float16
+
+    @T.prim_func
+    def words_tensor_memory(
+        A: T.Tensor((128, 64), "float16"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((128, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            A_tile = T.alloc_shared((128, 64), "float16")
+            B_tile = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_tmem((128, 64), "float32")
+            bars = T.alloc_barrier([1, 1, 1])
+            A_desc = T.alloc_tcgen05_smem_desc()
+            B_desc = T.alloc_tcgen05_smem_desc()
+            regs = T.alloc_local((64,), "float32")
+            loaded(A_tile, map_of(A, 6, 128, 64, 128, 64), bars[0], 16384)
+            loaded(B_tile, map_of(B, 6, 64, 64, 64, 64), bars[1], 8192)
+            T.initialize_tcgen05_descriptor(A_desc, T.access_ptr(A_tile, "r"), 1, 64, 0, False, 2)
+            T.initialize_tcgen05_descriptor(B_desc, T.access_ptr(B_tile, "r"), 1, 64, 0, False, 2)
+            if tx == 0:
+                for i in T.unroll(4):
+                    T.ptx_tcgen05_mma_ss(
+                        "fp16", A_desc, i * 2, B_desc, i * 2, acc, 0, instruction, i > 0
+                    )
+                T.tcgen05_mma_arrive(bars[2])
+            T.mbarrier_wait_parity(bars[2], 0)
+            T.tcgen05_after_thread_sync()
+            for i in T.unroll(2):
+                T.tcgen05_ld(regs[i * 32], acc[tx // 32 * 32, i * 32], "32x32b", 32)
+            T.tcgen05_wait_ld()
+            for i in T.unroll(64):
+                C[tx, i] = regs[i]
+
+    return words_tensor_memory
 
 
 # -- data and what has to come out -------------------------------------------------------------------
@@ -452,6 +493,10 @@ PROGRAMS = {
     ),
     "image": Entry(image, _image_data, _windows),
     "cluster": Entry(cluster, _cluster_data, _exchanged),
+    "tensor_memory": Entry(
+        tensor_memory, _matrices_of("float16", (128, 64), (64, 64), (128, 64)), _product, 1e-5,
+        "sm_100a",
+    ),
     "matrices": Entry(matrices, _sparse_data, _sparse, 1e-5),
 }  # fmt: skip
 

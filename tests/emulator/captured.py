@@ -77,13 +77,18 @@ def capturing(name: str, found: list[Case]) -> Iterator[None]:
         yield
 
 
-def example_cases(name: str) -> list[Case]:
-    """Every call that an example makes."""
+def load_example(name: str) -> Any:
+    """The module of an example."""
     spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def example_cases(name: str) -> list[Case]:
+    """Every call that an example makes."""
     found: list[Case] = []
     with capturing(name, found), contextlib.redirect_stdout(io.StringIO()):
-        spec.loader.exec_module(module)
-        module.main("interpret")
+        load_example(name).main("interpret")
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 
 import numpy as np
 import pytest
@@ -100,9 +101,7 @@ def test_shared_memory_belongs_to_the_block(schedule: int, checks: int, workers:
 
 
 def test_shared_memory_starts_as_not_a_number() -> None:
-    source = kernel(
-        "float* out", "extern __shared__ float s[]; out[threadIdx.x] = s[threadIdx.x];"
-    )
+    source = kernel("float* out", "extern __shared__ float s[]; out[threadIdx.x] = s[threadIdx.x];")
     out = zeros(32, dtype="float32")
     launch(source, "k", [out], shared=128, checks=0)
     assert np.isnan(out).all()
@@ -236,7 +235,11 @@ def test_matrices_between_shared_memory_and_registers(count: int, suffix: str) -
         __syncwarp();
         if (t < {8 * count}) for (int k = 0; k < 8; ++k) b[t * 8 + k] = tile[1][t * 8 + k];""",
     )
-    a, held, b = (np.arange(256, dtype="uint16"), zeros(64 * count, dtype="uint16"), zeros(256, dtype="uint16"))
+    a, held, b = (
+        np.arange(256, dtype="uint16"),
+        zeros(64 * count, dtype="uint16"),
+        zeros(256, dtype="uint16"),
+    )
     found = launch(source, "k", [a, held, b])
     assert found.texts() == []
     matrices = a[: 64 * count].reshape(count, 8, 8)
@@ -390,3 +393,38 @@ def test_a_seed_gives_the_same_order_again() -> None:
         return list(out)
 
     assert order(3) == order(3) != order(4)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals are handled on Linux alone")
+def test_wild_addresses_end_the_block_and_not_the_process() -> None:
+    source = kernel("int* out", "if (blockIdx.x == 1) out[1ll << 44] = 1; out[blockIdx.x] = 1;")
+    out = zeros(3)
+    found = launch(source, "k", [out], grid=(3,), block=(1,), checks=0)
+    assert found.code == 1
+    assert found.texts() == ["crash: an access to an address where there is no memory"]
+    assert found.findings[0].pc and list(found.findings[0].block) == [1, 0, 0]
+    np.testing.assert_array_equal(out, [1, 0, 1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="signals are handled on Linux alone")
+def test_a_full_stack_ends_the_block() -> None:
+    source = kernel("int* out", "volatile char a[200000]; a[out[0]] = 1; out[1] = a[0];")
+    found = launch(source, "k", [zeros(2)], block=(1,), checks=0)
+    assert found.texts() == [
+        "crash: the stack of a thread is full: its registers and local arrays need more"
+    ]
+    assert launch(source, "k", [zeros(2)], block=(1,), checks=0, stack_bytes=1 << 18).code == 0
+
+
+def test_plain_polling_is_noticed_in_checked_kernels() -> None:
+    source = kernel(
+        "volatile int* flag, int* out",
+        """if (threadIdx.x == 0) { while (*flag == 0) {} out[0] = 7; }
+        else if (threadIdx.x == 40) *flag = 1;""",
+    )
+    out = zeros(1)
+    found = launch(source, "k", [zeros(1), out], block=(64,), checks=machine.GLOBAL_BOUNDS)
+    assert found.code == 0 and out[0] == 7
+    never = kernel("volatile int* flag", "while (*flag == 0) {}")
+    found = launch(never, "k", [zeros(1)], block=(2,), checks=machine.GLOBAL_BOUNDS)
+    assert found.texts() == ["deadlock: 2 threads wait for ever at a loop that polls"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.emulator import machine
-from tests.emulator.machine import EARLY, FIFO, LATE, RANDOM, Result, launch
+from tests.emulator.machine import FIFO, Result, launch
 from tests.emulator.test_runtime import PIPELINE, SCHEDULES, kernel, zeros
 
 
@@ -38,7 +38,9 @@ EXCHANGE = kernel(
 @SCHEDULES
 def test_a_missing_barrier_is_a_race(schedule: int) -> None:
     assert run(EXCHANGE, [zeros(192)], schedule, block=(64,)).texts() == []
-    found = run(without(EXCHANGE, "__syncthreads(); // written"), [zeros(192)], schedule, block=(64,))
+    found = run(
+        without(EXCHANGE, "__syncthreads(); // written"), [zeros(192)], schedule, block=(64,)
+    )
     assert found.kinds & {"write-read", "read-write", "uninitialised"}
     # Numbers are right in most orders without this one.
     late = run(without(EXCHANGE, "__syncthreads(); // read"), [zeros(192)], schedule, block=(64,))
@@ -95,7 +97,10 @@ def test_warps_are_ordered_by_their_own_barrier_alone() -> None:
 
 
 def test_shared_memory_is_read_that_nobody_wrote() -> None:
-    source = kernel("int* out", "__shared__ int s[64]; s[threadIdx.x] = 1; out[threadIdx.x] = s[threadIdx.x + 1];")
+    source = kernel(
+        "int* out",
+        "__shared__ int s[64]; s[threadIdx.x] = 1; out[threadIdx.x] = s[threadIdx.x + 1];",
+    )
     found = run(source, [zeros(32)])
     assert "uninitialised" in found.kinds and found.findings[-1].count >= 1
 
@@ -159,14 +164,20 @@ MBARRIER = kernel(
         ("tl_mbarrier_arrive(&empty[s]);", "", {"deadlock"}),
         ("tl_mbarrier_arrive(&full[s]);", "if (t) tl_mbarrier_arrive(&full[s]);", {"deadlock"}),
         ("&full[s], phase)", "&full[s], phase ^ 1)", {"deadlock", "write-read", "read-write"}),
-        ("tl_mbarrier_init(&full[k], 32)", "tl_mbarrier_init(&full[k], 31)", {"mbarrier", "write-read", "read-write"}),
+        (
+            "tl_mbarrier_init(&full[k], 32)",
+            "tl_mbarrier_init(&full[k], 31)",
+            {"mbarrier", "write-read", "read-write"},
+        ),
         ("__syncthreads();", "", {"mbarrier", "write-read", "write-write", "uninitialised"}),
     ],
 )
 def test_pipelines_of_barriers(schedule: int, text: str, instead: str, kinds: set[str]) -> None:
     source = without(MBARRIER, text, instead) if text else MBARRIER
     found = run(source, [zeros(256)], schedule, block=(64,))
-    assert bool(found.kinds & kinds) == bool(kinds) and bool(found.findings) == bool(kinds), found.texts()
+    assert bool(found.kinds & kinds) == bool(kinds) and bool(found.findings) == bool(kinds), (
+        found.texts()
+    )
 
 
 def test_deadlocks_say_who_waits_where() -> None:
@@ -206,14 +217,21 @@ def test_blocks_are_not_ordered(body: str, kinds: set[str]) -> None:
 
 
 def test_threads_of_a_block_share_global_memory_through_barriers() -> None:
-    source = kernel("int* a", "a[threadIdx.x] = 1; __syncthreads(); a[threadIdx.x + 64] = a[threadIdx.x ^ 32];")
+    source = kernel(
+        "int* a", "a[threadIdx.x] = 1; __syncthreads(); a[threadIdx.x + 64] = a[threadIdx.x ^ 32];"
+    )
     assert run(source, [zeros(128)], block=(64,)).texts() == []
-    assert run(without(source, "__syncthreads();"), [zeros(128)], block=(64,)).kinds <= {"write-read", "read-write"}
+    assert run(without(source, "__syncthreads();"), [zeros(128)], block=(64,)).kinds <= {
+        "write-read",
+        "read-write",
+    }
     assert run(without(source, "__syncthreads();"), [zeros(128)], block=(64,)).findings
 
 
 def test_grids_that_meet_are_ordered() -> None:
-    source = kernel("int* a", "a[blockIdx.x] = 1; tl_sync_grid(); a[blockIdx.x + 8] = a[blockIdx.x ^ 1];")
+    source = kernel(
+        "int* a", "a[blockIdx.x] = 1; tl_sync_grid(); a[blockIdx.x + 8] = a[blockIdx.x ^ 1];"
+    )
     options = {"grid": (4,), "block": (1,), "cooperative": 1}
     assert run(source, [zeros(16)], **options).texts() == []
     assert run(without(source, "tl_sync_grid();"), [zeros(16)], **options).findings
@@ -226,7 +244,10 @@ def test_grids_that_meet_are_ordered() -> None:
         ("out[8] = 1;", "bounds: a store outside every buffer"),
         ("out[0] = a[-1];", "bounds: a load outside every buffer"),
         ("((int*)a)[0] = 1;", "bounds: a store to a buffer that the kernel only reads"),
-        ("extern __shared__ int s[]; s[0] = 1; s[16] = 1;", "bounds: offset 64 of 64 bytes of shared memory"),
+        (
+            "extern __shared__ int s[]; s[0] = 1; s[16] = 1;",
+            "bounds: offset 64 of 64 bytes of shared memory",
+        ),
         (
             "extern __shared__ char s[]; *(short*)(s + 3) = 1;",
             "misaligned: an access of 2 bytes needs an address that is a multiple of 2",
@@ -276,10 +297,11 @@ def test_misused_barriers(body: str, kind: str) -> None:
 
 # -- counters --------------------------------------------------------------------------------------
 def counted(body: str, block: int = 32) -> list[machine.Site]:
-    source = kernel("const int* a, int* out", f"__shared__ __align__(128) int s[2048]; const int t = threadIdx.x; {body}")
-    found = run(
-        source, [zeros(2048), zeros(2048)], block=(block,), checks=machine.COUNTERS
+    source = kernel(
+        "const int* a, int* out",
+        f"__shared__ __align__(128) int s[2048]; const int t = threadIdx.x; {body}",
     )
+    found = run(source, [zeros(2048), zeros(2048)], block=(block,), checks=machine.COUNTERS)
     return sorted(found.sites, key=lambda site: site.pc)
 
 
@@ -321,9 +343,6 @@ def test_events_of_one_block() -> None:
     assert all(event.begin < event.end and event.pc for event in found.events)
 
 
-_ = (EARLY, LATE, RANDOM)
-
-
 # -- atomic accesses -------------------------------------------------------------------------------
 ATOMIC = kernel(
     "int* out",
@@ -351,7 +370,9 @@ def test_atomic_sums_of_blocks() -> None:
     source = kernel("int* out", "tl_atomic_add_i32(out, 1);").replace("tl_warp.h", "tl_atomic.h")
     out = zeros(2)
     assert run(source, [out], grid=(4,)).texts() == [] and out[0] == 128
-    plain = without(source, "tl_atomic_add_i32(out, 1);", "tl_atomic_add_i32(out, 1); out[1] = *out;")
+    plain = without(
+        source, "tl_atomic_add_i32(out, 1);", "tl_atomic_add_i32(out, 1); out[1] = *out;"
+    )
     assert run(plain, [zeros(2)], grid=(4,)).findings
 
 

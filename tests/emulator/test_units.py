@@ -335,3 +335,29 @@ def test_products_in_tensor_memory(schedule: int) -> None:
 def test_misuse_of_tensor_memory_is_found(old: str, new: str, text: str) -> None:
     result, _, _ = tensor(TENSOR.replace(old, new))
     assert any(text in found for found in result.texts()), result.texts()
+
+
+CANCEL = r"""
+#include "tl_sync.h"
+#include "tl_tcgen05.h"
+extern "C" __global__ void cancel(int* out) {
+    extern __shared__ __align__(1024) unsigned char smem[];
+    uint64_t* bar = (uint64_t*)(smem + 16);
+    if (threadIdx.x == 0) {
+        tl_mbarrier_init(bar, 1u);
+        tl_fence_barrier_init();
+        tl_mbarrier_arrive_expect_tx(bar, 16u);
+    }
+    tl_cluster_sync();
+    if (threadIdx.x == 0 && tl_block_rank_in_cluster() == 0) tl_clc_try_cancel_multicast(smem, bar);
+    tl_mbarrier_wait(bar, 0u);
+    if (threadIdx.x == 0) out[blockIdx.x] = tl_clc_is_canceled(smem) ? -1 : 7;
+    tl_cluster_sync();
+}
+"""
+
+
+def test_no_block_is_left_to_cancel() -> None:
+    out = np.zeros(2, np.int32)
+    clean(machine.launch(CANCEL, "cancel", [out], grid=(2,), cluster=(2,), shared=64, arch=1000))
+    assert out.tolist() == [7, 7]

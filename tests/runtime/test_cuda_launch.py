@@ -541,7 +541,9 @@ def maps(*steps: Step) -> CudaModule:
 
 def test_tensor_maps_are_encoded_for_each_call_and_passed_by_value(make: Maker, stub: Stub) -> None:
     rows: Program = ("s2", "c2", "mul")
-    tiled = TmaDescriptor("A", 6, (64, rows), (2, ("s2", "c128", "mul")), (1, 1), (64, 32), swizzle=3)
+    tiled = TmaDescriptor(
+        "A", 6, (64, rows), (2, ("s2", "c128", "mul")), (1, 1), (64, 32), swizzle=3
+    )
     image = TmaDescriptor(
         "A", 7, (32, 8, 9, 4), (4, 128, 1024, 9216), (1, 2, 2, 1), lower=(-1, -2), upper=(1, 2),
         channels=32, pixels=64, l2_promotion=2, fill=1,
@@ -575,7 +577,9 @@ def test_tensor_maps_are_encoded_for_each_call_and_passed_by_value(make: Maker, 
 
 def test_a_map_that_the_driver_refuses_ends_the_call(make: Maker, stub: Stub) -> None:
     tiled = TmaDescriptor("A", 7, (64,), (4,), (1,), (32,))
-    call = make(spec(tensor("A", "float32", ((64,),))), maps(MapStep(3, "a", ("s0",), tiled)), (128, 8))
+    call = make(
+        spec(tensor("A", "float32", ((64,),))), maps(MapStep(3, "a", ("s0",), tiled)), (128, 8)
+    )
     stub.fail("cuTensorMapEncodeTiled", 1)
     with pytest.raises(TileRuntimeError) as found:
         call(floats(64))

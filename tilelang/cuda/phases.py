@@ -57,7 +57,8 @@ def _remainder(expr: E.Expr, var: E.Var) -> tuple[int, int] | None:
     if size < 3 or size & (size - 1) == 0:
         return None
     form = Linear.of(expr.a)
-    return (size, form.constant) if form.terms == ((var, 1),) else None
+    alone = len(form.terms) == 1 and form.terms[0][0] is var and form.terms[0][1] == 1
+    return (size, form.constant) if alone else None
 
 
 def steps_of(phases: tuple[Phase, ...]) -> list[str]:

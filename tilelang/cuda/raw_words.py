@@ -382,7 +382,7 @@ def tensor_address(p: CudaPrinter, base: E.Expr, offset: E.Expr | None = None) -
         if not (isinstance(row, E.Const) and int(row.value) == 0):
             parts.append(f"({p.index(row)} << 16)")
         if not (isinstance(column, E.Const) and int(column.value) == 0):
-            parts.append(p.index(E.as_expr(column * bits // 32)))
+            parts.append(p.index(column if bits == 32 else E.as_expr(column * bits // 32)))
         text = " + ".join(parts)
     else:
         text = p.value(base)

@@ -31,6 +31,8 @@ _RUNTIME_LINK = ("-pthread", "-lm", "-ldl")
 _KERNEL_FLAGS = (
     "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off", "-w",
     "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-math-errno",
+    # Large frames touch every page on their way, so that a full stack meets its guard page.
+    "-fstack-clash-protection",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,9 @@ def _distinct(findings: Iterable[Finding]) -> list[Finding]:
     """Each finding once: the same statement may be at several addresses."""
     found: dict[tuple[object, ...], Finding] = {}
     for item in findings:
-        found.setdefault(item.key, item)
+        first = found.get(item.key)
+        count = item.count + (first.count if first is not None else 0)
+        found[item.key] = replace(first or item, count=count)
     # What was read too early also counts as not written; the race says more.
     return sorted(found.values(), key=lambda item: item.kind == "uninitialised-read")
 
@@ -251,8 +254,6 @@ def _actor(thread: int, block: Sequence[int]) -> Actor:
 
 
 def _with_sentence(item: Finding, kind: int) -> Finding:
-    from dataclasses import replace
-
     if item.kind == "race" and kind in _RACES:
         does, did = _RACES[kind]
         other = str(item.other_actor) if item.other_actor is not None else "another block"

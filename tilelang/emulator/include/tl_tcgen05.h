@@ -13,7 +13,7 @@ void tl_emu_tcgen05_mma(char kind, unsigned d, unsigned long long a, int a_in_te
 void tl_emu_tcgen05_commit(void* bar, unsigned blocks);
 void tl_emu_tcgen05_move(void* registers, unsigned address, unsigned rows, unsigned bits, unsigned repeats, int load);
 void tl_emu_tcgen05_copy(void);
-void tl_emu_clc_try_cancel(void* result, void* bar);
+void tl_emu_clc_try_cancel(void* result, void* bar, int to_all);
 }
 
 // Where an operand is in shared memory. Distances are in units of 16 bytes; swizzle: 0 none, 1, 2, 4 and 6 for 128
@@ -69,8 +69,8 @@ TL_TCGEN05_CP(64x128b_warpx2_01_23) TL_TCGEN05_CP(32x128b_warpx4)
     }
 
 #if TL_ARCH >= 1000
-TL_INLINE void tl_clc_try_cancel(void* result, uint64_t* bar) { tl_emu_clc_try_cancel(result, bar); }
-TL_INLINE void tl_clc_try_cancel_multicast(void* result, uint64_t* bar) { tl_emu_clc_try_cancel(result, bar); }
+TL_INLINE void tl_clc_try_cancel(void* result, uint64_t* bar) { tl_emu_clc_try_cancel(result, bar, 0); }
+TL_INLINE void tl_clc_try_cancel_multicast(void* result, uint64_t* bar) { tl_emu_clc_try_cancel(result, bar, 1); }
 TL_INLINE bool tl_clc_is_canceled(const void* result) { return *(const volatile uint32_t*)result != 0; }
 TL_INLINE int32_t tl_clc_first_ctaid_x(const void* result) { return ((const volatile int32_t*)result)[1]; }
 TL_INLINE int32_t tl_clc_first_ctaid_y(const void* result) { return ((const volatile int32_t*)result)[2]; }

@@ -117,14 +117,23 @@ void do_random_work(Gang& gang) {
     if (count > 0 && random_below(gang, 16) == 0) complete_at(gang, random_below(gang, count));
 }
 
-void finish_work(Gang& gang) {
-    AsyncUnit& unit = *gang.async;
-    if (unit.pending.empty()) return;
-    gang.worker->current = unit.pending.front()->issuer;
-    for (const std::shared_ptr<Task>& task : unit.pending) {
-        if (task->work.group == Group::none || task->work.reads.empty()) continue;
+namespace {
+
+void report_unfinished(const std::vector<std::shared_ptr<Task>>& tasks) {
+    for (const std::shared_ptr<Task>& task : tasks)
         finding_by(task->issuer, TL_EMU_ASYNC_UNFINISHED, TL_EMU_NO_SPACE, task->work.pc, nullptr, TL_EMU_NOBODY, nullptr,
                    nullptr, 0, "the block ends before its asynchronous operation has been waited for");
+}
+
+}  // namespace
+
+void finish_work(Gang& gang) {
+    AsyncUnit& unit = *gang.async;
+    if (unit.pending.empty() && unit.groups.empty()) return;
+    gang.worker->current = &gang.fibers[0];
+    for (const auto& [key, queue] : unit.groups) {
+        report_unfinished(queue.open);
+        for (const std::vector<std::shared_ptr<Task>>& tasks : queue.committed) report_unfinished(tasks);
     }
     while (do_some_work(gang)) {}
 }

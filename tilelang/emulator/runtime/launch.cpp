@@ -9,12 +9,14 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "checks.h"
 #include "counters.h"
+#include "crash.h"
 #include "report.h"
 #include "shadow.h"
 #include "state.h"
@@ -133,6 +135,7 @@ bool prepare(Worker& own, const Launch& launch) {
 void work(Launch& launch, Worker& own) {
     Worker* outer = worker;  // a launch out of a launch's callback
     worker = &own;
+    std::optional<SignalStack> signals(std::in_place);
     for (;;) {
         const uint64_t number = __atomic_fetch_add(&launch.next_gang, 1, __ATOMIC_RELAXED);
         if (number >= launch.gang_count) break;
@@ -144,6 +147,7 @@ void work(Launch& launch, Worker& own) {
     uint64_t seen = __atomic_load_n(&bytes, __ATOMIC_RELAXED);
     while (seen < used && !__atomic_compare_exchange_n(&bytes, &seen, used, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
     __atomic_fetch_add(&launch.report->accesses, own.accesses, __ATOMIC_RELAXED);
+    signals.reset();
     worker = outer;
 }
 
@@ -201,6 +205,7 @@ int tl_emu_run(const TlEmuLaunch* request, TlEmuReport* report) {
             launch.counters = std::make_unique<Counters>();
             launch.global = std::make_unique<GlobalShadow>(*request);
         }
+        const CrashGuard guard;
         run_all(launch);
         result = report->reserved != 0 ? 1 : 0;
     }

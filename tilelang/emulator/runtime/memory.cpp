@@ -116,6 +116,23 @@ bool observe_global(Fiber* who, const void* p, size_t bytes, TlEmuAccess access,
 
 }  // namespace
 
+namespace {
+
+constexpr uint32_t many_polls = 1024;
+
+void give_way_when_polling(Worker& own, const void* p, const void* pc) {
+    if (own.polled != p || own.polling_pc != pc) {
+        own.polled = p;
+        own.polling_pc = pc;
+        own.polls = 0;
+    } else if (++own.polls == many_polls) {
+        own.polls = 0;
+        yield(pc);
+    }
+}
+
+}  // namespace
+
 bool observe(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const void* pc, unsigned align, bool counted) {
     Worker& own = *worker;
     if ((size_t)((const char*)p - own.stack_base) < own.stack_extent) {
@@ -123,6 +140,7 @@ bool observe(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const 
         return true;
     }
     ++own.accesses;
+    if (access == TL_EMU_READ) give_way_when_polling(own, p, pc);
     Block* owner = block_of(*own.gang, p);
     const TlEmuSpace space = owner != nullptr ? TL_EMU_SHARED : TL_EMU_GLOBAL;
     if (align > 1 && ((uintptr_t)p & (align - 1)) != 0 && (own.flags & TL_EMU_ALIGNMENT) != 0)

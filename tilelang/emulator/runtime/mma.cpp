@@ -91,33 +91,33 @@ void doubles(const MmaAtom& t, void* const d[32], const void* const a[32], const
     });
 }
 
-}  // namespace
+// Eight numbers; compilers split them over the registers that they have.
+typedef double Eight __attribute__((vector_size(64)));
+typedef uint32_t EightWords __attribute__((vector_size(32)));
 
-namespace {
-
-// Two rows by eight columns at a time, sums in registers.
-template <class T, class Sum>
+// Four rows by eight columns at a time, sums in registers.
+template <class Vector, class T>
 inline __attribute__((always_inline)) void multiply_blocks(unsigned m, unsigned n, unsigned k, const T* a, const T* b, T* d) {
-    for (unsigned i = 0; i < m; i += 2)
+    for (unsigned i = 0; i < m; i += 4)
         for (unsigned j = 0; j < n; j += 8) {
-            T *upper = d + (size_t)i * n + j, *lower = upper + n;
-            Sum first[8], second[8];
-            for (unsigned e = 0; e < 8; ++e) first[e] = (Sum)upper[e], second[e] = (Sum)lower[e];
+            T* at = d + (size_t)i * n + j;
+            const T* factors = a + (size_t)i * k;
+            Vector sums[4];
+            for (unsigned r = 0; r < 4; ++r) std::memcpy(&sums[r], at + (size_t)r * n, sizeof(Vector));
             for (unsigned x = 0; x < k; ++x) {
-                const Sum p = (Sum)a[(size_t)i * k + x], q = (Sum)a[(size_t)(i + 1) * k + x];
-                const T* row = b + (size_t)x * n + j;
-                for (unsigned e = 0; e < 8; ++e) first[e] += p * (Sum)row[e], second[e] += q * (Sum)row[e];
+                Vector row;
+                std::memcpy(&row, b + (size_t)x * n + j, sizeof(Vector));
+                for (unsigned r = 0; r < 4; ++r) sums[r] += row * factors[r * k + x];
             }
-            for (unsigned e = 0; e < 8; ++e) upper[e] = (T)first[e], lower[e] = (T)second[e];
+            for (unsigned r = 0; r < 4; ++r) std::memcpy(at + (size_t)r * n, &sums[r], sizeof(Vector));
         }
 }
 
-// The products are exact, so a fused multiply-add gives what a product and a sum give.
 #if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void multiply_wide(unsigned m, unsigned n, unsigned k, const double* a, const double* b, double* d) {
-    multiply_blocks<double, double>(m, n, k, a, b, d);
+__attribute__((target("avx2"))) void multiply_wide(unsigned m, unsigned n, unsigned k, const double* a, const double* b, double* d) {
+    multiply_blocks<Eight>(m, n, k, a, b, d);
 }
-const bool wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+const bool wide = __builtin_cpu_supports("avx2");
 #endif
 
 }  // namespace
@@ -135,11 +135,12 @@ void multiply(unsigned m, unsigned n, unsigned k, const double* a, const double*
 #if defined(__x86_64__)
     if (wide) return multiply_wide(m, n, k, a, b, d);
 #endif
-    multiply_blocks<double, double>(m, n, k, a, b, d);
+    multiply_blocks<Eight>(m, n, k, a, b, d);
 }
 
 void multiply(unsigned m, unsigned n, unsigned k, const int32_t* a, const int32_t* b, int32_t* d) {
-    multiply_blocks<int32_t, uint32_t>(m, n, k, a, b, d);
+    // Unsigned numbers wrap.
+    multiply_blocks<EightWords>(m, n, k, (const uint32_t*)a, (const uint32_t*)b, (uint32_t*)d);
 }
 
 void mma_warp(const MmaAtom& t, void* const d[32], const void* const a[32], const void* const b[32], const Sparsity* sparse) {
@@ -150,7 +151,7 @@ void mma_warp(const MmaAtom& t, void* const d[32], const void* const a[32], cons
         return product<double, uint16_t>(
             t, sparse, d, a, b, numbers_of, [](uint16_t x) { return (double)number_of(kind_f16, x); },
             [](double x) { return (uint16_t)code_of(kind_f16, x); });
-    product<double, float>(t, sparse, d, a, b, numbers_of, [](float x) { return (double)x; }, narrow);
+    product<double, float>(t, sparse, d, a, b, numbers_of, [](float x) { return (double)x; }, [](double x) { return narrow(x); });
 }
 
 void mma_quads(bool a_columns, bool b_columns, Kind c, void* const d[32], const void* const a[32], const void* const b[32]) {

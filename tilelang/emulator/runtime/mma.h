@@ -14,7 +14,7 @@ struct MmaAtom {
 // in `codes`.
 void gather(Kind kind, unsigned rows, unsigned k, const void* const lanes[32], uint32_t* codes, unsigned down, unsigned along);
 
-// d[m][n] += a[m][k] b[k][n], all as numbers; m is even and n a multiple of eight.
+// d[m][n] += a[m][k] b[k][n], all as numbers; m is a multiple of four and n of eight.
 //
 // The products of floating-point factors are exact and so, but for sums that span more than 53 bits, is the sum
 // of one call; it is rounded once, to nearest, to the format of the result. Tensor cores align the terms to the

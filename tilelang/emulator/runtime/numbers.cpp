@@ -43,8 +43,6 @@ uint32_t code_of(Kind kind, float x) {
     }
 }
 
-float narrow(double x) { return x == x ? (float)x : float_of(canonical_nan); }
-
 float narrow_to_odd(double x) {
     if (x != x) return float_of(canonical_nan);
     float f = (float)x;
@@ -59,9 +57,17 @@ uint32_t code_of(Kind kind, double x) {
 
 namespace {
 
-// What a loop over codes does for one format; the format is a constant of each copy of the loop.
+// Formats of eight bits by table.
+template <const Format& format> struct Numbers {
+    double of[256];
+    Numbers() {
+        for (unsigned code = 0; code < 256; ++code) of[code] = decode(format, code);
+    }
+};
+template <const Format& format> const Numbers<format> all_numbers;
+
 template <const Format& format> void decode_all(const uint32_t* codes, double* out, size_t count) {
-    for (size_t i = 0; i < count; ++i) out[i] = decode(format, codes[i]);
+    for (size_t i = 0; i < count; ++i) out[i] = all_numbers<format>.of[codes[i] & 255];
 }
 
 // Without the cases of `decode`: the exponent is moved, a product places subnormal numbers.

@@ -17,7 +17,7 @@ uint32_t code_of(Kind kind, float x);
 // The same for double, rounded once.
 uint32_t code_of(Kind kind, double x);
 // float32 of a double: nearest; every NaN is the canonical one.
-float narrow(double x);
+inline float narrow(double x) { return x == x ? (float)x : float_of(canonical_nan); }
 // A float64 as the float32 that rounds to any shorter format as the float64 would: to odd.
 float narrow_to_odd(double x);
 // count codes to numbers; integer kinds become whole numbers.

@@ -234,6 +234,6 @@ void order_span(Task& task, const Span& span, TlEmuAccess access) {
 
 void order_task(Task& task) {
     for (const Span& span : task.work.reads) order_span(task, span, TL_EMU_READ);
-    for (const Span& span : task.work.writes) order_span(task, span, TL_EMU_WRITE);
+    for (const Span& span : task.work.writes) order_span(task, span, task.work.reduces ? TL_EMU_ATOMIC : TL_EMU_WRITE);
 }
 }  // namespace tl_emu

@@ -220,6 +220,13 @@ struct Worker {
     const TlEmuBuffer* last_buffer = nullptr;
     uint64_t accesses = 0;
     uint32_t copy_marks = 0;   // tell pending cp.async apart
+    // A thread that reads the same place over and over waits for another one to write it.
+    const void *polled = nullptr, *polling_pc = nullptr;
+    uint32_t polls = 0;
+    // See crash.cpp.
+    char* recovery = nullptr;
+    const void *crash_pc = nullptr, *crash_address = nullptr;
+    bool crash_in_stack = false;
     uint32_t static_high = 0;  // most static shared memory that a block used
     ~Worker();
 };

@@ -205,13 +205,21 @@ void tl_emu_tcgen05_move(void* registers, unsigned address, unsigned rows, unsig
 void tl_emu_tcgen05_copy(void) { refuse(TL_EMU_PC(), "tcgen05.cp is not emulated"); }
 
 // Every block of a launch starts, so that there is never one to cancel: 16 zero bytes.
-void tl_emu_clc_try_cancel(void* result, void* bar) {
+// to_all: the answer goes to the same place in every block of the cluster.
+void tl_emu_clc_try_cancel(void* result, void* bar, int to_all) {
     Work work;
     work.what = "clusterlaunchcontrol.try_cancel";
     work.pc = TL_EMU_PC();
-    work.writes.push_back({result, 16});
-    work.arrivals.push_back({bar, 16});
-    work.run = [result] { std::memset(result, 0, 16); };
+    const uint32_t blocks = to_all ? current()->gang->cluster_size : 1;
+    std::vector<void*> places;
+    for (uint32_t rank = 0; rank < blocks; ++rank) {
+        places.push_back(to_all ? map_shared(result, rank) : result);
+        work.writes.push_back({places.back(), 16});
+        work.arrivals.push_back({to_all ? map_shared(bar, rank) : bar, 16});
+    }
+    work.run = [places] {
+        for (void* place : places) std::memset(place, 0, 16);
+    };
     submit(std::move(work));
 }
 

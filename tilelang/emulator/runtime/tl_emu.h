@@ -3,6 +3,10 @@
 // Two interfaces. The structs TlEmu* and tl_emu_run are plain C, for ctypes. The namespace tl_emu is for the C++
 // files of the runtime. Generated kernels include neither: what they may call is in ../include.
 //
+// Registers that are read before they are written are not looked for here: the hooks see only arrays whose address
+// is taken, and not where their life begins. Two runs of the kernel compiled with -ftrivial-auto-var-init=zero and
+// =pattern, whose results differ, are the proof; one schedule and seed makes everything else equal.
+//
 // A kernel is compiled with -DTL_EMU_ARCH=800 (or 900 ...; 900 when absent), -fwrapv -fno-strict-aliasing, -O2 to
 // run fast, and to be checked with -O1 -g -fsanitize=thread (entries of functions not instrumented) but linked
 // without the sanitizer's library: this runtime defines its hooks. Not -O2 there: merged stores would look
@@ -209,6 +213,7 @@ struct Work {
     const char* what = "";
     const void* pc = nullptr;
     std::vector<Span> reads, writes;         // of shared and global memory, through the async proxy
+    bool reduces = false;                    // writes are atomic: others may reduce into the same places
     std::vector<std::pair<Thread*, Span>> registers;  // that threads must leave alone until it is done
     std::function<void()> run;               // moves the data; runs on some fiber, must not block
     std::vector<Arrival> arrivals;           // it signals mbarriers when done ...

@@ -183,6 +183,7 @@ void tl_emu_bulk_store(void* dst, const void* src, unsigned bytes, unsigned kind
     work.group = Group::bulk;
     work.reads.push_back({src, bytes});
     work.writes.push_back({dst, bytes});
+    work.reduces = what != '=';
     work.run = [=] {
         reduce_range(what, static_cast<Kind>(kind), static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), bytes);
     };
@@ -198,6 +199,7 @@ void tl_emu_bulk_reduce_shared(void* dst, const void* src, unsigned bytes, void*
     work.pc = pc;
     work.reads.push_back({src, bytes});
     work.writes.push_back({dst, bytes});
+    work.reduces = true;
     work.arrivals.push_back({bar, bytes});
     work.run = [=] {
         reduce_range(what, static_cast<Kind>(kind), static_cast<uint8_t*>(dst), static_cast<const uint8_t*>(src), bytes);

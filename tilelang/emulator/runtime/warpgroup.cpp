@@ -6,6 +6,10 @@
 
 #include "tensor_map.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")  // vectors, which clang makes at every level
+#endif
+
 namespace tl_emu {
 
 uint32_t MatrixPlace::address(uint32_t line, uint32_t along) const {
@@ -113,12 +117,17 @@ void read_a(const WarpgroupProduct& p, uint32_t* codes) {
     for (unsigned warp = 0; warp < 4; ++warp) gather(p.a, 16, p.k, p.registers_a + 32 * warp, codes + 16 * warp * p.k, p.k, 1);
 }
 
-// Calls visit(place in d, thread, slot).
-template <class Visit> void each_sum(unsigned n, Visit visit) {
+// Calls visit(place in d, register) for the sums of all threads: two neighbours, and two of the row eight below.
+template <class Element, class Visit> void each_sum(const WarpgroupProduct& p, Visit visit) {
     for (unsigned thread = 0; thread < 128; ++thread) {
-        const unsigned row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
-        for (unsigned slot = 0; slot < n / 2; ++slot)
-            visit((row + slot / 2 % 2 * 8) * n + slot / 4 * 8 + column + slot % 2, thread, slot);
+        auto* registers = static_cast<Element*>(p.d[thread]);
+        unsigned at = (thread / 32 * 16 + thread % 32 / 4) * p.n + thread % 4 * 2;
+        for (unsigned j = 0; j < p.n; j += 8, at += 8, registers += 4) {
+            visit(at, registers[0]);
+            visit(at + 1, registers[1]);
+            visit(at + 8 * p.n, registers[2]);
+            visit(at + 8 * p.n + 1, registers[3]);
+        }
     }
 }
 
@@ -131,10 +140,10 @@ void product(const WarpgroupProduct& p, Load load, In in, Out out) {
     load(p.b, s.codes, s.b, p.k * p.n);
     if (p.flags & negate_a) for (unsigned i = 0; i < rows * p.k; ++i) s.a[i] = -s.a[i];
     if (p.flags & negate_b) for (unsigned i = 0; i < p.k * p.n; ++i) s.b[i] = -s.b[i];
-    if (p.accumulate) each_sum(p.n, [&](unsigned at, unsigned thread, unsigned slot) { s.d[at] = in(static_cast<const Element*>(p.d[thread])[slot]); });
+    if (p.accumulate) each_sum<const Element>(p, [&](unsigned at, Element held) { s.d[at] = in(held); });
     else std::fill_n(s.d, rows * p.n, Number(0));
     multiply(rows, p.n, p.k, s.a, s.b, s.d);
-    each_sum(p.n, [&](unsigned at, unsigned thread, unsigned slot) { static_cast<Element*>(p.d[thread])[slot] = out(s.d[at]); });
+    each_sum<Element>(p, [&](unsigned at, Element& held) { held = out(s.d[at]); });
 }
 
 }  // namespace
@@ -146,7 +155,7 @@ void WarpgroupProduct::run() const {
         return product<double, uint16_t>(
             *this, numbers_of, [](uint16_t x) { return (double)number_of(kind_f16, x); },
             [](double x) { return (uint16_t)code_of(kind_f16, x); });
-    product<double, float>(*this, numbers_of, [](float x) { return (double)x; }, narrow);
+    product<double, float>(*this, numbers_of, [](float x) { return (double)x; }, [](double x) { return narrow(x); });
 }
 
 }  // namespace tl_emu

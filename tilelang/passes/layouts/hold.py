@@ -28,7 +28,8 @@ from tilelang.passes.lower.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gem
 from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
 
-MAX_SLOTS = 128  # elements of a factor that a thread may hold
+MAX_SLOTS = 256  # elements of 16 bits of a factor that a thread may hold
+REGISTERS = 65536  # of a multiprocessor; half of a thread's share may hold the factor
 MAX_ROWS = 32  # rows of a result that may be computed transposed
 RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, best first
 
@@ -202,7 +203,8 @@ class _Holder:
         rows = plan.m if left else plan.n
         threads = self.groups.of(product)[1]
         shared = buffer.storage != FRAGMENT
-        if shared and (copies > 1 or rows * plan.k > MAX_SLOTS * threads):
+        most = min(MAX_SLOTS * threads, REGISTERS)
+        if shared and (copies > 1 or rows * plan.k > most):
             return set()
         if not shared and not left and not self.turns(product):
             return set()  # the left factor would not come by ldmatrix, for little

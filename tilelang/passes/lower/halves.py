@@ -107,7 +107,7 @@ class _Loops(Rewriter):
 
 def _without_lets(body: S.Stmt) -> S.Stmt:
     """The store of a body of lets and one store, with their values in it; any other as it is."""
-    if not isinstance(body, S.Seq) or not isinstance(body.stmts[-1], S.Store):
+    if not isinstance(body, S.Seq) or not body.stmts or not isinstance(body.stmts[-1], S.Store):
         return body
     values: dict[E.Var, E.Expr] = {}
     for item in body.stmts[:-1]:

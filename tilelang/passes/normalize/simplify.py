@@ -1,7 +1,8 @@
 """Simplify every expression with what is known of the variables in scope.
 
 Folds constants, merges linear index arithmetic and decides conditions by the ranges of loop and
-block variables. Branches whose condition is decided lose the dead side.
+block variables. Branches whose condition is decided lose the dead side, and hints about fragments,
+which hold no program to an order, are dropped, so that no pass takes them for a use.
 """
 
 from __future__ import annotations
@@ -51,4 +52,13 @@ class _Simplify(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if isinstance(stmt, S.If) and isinstance(stmt.cond, E.Const):
             return stmt.then if stmt.cond.value else stmt.orelse
-        return stmt
+        return None if isinstance(stmt, S.Eval) and _fences_fragment(stmt.value) else stmt
+
+
+def _fences_fragment(value: E.Expr) -> bool:
+    """Whether a fence is about a tile whose registers the compiler chooses and orders itself."""
+    if not isinstance(value, E.Call) or value.op != "warpgroup_fence_operand":
+        return False
+    return (
+        isinstance(value.args[0], E.AddressOf) and value.args[0].buffer.storage == "local.fragment"
+    )

@@ -1,0 +1,90 @@
+"""Words of single instructions: the statements they become, and mistakes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from vocabulary import buf, one, shared, texts
+
+import tilelang.language as T
+from tilelang.errors import TileTypeError, TileValueError
+
+A = buf("A", (64, 64), "float16")
+S = shared("S", (64, 64))
+R = buf("R", (8,), "float32", "local")
+M = buf("M", (128, 64), "float32", "shared.tmem")
+BAR = buf("BAR", (2,), "uint64", "shared.barrier")
+MAP = T.create_tma_descriptor(6, 2, A, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
+MAP_TEXT = (
+    "T.create_tma_descriptor(6, 2, T.address_of(A[0, 0]), 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lambda: T.tma_load(MAP, BAR[1], S, 0, 8),
+         f"T.tma_load({MAP_TEXT}, T.address_of(BAR[1]), T.address_of(S[0, 0]), 0, 8)"),
+        (lambda: T.tma_load(MAP, BAR, S[8, 0], 0, 8, eviction_policy="evict_last"),
+         f"T.tma_load({MAP_TEXT}, T.address_of(BAR[0]), T.address_of(S[8, 0]), 0, 8, "
+         'eviction_policy="evict_last")'),
+        (lambda: T.tma_load_multicast(MAP, BAR[0], S, 3, 0, 8),
+         f"T.tma_load_multicast({MAP_TEXT}, T.address_of(BAR[0]), T.address_of(S[0, 0]), 3, 0, 8)"),
+        (lambda: T.tma_load_im2col(MAP, BAR[0], S, 0, 8, 1),
+         f"T.tma_load_im2col({MAP_TEXT}, T.address_of(BAR[0]), T.address_of(S[0, 0]), 0, 8, 1)"),
+        (lambda: T.tma_store(MAP, S, 0, 8), f"T.tma_store({MAP_TEXT}, T.address_of(S[0, 0]), 0, 8)"),
+        (lambda: T.tma_store(MAP, S, 0, 8, reduce="max"),
+         f'T.tma_store({MAP_TEXT}, T.address_of(S[0, 0]), 0, 8, reduce="max")'),
+        (lambda: T.prefetch_tma_descriptor(MAP), f"T.prefetch_tma_descriptor({MAP_TEXT})"),
+        (lambda: T.ptx_stmatrix(False, 4, S, 0, R, 0),
+         "T.ptx_stmatrix(T.bool(False), 4, T.address_of(S[0, 0]), 0, T.address_of(R[0]), 0)"),
+        (lambda: T.tcgen05_ld(R, M, "32x32b", 8),
+         'T.tcgen05_ld(T.address_of(R[0], "w"), T.address_of(M[0, 0]), count=8, shape="32x32b")'),
+        (lambda: T.tcgen05_st(M[0, 4], R),
+         'T.tcgen05_st(T.address_of(R[0], "r"), T.address_of(M[0, 4]), count=1, shape="32x32b")'),
+        (lambda: T.tcgen05_wait_ld(), "T.tcgen05_wait_ld()"),
+        (lambda: T.tcgen05_wait_st(), "T.tcgen05_wait_st()"),
+    ],
+)  # fmt: skip
+def test_words_become_statements(body: Callable[[], Any], text: str) -> None:
+    assert texts(body) == [text]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (lambda: T.elect_one(), "T.elect_one()"),
+        (lambda: T.mbarrier_try_wait(BAR[1], 1), "T.mbarrier_try_wait(T.address_of(BAR[1]), 1)"),
+        (lambda: T.map_shared_rank(S[1, 0], 1), "T.map_shared_rank(T.address_of(S[1, 0]), 1)"),
+    ],
+)
+def test_words_give_values(value: Callable[[], Any], text: str) -> None:
+    assert repr(value()) == text
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "text"),
+    [
+        (lambda: T.tma_load(MAP, BAR[0], S), TileTypeError,
+         "T.tma_load without coordinates\n  expected: at least 4 arguments\n  got: 3 arguments"),
+        (lambda: T.tma_load(MAP, S, S, 0, 0), TileTypeError,
+         "the barrier of T.tma_load is not a barrier"),
+        (lambda: T.tma_store(MAP, S, 0, 0, reduce="mul"), TileValueError,
+         "T.tma_store with an unknown reduction\n"
+         "  expected: add, min, max, inc, dec, and, or, xor\n  got: 'mul'"),
+        (lambda: T.tcgen05_ld(R, M, "32x32b", 3), TileValueError,
+         "T.tcgen05_ld of a form that does not exist\n  expected: a shape of 32x32b, 16x64b, "
+         "16x128b, 16x256b and a power of two up to 128\n  got: 32x32b x 3"),
+        (lambda: T.tcgen05_ld(R, S, "32x32b", 4), TileTypeError,
+         "T.tcgen05_ld of something that is not tensor memory\n"
+         "  expected: a buffer made by T.alloc_tmem"),
+        (lambda: T.tcgen05_cp(1, M, "8x8b"), TileValueError,
+         "T.tcgen05_cp of a shape that does not exist"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_refused(body: Callable[[], Any], error: type, text: str) -> None:
+    with pytest.raises(error) as found:
+        one(body)
+    assert str(found.value).startswith(text)

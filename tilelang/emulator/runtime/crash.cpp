@@ -1,0 +1,110 @@
+#include "crash.h"
+
+#include "state.h"
+
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#define TL_EMU_CATCHES 1
+#else
+#define TL_EMU_CATCHES 0
+#endif
+
+#if TL_EMU_CATCHES
+#include <signal.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include <mutex>
+
+namespace tl_emu {
+
+namespace {
+
+constexpr size_t signal_stack_bytes = 64 * 1024;
+
+std::mutex guard_mutex;
+int guards = 0;
+struct sigaction before_segv, before_bus;
+
+// Where a fiber goes on that has accessed what it must not.
+[[noreturn]] void crashed() {
+    Worker& own = *worker;
+    const char* text = own.crash_in_stack ? "the stack of a thread is full: its registers and local arrays need more"
+                                          : "an access to an address where there is no memory";
+    finding_by(own.current, TL_EMU_CRASH, TL_EMU_NO_SPACE, own.crash_pc, nullptr, TL_EMU_NOBODY, nullptr, own.crash_address, 0, text);
+    stop();
+}
+
+void handle(int number, siginfo_t* info, void* context) {
+    Worker* own = worker;
+    auto* state = static_cast<ucontext_t*>(context);
+#if defined(__x86_64__)
+    greg_t& pc = state->uc_mcontext.gregs[REG_RIP];
+    greg_t& sp = state->uc_mcontext.gregs[REG_RSP];
+#else
+    auto& pc = state->uc_mcontext.pc;
+    auto& sp = state->uc_mcontext.sp;
+#endif
+    const bool in_fiber = own != nullptr && own->current != nullptr && own->recovery != nullptr &&
+                          (size_t)((const char*)sp - own->stack_base) < own->stack_extent;
+    if (!in_fiber) {
+        // Not ours: what was there before us gets it when the instruction runs again.
+        sigaction(number, number == SIGBUS ? &before_bus : &before_segv, nullptr);
+        return;
+    }
+    own->crash_pc = (const void*)(pc + 1);  // as a return address
+    own->crash_address = info->si_addr;
+    own->crash_in_stack = (size_t)((const char*)info->si_addr - own->stack_base) < own->stack_extent;
+    pc = (decltype(+pc))(uintptr_t)&crashed;
+    sp = (decltype(+sp))(((uintptr_t)own->recovery + signal_stack_bytes) / 64 * 64 - 72);
+}
+
+}  // namespace
+
+CrashGuard::CrashGuard() {
+    std::lock_guard<std::mutex> lock(guard_mutex);
+    if (guards++ > 0) return;
+    struct sigaction mine = {};
+    mine.sa_sigaction = handle;
+    mine.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&mine.sa_mask);
+    sigaction(SIGSEGV, &mine, &before_segv);
+    sigaction(SIGBUS, &mine, &before_bus);
+}
+
+CrashGuard::~CrashGuard() {
+    std::lock_guard<std::mutex> lock(guard_mutex);
+    if (--guards > 0) return;
+    sigaction(SIGSEGV, &before_segv, nullptr);
+    sigaction(SIGBUS, &before_bus, nullptr);
+}
+
+// One half handles signals, on the other a crashed fiber goes on.
+SignalStack::SignalStack() {
+    memory_ = malloc(2 * signal_stack_bytes);
+    auto* before = new stack_t;
+    before_ = before;
+    stack_t mine = {};
+    mine.ss_sp = memory_;
+    mine.ss_size = signal_stack_bytes;
+    if (memory_ == nullptr || sigaltstack(&mine, before) != 0) return;
+    worker->recovery = (char*)memory_ + signal_stack_bytes;
+}
+
+SignalStack::~SignalStack() {
+    auto* before = static_cast<stack_t*>(before_);
+    if (worker->recovery != nullptr) sigaltstack(before, nullptr);
+    worker->recovery = nullptr;
+    delete before;
+    free(memory_);
+}
+}  // namespace tl_emu
+
+#else
+
+namespace tl_emu {
+CrashGuard::CrashGuard() {}
+CrashGuard::~CrashGuard() {}
+SignalStack::SignalStack() {}
+SignalStack::~SignalStack() {}
+}  // namespace tl_emu
+#endif
