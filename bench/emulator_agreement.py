@@ -158,7 +158,8 @@ class Real:
         }
 
     def encode(self, form: Any, address: int, extents: Any, strides: Any) -> bytes:
-        code, data = self.driver.tensor_map(form, address, extents, strides)
+        with self.driver.on(0):
+            code, data = self.driver.tensor_map(form, address, extents, strides)
         if code:
             raise ValueError(f"the driver refuses the tensor map: {code}")
         return data
@@ -199,8 +200,14 @@ def have_gpu() -> bool:
     return any(str(arch).startswith("sm_90") for arch in cuda_devices())
 
 
-def difference(one: Array, other: Array, bound: Array | None) -> str:
+def difference(one: Array, other: Array, case: Case) -> str:
     """How much differs, or differs by more than the bound; "" for nothing."""
+    bound = case.bound
+    if case.nans:
+        one, other = (
+            np.where(np.isnan(found), np.float32(np.nan), found).view(np.uint8)
+            for found in (one.view(np.float32), other.view(np.float32))
+        )
     if bound is not None:
         apart = np.abs(one.view(np.float32).astype(np.float64) - other.view(np.float32))
         worst = float(np.max(apart / bound.ravel()))
@@ -217,10 +224,10 @@ def run_case(case: Case, emulated: Emulated, real: Real | None) -> dict[str, str
     result = {"emulator": "; ".join(problems)}
     if case.wanted is not None:
         wanted = np.ascontiguousarray(case.wanted).view(np.uint8).ravel()
-        result["numpy"] = difference(found, wanted, case.bound)
+        result["numpy"] = difference(found, wanted, case)
     if real is not None:
         there, trouble = real.run(case)
-        result["GPU"] = "; ".join(trouble) or difference(found, there, case.bound)
+        result["GPU"] = "; ".join(trouble) or difference(found, there, case)
     return result
 
 

@@ -12,7 +12,8 @@ A mutant counts as equivalent, and not at all, only by one of these rules:
 * wait: whatever copies a wait of the original covers, the mutant's wait covers too. Counters in the
   text itself, in every thread, establish that.
 * doubled: no thread accesses shared or global memory between this barrier and another one that
-  all threads pass right before or after it; it is so in the text, between the same braces.
+  all threads pass right before or after it, but for making other barriers in memory ready; a fence
+  after which the same thread fences again before any use.
 * apart: the exact bytes that threads touch around the barrier, as a recorder of its own notes them
   (``mutate_proof.py``), hold none that one thread writes and another touches.
 * last: the barrier stands in no loop that comes back to it, and behind it no shared buffer is named
@@ -29,17 +30,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "emulator"), str(ROOT / "bench")]
+sys.path[:0] = [str(ROOT / "tests" / "emulator"), str(ROOT / "bench"), str(ROOT / "tests" / "cuda")]
 
 from captured import EXAMPLES, Case, as_results, capturing, example_cases, load_example
-from mutate_proof import orders_nothing
+from mutate_proof import keeps_order, orders_nothing
 
 import tilelang
 from tilelang.compiler import compile as compile_source
@@ -134,6 +136,11 @@ def stages(line: str, loops: set[str]) -> Iterator[tuple[str, str]]:
     """The stage that a line uses, one further."""
     if line.lstrip().startswith("for "):
         return
+    held = re.search(r"stage\w* = (\w+) % (\d+);", line)
+    if held is not None:
+        at = held.start(1), held.end()
+        new = f"({held[1]} + 1) % {held[2]};"
+        yield "shift stage", line[: at[0]] + new + line[at[1] :]
     for name in loops:
         if ":" in name:  # a remainder that is counted
             phase, depth = name.split(":")
@@ -172,6 +179,23 @@ _MEMORY = re.compile(
 )
 
 
+# Between two barriers a thread may make barriers in memory ready that nobody has used.
+_READY = re.compile(
+    r"tl_mbarrier_init\(|tl_fence_barrier_init\(|if \(.*threadIdx.x == 0\) \{$|\}$|\* const \w+ =|"
+    r"= tl_block_rank_in_cluster\(\)"
+)
+
+
+def fence_is_doubled(source: str, line: int) -> bool:
+    """Whether the thread that makes barriers in memory ready fences again before any use."""
+    for text in map(str.strip, source.splitlines()[line:]):
+        if text.startswith("tl_fence_barrier_init("):
+            return True
+        if not (_READY.search(text) or text == "__syncthreads();" or text.startswith("//")):
+            return False
+    return False
+
+
 def barrier_is_doubled(source: str, line: int) -> bool:
     """Whether a barrier stands next to another one with no access of memory between them."""
     lines = source.splitlines()
@@ -179,8 +203,11 @@ def barrier_is_doubled(source: str, line: int) -> bool:
         at = line - 1 + step
         while 0 <= at < len(lines):
             text = lines[at].strip()
-            if text == "__syncthreads();":
+            if text in ("__syncthreads();", "tl_cluster_sync();"):
                 return True
+            if _READY.search(text):
+                at += step
+                continue
             if text and not text.startswith("//") and (_MEMORY.search(text) or text[-1] in "{}"):
                 break
             at += step
@@ -295,6 +322,8 @@ def equivalent(case: Case, source: str, mutant: Mutant, arch: str) -> str:
     """The rule by which a mutant means the same, or ""."""
     if mutant.before == "__syncthreads();" and barrier_is_doubled(source, mutant.line):
         return "doubled"
+    if "fence_barrier_init" in mutant.before and fence_is_doubled(source, mutant.line):
+        return "doubled"
     if "__sync" in mutant.before and barrier_is_last(source, mutant.line):
         return "last"
     if "tl_cp_async" in mutant.before and waits_for_as_much(case, source, mutant, arch):
@@ -362,7 +391,10 @@ def examine(case: Case, arch: str, verbose: bool) -> Score:
             score.either += wrong or not report.ok
             score.kinds[mutant.kind] += 1
             if report.ok:
-                score.missed.append(label + (" (its numbers are wrong)" if wrong else ""))
+                why = " (its numbers are wrong" if wrong else " ("
+                if keeps_order(case, mutant.source, arch):
+                    why += ", all its accesses are in order"
+                score.missed.append(f"{label}{why})")
         if verbose:
             verdict = f"equivalent ({same})" if same else "missed" if report.ok else "found"
             kinds = ", ".join(sorted({item.kind for item in report.findings}))
@@ -425,6 +457,26 @@ def benchmark_cases() -> list[Case]:
     return found
 
 
+def word_cases() -> list[Case]:
+    """Programs in single instructions of Hopper: tensor maps, barriers in memory, warpgroups."""
+    import word_programs
+
+    found = []
+    for name in ("gemm", "persistent", "boxes", "cluster", "product_float16"):
+        entry = word_programs.PROGRAMS[name]
+        if name == "gemm":  # so many steps that every stage comes again
+            make, shapes = word_programs.gemm, ((128, 640), (128, 640), (128, 128))
+            data = word_programs._matrices_of("half", *shapes)
+            entry = replace(entry, make=partial(make, 128, 128, 640), data=data)
+        stored, kinds, values = word_programs.arguments(entry)
+        case = Case(f"words {name}", entry.make(), (), tuple(stored), (), entry.arch)
+        source = compile_source(case.func, parse_target(f"cuda -arch={entry.arch}")).source
+        after = run(case, source, entry.arch, seeds=1, schedule="fifo", checks=("bounds",))
+        assert not word_programs.wrong(entry, after.arguments, kinds, values), name
+        found.append(replace(case, results=as_results(None, after.arguments)))
+    return found
+
+
 def main() -> int:
     """Run, print a table, and give 1 when a kernel falls short."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -437,10 +489,11 @@ def main() -> int:
     names = [name for name in EXAMPLES if name != "grouped_gemm"]  # which comes longer below
     cases = [example_cases(name)[0] for name in names if wanted is None or name in wanted]
     cases += [case for case in benchmark_cases() if wanted is None or case.name in wanted]
+    cases += [case for case in word_cases() if wanted is None or case.name in wanted]
     began, scores = time.monotonic(), []
     print(f"{'kernel':26} {'mutants':>8} {'found':>6} {'by numbers':>11} {'either':>7}  equivalent")
     for case in cases:
-        score = examine(case, arguments.arch, arguments.verbose)
+        score = examine(case, case.arch or arguments.arch, arguments.verbose)
         scores.append(score)
         same = ", ".join(f"{n} {rule}" for rule, n in sorted(score.equivalent.items()))
         print(

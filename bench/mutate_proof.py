@@ -138,6 +138,24 @@ def orders_nothing(case: Any, source: str, line: int, arch: str) -> bool:
     return records is not None and not _conflict(records)
 
 
+def keeps_order(case: Any, source: str, arch: str) -> bool:
+    """Whether in a text no thread touches a byte that another one writes in the same epoch."""
+    if any(word in source for word in UNKNOWN):
+        return False
+    records = _records(case, source + RECORDER.replace("tl_rec_mark", "tl_rec_unused"), arch)
+    if records is None:
+        return False
+    records["thread"] += 1  # so that an epoch and a thread never look alike
+    for block in np.unique(records["block"]):
+        mine = records[records["block"] == block]
+        # Within an epoch each thread is its own "epoch", so that any two threads may meet.
+        apart = mine.copy()
+        apart["epoch"] = mine["thread"]
+        if _meet(apart, mine["epoch"]):
+            return False
+    return True
+
+
 def _records(case: Any, text: str, arch: str) -> np.ndarray | None:
     """What the threads of a call did, or None if that is too much."""
     target, cache, cxx = (

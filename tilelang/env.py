@@ -112,7 +112,7 @@ def _sanitizers() -> tuple[str, ...]:
         return tuple(words)
     raise TileValueError(
         "the environment variable TILELANG_SANITIZE is not a list of sanitizers",
-        expected='1 (GPU kernels run checked, in the emulator), or names of -fsanitize for '
+        expected="1 (GPU kernels run checked, in the emulator), or names of -fsanitize for "
         'kernels in C, e.g. "address,undefined"',
         got=repr(_text("TILELANG_SANITIZE")),
     )

@@ -108,6 +108,9 @@ def shared_by_threads() -> list[str]:
     lines += [f"tl_atomic_addx2_{suffix}({POINTER[suffix]}, {POINTER[suffix]} + 2);"
               for suffix in ("f16", "bf16", "f32")]  # fmt: skip
     lines.append("tl_atomic_addx4_f32(f32, f32 + 4);")
+    lines += [f"tl_atomic_addx2_prev_{s}({POINTER[s]} + 8, {POINTER[s]}, {POINTER[s]} + 2);"
+              for s in ("f16", "bf16", "f32")]  # fmt: skip
+    lines.append("tl_atomic_addx4_prev_f32(f32 + 8, f32, f32 + 4);")
     for a, b, p, q in (("s", "s", "i8", "i8"), ("u", "u", "u8", "u8"), ("s", "u", "i8", "u8"),
                        ("u", "s", "u8", "i8")):  # fmt: skip
         lines.append(f"tl_dp4a_{a}{b}({p}, {q}, i32);")

@@ -9,8 +9,10 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import word_programs
+from word_programs import BYTES
 
 import tilelang
 import tilelang.language as T
@@ -355,14 +357,68 @@ def test_previous_values_of_sums_of_neighbours():
             T.stg64(B[tx * 2], old)
 
     text = [line.strip() for line in source_of(sums, "sm_90").splitlines()]
-    assert "const float old_0 = tl_atomic_add_f32(&A[tx * 2], B[tx * 2]);" in text
-    assert "const float old_1 = tl_atomic_add_f32(&A[tx * 2 + 1], B[tx * 2 + 1]);" in text
+    assert "tl_atomic_addx2_prev_f32(old, &A[tx * 2], &B[tx * 2]);" in text
+    assert "const float old_0 = old[0];" in text and "const float old_1 = old[1];" in text
+    machine_code(source_of(sums, "sm_90"), "sm_90")
+    machine_code(source_of(sums, "sm_80"), "sm_80")
+
+
+@pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize(("kind", "lanes"), [("float32", 2), ("float32", 4), ("float16", 2)])
+def test_previous_values_are_those_of_the_interpreter(kind, lanes):
+    add = {2: T.atomic_addx2, 4: T.atomic_addx4}[lanes]
+    store = {4: T.stg32, 8: T.stg64, 16: T.stg128}[lanes * BYTES[kind]]
+
+    @T.prim_func
+    def sums(A: T.Tensor((66,), kind), B: T.Tensor((64,), kind)):
+        with T.Kernel(1, threads=16):
+            tx = T.get_thread_binding()
+            old = add(A[tx * lanes + 2], B[tx * lanes], return_prev=True)
+            store(B[tx * lanes], old)
+
+    results = []
+    for backend in ("emulator", "interpret"):
+        a, b = np.arange(66).astype(kind), np.arange(64).astype(kind) / 2
+        kernel = tilelang.compile(sums, target="cuda -arch=sm_90", execution_backend=backend)
+        kernel(a, b)
+        results.append((a, b))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
 def test_vector_words_are_single_accesses():
     text = source_of(WORDS.program(next(c for c in CASES if c.word == "stg128")), "sm_80")
     assert "tl_copy_16(A_vec, &A[tx * 4]);" in text
     assert "tl_copy_16(&A[tx * 4], A_vec_1);" in text
+
+
+@T.prim_func
+def predicated(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(64):
+            T.stg128(B[i * 4], T.ldg128(A[i * 4], pred=i < 40), pred=i != 3)
+
+
+@T.prim_func
+def unaligned(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
+    with T.Kernel(1, threads=64):
+        tile = T.alloc_shared((256,), "float32")
+        T.copy(A, tile)
+        tx = T.get_thread_binding()
+        T.stg64(B[tx * 4 + 2], T.lds64(tile[tx * 4]))
+        T.stg64(B[tx * 4 + 4], T.ldg64(A[tx * 4 + 1]))
+
+
+@pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("func", [predicated, unaligned], ids=lambda func: func.name)
+def test_vector_words_mean_the_same_at_any_address(func):
+    data = np.arange(256, dtype=np.float32)
+    results = []
+    for backend in ("emulator", "interpret"):
+        result = np.full(256, -1, np.float32)
+        tilelang.compile(func, target="cuda -arch=sm_80", execution_backend=backend)(data, result)
+        results.append(result)
+    np.testing.assert_array_equal(*results)
 
 
 # -- tensor maps -------------------------------------------------------------------------------------
@@ -459,6 +515,28 @@ def test_descriptors_pointers_and_barriers_in_the_form_of_tvm():
     assert expected in module.source
     assert module.steps[0].address == ("s0",)
     assert "uint16_t* const A_tile = (uint16_t*)(tl_smem);" in module.source
+
+
+def test_different_maps_of_two_kernels_have_different_names():
+    @T.prim_func
+    def both(A: T.Tensor((64, 64), "float16")):
+        whole = T.create_tma_descriptor(6, 2, A, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
+        with T.Kernel(1, threads=32):
+            T.prefetch_tma_descriptor(whole)
+            T.prefetch_tma_descriptor(word_programs.map_of(A, 6, 64, 64, 8, 64))
+        with T.Kernel(1, threads=32):
+            T.prefetch_tma_descriptor(word_programs.map_of(A, 6, 64, 64, 16, 64))
+            T.prefetch_tma_descriptor(whole)
+
+    module = compile(both, Target("cuda", "sm_90a")).cuda
+    machine_code(module.source, "sm_90a")
+    boxes = {}
+    for step in module.steps:
+        if isinstance(step, MapStep):
+            assert boxes.setdefault(step.name, step.map.box) == step.map.box
+    assert {box[1] for box in boxes.values()} == {8, 16, 64}
+    names = [[arg.dtype for arg in p.args] for p in module.steps if isinstance(p, LaunchPlan)]
+    assert len(names[0]) == len(names[1]) == 2 and set(names[0]) != set(names[1])
 
 
 def test_host_source_encodes_the_maps():

@@ -36,6 +36,7 @@ class Case:
     out_idx: tuple[int, ...]
     args: tuple[Any, ...]
     results: tuple[Any, ...]
+    arch: str = ""
 
     def kernel(self, target: str, backend: str) -> JITKernel:
         """The kernel, compiled for ``target``."""

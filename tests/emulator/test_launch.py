@@ -196,3 +196,19 @@ def test_deadlocks_of_unchecked_kernels_are_errors(monkeypatch: pytest.MonkeyPat
     error = failure(Report("k", [found]))
     assert type(error) is DeadlockError
     assert str(error) == "kernel k: threads wait\n  at an unknown line\n  all"
+
+
+def test_a_slice_that_is_aligned_less_gets_narrower_vectors() -> None:
+    @T.prim_func
+    def double(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=16):
+            for i in T.Parallel(64):
+                B[i] = A[i] * 2.0
+
+    base = np.arange(80, dtype=np.float32)
+    kernel = emulated(double)
+    assert "tl_copy_16" in kernel.get_kernel_source()
+    for start in (0, 1, 2, 4):
+        out = np.zeros(80, np.float32)
+        kernel(base[start : start + 64], out[start : start + 64])
+        np.testing.assert_array_equal(out[start : start + 64], base[start : start + 64] * 2)

@@ -18,7 +18,7 @@ from tilelang.errors import TileValueError
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 
-PROGRAMS = 40
+PROGRAMS = 80
 BATCH = 4
 
 

@@ -295,7 +295,7 @@ def test_target_without_code_generator() -> None:
 
 
 # -- backends ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", sorted(BACKENDS))
+@pytest.mark.parametrize("name", sorted(set(BACKENDS) - {"emulator"}))  # GPU text alone
 def test_every_known_backend_runs_on_the_cpu(name: str) -> None:
     kernel = tilelang.compile(program(), out_idx=[-1], target="cpu", execution_backend=name)
     assert kernel(np.ones(40, np.float32)).tolist() == [2.0] * 40

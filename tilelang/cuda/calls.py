@@ -88,18 +88,15 @@ def _atomic(p: CudaPrinter, call: E.Call) -> str:
 
 def _atomic_vector(p: CudaPrinter, call: E.Call) -> str:
     """Two or four adjacent sums."""
-    if call.attr("return_prev", False):
-        raise TileUnsupportedError(
-            f"T.{call.op} with return_prev=True is not supported on CUDA",
-            expected="a statement, or T.atomic_add per element",
-            got=f"`{call!r}`",
-        )
     target, source = _address(call, 0), call.args[1]
     suffix = ATOMIC_SUFFIX[target.buffer.dtype]
+    name, places = f"tl_{call.op}", p.value(target)
+    if len(call.args) > 2:
+        name, places = f"{name}_prev", f"{p.value(call.args[2])}, {places}"
     if isinstance(source, E.AddressOf):
-        return f"tl_{call.op}_{suffix}({p.value(target)}, {p.value(source)})"
+        return f"{name}_{suffix}({places}, {p.value(source)})"
     values = ", ".join(lane_text(p, source, k) for k in range(int(call.op[-1])))
-    return f"tl_{call.op}_values_{suffix}({p.value(target)}, {values})"
+    return f"{name}_values_{suffix}({places}, {values})"
 
 
 def lane_text(p: CudaPrinter, expr: E.Expr, at: int) -> str:

@@ -60,6 +60,7 @@ class _Module:
         self.features: dict[str, None] = {}
         self.shared: list[SharedBuffer] = []
         self.instances: dict[str, None] = {}
+        self.maps: dict[str, E.Call] = {}  # name of a tensor map -> what makes it
 
     def build(self) -> CudaModule:
         """Assemble the source and the steps."""
@@ -192,6 +193,7 @@ class _Kernel:
 
     def _declare_maps(self) -> None:
         """Variables that stand for tensor maps, and names for the maps."""
+        self.printer.taken = self.module.maps
         inner = [stmt for stmt in S.walk(self.stmt.body) if isinstance(stmt, S.Let)]
         lets = [*self.module.slots.device.values(), *inner]
         self.lets = {let.var: let.value for let in lets}

@@ -76,6 +76,7 @@ class CudaPrinter(CPrinter):
         self.maps: dict[E.Call, str] = {}
         self.map_alias: dict[E.Var, E.Call] = {}
         self.map_names: dict[E.Call, str] = {}
+        self.taken: dict[str, E.Call] = {}  # names of maps in all kernels of the module
         self.unrolled: set[E.Var] = set()
         self.counted: dict[E.Expr, Term] = {}
 
@@ -161,7 +162,10 @@ class CudaPrinter(CPrinter):
             return bare(self.value(operand))
         if call not in self.maps:
             wanted = self.map_names.get(call, "tensor_map")
-            self.maps[call] = self.names.fresh(wanted)
+            name = self.names.fresh(wanted)
+            while self.taken.setdefault(name, call) is not call:
+                name = self.names.fresh(wanted)  # another map of another kernel
+            self.maps[call] = name
         return f"&{self.maps[call]}"
 
     # -- intervals ---------------------------------------------------------------------------------

@@ -87,7 +87,9 @@ def _digest(folders: tuple[str, ...]) -> str:
 
 def runtime_key(compiler: CxxCompiler) -> str:
     """Decides what the runtime's library is."""
-    return content_key("emulator", _digest(("runtime", "include")), repr(_RUNTIME_FLAGS), compiler.identity)
+    return content_key(
+        "emulator", _digest(("runtime", "include")), repr(_RUNTIME_FLAGS), compiler.identity
+    )
 
 
 @lru_cache(maxsize=4)
@@ -174,7 +176,11 @@ def load_kernels(
     everything = (*level, *compiler.lines, *_KERNEL_FLAGS, *arch_flags(arch), *own)
     text = kernel_text(source, kernels)
     key = content_key(
-        "emulated kernel", text, _digest(("include", "cuda/include")), repr(everything), compiler.identity
+        "emulated kernel",
+        text,
+        _digest(("include", "cuda/include")),
+        repr(everything),
+        compiler.identity,
     )
 
     def make() -> Entry:

@@ -7,7 +7,6 @@ that a driver would get. What the runtime finds is collected in a :class:`Record
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +17,10 @@ import numpy as np
 from tilelang.cuda.module import CudaModule, SharedBuffer
 from tilelang.emulator.build import KernelLibrary
 from tilelang.errors import TileRuntimeError, TileValueError
-from tilelang.runtime.gpu import Program
+from tilelang.runtime.gpu import GpuLauncher, Narrow, Program
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.runtime.signature import LaunchSpec
-from tilelang.runtime.steps import DRIVER, GRID_TOO_LARGE, MAX_GRID, NO_VALUE, Machine, MapForm
+from tilelang.runtime.steps import Machine, MapForm
 from tilelang.runtime.tensors import describe
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class Machinery:
         return tuple(tile for tile in self.module.shared if tile.kernel == kernel)
 
 
-class EmulatedLauncher(PyLauncher):
+class EmulatedLauncher(GpuLauncher):
     """Checks arguments in host memory, allocates results, runs the kernels and returns.
 
     Args:
@@ -180,6 +179,7 @@ class EmulatedLauncher(PyLauncher):
         machinery: the program.
         settings: how kernels run.
         finished: gets the record of every call before its results are returned; it may raise.
+        narrow: makes the kernel for tensors that are aligned less than vectors.
     """
 
     def __init__(
@@ -188,12 +188,13 @@ class EmulatedLauncher(PyLauncher):
         machinery: Machinery,
         settings: Settings,
         finished: Callable[[Record], None],
+        narrow: Narrow | None = None,
     ) -> None:
-        super().__init__(spec, None, machinery)
+        stops: Any = _Stops(spec.name)
+        super().__init__(spec, machinery.program, stops, narrow)
         self.machinery = machinery
         self.settings = settings
         self._finished = finished
-        self._values = struct.Struct(f"={len(spec.params) + len(spec.free_symbols)}q").unpack
 
     def _invoke(self, args: Sequence[Any], slots: bytes) -> int:
         library = self.machinery.library(self.settings.watched)
@@ -202,7 +203,7 @@ class EmulatedLauncher(PyLauncher):
         known = all(param.kind == "tensor" or param.dtype != "handle" for param in self.spec.params)
         call = _Call(self.machinery, record, self._memory(args), bounded=known)
         program = self.machinery.program
-        code = Machine(program.words, program.slots, call).run(self._values(slots), 0, 0)
+        code = Machine(program.words, program.slots, call).run(self._unpack(slots), 0, 0)
         if record.launches:
             self._finished(record)
         return code
@@ -226,29 +227,25 @@ class EmulatedLauncher(PyLauncher):
 
     def allocate(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """A result, aligned as on a GPU."""
-        made = super().allocate(like, position, shape)
+        made = PyLauncher.allocate(self, like, position, shape)
         if type(made) is np.ndarray and made.size:
             raw = _aligned_bytes(made.nbytes)
             return np.ndarray(made.shape, made.dtype, raw)
         return made
 
-    def fail(self, code: int) -> None:
-        """Raise the error that the code of a run stands for."""
-        name = self.spec.name
-        if code == NO_VALUE:
-            raise TileRuntimeError(
-                f"kernel {name}: the size of a launch cannot be computed",
-                got="a division by zero, or a loop whose step is not positive, on the host",
-            )
-        if code == GRID_TOO_LARGE:
-            raise TileRuntimeError(
-                f"kernel {name} is launched with too many blocks",
-                expected="at most " + ", ".join(map(str, MAX_GRID)) + " blocks in x, y and z",
-                hint="give the largest extent first, or larger tiles to each block",
-            )
-        if code <= DRIVER:
-            raise TileRuntimeError(f"kernel {name} was stopped by the emulator")
-        super().fail(code)
+    def _address_of(self, result: Any) -> int:
+        return PyLauncher._address_of(self, result)
+
+
+class _Stops:
+    """What stands for the driver where a launcher asks it for an error."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def error(self, code: int, what: str) -> TileRuntimeError:
+        """The error for a launch that did not end."""
+        return TileRuntimeError(f"kernel {self.name} was stopped by the emulator")
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:

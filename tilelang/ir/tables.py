@@ -136,8 +136,9 @@ _MEMORY = [
         for op in ("add", "max", "min", "or", "and", "xor", "exch", "store")
     ],
     Intrinsic("atomic_load", 1, 1, "given", effect=Effect.ATOMIC, reads=(0,)),
-    Intrinsic("atomic_addx2", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0, 1)),
-    Intrinsic("atomic_addx4", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0, 1)),
+    # A third operand is where the previous values go.
+    Intrinsic("atomic_addx2", 2, 3, "given", effect=Effect.ATOMIC, writes=(0, 2), reads=(0, 1)),
+    Intrinsic("atomic_addx4", 2, 3, "given", effect=Effect.ATOMIC, writes=(0, 2), reads=(0, 1)),
 ]
 
 _OUTPUT = [

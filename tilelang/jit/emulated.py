@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from tilelang.compiler import Artifact, compile
+from tilelang.compiler import Artifact, compile, for_alignments
 from tilelang.cuda.module import CudaModule
 from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
 from tilelang.emulator.compilers import need_cxx
@@ -34,11 +34,13 @@ from tilelang.errors import (
     TileUnsupportedError,
 )
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.cuda import aligned, concrete
 from tilelang.jit.execution import Executable, results_form
 from tilelang.jit.steps import host_program
 from tilelang.options import Options
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.gpu import Limits
 from tilelang.runtime.signature import LaunchSpec
 from tilelang.target import Target
 
@@ -82,8 +84,6 @@ def compiled(
         TileUnsupportedError: the target is no CUDA target, or there is no C++ compiler.
         CompileError: the text uses something that the emulator lacks.
     """
-    from tilelang.jit.cuda import concrete
-
     if target.kind != "cuda":
         raise TileUnsupportedError(
             f"the emulator runs no kernels for the target {target.kind!r}",
@@ -133,18 +133,26 @@ def from_artifact(
         raise InternalError(f"the CUDA back end gave no module for {func.name}")
     machinery = make_machinery(module, target, options)
     machinery.library(settings.watched)  # what the text lacks is said now
-    spec = launch_spec(
-        func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
-        returns=results_form(func, out_idx),
+    spec = aligned(
+        launch_spec(
+            func, out_idx, messages=module.messages, sites=artifact.sites, device="cpu",
+            returns=results_form(func, out_idx),
+        ),
+        artifact.alignments,
     )  # fmt: skip
     files = user_files(func)
+
+    def narrow(limits: Limits) -> Callable[..., Any]:
+        less = for_alignments(func, dict(limits))
+        other = compile(less, target, options)
+        return from_artifact(less, out_idx, other, target, options, settings).call
 
     def finished(record: Record) -> None:
         report = explain(record, module, func.name, files) if record.found else None
         if report is not None and report.findings:
             raise failure(report)
 
-    launcher = EmulatedLauncher(spec, machinery, settings, finished)
+    launcher = EmulatedLauncher(spec, machinery, settings, finished, narrow)
     return EmulatedExecutable(launcher, "emulator", func, artifact, None, spec, machinery, files)
 
 

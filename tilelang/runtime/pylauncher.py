@@ -29,6 +29,7 @@ from tilelang.runtime.tensors import (
     describe,
     empty_like_framework,
     framework_of,
+    fresh_tensor,
     numpy_result_dtype,
     to_framework,
 )
@@ -243,6 +244,9 @@ class PyLauncher:
 
     def allocate_known(self, like: Any, position: int, shape: tuple[int, ...]) -> Any:
         """:meth:`allocate` for the C launcher, which cannot convert to other frameworks."""
+        torch = sys.modules.get("torch")
+        if torch is not None and type(like) is torch.Tensor:
+            return fresh_tensor(like, self._result_dtypes[position], shape)
         if type(like) is not np.ndarray and like is not None and framework_of(like) == "other":
             raise ArgumentTypeError("a result of another framework is converted by Python")
         return self.allocate(like, position, shape)

@@ -310,6 +310,16 @@ def storage_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // pack))
 
 
+def fresh_tensor(like: Any, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """:func:`empty_like_framework` for a plain torch tensor, by the calls that cost least."""
+    wanted = _torch_dtype(dtype)
+    if like.dtype is not wanted:
+        return like.new_empty(shape, dtype=wanted)
+    if like.shape == shape and like.is_contiguous():
+        return sys.modules["torch"].empty_like(like)
+    return like.new_empty(shape)
+
+
 def empty_like_framework(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
     """A new uninitialised tensor of the framework and device of ``like``.
 

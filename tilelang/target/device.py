@@ -42,7 +42,10 @@ def cuda_driver_version() -> tuple[int, int] | None:
 
 @lru_cache(maxsize=1)
 def cuda_devices() -> tuple[str, ...]:
-    """Architecture of each CUDA device, e.g. ``("sm_90",)``; empty without driver or device."""
+    """Architecture of each CUDA device, e.g. ``("sm_90a",)``; empty without driver or device.
+
+    From sm_90 on with the ``a``, which code for exactly that chip may use all units of.
+    """
     import ctypes
 
     driver = _cuda_library()
@@ -55,7 +58,8 @@ def cuda_devices() -> tuple[str, ...]:
         driver.cuDeviceGet(ctypes.byref(device), index)
         driver.cuDeviceGetAttribute(ctypes.byref(major), _COMPUTE_MAJOR, device)
         driver.cuDeviceGetAttribute(ctypes.byref(minor), _COMPUTE_MINOR, device)
-        found.append(f"sm_{major.value}{minor.value}")
+        own = "a" if major.value >= 9 else ""
+        found.append(f"sm_{major.value}{minor.value}{own}")
     return tuple(found)
 
 

@@ -150,6 +150,58 @@ TL_INLINE void tl_atomic_addx2_bf16(uint16_t* p, const uint16_t* v) { tl_atomic_
 TL_INLINE void tl_atomic_addx2_f32(float* p, const float* v) { tl_atomic_addx2_values_f32(p, v[0], v[1]); }
 TL_INLINE void tl_atomic_addx4_f32(float* p, const float* v) { tl_atomic_addx4_values_f32(p, v[0], v[1], v[2], v[3]); }
 
+// The same where the previous values are wanted.
+TL_INLINE void tl_atomic_addx2_prev_values_f16(uint16_t* old, uint16_t* p, float a, float b) {
+    if (tl_aligned(p, 4)) {
+        const uint32_t pair = tl_f32_to_f16(a) | (uint32_t)tl_f32_to_f16(b) << 16;
+        uint32_t before;
+        asm volatile("atom.add.noftz.f16x2 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(pair) : "memory");
+        old[0] = (uint16_t)before;
+        old[1] = (uint16_t)(before >> 16);
+    } else {
+        old[0] = tl_f32_to_f16(tl_atomic_add_f16(p, a));
+        old[1] = tl_f32_to_f16(tl_atomic_add_f16(p + 1, b));
+    }
+}
+TL_INLINE void tl_atomic_addx2_prev_values_bf16(uint16_t* old, uint16_t* p, float a, float b) {
+#if TL_ARCH >= 900
+    if (tl_aligned(p, 4)) {
+        const uint32_t pair = tl_f32_to_bf16(a) | (uint32_t)tl_f32_to_bf16(b) << 16;
+        uint32_t before;
+        asm volatile("atom.add.noftz.bf16x2 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(pair) : "memory");
+        old[0] = (uint16_t)before;
+        old[1] = (uint16_t)(before >> 16);
+        return;
+    }
+#endif
+    old[0] = tl_f32_to_bf16(tl_atomic_add_bf16(p, a));
+    old[1] = tl_f32_to_bf16(tl_atomic_add_bf16(p + 1, b));
+}
+TL_INLINE void tl_atomic_addx2_prev_values_f32(float* old, float* p, float a, float b) {
+#if TL_ARCH >= 900
+    if (tl_aligned(p, 8) && __isGlobal(p)) {
+        asm volatile("atom.relaxed.gpu.global.add.v2.f32 {%0, %1}, [%2], {%3, %4};" : "=f"(old[0]), "=f"(old[1]) : "l"(__cvta_generic_to_global(p)), "f"(a), "f"(b) : "memory");
+        return;
+    }
+#endif
+    old[0] = atomicAdd(p, a);
+    old[1] = atomicAdd(p + 1, b);
+}
+TL_INLINE void tl_atomic_addx4_prev_values_f32(float* old, float* p, float a, float b, float c, float d) {
+#if TL_ARCH >= 900
+    if (tl_aligned(p, 16) && __isGlobal(p)) {
+        asm volatile("atom.relaxed.gpu.global.add.v4.f32 {%0, %1, %2, %3}, [%4], {%5, %6, %7, %8};" : "=f"(old[0]), "=f"(old[1]), "=f"(old[2]), "=f"(old[3]) : "l"(__cvta_generic_to_global(p)), "f"(a), "f"(b), "f"(c), "f"(d) : "memory");
+        return;
+    }
+#endif
+    tl_atomic_addx2_prev_values_f32(old, p, a, b);
+    tl_atomic_addx2_prev_values_f32(old + 2, p + 2, c, d);
+}
+TL_INLINE void tl_atomic_addx2_prev_f16(uint16_t* old, uint16_t* p, const uint16_t* v) { tl_atomic_addx2_prev_values_f16(old, p, tl_f16_to_f32(v[0]), tl_f16_to_f32(v[1])); }
+TL_INLINE void tl_atomic_addx2_prev_bf16(uint16_t* old, uint16_t* p, const uint16_t* v) { tl_atomic_addx2_prev_values_bf16(old, p, tl_bf16_to_f32(v[0]), tl_bf16_to_f32(v[1])); }
+TL_INLINE void tl_atomic_addx2_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx2_prev_values_f32(old, p, v[0], v[1]); }
+TL_INLINE void tl_atomic_addx4_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx4_prev_values_f32(old, p, v[0], v[1], v[2], v[3]); }
+
 // -- dot products of four bytes: c += a . b ------------------------------------------------------------------
 TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, int32_t* c) { *c = __dp4a(*(const int*)a, *(const int*)b, *c); }
 TL_INLINE void tl_dp4a_uu(const uint8_t* a, const uint8_t* b, uint32_t* c) { *c = __dp4a(*(const unsigned*)a, *(const unsigned*)b, *c); }

@@ -32,9 +32,7 @@ TL_INLINE void tl_mbarrier_init(uint64_t* bar, uint32_t count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(tl_shared_address(bar)), "r"(count) : "memory");
 }
 TL_INLINE void tl_mbarrier_arrive(uint64_t* bar) {
-    uint64_t state;
-    asm volatile("mbarrier.arrive.shared.b64 %0, [%1];" : "=l"(state) : "r"(tl_shared_address(bar)) : "memory");
-    (void)state;
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(tl_shared_address(bar)) : "memory");
 }
 // Whether the phase with this parity (bit 0) is complete; may wait a little.
 TL_INLINE bool tl_mbarrier_try_wait(uint64_t* bar, uint32_t parity) {

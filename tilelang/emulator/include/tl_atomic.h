@@ -71,6 +71,21 @@ TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, f
     tl_atomic_addx2_values_f32(p + 2, c, d);
 }
 TL_INLINE void tl_atomic_addx4_f32(float* p, const float* v) { tl_atomic_addx4_values_f32(p, v[0], v[1], v[2], v[3]); }
+// The same where the previous values are wanted.
+#define TL_PAIR_BEFORE(S, MEM, LOAD, STORE)                                                              \
+    TL_INLINE void tl_atomic_addx2_prev_values_##S(MEM* old, MEM* p, float a, float b) {                 \
+        old[0] = STORE(tl_atomic_add_##S(p, a));                                                         \
+        old[1] = STORE(tl_atomic_add_##S(p + 1, b));                                                     \
+    }                                                                                                    \
+    TL_INLINE void tl_atomic_addx2_prev_##S(MEM* old, MEM* p, const MEM* v) { tl_atomic_addx2_prev_values_##S(old, p, LOAD(v[0]), LOAD(v[1])); }
+TL_PAIR_BEFORE(f16, uint16_t, tl_f16_to_f32, tl_f32_to_f16)
+TL_PAIR_BEFORE(bf16, uint16_t, tl_bf16_to_f32, tl_f32_to_bf16)
+TL_PAIR_BEFORE(f32, float, , )
+TL_INLINE void tl_atomic_addx4_prev_values_f32(float* old, float* p, float a, float b, float c, float d) {
+    tl_atomic_addx2_prev_values_f32(old, p, a, b);
+    tl_atomic_addx2_prev_values_f32(old + 2, p + 2, c, d);
+}
+TL_INLINE void tl_atomic_addx4_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx4_prev_values_f32(old, p, v[0], v[1], v[2], v[3]); }
 
 // -- dot products of four bytes: c += a . b ------------------------------------------------------------------
 // The instruction takes four bytes of one sign as one aligned word; the other forms read bytes.

@@ -43,8 +43,8 @@ TL_INLINE void tl_mbarrier_wait(uint64_t* bar, uint32_t parity) { tl_emu_mbarrie
 // Arrive when the thread's earlier cp.async have landed, without raising the pending count.
 TL_INLINE void tl_cp_async_mbarrier_arrive_noinc(uint64_t* bar) { tl_emu_cp_async_mbarrier_arrive(bar); }
 
-// Initialised barriers become visible to asynchronous copies: what they write is their state, which is ours.
-TL_INLINE void tl_fence_barrier_init() { tl_emu_thread_fence(0); }
+// Initialised barriers become visible to asynchronous copies, as by the general fence for these.
+TL_INLINE void tl_fence_barrier_init() { tl_emu_thread_fence(0); tl_emu_fence_proxy_async(); }
 TL_INLINE void tl_fence_proxy_async() { tl_emu_fence_proxy_async(); }
 
 // -- clusters, dependent launches --------------------------------------------------------------------------------

@@ -145,6 +145,13 @@ void submit(Work&& work) {
     auto task = std::make_shared<Task>();
     task->work = std::move(work);
     task->plain_arrivals = task->work.arrives;
+    for (const Arrival& arrival : task->work.arrivals) {
+        Mbarrier* barrier = checks(TL_EMU_SHARED_RACES) ? find_mbarrier(arrival.barrier) : nullptr;
+        if (barrier == nullptr || barrier->visible) continue;
+        barrier->visible = true;  // told once
+        finding(TL_EMU_MISSING_PROXY_FENCE, TL_EMU_SHARED, task->work.pc, arrival.barrier, 8,
+                "the mbarrier was initialised without a fence that shows it to asynchronous operations");
+    }
     task->issuer = me;
     task->block = me->block;
     task->began = gang.switches;
@@ -194,6 +201,8 @@ void wait_group(Group group, uint32_t left, bool reads_only, const void* pc) {
 
 void fence_proxy_async() {
     Fiber* me = current();
+    for (auto& [place, barrier] : me->gang->async->mbarriers)
+        if (barrier.maker == me->id) barrier.visible = true;
     if (me->gang->order) me->gang->order->fence_proxy(*me);
 }
 

@@ -22,6 +22,7 @@ struct Mbarrier {
     const void* pc = nullptr;
     // Who initialised it, and when: all uses must come after.
     uint32_t maker = 0, made = 0;
+    bool visible = false;  // to asynchronous operations: its maker has fenced since
 };
 
 struct Task {

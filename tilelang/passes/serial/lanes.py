@@ -212,6 +212,8 @@ class _Lanes(Rewriter):
             scalar = stmt.var.dtype.element_of
             parts = tuple(E.Var(f"{stmt.var.name}_{at}", scalar) for at in range(count))
             self.parts[stmt.var] = parts
+            if self.rows and _is_sum(stmt.value):
+                return self._sum(stmt, parts)
             return [
                 *self._fetch(stmt.value, None, stmt),
                 *(
@@ -246,6 +248,27 @@ class _Lanes(Rewriter):
             full = (*indices, E.const(at % inner)) if own else indices
             stores.append(S.Store(buffer=stmt.buffer, indices=full, value=let.var, loc=stmt.loc))
         return [*before, *values, *stores]
+
+    def _sum(self, stmt: S.Let, parts: tuple[E.Var, ...]) -> list[S.Stmt]:
+        """An atomic sum of neighbours whose previous values are used: they go to a local array."""
+        call = stmt.value
+        assert isinstance(call, E.Call)
+        dtype = call.dtype.element_of
+        array = Buffer(stmt.var.name, Shape((len(parts),)), dtype, "local")
+        made: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
+        zero = E.const(0, dtype)
+        made += [
+            S.Store(buffer=array, indices=(E.const(at),), value=zero, loc=stmt.loc)
+            for at in range(len(parts))
+        ]
+        old = E.AddressOf(array, (E.const(0),), "w")
+        summed = E.Call(call.op, (*call.args, old), call.dtype, call.attrs)
+        made.append(S.Eval(value=summed, loc=stmt.loc))
+        made += [
+            S.Let(var=part, value=E.Load(array, (E.const(at),)), loc=stmt.loc)
+            for at, part in enumerate(parts)
+        ]
+        return made
 
     # -- rows of memory ----------------------------------------------------------------------------
     def _fetch(self, value: E.Expr, cond: E.Expr | None, stmt: S.Stmt) -> list[S.Stmt]:
@@ -297,6 +320,11 @@ class _Lanes(Rewriter):
             buffer=stmt.buffer, indices=indices, value=E.Load(array, (var,)), loc=stmt.loc
         )
         return [*made, replace(_over(var, count, store), loc=stmt.loc)]
+
+
+def _is_sum(value: E.Expr) -> bool:
+    """Whether a vector value is what an atomic sum of neighbours gives."""
+    return isinstance(value, E.Call) and value.op in ("atomic_addx2", "atomic_addx4")
 
 
 def _in_row(buffer: Buffer, index: E.Ramp) -> bool:

@@ -1,0 +1,25 @@
+"""Programs in the single instructions of Hopper and Blackwell give the right numbers, in order."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import tilelang
+from tilelang.emulator.compilers import find_cxx
+
+sys.path.append(str(Path(__file__).parents[1] / "cuda"))
+import word_programs  # found through the path above
+
+pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+
+
+@pytest.mark.parametrize("name", word_programs.PROGRAMS)
+def test_a_program_of_instructions(name: str) -> None:
+    entry = word_programs.PROGRAMS[name]
+    stored, kinds, values = word_programs.arguments(entry)
+    report = tilelang.sanitize(entry.make(), *stored, target=f"cuda -arch={entry.arch}")
+    assert report.ok, report
+    assert not word_programs.wrong(entry, report.arguments, kinds, values)
