@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -546,7 +546,13 @@ def tma_cases() -> Iterator[Case]:
     for rank, dtype in itertools.product(range(1, 6), ("uint8", "float16", "float32", "float64")):
         x = tensor((3, 4, 3, 7, 48)[-rank:], dtype, rank)
         box = (32, 4, 2, 3, 2)[:rank]
-        for at in ([0] * 5, [-5, -1, -1, -1, -1], [20, 4, 1, 2, 1], [64, 9, 9, 9, 9]):
+        chunk = 16 // x.itemsize  # the first coordinate goes in steps of 16 bytes
+        for at in (
+            [0] * 5,
+            [-chunk, -1, -1, -1, -1],
+            [32 // chunk * chunk, 4, 1, 2, 1],
+            [64, 9, 9, 9, 9],
+        ):
             yield _load(f"{dtype} rank {rank} at {at[:rank]}", x, box, at)
     for swizzle, span in TMA_SPANS.items():
         x = tensor((64, 128), "float16", 20)
@@ -557,10 +563,10 @@ def tma_cases() -> Iterator[Case]:
                 f"swizzle {span}, short lines", x, (columns // 2, 16), [8, 3], swizzle=swizzle
             )
         for what, word in enumerate(("store", "sum", "maximum")):
-            yield _store(f"{word}, swizzle {span}", x, (columns, 16), [-4, 55], what, swizzle)
+            yield _store(f"{word}, swizzle {span}", x, (columns, 16), [-8, 55], what, swizzle)
     y = tensor((20, 9, 32), "float32", 21)
-    yield _load("element strides", y, (16, 8, 9), [3, -2, 15], steps=(1, 3, 2))
-    yield _load("NaN outside", y[0], (32, 4), [16, 7], fill=1)
+    yield _load("element strides", y, (16, 8, 9), [4, -2, 15], steps=(1, 3, 2))
+    yield replace(_load("NaN outside", y[0], (32, 4), [16, 7], fill=1), nans=True)
     odd = (y[0] + 1) / np.float32(3)
     odd[0, :4] = np.float32([1e-40, -1e-40, 2**-126, 1 + 2**-11])
     for kind in (10, 11, 12):

@@ -12,6 +12,7 @@ give the same bytes. Exit code 1 if anything differs.
     --checks       with the emulator's checks, whose findings count as failures
     --schedule     fifo, random, late or early
     --json FILE    all results
+    --apart N      cases in processes of their own, N at a time: a fault of the GPU is one case's
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
+import multiprocessing
 import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from agreement_cases import SUITES, Array, Case, Map
+
+from tilelang.errors import TileRuntimeError
 
 Parameters = list[bytes]
 
@@ -226,9 +231,36 @@ def run_case(case: Case, emulated: Emulated, real: Real | None) -> dict[str, str
         wanted = np.ascontiguousarray(case.wanted).view(np.uint8).ravel()
         result["numpy"] = difference(found, wanted, case)
     if real is not None:
-        there, trouble = real.run(case)
-        result["GPU"] = "; ".join(trouble) or difference(found, there, case)
+        try:
+            there, trouble = real.run(case)
+        except TileRuntimeError as fault:
+            result["GPU"] = str(fault).splitlines()[0]
+        else:
+            result["GPU"] = "; ".join(trouble) or difference(found, there, case)
     return result
+
+
+def run_apart(suite: str, name: str, checks: bool, schedule: str) -> dict[str, str]:
+    """One case in this process, which a fault of the GPU may spoil for what follows."""
+    (case,) = (case for case in SUITES[suite]() if case.name == name)
+    return run_case(case, Emulated([case], checks, schedule), Real([case]))
+
+
+def results(
+    suite: str, cases: list[Case], options: argparse.Namespace, with_gpu: bool
+) -> Iterator[dict[str, str]]:
+    """The problems of each case, with ``--apart`` each from a process of its own."""
+    if options.apart and with_gpu:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(options.apart, context, max_tasks_per_child=1) as pool:
+            yield from pool.map(
+                run_apart, *zip(*((suite, c.name, options.checks, options.schedule) for c in cases))
+            )
+        return
+    emulated = Emulated(cases, options.checks, options.schedule)
+    real = Real(cases) if with_gpu else None
+    for case in cases:
+        yield run_case(case, emulated, real)
 
 
 def main() -> int:
@@ -239,16 +271,14 @@ def main() -> int:
     parser.add_argument("--checks", action="store_true")
     parser.add_argument("--schedule", default="fifo", choices=("fifo", "random", "late", "early"))
     parser.add_argument("--json")
+    parser.add_argument("--apart", type=int, default=0, metavar="PROCESSES")
     options = parser.parse_args()
     rows, bad = [], 0
     with_gpu = not options.no_gpu and have_gpu()
     for suite in options.suite or SUITES:
         cases = list(SUITES[suite]())
-        emulated = Emulated(cases, options.checks, options.schedule)
-        real = Real(cases) if with_gpu else None
         began, counts = time.perf_counter(), Counter[str]()
-        for case in cases:
-            result = run_case(case, emulated, real)
+        for case, result in zip(cases, results(suite, cases, options, with_gpu)):
             for what, problem in result.items():
                 counts[f"{what}: {'differ' if problem else 'agree'}"] += 1
                 if problem:

@@ -200,8 +200,12 @@ def test_sparse_factor_is_put_where_its_metadata_says(
             for g in range(k // group):
                 places = np.sort(rng.choice(group, group // 2, replace=False))
                 bits = int(places[0]) * 10 + 4 if group == 2 else int(places[0] | places[1] << 2)
-                lane = row % 8 * 4 + selector * blocks + g // 4
-                metadata[lane] |= np.uint32(bits << (row // 8 * 16 + g % 4 * 4))
+                wide = dtype.bits >= 16
+                lane = row % 8 * 4 + selector * blocks
+                lane += g // 4 if wide else g // 8 * 2 + row // 8
+                metadata[lane] |= np.uint32(
+                    bits << (row // 8 * 16 + g % 4 * 4 if wide else g % 8 * 4)
+                )
                 at = g * (group // 2)
                 dense[row, g * group + places] = a[row, at : at + group // 2]
         library.sparse(metadata.ctypes, selector)

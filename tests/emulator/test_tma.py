@@ -205,8 +205,8 @@ def test_types_that_loads_convert(library: ctypes.CDLL) -> None:
         [1 + 2**-11, 2**-130, -(2**-130), 3, 0, 1 + 2**-10 + 2**-11, -1 - 2**-11, 2**-120]
     )
     for kind, wanted in (
-        (10, np.where(np.abs(x[0]) < 2e-38, 0, x[0])),
-        (11, [1 + 2**-10, 2**-130, -(2**-130), 3, 0, 1 + 2**-9, -1 - 2**-10, 2**-120]),
+        (10, x[0]),  # the kind that flushes by its name does not do so in loads
+        (11, [1, 2**-130, -(2**-130), 3, 0, 1 + 2**-9, -1, 2**-120]),
     ):
         made = tiled(library, x, [8, 1], kind=kind)
         found = loaded(library, made, [0, 0])[1024 : 1024 + 32].view(np.float32)

@@ -41,14 +41,16 @@ template <class Visit> void each_result(unsigned m, Visit visit) {
     }
 }
 
-// Puts the elements of a sparse A where its metadata says. A thread of a quad has 16 bits for the row and 16 for the
-// one eight below; four bits are two places in a group, of four elements or of two words of 32 bits.
+// Puts the elements of a sparse A where its metadata says; four bits are two places in a group, of four elements or
+// of two words of 32 bits. With elements of 16 and 32 bits a thread of a quad has 16 bits for its row and 16 for the one
+// eight below; with smaller ones it has 32 bits of one row, and its neighbour those of the row eight below.
 void expand(const MmaAtom& t, const Sparsity& s, const uint32_t* stored, uint32_t* codes) {
     const unsigned group = kind_bits(t.a) == 32 ? 2 : 4, blocks = t.k / (4 * group), kept = group / 2;
     for (unsigned row = 0; row < t.m; ++row)
         for (unsigned g = 0; g < t.k / group; ++g) {
-            const unsigned lane = row % 8 * 4 + s.selector * blocks + g / 4;
-            const unsigned bits = s.metadata[lane % 32] >> (row / 8 * 16 + g % 4 * 4) & 15;
+            const bool wide = kind_bits(t.a) >= 16;
+            const unsigned lane = row % 8 * 4 + s.selector * blocks + (wide ? g / 4 : g / 8 * 2 + row / 8);
+            const unsigned bits = s.metadata[lane % 32] >> (wide ? row / 8 * 16 + g % 4 * 4 : g % 8 * 4) & 15;
             for (unsigned e = 0; e < kept; ++e) {
                 const unsigned place = kept == 1 ? (bits & 3) / 2 : bits >> 2 * e & 3;
                 codes[row * t.k + g * group + place] = stored[row * t.k / 2 + g * kept + e];

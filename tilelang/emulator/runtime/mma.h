@@ -30,8 +30,8 @@ struct Sparsity {
     unsigned selector;      // which lanes of a quad count
 };
 
-// The instruction on the registers of 32 lanes; with `sparse` A has k / 2 columns. The order of the metadata follows
-// the manual and has not been compared with hardware yet.
+// The instruction on the registers of 32 lanes; with `sparse` A has k / 2 columns. The order of the metadata is
+// that of an H200 for elements of 16 and 32 bits; for smaller ones it has not been compared with hardware yet.
 void mma_warp(const MmaAtom& atom, void* const d[32], const void* const a[32], const void* const b[32],
               const Sparsity* sparse = nullptr);
 
