@@ -336,7 +336,7 @@ def transpose_row() -> dict[str, Any]:
     """16384 x 16384 bfloat16."""
     A = normal(16384, 16384)
     moved = 2 * A.numel() * 2
-    choices = [{"block": b, "threads": t} for b, t in ((64, 256), (128, 256), (128, 512))]
+    choices = [{"block": b, "threads": t} for b, t in ((32, 128), (64, 256), (128, 512))]
     return measured(lambda **k: transpose(16384, 16384, **k), choices, (A,), A.T, copier(moved),
                     {"GB/s": moved})  # fmt: skip
 
