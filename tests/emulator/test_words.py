@@ -23,3 +23,15 @@ def test_a_program_of_instructions(name: str) -> None:
     report = tilelang.sanitize(entry.make(), *stored, target=f"cuda -arch={entry.arch}")
     assert report.ok, report
     assert not word_programs.wrong(entry, report.arguments, kinds, values)
+
+
+def test_a_copy_to_another_block_waits_for_its_barrier_to_be_made() -> None:
+    entry = word_programs.PROGRAMS["cluster"]
+    stored, _, _ = word_programs.arguments(entry)
+    target = f"cuda -arch={entry.arch}"
+    source = tilelang.lower(entry.make(), target=target).source
+    assert "tl_cluster_sync();" in source
+    source = source.replace("tl_cluster_sync();", ";", 1)
+    report = tilelang.sanitize(entry.make(), *stored, target=target, source=source)
+    (found,) = report.findings
+    assert found.kind == "race" and "reads bar[0]" in found.what

@@ -147,7 +147,9 @@ void submit(Work&& work) {
     task->plain_arrivals = task->work.arrives;
     for (const Arrival& arrival : task->work.arrivals) {
         Mbarrier* barrier = checks(TL_EMU_SHARED_RACES) ? find_mbarrier(arrival.barrier) : nullptr;
-        if (barrier == nullptr || barrier->visible) continue;
+        if (barrier == nullptr) continue;
+        check_made(*barrier, arrival.barrier, task->work.pc);
+        if (barrier->visible) continue;
         barrier->visible = true;  // told once
         finding(TL_EMU_MISSING_PROXY_FENCE, TL_EMU_SHARED, task->work.pc, arrival.barrier, 8,
                 "the mbarrier was initialised without a fence that shows it to asynchronous operations");

@@ -58,6 +58,7 @@ bool do_some_work(Gang& gang);  // one task; false when there is none
 void do_random_work(Gang& gang);
 void finish_work(Gang& gang);   // at the end: what nobody waited for
 Mbarrier* find_mbarrier(const void* bar);
+void check_made(const Mbarrier& state, const void* bar, const void* pc);  // before its use by the current thread
 void finish_phase(Mbarrier& bar);
 void move_copies(Fiber& fiber, size_t count);
 }  // namespace tl_emu

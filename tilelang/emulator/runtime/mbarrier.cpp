@@ -19,16 +19,8 @@ Mbarrier& state_of(void* bar, const void* pc) {
         finding(TL_EMU_MBARRIER_MISUSE, TL_EMU_SHARED, pc, bar, barrier_bytes, "the mbarrier has not been initialised");
         stop();
     }
-    Mbarrier& state = found->second;
-    Fiber* me = current();
-    const Order* known = order();
-    if (known != nullptr && !known->known(*me, state.maker, state.made)) {
-        const Gang& gang = *me->gang;
-        finding_by(me, TL_EMU_RACE_WRITE_READ, TL_EMU_SHARED, pc, state.pc, state.maker % gang.threads,
-                   &gang.blocks[state.maker / gang.threads], bar, barrier_bytes,
-                   "a use of an mbarrier that is not ordered after its initialisation by another thread");
-    }
-    return state;
+    check_made(found->second, bar, pc);
+    return found->second;
 }
 
 void complete_if_due(Mbarrier& state) {
@@ -41,6 +33,16 @@ Mbarrier* find_mbarrier(const void* bar) {
     AsyncUnit& unit = *worker->gang->async;
     auto found = unit.mbarriers.find(bar);
     return found == unit.mbarriers.end() ? nullptr : &found->second;
+}
+
+void check_made(const Mbarrier& state, const void* bar, const void* pc) {
+    Fiber* me = current();
+    const Order* known = order();
+    if (known == nullptr || known->known(*me, state.maker, state.made)) return;
+    const Gang& gang = *me->gang;
+    finding_by(me, TL_EMU_RACE_WRITE_READ, TL_EMU_SHARED, pc, state.pc, state.maker % gang.threads,
+               &gang.blocks[state.maker / gang.threads], bar, barrier_bytes,
+               "a use of an mbarrier that is not ordered after its initialisation by another thread");
 }
 
 void finish_phase(Mbarrier& state) {
