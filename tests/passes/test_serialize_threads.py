@@ -447,3 +447,19 @@ def test_a_return_that_all_threads_take_alike_needs_no_record_of_threads() -> No
             tx: T.int32 = t
             A[tx] = 1
         """)
+
+
+def test_storage_made_in_a_branch_of_some_threads_lives_in_their_iterations() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            if tx < 32:
+                x = T.alloc_local((2,), "int32")
+                n = T.alloc_var("int32")
+                x[1] = A[tx] * 2
+                B[tx] = x[1] + n
+            else:
+                B[tx] = A[tx]
+
+    same_as_interpreted(kernel, np.arange(64, dtype=np.int32), 64)

@@ -14,6 +14,7 @@ an earlier one wrote.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
 from tilelang.errors import TileUnsupportedError
@@ -215,7 +216,8 @@ class _Serializer:
     def _at_thread(self, stmt: S.Stmt, t: E.Var) -> S.Stmt:
         """``stmt`` as run by thread ``t``: private storage gets its slot, thread indices their
         value, and recomputed lets their definition in front."""
-        rewritten = _AtThread(self, t).rewrite(stmt)
+        inner = {n.buffer.data for n in S.walk(stmt) if isinstance(n, S.Alloc)}
+        rewritten = _AtThread(self, t, inner).rewrite(stmt)
         needed = self._needed(rewritten)
         lets: list[S.Stmt] = []
         for var in self.recompute:
@@ -411,11 +413,16 @@ class _Serializer:
 
 
 class _AtThread(Rewriter):
-    """Rewrites a statement for one thread: slots of private storage, spilled lets."""
+    """Rewrites a statement for one thread: slots of private storage, spilled lets.
 
-    def __init__(self, owner: _Serializer, t: E.Var) -> None:
+    Args:
+        inner: storage that exists inside the statement only, which needs no slots.
+    """
+
+    def __init__(self, owner: _Serializer, t: E.Var, inner: Set[E.Var] = frozenset()) -> None:
         self.owner = owner
         self.t = t
+        self.inner = inner
         self.memo: dict[int, E.Expr] = {}
 
     def expr(self, expr: E.Expr) -> E.Expr:
@@ -438,7 +445,7 @@ class _AtThread(Rewriter):
         return rebuild(expr, self.expr)
 
     def _private(self, buffer: Buffer) -> bool:
-        return buffer.data in self.owner.varying.buffers
+        return buffer.data in self.owner.varying.buffers and buffer.data not in self.inner
 
     def _visit_operand(self, old: object) -> object:
         if isinstance(old, Region) and self._private(old.buffer):
@@ -451,6 +458,8 @@ class _AtThread(Rewriter):
         if isinstance(stmt, S.Store) and self._private(stmt.buffer):
             wide = self.owner.slot_buffer(stmt.buffer)
             return replace(stmt, buffer=wide, indices=(self.t, *stmt.indices))
+        if isinstance(stmt, S.Alloc) and stmt.init is None and stmt.buffer.is_var:
+            return replace(stmt, init=E.const(0, stmt.buffer.dtype))  # variables start as zero
         return stmt
 
 
