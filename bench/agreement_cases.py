@@ -57,6 +57,7 @@ class Case:
         bound: how far two results of float32 may lie apart, element by element; without it every
             bit has to agree.
         nans: whether one NaN is as good as another: a GPU's arithmetic gives a NaN of its own.
+        refused: what the emulator says if the launch has to fail; the GPU has to stop it too.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Case:
     threads: int = 128
     bound: Array | None = None
     nans: bool = False
+    refused: str = ""
 
 
 # -- products of a warpgroup ---------------------------------------------------------------------
@@ -563,7 +565,7 @@ def tma_cases() -> Iterator[Case]:
                 f"swizzle {span}, short lines", x, (columns // 2, 16), [8, 3], swizzle=swizzle
             )
         for what, word in enumerate(("store", "sum", "maximum")):
-            yield _store(f"{word}, swizzle {span}", x, (columns, 16), [-8, 55], what, swizzle)
+            yield _store(f"{word}, swizzle {span}", x, (columns, 16), [72, 55], what, swizzle)
     y = tensor((20, 9, 32), "float32", 21)
     yield _load("element strides", y, (16, 8, 9), [4, -2, 15], steps=(1, 3, 2))
     yield replace(_load("NaN outside", y[0], (32, 4), [16, 7], fill=1), nans=True)
@@ -572,6 +574,22 @@ def tma_cases() -> Iterator[Case]:
     for kind in (10, 11, 12):
         yield _load(f"type {kind}", odd, (32, 8), [0, 0], kind=kind)
     yield from im2col_cases()
+
+
+def refused_cases() -> Iterator[Case]:
+    """Boxes at places where the hardware takes none."""
+    steps = "the first coordinate has to be a multiple of 16 bytes"
+    for dtype, at in itertools.product(("uint8", "float16", "float32", "float64"), (-3, 1, 5)):
+        x = tensor((16, 64), dtype, 50)
+        if at * x.itemsize % 16:
+            yield replace(_load(f"{dtype} at {at}", x, (16, 4), [at, 3]), refused=steps)
+    x = tensor((64, 128), "float16", 51)
+    for word, swizzle in itertools.product((0, 1, 2), TMA_SPANS):
+        columns = TMA_SPANS[swizzle] // 2
+        for at in ([-8, 3], [8, -1], [4, 3]):
+            name = f"{('store', 'sum', 'maximum')[word]}, swizzle {TMA_SPANS[swizzle]}, at {at}"
+            told = steps if at == [4, 3] else "a tensor store takes no negative coordinates"
+            yield replace(_store(name, x, (columns, 16), at, word, swizzle), refused=told)
 
 
 def _load(name: str, x: Array, box: tuple[int, ...], at: list[int], **form: Any) -> Case:
@@ -666,5 +684,5 @@ def atomic_cases() -> Iterator[Case]:
 SUITES = {
     "wgmma": wgmma_cases, "mma": mma_cases, "convert": convert_cases, "matrix": matrix_cases,
     "tma": tma_cases, "rounding": rounding_cases, "other": other_cases,
-    "atomic": atomic_cases,
+    "atomic": atomic_cases, "refused": refused_cases,
 }  # fmt: skip

@@ -66,6 +66,17 @@ Box box_of(const void* map, unsigned shape, const int* at, const unsigned short*
     return box;
 }
 
+// A store or reduction may end behind the tensor, not begin before it: seen on an H200 as
+// CUDA_ERROR_ILLEGAL_INSTRUCTION, for every swizzle and dimension of tiled maps, where loads give the fill.
+bool begins_inside(const Box& box, const void* map, const void* pc) {
+    for (int d = 0; d < box.map.rank && !box.map.im2col; ++d)
+        if (box.at[d] < 0) {
+            finding(TL_EMU_OUT_OF_BOUNDS, TL_EMU_NO_SPACE, pc, map, 128, "a tensor store takes no negative coordinates, coordinate %d is %d", d, box.at[d]);
+            return false;
+        }
+    return true;
+}
+
 // The tiles of one load and the barriers that learn of them: in this block, or in those of `multicast`.
 struct Targets {
     TilePlace places[most_blocks];
@@ -134,6 +145,7 @@ void tl_emu_tma_load(unsigned shape, void* dst, const void* map, void* bar, cons
 void tl_emu_tma_store(unsigned shape, const void* map, const void* src, const int* at, const unsigned short* offsets, char what) {
     const void* pc = TL_EMU_PC();
     const Box box = box_of(map, shape, at, offsets, pc);
+    require(begins_inside(box, map, pc));
     require(in_shared(src, pc, "the tile of a tensor store") && aligned(src, 128, TL_EMU_SHARED, pc, "the tile of a tensor store"));
     const TilePlace place = {static_cast<uint8_t*>(const_cast<void*>(src)), shared_address(src)};
     Work work;
