@@ -21,7 +21,7 @@ from tilelang.target import parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "simplify", "fold_clear", "split_lanes", "choose_operands", "serialize_threads",
+    "simplify", "check_tile_bounds", "fold_clear", "split_lanes", "choose_operands", "serialize_threads",
     "lower_operand_copies", "lower_tiles", "insert_guards", "simplify_again",
 ]  # fmt: skip
 

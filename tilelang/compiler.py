@@ -33,7 +33,9 @@ from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.normalize.alignment import limit_alignments, needed_alignments
 from tilelang.passes.normalize.fold_clear import fold_clear
+from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.simplify import simplify_func
+from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.guards import insert_guards
@@ -83,6 +85,11 @@ def pass_list(target: Target) -> tuple[Step, ...]:
     return (
         Step("simplify", simplify_func, _always,
              "constant extents and folded conditions make every later pass see plain shapes"),
+        Step("check_tile_bounds", check_tile_bounds, _always,
+             "constant extents show which accesses certainly leave a tile; nothing is lowered yet, "
+             "so the error speaks of the program"),
+        Step("check_launch_limits", partial(check_launch_limits, target=target), _on_gpu,
+             "constant grids are plain numbers now; no pass below changes a launch"),
         Step("fold_clear", fold_clear, _always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),

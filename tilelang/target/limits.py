@@ -30,6 +30,7 @@ class Limits:
     blocks_processor: int = 0
     registers: int = 0
     registers_thread: int = 0
+    block: tuple[int, int, int] = (1024, 1024, 64)
     grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
 
 
@@ -52,6 +53,7 @@ def _amd(warp: int, shared: int, threads: int) -> Limits:
         shared_processor=shared * KIB,
         threads_processor=threads,
         registers_thread=512 if warp == 64 else 256,
+        block=(1024, 1024, 1024),
         grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
     )
 
