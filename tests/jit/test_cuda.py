@@ -266,7 +266,8 @@ def test_wrong_memory_is_refused(made: dict[str, Any], stub: Stub) -> None:
         "kernel program input A is on the wrong device\n"
         "  expected: cuda\n"
         "  got: cpu\n"
-        "  hint: pass A.cuda()"
+        "  hint: pass A.cuda(); without a GPU, "
+        'execution_backend="emulator" runs the kernel on the CPU'
     )
 
 

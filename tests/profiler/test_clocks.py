@@ -120,6 +120,7 @@ def test_inputs_are_made_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="its tensors are asked to move")
     moves: list[str] = []
     monkeypatch.setattr(torch.Tensor, "to", lambda self, *a, **k: moves.append(a[0]) or self)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     get_tensor_supply(device="cuda")(PARAM)
     assert moves[-1] == "cuda"
 

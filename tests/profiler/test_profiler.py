@@ -354,3 +354,28 @@ def test_profiler_measures_the_kernel_or_another_function(clock: Callable[..., C
     found = profiler.do_bench(reference, n_warmup=1, n_repeat=3, quantiles=[0.2, 0.8])
     assert found == pytest.approx([2.0, 2.0])
     assert profiler.do_bench(reference, n_repeat=3, return_mode="min") == pytest.approx(2.0)
+
+
+def test_without_a_gpu_inputs_for_one_cannot_be_made(torch: Any) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    kernel = tilelang.compile(copied, target="cuda -arch=sm_80")
+    with pytest.raises(TileValueError) as found:
+        kernel.get_profiler().do_bench()
+    assert str(found.value) == (
+        "cannot make an input on the GPU\n"
+        "  expected: a GPU that torch can use\n"
+        f"  got: torch {torch.__version__} without one\n"
+        '  hint: execution_backend="emulator" runs the kernel without a GPU'
+    )
+
+
+def test_inputs_of_the_emulator_are_in_host_memory() -> None:
+    kernel = tilelang.compile(copied, target="cuda -arch=sm_80", execution_backend="emulator")
+    assert [np.asarray(value).shape for value in kernel.get_profiler().inputs()] == [(128,)] * 2
+
+
+@T.prim_func
+def copied(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")) -> None:
+    with T.Kernel(1, threads=128):
+        T.copy(A, B)

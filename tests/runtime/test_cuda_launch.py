@@ -284,7 +284,8 @@ def test_tensor_in_host_memory_is_refused(make: Maker, stub: Stub) -> None:
         "kernel f input A is on the wrong device\n"
         "  expected: cuda\n"
         "  got: cpu\n"
-        "  hint: pass A.cuda()"
+        "  hint: pass A.cuda(); without a GPU, "
+        'execution_backend="emulator" runs the kernel on the CPU'
     )
     assert stub.launches() == []
 

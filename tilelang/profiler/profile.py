@@ -21,7 +21,10 @@ class Profiler:
     ) -> None:
         self.kernel = kernel
         self.supply_type = supply_type
-        gpu = kernel.target.kind == "cuda" and kernel.execution_backend != "interpret"
+        gpu = kernel.target.kind == "cuda" and kernel.execution_backend not in (
+            "interpret",
+            "emulator",
+        )
         self.supply = get_tensor_supply(supply_type, device="cuda" if gpu else None)
 
     def inputs(self, input_tensors: Sequence[Any] | None = None) -> list[Any]:
@@ -83,6 +86,15 @@ class Profiler:
             for a, b in zip(first, again):
                 if as_float(a).tobytes() != as_float(b).tobytes():
                     raise AssertionError("two calls with the same inputs differ")
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The kernel."""
+        return self.kernel
+
+    def __call__(self, *args: Any) -> Any:
+        """One call of the kernel."""
+        return self.kernel(*args)
 
     def run_once(self, func: Callable[..., Any] | None = None) -> Any:
         """One call with generated inputs."""

@@ -265,7 +265,7 @@ class _Binder:
             self.fail(
                 KernelArgumentError, param, "is on the wrong device", spec.device,
                 info.device if info.device == "cpu" else f"{info.device}:{info.index}",
-                f"pass {param.name}.{spec.device}()" if spec.device in ("cpu", "cuda") else None,
+                _moved(param.name, spec.device),
             )  # fmt: skip
         if self.place is None:
             self.place = (info.device, info.index, param.name)
@@ -421,3 +421,11 @@ def _shown(arg: object) -> str:
     except TileTypeError:  # expressions of a kernel being traced may refuse
         text = "?"
     return f"{text[:60]} of type {type(arg).__name__}"
+
+
+def _moved(name: str, device: str) -> str | None:
+    """What to do with a tensor that is not on ``device``."""
+    if device == "cuda":
+        emulated = 'execution_backend="emulator" runs the kernel on the CPU'
+        return f"pass {name}.cuda(); without a GPU, {emulated}"
+    return f"pass {name}.cpu()" if device == "cpu" else None

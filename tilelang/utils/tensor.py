@@ -100,11 +100,18 @@ def to_device(tensor: Any, device: str) -> Any:
     """``tensor`` on a GPU, by torch or cupy, whichever is imported.
 
     Raises:
-        TileValueError: neither is imported, so there is nobody who has memory there.
+        TileValueError: neither is imported, or torch has no GPU, so nobody has memory there.
     """
     torch: Any = sys.modules.get("torch")
     cupy: Any = sys.modules.get("cupy")
     if torch is not None and isinstance(tensor, torch.Tensor):
+        if not torch.cuda.is_available():
+            raise TileValueError(
+                "cannot make an input on the GPU",
+                expected="a GPU that torch can use",
+                got=f"torch {torch.__version__} without one",
+                hint='execution_backend="emulator" runs the kernel without a GPU',
+            )
         return tensor.to(device)
     if cupy is not None:
         return cupy.asarray(tensor)
