@@ -63,20 +63,20 @@ def beside(ours: Callable[[], Any], library: Callable[[], Any], rounds: int = 3)
 
 
 def measured(
-    make: Callable[..., Any],
-    choices: list[dict[str, int]],
+    name: str,
     inputs: tuple[Any, ...],
     wanted: Any,
     library: Callable[[], Any],
     work: dict[str, float],
 ) -> dict[str, Any]:
     """The best of the choices, each checked, beside the library."""
+    make, sizes, tiles = PROGRAMS[name]
     best: tuple[float, dict[str, int], Any] | None = None
     begin = time.perf_counter()
     first = 0.0
-    for choice in choices:
+    for choice in tiles:
         try:
-            kernel = make(**choice)
+            kernel = make(*sizes, **choice)
             found = kernel(*inputs)
         except Exception as error:  # noqa: BLE001 - each implementation has its own errors
             print(f"{choice}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
@@ -84,7 +84,7 @@ def measured(
         first = first or time.perf_counter() - begin
         error = float((found.double() - wanted.double()).norm() / wanted.double().norm())
         if not error < 2e-2:
-            raise SystemExit(f"{make.__name__} {choice} is wrong: relative error {error}")
+            raise SystemExit(f"{name} {choice} is wrong: relative error {error}")
         took = burst(lambda k=kernel: k(*inputs))
         if best is None or took < best[0]:
             best = took, choice, kernel
@@ -302,14 +302,41 @@ def dequant(
     return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=PLAIN)
 
 
+# -- what is measured -----------------------------------------------------------------------------
+def choices(names: str, *rows: tuple[int, ...]) -> list[dict[str, int]]:
+    """Parameters of programs."""
+    return [dict(zip(names.split(), row)) for row in rows]
+
+
+# Row -> the program, its sizes, and the tiles from which the fastest is taken.
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, int]]]] = {
+    "add": (add, (16384, 16384), choices(
+        "block_M block_N threads", (4, 512, 256), (8, 256, 128))),
+    "softmax": (softmax, (32768, 4096), choices(
+        "rows threads", (1, 128), (1, 256), (2, 256), (4, 256))),
+    "rmsnorm": (rmsnorm, (32768, 4096), choices(
+        "rows threads", (1, 128), (1, 256), (2, 256), (4, 256))),
+    "transpose": (transpose, (16384, 16384), choices(
+        "block threads", (32, 128), (64, 256), (128, 512))),
+    "gemm": (gemm, (4096,), choices(
+        "block_M block_N block_K stages threads", (128, 128, 32, 4, 128), (256, 128, 64, 3, 256),
+        (128, 256, 64, 3, 256), (128, 128, 64, 3, 128))),
+    "attention": (attention, (4, 16, 4096, 128), choices(
+        "block_M block_N stages threads", (128, 128, 2, 256), (128, 64, 2, 128),
+        (128, 32, 2, 128))),
+    "dequant": (dequant, (16, 8192, 8192), choices(
+        "block_M block_N block_K stages threads", (16, 64, 64, 3, 128), (16, 128, 64, 3, 128),
+        (64, 64, 64, 3, 128), (64, 128, 64, 3, 128), (16, 64, 256, 6, 128),
+        (16, 32, 256, 6, 64))),
+}  # fmt: skip
+
+
 # -- rows -----------------------------------------------------------------------------------------
 def add_row() -> dict[str, Any]:
     """16384 x 16384 bfloat16."""
     A, B = normal(16384, 16384), normal(16384, 16384)
     moved = 3 * A.numel() * 2
-    choices = [{"block_M": 4, "block_N": 512, "threads": 256},
-               {"block_M": 8, "block_N": 256, "threads": 128}]  # fmt: skip
-    return measured(lambda **k: add(16384, 16384, **k), choices, (A, B), A + B, copier(moved),
+    return measured("add", (A, B), A + B, copier(moved),
                     {"GB/s": moved})  # fmt: skip
 
 
@@ -317,8 +344,7 @@ def softmax_row() -> dict[str, Any]:
     """32768 rows of 4096 bfloat16."""
     X = normal(32768, 4096)
     moved = 2 * X.numel() * 2
-    choices = [{"rows": r, "threads": t} for r, t in ((1, 128), (1, 256), (2, 256), (4, 256))]
-    return measured(lambda **k: softmax(32768, 4096, **k), choices, (X,),
+    return measured("softmax", (X,),
                     torch.softmax(X.float(), -1), copier(moved), {"GB/s": moved})  # fmt: skip
 
 
@@ -327,8 +353,7 @@ def rmsnorm_row() -> dict[str, Any]:
     X, W = normal(32768, 4096), normal(4096)
     moved = 2 * X.numel() * 2
     wanted = torch.nn.functional.rms_norm(X.float(), (4096,), W.float(), 1e-6)
-    choices = [{"rows": r, "threads": t} for r, t in ((1, 128), (1, 256), (2, 256), (4, 256))]
-    return measured(lambda **k: rmsnorm(32768, 4096, **k), choices, (X, W), wanted, copier(moved),
+    return measured("rmsnorm", (X, W), wanted, copier(moved),
                     {"GB/s": moved})  # fmt: skip
 
 
@@ -336,19 +361,14 @@ def transpose_row() -> dict[str, Any]:
     """16384 x 16384 bfloat16."""
     A = normal(16384, 16384)
     moved = 2 * A.numel() * 2
-    choices = [{"block": b, "threads": t} for b, t in ((32, 128), (64, 256), (128, 512))]
-    return measured(lambda **k: transpose(16384, 16384, **k), choices, (A,), A.T, copier(moved),
+    return measured("transpose", (A,), A.T, copier(moved),
                     {"GB/s": moved})  # fmt: skip
 
 
 def gemm_row() -> dict[str, Any]:
     """4096^3 bfloat16 beside cuBLAS."""
     A, B = normal(4096, 4096), normal(4096, 4096)
-    names = ("block_M", "block_N", "block_K", "stages", "threads")
-    sizes = ((128, 128, 32, 4, 128), (256, 128, 64, 3, 256), (128, 256, 64, 3, 256),
-             (128, 128, 64, 3, 128))  # fmt: skip
-    choices = [dict(zip(names, values)) for values in sizes]
-    return measured(lambda **k: gemm(4096, **k), choices, (A, B), A @ B, lambda: A @ B,
+    return measured("gemm", (A, B), A @ B, lambda: A @ B,
                     {"TFLOP/s": 2 * 4096**3 / 1e3})  # fmt: skip
 
 
@@ -364,10 +384,7 @@ def attention_row() -> dict[str, Any]:
         with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
             return sdpa(q, k, v)
 
-    names = ("block_M", "block_N", "stages", "threads")
-    choices = [dict(zip(names, values)) for values in ((128, 128, 2, 256), (128, 64, 2, 128),
-                                                       (128, 32, 2, 128))]  # fmt: skip
-    return measured(lambda **c: attention(4, 16, 4096, 128, **c), choices, (Q, K, V),
+    return measured("attention", (Q, K, V),
                     sdpa(q, k, v).transpose(1, 2), library,
                     {"TFLOP/s": 4 * 4 * 16 * 4096**2 * 128 / 1e3})  # fmt: skip
 
@@ -379,11 +396,7 @@ def dequant_row() -> dict[str, Any]:
     q = torch.randint(0, 256, (N, K // 2), device="cuda", dtype=torch.uint8)
     full = torch.stack([q & 15, q >> 4], -1).reshape(N, K).float() - 8
     wanted = A.float() @ (full * S.float().repeat_interleave(64, 1)).T
-    names = ("block_M", "block_N", "block_K", "stages", "threads")
-    sizes = ((16, 64, 64, 3, 128), (16, 128, 64, 3, 128), (64, 64, 64, 3, 128),
-             (64, 128, 64, 3, 128), (16, 64, 256, 6, 128), (16, 32, 256, 6, 64))  # fmt: skip
-    choices = [dict(zip(names, values)) for values in sizes]
-    return measured(lambda **k: dequant(M, N, K, **k), choices, (A, q, S), wanted,
+    return measured("dequant", (A, q, S), wanted,
                     copier(q.numel()), {"GB/s": q.numel()})  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang import env, jit, language
 from tilelang.env import disable_cache, enable_cache, is_cache_enabled
+from tilelang.ir.dtypes import dtype as DataType
 from tilelang.jit import JITImpl, JITKernel, compile, lazy_jit, lower, par_compile
 from tilelang.math import cdiv, next_power_of_2
 from tilelang.options import PassConfigKey
@@ -37,6 +38,7 @@ _SUBPACKAGES = (
 )  # fmt: skip
 
 __all__ = [
+    "DataType",
     "JITImpl",
     "JITKernel",
     "PassConfigKey",

@@ -43,6 +43,7 @@ from tilelang.passes.serial.lanes import split_lanes
 from tilelang.passes.serial.threads import serialize_threads
 from tilelang.passes.serial.tiles import lower_tiles_except
 from tilelang.passes.sync.barriers import insert_barriers
+from tilelang.passes.sync.once import store_once
 from tilelang.target import Target
 
 Pass = Callable[[S.PrimFunc], S.PrimFunc]
@@ -74,6 +75,14 @@ def _checks_bounds(target: Target, options: Options) -> bool:
 
 def _on_gpu(target: Target, options: Options) -> bool:
     return target.kind == "cuda"
+
+
+def _orders_threads(target: Target, options: Options) -> bool:
+    return _on_gpu(target, options) and not options.no_auto_sync
+
+
+def _trusts_barriers(target: Target, options: Options) -> bool:
+    return _on_gpu(target, options) and options.no_auto_sync
 
 
 def _always(target: Target, options: Options) -> bool:
@@ -114,9 +123,14 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "may stay in registers, which layouts have to know"),
         Step("infer_layouts", partial(infer_layouts, target=target), _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
-        Step("insert_barriers", insert_barriers, _on_gpu,
+        Step("store_once", store_once, _on_gpu,
+             "layouts say what each thread has of a fragment; barriers are for what one thread "
+             "stores and others read"),
+        Step("insert_barriers", insert_barriers, _orders_threads,
              "what exchanges data is decided on tile operations, where regions are exact; layouts "
              "may have added copies through shared memory"),
+        Step("insert_tile_barriers", partial(insert_barriers, own=True), _trusts_barriers,
+             "the same, for programs that place barriers between single threads themselves"),
         Step("lower_tiles_gpu", partial(lower_tiles_gpu, target=target), _on_gpu,
              "layouts and barriers are fixed; each operation becomes what one thread does"),
         Step("insert_guards", insert_guards, _checks_bounds,
@@ -208,6 +222,7 @@ def _cuda_artifact(func: S.PrimFunc, target: Target) -> Artifact:
         messages=module.messages,
         cuda=module,
         alignments=tuple(needs.items()),
+        flags=module.flags,
     )
 
 

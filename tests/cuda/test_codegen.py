@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tilelang
 import tilelang.language as T
 from tilelang.cuda.codegen import emit_cuda
 from tilelang.cuda.module import CudaModule, KernelArg
@@ -492,3 +493,21 @@ def test_clusters_need_an_architecture_with_them() -> None:
     assert emit(clustered, "sm_90").steps[0].cluster == (2, 1, 1)
     with pytest.raises(TileUnsupportedError, match="a cluster of blocks is not available on sm_80"):
         emit(clustered, "sm_80")
+
+
+def test_what_a_loop_waits_for_is_loaded_every_time() -> None:
+    @T.prim_func
+    def main(flag: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")) -> None:
+        with T.Kernel(2, threads=32) as bx:
+            s = T.alloc_shared((2,), "float16")
+            n = T.alloc_var("int32", init=0)
+            while (flag[bx] == 0 or s[1] > 0) and n < 9:
+                n += 1
+            B[bx] = flag[bx]
+
+    text = tilelang.compile(main, target="cuda -arch=sm_80").get_kernel_source()
+    (line,) = (line.strip() for line in text.splitlines() if "while" in line)
+    assert line == (
+        "while (((((const volatile int32_t*)flag)[bx] == 0) || "
+        "(tl_f16_to_f32(((const volatile uint16_t*)s)[1]) > 0.0f)) && (n < 9)) {"
+    )

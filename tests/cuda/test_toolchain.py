@@ -115,6 +115,42 @@ def test_spills_are_told() -> None:
     assert f"{item.spills} bytes spilled" in str(item) and "bytes stack" in str(item)
 
 
+def test_a_kernel_that_spills_is_assembled_with_less_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[str, ...]] = []
+
+    def compile(self: Nvrtc, source: str, name: str, headers: Any, options: Any) -> Output:
+        given.append(tuple(options))
+        spilled = 0 if "--ptxas-options=-O1" in options else 40
+        log = (
+            "ptxas info    : Compiling entry function 'k' for 'sm_80'\n"
+            f"    {spilled} bytes stack frame, {spilled} bytes spill stores, 8 bytes spill loads\n"
+        )
+        return Output(b"code%d" % len(given), b"", log)
+
+    found = find_nvrtc()
+    assert found is not None and found.no_cache is not None and found.minimal is not None
+    monkeypatch.setattr(Nvrtc, "compile", compile)
+    for flags in ((), (toolchain.MODEST,)):
+        given.clear()
+        assert compile_cubin(SOURCE, "sm_80", flags).cubin == b"code2"
+        assert {*given[1]} == {*given[0], "--ptxas-options=-O1"} - {*flags}
+    for own in ("--maxrregcount=64", "--ptxas-options=-O3"):  # the program has decided
+        given.clear()
+        assert compile_cubin(SOURCE, "sm_80", [own]).cubin == b"code1"
+
+
+@pytest.mark.parametrize(
+    "name", ["cudaTextureObject_t", "JOINED(cuda, TextureObject_t)"], ids=["seen", "not seen"]
+)
+def test_source_may_use_all_of_the_language(name: str) -> None:
+    source = (
+        "#define JOINED(a, b) a##b\n"
+        f'extern "C" __global__ void fetch(float* out, {name} t) {{\n'
+        "    out[threadIdx.x] = tex1Dfetch<float>(t, (int)threadIdx.x);\n}\n"
+    )
+    assert compile_cubin(source, "sm_80", name="fetch").cubin
+
+
 def test_reports_of_several_kernels() -> None:
     log = (
         "ptxas info    : 0 bytes gmem\n"
@@ -145,23 +181,42 @@ def test_refused_source_is_one_readable_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TILELANG_TMP_DIR", str(tmp_path))
-    source = 'extern "C" __global__ void bad(float* a) {\n    a[0] = nothing;\n}\n'
+    source = 'extern "C" __global__ void bad(float* a) {\n    // mine.py:7\n    a[0] = ;\n}\n'
     with pytest.raises(CompileError) as found:
         compile_cubin(source, "sm_80", name="bad")
     (kept,) = tmp_path.rglob("bad.cu")
     assert kept.read_text() == source
     version = find_nvrtc("sm_80").identity  # type: ignore[union-attr]  # the fixture found one
     assert str(found.value) == (
-        "the generated CUDA source of kernel bad did not compile; this is a defect of tilelang, "
-        "or of source that the program imports\n"
-        '  got: bad.cu(2): error: identifier "nothing" is undefined\n'
-        "             a[0] = nothing;\n"
+        "the generated CUDA source of kernel bad did not compile at what mine.py:7 became; this is "
+        "a defect of tilelang, or of source that the program imports\n"
+        "  got: bad.cu(3): error: expected an expression\n"
+        "             a[0] = ;\n"
         "                    ^\n"
         '       1 error detected in the compilation of "bad.cu".\n'
-        f"  hint: please report it with the source, which is in {kept}; compiled by {version}; "
+        f"  hint: please report it with the source; the source is in {kept}; compiled by {version}; "
         "all that the compiler wrote is in the `log` of this error"
     )
-    assert "nothing" in found.value.log
+    assert "a[0] = ;" in found.value.log
+
+
+def test_a_function_that_nothing_defines_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELANG_TMP_DIR", str(tmp_path))
+    source = 'extern "C" __global__ void bad(float* a) {\n    // mine.py:7\n    mine(a);\n}\n'
+    with pytest.raises(CompileError) as found:
+        compile_cubin(source, "sm_80", name="bad")
+    (kept,) = tmp_path.rglob("bad.cu")
+    version = find_nvrtc("sm_80").identity  # type: ignore[union-attr]  # the fixture found one
+    assert str(found.value) == (
+        "`mine` is not defined in the CUDA source of kernel bad\n"
+        "  expected: a device function of CUDA, or one that the program brings with "
+        "T.import_source or T.Kernel(prelude=...)\n"
+        "  got: `mine(a);` for mine.py:7\n"
+        f"  hint: the source is in {kept}; compiled by {version}; all that the compiler wrote is in "
+        "the `log` of this error"
+    )
 
 
 def test_refusals_of_the_assembler_are_shown_too() -> None:
@@ -171,7 +226,7 @@ def test_refusals_of_the_assembler_are_shown_too() -> None:
 
 
 def test_long_logs_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = "\n".join(f"    x{i} = 1;" for i in range(40))
+    lines = "\n".join(f'    int x{i} = "";' for i in range(40))
     with pytest.raises(CompileError) as found:
         compile_cubin(f'extern "C" __global__ void bad() {{\n{lines}\n}}\n', "sm_80", name="bad")
     assert re.search(r"\.\.\. \d+ more lines\n  hint", str(found.value))
@@ -247,6 +302,15 @@ def test_flags_that_mean_nothing_here_are_left_out() -> None:
     assert compile_cubin(SOURCE, "sm_80", given).cubin
 
 
+def test_lists_of_assembler_options_are_split_as_nvcc_does() -> None:
+    given = ["--ptxas-options=-v,--register-usage-level=10", "-Xptxas", "-O2,-warn-spills"]
+    assert kernel_flags(given) == (
+        "--ptxas-options=-v", "--ptxas-options=--register-usage-level=10", "--ptxas-options=-O2",
+        "--ptxas-options=-warn-spills",
+    )  # fmt: skip
+    assert compile_cubin(SOURCE, "sm_90a", given).cubin
+
+
 def test_flags_reach_the_compiler() -> None:
     source = '#ifndef TWO\n#error no TWO\n#endif\nextern "C" __global__ void k() {}\n'
     assert compile_cubin(source, "sm_80", ("-DTWO",)).cubin
@@ -314,6 +378,20 @@ def test_choice_follows_architecture_and_driver(
 def test_files_that_are_no_library_are_passed_over(tmp_path: Path) -> None:
     fake(tmp_path / "lib", "libnvrtc.so.13", "libnvrtc-builtins.so.13.0")
     assert nvrtc._load(str(tmp_path / "lib/libnvrtc.so.13")) is None
+
+
+def test_the_library_is_loaded_in_the_background() -> None:
+    code = (
+        "import threading\n"
+        "from tilelang.cuda import nvrtc\n"
+        "nvrtc.load_ahead('sm_80')\n"
+        "found = nvrtc.find_nvrtc('sm_80')\n"
+        "[thread.join() for thread in threading.enumerate() if thread.name == 'tilelang-nvrtc']\n"
+        "assert found is not None and found.compile('', 'empty.cu', {}, []).ptx\n"
+        "nvrtc.load_ahead('sm_80')\n"
+        "assert threading.active_count() == 1\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_identity_is_known_without_loading() -> None:

@@ -51,12 +51,12 @@ def test_attributes_are_part_of_a_call() -> None:
 
 
 def test_interned_nodes_are_freed() -> None:
-    before = len(E._Interned._table)
+    before = len(E.Expr._table)
     keep = [E.Var("v", I32) + number for number in range(100)]
-    assert len(E._Interned._table) >= before + 100
+    assert len(E.Expr._table) >= before + 100
     del keep
     gc.collect()
-    assert len(E._Interned._table) < before + 100
+    assert len(E.Expr._table) < before + 100
 
 
 def test_interning_is_safe_between_threads() -> None:

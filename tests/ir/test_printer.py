@@ -11,7 +11,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.printer import expr_text, func_text, region_text, stmt_text
+from tilelang.ir.print_expr import expr_text, region_text
+from tilelang.ir.printer import func_text, stmt_text
 
 I32, F16, F32 = DType("int32"), DType("float16"), DType("float32")
 

@@ -97,6 +97,15 @@ def test_whatever_changes_the_text_is_compiled(
     assert len(compiled) == 2
 
 
+def test_only_a_program_that_is_compiled_is_told_before(
+    cache: DiskCache, compiled: list[str]
+) -> None:
+    told: list[int] = []
+    for _ in range(2):
+        artifact_of(program(), SM_80, Options(), cache, lambda: told.append(len(compiled)))
+    assert told == [0] and len(compiled) == 1
+
+
 def test_names_and_places_count_in_the_exact_text_only() -> None:
     assert exact_text(program()) == exact_text(program())
     assert exact_text(program()) != exact_text(renamed())

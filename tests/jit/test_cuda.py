@@ -74,7 +74,9 @@ def made(
         pytest.skip("NVRTC is not installed")
     held: dict[str, Any] = {"module": module(), "flags": (), "targets": []}
 
-    def front(func: Any, target: Target, options: Options, cache: DiskCache) -> Artifact:
+    def front(
+        func: Any, target: Target, options: Options, cache: DiskCache, missed: Any = None
+    ) -> Artifact:
         held["targets"].append(target)
         source = held["module"].source
         return Artifact(

@@ -376,13 +376,13 @@ def test_a_failed_compilation_is_tried_again(
         (
             5,
             "out_idx 5 names no parameter of `scaled`\n"
-            "  expected: an index of its 2 tensor parameters\n"
+            "  expected: an index of its 2 parameters\n"
             "  got: 5",
         ),
         (
             [0, -3],
             "out_idx -3 names no parameter of `scaled`\n"
-            "  expected: an index of its 2 tensor parameters\n"
+            "  expected: an index of its 2 parameters\n"
             "  got: -3",
         ),
         ([1, -1], "out_idx names a parameter twice\n  got: [1, -1]"),

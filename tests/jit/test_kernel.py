@@ -82,9 +82,25 @@ def test_params_list_every_parameter_with_results(kernel: JITKernel) -> None:
     ]  # fmt: skip
     assert kernel.params[1].dtype == "float32"
     assert [p.is_scalar() for p in kernel.params] == [True, False, False]
-    # out_idx of a call counts tensors; the attribute counts parameters.
     assert kernel.out_idx == [2]
     assert [p.name for p in input_params(kernel.params, kernel.out_idx)] == ["a", "X"]
+
+
+@pytest.mark.parametrize("out_idx", [2, -1, [2], [-1]])
+def test_out_idx_counts_parameters_of_every_kind(out_idx: object) -> None:
+    made = tilelang.compile(affine_program(), out_idx=out_idx, execution_backend="interpret")
+    assert made.out_idx == [2]
+    assert made(2.0, np.full(40, 3, np.float32)).tolist() == [7.0] * 40
+
+
+def test_out_idx_of_a_scalar_is_an_error() -> None:
+    with pytest.raises(TileValueError) as error:
+        tilelang.compile(affine_program(), out_idx=0, target="cpu")
+    assert str(error.value) == (
+        "out_idx 0 names `a` of `affine`, which is passed by value\n"
+        "  expected: the index of a tensor; parameters of every kind are counted\n"
+        "  got: 0"
+    )
 
 
 def test_a_dynamic_extent_stays_an_expression_in_params() -> None:

@@ -26,6 +26,8 @@ from tilelang.ir.stmt import Alloc
             "float16",
             "local.fragment",
         ),
+        (lambda: T.alloc_fragment((1,), "int32", "local"), (1,), "int32", "local"),
+        (lambda: T.alloc_fragment((4,), "int8", scope="shared"), (4,), "int8", "shared"),
         (lambda: T.alloc_local((8,), "int8"), (8,), "int8", "local"),
         (lambda: T.alloc_global((8, 4), "int32"), (8, 4), "int32", "global"),
         (lambda: T.alloc_var("int32"), (1,), "int32", "local.var"),

@@ -10,7 +10,7 @@ from vocabulary import buf, emitted, frag, one, shared, texts
 
 import tilelang.language as T
 from tilelang.ir.expr import AddressOf, Call
-from tilelang.ir.stmt import AtomicTile, Eval
+from tilelang.ir.stmt import AtomicTile, Eval, Parallel
 
 G = buf("G", (64, 64))
 N = buf("N", (8,), "int32")
@@ -44,10 +44,15 @@ def test_elements(op: str) -> None:
     assert call.attrs == (("memory_order", "acq_rel"), ("return_prev", False))
 
 
-def test_a_buffer_of_one_element_takes_scalars() -> None:
+def test_tiles_take_one_amount_for_all_elements() -> None:
     total = buf("total", (1,))
-    assert isinstance(one(lambda: T.atomic_add(total, 1)), Eval)
-    assert isinstance(one(lambda: T.atomic_add(G[3:4, 5], N[0])), Eval)
+    assert texts(lambda: T.atomic_add(total, 1)) == [
+        "for i0 in T.Parallel(1):",
+        '    T.atomic_add(T.address_of(total[i0]), T.float32(1.0), dtype="float32", '
+        'memory_order="relaxed", return_prev=False)',
+    ]
+    found = one(lambda: T.atomic_max(G[8:16, 5:6], N[0]))
+    assert isinstance(found, Parallel) and [int(e) for e in found.extents] == [8]
 
 
 def test_previous_values_are_expressions() -> None:

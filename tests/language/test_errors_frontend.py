@@ -1377,16 +1377,16 @@ TileNameError: the immutable value `s` is updated in a loop
 @T.prim_func
 def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
     with T.Kernel(1, threads=32) as bx:
-        A[0, 0:2] = 1
+        A[0:2, 0:2] = 1
 """,
         """\
 TileTypeError: a slice of `A` is assigned to
-  expected: one index per dimension
-  got: `A[0, 0:2]`
+  expected: one index per dimension, or a few neighbours of the last one
+  got: `A[0:2, 0:2]`
   hint: use T.copy(src, dst[...]) or T.fill(dst[...], value)
  --> wrong.py:5:9
-    5 |         A[0, 0:2] = 1
-      |         ^^^^^^^^^^^^^
+    5 |         A[0:2, 0:2] = 1
+      |         ^^^^^^^^^^^^^^^
 """,
     ),
     (

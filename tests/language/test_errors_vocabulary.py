@@ -240,9 +240,11 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
     ),
     (
         "fragment-in-shared-memory",
-        lambda: T.alloc_fragment((4,), "float16", "shared"),
+        lambda: T.alloc_fragment((4,), "float16", "global"),
         TileValueError,
-        "T.alloc_fragment in the scope 'shared'\n  expected: local.fragment\n  got: 'shared'",
+        "T.alloc_fragment in the scope 'global'\n"
+        "  expected: local.fragment, local, shared, shared.dyn\n"
+        "  got: 'global'",
     ),
     (
         "fragment-of-nothing",
@@ -648,12 +650,12 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "  got: the buffer `F` of shape (128, 64)",
     ),
     (
-        "atomic-of-a-number-on-a-tile",
-        lambda: T.atomic_add(N, 1),
-        TileTypeError,
-        "T.atomic_add of a scalar on a tile\n"
-        "  expected: an element such as A[i, j] as destination, or a tile as value\n"
-        "  got: `N` with extents (8,) and 1",
+        "atomic-of-a-number-on-a-tile-that-returns",
+        lambda: T.atomic_add(N, 1, return_prev=True),
+        TileUnsupportedError,
+        "T.atomic_add on a tile cannot return the previous values\n"
+        "  expected: an element such as A[i, j] with return_prev=True\n"
+        "  got: the buffer `N` of shape (8,)",
     ),
     (
         "atomic-of-a-tile-on-another-shape",

@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 from tiny import kinds, run
 
+import tilelang
 import tilelang.language as T
-from tilelang.errors import ArgumentTypeError, TileRuntimeError, TileValueError
+from tilelang.errors import (
+    ArgumentCountError,
+    ArgumentTypeError,
+    TileRuntimeError,
+    TileValueError,
+)
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Var
 from tilelang.ir.stmt import Launch, PrimFunc, View, walk
@@ -430,3 +436,47 @@ def test_the_second_printed_function_of_the_notebook() -> None:
     names = [line.split(":")[0].strip() for line in text.splitlines() if ": T." in line]
     assert [name for name in names if name in "scab"] == ["s", "c", "a", "b"], text
     assert "a: T.float32 = s + c" in text and "b: T.float32 = s - c" in text
+
+
+def test_parameters_of_a_prim_func_annotated_by_statements() -> None:
+    @T.prim_func
+    def f(A, B: T.Tensor((4,), "int32"), n):
+        m = T.dynamic("m")
+        A: T.Tensor[[m], T.int32]
+        n: T.int32
+        with T.Kernel(1, threads=1):
+            for i in T.serial(4):
+                B[i] = A[i] + m + n
+
+    assert [getattr(p, "name", None) for p in f.params] == ["A", "B", "n"]
+    out = np.zeros(4, np.int32)
+    run(f, np.arange(9, dtype=np.int32), out, 100)
+    assert out.tolist() == [109, 110, 111, 112]
+
+
+def test_a_tensor_without_dtype_is_float32() -> None:
+    @T.prim_func
+    def f(A: T.Tensor[(8,)]):
+        with T.Kernel(1, threads=1):
+            A[0] = 1
+
+    assert f.params[0].dtype == "float32"
+
+
+def test_a_kernel_whose_annotations_say_all_needs_no_arguments_to_compile() -> None:
+    @tilelang.jit
+    def double(A: T.Tensor((16,), "float16"), B: T.Tensor((16,), "float16")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(16):
+                B[i] = A[i] * 2
+
+    assert shapes(double.compile().prim_func) == [(16,), (16,)]
+    assert double.get_kernel_source() == double.compile().get_kernel_source()
+
+    @tilelang.jit
+    def set_first(A: T.Tensor((16,), "float16"), n: int):
+        with T.Kernel(1, threads=32):
+            A[0] = n
+
+    with pytest.raises(ArgumentCountError, match="missing argument `n`"):
+        set_first.compile()

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tiny import kinds, run
 
+import tilelang
 import tilelang.language as T
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.stmt import For, Parallel, PrimFunc, walk
@@ -19,6 +20,13 @@ from tilelang.ir.stmt import For, Parallel, PrimFunc, walk
 def result(func: PrimFunc, *inputs: Any, n: int = 8) -> list[Any]:
     out = np.zeros(n, np.int32)
     run(func, out, *inputs)
+    return out.tolist()
+
+
+def threads_result(func: PrimFunc, *inputs: Any) -> list[int]:
+    """The same for kernels with several threads."""
+    out = np.zeros(8, np.int32)
+    tilelang.compile(func, target="cpu", execution_backend="interpret")(out, *inputs)
     return out.tolist()
 
 
@@ -266,3 +274,44 @@ def test_options_are_checked() -> None:
         T.Parallel(-1)
     with pytest.raises(TileValueError, match="starts at 0"):
         T.thread_binding(1, 4)
+
+
+def test_parallel_loops_that_are_perfectly_nested_are_one() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(2):
+                for j in T.Parallel(4):
+                    O[i * 4 + j] = i * 10 + j
+            for i in T.Parallel(2):
+                O[i] += 100
+                for j in T.Parallel(2):
+                    O[i * 4 + j] += 1
+
+    assert threads_result(f, 0) == [101, 102, 2, 3, 11, 12, 12, 13]
+    assert [len(s.vars) for s in walk(f.body) if isinstance(s, Parallel)] == [2, 1, 1]
+
+
+def test_a_thread_index_is_a_name_for_the_rest_of_the_block() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(1, threads=8):
+            tx = T.thread_binding(0, 8, thread="threadIdx.x")
+            again = T.launch_thread("threadIdx.x", 8)
+            O[tx] = again * 2
+
+    assert threads_result(f, 0) == [0, 2, 4, 6, 8, 10, 12, 14]
+
+
+def test_a_persistent_scheduler_names_its_state() -> None:
+    @T.prim_func
+    def f(O: T.Tensor((8,), T.int32), n: T.int32):
+        with T.Kernel(2, threads=1) as block:
+            tiles = T.PersistentTileScheduler(4, 2, num_workers=2, name="mine")
+            tiles.init(block)
+            while tiles.valid():
+                O[tiles.m_idx * 2 + tiles.n_idx] = block + 1
+                tiles.next_tile()
+
+    assert sorted(result(f, 0)) == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert "mine_id" in f.script()

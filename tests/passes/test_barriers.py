@@ -373,6 +373,17 @@ def test_an_exchange_that_some_threads_miss_is_an_error(kind: str) -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["divergent", "divergent loop"])
+def test_single_threads_are_left_to_programs_with_barriers_of_their_own(kind: str) -> None:
+    program = threads_program(kind)
+    assert body_text(insert_barriers(program, own=True)) == body_text(program)
+
+
+@pytest.mark.parametrize("kind", sorted(TEXTS))
+def test_barriers_that_can_stand_do_so_beside_the_program_s_own(kind: str) -> None:
+    assert body_text(insert_barriers(threads_program(kind), own=True)) == TEXTS[kind]
+
+
 @pytest.mark.parametrize(
     ("cond", "group"),
     [

@@ -74,7 +74,7 @@ class Writer(ABC):
             case S.For():
                 self.loop(stmt)
             case S.While():
-                self.put(f"while ({self.condition(stmt.cond)}) {{")
+                self.put(f"while ({self.repeated(stmt.cond)}) {{")
                 self.nested(stmt.body)
             case S.If():
                 self.branch(stmt)
@@ -109,6 +109,10 @@ class Writer(ABC):
     def condition(self, expr: E.Expr) -> str:
         """A condition of a statement, without outer parentheses."""
         return bare(self.printer.value(expr))
+
+    def repeated(self, expr: E.Expr) -> str:
+        """The condition of a loop that runs as long as it holds."""
+        return self.condition(expr)
 
     def branch(self, stmt: S.If) -> None:
         """if / else."""

@@ -90,6 +90,9 @@ def _atomic_vector(p: CudaPrinter, call: E.Call) -> str:
     """Two or four adjacent sums."""
     target, source = _address(call, 0), call.args[1]
     suffix = ATOMIC_SUFFIX[target.buffer.dtype]
+    if call.op == "atomic_addx4" and target.buffer.dtype != "float32":
+        # No instruction adds four halves: two pairs.
+        return f"({_atomic_vector(p, _pair(call, 0))}, {_atomic_vector(p, _pair(call, 2))})"
     name, places = f"tl_{call.op}", p.value(target)
     if len(call.args) > 2:
         name, places = f"{name}_prev", f"{p.value(call.args[2])}, {places}"
@@ -99,12 +102,27 @@ def _atomic_vector(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}_values_{suffix}({places}, {values})"
 
 
+def _pair(call: E.Call, first: int) -> E.Call:
+    """The sum of two of the four neighbours that ``call`` adds to."""
+    args: list[E.Expr] = []
+    for arg in call.args:
+        if isinstance(arg, E.AddressOf):
+            last = E.as_expr(arg.indices[-1] + first)
+            args.append(E.AddressOf(arg.buffer, (*arg.indices[:-1], last), arg.access))
+        else:
+            parts = (E.Lane(arg, E.const(first + at)) for at in range(2))
+            args.append(E.Vector(tuple(parts)))
+    return E.Call("atomic_addx2", tuple(args), call.dtype.element_of.with_lanes(2), call.attrs)
+
+
 def lane_text(p: CudaPrinter, expr: E.Expr, at: int) -> str:
     """Lane `at` of a vector that is made of scalars."""
+    if isinstance(expr, E.Lane) and isinstance(expr.index, E.Const):
+        return lane_text(p, expr.vector, int(expr.index.value))
     if expr.dtype.lanes == 1:
         return p.value(expr)
     if isinstance(expr, E.Vector):
-        return p.value(expr.elements[at])
+        return lane_text(p, expr.elements[at], 0)
     if isinstance(expr, E.Broadcast):
         return lane_text(p, expr.value, at % expr.value.dtype.lanes)
     if isinstance(expr, E.Load) and isinstance(expr.indices[-1], E.Ramp):
@@ -137,6 +155,8 @@ def _any_all(p: CudaPrinter, call: E.Call) -> str:
 def _cp_async(p: CudaPrinter, call: E.Call) -> str:
     """An asynchronous copy of one thread; false predicates fill with zeros."""
     name = f"tl_cp_async_{call.attr('bytes', 16)}" + ("_zfill" if len(call.args) > 2 else "")
+    if p.copies_if:
+        return f"{name}_if({arguments(p, call)}, {p.copies_if})"
     return f"{name}({arguments(p, call)})"
 
 
@@ -358,8 +378,11 @@ def _ptx_ldmatrix(p: CudaPrinter, call: E.Call) -> str:
 def _call_extern(p: CudaPrinter, call: E.Call) -> str:
     """A function of the user's source or of CUDA itself.
 
-    Pointers to narrow types convert to whatever pointer the function takes.
+    Pointers to narrow types convert to whatever pointer the function takes. A template takes what
+    it is given, so it gets a pointer to a type that has the size and no arithmetic: casts of the
+    pointer mean what they say, and sums of the bits as integers do not compile.
     """
+    function = str(call.attr("name", ""))
     args = []
     for arg in call.args:
         text = bare(p.value(arg))
@@ -367,8 +390,13 @@ def _call_extern(p: CudaPrinter, call: E.Call) -> str:
             arg.buffer.dtype
         ):
             text = f"tl_pointer({text})"
+            if function in p.templates:
+                kind = storage_type(arg.buffer.dtype)
+                name = f"tl_bits_{kind}"
+                p.state.setdefault(name, f"struct {name} {{ {kind} bits; }};")
+                text = f"({name}*){text}"
         args.append(text)
-    return f"{call.attr('name', '')}({', '.join(args)})"
+    return f"{function}({', '.join(args)})"
 
 
 def _rng(p: CudaPrinter, call: E.Call) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
 from tilelang.codegen.c import NARROW_FLOATS, storage_type, value_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
+from tilelang.cuda.effort import assembler_flags
 from tilelang.cuda.host import HostWriter, Slots
-from tilelang.cuda.intrinsics import HEADERS
+from tilelang.cuda.intrinsics import ARITHMETIC_HEADERS, HEADERS, arithmetic_header
 from tilelang.cuda.kernel_writer import KernelWriter, storage_units, unit_bytes
 from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan, Program, SharedBuffer
 from tilelang.cuda.printer import RESERVED, CudaPrinter
@@ -79,6 +81,7 @@ class _Module:
             kernels=tuple(self.kernels),
             features=tuple(self.features),
             shared=tuple(self.shared),
+            flags=assembler_flags(self.func),
         )
 
     def _prelude(self, text: object) -> None:
@@ -134,7 +137,8 @@ class _Module:
         return cluster
 
     def _foreign(self, stmt: S.Launch, grid: tuple[Program, Program, Program]) -> LaunchPlan:
-        """A kernel that the user wrote in CUDA: it takes all parameters in order."""
+        """A kernel that the user wrote in CUDA: it takes all parameters in order, then the
+        symbols of their shapes."""
         text = str(stmt.annotation("cuda_source"))
         if "\n" not in text and Path(text).is_file():
             text = Path(text).read_text(encoding="utf-8")
@@ -142,6 +146,7 @@ class _Module:
         name = str(stmt.annotation("entry_name", "main_kernel"))
         self.kernels.append(name)
         keys = [p.data if isinstance(p, Buffer) else p for p in self.func.params]
+        keys += symbols_of(self.func)
         args = tuple(self.slots.argument(key) for key in keys)
         shared = int(stmt.annotation("shared_bytes", 0))
         printer = CudaPrinter(Names(), self.target, stmt.threads)
@@ -158,6 +163,7 @@ class _Kernel:
         self.name = name
         self.names = Names({*RESERVED, name})
         self.printer = CudaPrinter(self.names, module.target, _three(stmt.threads))
+        self.printer.templates = _templates(module.preludes)
         self.args: tuple[KernelArg, ...] = ()
         self.shared: list[SharedBuffer] = []
         self.written = written_storage(stmt.body)
@@ -313,10 +319,18 @@ class _Kernel:
         return lines
 
 
+def _templates(sources: Iterable[str]) -> frozenset[str]:
+    """Names of the function templates in a user's source."""
+    pattern = r"\btemplate\s*<[^;{}()]*>[^;{}()]*?(\w+)\s*\("
+    return frozenset(name for text in sources for name in re.findall(pattern, text))
+
+
 def includes(text: str) -> list[str]:
     """The headers whose functions `text` calls; the types always."""
     words = tuple(dict.fromkeys(re.findall(r"\btl_\w+", text)))
-    found = [name for name, pattern in HEADERS if _mentions(words, pattern)]
+    plain = set(map(arithmetic_header, words))
+    found = [name for name in ARITHMETIC_HEADERS if name in plain]
+    found += [name for name, pattern in HEADERS if _mentions(words, pattern)]
     return ["tl_types.h", *found]
 
 

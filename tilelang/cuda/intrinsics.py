@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import tilelang.ir.expr as E
+from tilelang.layout import make_mma_swizzle_layout as make_mma_swizzle_layout  # its usual place
 
 
 @dataclass(frozen=True)
@@ -186,15 +187,48 @@ MEMORY_ORDERS = {
     "acq_rel": "TL_ACQ_REL", "seq_cst": "TL_SEQ_CST",
 }  # fmt: skip
 
+# Arithmetic is spread over headers, so that a kernel reads little besides what it calls: the
+# operation between "tl_" and the type of a function -> its header.
+_SCALARS = frozenset("i4 u4 i8 u8 i16 u16 i32 u32 i64 u64 32 64 f32 f64".split())
+_BASIC = frozenset(
+    "add sub mul min max fmin_nan fmax_nan isnan isinf isfinite abs truncdiv truncmod floordiv "
+    "floormod load store store_shared popcount clz ffs wrap".split()
+)
+_DIRECTED = ("_rn", "_rz", "_ru", "_rd")
+_CONVERSIONS = ("f32_to", "f64_to", "f64_to_f32")
+_LIBM = frozenset(
+    "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt tanh sin cos tan sinh cosh asin acos "
+    "atan asinh acosh atanh erf floor ceil trunc nearbyint round atan2 hypot fmod copysign "
+    "nextafter pow ldexp fma sigmoid fast_exp fast_exp10 fast_log fast_log2 fast_log10 fast_sin "
+    "fast_cos fast_tan fast_rcp".split()
+)
+
+
+def arithmetic_header(word: str) -> str | None:
+    """The header of a function of plain arithmetic, e.g. "tl_add_i32"; None: it is none."""
+    operation, _, kind = word[3:].rpartition("_")
+    if operation in _CONVERSIONS and (kind in _SCALARS or kind == "odd"):
+        return "tl_convert.h"
+    if kind not in _SCALARS:
+        return "tl_basic.h" if word == "tl_fns" else None
+    if operation in _BASIC:
+        return "tl_basic.h"
+    if operation in _LIBM:
+        return "tl_libm.h"
+    return "tl_directed.h" if operation.endswith(_DIRECTED) else None
+
+
+ARITHMETIC_HEADERS = ("tl_basic.h", "tl_convert.h", "tl_libm.h", "tl_directed.h")
+
 # Header -> what its functions look like; a header is included when the text calls one of them.
 HEADERS: tuple[tuple[str, str], ...] = (
-    ("tl_float.h", r"tl_(round|load|store)_(f16|bf16|e\dm\d\w*)\b|tl_f32_to_(f16|bf16|e\dm\d)"
-                   r"|tl_(f16|bf16|e\dm\d\w*)_to_f32"),
-    ("tl_math.h", r"tl_\w+_[iuf](4|8|16|32|64)\b|tl_popcount|tl_clz|tl_ffs|tl_fns|tl_wrap_i4"
-                  r"|tl_bits\b|tl_f64_to_f32_odd"),
+    ("tl_float16.h", r"tl_(f16|bf16)_to_f32|tl_f32_to_(f16|bf16)|tl_round_(f16|bf16)"),
+    ("tl_float.h", r"tl_(round|load|store|store_shared)_e\dm\d|tl_f32_to_e\dm\d"
+                   r"|tl_e\dm\d\w*_to_f32"),
     ("tl_atomic.h", r"tl_atomic_|tl_dp4a"),
-    ("tl_warp.h", r"tl_shfl|tl_any\b|tl_all\b|tl_ballot|tl_activemask|tl_match|tl_warp_reduce"
+    ("tl_warp.h", r"tl_shfl|tl_any\b|tl_all\b|tl_ballot|tl_activemask|tl_match"
                   r"|tl_thread_"),
+    ("tl_reduce.h", r"tl_warp_reduce"),
     ("tl_memory.h", r"tl_copy_|tl_cp_async|tl_ldmatrix|tl_stmatrix|tl_any_of|tl_all_of"
                     r"|tl_pointer|tl_bulk_(commit|wait)"),
     ("tl_half.h", r"tl_half2_"),

@@ -7,6 +7,7 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.writer import Writer, quote
 from tilelang.cuda import indexing
 from tilelang.cuda.calls import constant, thread_index
+from tilelang.cuda.effort import FEW, matrix_calls, only_copies
 from tilelang.cuda.intrinsics import COUNTED_HINTS, HINTS
 from tilelang.cuda.phases import phases_of, steps_of
 from tilelang.cuda.printer import CudaPrinter
@@ -41,6 +42,7 @@ class KernelWriter(Writer):
         self.addressed = addressed
         self.axes = axes  # names of the block variables
         self.uses_arena = False
+        self.around: S.Stmt | None = None  # the body of the innermost loop that is not copied out
         self.columns: dict[E.Var, int] = {}  # tensor memory that is in use
         self.tiles: list[tuple[str, Buffer]] = []  # name in the text, buffer in shared memory
 
@@ -174,6 +176,30 @@ class KernelWriter(Writer):
         self.put(f"{kind}* const {self.p.pointer(stmt.buffer)} = ({kind}*)({source});")
 
     # -- control flow ------------------------------------------------------------------------------
+    def repeated(self, expr: E.Expr) -> str:
+        """The condition of a loop; what other threads may change is loaded every time."""
+        self.p.polls = True
+        found = self.condition(expr)
+        self.p.polls = False
+        return found
+
+    def branch(self, stmt: S.If) -> None:
+        """if / else; copies that a pipeline starts ahead get the condition each, so that the
+        assembler can spread them over the matrix instructions of the loop."""
+        if (
+            stmt.orelse is not None
+            or self.p.copies_if
+            or not only_copies(stmt.then)
+            or self.around is None
+            or matrix_calls(self.around) < FEW
+        ):
+            super().branch(stmt)
+            return
+        self.p.copies_if = self.names.fresh("more")
+        self.put(f"const bool {self.p.copies_if} = {self.condition(stmt.cond)};")
+        self.write(stmt.then)
+        self.p.copies_if = ""
+
     def loop(self, stmt: S.For) -> None:
         """A counted loop, in int where its variable cannot leave it."""
         p, var = self.p, stmt.var
@@ -216,7 +242,10 @@ class KernelWriter(Writer):
                 f"{begin} {by} > 0 ? {name} < {stop.text} : "
                 f"({by} < 0 && {name} > {stop.text}); {name} += {by}) {{"
             )
+        outer = self.around
+        self.around = outer if pragma == "#pragma unroll" else stmt.body
         self.nested(stmt.body)
+        self.around = outer
 
     @staticmethod
     def pragma(stmt: S.For) -> str:

@@ -167,7 +167,7 @@ class CudaModule:
     `slots` counts the call's slots (parameters, then symbols) and the host's own slots after
     them. `features` names what the source needs from the compiler beyond the target's plain
     architecture (for example "cooperative_groups"); it is empty for most kernels. `shared` explains
-    the arenas.
+    the arenas. `flags` are compiler options that suit the kernels.
     """
 
     source: str
@@ -177,3 +177,4 @@ class CudaModule:
     kernels: tuple[str, ...]
     features: tuple[str, ...] = ()
     shared: tuple[SharedBuffer, ...] = ()
+    flags: tuple[str, ...] = ()

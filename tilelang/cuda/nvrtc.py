@@ -96,6 +96,11 @@ class Nvrtc:
         such cache. Our cache keeps results with their logs."""
         return ("--no-cache",) if self.accepts("--no-cache") else ()
 
+    @cached_property
+    def minimal(self) -> tuple[str, ...]:
+        """The option that leaves out textures and the device's runtime library, where known."""
+        return ("--minimal",) if self.accepts("--minimal") else ()
+
     def accepts(self, option: str) -> bool:
         """Whether this version knows ``option``; found out without compiling anything."""
         # Options are looked at first and in order, and the first unknown one ends it.
@@ -161,6 +166,19 @@ def find_nvrtc(arch: str = "") -> Nvrtc | None:
     """
     places = (env.CUDA_HOME, env.get("PATH") or "", tuple(sys.path))
     return _choose(arch, places)
+
+
+def load_ahead(arch: str) -> None:
+    """Begin to load what `find_nvrtc` will find, while the caller works on a program: the library
+    is large. Whoever asks for it meanwhile waits in the system's loader."""
+    if _load.cache_info().currsize:
+        return
+    import threading
+
+    try:
+        threading.Thread(target=find_nvrtc, args=(arch,), name="tilelang-nvrtc").start()
+    except RuntimeError as error:  # no more threads, or the interpreter is about to end
+        _log.debug("NVRTC is not loaded ahead: %s", error)
 
 
 @lru_cache(maxsize=32)

@@ -28,6 +28,7 @@ from tilelang.ir.bounds import Bounds, Interval, full, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
@@ -59,6 +60,10 @@ class CudaPrinter(CPrinter):
         state: helpers that the text needs at the head of the kernel, name -> declaration.
         unrolled: variables of loops that are copied out: constants to the compiler.
         counted: expressions that a variable stands for.
+        polls: whether a condition is printed for which threads may wait: what it loads is loaded
+            every time, as other threads change it.
+        copies_if: the condition under which asynchronous copies are made, "" for always.
+        templates: function templates in the source that the program brings.
     """
 
     def __init__(self, names: Names, target: Target, threads: tuple[int, ...]) -> None:
@@ -79,6 +84,9 @@ class CudaPrinter(CPrinter):
         self.taken: dict[str, E.Call] = {}  # names of maps in all kernels of the module
         self.unrolled: set[E.Var] = set()
         self.counted: dict[E.Expr, Term] = {}
+        self.polls = False
+        self.copies_if = ""
+        self.templates: frozenset[str] = frozenset()
 
     # -- architecture ------------------------------------------------------------------------------
     def has(self, needs: str) -> bool:
@@ -118,9 +126,14 @@ class CudaPrinter(CPrinter):
 
     def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Scalar variables are C variables of the value type; the rest is memory."""
-        return (
-            self.pointer(buffer) if buffer.data in self.scalars else super().load(buffer, indices)
-        )
+        if buffer.data in self.scalars:
+            return self.pointer(buffer)
+        seen = buffer.storage in ("global", "shared", "shared.dyn")
+        if self.polls and seen and not is_packed(buffer.dtype):
+            kind = storage_type(buffer.dtype)
+            steady = f"((const volatile {kind}*){self.pointer(buffer)})"
+            return self.loaded(buffer.dtype, steady, self.flat_index(buffer, indices))
+        return super().load(buffer, indices)
 
     def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """A pointer to one element; of packed elements, to the byte that holds it."""
@@ -134,9 +147,11 @@ class CudaPrinter(CPrinter):
         """As `value`, for instructions that take a register and a constant as an address: what of
         an index in shared memory is constant once loops are copied out stands apart, or the
         compiler would add it to the register's side for every instruction anew."""
-        if not isinstance(arg, E.AddressOf) or not arg.buffer.storage.startswith("shared"):
+        if not isinstance(arg, E.AddressOf) or is_packed(arg.buffer.dtype):
             return self.value(arg)
-        if len(arg.indices) != 1 or is_packed(arg.buffer.dtype):
+        if arg.buffer.storage == "global":
+            return self._steady_global(arg)
+        if not arg.buffer.storage.startswith("shared") or len(arg.indices) != 1:
             return self.value(arg)
         start: E.Expr = arg.indices[0]
         apart: E.Expr = E.const(0)
@@ -147,6 +162,26 @@ class CudaPrinter(CPrinter):
         if isinstance(start, E.Const) or (isinstance(apart, E.Const) and not apart.value):
             return self.value(arg)
         return f"({self.address(arg.buffer, (start,))} + {self.term(apart).at(1)})"
+
+    def _steady_global(self, arg: E.AddressOf) -> str:
+        """As `steady_address`, for tensors with their strides."""
+        starts: list[E.Expr] = []
+        apart = indexing.number(0)
+        for index, stride in zip(arg.indices, arg.buffer.stride_list()):
+            form = Linear.of(index)
+            moved = [pair for pair in form.terms if self._copied_out(pair[0])]
+            rest = [pair for pair in form.terms if not self._copied_out(pair[0])]
+            step = stride.value if isinstance(stride, E.Const) else stride
+            if not moved or not self.is_index(index) or not isinstance(step, int):
+                starts.append(index)
+                continue
+            starts.append(E.binary("add", _sum(rest, index), E.const(form.constant, index.dtype)))
+            for term, factor in moved:
+                far = indexing.combine("mul", self.term(term), indexing.number(factor * step))
+                apart = indexing.combine("add", apart, far)
+        if apart.text == "0":
+            return self.value(arg)
+        return f"({self.address(arg.buffer, tuple(starts))} + {apart.at(1)})"
 
     def _copied_out(self, expr: E.Expr) -> bool:
         """Whether `expr` is a constant in every copy of the unrolled loops."""
@@ -347,3 +382,12 @@ def _unrounded(text: str, kind: str) -> str:
 
 def _number(arch: str) -> int:
     return int("".join(filter(str.isdigit, arch)))
+
+
+def _sum(terms: list[tuple[E.Expr, int]], like: E.Expr) -> E.Expr:
+    """The sum of factor times term."""
+    found: E.Expr = E.const(0, like.dtype)
+    for term, factor in terms:
+        part = E.binary("mul", term, E.const(factor, like.dtype))
+        found = E.binary("add", found, part)
+    return found

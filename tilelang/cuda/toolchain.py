@@ -7,7 +7,6 @@ refusal becomes one :class:`CompileError` that shows the compiler's lines and wh
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -19,14 +18,15 @@ from functools import lru_cache
 from pathlib import Path
 
 from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc, toolkits
+from tilelang.cuda.refusal import refused
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
 from tilelang.target.device import cuda_driver_version
 
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 TOOLS = ("auto", "nvrtc", "nvcc")
+MODEST = "--ptxas-options=-O2"  # the assembler's level for kernels that gain nothing by more
 _TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
-_SHOWN_LINES = 12  # of the compiler's output in an error
 
 # Assembler messages that mean a kernel is slower than it was written to be, or ignores a request.
 _ADVICE = {
@@ -200,7 +200,16 @@ def kernel_flags(flags: Sequence[str]) -> tuple[str, ...]:
             kept += [_WITH_VALUE[flag].format(value)] if _WITH_VALUE[flag] and value else []
             continue
         kept += [_SPELLING.get(flag, flag)] if _KEPT.match(flag) else []
-    return tuple(kept)
+    return tuple(item for flag in kept for item in _one_each(flag))
+
+
+def _one_each(flag: str) -> list[str]:
+    """A list of options for ptxas, which nvcc splits at commas and NVRTC does not, as one flag
+    for each."""
+    name, equals, value = flag.partition("=")
+    if name != "--ptxas-options":
+        return [flag]
+    return [f"{name}{equals}{item}" for item in value.split(",") if item]
 
 
 # Flags followed by a word -> the one-word form; "" drops both.
@@ -228,15 +237,39 @@ def _with_nvrtc(
     headers: Mapping[str, str],
     name: str,
 ) -> CompileResult:
-    options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
-    options += nvrtc.no_cache
     used = {text: headers[text] for text in _included(source, headers)}
-    done = nvrtc.compile(source, f"{name}.cu", used, [*options, *kernel_flags(flags)])
-    if done.error or not done.cubin:
-        raise _refused(name, source, done.log or done.error, used, nvrtc.identity)
-    resources, warnings = parse_log(done.log)
-    ptx = done.ptx.decode(errors="replace") or None
-    return CompileResult(done.cubin, ptx, done.log, resources, warnings, nvrtc.identity)
+    options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v", *nvrtc.no_cache]
+    options += kernel_flags(flags)
+    minimal = () if _FULL.search(source) else nvrtc.minimal
+
+    def attempt(options: Sequence[str]) -> CompileResult:
+        done = nvrtc.compile(source, f"{name}.cu", used, [*options, *minimal])
+        if (done.error or not done.cubin) and minimal:
+            done = nvrtc.compile(source, f"{name}.cu", used, options)
+        if done.error or not done.cubin:
+            raise refused(name, source, done.log or done.error, used, nvrtc.identity)
+        resources, warnings = parse_log(done.log)
+        ptx = done.ptx.decode(errors="replace") or None
+        return CompileResult(done.cubin, ptx, done.log, resources, warnings, nvrtc.identity)
+
+    found = attempt(options)
+    free = [option for option in options if option != MODEST]
+    if _spilled(found) and not any(_LEVEL.match(option) for option in free):
+        # At its usual levels the assembler moves loads far ahead, at the price of registers.
+        calm = attempt([*free, "--ptxas-options=-O1"])
+        if _spilled(calm) < _spilled(found):
+            return calm
+    return found
+
+
+# Flags by which the program itself says how registers are to be used.
+_LEVEL = re.compile(r"--ptxas-options=-?-(O\d|opt-level|maxrregcount|register)|--maxrregcount")
+# What NVRTC leaves out with `--minimal`, which saves a third of what an empty kernel takes.
+_FULL = re.compile(r"\bcuda[A-Z]|\btex[123CL(]|\bsurf[123C(]|<<<")
+
+
+def _spilled(result: CompileResult) -> int:
+    return sum(item.spills for item in result.resources)
 
 
 def _included(source: str, headers: Mapping[str, str]) -> list[str]:
@@ -307,7 +340,7 @@ def _with_nvcc(
                 raise TileUnsupportedError(
                     f"the CUDA compiler does not know the architecture {arch}", got=log[:200]
                 )
-            raise _refused(name, source, log, headers, _nvcc_version(command))
+            raise refused(name, source, log, headers, _nvcc_version(command))
         resources, warnings = parse_log(log)
         file = next(iter(sorted(root.glob("*.ptx"))), None)
         ptx = None if file is None else file.read_text(encoding="utf-8", errors="replace")
@@ -362,41 +395,3 @@ def _read_line(item: KernelResources, line: str) -> KernelResources:
         if (match := re.search(pattern, line)) is not None
     }
     return replace(item, **found) if found else item  # type: ignore[arg-type]  # ints by name
-
-
-def _refused(
-    name: str, source: str, log: str, headers: Mapping[str, str], tool: str
-) -> CompileError:
-    """The error for source that a compiler does not take."""
-    lines = [line.rstrip() for line in log.splitlines() if line.strip()]
-    errors = [at for at, line in enumerate(lines) if re.search(r"\berror\b|fatal", line)]
-    start = errors[0] if errors else 0
-    shown = lines[start : start + _SHOWN_LINES]
-    if len(lines) > start + _SHOWN_LINES:
-        shown.append(f"... {len(lines) - start - _SHOWN_LINES} more lines")
-    place = _write_source(name, source, headers)
-    error = CompileError(
-        f"the generated CUDA source of kernel {name} did not compile; this is a defect of "
-        "tilelang, or of source that the program imports",
-        got="\n".join(shown) or "no message",
-        hint="please report it with the source"
-        + (f", which is in {place}" if place else "")
-        + f"; compiled by {tool}; all that the compiler wrote is in the `log` of this error",
-    )
-    error.log = log
-    return error
-
-
-def _write_source(name: str, source: str, headers: Mapping[str, str]) -> str | None:
-    """Keep refused source where the user can look at it; None when nothing can be written."""
-    digest = hashlib.sha256(source.encode()).hexdigest()[:12]
-    for parent in (Path(env.TILELANG_TMP_DIR), Path(tempfile.gettempdir())):
-        folder = parent / f"{name}-{digest}"
-        try:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            for file, text in {**headers, f"{name}.cu": source}.items():
-                (folder / file).write_text(text, encoding="utf-8")
-        except OSError:
-            continue
-        return str(folder / f"{name}.cu")
-    return None

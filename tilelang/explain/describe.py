@@ -6,7 +6,7 @@ from tilelang.errors import TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.printer import expr_text
+from tilelang.ir.print_expr import expr_text
 from tilelang.ir.simplify import simplify
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout

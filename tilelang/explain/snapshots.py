@@ -12,8 +12,6 @@ from tilelang.ir.expr import Var
 from tilelang.options import Options
 from tilelang.target import Target
 
-_POINTS = ("pipeline_loops", "infer_layouts", "insert_barriers")
-
 
 @dataclass(frozen=True)
 class Snapshots:
@@ -36,8 +34,8 @@ def snapshots(func: S.PrimFunc, target: Target, options: Options) -> Snapshots:
     """``func`` lowered for a GPU, with what it was on the way."""
     seen: dict[str, S.PrimFunc] = {}
     final = lower(func, target, options, seen.__setitem__)
-    staged, laid, ordered = (seen[name] for name in _POINTS)
-    return Snapshots(staged, laid, ordered, final)
+    barriers = "insert_tile_barriers" if options.no_auto_sync else "insert_barriers"
+    return Snapshots(seen["pipeline_loops"], seen["infer_layouts"], seen[barriers], final)
 
 
 def launches(func: S.PrimFunc) -> Iterator[S.Launch]:

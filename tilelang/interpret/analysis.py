@@ -212,8 +212,8 @@ class Facts:
                 elif isinstance(node, Call):
                     info = node.intrinsic
                     facts.thread_code |= info.per_thread or info.needs == "threads"
-                    for spot in info.writes:
-                        for buffer, _ in touched(node.args[spot]):
+                    for target in node.written:
+                        for buffer, _ in touched(target):
                             self._note_private(buffer, facts, True)
             for buffer, indices in touched(expr):
                 self._note_private(buffer, facts, False)

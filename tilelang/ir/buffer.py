@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any, cast
 
 from tilelang.errors import TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
@@ -263,22 +264,20 @@ class Region:
         """A pointer to the first element."""
         return AddressOf(self.buffer, self.mins, str(access))
 
-    def region_exprs(self) -> Iterator[Expr]:
+    def region_exprs(self) -> list[Expr]:
         """The expressions in it, for walkers."""
-        yield from self.mins
-        for extent in self.extents:
-            if isinstance(extent, Expr):
-                yield extent
+        return [*self.mins, *(extent for extent in self.extents if isinstance(extent, Expr))]
 
     def map(self, fn: Any) -> Region:
         """This region with every expression replaced by ``fn``; the same object if none is."""
-        mins = tuple(fn(low) for low in self.mins)
-        extents = tuple(as_extent(fn(e)) if isinstance(e, Expr) else e for e in self.extents)
-        same = all(a is b for a, b in zip(mins + extents, self.mins + self.extents))
-        return self if same else Region(self.buffer, mins, extents, self.anchored)
+        mins = tuple([fn(low) for low in self.mins])
+        extents = tuple([as_extent(fn(e)) if isinstance(e, Expr) else e for e in self.extents])
+        if all(map(is_, mins, self.mins)) and all(map(is_, extents, self.extents)):
+            return self
+        return Region(self.buffer, mins, extents, self.anchored)
 
     def __repr__(self) -> str:
-        from tilelang.ir.printer import region_text
+        from tilelang.ir.print_expr import region_text
 
         return region_text(self)
 

@@ -171,9 +171,30 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
     ``bool``, ``int`` (int32) and ``float`` (float32); anything else is a ``TileTypeError``.
     """
 
+    # Plain attributes: the compiler asks for them more often than for anything else.
     _kind: _Kind
-    _lanes: int
-    __slots__ = ("_kind", "_lanes")
+    bits: int
+    """Bits of one lane."""
+    lanes: int
+    code: str
+    """Kind without width: int, uint, float, bfloat, tfloat, bool, handle, void; small floats are
+    their own kind, e.g. ``float8_e4m3fn``."""
+    is_float: bool
+    """Any floating-point type, the small formats included."""
+    is_int: bool
+    """Signed integer."""
+    is_uint: bool
+    """Unsigned integer; bool is not one."""
+    is_integer: bool
+    """Signed or unsigned integer; bool is not one."""
+    is_bool: bool
+    is_handle: bool
+    element_of: dtype
+    """The scalar type of one lane."""
+    __slots__ = (
+        "_kind", "bits", "code", "element_of", "is_bool", "is_float", "is_handle", "is_int",
+        "is_integer", "is_uint", "lanes",
+    )  # fmt: skip
 
     def __new__(cls, value: object) -> dtype:
         if isinstance(value, dtype):
@@ -184,10 +205,27 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
             full, kind, lanes = _parse(name)
             known = _INTERNED.get(full)
             if known is None:
-                fresh = super().__new__(cls, full)
-                fresh._kind, fresh._lanes = kind, lanes
-                known = _INTERNED.setdefault(full, fresh)
+                known = _INTERNED.setdefault(full, super().__new__(cls, full)._filled(kind, lanes))
         return known
+
+    def _filled(self, kind: _Kind, lanes: int) -> dtype:
+        """This new type with its attributes."""
+        put = object.__setattr__
+        put(self, "_kind", kind)
+        put(self, "bits", kind.bits)
+        put(self, "lanes", lanes)
+        put(self, "code", kind.code)
+        put(self, "is_float", kind.family == "float")
+        put(self, "is_int", kind.family == "int")
+        put(self, "is_uint", kind.family == "uint")
+        put(self, "is_integer", kind.family in ("int", "uint"))
+        put(self, "is_bool", kind.family == "bool")
+        put(self, "is_handle", kind.family == "handle")
+        put(self, "element_of", self if lanes == 1 else dtype(self.rpartition("x")[0]))
+        return self
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a dtype cannot be changed: {self}.{name}")
 
     def __repr__(self) -> str:
         return f"dtype({str.__repr__(self)})"
@@ -202,52 +240,9 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
         return _expr.dtype_call(self, *args)
 
     @property
-    def bits(self) -> int:
-        """Bits of one lane."""
-        return self._kind.bits
-
-    @property
     def bytes(self) -> int:
         """Bytes of one value with all its lanes, rounded up."""
-        return -(-self._kind.bits * self._lanes // 8)
-
-    @property
-    def lanes(self) -> int:
-        return self._lanes
-
-    @property
-    def code(self) -> str:
-        """Kind without width: int, uint, float, bfloat, tfloat, bool, handle, void; small floats
-        are their own kind, e.g. ``float8_e4m3fn``."""
-        return self._kind.code
-
-    @property
-    def is_float(self) -> bool:
-        """Any floating-point type, the small formats included."""
-        return self._kind.family == "float"
-
-    @property
-    def is_int(self) -> bool:
-        """Signed integer."""
-        return self._kind.family == "int"
-
-    @property
-    def is_uint(self) -> bool:
-        """Unsigned integer; bool is not one."""
-        return self._kind.family == "uint"
-
-    @property
-    def is_integer(self) -> bool:
-        """Signed or unsigned integer; bool is not one."""
-        return self._kind.family in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        return self._kind.family == "bool"
-
-    @property
-    def is_handle(self) -> bool:
-        return self._kind.family == "handle"
+        return -(-self.bits * self.lanes // 8)
 
     @property
     def is_fp8(self) -> bool:
@@ -268,17 +263,12 @@ class dtype(str):  # lower case: programs write T.dtype(x) and read dtype('float
 
     @property
     def is_scalar(self) -> bool:
-        return self._lanes == 1
+        return self.lanes == 1
 
     @property
     def packing(self) -> int:
         """Elements in one storage unit: 2 for int4, uint4 and float4_e2m1fn, else 1."""
         return self._kind.packing
-
-    @property
-    def element_of(self) -> dtype:
-        """The scalar type of one lane."""
-        return self if self._lanes == 1 else dtype(self.rpartition("x")[0])
 
     def with_lanes(self, lanes: int) -> dtype:
         """This element type with ``lanes`` lanes."""

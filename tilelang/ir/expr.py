@@ -14,9 +14,8 @@ import struct
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from dataclasses import MISSING, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError
 from tilelang.ir.dtypes import dtype as DType
@@ -27,12 +26,14 @@ if TYPE_CHECKING:
 
 PyScalar: TypeAlias = "int | float | bool"
 ExprLike: TypeAlias = "Expr | int | float | bool"
+Kind = TypeVar("Kind", bound="Expr")
+Other = TypeVar("Other", bound="Expr")
+_NONE: frozenset[Any] = frozenset()
 
 
-@cache
 def field_names(cls: type[Expr]) -> tuple[str, ...]:
     """The fields of an expression class that its constructor takes."""
-    return tuple(item.name for item in fields(cls) if item.name != "dtype")
+    return cls._fields
 
 
 def _key_of(value: object) -> object:
@@ -59,55 +60,97 @@ class _Entry(weakref.ref["Expr"]):
     key: tuple[object, ...]
 
 
-class _Interned(type):
-    """Metaclass that returns the existing node when one with the same fields is alive."""
+def _forget(entry: _Entry) -> None:
+    """Drop the entry of a node that is gone, unless another node took its place."""
+    with Expr._lock:
+        if Expr._table.get(entry.key) is entry:
+            del Expr._table[entry.key]
+
+
+def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The values of all fields of a node, from positions, names and defaults."""
+    names = field_names(cls)
+    values = dict(zip(names, args))
+    given = len(args) + len(kwargs)
+    values.update(kwargs)
+    for item in fields(cls):
+        if item.default is not MISSING:
+            values.setdefault(item.name, item.default)
+    if len(args) > len(names) or len(values) < given or set(values) != set(names):
+        raise TypeError(f"{cls.__name__} has the fields {', '.join(names)}")
+    return tuple(values[name] for name in names)
+
+
+@dataclass(frozen=True, eq=False, repr=False, init=False)
+class Expr:
+    """Base of all expressions. Compare with ``is``; ``==`` builds a comparison node.
+
+    Interning is done by ``__new__`` and not by a metaclass, with which every ``isinstance`` would
+    take several times as long.
+    """
 
     _table: ClassVar[dict[tuple[object, ...], _Entry]] = {}
-    _lock = threading.RLock()
+    _lock: ClassVar[threading.RLock] = threading.RLock()
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _bit: ClassVar[int] = 0  # a bit of its own for every class
+    dtype: DType = field(init=False)
+    _kinds: int = field(init=False)  # the bits of all classes in it
+    variables: frozenset[Var] = field(init=False)
+    """The variables in it, itself included."""
 
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if not cls.interned:  # type: ignore[attr-defined]  # declared on Expr
-            return super().__call__(*args, **kwargs)
-        if kwargs or len(args) != len(field_names(cls)):
-            node = super().__call__(*args, **kwargs)
-            args = tuple(node.__dict__[name] for name in field_names(cls))
-        else:
-            node = None
-        key = (cls, *map(_key_of, args))
+    def __init_subclass__(cls) -> None:
+        # ``__new__`` gives whole nodes, which nothing may fill again: dataclasses make no
+        # ``__init__`` for a class that has one.
+        type.__setattr__(cls, "__init__", object.__init__)
+        cls._fields = tuple(cls.__annotations__)
+        cls._bit = 1 << len(Expr.__subclasses__())
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The node with these fields: the existing one where one is alive."""
+        if kwargs or len(args) != len(cls._fields):
+            args = _complete(cls, args, kwargs)
+        key = cls._key(args)
         # Without the lock: most nodes exist already. An entry whose node is gone gives None.
-        entry = _Interned._table.get(key)
+        entry = cls._table.get(key)
         known = None if entry is None else entry()
         if known is not None:
             return known
-        if node is None:
-            node = super().__call__(*args)
-        with _Interned._lock:
-            entry = _Interned._table.get(key)
+        node = cls._made(args)
+        with cls._lock:
+            entry = cls._table.get(key)
             known = None if entry is None else entry()
             if known is not None:
                 return known
             fresh = _Entry(node, _forget)
             fresh.key = key
-            _Interned._table[key] = fresh
+            cls._table[key] = fresh
         return node
 
+    @classmethod
+    def _key(cls, args: tuple[Any, ...]) -> tuple[object, ...]:
+        """What two nodes have in common if, and only if, they are the same."""
+        return (cls, *map(_key_of, args))
 
-def _forget(entry: _Entry) -> None:
-    """Drop the entry of a node that is gone, unless another node took its place."""
-    with _Interned._lock:
-        if _Interned._table.get(entry.key) is entry:
-            del _Interned._table[entry.key]
+    @classmethod
+    def _made(cls, args: tuple[Any, ...]) -> Expr:
+        """A new node with the values of all its fields."""
+        node = object.__new__(cls)
+        put = object.__setattr__
+        for name, value in zip(cls._fields, args):
+            put(node, name, value)
+        put(node, "dtype", node._dtype())
+        kinds, variables = cls._bit, _NONE
+        for child in node.children():
+            kinds |= child._kinds
+            if not child.variables <= variables:
+                variables = variables | child.variables if variables else child.variables
+        put(node, "_kinds", kinds)
+        put(node, "variables", variables)
+        return node
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Expr(metaclass=_Interned):
-    """Base of all expressions. Compare with ``is``; ``==`` builds a comparison node."""
-
-    interned = True
-    dtype: DType = field(init=False)
-
-    def _set_dtype(self, dtype: DType) -> None:
-        object.__setattr__(self, "dtype", dtype)
+    def _dtype(self) -> DType:
+        """The dtype, from the fields."""
+        raise NotImplementedError
 
     def children(self) -> tuple[Expr, ...]:
         """Direct sub-expressions, in field order (index expressions of regions included)."""
@@ -259,7 +302,7 @@ class Expr(metaclass=_Interned):
         raise TileTypeError(f"the device expression `{self!r}` is not iterable")
 
     def __repr__(self) -> str:
-        from tilelang.ir.printer import expr_text
+        from tilelang.ir.print_expr import expr_text
 
         return expr_text(self)
 
@@ -279,11 +322,16 @@ class Const(Expr):
     value: PyScalar
     type: DType
 
+    @classmethod
+    def _key(cls, args: tuple[Any, ...]) -> tuple[object, ...]:
+        value, dtype = args
+        return cls, value if type(value) is int else _key_of(value), dtype
+
     def children(self) -> tuple[Expr, ...]:
         return ()
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.type)
+    def _dtype(self) -> DType:
+        return self.type
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -304,15 +352,19 @@ class Const(Expr):
 class Var(Expr):
     """A named scalar: parameter, let value, loop or launch index. Identity is the variable."""
 
-    interned = False
     name: str
     type: DType
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        node = cls._made(_complete(cls, args, kwargs) if kwargs else args)
+        object.__setattr__(node, "variables", frozenset((node,)))
+        return node
 
     def children(self) -> tuple[Expr, ...]:
         return ()
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.type)
+    def _dtype(self) -> DType:
+        return self.type
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -325,8 +377,8 @@ class Unary(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.a,)
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.a.dtype)
+    def _dtype(self) -> DType:
+        return self.a.dtype
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -340,11 +392,14 @@ class Binary(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.a, self.b)
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def _key(cls, args: tuple[Any, ...]) -> tuple[object, ...]:
+        op, a, b = args
+        return cls, op, id(a), id(b)
+
+    def _dtype(self) -> DType:
         dtype = self.a.dtype
-        if BINARY[self.op].compares:
-            dtype = DType("bool").with_lanes(dtype.lanes)
-        self._set_dtype(dtype)
+        return DType("bool").with_lanes(dtype.lanes) if BINARY[self.op].compares else dtype
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -357,8 +412,11 @@ class Cast(Expr):
     sat: bool = True
     rbits: Expr | None = None
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.type)
+    def children(self) -> tuple[Expr, ...]:
+        return (self.value,) if self.rbits is None else (self.value, self.rbits)
+
+    def _dtype(self) -> DType:
+        return self.type
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -373,8 +431,8 @@ class Select(Expr):
     def children(self) -> tuple[Expr, ...]:
         return (self.cond, self.t, self.f)
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.t.dtype)
+    def _dtype(self) -> DType:
+        return self.t.dtype
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -387,10 +445,10 @@ class Load(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.indices
 
-    def __post_init__(self) -> None:
-        lanes = max((index.dtype.lanes for index in self.indices), default=1)
+    def _dtype(self) -> DType:
+        lanes = max([index.dtype.lanes for index in self.indices], default=1)
         base = self.buffer.dtype
-        self._set_dtype(base if lanes == 1 else base.with_lanes(lanes * base.lanes))
+        return base if lanes == 1 else base.with_lanes(lanes * base.lanes)
 
     def access_ptr(self, access: str = "r", *_: object, **__: object) -> Expr:
         """Pointer to this element, for builtins that take addresses."""
@@ -405,8 +463,11 @@ class AddressOf(Expr):
     indices: tuple[Expr, ...]
     access: str = "rw"
 
-    def __post_init__(self) -> None:
-        self._set_dtype(DType("handle"))
+    def children(self) -> tuple[Expr, ...]:
+        return self.indices
+
+    def _dtype(self) -> DType:
+        return DType("handle")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -418,8 +479,16 @@ class Call(Expr):
     type: DType
     attrs: tuple[tuple[str, object], ...] = ()
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.type)
+    def _dtype(self) -> DType:
+        return self.type
+
+    @property
+    def written(self) -> tuple[Expr, ...]:
+        """The operands whose places are written; optional ones only where they are given."""
+        return tuple(self.args[at] for at in self.intrinsic.writes if at < len(self.args))
+
+    def children(self) -> tuple[Expr, ...]:
+        return super().children() if self.attrs else self.args
 
     @property
     def intrinsic(self) -> Intrinsic:
@@ -439,8 +508,11 @@ class Ramp(Expr):
     stride: Expr
     lanes: int
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.base.dtype.with_lanes(self.lanes))
+    def children(self) -> tuple[Expr, ...]:
+        return (self.base, self.stride)
+
+    def _dtype(self) -> DType:
+        return self.base.dtype.with_lanes(self.lanes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -450,8 +522,8 @@ class Broadcast(Expr):
     value: Expr
     lanes: int
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.value.dtype.with_lanes(self.lanes * self.value.dtype.lanes))
+    def _dtype(self) -> DType:
+        return self.value.dtype.with_lanes(self.lanes * self.value.dtype.lanes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -460,8 +532,8 @@ class Vector(Expr):
 
     elements: tuple[Expr, ...]
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.elements[0].dtype.with_lanes(len(self.elements)))
+    def _dtype(self) -> DType:
+        return self.elements[0].dtype.with_lanes(len(self.elements))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -471,8 +543,8 @@ class Lane(Expr):
     vector: Expr
     index: Expr
 
-    def __post_init__(self) -> None:
-        self._set_dtype(self.vector.dtype.element_of)
+    def _dtype(self) -> DType:
+        return self.vector.dtype.element_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -481,8 +553,8 @@ class StringImm(Expr):
 
     value: str
 
-    def __post_init__(self) -> None:
-        self._set_dtype(DType("handle"))
+    def _dtype(self) -> DType:
+        return DType("handle")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -491,8 +563,8 @@ class RegionArg(Expr):
 
     region: Region
 
-    def __post_init__(self) -> None:
-        self._set_dtype(DType("handle"))
+    def _dtype(self) -> DType:
+        return DType("handle")
 
 
 def _exprs_in(value: object) -> Iterator[Expr]:
@@ -518,6 +590,9 @@ def _as_element(value: object) -> Expr | None:
 # -- construction -------------------------------------------------------------------------
 def const(value: PyScalar, dtype: object = None) -> Const:
     """The literal ``value``; without ``dtype``: bool, int32 (int64 if it needs it) or float32."""
+    if type(value) is int and isinstance(dtype, DType) and dtype.is_integer:
+        if 0 <= value < 1 << (dtype.bits - 1):  # most are: there is nothing to convert
+            return Const(value, dtype)
     if dtype is None:
         if isinstance(value, bool):
             return Const(value, DType("bool"))
@@ -526,8 +601,6 @@ def const(value: PyScalar, dtype: object = None) -> Const:
     from tilelang.ir.fold import literal_dtype, to_range
 
     kind = literal_dtype(value) if dtype is None else DType(dtype)
-    if type(value) is int and kind.is_integer and 0 <= value < 1 << (kind.bits - 1):
-        return Const(value, kind)
     return Const(to_range(value, kind), kind)
 
 
@@ -610,18 +683,53 @@ def dtype_call(dtype: DType, *args: object) -> Expr:
     return as_expr(value, dtype)
 
 
-def walk(expr: Expr) -> Iterator[Expr]:
-    """``expr`` and everything below it, each distinct node once, parents first."""
+def holds(expr: Expr, *kinds: type[Expr]) -> bool:
+    """Whether ``expr`` or something below it is one of ``kinds``."""
+    bits = 0
+    for kind in kinds:
+        bits |= kind._bit
+    return expr._kinds & bits != 0
+
+
+@overload
+def find(expr: Expr, kind: type[Kind], /) -> list[Kind]: ...
+
+
+@overload
+def find(expr: Expr, kind: type[Kind], other: type[Other], /) -> list[Kind | Other]: ...
+
+
+@overload
+def find(expr: Expr, /, *kinds: type[Expr]) -> list[Expr]: ...
+
+
+def find(expr: Expr, /, *kinds: type[Expr]) -> Any:
+    """The nodes of ``walk(expr)`` that are one of ``kinds``, in its order. What holds none of them
+    is not walked."""
+    bits = 0
+    for kind in kinds:
+        bits |= kind._bit
+    found: list[Expr] = []
     seen: set[Expr] = set()
     stack = [expr]
     while stack:
         node = stack.pop()
-        if node in seen:
-            continue
-        yield node
-        children = node.children()
-        if children:
+        if node._kinds & bits and node not in seen:
             seen.add(node)
-            stack.extend(children[::-1])
-        elif stack:  # something else may mention it
+            if isinstance(node, kinds):
+                found.append(node)
+            stack += node.children()[::-1]
+    return found
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """``expr`` and everything below it, each distinct node once, parents first."""
+    yield expr
+    seen = {expr}
+    stack = [*expr.children()[::-1]]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            yield node
             seen.add(node)
+            stack += node.children()[::-1]

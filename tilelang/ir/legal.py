@@ -9,18 +9,16 @@ index per dimension, and that stored values have the dtype of their buffer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilelang.errors import InternalError, Loc, TileError, TileSyntaxError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import SCOPES, Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var, find
 from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.tables import INTRINSICS, Effect
-from tilelang.ir.visitor import postorder
 
 _PLAIN: frozenset[type[S.Stmt]] = frozenset(
     (
@@ -111,12 +109,12 @@ class _Checker:
         )
 
     # -- scopes ----------------------------------------------------------------------------------
-    @contextmanager
-    def scope(self, new: Iterable[Var] = ()) -> Iterator[None]:
-        """A block in which ``new`` are bound; what it defines ends with it."""
+    def block(self, stmts: Iterable[S.Stmt], new: Iterable[Var] = ()) -> None:
+        """Check a block in which ``new`` are bound; what it defines ends with it."""
         bound, buffers = self.bound, self.buffers
-        self.bound, self.buffers = bound | set(new), set(buffers)
-        yield
+        self.bound, self.buffers = bound.union(new), set(buffers)
+        for stmt in stmts:
+            self.stmt(stmt)
         self.bound, self.buffers = bound, buffers
 
     def declare(self, buffer: Buffer) -> None:
@@ -193,20 +191,17 @@ class _Checker:
     def blocks(self, stmt: S.Stmt) -> None:
         """Nested statements, with what ``stmt`` binds."""
         if isinstance(stmt, S.Seq):
-            with self.scope():
-                for item in stmt.stmts:
-                    self.stmt(item)
+            self.block(stmt.stmts)
             return
         is_loop = isinstance(stmt, (S.For, S.While, S.Parallel))
         is_launch = isinstance(stmt, S.Launch)
         names = () if isinstance(stmt, S.Let) else tuple(stmt.parts("var", "vars"))
         for block in stmt.blocks():
-            with self.scope(names):
-                self.loops += is_loop
-                self.in_kernel = self.in_kernel or is_launch
-                self.stmt(block)
-                self.loops -= is_loop
-                self.in_kernel = self.in_kernel and not is_launch
+            self.loops += is_loop
+            self.in_kernel = self.in_kernel or is_launch
+            self.block((block,), names)
+            self.loops -= is_loop
+            self.in_kernel = self.in_kernel and not is_launch
 
     def bind(self, var: Var) -> None:
         """``var`` is bound from here on, once."""
@@ -217,11 +212,11 @@ class _Checker:
     # -- expressions and places ------------------------------------------------------------------
     def expr(self, expr: Expr) -> None:
         """Names, calls and accesses in ``expr``."""
-        for node in postorder(expr):
-            if isinstance(node, Var):
-                if node not in self.bound:
-                    self.fail(f"`{node.name}` is used where it is not bound")
-            elif isinstance(node, (Load, AddressOf)):
+        if not expr.variables <= self.bound:
+            name = min(var.name for var in expr.variables - self.bound)
+            self.fail(f"`{name}` is used where it is not bound")
+        for node in find(expr, Load, AddressOf, RegionArg, Call):
+            if isinstance(node, (Load, AddressOf)):
                 self.place(node.buffer, node.indices)
             elif isinstance(node, RegionArg):
                 self.region(node.region)

@@ -295,3 +295,13 @@ def shape_vars(buffer: Buffer) -> Iterator[Var]:
     for item in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
         if isinstance(item, Expr):
             yield from (node for node in postorder(item) if isinstance(node, Var))
+
+
+def expr_text(expr: Expr) -> str:
+    """``expr`` as Python text."""
+    return ExprPrinter().expr(expr)
+
+
+def region_text(region: Region) -> str:
+    """``region`` as ``buffer[low:high, ..]``; the whole buffer by its name."""
+    return ExprPrinter().region(region)

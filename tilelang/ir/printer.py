@@ -12,7 +12,7 @@ from typing import Any
 from tilelang.errors import InternalError
 from tilelang.ir import stmt as S
 from tilelang.ir.access import accesses
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call, Const, Expr, Var, const
 from tilelang.ir.print_expr import ExprPrinter, Names, quoted, shape_vars
 from tilelang.ir.print_tile import tile_text
@@ -28,16 +28,6 @@ _LOOP_WORDS = {
 }
 # Launch annotations that have a word of their own; the others go into one T.block_attr.
 _ANNOTATION_WORDS = {"layout_map": "T.annotate_layout", "safe_value": "T.annotate_safe_value"}
-
-
-def expr_text(expr: Expr) -> str:
-    """``expr`` as Python text."""
-    return ExprPrinter().expr(expr)
-
-
-def region_text(region: Region) -> str:
-    """``region`` as ``buffer[low:high, ..]``; the whole buffer by its name."""
-    return ExprPrinter().region(region)
 
 
 def stmt_text(stmt: S.Stmt) -> str:

@@ -24,10 +24,12 @@ from tilelang.ir.expr import (
     Expr,
     Select,
     Unary,
+    Var,
     as_expr,
     binary,
     cast,
     const,
+    holds,
     select,
     unary,
 )
@@ -37,6 +39,7 @@ from tilelang.ir.tables import BINARY, Effect
 from tilelang.ir.visitor import rebuild
 
 _STEPS = 64  # rewrites of one node; more means that rules undo each other
+_SUMS = ("add", "sub", "mul")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _IDEMPOTENT = (Effect.NONE, Effect.READ, Effect.HINT)
 
@@ -89,6 +92,10 @@ class _Simplifier:
         while stack:
             node = stack[-1]
             if node in memo:
+                stack.pop()
+                continue
+            if type(node) is Const or type(node) is Var:
+                memo[node] = node
                 stack.pop()
                 continue
             below = self.terms(node)
@@ -174,6 +181,8 @@ class _Simplifier:
 
     def repeatable(self, node: Expr) -> bool:
         """Whether dropping or sharing evaluations of ``node`` changes nothing."""
+        if not holds(node, Call):
+            return True
         found = self.free.get(node)
         if found is None:
             own = not isinstance(node, Call) or node.intrinsic.effect in _IDEMPOTENT
@@ -318,31 +327,32 @@ def _folded(node: Expr) -> Expr:
 
 def _parts(node: Expr) -> tuple[tuple[Expr, int], ...] | None:
     """The operands of a sum, each with its factor; None for what is no sum of scalar integers."""
-    if not node.dtype.is_integer or node.dtype.lanes > 1:
-        return None
-    if isinstance(node, Binary):
+    if type(node) is Binary:
+        if node.op not in _SUMS or not node.dtype.is_integer or node.dtype.lanes > 1:
+            return None
         a, b = node.a, node.b
         if node.op == "add":
             return (a, 1), (b, 1)
         if node.op == "sub":
             return (a, 1), (b, -1)
-        if node.op != "mul":
-            return None
-        if isinstance(b, Const):
+        if type(b) is Const:
             return ((a, int(b.value)),)
-        return ((b, int(a.value)),) if isinstance(a, Const) else None
-    if isinstance(node, Unary) and node.op == "neg":
-        return ((node.a, -1),)
+        return ((b, int(a.value)),) if type(a) is Const else None
+    if type(node) is Unary and node.op == "neg":
+        if node.dtype.is_integer and node.dtype.lanes == 1:
+            return ((node.a, -1),)
     return None
 
 
 def _settled(node: Binary) -> bool:
-    """Whether building ``node`` anew certainly gives ``node``: no operand is constant, both are
-    different integers of one dtype."""
+    """Whether building ``node`` anew certainly gives ``node``: both operands are different
+    integers of one dtype, at most one is constant, and that is none of which an identity speaks."""
     a, b = node.a, node.b
-    if isinstance(a, Const) or isinstance(b, Const) or a is b:
+    if a is b or a.dtype is not b.dtype or not a.dtype.is_integer:
         return False
-    return a.dtype is b.dtype and a.dtype.is_integer
+    if type(a) is Const:
+        return type(b) is not Const and a.value not in (0, 1)
+    return type(b) is not Const or b.value not in (0, 1)
 
 
 def _select(node: Select) -> Expr:
@@ -353,7 +363,29 @@ def _select(node: Select) -> Expr:
 
 def _matches(pattern: Pattern, node: Expr) -> Iterator[Match]:
     """Every way in which ``node`` matches ``pattern``."""
-    yield from _match(pattern, node, {})
+    op, first, last = pattern[0], pattern[1], pattern[-1]
+    if not isinstance(node, Binary) or not (isinstance(first, str) and isinstance(last, str)):
+        yield from _match(pattern, node, {})
+    elif node.op == op:  # two names, as most rules have
+        for a, b in _orders(node):
+            if _admits(first, a) and _admits(last, b) and (first != last or a is b):
+                yield {first: a, last: b}
+
+
+def _orders(node: Binary) -> tuple[tuple[Expr, Expr], ...]:
+    """The operands, in both orders where they commute."""
+    if BINARY[node.op].commutes and node.a is not node.b:
+        return (node.a, node.b), (node.b, node.a)
+    return ((node.a, node.b),)
+
+
+def _admits(name: str, node: Expr) -> bool:
+    """Whether ``name`` in a pattern may stand for ``node``."""
+    if name not in "cdkl":
+        return True
+    if not isinstance(node, Const) or not node.dtype.is_integer:
+        return False
+    return name in "kl" or int(node.value) > 0
 
 
 def _match(pattern: Pattern, node: Expr, bound: Match) -> Iterator[Match]:
@@ -363,20 +395,13 @@ def _match(pattern: Pattern, node: Expr, bound: Match) -> Iterator[Match]:
             if before is node:
                 yield bound
             return
-        if pattern in "cdkl":
-            if not isinstance(node, Const) or not node.dtype.is_integer:
-                return
-            if pattern in "cd" and int(node.value) <= 0:
-                return
-        yield {**bound, pattern: node}
+        if _admits(pattern, node):
+            yield {**bound, pattern: node}
         return
     op, *operands = pattern
     if isinstance(node, Unary) and node.op == op:
         yield from _match(operands[0], node.a, bound)
     elif isinstance(node, Binary) and node.op == op:
-        orders = [(node.a, node.b)]
-        if BINARY[op].commutes and node.a is not node.b:
-            orders.append((node.b, node.a))
-        for a, b in orders:
+        for a, b in _orders(node):
             for found in _match(operands[0], a, bound):
                 yield from _match(operands[1], b, found)

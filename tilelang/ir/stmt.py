@@ -89,46 +89,37 @@ class Stmt:
     @classmethod
     def role_table(cls) -> dict[str, str]:
         """Field name -> role, in declaration order (checked once per class)."""
-        table = cls.__dict__.get("_role_table")
-        if table is None:
-            table = {item.name: item.metadata.get("role", "") for item in fields(cls)}
-            wrong = [name for name, role in table.items() if role not in ROLES]
-            if wrong:
-                raise InternalError(f"untagged fields of {cls.__name__}: {', '.join(wrong)}")
-            table.pop("loc")
-            type.__setattr__(cls, "_role_table", table)
-        return table
+        return _roles_of(cls)  # type: ignore[arg-type]  # classes hash
 
-    def parts(self, *roles: str) -> Iterator[Any]:
+    def parts(self, *roles: str) -> list[Any]:
         """Values of the fields that have one of ``roles``, tuples flattened, None left out."""
+        found: list[Any] = []
         for name in _fields_of(type(self), roles):  # type: ignore[arg-type]  # classes hash
             value = getattr(self, name)
             if isinstance(value, tuple):
-                for item in value:
-                    if item is not None:
-                        yield item
+                found += [item for item in value if item is not None]
             elif value is not None:
-                yield value
+                found.append(value)
+        return found
 
-    def blocks(self) -> Iterator[Stmt]:
+    def blocks(self) -> list[Stmt]:
         """Nested statements."""
         return self.parts("block")
 
-    def regions_read(self) -> Iterator[Region]:
+    def regions_read(self) -> list[Region]:
         """Regions a tile operation reads."""
         return self.parts("read", "update")
 
-    def regions_written(self) -> Iterator[Region]:
+    def regions_written(self) -> list[Region]:
         """Regions a tile operation writes."""
         return self.parts("write", "update")
 
-    def exprs(self) -> Iterator[Expr]:
+    def exprs(self) -> list[Expr]:
         """Expressions evaluated by this statement itself, those inside regions included."""
-        for value in self.parts("expr", "exprs"):
-            if isinstance(value, Expr):
-                yield value
+        found = [value for value in self.parts("expr", "exprs") if isinstance(value, Expr)]
         for region in self.parts("read", "write", "update"):
-            yield from region.region_exprs()
+            found += region.region_exprs()
+        return found
 
     def __repr__(self) -> str:
         from tilelang.ir.printer import stmt_text
@@ -515,7 +506,25 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack.extend(reversed(list(node.blocks())))
+        stack += node.blocks()[::-1]
+
+
+@cache
+def _roles_of(cls: type[Stmt]) -> dict[str, str]:
+    """Field name -> role of a class of statements."""
+    table = {item.name: item.metadata.get("role", "") for item in fields(cls)}
+    wrong = [name for name, role in table.items() if role not in ROLES]
+    if wrong:
+        raise InternalError(f"untagged fields of {cls.__name__}: {', '.join(wrong)}")
+    table.pop("loc")
+    return table
+
+
+@cache
+def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str], ...]:
+    """(name, role) of the fields that rewriting descends into."""
+    left = ROLES - {"block"} if blocks_only else {"attr", "var", "vars"}
+    return tuple((name, role) for name, role in cls.role_table().items() if role not in left)
 
 
 @cache

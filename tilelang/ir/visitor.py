@@ -8,32 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from operator import is_
-from typing import Any
+from typing import Any, ClassVar
 
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Binary, Const, Expr, Var, field_names
-from tilelang.ir.stmt import Seq, Stmt, seq
+from tilelang.ir.stmt import Launch, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
 
 
 def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None = None) -> Expr:
     """``node`` with ``fn`` applied to each direct child (and ``buffer_fn`` to its buffer)."""
-    if isinstance(node, Binary):
+    if type(node) is Binary:
         a, b = fn(node.a), fn(node.b)
         return node if a is node.a and b is node.b else Binary(node.op, a, b)
-    if isinstance(node, (Const, Var)):
+    kind = type(node)
+    if kind is Const or kind is Var:
         return node
-    changed: dict[str, Any] = {}
-    for name in field_names(type(node)):
-        old = getattr(node, name)
-        new = _rebuild_value(old, fn, buffer_fn)
-        if new is not old:
-            changed[name] = new
-    if not changed:
-        return node
-    values = {name: changed.get(name, getattr(node, name)) for name in field_names(type(node))}
-    return type(node)(**values)
+    old = [getattr(node, name) for name in field_names(kind)]
+    new = [_rebuild_value(value, fn, buffer_fn) for value in old]
+    return node if all(map(is_, old, new)) else kind(*new)
 
 
 def _rebuild_value(old: Any, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None) -> Any:
@@ -57,22 +51,24 @@ def postorder(expr: Expr) -> Iterator[Expr]:
 
     Iterative: the depth of an expression is not limited by Python's recursion.
     """
-    if not expr.children():
+    children = expr.children()
+    if not children:
         yield expr
         return
     done: set[Expr] = set()
-    opened: set[Expr] = set()
-    stack = [expr]
+    opened = {expr}
+    stack = [expr, *children[::-1]]
     while stack:
         node = stack[-1]
         if node in done:
             stack.pop()
             continue
-        children = () if node in opened else node.children()
-        if children:
-            opened.add(node)
-            stack.extend(children[::-1])
-            continue
+        if node not in opened:
+            children = node.children()
+            if children:
+                opened.add(node)
+                stack += children[::-1]
+                continue
         stack.pop()
         done.add(node)
         yield node
@@ -80,13 +76,25 @@ def postorder(expr: Expr) -> Iterator[Expr]:
 
 def substitute(expr: Expr, values: dict[Var, Expr]) -> Expr:
     """``expr`` with variables replaced; shared sub-expressions are visited once."""
-    if not values:
+    if not values or values.keys().isdisjoint(expr.variables):
         return expr
-    memo: dict[int, Expr] = {id(var): value for var, value in values.items()}
-    for node in postorder(expr):
-        if id(node) not in memo:
-            memo[id(node)] = rebuild(node, lambda child: memo[id(child)])
-    return memo[id(expr)]
+    memo: dict[Expr, Expr] = dict(values.items())
+    stack = [expr]
+    while stack:
+        node = stack[-1]
+        if node in memo:
+            stack.pop()
+        elif values.keys().isdisjoint(node.variables):
+            memo[node] = node
+            stack.pop()
+        else:
+            pending = [child for child in node.children() if child not in memo]
+            if pending:
+                stack += pending
+            else:
+                memo[node] = rebuild(node, memo.__getitem__)
+                stack.pop()
+    return memo[expr]
 
 
 class Rewriter:
@@ -97,6 +105,13 @@ class Rewriter:
     returns a statement, a list of statements (spliced into the enclosing sequence) or None
     (removed).
     """
+
+    _blocks_only: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        # What rewrites statements only needs no look at expressions.
+        kept = ("expr", "buffer", "_visit_operand")
+        cls._blocks_only = all(getattr(cls, name) is getattr(Rewriter, name) for name in kept)
 
     def expr(self, expr: Expr) -> Expr:
         """The replacement of an expression."""
@@ -119,25 +134,25 @@ class Rewriter:
 
     def _visit(self, stmt: Stmt) -> Stmt | list[Stmt]:
         changed: dict[str, Any] = {}
-        for name, role in stmt.role_table().items():
+        fields = rewritten_fields(type(stmt), self._blocks_only)  # type: ignore[arg-type]  # classes hash
+        for name, role in fields:
             old = getattr(stmt, name)
-            new = self._visit_part(old, role)
+            if old is None:
+                continue
+            if role == "block":
+                new = self._visit_block(old)
+            elif role == "buffer":
+                new = self.buffer(old)
+            elif isinstance(old, tuple):
+                new = tuple([self._visit_operand(item) for item in old])
+                if all(map(is_, old, new)):
+                    continue
+            else:
+                new = self._visit_operand(old)
             if new is not old:
                 changed[name] = new
         result = self.stmt(replace(stmt, **changed) if changed else stmt)
         return [] if result is None else result
-
-    def _visit_part(self, old: Any, role: str) -> Any:
-        if old is None or role in ("attr", "var", "vars"):
-            return old
-        if role == "block":
-            return self._visit_block(old)
-        if role == "buffer":
-            return self.buffer(old)
-        if isinstance(old, tuple):
-            new = tuple(self._visit_operand(item) for item in old)
-            return old if all(a is b for a, b in zip(old, new)) else new
-        return self._visit_operand(old)
 
     def _visit_operand(self, old: Any) -> Any:
         if isinstance(old, Expr):
@@ -157,5 +172,31 @@ class Rewriter:
             parts = result if isinstance(result, list) else [result]
             for part in parts:
                 flat.extend(part.stmts if isinstance(part, Seq) else (part,))
-        same = len(flat) == len(old) and all(a is b for a, b in zip(flat, old))
+        same = len(flat) == len(old) and all(map(is_, flat, old))
         return old if same else tuple(flat)
+
+
+def rewrite_launches(func: PrimFunc, fn: Callable[[Launch], Stmt]) -> PrimFunc:
+    """``func`` with each of its kernels replaced by what ``fn`` gives for it."""
+    body = _Launches(fn).rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+def rewrite_bodies(func: PrimFunc, fn: Callable[[Launch], Stmt]) -> PrimFunc:
+    """``func`` with the body of each of its kernels replaced by what ``fn`` gives for it."""
+
+    def launch(old: Launch) -> Launch:
+        body = fn(old)
+        return old if body is old.body else replace(old, body=body)
+
+    return rewrite_launches(func, launch)
+
+
+class _Launches(Rewriter):
+    """Goes as far as the kernels: they do not contain each other."""
+
+    def __init__(self, fn: Callable[[Launch], Stmt]) -> None:
+        self.fn = fn
+
+    def _visit(self, stmt: Stmt) -> Stmt | list[Stmt]:
+        return self.fn(stmt) if isinstance(stmt, Launch) else super()._visit(stmt)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,8 +26,21 @@ from tilelang.target import Target
 _SUFFIXES = (".py", ".h")
 
 
-def artifact_of(func: S.PrimFunc, target: Target, options: Options, cache: DiskCache) -> Artifact:
+def artifact_of(
+    func: S.PrimFunc,
+    target: Target,
+    options: Options,
+    cache: DiskCache,
+    missed: Callable[[], None] | None = None,
+) -> Artifact:
     """``func`` compiled to text for ``target``, from ``cache`` where it is known there.
+
+    Args:
+        func: the program.
+        target: what it is compiled for.
+        options: of the compilation.
+        cache: where text is kept.
+        missed: called before a program that the cache does not hold is compiled.
 
     Raises:
         TileError: the program cannot be compiled for the target.
@@ -38,6 +52,8 @@ def artifact_of(func: S.PrimFunc, target: Target, options: Options, cache: DiskC
             artifact = pickle.loads(found.data)
             if isinstance(artifact, Artifact):
                 return artifact
+    if missed is not None:
+        missed()
     from tilelang.compiler import compile
 
     made = compile(func, target, options)

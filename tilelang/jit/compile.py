@@ -33,7 +33,7 @@ def compile(
 
     Args:
         func: what ``@T.prim_func`` gives.
-        out_idx: tensor parameters (int or list, negative from the end) that a call allocates
+        out_idx: positions of parameters (int or list, negative from the end) that a call allocates
             and returns.
         execution_backend: "auto", "c", "interpret", "emulator" (the CUDA code on the CPU cores), or
             a name of another runtime (taken as auto).

@@ -157,6 +157,7 @@ class JITImpl:
         template = self._kind(args, kwargs)
         if template is None:
             return self._factory_kernel(args, kwargs)
+        kwargs = template.with_placeholders(args, kwargs)
         key = (template.parse_key(*args, **kwargs), None)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 

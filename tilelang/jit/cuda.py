@@ -10,6 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -19,6 +20,7 @@ from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.code import Code
 from tilelang.cuda.disassembly import disassemble
 from tilelang.cuda.module import CudaModule
+from tilelang.cuda.nvrtc import load_ahead
 from tilelang.cuda.toolchain import (
     CompileResult,
     KernelResources,
@@ -147,7 +149,8 @@ def compiled(
         func = for_alignments(func, dict(limits))
     target = concrete(target)
     cache = default_cache()
-    artifact = artifact_of(func, target, options, cache)
+    ahead = None if backend == "nvcc" else partial(load_ahead, target.arch)
+    artifact = artifact_of(func, target, options, cache, ahead)
     module = artifact.cuda
     if module is None:
         raise InternalError(f"the CUDA back end gave no module for {func.name}")

@@ -57,13 +57,12 @@ class KernelParam:
 def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
     """Positions of the results among the parameters, from ``out_idx`` or ``T.empty``.
 
-    ``out_idx`` counts tensor parameters, negative from the end.
+    ``out_idx`` counts all parameters, scalars too, negative from the end.
 
     Raises:
-        TileValueError: not an int or list of ints, out of range, repeated, or given together
-            with results made by ``T.empty``.
+        TileValueError: not an int or list of ints, out of range, a scalar, repeated, or given
+            together with results made by ``T.empty``.
     """
-    tensors = [i for i, param in enumerate(func.params) if isinstance(param, Buffer)]
     if out_idx is None:
         return func.outputs
     wanted = [out_idx] if isinstance(out_idx, int) else out_idx
@@ -71,15 +70,23 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
         raise TileValueError(
             "out_idx has the wrong type", expected="an int or a list of ints", got=repr(out_idx)
         )
+    count = len(func.params)
     result: list[int] = []
     for index in wanted:
-        if not -len(tensors) <= index < len(tensors):
+        if not -count <= index < count:
             raise TileValueError(
                 f"out_idx {index} names no parameter of `{func.name}`",
-                expected=f"an index of its {len(tensors)} tensor parameters",
+                expected=f"an index of its {count} parameters",
                 got=str(index),
             )
-        result.append(tensors[index])
+        found = func.params[index]
+        if not isinstance(found, Buffer):
+            raise TileValueError(
+                f"out_idx {index} names `{found.name}` of `{func.name}`, which is passed by value",
+                expected="the index of a tensor; parameters of every kind are counted",
+                got=str(index),
+            )
+        result.append(index % count)
     if len(set(result)) != len(result):
         raise TileValueError("out_idx names a parameter twice", got=repr(out_idx))
     if func.outputs and tuple(result) != func.outputs:

@@ -38,6 +38,7 @@ __all__ = [
     "sblock_alloc_buffer",
 ]
 
+FRAGMENT_SCOPES = ("local.fragment", "local", "shared", "shared.dyn")
 REDUCER_OPS = ("sum", "max", "min", "bitand", "bitor", "bitxor")
 
 
@@ -80,8 +81,12 @@ def alloc_shared(shape: object, dtype: object, scope: str = "shared.dyn") -> Buf
 
 
 def alloc_fragment(shape: object, dtype: object, scope: str = "local.fragment") -> Buffer:
-    """A tile spread over the registers of the threads of a block."""
-    return _allocate("T.alloc_fragment", shape, dtype, scope, ("local.fragment",))
+    """A tile spread over the registers of the threads of a block.
+
+    With another ``scope`` it is what that scope holds: ``"local"`` is a private array of each
+    thread, ``"shared"`` and ``"shared.dyn"`` a tile in shared memory.
+    """
+    return _allocate("T.alloc_fragment", shape, dtype, scope, FRAGMENT_SCOPES)
 
 
 def alloc_local(shape: object, dtype: object, scope: str = "local") -> Buffer:

@@ -6,9 +6,10 @@ from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.active import emitter
-from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import AddressOf, Expr, Load, call
-from tilelang.ir.stmt import AtomicTile, Eval
+from tilelang.ir.buffer import Buffer, Region, same_extent
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Expr, Lane, Load, Ramp, Var, Vector, as_expr, call, const
+from tilelang.ir.stmt import AtomicTile, Eval, Parallel
 from tilelang.language.regions import (
     align,
     cast_to,
@@ -16,7 +17,6 @@ from tilelang.language.regions import (
     element_of,
     region_of,
     scalar,
-    text_of,
 )
 
 __all__ = [
@@ -94,8 +94,15 @@ def _atomic(
             )
         active.emit(AtomicTile(src=tiles[0], dst=tiles[1], op=op, memory_order=order))
         return None
-    if not target.anchored:
-        _single(target, value, what)
+    if not target.anchored and not target.buffer.is_var:
+        if return_prev:
+            raise TileUnsupportedError(
+                f"{what} on a tile cannot return the previous values",
+                expected="an element such as A[i, j] with return_prev=True",
+                got=describe(dst),
+            )
+        _spread(op, target, _amount(value, target, what), order)
+        return None
     added = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
     found = call(
         f"atomic_{op}",
@@ -108,13 +115,33 @@ def _atomic(
     return _deliver(found, return_prev, what)
 
 
-def _single(target: Region, value: object, what: str) -> None:
-    if all(isinstance(extent, int) and extent == 1 for extent in target.extents):
-        return
-    raise TileTypeError(
-        f"{what} of a scalar on a tile",
-        expected="an element such as A[i, j] as destination, or a tile as value",
-        got=f"`{target!r}` with extents {text_of(target.extents)} and {describe(value)}",
+def _amount(value: object, target: Region, what: str) -> Expr:
+    """The value that every element of a tile is updated with."""
+    plain = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+    return cast_to(plain, target.dtype)
+
+
+def _spread(op: str, target: Region, value: Expr, order: str) -> None:
+    """One update of each element of a tile with the same value, made by the block once."""
+    axes = [at for at, extent in enumerate(target.extents) if extent != 1] or [0]
+    variables = tuple(Var(f"i{at}", DType("int32")) for at in axes)
+    indices = list(target.mins)
+    for var, at in zip(variables, axes):
+        indices[at] = as_expr(indices[at] + var)
+    update = call(
+        f"atomic_{op}",
+        AddressOf(target.buffer, tuple(indices)),
+        value,
+        dtype=target.dtype,
+        memory_order=order,
+        return_prev=False,
+    )
+    emitter(f"T.atomic_{op}").emit(
+        Parallel(
+            vars=variables,
+            extents=tuple(as_expr(target.extents[at]) for at in axes),
+            body=Eval(value=update),
+        )
     )
 
 
@@ -169,15 +196,21 @@ def atomic_or(
 
 def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> Expr | None:
     what = f"T.atomic_addx{lanes}"
-    target = region_of(dst, what, "destination")
-    allowed = ("float16", "bfloat16", "float32") if lanes == 2 else ("float32",)
-    _check(target, allowed, what)
+    target = region_of(_start(dst, lanes), what, "destination")
+    _check(target, ("float16", "bfloat16", "float32"), what)
+    value = _start(value, lanes)
     source: Expr
     if isinstance(value, Expr) and value.dtype.lanes == lanes:
         source = value
+        if value.dtype.element_of != target.dtype:
+            source = _converted([Lane(value, const(at)) for at in range(lanes)], target.dtype)
     elif isinstance(value, (Load, Region, Buffer)):
         found = region_of(value, what, "value")
         source = AddressOf(found.buffer, found.mins, "r")
+        if found.dtype != target.dtype:
+            last = found.mins[-1]
+            places = [(*found.mins[:-1], as_expr(last + at)) for at in range(lanes)]
+            source = _converted([Load(found.buffer, place) for place in places], target.dtype)
     else:
         raise TileTypeError(
             f"the value of {what} is not {lanes} numbers",
@@ -192,6 +225,20 @@ def _vector_add(lanes: int, dst: object, value: object, return_prev: bool) -> Ex
         return_prev=bool(return_prev),
     )
     return _deliver(made, return_prev, what)
+
+
+def _start(value: object, lanes: int) -> object:
+    """The element where a run of ``lanes`` neighbours starts, for ``A[T.Ramp(i, 1, lanes)]``."""
+    if isinstance(value, Load) and isinstance(value.indices[-1], Ramp):
+        run = value.indices[-1]
+        if run.lanes == lanes and same_extent(run.stride, 1):
+            return Load(value.buffer, (*value.indices[:-1], run.base))
+    return value
+
+
+def _converted(values: list[Expr], dtype: DType) -> Expr:
+    """A vector of ``values`` in the dtype of the destination."""
+    return Vector(tuple(cast_to(value, dtype) for value in values))
 
 
 def atomic_addx2(dst: object, value: object, return_prev: bool = False) -> Expr | None:

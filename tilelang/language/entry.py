@@ -147,7 +147,8 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
 def make_tensor(
     ptr: Any, shape: Any, dtype: object = "float32", strides: Sequence[Any] | None = None
 ) -> BufferNode:
-    """A global tensor at a pointer parameter, an address expression or an int64 table element.
+    """A global tensor at a pointer parameter, an address expression or an int64 table element;
+    or the memory of a tensor or tile, given itself or as its ``.data``, in another shape.
 
     In-kernel accesses outside ``shape`` are guarded as for parameters.
     """
@@ -161,6 +162,9 @@ def make_tensor(
             expected=f"{len(extents)} strides",
             got=f"{len(steps)}",
         )
+    if isinstance(ptr, Var):
+        owner = active.owner(ptr)
+        ptr = ptr if owner is None else owner
     if isinstance(ptr, BufferNode) and not ptr.is_var:
         made = BufferNode("", extents, kind, ptr.storage, steps, ptr.elem_offset, ptr.data)
         active.emit(View(buffer=made))

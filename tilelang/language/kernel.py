@@ -120,6 +120,14 @@ class KernelLaunchFrame(Frame):
     def close(self, active: Builder) -> None:
         active.close_launch()
 
+    def stand_alone(self, active: Builder) -> bool:
+        """A kernel that is written as CUDA text has no body here."""
+        if "cuda_source" not in self.annotations:
+            return False
+        self.open(active, ())
+        self.close(active)
+        return True
+
 
 def Kernel(
     *blocks: Any,
@@ -316,6 +324,10 @@ class _LaunchThread(Frame):
     def close(self, active: Builder) -> None:
         if self.opened:
             active.close_launch()
+
+    def bind(self, active: Builder, name: str) -> Any:
+        """``tx = T.launch_thread("threadIdx.x", n)`` inside a kernel."""
+        return None if active.launch is None else self.open(active, (name,))
 
 
 def launch_thread(thread: str, extent: Any) -> Frame:

@@ -7,13 +7,14 @@ compiler. ``T.Parallel`` runs each index tuple once, in no order, shared out ove
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import promote
-from tilelang.ir.expr import Const, Expr, as_expr, binary, const
+from tilelang.ir.expr import Const, Expr, as_expr, binary, const, walk
 from tilelang.ir.expr import Var as VarNode
 from tilelang.ir.stmt import Break, For, If
 from tilelang.ir.stmt import Parallel as ParallelNode
@@ -242,16 +243,34 @@ class _ParallelLoop(Loop):
         return self.vars
 
     def close(self, active: Builder) -> None:
-        active.emit(
-            ParallelNode(
-                vars=self.vars,
-                extents=self.extents,
-                body=active.pop(self.block),
-                loop_layout=self.loop_layout,
-                annotations=self.annotations,
-                loc=self.loc,
-            )
+        made = ParallelNode(
+            vars=self.vars,
+            extents=self.extents,
+            body=active.pop(self.block),
+            loop_layout=self.loop_layout,
+            annotations=self.annotations,
+            loc=self.loc,
         )
+        active.emit(_joined(made))
+
+
+def _joined(outer: ParallelNode) -> ParallelNode:
+    """One loop for two that are perfectly nested: any order of all their iterations is legal, so
+    that all of them can be shared out over the threads."""
+    inner = outer.body
+    if not isinstance(inner, ParallelNode) or any(
+        loop.loop_layout is not None or loop.annotations for loop in (outer, inner)
+    ):
+        return outer
+    own = {id(var) for var in outer.vars}
+    if any(id(node) in own for extent in inner.extents for node in walk(extent)):
+        return outer
+    return replace(
+        outer,
+        vars=(*outer.vars, *inner.vars),
+        extents=(*outer.extents, *inner.extents),
+        body=inner.body,
+    )
 
 
 def Parallel(
@@ -371,6 +390,12 @@ class _ThreadBinding(Loop):
         self.extent, self.thread = _bound(extent, "the extent of T.thread_binding"), thread
         self.axis = launch_axis(thread)
 
+    def bind(self, active: Builder, name: str) -> Any:
+        from tilelang.language.kernel import axis_of
+
+        var, bound = axis_of(active, self.axis, self.what)
+        return var if bound is self.extent else None
+
     def open(self, active: Builder, names: tuple[str, ...]) -> tuple[Any, ...]:
         from tilelang.language.kernel import axis_of
 
@@ -447,6 +472,7 @@ class PersistentTileScheduler:
         column_major: bool = True,
         cluster_size: int = 1,
         stateful: bool = True,
+        name: str | None = None,
     ) -> None:
         if swizzle_size < 1 or cluster_size < 1:
             raise TileValueError(
@@ -457,6 +483,7 @@ class PersistentTileScheduler:
         self.num_workers = num_workers
         self.swizzle_size, self.column_major = swizzle_size, column_major
         self.cluster_size, self.stateful = cluster_size, stateful
+        self.name = "tile" if name is None else name
         self._tile: Buffer | None = None
         self._iteration: Buffer | None = None
 
@@ -471,7 +498,7 @@ class PersistentTileScheduler:
 
         active = builder("PersistentTileScheduler.init")
         made = []
-        for name, value in (("tile_id", worker), ("tile_iter", 0)):
+        for name, value in ((f"{self.name}_id", worker), (f"{self.name}_iter", 0)):
             fresh = Buffer(name, Shape((1,)), DType("int32"), "local.var")
             made.append(active.alloc(fresh, as_expr(value)))
         self._tile, self._iteration = made

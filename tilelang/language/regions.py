@@ -15,12 +15,13 @@ from tilelang.errors import TileIndexError, TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region, Shape, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Const, Expr, Load, as_expr, call, cast, const
+from tilelang.ir.expr import AddressOf, Const, Expr, Load, Ramp, as_expr, call, cast, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval
 
 Extent = int | Expr
 OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.descriptor")
+RUN = 32  # neighbours that a slice in a scalar statement may have
 _INNERMOST = {"local": 0, "shared": 1, "global": 2}
 
 
@@ -101,6 +102,23 @@ def equal_extents(a: Extent, b: Extent) -> bool:
 def equal_shapes(a: Sequence[Extent], b: Sequence[Extent]) -> bool:
     """Whether two shapes are provably the same."""
     return len(a) == len(b) and all(equal_extents(x, y) for x, y in zip(a, b, strict=True))
+
+
+def as_run(value: object) -> Load | None:
+    """A slice of a few neighbours of the last dimension as a vector element, e.g.
+    ``A[i, j:j + 4]`` as ``A[i, T.Ramp(j, 1, 4)]``; None for anything else."""
+    if not isinstance(value, Region) or value.anchored:
+        return None
+    extents = [extent if isinstance(extent, int) else simplify(extent) for extent in value.extents]
+    count = extents[-1].value if isinstance(extents[-1], Const) else extents[-1]
+    if not isinstance(count, int) or not 1 <= count <= RUN:
+        return None
+    if not all(same_extent(extent, 1) for extent in extents[:-1]):
+        return None
+    last = value.mins[-1]
+    if count > 1:
+        last = Ramp(last, const(1, last.dtype), count)
+    return Load(value.buffer, (*value.mins[:-1], last))
 
 
 def constant_extents(region: Region, what: str, role: str) -> tuple[int, ...]:

@@ -78,3 +78,12 @@ def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
         )
 
     return np.asarray(visit(expr), dtype=np.int64)
+
+
+def distinct(numbers: Array) -> Array:
+    """The different numbers of an array, ascending, as ``np.unique`` gives them, which imports
+    all of ``numpy.ma`` for it."""
+    ordered = np.sort(numbers, axis=None)
+    first = np.ones(ordered.shape, np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first]

@@ -11,7 +11,7 @@ from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.expr import Expr, Var, as_expr, const, walk
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.evaluate import Array, distinct, evaluate
 from tilelang.layout.layout import INDEX, Layout, as_outputs, constant_extents, index_vars
 
 
@@ -136,8 +136,8 @@ class Fragment(Layout):
     def is_bijective(self) -> bool:
         """Whether every register of every thread holds exactly one element."""
         filled = self.get_thread_size() * self.size
-        distinct = np.unique(self.thread_table() * self.size + self.addresses()[..., None]).size
-        return self.is_injective() and int(distinct) == filled
+        registers = distinct(self.thread_table() * self.size + self.addresses()[..., None])
+        return self.is_injective() and registers.size == filled
 
     def inverse(self) -> Array:
         """The logical index in each register, of shape (threads, registers, dims); -1 for none.

@@ -14,7 +14,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var, as_expr, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.evaluate import Array, distinct, evaluate
 
 INDEX = DType("int32")
 
@@ -126,7 +126,7 @@ class Layout:
 
     def is_injective(self) -> bool:
         """Whether no two elements share an address."""
-        return int(np.unique(self.addresses()).size) == prod(self.shape)
+        return distinct(self.addresses()).size == prod(self.shape)
 
     def is_bijective(self) -> bool:
         """Whether the elements fill the output box without holes or overlap."""
@@ -270,10 +270,10 @@ class Layout:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._key() == other._key()
+        return self is other or self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash((self.shape, self.output_shape()))
 
     def __repr__(self) -> str:
         names = ", ".join(var.name for var in self.forward_vars)

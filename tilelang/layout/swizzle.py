@@ -105,6 +105,19 @@ def make_swizzled_layout(buffer: object, k_major: bool = True, allow_pad: bool =
     return make_linear_layout(buffer)
 
 
+def make_mma_swizzle_layout(buffer: object, is_smooth: bool = False) -> Layout:
+    """The layout of a shared tile that feeds matrix instructions: swizzled rows, or row-major
+    rows where ``is_smooth`` asks for them or no swizzle fits.
+
+    Args:
+        buffer: a buffer with 2 or more dimensions; the last two are the matrix.
+        is_smooth: keep rows as they are.
+    """
+    if is_smooth:
+        return make_linear_layout(buffer)
+    return make_swizzled_layout(buffer, allow_pad=False)
+
+
 def make_wgmma_swizzled_layout(
     buffer: object, continuity: int | None = None, k_major: bool = True
 ) -> Layout:

@@ -1,7 +1,8 @@
 // Atomic operations: every function returns the old value; orders other than relaxed add fences.
 #ifndef TL_ATOMIC_H
 #define TL_ATOMIC_H
-#include "tl_float.h"
+#include "tl_basic.h"
+#include "tl_float16.h"
 
 #define TL_RELAXED 0
 #define TL_ACQUIRE 1

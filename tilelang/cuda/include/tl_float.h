@@ -2,21 +2,8 @@
 // Instructions convert where the architecture has them; the integer code is that of the CPU back end.
 #ifndef TL_FLOAT_H
 #define TL_FLOAT_H
-#include "tl_math.h"
-
-// -- float16 and bfloat16 ------------------------------------------------------------------------
-TL_INLINE float tl_f16_to_f32(uint16_t h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
-TL_INLINE uint16_t tl_f32_to_f16(float x) { uint16_t h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
-TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
-#if TL_ARCH >= 800
-TL_INLINE uint16_t tl_f32_to_bf16(float x) { uint16_t h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
-#else
-TL_INLINE uint16_t tl_f32_to_bf16(float x) {
-    uint32_t u = tl_as_u32(x);
-    uint32_t r = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
-    return (uint16_t)(x != x ? 0x7fc0u : r);
-}
-#endif
+#include "tl_float16.h"
+#include "tl_basic.h"
 
 // -- formats of at most 8 bits: exponent E, mantissa M, bias B, largest finite code MAX, code of NaN
 TL_INLINE float tl_small_to_f32(uint32_t c, int E, int M, int B, int INF, uint32_t MAX, uint32_t NANC) {
@@ -89,6 +76,6 @@ TL_INLINE void tl_store_e2m1fn(uint8_t* p, int64_t i, float v) { tl_store_u4(p, 
 
 // -- rounding to a format: the value of the nearest code ---------------------------------------------
 #define TL_ROUND(NAME) TL_INLINE float tl_round_##NAME(float x) { return tl_##NAME##_to_f32(tl_f32_to_##NAME(x)); }
-TL_ROUND(f16) TL_ROUND(bf16) TL_ROUND(e3m4) TL_ROUND(e4m3) TL_ROUND(e4m3fn) TL_ROUND(e4m3fnuz) TL_ROUND(e4m3b11fnuz)
+TL_ROUND(e3m4) TL_ROUND(e4m3) TL_ROUND(e4m3fn) TL_ROUND(e4m3fnuz) TL_ROUND(e4m3b11fnuz)
 TL_ROUND(e5m2) TL_ROUND(e5m2fnuz) TL_ROUND(e8m0fnu) TL_ROUND(e2m3fn) TL_ROUND(e3m2fn) TL_ROUND(e2m1fn)
 #endif

@@ -9,7 +9,7 @@ TL_INLINE void tl_copy_4(void* dst, const void* src) { *(uint32_t*)dst = *(const
 TL_INLINE void tl_copy_8(void* dst, const void* src) { *(uint2*)dst = *(const uint2*)src; }
 TL_INLINE void tl_copy_16(void* dst, const void* src) { *(uint4*)dst = *(const uint4*)src; }
 
-// -- cp.async: global to shared; before sm_80 the copy is done on the spot ----------------------------------
+// -- cp.async: global to shared; before sm_80 the copy is done on the spot. _if: nothing unless go -----------
 #if TL_ARCH >= 800
 #define TL_CP_ASYNC(BYTES, CACHE)                                                                        \
     TL_INLINE void tl_cp_async_##BYTES(void* dst, const void* src) {                                     \
@@ -20,6 +20,18 @@ TL_INLINE void tl_copy_16(void* dst, const void* src) { *(uint4*)dst = *(const u
         asm volatile("cp.async." CACHE ".shared.global [%0], [%1], " #BYTES ", %2;"                      \
                      ::"r"(tl_shared_address(dst)), "l"(__cvta_generic_to_global(src)),                  \
                        "r"(pred ? BYTES : 0) : "memory");                                                \
+    }                                                                                                    \
+    TL_INLINE void tl_cp_async_##BYTES##_if(void* dst, const void* src, bool go) {                       \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; @p cp.async." CACHE                           \
+                     ".shared.global [%0], [%1], " #BYTES ";}"                                           \
+                     ::"r"(tl_shared_address(dst)), "l"(__cvta_generic_to_global(src)),                  \
+                       "r"((int)go) : "memory");                                                         \
+    }                                                                                                    \
+    TL_INLINE void tl_cp_async_##BYTES##_zfill_if(void* dst, const void* src, bool pred, bool go) {      \
+        asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; @p cp.async." CACHE                           \
+                     ".shared.global [%0], [%1], " #BYTES ", %2;}"                                       \
+                     ::"r"(tl_shared_address(dst)), "l"(__cvta_generic_to_global(src)),                  \
+                       "r"(pred ? BYTES : 0), "r"((int)go) : "memory");                                  \
     }
 TL_CP_ASYNC(4, "ca")
 TL_CP_ASYNC(8, "ca")
@@ -33,6 +45,12 @@ template <int N> TL_INLINE void tl_cp_async_wait() { asm volatile("cp.async.wait
         T value = ZERO;                                                                                  \
         if (pred) value = *(const T*)src;                                                                \
         *(T*)dst = value;                                                                                \
+    }                                                                                                    \
+    TL_INLINE void tl_cp_async_##BYTES##_if(void* dst, const void* src, bool go) {                       \
+        if (go) tl_cp_async_##BYTES(dst, src);                                                           \
+    }                                                                                                    \
+    TL_INLINE void tl_cp_async_##BYTES##_zfill_if(void* dst, const void* src, bool pred, bool go) {      \
+        if (go) tl_cp_async_##BYTES##_zfill(dst, src, pred);                                             \
     }
 TL_CP_ASYNC(4, uint32_t, 0u)
 TL_CP_ASYNC(8, uint2, make_uint2(0u, 0u))

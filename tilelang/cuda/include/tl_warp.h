@@ -1,7 +1,7 @@
 // Exchange between the 32 threads of a warp, and between the threads of a block.
 #ifndef TL_WARP_H
 #define TL_WARP_H
-#include "tl_math.h"
+#include "tl_types.h"
 
 #define TL_ALL_LANES 0xffffffffu
 
@@ -30,44 +30,6 @@ template <class T> TL_INLINE uint32_t tl_match_all(T v, uint32_t mask = TL_ALL_L
     if constexpr (sizeof(T) < 4) return __match_all_sync(mask, (int)v, &same);
     else return __match_all_sync(mask, v, &same);
 }
-
-// -- reductions: a butterfly over distances 16 to 1, the same order in every lane ------------------------
-template <class T, class F> TL_INLINE T tl_warp_reduce(T v, F combine) {
-#pragma unroll
-    for (int step = 16; step > 0; step >>= 1) v = combine(v, tl_shfl_xor(v, step));
-    return v;
-}
-#define TL_WARP_FLOAT(S, T)                                                                                        \
-    TL_INLINE T tl_warp_reduce_sum(T v) { return tl_warp_reduce(v, [](T a, T b) { return a + b; }); }              \
-    TL_INLINE T tl_warp_reduce_max(T v) { return tl_warp_reduce(v, [](T a, T b) { return tl_max_##S(a, b); }); }   \
-    TL_INLINE T tl_warp_reduce_min(T v) { return tl_warp_reduce(v, [](T a, T b) { return tl_min_##S(a, b); }); }
-TL_WARP_FLOAT(f32, float)
-TL_WARP_FLOAT(f64, double)
-#define TL_WARP_LONG(S, T)                                                                                         \
-    TL_INLINE T tl_warp_reduce_sum(T v) { return (T)tl_warp_reduce((uint64_t)v, [](uint64_t a, uint64_t b) { return a + b; }); } \
-    TL_INLINE T tl_warp_reduce_max(T v) { return tl_warp_reduce(v, [](T a, T b) { return tl_max_##S(a, b); }); }   \
-    TL_INLINE T tl_warp_reduce_min(T v) { return tl_warp_reduce(v, [](T a, T b) { return tl_min_##S(a, b); }); }   \
-    TL_INLINE T tl_warp_reduce_bitand(T v) { return tl_warp_reduce(v, [](T a, T b) { return a & b; }); }           \
-    TL_INLINE T tl_warp_reduce_bitor(T v) { return tl_warp_reduce(v, [](T a, T b) { return a | b; }); }
-TL_WARP_LONG(i64, int64_t)
-TL_WARP_LONG(u64, uint64_t)
-#if TL_ARCH >= 800
-#define TL_WARP_INT(S, T)                                                                                          \
-    TL_INLINE T tl_warp_reduce_sum(T v) { return (T)__reduce_add_sync(TL_ALL_LANES, (uint32_t)v); }                \
-    TL_INLINE T tl_warp_reduce_max(T v) { return __reduce_max_sync(TL_ALL_LANES, v); }                             \
-    TL_INLINE T tl_warp_reduce_min(T v) { return __reduce_min_sync(TL_ALL_LANES, v); }                             \
-    TL_INLINE T tl_warp_reduce_bitand(T v) { return (T)__reduce_and_sync(TL_ALL_LANES, (uint32_t)v); }             \
-    TL_INLINE T tl_warp_reduce_bitor(T v) { return (T)__reduce_or_sync(TL_ALL_LANES, (uint32_t)v); }
-#else
-#define TL_WARP_INT(S, T)                                                                                          \
-    TL_INLINE T tl_warp_reduce_sum(T v) { return (T)tl_warp_reduce((uint32_t)v, [](uint32_t a, uint32_t b) { return a + b; }); } \
-    TL_INLINE T tl_warp_reduce_max(T v) { return tl_warp_reduce(v, [](T a, T b) { return tl_max_##S(a, b); }); }   \
-    TL_INLINE T tl_warp_reduce_min(T v) { return tl_warp_reduce(v, [](T a, T b) { return tl_min_##S(a, b); }); }   \
-    TL_INLINE T tl_warp_reduce_bitand(T v) { return tl_warp_reduce(v, [](T a, T b) { return a & b; }); }           \
-    TL_INLINE T tl_warp_reduce_bitor(T v) { return tl_warp_reduce(v, [](T a, T b) { return a | b; }); }
-#endif
-TL_WARP_INT(i32, int32_t)
-TL_WARP_INT(u32, uint32_t)
 
 // -- over COUNT threads of the block that are STRIDE apart, through shared memory ------------------------
 // Threads whose condition is false bring nothing. The halves are folded onto each other, so that the order

@@ -62,6 +62,16 @@ template <int N> TL_INLINE void tl_cp_async_wait() {}
 TL_CP_ASYNC(4)
 TL_CP_ASYNC(8)
 TL_CP_ASYNC(16)
+#define TL_CP_ASYNC_IF(BYTES)                                                                            \
+    TL_INLINE void tl_cp_async_##BYTES##_if(void* dst, const void* src, bool go) {                       \
+        if (go) tl_cp_async_##BYTES(dst, src);                                                           \
+    }                                                                                                    \
+    TL_INLINE void tl_cp_async_##BYTES##_zfill_if(void* dst, const void* src, bool pred, bool go) {      \
+        if (go) tl_cp_async_##BYTES##_zfill(dst, src, pred);                                             \
+    }
+TL_CP_ASYNC_IF(4)
+TL_CP_ASYNC_IF(8)
+TL_CP_ASYNC_IF(16)
 
 // -- ldmatrix: every lane names a row of 16 bytes; count 8x8 matrices of 16-bit elements arrive -------------
 #define TL_MATRIX(COUNT)                                                                                 \

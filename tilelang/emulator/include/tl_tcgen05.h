@@ -12,6 +12,7 @@ void tl_emu_tcgen05_mma(char kind, unsigned d, unsigned long long a, int a_in_te
                         unsigned instruction, int accumulate, const unsigned* disabled);
 void tl_emu_tcgen05_commit(void* bar, unsigned blocks);
 void tl_emu_tcgen05_move(void* registers, unsigned address, unsigned rows, unsigned bits, unsigned repeats, int load);
+void tl_emu_tcgen05_wait(int load);
 void tl_emu_tcgen05_copy(void);
 void tl_emu_clc_try_cancel(void* result, void* bar, int to_all);
 }
@@ -45,11 +46,11 @@ TL_TCGEN05_KIND(f16, 'h') TL_TCGEN05_KIND(tf32, 't') TL_TCGEN05_KIND(f8f6f4, '8'
 // -- order --------------------------------------------------------------------------------------------------------
 TL_INLINE void tl_tcgen05_commit(uint64_t* bar) { tl_emu_tcgen05_commit(bar, 0); }
 TL_INLINE void tl_tcgen05_commit_multicast(uint64_t* bar, uint32_t blocks) { tl_emu_tcgen05_commit(bar, blocks); }
-// Moves between registers and tensor memory are done when they return.
 TL_INLINE void tl_tcgen05_fence_before() {}
 TL_INLINE void tl_tcgen05_fence_after() {}
-TL_INLINE void tl_tcgen05_wait_ld() {}
-TL_INLINE void tl_tcgen05_wait_st() {}
+// Moves between registers and tensor memory are done when they return; that a program waits is looked at.
+TL_INLINE void tl_tcgen05_wait_ld() { tl_emu_tcgen05_wait(1); }
+TL_INLINE void tl_tcgen05_wait_st() { tl_emu_tcgen05_wait(0); }
 
 #define TL_TCGEN05_CP(NAME) TL_INLINE void tl_tcgen05_cp_##NAME(uint32_t, uint64_t) { tl_emu_tcgen05_copy(); }
 TL_TCGEN05_CP(128x256b) TL_TCGEN05_CP(4x256b) TL_TCGEN05_CP(128x128b) TL_TCGEN05_CP(64x128b_warpx2_02_13)

@@ -318,7 +318,12 @@ class BufferAnnot(Annot):
         buffer_type: str = "",
         axis_separators: object = None,
     ) -> Any:
-        """``T.Tensor(shape, dtype)``; the remaining options are accepted and have no effect."""
+        """``T.Tensor(shape, dtype)``; with ``data=A.data`` inside a kernel the memory of ``A`` in
+        another shape. The remaining options are accepted and have no effect."""
+        if data is not None:
+            from tilelang.language.entry import make_tensor
+
+            return make_tensor(data, shape, dtype, strides)
         with placed():
             return type(self)(_extents(shape), strides, dtype)
 

@@ -52,6 +52,7 @@ from tilelang.ir.stmt import (
 )
 from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.tables import Effect
+from tilelang.language.regions import as_run
 
 __all__ = ["Block", "Builder", "builder"]
 
@@ -204,6 +205,12 @@ class Builder:
         """Record that ``value`` (variable or buffer) lives in the innermost block."""
         self.homes[id(value)] = (value, self.blocks[-1])
 
+    def owner(self, data: Expr) -> Buffer | None:
+        """The tensor or tile whose storage the variable ``data`` is (``A.data``)."""
+        known = [*self.params, *(value for value, _ in self.homes.values())]
+        owners = [item for item in known if isinstance(item, Buffer) and item.data is data]
+        return owners[0] if owners else None
+
     def ended(self, value: object) -> str | None:
         """The name of a variable or buffer in ``value`` whose block has ended, if any."""
         found: Sequence[object]
@@ -250,12 +257,16 @@ class Builder:
         """``buffer[key] = value`` with the implicit cast; reducers get an update."""
         place = buffer[key]
         if isinstance(place, Region):
-            raise TileTypeError(
-                f"a slice of `{buffer.name}` is assigned to",
-                expected="one index per dimension",
-                got=f"`{place!r}`",
-                hint="use T.copy(src, dst[...]) or T.fill(dst[...], value)",
-            )
+            run = as_run(place)
+            if run is None:
+                raise TileTypeError(
+                    f"a slice of `{buffer.name}` is assigned to",
+                    expected="one index per dimension, or a few neighbours of the last one",
+                    got=f"`{place!r}`",
+                    hint="use T.copy(src, dst[...]) or T.fill(dst[...], value)",
+                )
+            source = as_run(value)
+            place, value = run, value if source is None else source
         self.store_at(place.buffer, place.indices, value)
 
     def store_at(self, buffer: Buffer, indices: tuple[Expr, ...], value: object) -> None:

@@ -29,6 +29,14 @@ class Frame:
         """End the region and emit its statement."""
         raise NotImplementedError
 
+    def bind(self, builder: Builder, name: str) -> Any:
+        """The value of ``name = frame``, for a frame that needs no end; else None."""
+        return None
+
+    def stand_alone(self, builder: Builder) -> bool:
+        """Emit the region of a frame that is a statement by itself; False if it is none."""
+        return False
+
     def __enter__(self) -> Any:
         from tilelang.language.v2.builder import builder
 

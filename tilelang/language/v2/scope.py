@@ -252,6 +252,8 @@ class Scope:
         if target is not None and isinstance(value, (bool, int, float, Expr)):
             self._store_name(target, value)
             return target
+        if isinstance(value, Frame) and (bound := value.bind(self.builder, name)) is not None:
+            value = bound
         if isinstance(value, Frame):
             raise TileSyntaxError(
                 f"the frame {value.what} is assigned to `{name}`",
@@ -447,6 +449,8 @@ class Scope:
     def expr(self, value: object) -> None:
         """An expression statement."""
         if isinstance(value, Frame):
+            if value.stand_alone(self.builder):
+                return
             raise TileSyntaxError(
                 f"{value.what}(...) is not used",
                 hint=f"write `for ... in {value.what}(...):`"

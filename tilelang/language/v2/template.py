@@ -227,6 +227,9 @@ def trace_prim_func(fn: Any) -> PrimFunc:
     check_parameters(info, "prim_func")
     traced = _Traced(function, info, eager=False)
     written = evaluate_annotations(function, info, traced.captured)
+    missing = [name for name in info.params if written.get(name) is None]
+    if missing and info.body_annotated.issuperset(missing):
+        return EagerFunc(function, "T.prim_func").specialise()  # annotated by statements
     made, vt = traced.start(), ArgVarTable()
     values: dict[str, Any] = {}
     body = made.push("func")
@@ -254,6 +257,9 @@ def _prim_func_arg(raw: Any, name: str, made: Builder, vt: ArgVarTable) -> Any:
             expected="T.Tensor(shape, dtype), T.StridedTensor(...), T.ptr or a scalar dtype",
             got=f"{raw!r}"[:80],
         )
+    if isinstance(annot, BufferAnnot) and annot.dtype is None:
+        annot = annot.with_name(name)
+        annot.dtype = DType("float32")  # as T.Tensor(shape) has it
     with activate(made):
         return annot.create_prim_func_arg(name, None, vt)
 
@@ -462,6 +468,17 @@ class EagerFunc:
     def annot(self) -> dict[str, Annot]:
         """Parameter name -> annotation."""
         return self.func_annot.annots
+
+    def with_placeholders(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """``kwargs``, and for tensors left out whose annotations say all, the annotations."""
+        found = dict(kwargs)
+        for number, name in enumerate(self.func_annot.arg_names):
+            annot = self.annot[name]
+            if number < len(args) or name in found or number in self._body_at:
+                continue
+            if isinstance(annot, BufferAnnot) and annot.promote() is not None:
+                found[name] = annot
+        return found
 
     def parse_key(self, *args: Any, **kwargs: Any) -> Key:
         """The cache key of a call."""

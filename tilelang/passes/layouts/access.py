@@ -52,7 +52,7 @@ def _accesses(
     stmt: S.Stmt, inner: tuple[tuple[E.Var, int, int], ...], lets: dict[E.Var, E.Expr]
 ) -> Iterator[Access]:
     for expr in stmt.exprs():
-        for node in E.walk(expr):
+        for node in E.find(expr, E.Load, E.AddressOf, E.RegionArg):
             if isinstance(node, E.Load):
                 yield Access(node.buffer, _inlined(node.indices, lets), "read", inner)
             elif isinstance(node, E.AddressOf):
@@ -178,7 +178,7 @@ def _registers(
 
 
 def _uses(indices: tuple[E.Expr, ...], var: E.Var) -> bool:
-    return any(node is var for index in indices for node in E.walk(index))
+    return any(var in index.variables for index in indices)
 
 
 def _places(

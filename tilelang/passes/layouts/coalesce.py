@@ -10,7 +10,7 @@ import numpy as np
 
 from tilelang.ir import stmt as S
 from tilelang.layout.distribution import Distribution
-from tilelang.layout.evaluate import Array
+from tilelang.layout.evaluate import Array, distinct
 from tilelang.passes.layouts.access import accesses
 from tilelang.passes.layouts.banks import warp_points
 
@@ -51,7 +51,7 @@ def _count(points: list[Array], bits: int) -> int:
         run //= 2
     number = row * (int(last.max()) * bits // SECTOR + 1) + last * bits // SECTOR
     grouped = number[:, ::run]
-    return sum(np.unique(grouped[:, step]).size for step in range(grouped.shape[1]))
+    return sum(distinct(grouped[:, step]).size for step in range(grouped.shape[1]))
 
 
 def _vectors(row: Array, last: Array, run: int) -> bool:

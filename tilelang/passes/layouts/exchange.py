@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilelang.layout.distribution import Digit, Distribution, fit_digits
-from tilelang.layout.evaluate import Array
+from tilelang.layout.evaluate import Array, distinct
 from tilelang.passes.layouts.access import Mask
 
 WARP = 32
@@ -81,7 +81,7 @@ def _plan(src: Distribution, dst: Distribution, own: bool) -> tuple[Arrival, ...
         slot = _fit(slots[:, r], there)
         if slot is None or (lane is None and not stays):
             return None
-        found.append(Arrival(lane, slot, tuple(int(s) for s in np.unique(slots[there, r]))))
+        found.append(Arrival(lane, slot, tuple(int(s) for s in distinct(slots[there, r]))))
     cost = sum(len(item.slots) for item in found if item.lane is not None)
     return tuple(found) if cost <= FREE + (src.slots + dst.slots) // SHARE else None
 

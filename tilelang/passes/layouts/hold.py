@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.layouts.access import FRAGMENT, accesses
 from tilelang.passes.layouts.demote import replace_buffers
 from tilelang.passes.layouts.loops import loop_of, static_extents
@@ -36,13 +36,7 @@ RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, 
 
 def hold_operands(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """``func`` with computed factors in fragments, marked with the order of k that they want."""
-
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            return _Holder(stmt, target).run() if isinstance(stmt, S.Launch) else stmt
-
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_launches(func, lambda launch: _Holder(launch, target).run())
 
 
 @dataclass

@@ -22,7 +22,7 @@ from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import rewrite_launches
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
@@ -40,6 +40,7 @@ from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.demote import Demotion, replace_buffers
 from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.layouts.loops import free_spread, loop_of, static_extents
+from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.spread import spread_by
 from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.lower.vectors import bounds_of
@@ -51,12 +52,12 @@ from tilelang.target import Target
 def infer_layouts(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """``func`` with a layout on every fragment and loop."""
 
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            return _Inference(stmt, target).run() if isinstance(stmt, S.Launch) else stmt
+    def inferred(launch: S.Launch) -> S.Stmt:
+        flat = SerialInside().rewrite(launch)
+        assert isinstance(flat, S.Launch)
+        return _Inference(flat, target).run()
 
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_launches(func, inferred)
 
 
 @dataclass(frozen=True)

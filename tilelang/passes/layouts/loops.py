@@ -85,7 +85,7 @@ def vector_width(loop: S.Parallel, extents: tuple[int, ...], threads: int, bound
         total *= extent
     runs, bits = [], []
     for access in accesses(loop):
-        if is_memory(access) and any(n is var for i in access.indices for n in E.walk(i)):
+        if is_memory(access) and any(var in index.variables for index in access.indices):
             runs.append(run_of(access.buffer, access.indices, var, inner))
             bits.append(access.buffer.dtype.bits)
     width = max(runs, default=1)

@@ -14,22 +14,14 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
 from tilelang.passes.lower.vectors import bounds_of
 
 
 def apply_layouts(func: S.PrimFunc) -> S.PrimFunc:
     """``func`` with physical accesses of shared buffers that have a layout."""
-
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if not isinstance(stmt, S.Launch):
-                return stmt
-            return replace(stmt, body=_Apply(bounds_of(stmt)).rewrite(stmt.body))
-
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_bodies(func, lambda launch: _Apply(bounds_of(launch)).rewrite(launch.body))
 
 
 class _Apply(Rewriter):
@@ -77,6 +69,8 @@ class _Apply(Rewriter):
         return super()._visit(stmt)
 
     def expr(self, expr: E.Expr) -> E.Expr:
+        if not E.holds(expr, E.Load, E.AddressOf, E.RegionArg):
+            return expr
         found = self.memo.get(id(expr))
         if found is None:
             found = self.memo[id(expr)] = self._expr(expr)

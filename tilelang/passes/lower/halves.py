@@ -21,7 +21,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
-from tilelang.ir.visitor import Rewriter, substitute
+from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.passes.lower.context import INT
 from tilelang.passes.lower.vectors import bounds_of
 from tilelang.passes.serial.affine import linear
@@ -35,15 +35,7 @@ MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
 
 def pack_halves(func: S.PrimFunc) -> S.PrimFunc:
     """``func`` with lanes of float16 in pairs."""
-
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if not isinstance(stmt, S.Launch):
-                return stmt
-            return replace(stmt, body=_Loops(bounds_of(stmt)).rewrite(stmt.body))
-
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_bodies(func, lambda launch: _Loops(bounds_of(launch)).rewrite(launch.body))
 
 
 class _Loops(Rewriter):

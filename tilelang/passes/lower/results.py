@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
@@ -136,11 +134,10 @@ def _register_map(totals: Totals, region: Region, ctx: Lowering) -> list[tuple[i
     aligned = totals.dist.with_shape(held.shape)
     if not aligned.contains(held):
         return None
-    pairs = np.stack([aligned.slot_table().reshape(-1), held.slot_table().reshape(-1)], axis=-1)
-    distinct = np.unique(pairs, axis=0)
-    if len(np.unique(distinct[:, 1])) != len(distinct):
+    pairs = set(zip(aligned.slot_table().ravel().tolist(), held.slot_table().ravel().tolist()))
+    if len({register for _, register in pairs}) != len(pairs):
         return None
-    return [(int(total), int(register)) for total, register in distinct]
+    return sorted(pairs)
 
 
 def _moved(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt | None:

@@ -14,7 +14,7 @@ from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.passes.layouts.access import FRAGMENT
 from tilelang.passes.layouts.demote import EXCHANGE
 from tilelang.passes.layouts.loops import loop_of, static_extents
@@ -59,15 +59,7 @@ LOWERINGS: dict[type[S.Stmt], Any] = {
 
 def lower_tiles_gpu(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """``func`` without tile operations, parallel loops and fragments."""
-
-    class Launches(Rewriter):
-        def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-            return (
-                _Tiles(stmt, target).run() if isinstance(stmt, S.Launch) else super()._visit(stmt)
-            )
-
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_launches(func, lambda launch: _Tiles(launch, target).run())
 
 
 class _Tiles(Rewriter):
@@ -213,6 +205,8 @@ class _Tiles(Rewriter):
         return self.ctx.registers(buffer), held.slot_of([self.expr(index) for index in indices])
 
     def expr(self, expr: E.Expr) -> E.Expr:
+        if not E.holds(expr, E.Load, E.AddressOf):
+            return expr
         found = self.memo.get(id(expr))
         if found is None:
             found = self.memo[id(expr)] = self._expr(expr)

@@ -20,7 +20,7 @@ from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
-from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.passes.lower.context import INT
 from tilelang.passes.lower.vectors import MAX_LANES, bounds_of, run_of
 from tilelang.passes.serial.affine import linear
@@ -34,32 +34,29 @@ MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often
 def vectorize_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """``func`` with its lane loops as vector accesses."""
 
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if not isinstance(stmt, S.Launch):
-                return stmt
-            return replace(stmt, body=_Lanes(bounds_of(stmt), target).rewrite(stmt.body))
+    def body(launch: S.Launch) -> S.Stmt:
+        return _Lanes(bounds_of(launch), target).rewrite(launch.body)
 
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_bodies(func, body)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Lanes ``start`` to ``start + count`` of a lane loop."""
+    """Lanes ``start`` to ``start + count`` of a lane loop; ``known`` remembers simple forms."""
 
     lane: E.Var
     start: int
     count: int
+    known: Bounds
 
     def at(self, expr: E.Expr) -> E.Expr:
         """``expr`` for the first lane."""
-        return simplify(substitute(expr, {self.lane: E.const(self.start)}))
+        return simplify(substitute(expr, {self.lane: E.const(self.start)}), self.known)
 
     def parts(self, count: int) -> Iterator[Piece]:
         """The piece in parts of ``count`` lanes."""
         for start in range(self.start, self.start + self.count, count):
-            yield Piece(self.lane, start, count)
+            yield Piece(self.lane, start, count, self.known)
 
 
 class _Lanes(Rewriter):
@@ -67,6 +64,7 @@ class _Lanes(Rewriter):
 
     def __init__(self, bounds: Bounds, target: Target) -> None:
         self.bounds = bounds
+        self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.has_async = target.kind == "cuda" and arch_number(target) >= 80
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
@@ -84,12 +82,12 @@ class _Lanes(Rewriter):
             lanes //= 2
         marked = dict(stmt.annotations).get("async", False)
         if count == lanes:
-            return S.seq(*self.block(body, Piece(stmt.var, start, lanes), bool(marked)))
+            return S.seq(*self.block(body, Piece(stmt.var, start, lanes, self.known), bool(marked)))
         outer = E.Var(f"{stmt.var.name}_outer", INT)
         base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
         shifted = _shift(body, stmt.var, E.binary("add", base, stmt.var))
         self.bounds = self.bounds.with_range(outer, 0, count // lanes)
-        inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes), bool(marked)))
+        inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), bool(marked)))
         return S.For(
             var=outer, start=E.const(0), stop=E.const(count // lanes), step=E.const(1),
             body=inner, kind="unroll" if count // lanes <= 64 else "serial", loc=stmt.loc,
@@ -302,11 +300,11 @@ def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt) -> S.Stmt:
 
 
 def _mentions(expr: E.Expr, var: E.Var) -> bool:
-    return any(node is var for node in E.walk(expr))
+    return var in expr.variables
 
 
 def _loads(expr: E.Expr) -> bool:
-    return any(isinstance(node, (E.Load, E.Call)) for node in E.walk(expr))
+    return E.holds(expr, E.Load, E.Call)
 
 
 def _in_memory(buffer: Buffer) -> bool:
@@ -374,7 +372,7 @@ def _independent(body: S.Stmt) -> bool:
         return False
     for node in S.walk(body):
         for expr in node.exprs():
-            for part in E.walk(expr):
+            for part in E.find(expr, E.Load, E.Call):
                 if isinstance(part, E.Load):
                     stored = stores.get(part.buffer.data, part.indices)
                     if not _same(stored, part.indices):

@@ -70,7 +70,7 @@ def run_of(
 
 
 def _mentions(expr: E.Expr, var: E.Var) -> bool:
-    return any(node is var for node in E.walk(expr))
+    return var in expr.variables
 
 
 def _is(extent: int | E.Expr, value: int) -> bool:

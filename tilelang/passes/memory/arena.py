@@ -16,7 +16,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter, postorder, rebuild
+from tilelang.ir.visitor import Rewriter, postorder, rebuild, rewrite_launches
 from tilelang.passes.memory.liveness import Life, Lives, find_lives, is_barrier
 from tilelang.target import Target
 
@@ -39,28 +39,20 @@ def plan_shared(func: S.PrimFunc, target: Target, reuse: bool = True) -> S.PrimF
         TileUnsupportedError: a kernel needs more than the target has, or a buffer whose size is
             not a constant.
     """
-    body = _Launches(target, reuse).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
 
-
-class _Launches(Rewriter):
-    def __init__(self, target: Target, reuse: bool) -> None:
-        self.target = target
-        self.reuse = reuse
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.Launch):
-            return stmt
-        lives = find_lives(stmt)
+    def planned(launch: S.Launch) -> S.Launch:
+        lives = find_lives(launch)
         places = assign([_Item(life, bytes_of(life), align_of(life)) for life in lives.lives],
-                        lives, self.reuse)  # fmt: skip
+                        lives, reuse)  # fmt: skip
         total = max((place + item.size for item, place in places), default=0)
         total = _up(total, _LEAST)
-        limit = self.target.limits.shared_block
+        limit = target.limits.shared_block
         if total > limit:
-            raise _too_large(stmt, places, total, limit, self.target)
-        made = _Place({item.life.buffer.data: place for item, place in places}).rewrite(stmt.body)
-        return replace(stmt, body=made, annotations=(*stmt.annotations, (TOTAL, total)))
+            raise _too_large(launch, places, total, limit, target)
+        made = _Place({item.life.buffer.data: place for item, place in places}).rewrite(launch.body)
+        return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
+
+    return rewrite_launches(func, planned)
 
 
 @dataclass(frozen=True)
@@ -156,6 +148,8 @@ class _Place(Rewriter):
 
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` with the new buffers."""
+        if not E.holds(expr, E.Load, E.AddressOf, E.RegionArg):
+            return expr
         for node in postorder(expr):
             if id(node) not in self._memo:
                 made = rebuild(node, lambda child: self._memo[id(child)][1], self.buffer)

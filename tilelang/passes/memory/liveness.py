@@ -7,7 +7,7 @@ one is finished before the other begins and all threads meet in between.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
@@ -189,9 +189,7 @@ class _Scan:
 
     def _calls(self, stmt: S.Stmt, here: int, path: tuple[Control, ...]) -> None:
         for expr in stmt.exprs():
-            for node in E.walk(expr):
-                if not isinstance(node, E.Call):
-                    continue
+            for node in E.find(expr, E.Call):
                 if node.op in _WAITS:
                     self.waits.append(here)
                 elif node.op in _STARTS:
@@ -218,8 +216,8 @@ class _Scan:
 
     def _escape(self, value: E.Expr) -> None:
         """Memory whose address gets another name counts as used all the time."""
-        for node in E.walk(value):
-            if isinstance(node, E.AddressOf) and node.buffer.data in self.known:
+        for node in E.find(value, E.AddressOf):
+            if node.buffer.data in self.known:
                 self.known[node.buffer.data].always = True
 
     def finish(self) -> None:
@@ -241,11 +239,9 @@ def touched(stmt: S.Stmt) -> Iterator[E.Var]:
 
 
 def _named(*exprs: E.Expr) -> Iterator[E.Var]:
-    nodes: Iterable[E.Expr] = (node for expr in exprs for node in E.walk(expr))
-    for node in nodes:
-        if isinstance(node, (E.Load, E.AddressOf)):
+    for expr in exprs:
+        for node in E.find(expr, E.Load, E.AddressOf):
             yield node.buffer.data
-        elif isinstance(node, E.RegionArg):
-            yield node.region.buffer.data
-        elif isinstance(node, E.Var):
-            yield node
+        for whole in E.find(expr, E.RegionArg):
+            yield whole.region.buffer.data
+        yield from expr.variables

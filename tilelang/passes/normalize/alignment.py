@@ -31,9 +31,7 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
         found[name] = max(found.get(name, 0), size)
     for stmt in S.walk(func.body):
         for expr in stmt.exprs():
-            for node in E.walk(expr):
-                if not isinstance(node, E.Call):
-                    continue
+            for node in E.find(expr, E.Call):
                 for arg in node.args:
                     if isinstance(arg, E.AddressOf) and arg.buffer.data in names:
                         name = names[arg.buffer.data]

@@ -63,7 +63,7 @@ def _touches(stmt: S.Stmt, data: E.Var) -> bool:
         if any(buffer.data is data for buffer in node.parts("buffer")):
             return True
         for item in node.exprs():
-            for part in E.walk(item):
+            for part in E.find(item, E.Load, E.AddressOf, E.RegionArg):
                 if isinstance(part, (E.Load, E.AddressOf)) and part.buffer.data is data:
                     return True
                 if isinstance(part, E.RegionArg) and part.region.buffer.data is data:

@@ -123,9 +123,8 @@ def _check_control(loop: S.For) -> None:
         if own or (isinstance(stmt, S.Copy) and stmt.mode != "copy"):
             raise NotPipelinedError("the program orders asynchronous operations in it itself")
         for expr in stmt.exprs():
-            for node in E.walk(expr):
-                if isinstance(node, E.Call):
-                    _check_call(node)
+            for node in E.find(expr, E.Call):
+                _check_call(node)
 
 
 def _check_call(node: E.Call) -> None:
@@ -146,7 +145,7 @@ def written_data(stmt: S.Stmt) -> Iterator[E.Var]:
         if isinstance(node, (S.Store, S.ReducerUpdate, S.Alloc)):
             yield node.buffer.data
         for expr in node.exprs():
-            for part in E.walk(expr):
+            for part in E.find(expr, E.Call, E.AddressOf):
                 if isinstance(part, E.Call):
                     for spot in part.intrinsic.writes:
                         if spot < len(part.args):
@@ -156,7 +155,7 @@ def written_data(stmt: S.Stmt) -> Iterator[E.Var]:
 
 
 def _named(expr: E.Expr) -> Iterator[E.Var]:
-    for node in E.walk(expr):
+    for node in E.find(expr, E.Load, E.AddressOf, E.RegionArg):
         if isinstance(node, (E.Load, E.AddressOf)):
             yield node.buffer.data
         elif isinstance(node, E.RegionArg):
@@ -254,7 +253,7 @@ def _regions(stmt: S.Stmt, data: E.Var) -> Iterator[Region]:
             if region.buffer.data is data:
                 yield region
         for expr in node.exprs():
-            for part in E.walk(expr):
+            for part in E.find(expr, E.RegionArg, E.Load, E.AddressOf):
                 if isinstance(part, E.RegionArg) and part.region.buffer.data is data:
                     yield part.region
                 elif isinstance(part, E.Load) and part.buffer.data is data:
@@ -280,11 +279,10 @@ def _alone(buffer: Buffer, launch: S.Launch) -> bool:
             ):
                 return False
         for expr in node.exprs():
-            for part in E.walk(expr):
-                if isinstance(part, (E.Load, E.AddressOf)) and part.buffer.data is buffer.data:
-                    if part.buffer is not buffer:
-                        return False
-                elif part is buffer.data:
+            if buffer.data in expr.variables:
+                return False
+            for part in E.find(expr, E.Load, E.AddressOf):
+                if part.buffer.data is buffer.data and part.buffer is not buffer:
                     return False
     return True
 

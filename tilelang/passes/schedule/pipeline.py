@@ -17,7 +17,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, substitute
+from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
 from tilelang.passes.serial.uniform import Varying, varying_exit
@@ -32,18 +32,13 @@ def pipeline_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     What became of each is in the annotation "pipeline_note" of the serial loop that is left. A
     loop whose order is complete stands under ``Attr("synchronized", value=storage of its tiles)``.
     """
-    body = _Launches(target).rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
 
+    def pipelined(launch: S.Launch) -> S.Stmt:
+        if any(_is_pipelined(node) for node in S.walk(launch.body)):
+            return _Pipeliner(launch, target).run()
+        return launch
 
-class _Launches(Rewriter):
-    def __init__(self, target: Target) -> None:
-        self.target = target
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Launch) and any(_is_pipelined(node) for node in S.walk(stmt.body)):
-            return _Pipeliner(stmt, self.target).run()
-        return stmt
+    return rewrite_launches(func, pipelined)
 
 
 def _is_pipelined(stmt: S.Stmt) -> bool:

@@ -16,7 +16,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
 from tilelang.passes.layouts.loops import static_extents
 from tilelang.passes.lower.vectors import bounds_of
 from tilelang.target import Target
@@ -33,14 +33,12 @@ def stage_reads(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     if arch_number(target) < 80:
         return func  # nothing is copied ahead there
 
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if isinstance(stmt, S.Launch) and any(_pipelined(node) for node in S.walk(stmt.body)):
-                return replace(stmt, body=_Loops(stmt).rewrite(stmt.body))
-            return stmt
+    def body(launch: S.Launch) -> S.Stmt:
+        if any(_pipelined(node) for node in S.walk(launch.body)):
+            return _Loops(launch).rewrite(launch.body)
+        return launch.body
 
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_bodies(func, body)
 
 
 def _pipelined(stmt: S.Stmt) -> bool:
@@ -170,7 +168,7 @@ def _split(index: E.Expr, reach: dict[E.Var, int]) -> tuple[E.Expr, E.Expr, int]
 
 
 def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:
-    return any(isinstance(node, E.Var) and node in variables for node in E.walk(expr))
+    return not expr.variables.isdisjoint(variables)
 
 
 def _bound(body: S.Stmt) -> set[E.Var]:

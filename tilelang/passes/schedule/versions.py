@@ -48,6 +48,8 @@ class UseVersions(Rewriter):
 
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` with its loads and addresses in the version in use."""
+        if not E.holds(expr, E.Load, E.AddressOf, E.RegionArg):
+            return expr
         for node in postorder(expr):
             if id(node) not in self._memo:
                 self._memo[id(node)] = (node, self._node(node))

@@ -17,7 +17,7 @@ class Linear:
 
 def depends_on(expr: E.Expr, variables: frozenset[E.Var]) -> bool:
     """Whether ``expr`` mentions one of ``variables``."""
-    return any(isinstance(node, E.Var) and node in variables for node in E.walk(expr))
+    return not variables.isdisjoint(expr.variables)
 
 
 def linear(expr: E.Expr, variables: frozenset[E.Var]) -> Linear | None:

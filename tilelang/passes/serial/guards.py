@@ -126,6 +126,9 @@ class _Guards:
         """A statement without blocks, its accesses guarded."""
         if isinstance(stmt, S.Store):
             return self._store(stmt)
+        if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call):
+            if stmt.value.op in SUMS:
+                return self._sum(stmt, stmt.value)
         rewritten = _Guarded(self).rewrite(stmt)
         if isinstance(rewritten, S.Eval) and isinstance(rewritten.value, E.Call):
             cond = self.call_condition(rewritten.value)
@@ -144,6 +147,56 @@ class _Guards:
         inner = replace(stmt, indices=indices, value=_Guarded(self).expr(stmt.value))
         self.facts = outer
         return S.If(cond=cond, then=inner, loc=stmt.loc)
+
+    def _sum(self, stmt: S.Eval, call: E.Call) -> S.Stmt:
+        """An atomic sum of neighbours: as one where all of them are inside, else one by one."""
+        count = SUMS[call.op]
+        args = tuple(
+            rebuild(arg, _Guarded(self).expr)
+            if isinstance(arg, E.AddressOf)
+            else _Guarded(self).expr(arg)
+            for arg in call.args
+        )
+        whole = replace(stmt, value=E.Call(call.op, args, call.dtype, call.attrs))
+        cond: E.Expr | None = None
+        for arg in args:
+            if isinstance(arg, E.AddressOf):
+                for at in (0, count - 1):
+                    test = self.condition(arg.buffer, _beside(arg.indices, at))
+                    if test is not None:
+                        cond = test if cond is None else E.binary("land", cond, test)
+        if cond is None:
+            return whole
+        single = [self.guard(self._part(stmt, args, at)) for at in range(count)]
+        return S.If(cond=cond, then=whole, orelse=S.seq(*single), loc=stmt.loc)
+
+    @staticmethod
+    def _part(stmt: S.Eval, args: tuple[E.Expr, ...], at: int) -> S.Stmt:
+        """What one element of an atomic sum of neighbours does."""
+        target, source = args[:2]
+        assert isinstance(target, E.AddressOf)
+        if isinstance(source, E.AddressOf):
+            amount: E.Expr = E.Load(source.buffer, _beside(source.indices, at))
+        else:
+            amount = source.elements[at] if isinstance(source, E.Vector) else E.Lane(
+                source, E.const(at)
+            )  # fmt: skip
+        wanted = len(args) > 2
+        added = E.call(
+            "atomic_add",
+            E.AddressOf(target.buffer, _beside(target.indices, at), target.access),
+            amount,
+            dtype=target.buffer.dtype,
+            memory_order="relaxed",
+            return_prev=wanted,
+        )
+        if not wanted:
+            return replace(stmt, value=added)
+        old = args[2]
+        assert isinstance(old, E.AddressOf)
+        return S.Store(
+            buffer=old.buffer, indices=_beside(old.indices, at), value=added, loc=stmt.loc
+        )
 
     def call_condition(self, call: E.Call) -> E.Expr | None:
         """The condition under which the addresses of ``call`` are inside, None if proved."""
@@ -173,10 +226,16 @@ class _Guards:
         return cond
 
 
+SUMS = {"atomic_addx2": 2, "atomic_addx4": 4}  # elements that one call adds to
 GUARDED_CALLS = frozenset(
-    ["ldg", "atomic_load", "atomic_addx2", "atomic_addx4"]
+    ["ldg", "atomic_load", *SUMS]
     + [f"atomic_{op}" for op in ("add", "max", "min", "or", "and", "xor", "exch", "store")]
 )
+
+
+def _beside(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
+    """The element ``at`` places further along the last dimension."""
+    return (*indices[:-1], E.as_expr(indices[-1] + at)) if at else indices
 
 
 def _conjuncts(cond: E.Expr) -> list[E.Expr]:
@@ -199,7 +258,7 @@ def _narrowed(bounds: Bounds, cond: E.Expr) -> Bounds:
 
 
 def _pure(expr: E.Expr) -> bool:
-    return not any(isinstance(node, (E.Load, E.Call)) for node in E.walk(expr))
+    return not E.holds(expr, E.Load, E.Call)
 
 
 class _Guarded(Rewriter):
@@ -210,6 +269,8 @@ class _Guarded(Rewriter):
         self.memo: dict[int, E.Expr] = {}
 
     def expr(self, expr: E.Expr) -> E.Expr:
+        if not E.holds(expr, E.Load, E.Call):
+            return expr
         found = self.memo.get(id(expr))
         if found is None:
             found = self.memo[id(expr)] = self._expr(expr)
@@ -256,12 +317,16 @@ class _Corners(Rewriter):
         self.memo: set[int] = set()
 
     def expr(self, expr: E.Expr) -> E.Expr:
-        for node in E.walk(expr):
+        for node in E.find(expr, E.Load, E.AddressOf, E.Call):
             if id(node) in self.memo:
                 continue
             self.memo.add(id(node))
             if isinstance(node, (E.Load, E.AddressOf)):
                 self.access(node.buffer, node.indices)
+            if isinstance(node, E.Call) and node.op in SUMS:
+                for arg in node.args:
+                    if isinstance(arg, E.AddressOf):
+                        self.access(arg.buffer, _beside(arg.indices, SUMS[node.op] - 1))
         return expr
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
@@ -282,7 +347,7 @@ class _Corners(Rewriter):
             self.found = True
             form = linear(known, self.variables)
             opaque = depends_on(known, frozenset(self.unknown))
-            opaque |= any(isinstance(node, E.Load) for node in E.walk(known))
+            opaque |= E.holds(known, E.Load)
             if form is None or opaque or depends_on(E.as_expr(extent), self.variables):
                 self.hopeless = True
                 return

@@ -223,7 +223,25 @@ class _Lanes(Rewriter):
             ]
         if isinstance(stmt, S.Store):
             return self._store(stmt)
+        if isinstance(stmt, S.Eval) and _is_sum(stmt.value):
+            return self._add(stmt)
         return stmt
+
+    def _add(self, stmt: S.Eval) -> S.Stmt | list[S.Stmt]:
+        """An atomic sum of neighbours; one call where memory moves in rows."""
+        made = stmt.value
+        assert isinstance(made, E.Call)
+        target, source = made.args[:2]
+        count = made.dtype.lanes
+        if self.rows:
+            if isinstance(source, E.AddressOf):
+                return stmt
+            self.changed = True
+            vector = E.Vector(tuple(self.lane(source, at) for at in range(count)))
+            value = E.Call(made.op, (target, vector, *made.args[2:]), made.dtype, made.attrs)
+            return replace(stmt, value=value)
+        self.changed = True
+        return [replace(stmt, value=self._added(made, at)) for at in range(count)]
 
     def _store(self, stmt: S.Store) -> S.Stmt | list[S.Stmt]:
         # The buffer was already replaced; its lanes are the extra dimension.

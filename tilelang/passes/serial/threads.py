@@ -23,7 +23,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import Effect
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.passes.serial.uniform import PRIVATE, Varying, varying_exit
 
 INT = DType("int32")
@@ -34,13 +34,7 @@ SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 
 def serialize_threads(func: S.PrimFunc) -> S.PrimFunc:
     """``func`` with every launch's threads made explicit loops."""
-
-    class Launches(Rewriter):
-        def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            return _Serializer(stmt).run() if isinstance(stmt, S.Launch) else stmt
-
-    body = Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_launches(func, lambda launch: _Serializer(launch).run())
 
 
 @dataclass
@@ -64,8 +58,7 @@ def memory_use(stmt: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
                 if isinstance(part, E.Load) and part.buffer.storage not in PRIVATE:
                     reads.add(part.buffer.data)
                 elif isinstance(part, E.Call):
-                    for position in part.intrinsic.writes:
-                        target = part.args[position]
+                    for target in part.written:
                         if isinstance(target, E.AddressOf):
                             writes.add(target.buffer.data)
     return reads, writes

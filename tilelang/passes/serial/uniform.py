@@ -130,8 +130,7 @@ class Varying:
                         self._mark_written_args(call, own)
 
     def _mark_written_args(self, call: E.Call, own: set[E.Var]) -> None:
-        for position in call.intrinsic.writes:
-            target = call.args[position]
+        for target in call.written:
             if isinstance(target, E.AddressOf) and target.buffer.data not in own:
                 self._mark_private(target.buffer)
 

@@ -20,16 +20,18 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.ir.visitor import rebuild, rewrite_launches, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.serial.uniform import Varying, varying_exit
 from tilelang.passes.sync.events import (
+    EXCHANGES,
     Access,
     Comparer,
     Meeting,
     Scope,
     Values,
     all_accesses,
+    is_shared,
     leave_loop,
     own_accesses,
 )
@@ -60,33 +62,37 @@ _MAX_BARRIERS = 16
 GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group
 
 
-def insert_barriers(func: S.PrimFunc) -> S.PrimFunc:
+def insert_barriers(func: S.PrimFunc, own: bool = False) -> S.PrimFunc:
     """``func`` with ``sync_threads`` wherever threads exchange data through shared memory.
 
     Thread groups (branches of whole warps) get named barriers; the launch annotation
     "barrier_ids" lists them as (first thread, count, id).
 
+    Args:
+        func: the program, with layouts.
+        own: the program says that it places its own barriers. Then accesses of single threads
+            are left to it where no barrier can stand; tile operations are ordered as always.
+
     Raises:
         TileUnsupportedError: an exchange inside a branch that only some threads of a warp take.
     """
-    body = _Launches().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_launches(func, lambda launch: _synchronized(launch, own))
 
 
-class _Launches(Rewriter):
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if not isinstance(stmt, S.Launch) or prod(stmt.threads) == 1:
-            return stmt
-        inserter = _Inserter(stmt)
-        start = Where(np.ones(prod(stmt.threads), np.bool_))
-        body = inserter.visit(stmt.body, [], start)
-        notes = stmt.annotations
-        found = tuple((lo, count, ident) for (lo, count), ident in inserter.groups.items())
-        if found != stmt.annotation(GROUPS, ()):
-            notes = (*(pair for pair in notes if pair[0] != GROUPS), (GROUPS, found))
-        if body is stmt.body and notes is stmt.annotations:
-            return stmt
-        return replace(stmt, body=body, annotations=notes)
+def _synchronized(launch: S.Launch, own: bool) -> S.Launch:
+    """``launch`` with its barriers."""
+    if prod(launch.threads) == 1:
+        return launch
+    inserter = _Inserter(launch, own)
+    start = Where(np.ones(prod(launch.threads), np.bool_))
+    body = inserter.visit(launch.body, [], start)
+    notes = launch.annotations
+    found = tuple((lo, count, ident) for (lo, count), ident in inserter.groups.items())
+    if found != launch.annotation(GROUPS, ()):
+        notes = (*(pair for pair in notes if pair[0] != GROUPS), (GROUPS, found))
+    if body is launch.body and notes is launch.annotations:
+        return launch
+    return replace(launch, body=body, annotations=notes)
 
 
 @dataclass(frozen=True)
@@ -118,12 +124,15 @@ class _Exits:
 class _Inserter:
     """One launch."""
 
-    def __init__(self, launch: S.Launch) -> None:
+    def __init__(self, launch: S.Launch, own: bool = False) -> None:
         self.launch = launch
+        self.own = own
         self.varying = Varying(launch)
         self.compare = Comparer(launch)
         self.scope = Scope(
-            thread_indices(launch), opaque=self.varying.vars - set(launch.thread_vars)
+            thread_indices(launch),
+            opaque=self.varying.vars - set(launch.thread_vars),
+            exchanges=frozenset(launch.annotation(EXCHANGES, ())),
         )
         self.groups: dict[tuple[int, int], int] = {
             (lo, count): ident for lo, count, ident in launch.annotation(GROUPS, ())
@@ -271,7 +280,9 @@ class _Inserter:
         if not meetings:
             return []
         if at.cond is not None:
-            return self.order_lanes(meetings, live, at, loc)
+            # Global memory is the program's own to order where no barrier can stand.
+            inside = [meeting for meeting in meetings if is_shared(meeting.first.buffer)]
+            return self.order_lanes(inside, live, at, loc) if inside else []
         made: list[S.Stmt] = []
         if any(meeting.first.pending for meeting in meetings):
             made.append(S.Eval(value=E.call("ptx_wait_group", 0), loc=loc))
@@ -291,6 +302,8 @@ class _Inserter:
         lanes = np.flatnonzero(at.mask)
         first = int(lanes[0]) // WARP
         if not at.exact or int(lanes[-1]) // WARP != first or any(m.first.pending for m in serious):
+            if self.own and not any(m.first.joint or m.second.joint for m in serious):
+                return []
             _refuse(serious[0], at, loc)
         bits = sum(1 << (int(lane) % WARP) for lane in lanes)
         self.clear(live, at)
@@ -342,9 +355,7 @@ class _Inserter:
     def user_barrier(self, stmt: S.Stmt, live: list[Access], at: Where) -> None:
         """What synchronisation that the program wrote itself settles."""
         for expr in stmt.exprs():
-            for node in E.walk(expr):
-                if not isinstance(node, E.Call):
-                    continue
+            for node in E.find(expr, E.Call):
                 if node.op in _ARRIVALS:
                     self.arrive(live)
                 elif node.op in _RENDEZVOUS and self.covers(node, at):
@@ -547,11 +558,10 @@ def _strangers(a: Access, b: Access) -> bool:
 def _has_signals(stmt: S.Stmt) -> bool:
     """Whether threads wait for others by barriers that count their arrivals."""
     return any(
-        isinstance(node, E.Call)
-        and (node.op in _SIGNALS or (node.op == "sync_threads" and len(node.args) > 1))
+        node.op in _SIGNALS or (node.op == "sync_threads" and len(node.args) > 1)
         for item in S.walk(stmt)
         for expr in item.exprs()
-        for node in E.walk(expr)
+        for node in E.find(expr, E.Call)
     )
 
 
@@ -570,12 +580,8 @@ def _named_barriers(body: S.Stmt) -> set[int]:
     found: set[int] = set()
     for stmt in S.walk(body):
         for expr in stmt.exprs():
-            for node in E.walk(expr):
-                if (
-                    isinstance(node, E.Call)
-                    and node.op in ("sync_threads", "named_barrier_arrive")
-                    and node.args
-                ):
+            for node in E.find(expr, E.Call):
+                if node.op in ("sync_threads", "named_barrier_arrive") and node.args:
                     first = node.args[0]
                     found.update((int(first),) if isinstance(first, E.Const) else range(16))
     return found

@@ -30,6 +30,7 @@ from tilelang.passes.sync.groups import Mask, thread_indices
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
 LIMIT = 1 << 20  # points that are enumerated at most
+EXCHANGES = "exchanges"  # launch annotation: global buffers through which threads of a block talk
 
 
 def is_shared(buffer: Buffer) -> bool:
@@ -71,6 +72,11 @@ class Scope:
     mask: Mask | None = None
     layout: Any = None
     places: tuple[E.Var, ...] = ()  # indices of the parallel loop around
+    exchanges: frozenset[E.Var] = frozenset()  # global memory that is watched like shared memory
+
+    def watches(self, buffer: Buffer) -> bool:
+        """Whether accesses of different threads to ``buffer`` are put in order."""
+        return is_shared(buffer) or buffer.data in self.exchanges
 
     def dim(self, low: E.Expr, extent: object) -> Dim:
         """A dimension, or None when its bounds are not arithmetic of known variables."""
@@ -156,14 +162,16 @@ def _place(position: int, dtype: str) -> E.Var:
 def expr_accesses(expr: E.Expr, scope: Scope, loc: Loc | None) -> Iterator[Access]:
     """Loads of shared memory in ``expr``, and what its calls do through addresses."""
     targets: dict[int, list[str]] = {}
+    if not E.holds(expr, E.RegionArg, E.Load, E.AddressOf):
+        return
     for node in postorder(expr):
         if isinstance(node, E.Call):
             _note_targets(node, targets)
     for node in postorder(expr):
-        if isinstance(node, E.RegionArg) and is_shared(node.region.buffer):
+        if isinstance(node, E.RegionArg) and scope.watches(node.region.buffer):
             for mode in targets.get(id(node), ["read"]):
                 yield _region(node.region, mode, scope, loc)
-        elif isinstance(node, (E.Load, E.AddressOf)) and is_shared(node.buffer):
+        elif isinstance(node, (E.Load, E.AddressOf)) and scope.watches(node.buffer):
             unknown = (None,) * len(node.indices)
             if id(node) in targets:
                 # How much lies behind an address is not said: the whole buffer.
@@ -202,15 +210,15 @@ def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
     found: list[Access] = []
     for expr in stmt.exprs():
         found.extend(expr_accesses(expr, scope, stmt.loc))
-    if isinstance(stmt, (S.Store, S.ReducerUpdate)) and is_shared(stmt.buffer):
+    if isinstance(stmt, (S.Store, S.ReducerUpdate)) and scope.watches(stmt.buffer):
         extents = (1,) * len(stmt.indices)
         found.append(scope.access(stmt.buffer, "write", stmt.indices, extents, stmt.loc))
     atomic = stmt.dst if isinstance(stmt, S.AtomicTile) else None
     for region in stmt.regions_read():
-        if is_shared(region.buffer) and region is not atomic:
+        if scope.watches(region.buffer) and region is not atomic:
             found.append(_region(region, "read", scope, stmt.loc))
     for region in stmt.regions_written():
-        if is_shared(region.buffer):
+        if scope.watches(region.buffer):
             mode = "atomic" if region is atomic else "write"
             found.append(_region(region, mode, scope, stmt.loc))
     if isinstance(stmt, S.Copy) and stmt.mode == "async":

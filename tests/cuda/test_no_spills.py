@@ -1,0 +1,112 @@
+"""The kernels of the benchmarks and of the notebook keep everything in registers."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.util
+import linecache
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from seeds.notebook_cells import CELLS
+
+from tilelang.compiler import compile
+from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.cuda.toolchain import compile_cubin
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit import kernel as jit_kernel
+from tilelang.jit.compile import options_for
+from tilelang.jit.cuda import compile_flags
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+pytestmark = pytest.mark.skipif(
+    find_nvrtc() is None, reason="needs NVRTC: pip install tilelang[cuda]"
+)
+
+FOLDER = Path(__file__).parents[2] / "bench"
+ROWS = ("add", "softmax", "rmsnorm", "transpose", "gemm", "attention", "dequant")
+COLD = ("elementwise", "softmax", "gemm", "attention", "causal")
+
+
+def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A file of the folder of benchmarks."""
+    monkeypatch.syspath_prepend(str(FOLDER))
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def spills(func: PrimFunc, options: Options, arch: str) -> int:
+    """Bytes that the kernels of a program spill, as the launcher compiles them."""
+    artifact = compile(func, parse_target(f"cuda -arch={arch}"), options)
+    result = compile_cubin(artifact.source, arch, compile_flags(artifact, options))
+    assert result.resources
+    return sum(kernel.spills for kernel in result.resources)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("row", ROWS)
+def test_every_tile_of_the_gpu_benchmark(
+    row: str, arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="the benchmark compares with torch")
+    bench = module("h200", monkeypatch)
+    found: list[tuple[PrimFunc, Options]] = []
+
+    def record(func: PrimFunc, pass_configs: Any = None, **_: Any) -> None:
+        found.append((func, options_for(func, pass_configs, None, None)))
+
+    monkeypatch.setattr(bench.tilelang, "compile", record)
+    assert set(bench.PROGRAMS) == set(ROWS)
+    make, sizes, tiles = bench.PROGRAMS[row]
+    for tile in tiles:
+        make(*sizes, **tile)
+    assert len(found) == len(tiles)
+    spilled = [spills(func, options, arch) for func, options in found]
+    assert spilled == [0] * len(tiles), list(zip(tiles, spilled))
+
+
+@pytest.mark.parametrize("name", COLD)
+def test_the_programs_of_the_compile_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = module("compile_time", monkeypatch)
+    assert set(bench.PROGRAMS) == set(COLD)
+    assert spills(bench.PROGRAMS[name](), Options(), "sm_80") == 0
+
+
+class RecordedError(Exception):
+    """Stands for a kernel: it need not run here."""
+
+
+def test_the_kernels_of_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the notebook makes its tensors with torch")
+    found: dict[str, tuple[PrimFunc, Options]] = {}
+
+    def record(func: PrimFunc, out_idx: Any, target: Any, options: Options, backend: str) -> Any:
+        found.setdefault(func.name, (func, options))
+        raise RecordedError
+
+    monkeypatch.setattr(jit_kernel, "build", record)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # the first cell adds to it
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for title, text in CELLS:
+        run(title, text, names)
+    assert {"gemm", "gemm_ptr_dyn"} <= set(found)
+    for arch in ("sm_80", "sm_90"):
+        spilled = {name: spills(*each, arch) for name, each in found.items()}
+        assert not any(spilled.values()), (arch, spilled)
+
+
+def run(title: str, text: str, names: dict[str, Any]) -> None:
+    """One cell, as far as its first kernel."""
+    file = f"<cell-{title}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    try:
+        exec(builtins.compile(text, file, "exec", dont_inherit=True), names)  # noqa: S102
+    except (RecordedError, NameError):
+        return  # what follows needs results

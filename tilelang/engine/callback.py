@@ -1,0 +1,35 @@
+"""Hooks that other implementations run on generated code; programs import them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilelang.errors import TileUnsupportedError
+
+__all__ = ["register_cuda_postproc", "register_cuda_postproc_callback"]
+
+_HINT = (
+    "kernel.get_kernel_source() shows the text, T.CUDASourceCodeKernel launches an edited one, "
+    "tilelang.sanitize(kernel, ..., source=text) checks it"
+)
+
+
+def register_cuda_postproc(func: Callable[[str, Any], str], override: bool = True) -> None:
+    """Generated text cannot be changed behind the program that was compiled.
+
+    Raises:
+        TileUnsupportedError: always.
+    """
+    raise TileUnsupportedError(
+        "generated CUDA text cannot be replaced by a callback",
+        got=f"register_cuda_postproc({getattr(func, '__name__', 'a function')})",
+        hint=_HINT,
+    )
+
+
+def register_cuda_postproc_callback(func: Any = None, override: bool = True) -> Any:
+    """The decorator of :func:`register_cuda_postproc`."""
+    if callable(func):
+        register_cuda_postproc(func, override)
+    return lambda function: register_cuda_postproc(function, override)
