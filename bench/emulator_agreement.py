@@ -26,7 +26,7 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -66,6 +66,31 @@ def kernels_of(cases: Iterable[Case]) -> dict[str, tuple[str, ...]]:
     return {source: tuple(names) for source, names in found.items()}
 
 
+def encode_tensor_map(
+    runtime: Any, form: Any, address: int, extents: Sequence[int], strides: Sequence[int]
+) -> bytes:
+    """The bytes of a tensor map for the emulated unit."""
+    room, rank = ctypes.create_string_buffer(128), form.rank
+    head = (
+        room, form.type, rank, ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*extents),
+        (ctypes.c_uint64 * max(1, rank - 1))(*strides),
+    )  # fmt: skip
+    steps = (ctypes.c_uint32 * rank)(*form.steps)
+    tail = (form.interleave, form.swizzle, form.promotion, form.fill)
+    if form.im2col:
+        corners = [(ctypes.c_int * len(c))(*c) for c in (form.lower, form.upper)]
+        code = runtime.tl_emu_tensor_map_im2col(
+            *head, *corners, form.channels, form.pixels, steps, *tail
+        )
+    else:
+        box = (ctypes.c_uint32 * rank)(*form.box)
+        code = runtime.tl_emu_tensor_map_tiled(*head, box, steps, *tail)
+    if code:
+        runtime.tl_emu_tensor_map_reason.restype = ctypes.c_char_p
+        raise ValueError(runtime.tl_emu_tensor_map_reason().decode())
+    return room.raw
+
+
 class Emulated:
     """The emulator as a machine that runs cases."""
 
@@ -89,25 +114,7 @@ class Emulated:
         }
 
     def encode(self, form: Any, address: int, extents: Any, strides: Any) -> bytes:
-        room, rank = ctypes.create_string_buffer(128), form.rank
-        head = (
-            room, form.type, rank, ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*extents),
-            (ctypes.c_uint64 * max(1, rank - 1))(*strides),
-        )  # fmt: skip
-        steps = (ctypes.c_uint32 * rank)(*form.steps)
-        tail = (form.interleave, form.swizzle, form.promotion, form.fill)
-        if form.im2col:
-            corners = [(ctypes.c_int * len(c))(*c) for c in (form.lower, form.upper)]
-            code = self.runtime.tl_emu_tensor_map_im2col(
-                *head, *corners, form.channels, form.pixels, steps, *tail
-            )
-        else:
-            box = (ctypes.c_uint32 * rank)(*form.box)
-            code = self.runtime.tl_emu_tensor_map_tiled(*head, box, steps, *tail)
-        if code:
-            self.runtime.tl_emu_tensor_map_reason.restype = ctypes.c_char_p
-            raise ValueError(self.runtime.tl_emu_tensor_map_reason().decode())
-        return room.raw
+        return encode_tensor_map(self.runtime, form, address, extents, strides)
 
     def run(self, case: Case) -> tuple[Array, list[str]]:
         """The result's bytes, and what went wrong."""

@@ -10,7 +10,7 @@ from tilelang.cuda.module import SharedBuffer
 from tilelang.emulator.explain import _shared_index
 from tilelang.emulator.launch import Memory, Settings, checks_of
 from tilelang.emulator.locate import Lines, Place
-from tilelang.emulator.report import Actor, Cost, Finding, Report, Totals, merge
+from tilelang.emulator.report import Actor, Barrier, Cost, Finding, Report, Totals, merge
 from tilelang.emulator.timeline import Span, Timeline
 from tilelang.errors import TileValueError
 from tilelang.layout.layout import Layout
@@ -89,6 +89,13 @@ def test_a_report_without_findings_tells_costs() -> None:
     )
 
 
+def test_a_barrier_says_how_often_a_block_meets() -> None:
+    assert (
+        str(Barrier(place(), 24, 4)) == "barrier at /home/me/program.py:9 (line 10): 6 for a block"
+    )
+    assert Barrier(place(), 0, 0).for_block == 0
+
+
 def test_only_the_first_findings_are_shown() -> None:
     report = Report("main", [race(place=place(line)) for line in range(1, 12)], runs=[("late", 0)])
     assert report.exit_code == 1
@@ -137,7 +144,7 @@ def test_settings_that_make_no_sense() -> None:
         Settings(("races", "speed"))
     assert str(error.value) == (
         "there is no check 'speed'\n"
-        "  expected: races, bounds, alignment, counters, timeline\n"
+        "  expected: races, bounds, alignment, counters, timeline, registers, lost-writes\n"
         "  got: 'speed'"
     )
     with pytest.raises(TileValueError) as error:

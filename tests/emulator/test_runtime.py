@@ -12,7 +12,10 @@ from tests.emulator import machine
 from tests.emulator.machine import EARLY, FIFO, LATE, RANDOM, launch
 
 SCHEDULES = pytest.mark.parametrize("schedule", (FIFO, RANDOM, LATE, EARLY))
-HEAD = '#include "tl_types.h"\n#include "tl_memory.h"\n#include "tl_sync.h"\n#include "tl_warp.h"\n'
+HEAD = (
+    '#include "tl_types.h"\n#include "tl_memory.h"\n#include "tl_sync.h"\n#include "tl_reduce.h"\n'
+    '#include "tl_warp.h"\n'
+)
 
 
 def kernel(parameters: str, body: str) -> str:

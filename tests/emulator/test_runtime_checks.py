@@ -63,9 +63,21 @@ def test_a_race_names_both_places_and_threads() -> None:
     assert race.offset == 5 * 4 and list(race.block) == [0, 0, 0]
 
 
-def test_the_same_value_written_twice_is_a_race_too() -> None:
-    source = kernel("int* out", "__shared__ int box; box = 1; __syncthreads(); out[0] = 0 * box;")
-    assert run(source, [zeros(1)], block=(2,)).kinds == {"write-write"}
+@pytest.mark.parametrize(("value", "kinds"), [("1", set()), ("threadIdx.x / 2", {"write-write"})])
+def test_stores_of_one_value_are_no_race(value: str, kinds: set[str]) -> None:
+    loop = f"box = {value}; __syncthreads(); out[threadIdx.x] = box;"
+    source = kernel("int* out", f"__shared__ int box; {loop}")
+    assert run(source, [zeros(4)], block=(4,)).kinds == kinds
+
+
+def test_a_store_of_one_value_is_one_of_a_copy_too() -> None:
+    source = kernel(
+        "int* out, int* a",
+        """__shared__ __align__(16) int box[4];
+        if (threadIdx.x < 2) tl_cp_async_16(box, a + 4 * threadIdx.x);
+        tl_cp_async_commit(); tl_cp_async_wait<0>(); __syncthreads(); out[0] = box[0];""",
+    )
+    assert run(source, [zeros(1), zeros(8)], block=(32,)).kinds
 
 
 def test_threads_may_write_neighbouring_bytes() -> None:
@@ -206,7 +218,8 @@ def test_deadlocks_say_who_waits_where() -> None:
     ("body", "kinds"),
     [
         ("out[blockIdx.x] = 1;", set()),
-        ("out[0] = 1;", {"write-write"}),
+        ("out[0] = 1;", set()),
+        ("out[0] = blockIdx.x;", {"write-write"}),
         ("if (blockIdx.x == 0) out[0] = 1; else out[1] = out[0];", {"write-read"}),
         ("if (blockIdx.x == 1) out[0] = 1; else out[1] = out[0];", {"read-write"}),
         ("out[blockIdx.x] = out[5];", set()),
@@ -246,7 +259,7 @@ def test_grids_that_meet_are_ordered() -> None:
         ("((int*)a)[0] = 1;", "bounds: a store to a buffer that the kernel only reads"),
         (
             "extern __shared__ int s[]; s[0] = 1; s[16] = 1;",
-            "bounds: offset 64 of 64 bytes of shared memory",
+            "bounds: a write at offset 64 of 64 bytes of shared memory",
         ),
         (
             "extern __shared__ char s[]; *(short*)(s + 3) = 1;",
@@ -283,11 +296,16 @@ def test_a_store_out_of_bounds_is_not_made() -> None:
         ("tl_bar_sync(16, 64);", "barrier-count"),
         ("tl_bar_sync(2, 50);", "barrier-count"),
         ("if (t & 1) __syncwarp(); else __shfl_sync(~0u, t, 0);", "warp-divergence"),
+        # Lanes may meet while others already wait for them.
+        ("if (t % 2 == 0) __syncwarp(0x55555555u); __syncwarp();", ""),
+        ("if (t % 2) { __syncwarp(); __syncwarp(); } else "
+         "{ __syncwarp(0x55555555u); __syncwarp(); __shfl_sync(0x55555555u, t, 2); __syncwarp(); }", ""),
+        ("if (t == 0) __syncwarp(0x3u); else if (t < 3) __syncwarp(0x7u);", "warp-divergence"),
         ("if (t < 8) __shfl_sync(0xff00u, t, 0);", "warp-divergence"),
         ("if (t >= 8) out[t] = __shfl_sync(0xffffff00u, t, 2);", "warp-divergence"),
         ("__shared__ uint64_t bar; if (t == 0) tl_mbarrier_arrive(&bar);", "mbarrier"),
     ],
-)
+)  # fmt: skip
 def test_misused_barriers(body: str, kind: str) -> None:
     source = kernel("int* out", f"const int t = threadIdx.x; {body}")
     found = run(source, [zeros(64)], block=(64,))

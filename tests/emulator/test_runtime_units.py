@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.emulator import machine
 from tests.emulator.machine import FIFO, Result, launch
 from tests.emulator.test_runtime import SCHEDULES, kernel, zeros
 
@@ -178,6 +179,8 @@ PRODUCT = unit_kernel(
     ],
 )
 def test_products_of_warpgroups(schedule: int, text: str, instead: str, kinds: tuple[str]) -> None:
+    if "d[0]" in instead and machine.blind_to_locals():
+        pytest.skip("clang before 21 does not report accesses to a thread's own array")
     out = zeros(512, dtype="float32")
     source = changed(PRODUCT, text, instead) if text else PRODUCT
     found: Result = launch(source, "k", [out], block=(128,), schedule=schedule)

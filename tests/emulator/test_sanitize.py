@@ -67,6 +67,8 @@ def test_the_kernel_itself_has_none(kernel, inputs) -> None:
     assert (totals.blocks, totals.threads) == (1, 128)
     assert totals.barriers > 2
     assert totals.shared_bytes == 16384
+    assert sum(item.count for item in report.barriers) == totals.barriers
+    assert 3 in [item.for_block for item in report.barriers]  # once in each of the loop's steps
     assert {cost.buffer for cost in report.costs} >= {"A", "B", "C", "left", "right"}
     assert all(cost.cost >= cost.ideal for cost in report.costs)
 
@@ -135,8 +137,30 @@ def test_blocks_that_write_one_element_race() -> None:
     race = report.of_kind("race")[0]
     assert race.space == "global"
     assert race.buffer == "A"
-    assert race.other_actor is None
-    assert "and another block wrote it too, in no order" in race.what
+    assert race.what == (
+        "thread 0 (warp 0) of block (4, 0, 0) writes A[0], and thread 0 (warp 0) of block (0, 0, 0) "
+        "wrote it too, in no order"
+    )
+    assert race.place.user_text == race.other.user_text == "A[bx % 4] = bx"
+
+
+def test_a_block_that_reads_what_another_writes_races() -> None:
+    @T.prim_func
+    def shifted(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+        with T.Kernel(2, 2, threads=32) as (bx, by):
+            tx = T.get_thread_binding()
+            at = (by * 2 + bx) * 32 + tx
+            A[at] = B[at]
+            B[at] = A[(at + 32) % 128]
+
+    report = tilelang.sanitize(shifted, *np.ones((2, 128), np.float32), schedule="fifo")
+    (first,) = report.of_kind("race")  # and the other way round, of the same two lines
+    assert first.what == (
+        "thread 0 (warp 0) of block (1, 0, 0) writes A[32], and thread 0 (warp 0) of block "
+        "(0, 0, 0) read it, in no order"
+    )
+    assert first.place.user_text == "A[at] = B[at]"
+    assert first.other.user_text == "B[at] = A[(at + 32) % 128]"
 
 
 def test_atomics_do_not_race() -> None:
@@ -297,3 +321,20 @@ def test_a_script_ends_with_a_code(tmp_path: Path, statement: str, code: int) ->
     assert done.returncode == code, done.stderr
     assert done.stdout == ("" if code else "done\n")
     assert ("race" in done.stderr) == bool(code)
+
+
+# -- results -----------------------------------------------------------------------------------------
+@T.prim_func
+def summed(A: T.Tensor((128,), "int32"), total: T.Tensor((1,), "int32")):
+    with T.Kernel(2, threads=64) as block:
+        T.atomic_add(total[0], A[block * 64 + T.get_thread_binding()])
+
+
+def test_a_result_that_is_only_added_to_holds_what_nothing_has_written() -> None:
+    ones = np.ones(128, np.int32)
+    allocated = tilelang.compile(summed, out_idx=-1, target="cuda -arch=sm_80")
+    report = tilelang.sanitize(allocated, ones)
+    assert {found.kind for found in report.findings} == {"uninitialised-read"}
+    assert "reads total[0], which nothing has written" in str(report)
+    given = tilelang.compile(summed, target="cuda -arch=sm_80")
+    assert tilelang.sanitize(given, ones, np.zeros(1, np.int32)).ok

@@ -250,6 +250,18 @@ def test_missing_synchronisation_of_products_is_found(removed: str, kind: str) -
     assert kind in result.kinds, result.texts()
 
 
+def test_an_operand_of_a_product_stays_in_its_tile() -> None:
+    image, registers, _ = chain_operands()
+    args = [image, registers, np.zeros((128, 8), np.float32), ctypes.c_int(1)]
+    clean(machine.launch(WGMMA, "chain", args, block=(128,), shared=8192, tiles=[(0, 8192)]))
+    result = machine.launch(
+        WGMMA, "chain", args, block=(128,), shared=8192, tiles=[(0, 256), (256, 7936)]
+    )
+    found = [each for each in result.findings if each.kind == machine.KINDS.index("bounds")]
+    assert found[0].buffer == 0
+    assert found[0].offset == 256
+
+
 # -- tensor memory ---------------------------------------------------------------------------------
 TENSOR = r"""
 #include "tl_memory.h"
@@ -325,7 +337,9 @@ def test_products_in_tensor_memory(schedule: int) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        ("tl_mbarrier_wait(bar, 0u);", "", "a product that nobody waited for writes these columns"),
+        ("tl_mbarrier_wait(bar, 0u);", "", "its commit's mbarrier has not been waited for"),
+        ("tl_tcgen05_commit(bar);", "tl_mbarrier_arrive(bar);", "no commit tells when it is complete"),
+        ("tl_tcgen05_wait_ld();", "", "registers that tcgen05.ld loads are used before tcgen05.wait::ld"),
         ("(quarter << 16)", "(32 << 16)", "of tensor memory, not 32 to 63"),
         ("tl_tmem_alloc<32>(slot)", "*slot = 64", "column 64 of tensor memory is not allocated"),
         ("tl_tmem_free<32>(d)", "tl_tmem_free<64>(d)", "columns are given back that are not allocated"),
@@ -335,6 +349,38 @@ def test_products_in_tensor_memory(schedule: int) -> None:
 def test_misuse_of_tensor_memory_is_found(old: str, new: str, text: str) -> None:
     result, _, _ = tensor(TENSOR.replace(old, new))
     assert any(text in found for found in result.texts()), result.texts()
+
+
+STORED = TENSOR.replace(
+    "    const uint32_t d = *slot;\n",
+    """    const uint32_t d = *slot;
+    uint32_t ones[16];
+    for (int q = 0; q < 16; ++q) ones[q] = 0x3f800000u;
+    tl_tcgen05_st_32x32b_x16(d + (threadIdx.x / 32 * 32 << 16), ones);
+    tl_tcgen05_wait_st();
+    tl_tcgen05_fence_before();
+    __syncthreads();
+    tl_tcgen05_fence_after();
+""",
+).replace("k > 0", "true")
+
+
+def test_sums_that_threads_stored_into_tensor_memory() -> None:
+    result, out, _ = tensor(STORED)
+    clean(result)
+    np.testing.assert_array_equal(out, 3 * tensor_operands()[1] + 1)
+    result, _, _ = tensor(STORED.replace("tl_tcgen05_wait_st();", ""))
+    text = (
+        "a product uses columns of tensor memory that tcgen05.st writes, without tcgen05.wait::st"
+    )
+    assert any(text in found for found in result.texts()), result.texts()
+
+
+@pytest.mark.parametrize("schedule", range(4))
+def test_operands_that_change_before_products_are_complete(schedule: int) -> None:
+    early = "smem[threadIdx.x] = 0;\n    tl_mbarrier_wait(bar, 0u);"
+    result, _, _ = tensor(TENSOR.replace("tl_mbarrier_wait(bar, 0u);", early), schedule)
+    assert result.kinds & {"missing-wait", "write-read"}, result.texts()
 
 
 CANCEL = r"""

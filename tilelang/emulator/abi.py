@@ -14,16 +14,18 @@ NOBODY = 0xFFFFFFFF
 ASYNC_UNIT = 0x10000
 
 # Checks of a launch.
-SHARED_RACES, GLOBAL_RACES, GLOBAL_BOUNDS, SHARED_BOUNDS, ALIGNMENT, COUNTERS, EVENTS = (
-    1 << bit for bit in range(7)
-)
+(
+    SHARED_RACES, GLOBAL_RACES, GLOBAL_BOUNDS, SHARED_BOUNDS, ALIGNMENT, COUNTERS, EVENTS,
+    LOST_WRITES, UNSET_REGISTERS,
+) = (1 << bit for bit in range(9))  # fmt: skip
 SCHEDULES = ("fifo", "random", "late", "early")  # in the order of their numbers
 # Names of the kinds of findings, by number.
 KINDS = (
     "", "race", "race", "race", "missing-wait", "missing-proxy-fence", "uninitialised-read",
     "out-of-bounds", "misaligned", "barrier-divergence", "barrier-count", "mbarrier-misuse",
     "warp-divergence", "deadlock", "step-bound", "trap", "invalid-descriptor", "launch",
-    "async-unfinished", "crash", "other",
+    "async-unfinished", "crash", "other", "lost-write",
+    "early-exit",
 )  # fmt: skip
 RACE_READ_WRITE, RACE_WRITE_READ, RACE_WRITE_WRITE = 1, 2, 3
 SPACES = ("", "global", "shared", "registers")

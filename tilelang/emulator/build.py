@@ -14,8 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tilelang.cuda.module import SharedBuffer
 from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler
-from tilelang.emulator.declarations import rewrite_shared
+from tilelang.emulator.declarations import rewrite_arrays, rewrite_shared, rewrite_tiles
 from tilelang.errors import CompileError
 from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.runtime.library import Library, load_library, loadable
@@ -26,13 +27,11 @@ TEXT = "kernel.cu"  # the name of a generated text in debug information
 
 _RUNTIME_FLAGS = ("-O2", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
 _RUNTIME_LINK = ("-pthread", "-lm", "-ldl")
-# Generated text is CUDA: signed numbers wrap, no type keeps out another, and a product and a sum
-# are not one operation unless the text says so.
+# Generated text is CUDA: signed numbers wrap, char is signed, no type keeps out another, and a
+# product and a sum are not one operation unless the text says so.
 _KERNEL_FLAGS = (
-    "-fno-strict-aliasing", "-fwrapv", "-ffp-contract=off", "-w",
+    "-fno-strict-aliasing", "-fwrapv", "-fsigned-char", "-ffp-contract=off", "-w",
     "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-math-errno",
-    # Large frames touch every page on their way, so that a full stack meets its guard page.
-    "-fstack-clash-protection",
 )  # fmt: skip
 
 
@@ -44,11 +43,13 @@ class KernelLibrary:
         library: what is loaded.
         source: the text, whose lines debug information names.
         kernels: the names of its kernels.
+        arrays: the names of what stands for registers in it, as the runtime numbers them.
     """
 
     library: Library
     source: str
     kernels: tuple[str, ...]
+    arrays: tuple[str, ...] = ()
 
     def entry(self, kernel: str) -> int:
         """Address of the function that unpacks parameters and calls ``kernel``."""
@@ -136,7 +137,7 @@ def _load_global(entry: Entry) -> Any:
 
 
 def kernel_text(source: str, kernels: Sequence[str]) -> str:
-    """``source`` with the table of its kernels behind it."""
+    """``source`` as C++ with the table of its kernels behind it."""
     return rewrite_shared(source) + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
 
 
@@ -156,6 +157,7 @@ def load_kernels(
     cache: DiskCache,
     watched: bool,
     flags: Sequence[str] = (),
+    tiles: Sequence[SharedBuffer] = (),
 ) -> KernelLibrary:
     """A generated text as a library, compiled now or from the cache.
 
@@ -167,14 +169,17 @@ def load_kernels(
         cache: where libraries are kept.
         watched: whether loads and stores are reported to the runtime.
         flags: of the program, e.g. ``-D``.
+        tiles: its shared buffers, whose bounds are looked at where it is watched.
 
     Raises:
         CompileError: the text uses something that the emulator lacks.
     """
     level = ("-O1", *compiler.hooks) if watched else ("-O2",)
     own = tuple(flag for flag in flags if flag.startswith(("-D", "-U")))
-    everything = (*level, *compiler.lines, *_KERNEL_FLAGS, *arch_flags(arch), *own)
-    text = kernel_text(source, kernels)
+    always = (*compiler.lines, *compiler.probes, *_KERNEL_FLAGS)
+    everything = (*level, *always, *arch_flags(arch), *own)
+    told, arrays = rewrite_arrays(rewrite_tiles(source, tiles)) if watched else (source, ())
+    text = kernel_text(told, kernels)
     key = content_key(
         "emulated kernel",
         text,
@@ -191,7 +196,7 @@ def load_kernels(
         return Entry(data, {"kind": "emulated kernel"})
 
     entry = cache.fetch(key, make)
-    return KernelLibrary(load_library(entry.data, entry.path), source, tuple(kernels))
+    return KernelLibrary(load_library(entry.data, entry.path), source, tuple(kernels), arrays)
 
 
 def _refused(error: CompileError) -> CompileError:

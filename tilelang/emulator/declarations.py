@@ -1,14 +1,20 @@
-"""Declarations of shared memory, rewritten for the host's compiler.
+"""Declarations of memory, rewritten for the host's compiler.
 
-A variable that belongs to a thread block has no counterpart in C++. This is all that is changed in
-the text of a kernel, and lines stay where they are.
+A variable that belongs to a thread block has no counterpart in C++. Where loads and stores are
+watched, the runtime is also told which tile of the arena a pointer is for, and where an array
+begins that stands for registers. This is all that is
+changed in the text of a kernel, and lines stay where they are.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilelang.cuda.module import SharedBuffer
 
 _ALIGN = r"(?:(?:__align__|alignas)\s*\(\s*(?P<align>[^()]*)\)\s*)?"
 # extern __shared__ __align__(1024) unsigned char name[];
@@ -25,6 +31,15 @@ _STATIC = re.compile(
     r"(?:\s+(?:int|char|short|long|double))*\s*\**)\s*"
     r"(?P<names>[A-Za-z_]\w*\s*(?:\[[^;{}]*?\]\s*)*(?:,\s*[A-Za-z_]\w*\s*(?:\[[^;{}]*?\]\s*)*)*);"
 )
+# uint16_t* const name = (uint16_t*)(tl_smem + 8192);
+_TILE = re.compile(
+    r"^(?P<head>\s*[\w:<>, ]+?\* const (?P<name>\w+) = \([\w:<>, ]+?\*\))"
+    r"\(tl_smem(?: \+ (?P<offset>\d+))?\);$",
+    re.MULTILINE,
+)
+# __align__(16) float name[32];
+_ARRAY = re.compile(r"^ +__align__\(\d+\) [\w:]+(?: \w+)* (\w+)\[\d+\];$", re.MULTILINE)
+_KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 _DECLARATOR = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\s*", re.DOTALL)
 
 
@@ -40,6 +55,51 @@ def rewrite_shared(source: str) -> str:
     numbers = itertools.count()
     dynamic = _DYNAMIC.sub(_dynamic, source)
     return _STATIC.sub(lambda found: _static(found, numbers), dynamic)
+
+
+def rewrite_tiles(source: str, tiles: Sequence[SharedBuffer]) -> str:
+    """The text of kernels with a window for each tile of the arena.
+
+    Args:
+        source: CUDA C++.
+        tiles: the shared buffers of all kernels.
+
+    Returns:
+        The same with the pointers to ``tiles`` made by the runtime, by their numbers among the
+        buffers of their kernel.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    count: dict[str, int] = {}
+    for tile in tiles:
+        numbers[tile.kernel, tile.name] = count.get(tile.kernel, 0)
+        count[tile.kernel] = count.get(tile.kernel, 0) + 1
+    heads = [(found.start(), found[1]) for found in _KERNEL.finditer(source)]
+
+    def made(found: re.Match[str]) -> str:
+        kernel = next((name for start, name in reversed(heads) if start <= found.start()), "")
+        number = numbers.get((kernel, found["name"]))
+        if number is None:
+            return found[0]
+        return f"{found['head']}tl_emu_tile({found['offset'] or 0}, {number});"
+
+    return _TILE.sub(made, source)
+
+
+def rewrite_arrays(source: str) -> tuple[str, tuple[str, ...]]:
+    """The text of kernels that tells the runtime of every array in registers.
+
+    Returns:
+        The text, and the names of the arrays, by the numbers that the runtime gets.
+    """
+    names: list[str] = []
+
+    def told(found: re.Match[str]) -> str:
+        name = found[1]
+        names.append(name)
+        size = f"sizeof({name}), sizeof({name}[0])"
+        return f"{found[0]} tl_emu_registers({name}, {size}, {len(names) - 1});"
+
+    return _ARRAY.sub(told, source), tuple(names)
 
 
 def _dynamic(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from tilelang.cuda.module import CudaModule, SharedBuffer
 from tilelang.emulator import abi
 from tilelang.emulator.locate import Lines, Place, generated_lines
-from tilelang.emulator.report import Actor, Cost, Finding, Report, Totals
+from tilelang.emulator.report import Actor, Barrier, Cost, Finding, Report, Totals
 from tilelang.emulator.timeline import Span, Timeline
 from tilelang.ir.dtypes import dtype as DType
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SENTENCES = {
     "uninitialised-read": "{actor} reads {element}, which nothing has written",
-    "out-of-bounds": "{actor} {does} {bytes} bytes outside {element}",
+    "out-of-bounds": "{actor} {does} {bytes} bytes outside {element}{landed}",
     "misaligned": "{actor} {does} {bytes} bytes of {element} at an address that is no multiple",
     "missing-wait": "{actor} uses {element} while an asynchronous operation still owns it",
     "missing-proxy-fence": (
@@ -41,6 +41,8 @@ _SENTENCES = {
     "launch": "the machine refuses the launch",
     "async-unfinished": "{block} ended while asynchronous work was going on that nobody waited for",
     "crash": "{actor} accesses an address that is no memory",
+    "lost-write": "nobody reads what has been written to {element}",
+    "early-exit": "{actor} accesses {element} of another block, which may have ended by then",
     "other": "{actor} did something wrong",
 }
 _RACES = {
@@ -48,6 +50,7 @@ _RACES = {
     abi.RACE_WRITE_READ: ("reads", "wrote it"),
     abi.RACE_WRITE_WRITE: ("writes", "wrote it too"),
 }
+_DOES = {"a read": "reads", "a load": "reads", "a write": "writes", "a store": "writes"}
 _SAID = ("race", "uninitialised-read")  # the sentence says all that the runtime does
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -73,12 +76,14 @@ def explain(record: Record, module: CudaModule, name: str, files: dict[str, str]
     }
     numbers = generated_lines(record.library, sorted(pcs)) if pcs else {}
     for item in record.launches:
-        reader = _Reader(item, module, lines, numbers, settings.schedule, settings.seed)
+        reader = _Reader(item, module, lines, numbers, settings.schedule, settings.seed,
+                         record.library.arrays)  # fmt: skip
         found = map(reader.finding, item.findings)
         report.findings += _distinct(one for one in found if not _same_call(one))
         if item.code and not item.findings:
             report.findings.append(reader.unexplained())
         report.costs += reader.costs()
+        report.barriers += reader.barriers()
         report.totals.append(reader.totals())
         if item.events:
             report.picture = reader.timeline()
@@ -118,8 +123,10 @@ class _Reader:
         numbers: dict[int, int],
         schedule: str,
         seed: int,
+        arrays: tuple[str, ...] = (),
     ) -> None:
         self.item = item
+        self.arrays = arrays
         self.tiles = tuple(tile for tile in module.shared if tile.kernel == item.kernel)
         self.lines = lines
         self.numbers = numbers
@@ -139,15 +146,17 @@ class _Reader:
         buffer, index = self.element(space, raw, (place, other))
         actor = _actor(raw.thread, raw.block)
         other_actor = None
-        elsewhere = b"another block" in raw.text  # of which no more is known
-        if (raw.other_thread != abi.NOBODY or raw.other_pc) and not elsewhere:
+        if raw.other_thread != abi.NOBODY or raw.other_pc:
             other_actor = _actor(raw.other_thread, raw.other_block)
         text = "" if kind in _SAID else raw.text.decode(errors="replace")
+        landed = ""
+        if kind == "out-of-bounds" and space == "shared" and raw.buffer < len(self.tiles):
+            landed, text = self.landed(raw), ""
         base = Finding(
             kind, self.item.kernel, "", place, actor, other, other_actor, space, buffer, index,
             int(raw.bytes), int(raw.count), self.schedule, self.seed, text,
         )  # fmt: skip
-        return _with_sentence(base, int(raw.kind))
+        return _with_sentence(base, int(raw.kind), landed, raw.text.decode(errors="replace"))
 
     def unexplained(self) -> Finding:
         """A launch that was stopped without a finding."""
@@ -163,10 +172,12 @@ class _Reader:
         if space == "global":
             return self.in_global(int(raw.address))
         if space == "shared":
-            offset = int(raw.offset)
             if raw.buffer < len(self.tiles):
-                offset += self.tiles[raw.buffer].offset or 0
-            return self.in_shared(offset, places)
+                tile, offset = self.tiles[raw.buffer], int(raw.offset)
+                return tile.label, _shared_index(tile, offset) if offset < tile.size else None
+            return self.in_shared(int(raw.offset), places)
+        if space == "registers" and raw.buffer < len(self.arrays):
+            return self.arrays[raw.buffer], (int(raw.offset),)
         return "", None
 
     def in_global(self, address: int) -> tuple[str, tuple[int, ...] | None]:
@@ -179,6 +190,25 @@ class _Reader:
             return "", None
         best = min(near, key=lambda m: max(m.base - address, address - m.base - m.size))
         return best.name, None
+
+    def landed(self, raw: abi.Finding) -> str:
+        """Where an access behind or before a tile is instead."""
+        tile = self.tiles[raw.buffer]
+        start = int(raw.offset) - (1 << 64 if raw.offset >> 63 else 0)
+        offset = start + (tile.offset or 0)
+        others = [
+            name + (f"[{', '.join(map(str, index))}]" if index is not None else "")
+            for name, index in self.tiles_at(offset) if name != tile.label
+        ]  # fmt: skip
+        where = " or ".join(others) or "memory of no tile"
+        return f": {_beyond(tile, start)} is {where}"
+
+    def tiles_at(self, offset: int) -> list[tuple[str, tuple[int, ...] | None]]:
+        """The tiles at an offset of the arena, with their elements there."""
+        return [
+            (tile.label, _shared_index(tile, offset - tile.offset)) for tile in self.tiles
+            if tile.offset is not None and tile.offset <= offset < tile.offset + tile.size
+        ]  # fmt: skip
 
     def in_shared(
         self, offset: int, places: Sequence[Place | None]
@@ -199,6 +229,8 @@ class _Reader:
         """What each place's accesses cost; places that stem from one line are one."""
         found: dict[tuple[Any, ...], Cost] = {}
         for site in self.item.sites:
+            if site.space == 0:
+                continue
             place = self.place(site.pc)
             space = abi.SPACES[site.space]
             if space == "global":
@@ -214,6 +246,18 @@ class _Reader:
                 sums[1] + int(site.accesses), sums[2] + int(site.cost), sums[3] + int(site.ideal),
             )  # fmt: skip
         return list(found.values())
+
+    def barriers(self) -> list[Barrier]:
+        """How often blocks meet, for each line of the generated text."""
+        found: dict[int, Barrier] = {}
+        for site in self.item.sites:
+            if site.space != 0:
+                continue
+            place = self.place(site.pc)
+            key = place.line or -int(site.pc)
+            count = int(site.requests) + (found[key].count if key in found else 0)
+            found[key] = Barrier(place, count, int(self.item.report.blocks))
+        return [found[key] for key in sorted(found)]
 
     def totals(self) -> Totals:
         """Sums of the launch."""
@@ -253,19 +297,22 @@ def _actor(thread: int, block: Sequence[int]) -> Actor:
     return Actor(int(thread), where)
 
 
-def _with_sentence(item: Finding, kind: int) -> Finding:
+def _with_sentence(item: Finding, kind: int, landed: str, said: str) -> Finding:
     if item.kind == "race" and kind in _RACES:
         does, did = _RACES[kind]
-        other = str(item.other_actor) if item.other_actor is not None else "another block"
+        other = str(item.other_actor) if item.other_actor is not None else "somebody"
         if item.other_actor is not None and item.other_actor.block == item.actor.block:
             other = other.replace(f" of block {item.actor.block}", "")
         what = f"{item.actor} {does} {item.element}, and {other} {did}, in no order"
         return replace(item, what=what)
-    does = "accesses"
+    does = next((word for start, word in _DOES.items() if said.startswith(start)), "accesses")
     what = _SENTENCES.get(item.kind, _SENTENCES["other"]).format(
         actor=item.actor, element=item.element or "memory", bytes=item.bytes, does=does,
+        landed=landed,
         block=f"block {item.actor.block}",
     )  # fmt: skip
+    if item.kind == "uninitialised-read" and item.space == "registers":
+        what = what.replace(" reads ", " reads its register ")
     if item.kind == "out-of-bounds" and not item.buffer:
         what = f"{item.actor} {does} {item.bytes} bytes outside of everything it may touch"
     return replace(item, what=what)
@@ -282,6 +329,19 @@ def _shared_index(tile: SharedBuffer, offset: int) -> tuple[int, ...] | None:
     if inverse is None or element >= len(inverse) or inverse[element][0] < 0:
         return None
     return tuple(int(at) for at in inverse[element])
+
+
+def _beyond(tile: SharedBuffer, offset: int) -> str:
+    """A place outside a shared buffer in the buffer's own terms."""
+    bits = DType(tile.dtype).bits * DType(tile.dtype).lanes
+    at, count = offset * 8 // bits, tile.size * 8 // bits
+    if tile.layout is not None or not tile.shape:
+        return f"what would be element {at} of its {count} in memory"
+    index: list[int] = []
+    for extent in reversed(tile.shape[1:]):
+        at, last = divmod(at, extent)
+        index.insert(0, last)
+    return f"{tile.label}[{', '.join(map(str, (at, *index)))}] of shape {tile.shape}"
 
 
 @lru_cache(maxsize=64)

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
     from tilelang.emulator import abi
 
 #: What can be checked, by the name that programs use.
-CHECKS = ("races", "bounds", "alignment", "counters", "timeline")
-DEFAULT_CHECKS = ("races", "bounds", "alignment", "counters")
+CHECKS = ("races", "bounds", "alignment", "counters", "timeline", "registers", "lost-writes")
+_DEFECTS = CHECKS[:-1]  # a program may mean to write over what nobody has read
+DEFAULT_CHECKS = ("races", "bounds", "alignment", "counters", "registers")
 SCHEDULES = ("fifo", "random", "late", "early")
 _ROOM = (256, 4096, 65536)  # findings, places and events that one launch can report
 _LITTLE = (16, 1, 1)  # without checks
 _ALIGN = 128  # of kernel parameters and of memory that the host steps allocate
 _DEVICE = 256  # alignment of what a GPU allocates
-_VECTOR = 16  # bytes of the widest access
+VECTOR = 16  # bytes of the widest access
 _GUARD = 256  # bytes before and behind that memory
 _STOPPED = 1
 
@@ -88,8 +89,13 @@ class Settings:
             "alignment": abi.ALIGNMENT,
             "counters": abi.COUNTERS,
             "timeline": abi.EVENTS,
+            "registers": abi.UNSET_REGISTERS,
+            "lost-writes": abi.LOST_WRITES | abi.SHARED_RACES,
         }
-        return sum(bits[name] for name in set(self.checks))
+        flags = 0
+        for name in self.checks:
+            flags |= bits[name]
+        return flags
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,7 @@ class Memory:
     shape: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
     writable: bool = True
+    fresh: bool = False  # nothing has written it before the call
 
     def index(self, offset: int) -> tuple[int, ...] | None:
         """The logical index of the element at a byte offset, None if there is none."""
@@ -158,6 +165,8 @@ class Machinery:
         library: gives the compiled text, watched or not.
         runtime: gives the runtime.
         lock: held while the runtime works, which has one launch at a time.
+        bounded: whether kernels access the memory of their arguments alone, so that an access
+            elsewhere is wrong; not so if they follow addresses that they read.
     """
 
     module: CudaModule
@@ -165,6 +174,7 @@ class Machinery:
     library: Callable[[bool], KernelLibrary]
     runtime: Callable[[], Any]
     lock: threading.RLock = field(default_factory=threading.RLock)
+    bounded: bool = True
 
     def tiles(self, kernel: str) -> tuple[SharedBuffer, ...]:
         """The shared buffers of a kernel."""
@@ -201,6 +211,7 @@ class EmulatedLauncher(GpuLauncher):
         record = Record(self.settings, library)
         # A raw pointer may lead anywhere, so that no access is outside of everything.
         known = all(param.kind == "tensor" or param.dtype != "handle" for param in self.spec.params)
+        known = known and self.machinery.bounded
         call = _Call(self.machinery, record, self._memory(args), bounded=known)
         program = self.machinery.program
         code = Machine(program.words, program.slots, call).run(self._unpack(slots), 0, 0)
@@ -210,7 +221,7 @@ class EmulatedLauncher(GpuLauncher):
 
     def _memory(self, args: Sequence[Any]) -> list[Memory]:
         found = []
-        for param, arg in zip(self.spec.params, args):
+        for number, (param, arg) in enumerate(zip(self.spec.params, args)):
             if param.kind != "tensor" or arg is None:
                 continue
             info = describe(arg)
@@ -221,7 +232,7 @@ class EmulatedLauncher(GpuLauncher):
             unit = param.itemsize
             found.append(
                 Memory(param.name, info.pointer, (last + 1) * unit, unit, tuple(info.shape),
-                       tuple(strides), not info.readonly)
+                       tuple(strides), not info.readonly, number in self.spec.outputs)
             )  # fmt: skip
         return found
 
@@ -328,12 +339,16 @@ class _Call:
         )
         return _STOPPED if code else 0
 
-    @staticmethod
-    def _buffers(memory: Sequence[Memory]) -> Any:
-        """The memory of a call as the runtime takes it."""
+    def _buffers(self, memory: Sequence[Memory]) -> Any:
+        """The memory of a call as the runtime takes it. What an earlier kernel of the call has
+        written is not known, so that only the first can read what is not there."""
         from tilelang.emulator import abi
 
-        items = [abi.Buffer(m.base, m.size, n, m.writable) for n, m in enumerate(memory)]
+        first = not self.record.launches
+        items = [
+            abi.Buffer(m.base, m.size, number, int(m.writable) | 2 * int(m.fresh and first))
+            for number, m in enumerate(memory)
+        ]
         return (abi.Buffer * len(items))(*items)
 
     def _tiles(self, kernel: str) -> Any:
@@ -384,7 +399,7 @@ class _Call:
         raw = np.full(size + 2 * _GUARD + _ALIGN, 0xFF, np.uint8)
         base = -(-(raw.ctypes.data + _GUARD) // _ALIGN) * _ALIGN
         self._scratch[base] = raw
-        self.memory.append(Memory(f"workspace {len(self._scratch)}", base, size))
+        self.memory.append(Memory(f"workspace {len(self._scratch)}", base, size, fresh=True))
         return base
 
     def free(self, device: int, address: int, stream: int) -> None:
@@ -405,7 +420,7 @@ def copy_of(array: Any) -> Any:
     if any(step < 0 for step in array.strides):
         return array.copy(order="K")
     size = int(last) + array.itemsize
-    odd = array.ctypes.data % _VECTOR
+    odd = array.ctypes.data % VECTOR
     raw = _aligned_bytes(size + odd)[odd:]
     made = np.ndarray(array.shape, array.dtype, raw, 0, array.strides)
     made[...] = array
@@ -439,7 +454,7 @@ def checks_of(names: object) -> tuple[str, ...]:
     if names is None:
         return DEFAULT_CHECKS
     if isinstance(names, str):
-        return CHECKS if names == "all" else (names,)
+        return _DEFECTS if names == "all" else (names,)
     if not isinstance(names, (tuple, list, set, frozenset)):
         raise TileValueError("checks is not a list of names", expected=", ".join(CHECKS))
     return tuple(map(str, names))

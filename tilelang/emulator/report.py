@@ -165,6 +165,30 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Barrier:
+    """How often the threads of a block meet at one place.
+
+    Attributes:
+        place: the call.
+        count: of meetings, of all blocks; a pipelined loop of 8 iterations with one barrier has 8
+            for each block.
+        blocks: that ran.
+    """
+
+    place: Place
+    count: int
+    blocks: int
+
+    @property
+    def for_block(self) -> float:
+        """Meetings of one block, on average."""
+        return self.count / self.blocks if self.blocks else 0.0
+
+    def __str__(self) -> str:
+        return f"barrier at {self.place} (line {self.place.line}): {self.for_block:g} for a block"
+
+
+@dataclass(frozen=True)
 class Totals:
     """Sums over one run of one kernel."""
 
@@ -195,6 +219,7 @@ class Report:
         name: of the program.
         findings: what is wrong, the first occurrence of each.
         costs: what accesses cost, the most wasteful first, from the first run.
+        barriers: how often blocks meet at each ``__syncthreads`` or named barrier, first run.
         totals: sums for each launch of the first run.
         runs: (schedule, seed) of every run.
         outputs: what the first run returned; None if it was stopped.
@@ -205,6 +230,7 @@ class Report:
     name: str
     findings: list[Finding] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
+    barriers: list[Barrier] = field(default_factory=list)
     totals: list[Totals] = field(default_factory=list)
     runs: list[tuple[str, int]] = field(default_factory=list)
     outputs: Any = None
@@ -261,6 +287,7 @@ class Report:
             "findings": [asdict(item) for item in self.findings],
             "totals": [asdict(item) for item in self.totals],
             "costs": [asdict(item) for item in self.costs],
+            "barriers": [asdict(item) for item in self.barriers],
         }
 
     def timeline(self, ax: Any = None) -> Any:

@@ -33,7 +33,7 @@ from tilelang.errors import (
     TileRuntimeError,
     TileUnsupportedError,
 )
-from tilelang.ir.stmt import PrimFunc
+from tilelang.ir.stmt import PrimFunc, View, walk
 from tilelang.jit.cuda import aligned, concrete
 from tilelang.jit.execution import Executable, results_form
 from tilelang.jit.steps import host_program
@@ -57,11 +57,14 @@ class EmulatedExecutable(Executable):
         spec: what a call must look like.
         machinery: the compiled text.
         files: the user's files by base name.
+        narrowed: makes the program for tensors that are aligned less, see
+            :class:`~tilelang.runtime.gpu.GpuLauncher`.
     """
 
     spec: LaunchSpec = field(default_factory=lambda: LaunchSpec("", ()))
     machinery: Machinery | None = None
     files: dict[str, str] = field(default_factory=dict)
+    narrowed: Callable[[Limits], EmulatedExecutable] | None = None
 
     def explain(self) -> str:
         """How the program is run, in words."""
@@ -132,6 +135,8 @@ def from_artifact(
     if module is None:
         raise InternalError(f"the CUDA back end gave no module for {func.name}")
     machinery = make_machinery(module, target, options)
+    if any(isinstance(item, View) and item.source is not None for item in walk(func.body)):
+        machinery = replace(machinery, bounded=False)
     machinery.library(settings.watched)  # what the text lacks is said now
     spec = aligned(
         launch_spec(
@@ -142,10 +147,13 @@ def from_artifact(
     )  # fmt: skip
     files = user_files(func)
 
-    def narrow(limits: Limits) -> Callable[..., Any]:
+    def narrowed(limits: Limits) -> EmulatedExecutable:
         less = for_alignments(func, dict(limits))
         other = compile(less, target, options)
-        return from_artifact(less, out_idx, other, target, options, settings).call
+        return from_artifact(less, out_idx, other, target, options, settings)
+
+    def narrow(limits: Limits) -> Callable[..., Any]:
+        return narrowed(limits).call
 
     def finished(record: Record) -> None:
         report = explain(record, module, func.name, files) if record.found else None
@@ -153,7 +161,9 @@ def from_artifact(
             raise failure(report)
 
     launcher = EmulatedLauncher(spec, machinery, settings, finished, narrow)
-    return EmulatedExecutable(launcher, "emulator", func, artifact, None, spec, machinery, files)
+    return EmulatedExecutable(
+        launcher, "emulator", func, artifact, None, spec, machinery, files, narrowed
+    )
 
 
 def make_machinery(module: CudaModule, target: Target, options: Options) -> Machinery:
@@ -170,7 +180,7 @@ def make_machinery(module: CudaModule, target: Target, options: Options) -> Mach
             runtime()  # kernels take its names
             known[watched] = load_kernels(
                 module.source, module.kernels, target.arch, compiler, cache, watched,
-                options.compile_flags,
+                options.compile_flags, module.shared,
             )  # fmt: skip
         return known[watched]
 

@@ -10,7 +10,14 @@ import numpy as np
 
 from tilelang.compiler import compile as compile_source
 from tilelang.emulator.explain import explain
-from tilelang.emulator.launch import EmulatedLauncher, Record, Settings, checks_of, copy_of
+from tilelang.emulator.launch import (
+    VECTOR,
+    EmulatedLauncher,
+    Record,
+    Settings,
+    checks_of,
+    copy_of,
+)
 from tilelang.emulator.report import Report, merge
 from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, TileValueError
 from tilelang.ir.stmt import PrimFunc
@@ -18,6 +25,7 @@ from tilelang.jit.core import JITImpl
 from tilelang.jit.emulated import EmulatedExecutable, from_artifact
 from tilelang.jit.kernel import JITKernel, normalize_out_idx
 from tilelang.options import Options
+from tilelang.runtime.gpu import Limits
 from tilelang.runtime.tensors import is_torch
 from tilelang.target import Target, parse_target
 
@@ -42,8 +50,8 @@ def sanitize(
             decorated with ``@tilelang.jit`` that is itself the kernel.
         args: its inputs, in host memory: numpy arrays, torch tensors, DLPack objects, numbers.
             numpy arrays and torch tensors are copied, so that they stay as they are.
-        checks: names out of "races", "bounds", "alignment", "counters" and "timeline"; "all"; the
-            first four by default.
+        checks: names out of "races", "bounds", "alignment", "counters", "registers", "timeline"
+            and "lost-writes"; "all" but the last; the first five by default.
         schedule: "fifo", "random", "late" or "early". By default one run is "late", in which
             asynchronous work ends at the last legal moment, and the others are "random".
         seed: of the first random run; the next ones count up.
@@ -77,8 +85,20 @@ def sanitize(
 def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any]) -> Report:
     """One run on copies of the arguments."""
     records: list[Record] = []
-    assert program.machinery is not None
-    launcher = EmulatedLauncher(program.spec, program.machinery, settings, records.append)
+    used = program
+
+    def launcher_of(ran: EmulatedExecutable) -> EmulatedLauncher:
+        nonlocal used
+        used = ran
+        assert ran.machinery is not None
+        narrow = None if ran.narrowed is None else narrower
+        return EmulatedLauncher(ran.spec, ran.machinery, settings, records.append, narrow)
+
+    def narrower(limits: Limits) -> EmulatedLauncher:
+        assert program.narrowed is not None
+        return launcher_of(program.narrowed(limits))
+
+    launcher = launcher_of(program)
     outputs: Any = None
     copies = tuple(map(_copy, values))
     try:
@@ -89,7 +109,8 @@ def _run(program: EmulatedExecutable, settings: Settings, values: Sequence[Any])
     if not records:  # the grid was empty
         report = Report(program.func.name, runs=[(settings.schedule, settings.seed)])
     else:
-        report = explain(records[0], program.machinery.module, program.func.name, program.files)
+        assert used.machinery is not None
+        report = explain(records[0], used.machinery.module, program.func.name, used.files)
     report.outputs, report.arguments = outputs, copies
     return report
 
@@ -101,7 +122,11 @@ def _copy(value: Any) -> Any:
     if is_torch(value):
         import torch
 
-        made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+        # Placed as the tensor itself, which decides how wide accesses may be.
+        first = value.data_ptr() % VECTOR // value.element_size()
+        last = sum((n - 1) * step for n, step in zip(value.shape, value.stride()))
+        room = torch.empty(first + max(last, 0) + 1, dtype=value.dtype)
+        made = room.as_strided(value.shape, value.stride(), first)
         return made.copy_(value.detach())
     return value
 
@@ -152,4 +177,6 @@ def _program(
         module = replace(artifact.cuda, source=source)
         artifact = replace(artifact, source=source, cuda=module)
     made = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))
+    if source is not None:  # of which there are no others
+        made = replace(made, narrowed=None)
     return made, values

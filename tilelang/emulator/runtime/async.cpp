@@ -73,7 +73,7 @@ void give_clocks(Gang& gang, Task& task, GroupQueue* queue) {
         return;
     }
     const void* first = task.plain_arrivals.empty() ? nullptr : task.plain_arrivals[0];
-    const uint64_t which = (uint64_t)(task.work.arrivals.empty() ? first : task.work.arrivals[0].barrier);
+    const auto which = (uint64_t)canonical(task.work.arrivals.empty() ? first : task.work.arrivals[0].barrier);
     task.reader = task.writer = agent_for(block, agent_key(barrier_agent, which));
     task.read_clock = task.write_clock = ++gang.async->clocks[task.writer];
 }
@@ -138,8 +138,23 @@ void finish_work(Gang& gang) {
     while (do_some_work(gang)) {}
 }
 
+namespace {
+
+// One finding says enough of an operation.
+void check_extents(const Task& task) {
+    const Work& work = task.work;
+    for (const Span& span : work.reads)
+        if (!check_extent(task.issuer, span.address, span.bytes, TL_EMU_READ, work.pc)) return;
+    for (const Span& span : work.writes)
+        if (!check_extent(task.issuer, span.address, span.bytes, TL_EMU_WRITE, work.pc)) return;
+}
+
+}  // namespace
+
 // -- the interface of tl_emu.h -----------------------------------------------------------------------------------
-void submit(Work&& work) {
+void submit(Work&& work) { submit_task(std::move(work)); }
+
+std::shared_ptr<Task> submit_task(Work&& work) {
     Fiber* me = current();
     Gang& gang = *me->gang;
     auto task = std::make_shared<Task>();
@@ -157,6 +172,7 @@ void submit(Work&& work) {
     task->issuer = me;
     task->block = me->block;
     task->began = gang.switches;
+    if (worker->flags & (TL_EMU_SHARED_BOUNDS | TL_EMU_GLOBAL_BOUNDS)) check_extents(*task);
     GroupQueue* queue = task->work.group == Group::none ? nullptr : &queue_of(task->work.group, *me);
     if (gang.order) {
         give_clocks(gang, *task, queue);
@@ -168,7 +184,8 @@ void submit(Work&& work) {
                 use_registers(*static_cast<Fiber*>(thread), span, queue->count() + 1, task->work.pc);
         queue->open.push_back(task);
     }
-    hand_over(gang, std::move(task));
+    hand_over(gang, task);
+    return task;
 }
 
 void commit_group(Group group) {
@@ -265,7 +282,7 @@ void tl_emu_cp_async_mbarrier_arrive(void* bar) {
     task->plain_arrivals.push_back(bar);
     std::vector<AsyncCopy> copies = me->copies;
     if (gang.order) {
-        task->writer = agent_for(*me->block, agent_key(barrier_agent, (uint64_t)bar));
+        task->writer = agent_for(*me->block, agent_key(barrier_agent, (uint64_t)canonical(bar)));
         task->write_clock = ++gang.async->clocks[task->writer];
         for (const AsyncCopy& copy : copies) disown_copy(copy, task->writer, task->write_clock);
     }

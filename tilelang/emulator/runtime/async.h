@@ -54,6 +54,7 @@ struct AsyncUnit {
 
 // The unit that has a clock of its own for `key` in the block.
 uint32_t agent_for(Block& block, uint64_t key);
+std::shared_ptr<Task> submit_task(Work&& work);  // as submit()
 bool do_some_work(Gang& gang);  // one task; false when there is none
 void do_random_work(Gang& gang);
 void finish_work(Gang& gang);   // at the end: what nobody waited for

@@ -61,7 +61,10 @@ void sync_block(int line, const void* pc) {
         }
     }
     if (++block.arrived < block.live) wait_here("__syncthreads", pc);
-    else open_block(block, me);
+    else {
+        if (worker->flags & TL_EMU_COUNTERS) count_barrier(pc);
+        open_block(block, me);
+    }
 }
 
 }  // namespace
@@ -74,6 +77,19 @@ void report_divergence(const Meeting& meeting, const char* what, uint32_t mask, 
     snprintf(text, sizeof text, "%s of lanes 0x%08x meets %s of lanes 0x%08x in one warp", what, mask, meeting.what,
              meeting.mask);
     finding_by(current(), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, meeting.pc, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
+}
+
+// Where lanes of `mask` meet. Some may do so while others already wait for all of the warp, so that masks overlap and
+// may have the same lowest lane; it is wrong only if each of two meetings waits for a lane of the other.
+Meeting& meeting_of(Warp& warp, uint32_t mask, uint32_t bit) {
+    Meeting& usual = warp.meetings[__builtin_ctz(mask)];
+    if (warp.meeting_count == 0 || (usual.arrived != 0 && usual.mask == mask)) return usual;
+    Meeting* free = usual.arrived == 0 ? &usual : nullptr;
+    for (Meeting& each : warp.meetings) {
+        if (each.arrived == 0) free = free != nullptr ? free : &each;
+        else if (each.mask == mask || ((each.mask & bit) != 0 && (each.arrived & mask) != 0)) return each;
+    }
+    return *free;
 }
 
 // Runs the operation for the lanes that came; those of others are null.
@@ -106,7 +122,7 @@ void collective(const char* what, uint32_t mask, void* mine, LaneOp op, const vo
         finding_by(me, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
         mask |= bit;
     }
-    Meeting& meeting = warp.meetings[__builtin_ctz(mask)];
+    Meeting& meeting = meeting_of(warp, mask, bit);
     if (meeting.arrived == 0) {
         meeting.mask = mask;
         meeting.what = what;
@@ -205,6 +221,7 @@ void arrive_named(int id, int count, bool waits, const void* pc) {
         return;
     }
     ++me->gang->barriers;
+    if (worker->flags & TL_EMU_COUNTERS) count_barrier(pc);
     bar.arrived = 0;
     if (known != nullptr) pass_on(*known, bar.joined, bar.waiters, waits ? me : nullptr);
     wake(bar.waiters);
@@ -254,6 +271,7 @@ void leave_barriers(Fiber* me) {
         if (meeting.arrived != 0 && meeting.arrived == (meeting.mask & warp.live)) hold(warp, meeting, nullptr);
     }
     Gang& gang = *me->gang;
+    if (gang.order) order_end(*me);
     if (gang.cluster_size > 1) {
         WideBarrier& bar = gang.cluster_barriers[block.number / gang.cluster_size];
         const uint32_t live = live_in_cluster(*me);
@@ -285,8 +303,16 @@ void tl_emu_sync_warp(unsigned mask) {
     collective("__syncwarp", mask, current(), order() == nullptr ? nullptr : order_lanes, TL_EMU_PC());
 }
 
-void tl_emu_bar_sync(int id, int count) { arrive_named(id, count, true, TL_EMU_PC()); }
-void tl_emu_bar_arrive(int id, int count) { arrive_named(id, count, false, TL_EMU_PC()); }
+void tl_emu_bar_sync(int id, int count) {
+    const void* pc = TL_EMU_PC();
+    pause_at_random();
+    arrive_named(id, count, true, pc);
+}
+void tl_emu_bar_arrive(int id, int count) {
+    const void* pc = TL_EMU_PC();
+    pause_at_random();
+    arrive_named(id, count, false, pc);
+}
 
 // All lanes are counted when they arrive and when they exit; a cluster's barrier is over when as many have arrived
 // as are alive.

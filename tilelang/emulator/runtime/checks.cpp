@@ -20,6 +20,7 @@ void begin_checks(Gang& gang) {
 }
 
 void end_checks(Gang& gang, Launch&) {
+    end_marks(gang);
     if (gang.flags & TL_EMU_COUNTERS) end_counters();
 }
 }  // namespace tl_emu

@@ -12,13 +12,16 @@ void begin_checks(Gang& gang);
 void end_checks(Gang& gang, Launch& launch);
 
 // -- shadow.cpp: order of accesses to shared memory
-void order_shared(Fiber& who, Block& owner, uint32_t offset, size_t bytes, TlEmuAccess access, const void* pc);
+void order_shared(Fiber& who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc);
 // cp.async owns its target from now on; then, what it wrote belongs to `who` or to an asynchronous unit.
 void own_copy(Fiber& who, AsyncCopy& copy);
 void disown_copy(Fiber& who, const AsyncCopy& copy);
 void disown_copy(const AsyncCopy& copy, uint32_t agent, uint32_t clock);
 // Accesses of asynchronous work, by the task's clocks.
 void order_task(Task& task);
+
+// -- ends.cpp
+void order_end(Fiber& me);  // a thread is over
 
 // -- globals.cpp
 void order_global(Fiber& who, const TlEmuBuffer& buffer, uint64_t offset, size_t bytes, TlEmuAccess access,
@@ -30,6 +33,7 @@ void note_fence(Fiber& fiber, int scope);
 
 // -- counters.cpp
 void count_access(Fiber& who, const void* p, size_t bytes, TlEmuAccess access, TlEmuSpace space, const void* pc);
+void count_barrier(const void* pc);  // all threads that it waits for have come
 void flush_counters(Block& block);
 void end_counters();
 void note_wait(Fiber& fiber);

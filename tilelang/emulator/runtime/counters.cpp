@@ -103,6 +103,11 @@ void Counters::add_rows(uint64_t pc, TlEmuAccess access, const uint64_t* offsets
     }
 }
 
+void Counters::add_barrier(uint64_t pc) {
+    std::lock_guard<std::mutex> guard(mutex_);
+    ++site(pc, TL_EMU_NO_SPACE, TlEmuAccess{}, 0).requests;
+}
+
 void Counters::add_event(const TlEmuEvent& event) {
     std::lock_guard<std::mutex> guard(mutex_);
     events_.push_back(event);
@@ -137,7 +142,7 @@ void flush(SiteLog& log) {
 
 uint64_t address_for(const void* p, TlEmuSpace space) {
     if (space != TL_EMU_SHARED) return (uint64_t)p;
-    return (uint64_t)((const unsigned char*)p - block_of(*worker->gang, p)->arena);
+    return (uint64_t)shared_offset(p);
 }
 
 uint64_t block_number(const Block& block) {
@@ -181,6 +186,8 @@ void count_rows(Thread* leader, void* const* rows, int count, TlEmuAccess access
     worker->launch->counters->add_rows((uint64_t)pc, access, offsets, count);
 }
 
+void count_barrier(const void* pc) { worker->launch->counters->add_barrier((uint64_t)pc); }
+
 void flush_counters(Block& block) {
     // Warps of other blocks of a gang meet at their own barriers.
     for (auto& [key, site] : log_of_worker().sites)
@@ -221,7 +228,7 @@ void note_work(const Task& task) {
         for (const Span& span : *spans) {
             const Block* owner = block_of(*worker->gang, span.address);
             if (owner == nullptr || event.tile != TL_EMU_NOBODY) continue;
-            const auto offset = (uint32_t)((const unsigned char*)span.address - owner->arena);
+            const auto offset = (uint32_t)shared_offset(span.address);
             event.bytes += (uint32_t)span.bytes;
             const TlEmuLaunch& request = worker->launch->request;
             for (uint32_t k = 0; k < request.tile_count; ++k)

@@ -32,6 +32,7 @@ class Counters {
 public:
     void add(const SiteLog& log);
     void add_rows(uint64_t pc, TlEmuAccess access, const uint64_t* offsets, int count);
+    void add_barrier(uint64_t pc);
     void add_event(const TlEmuEvent& event);
     void write(TlEmuReport& report);
 

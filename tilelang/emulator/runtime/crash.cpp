@@ -20,6 +20,12 @@ namespace tl_emu {
 namespace {
 
 constexpr size_t signal_stack_bytes = 64 * 1024;
+// From a multiple of 64 to where the stack stands when a function is entered: below a return address, or aligned.
+#if defined(__x86_64__)
+constexpr size_t entry_offset = 72;
+#else
+constexpr size_t entry_offset = 64;
+#endif
 
 std::mutex guard_mutex;
 int guards = 0;
@@ -34,6 +40,8 @@ struct sigaction before_segv, before_bus;
     stop();
 }
 
+bool in_stacks(const Worker& own, const void* p) { return (size_t)((const char*)p - own.stack_base) < own.stack_extent; }
+
 void handle(int number, siginfo_t* info, void* context) {
     Worker* own = worker;
     auto* state = static_cast<ucontext_t*>(context);
@@ -44,8 +52,9 @@ void handle(int number, siginfo_t* info, void* context) {
     auto& pc = state->uc_mcontext.pc;
     auto& sp = state->uc_mcontext.sp;
 #endif
+    // A frame that does not fit may have moved the stack pointer past the guard page that its probe hit.
     const bool in_fiber = own != nullptr && own->current != nullptr && own->recovery != nullptr &&
-                          (size_t)((const char*)sp - own->stack_base) < own->stack_extent;
+                          (in_stacks(*own, (const char*)sp) || in_stacks(*own, info->si_addr));
     if (!in_fiber) {
         // Not ours: what was there before us gets it when the instruction runs again.
         sigaction(number, number == SIGBUS ? &before_bus : &before_segv, nullptr);
@@ -53,9 +62,9 @@ void handle(int number, siginfo_t* info, void* context) {
     }
     own->crash_pc = (const void*)(pc + 1);  // as a return address
     own->crash_address = info->si_addr;
-    own->crash_in_stack = (size_t)((const char*)info->si_addr - own->stack_base) < own->stack_extent;
+    own->crash_in_stack = in_stacks(*own, info->si_addr);
     pc = (decltype(+pc))(uintptr_t)&crashed;
-    sp = (decltype(+sp))(((uintptr_t)own->recovery + signal_stack_bytes) / 64 * 64 - 72);
+    sp = (decltype(+sp))(((uintptr_t)own->recovery + signal_stack_bytes) / 64 * 64 - entry_offset);
 }
 
 }  // namespace

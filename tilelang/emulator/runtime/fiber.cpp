@@ -8,7 +8,6 @@
 
 #if TL_EMU_OWN_SWITCH
 extern "C" void tl_emu_switch(void** save, void* load);
-#endif
 
 // Callee-saved registers go on the stack, then the stack is changed. `ret` and not a jump: with many fibers in turn
 // the return predictor does better on it.
@@ -73,6 +72,7 @@ asm(".text\n"
     add sp, sp, #160
     ret
 )");
+#endif
 #endif
 
 namespace tl_emu {

@@ -3,7 +3,8 @@
 #define TL_EMU_FIBER_H
 #include <cstddef>
 
-#if defined(__x86_64__) || defined(__aarch64__)
+// TL_EMU_PORTABLE chooses ucontext where the switch by hand would do, so that it can be tested.
+#if (defined(__x86_64__) || defined(__aarch64__)) && !defined(TL_EMU_PORTABLE)
 #define TL_EMU_OWN_SWITCH 1
 #else
 #define TL_EMU_OWN_SWITCH 0

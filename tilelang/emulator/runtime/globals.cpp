@@ -45,16 +45,20 @@ Conflict foreign_conflict(const Accessor& who, const GlobalCell& cell) {
     const bool reads = who.access == TL_EMU_READ, atomic = who.access == TL_EMU_ATOMIC;
     if (cell.write & cell_foreign)
         return {reads ? TL_EMU_RACE_WRITE_READ : TL_EMU_RACE_WRITE_WRITE, cell_owner(cell.write), cell.write_site,
-                "an access that is not ordered after the write of another block"};
+                "an access that is not ordered after the write of another block", cell.write_gang + 1, who.access == TL_EMU_WRITE};
+    const uint32_t size = worker->gang->order->size(), other = cell.others % size, gang = cell.others / size + 1;
     if ((cell.write & cell_others_atomic) && !atomic)
-        return {reads ? TL_EMU_RACE_WRITE_READ : TL_EMU_RACE_WRITE_WRITE, 0, cell.others_site,
-                "an access that is not ordered after the atomic access of another block"};
+        return {reads ? TL_EMU_RACE_WRITE_READ : TL_EMU_RACE_WRITE_WRITE, other, cell.others_site,
+                "an access that is not ordered after the atomic access of another block", gang};
     if ((cell.write & cell_others_read) && !reads)
-        return {TL_EMU_RACE_READ_WRITE, 0, cell.others_site, "a write that is not ordered after the read of another block"};
+        return {TL_EMU_RACE_READ_WRITE, other, cell.others_site, "a write that is not ordered after the read of another block", gang};
     return {};
 }
 
-void access_cell(Order& order, const Accessor& who, GlobalCell& cell, const void* p, size_t bytes) {
+void access_cell(Order& order, const Accessor& who, GlobalCell& cell, bool fresh, const void* p, size_t bytes) {
+    if (fresh && who.access != TL_EMU_WRITE && !cell_written(cell.write))
+        finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_GLOBAL, who.pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+                   "global memory is read that nothing has been written to");
     const Gang& gang = *worker->gang;
     enter(cell, gang.number + 1);
     Conflict found;
@@ -68,13 +72,17 @@ void access_cell(Order& order, const Accessor& who, GlobalCell& cell, const void
         found = reader_conflict(order, who, readers);
     if (found.text != nullptr) report_conflict(who, found, TL_EMU_GLOBAL, p, bytes);
     if (who.access != TL_EMU_WRITE) {
-        if ((cell.write & (cell_others_read | cell_others_atomic)) == 0) cell.others_site = who.site;
+        if ((cell.write & (cell_others_read | cell_others_atomic)) == 0) {
+            cell.others_site = who.site;
+            cell.others = gang.number * order.size() + who.id;
+        }
         cell.write |= who.access == TL_EMU_READ ? cell_plain_read : cell_atomic_used;
         cell.readers = with_reader(order, who, readers);
         return;
     }
     cell.write = cell_write(who.id, who.clock, who.flags);
     cell.write_site = who.site;
+    cell.write_gang = gang.number;
     cell.readers = 0;
 }
 
@@ -84,7 +92,7 @@ GlobalCell* split(GlobalShadow& shadow, GlobalCell& cell) {
         const GlobalCell copy = cell;
         shadow.singles.push_back(copy);
         shadow.singles.push_back(copy);
-        cell = {cell_split, 0, at, 0, 0};
+        cell = {cell_split, 0, at, 0, 0, 0, 0};
     }
     return &shadow.singles[cell.readers];
 }
@@ -96,16 +104,17 @@ void access_global(const Accessor& who, const TlEmuBuffer& buffer, uint64_t offs
     if (cells == nullptr) return;
     const void* p = (const void*)(buffer.base + offset);
     const uint64_t end = offset + bytes;
+    const bool fresh = (buffer.writable & 2) != 0;
     for (uint64_t at = offset / 2; at * 2 < end; ++at) {
         GlobalCell& cell = cells[at];
         const bool first = at * 2 >= offset, second = at * 2 + 1 < end;
         if (first && second && (cell.write & cell_split) == 0) {
-            access_cell(order, who, cell, p, bytes);
+            access_cell(order, who, cell, fresh, p, bytes);
             continue;
         }
         GlobalCell* singles = split(shadow, cell);
-        if (first) access_cell(order, who, singles[0], p, bytes);
-        if (second) access_cell(order, who, singles[1], p, bytes);
+        if (first) access_cell(order, who, singles[0], fresh, p, bytes);
+        if (second) access_cell(order, who, singles[1], fresh, p, bytes);
     }
 }
 
@@ -128,6 +137,7 @@ void order_global(const Accessor& who, const void* p, size_t bytes) {
 // -- flags -------------------------------------------------------------------------------------------------------
 void release_at(const void* p) {
     if (worker->flags == 0 || !worker->gang->order) return;
+    p = canonical(p);
     Gang& gang = *worker->gang;
     gang.order->release(gang.flag_order[p], *current());
     if (checks(TL_EMU_GLOBAL_RACES) && block_of(gang, p) == nullptr) worker->launch->global->released.try_emplace(p, gang.number);
@@ -135,6 +145,7 @@ void release_at(const void* p) {
 
 void acquire_at(const void* p) {
     if (worker->flags == 0 || !worker->gang->order) return;
+    p = canonical(p);
     Gang& gang = *worker->gang;
     auto found = gang.flag_order.find(p);
     if (found != gang.flag_order.end()) gang.order->acquire(*current(), found->second);

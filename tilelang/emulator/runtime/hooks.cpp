@@ -5,13 +5,31 @@ using namespace tl_emu;
 
 namespace {
 
+inline __attribute__((always_inline)) void note_registers(Fiber& who, uint8_t* marks, const void* p, size_t bytes,
+                                                          TlEmuAccess access, const void* pc) {
+    if (access == TL_EMU_WRITE) {
+        __builtin_memset(marks, 0, bytes);
+        return;
+    }
+    uint64_t any = 0;  // of accesses of a constant size this is one load
+    if (bytes <= 8) __builtin_memcpy(&any, marks, bytes);
+    else for (size_t k = 0; k < bytes; ++k) any |= marks[k];
+    if (any != 0) unset_read(who, p, bytes, pc);
+}
+
 inline __attribute__((always_inline)) void hook(const void* p, size_t bytes, TlEmuAccess access, const void* pc, unsigned align) {
     Worker* own = worker;
     if (own == nullptr || own->flags == 0) return;
     Fiber* who = own->current;
     // Most accesses are to arrays on the thread's own stack, which stand for registers.
-    if ((size_t)((const char*)p - own->stack_base) < own->stack_extent && who->matrix_registers.empty()) return;
+    const auto at = (size_t)((const char*)p - own->stack_base);
+    if (at < own->stack_extent) {
+        if (own->marks != nullptr) note_registers(*who, own->marks + at, p, bytes, access, pc);
+        if (!who->watches_registers) return;
+    }
+    own->storing = access == TL_EMU_WRITE;
     if (!observe(who, p, bytes, access, pc, align)) stop();
+    own->storing = false;
 }
 
 }  // namespace

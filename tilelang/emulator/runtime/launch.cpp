@@ -1,7 +1,6 @@
 // A launch: its limits, the workers that share its blocks, and the variables that every kernel has.
 #include <dlfcn.h>
 #include <link.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -24,7 +23,8 @@
 namespace tl_emu {
 
 Worker::~Worker() {
-    if (arena != nullptr) munmap(arena, arena_bytes);
+    unmap_arena(*this);
+    drop_marks(*this);
 }
 
 namespace {
@@ -75,7 +75,7 @@ bool acceptable(Launch& launch) {
         snprintf(text, sizeof text, "a block of %llu threads: 1 to %u are possible", (unsigned long long)threads, most_threads);
     } else if (blocks == 0) {
         snprintf(text, sizeof text, "a grid without blocks");
-    } else if (request.dynamic_shared > limit || request.dynamic_shared > arena_stride / 2 * 2) {
+    } else if (request.dynamic_shared > limit || request.dynamic_shared > arena_room) {
         snprintf(text, sizeof text, "%u bytes of shared memory: a block has at most %u", request.dynamic_shared, limit);
     } else if (cluster == 0 || cluster > 16 || request.grid[0] % request.cluster[0] != 0 ||
                request.grid[1] % request.cluster[1] != 0 || request.grid[2] % request.cluster[2] != 0) {
@@ -114,18 +114,12 @@ bool prepare(Worker& own, const Launch& launch) {
     const TlEmuLaunch& request = launch.request;
     const uint32_t stack = request.stack_bytes != 0 ? request.stack_bytes : default_stack;
     if (!own.stacks.reserve((size_t)launch.gang_blocks * launch.threads, stack)) return false;
-    const size_t bytes = (size_t)launch.gang_blocks * arena_stride;
-    if (own.arena_bytes < bytes) {
-        if (own.arena != nullptr) munmap(own.arena, own.arena_bytes);
-        void* found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        own.arena = found == MAP_FAILED ? nullptr : (unsigned char*)found;
-        own.arena_bytes = own.arena != nullptr ? bytes : 0;
-        if (own.arena == nullptr) return false;
-    }
+    if (!map_arena(own, launch)) return false;
     own.flags = request.flags;
     own.stack_base = own.stacks.base();
     own.stack_extent = own.stacks.extent();
     own.last_buffer = nullptr;
+    if (!prepare_marks(own)) return false;
     own.accesses = 0;
     own.static_high = 0;
     if ((own.flags & TL_EMU_SHARED_RACES) && own.shadow == nullptr) own.shadow = std::make_unique<SharedShadow>();
@@ -200,6 +194,11 @@ int tl_emu_run(const TlEmuLaunch* request, TlEmuReport* report) {
         launch.gang_blocks = request->cooperative ? (uint32_t)blocks : launch.cluster_blocks;
         launch.gang_count = blocks / launch.gang_blocks;
         launch.static_at = (request->dynamic_shared + 1023) / 1024 * 1024;
+        for (uint32_t k = 0; k < request->tile_count; ++k) {
+            const TlEmuTile& tile = request->tiles[k];
+            if (tile.id >= launch.tiles.size()) launch.tiles.resize(tile.id + 1);
+            launch.tiles[tile.id] = &tile;
+        }
         if (request->flags != 0) {
             dl_iterate_phdr(find_library, &launch);
             launch.counters = std::make_unique<Counters>();

@@ -1,6 +1,6 @@
 // Matrix instructions as kernels call them: the lanes of a warp meet, then one of them computes for all.
 #include "mma.h"
-#include "tl_emu.h"
+#include "state.h"
 
 namespace {
 
@@ -44,6 +44,18 @@ void choose(void** lanes, uint32_t) {
         }
 }
 
+// What the calling lane brings: its share of both factors, of A only what is stored, and of the sum.
+void read_operands(const Operands& mine, const void* pc) {
+    if (tl_emu::worker->marks == nullptr) return;
+    const tl_emu::MmaAtom& t = mine.atom;
+    const auto share = [](unsigned elements, Kind kind) { return (size_t)elements * tl_emu::kind_bits(kind) / 8 / 32; };
+    const bool quads = mine.form == Form::quads;
+    tl_emu::registers_read(mine.a, quads ? 8 : share(t.m * t.k, t.a) / (mine.form == Form::sparse ? 2 : 1), pc);
+    tl_emu::registers_read(mine.b, quads ? 8 : share(t.n * t.k, t.b), pc);
+    tl_emu::registers_read(mine.d, share(t.m * t.n, t.c), pc);
+    tl_emu::registers_written(mine.d, share(t.m * t.n, t.c));
+}
+
 tl_emu::MmaAtom atom_of(unsigned shape, unsigned kinds) {
     return {shape & 255, shape >> 8 & 255, shape >> 16, Kind(kinds & 255), Kind(kinds >> 8 & 255), Kind(kinds >> 16)};
 }
@@ -55,15 +67,18 @@ extern "C" {
 // shape: m, n, k in bytes from the lowest; kinds: those of a, b and d.
 void tl_emu_mma(unsigned shape, unsigned kinds, void* d, const void* a, const void* b) {
     Operands mine = {atom_of(shape, kinds), d, a, b};
+    read_operands(mine, TL_EMU_PC());
     tl_emu::collective("mma.sync", 0xffffffffu, &mine, multiply_lanes, TL_EMU_PC());
 }
 void tl_emu_mma_sparse(unsigned shape, unsigned kinds, void* d, const void* a, const void* b, unsigned metadata, unsigned selector) {
     Operands mine = {atom_of(shape, kinds), d, a, b, Form::sparse, metadata, selector};
+    read_operands(mine, TL_EMU_PC());
     tl_emu::collective("mma.sp.sync", 0xffffffffu, &mine, multiply_lanes, TL_EMU_PC());
 }
 void tl_emu_mma_quads(int a_columns, int b_columns, unsigned kind, void* d, const void* a, const void* b) {
     Operands mine = {{16, 16, 4, tl_emu::kind_f16, tl_emu::kind_f16, Kind(kind)}, d, a, b, Form::quads, 0, 0,
                      a_columns != 0, b_columns != 0};
+    read_operands(mine, TL_EMU_PC());
     tl_emu::collective("mma.sync of quads", 0xffffffffu, &mine, multiply_lanes, TL_EMU_PC());
 }
 

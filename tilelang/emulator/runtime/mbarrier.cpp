@@ -14,7 +14,7 @@ Order* order() { return worker->gang->order.get(); }
 
 Mbarrier& state_of(void* bar, const void* pc) {
     AsyncUnit& unit = *worker->gang->async;
-    auto found = unit.mbarriers.find(bar);
+    auto found = unit.mbarriers.find(canonical(bar));
     if (found == unit.mbarriers.end()) {
         finding(TL_EMU_MBARRIER_MISUSE, TL_EMU_SHARED, pc, bar, barrier_bytes, "the mbarrier has not been initialised");
         stop();
@@ -31,7 +31,7 @@ void complete_if_due(Mbarrier& state) {
 
 Mbarrier* find_mbarrier(const void* bar) {
     AsyncUnit& unit = *worker->gang->async;
-    auto found = unit.mbarriers.find(bar);
+    auto found = unit.mbarriers.find(canonical(bar));
     return found == unit.mbarriers.end() ? nullptr : &found->second;
 }
 
@@ -41,7 +41,7 @@ void check_made(const Mbarrier& state, const void* bar, const void* pc) {
     if (known == nullptr || known->known(*me, state.maker, state.made)) return;
     const Gang& gang = *me->gang;
     finding_by(me, TL_EMU_RACE_WRITE_READ, TL_EMU_SHARED, pc, state.pc, state.maker % gang.threads,
-               &gang.blocks[state.maker / gang.threads], bar, barrier_bytes,
+               &gang.blocks[state.maker / gang.threads].index, bar, barrier_bytes,
                "a use of an mbarrier that is not ordered after its initialisation by another thread");
 }
 
@@ -62,7 +62,7 @@ void mbarrier_init(void* bar, uint32_t count, const void* pc) {
     if (worker->flags != 0 && !observe(current(), bar, barrier_bytes, TL_EMU_WRITE, pc, barrier_bytes, false)) stop();
     if (count == 0 || count >= 1u << 20)
         finding(TL_EMU_MBARRIER_MISUSE, TL_EMU_SHARED, pc, bar, barrier_bytes, "an mbarrier cannot expect %u arrivals", count);
-    Mbarrier& state = worker->gang->async->mbarriers[bar];
+    Mbarrier& state = worker->gang->async->mbarriers[canonical(bar)];
     if (Order* known = order()) known->drop(state.completed);
     state = Mbarrier();
     state.expected = state.pending = count;
@@ -98,6 +98,7 @@ bool mbarrier_done(void* bar, uint32_t parity, const void* pc) {
 }
 
 void mbarrier_wait(void* bar, uint32_t parity, const void* pc) {
+    pause_at_random();
     while (!mbarrier_done(bar, parity, pc)) {
         state_of(bar, pc).waiters.push_back(current());
         wait_here("an mbarrier", pc, bar);
@@ -110,13 +111,20 @@ using namespace tl_emu;
 extern "C" {
 
 void tl_emu_mbarrier_init(void* bar, unsigned count) { mbarrier_init(bar, count, TL_EMU_PC()); }
-void tl_emu_mbarrier_arrive(void* bar) { mbarrier_arrive(bar, 1, TL_EMU_PC()); }
+void tl_emu_mbarrier_arrive(void* bar) {
+    const void* pc = TL_EMU_PC();
+    pause_at_random();
+    mbarrier_arrive(bar, 1, pc);
+}
 void tl_emu_mbarrier_arrive_remote(void* bar, unsigned rank) {
-    if (void* there = map_shared(bar, rank)) mbarrier_arrive(there, 1, TL_EMU_PC());
+    const void* pc = TL_EMU_PC();
+    pause_at_random();
+    if (void* there = map_shared(bar, rank)) mbarrier_arrive(there, 1, pc);
 }
 void tl_emu_mbarrier_expect_tx(void* bar, unsigned bytes) { mbarrier_expect(bar, bytes, TL_EMU_PC()); }
 void tl_emu_mbarrier_arrive_expect_tx(void* bar, unsigned bytes) {
     const void* pc = TL_EMU_PC();
+    pause_at_random();
     mbarrier_expect(bar, bytes, pc);
     mbarrier_arrive(bar, 1, pc);
 }

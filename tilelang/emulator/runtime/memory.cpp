@@ -1,4 +1,5 @@
 // Shared memory as kernels see it, and what happens at every access that is checked.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -8,9 +9,11 @@
 namespace tl_emu {
 
 Block* block_of(Gang& gang, const void* p) {
-    const size_t at = (size_t)((const unsigned char*)p - gang.worker->arena);
-    if (at >= (size_t)gang.block_count * arena_stride) return nullptr;
-    return &gang.blocks[at / arena_stride];
+    const Worker& own = *gang.worker;
+    const size_t at = (size_t)((const unsigned char*)p - own.arena);
+    if (at >= own.arena_extent) return nullptr;
+    const size_t number = (at & (own.arena_bytes - 1)) / arena_stride;
+    return number < gang.block_count ? &gang.blocks[number] : nullptr;
 }
 
 uint32_t shared_bytes(const Launch& launch, const Block& block) {
@@ -27,7 +30,7 @@ uint32_t shared_address(const void* p) {
     const Fiber* me = current();
     const Block* owner = block_of(*me->gang, p);
     if (owner == nullptr) return 0xffffffffu;
-    const uint32_t offset = (uint32_t)((const unsigned char*)p - owner->arena);
+    const uint32_t offset = (uint32_t)shared_offset(p) & ((1u << window_shift) - 1);
     return owner == me->block ? offset : offset | (owner->rank + 1) << window_shift;
 }
 
@@ -52,7 +55,7 @@ void* map_shared(const void* p, uint32_t rank) {
         finding_by(current(), TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, TL_EMU_PC(), nullptr, TL_EMU_NOBODY, nullptr, p, 0, text);
         stop();
     }
-    return me->block->cluster[rank].arena + ((const unsigned char*)p - owner->arena);
+    return (unsigned char*)p + (me->block->cluster[rank].arena - owner->arena);  // the same window
 }
 
 uint32_t cluster_rank() { return current()->block->rank; }
@@ -77,20 +80,38 @@ void misaligned(Fiber* who, TlEmuSpace space, const void* p, size_t bytes, unsig
     finding_by(who, TL_EMU_MISALIGNED, space, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes, text);
 }
 
-bool observe_shared(Fiber* who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc) {
-    const uint32_t offset = (uint32_t)((const unsigned char*)p - owner.arena);
+constexpr const char* access_names[] = {"", "a read", "a write", "an atomic access"};
+
+// The part of a block's memory that its kernel has: dynamic or static.
+bool in_block(const Block& owner, int64_t offset, size_t bytes) {
     const Launch& launch = *worker->launch;
-    const bool dynamic = offset + bytes <= launch.request.dynamic_shared;
-    const bool fixed = offset >= launch.static_at && offset + bytes <= launch.static_at + owner.static_bytes;
-    if (!dynamic && !fixed) {
-        if (checks(TL_EMU_SHARED_BOUNDS)) {
-            char text[160];
-            snprintf(text, sizeof text, "offset %u of %u bytes of shared memory", offset, shared_bytes(launch, owner));
-            finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes, text);
-        }
-        return offset + bytes <= arena_stride && !checks(TL_EMU_SHARED_BOUNDS);
+    const auto end = offset + (int64_t)bytes;
+    // A block that has not begun has what the one that runs has.
+    const uint32_t fixed = std::max(owner.static_bytes, current()->block->static_bytes);
+    return (offset >= 0 && end <= launch.request.dynamic_shared) ||
+           (offset >= launch.static_at && end <= (int64_t)launch.static_at + fixed);
+}
+
+bool in_tile(const TlEmuTile& tile, int64_t offset, size_t bytes) {
+    return offset >= tile.offset && offset + (int64_t)bytes <= (int64_t)tile.offset + tile.bytes;
+}
+
+void outside(Fiber* who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc) {
+    char text[160];
+    const int32_t offset = shared_offset(p);
+    snprintf(text, sizeof text, "%s at offset %d of %u bytes of shared memory", access_names[access], offset,
+             shared_bytes(*worker->launch, owner));
+    finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_SHARED, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes, text);
+}
+
+bool observe_shared(Fiber* who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc) {
+    const int32_t offset = shared_offset(p);
+    if (!in_block(owner, offset, bytes)) {
+        if (checks(TL_EMU_SHARED_BOUNDS)) outside(who, owner, p, bytes, access, pc);
+        return offset >= 0 && offset + bytes <= arena_room && !checks(TL_EMU_SHARED_BOUNDS);
     }
-    if (checks(TL_EMU_SHARED_RACES)) order_shared(*who, owner, offset, bytes, access, pc);
+    if (!inside_tile(p, bytes)) outside(who, owner, p, bytes, access, pc);
+    else if (checks(TL_EMU_SHARED_RACES)) order_shared(*who, owner, p, bytes, access, pc);
     return true;
 }
 
@@ -136,7 +157,7 @@ void give_way_when_polling(Worker& own, const void* p, const void* pc) {
 bool observe(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const void* pc, unsigned align, bool counted) {
     Worker& own = *worker;
     if ((size_t)((const char*)p - own.stack_base) < own.stack_extent) {
-        if (!who->matrix_registers.empty()) check_registers(*who, p, bytes, access, pc);
+        if (who->watches_registers) check_registers(*who, p, bytes, access, pc);
         return true;
     }
     ++own.accesses;
@@ -150,6 +171,43 @@ bool observe(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const 
     if (allowed && access == TL_EMU_ATOMIC && own.gang->order && counted) note_atomic(*who, p);
     if (allowed && counted && (own.flags & TL_EMU_COUNTERS)) count_access(*who, p, bytes, access, space, pc);
     return allowed;
+}
+
+bool check_extent(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const void* pc) {
+    Block* owner = block_of(*worker->gang, p);
+    if (owner == nullptr) {
+        if (!checks(TL_EMU_GLOBAL_BOUNDS) || find_buffer(*worker->launch, (uint64_t)p, bytes) != nullptr) return true;
+        finding_by(who, TL_EMU_OUT_OF_BOUNDS, TL_EMU_GLOBAL, pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+                   access == TL_EMU_READ ? "a copy from outside every buffer" : "a copy to outside every buffer");
+        return false;
+    }
+    if (!checks(TL_EMU_SHARED_BOUNDS)) return true;
+    if (in_block(*owner, shared_offset(p), bytes) && inside_tile(p, bytes)) return true;
+    outside(who, *owner, p, bytes, access, pc);
+    return false;
+}
+
+bool check_operand(Fiber* who, uint32_t start, const std::vector<std::pair<uint32_t, uint32_t>>& ranges, const void* pc) {
+    const Worker& own = *worker;
+    if ((own.flags & TL_EMU_SHARED_BOUNDS) == 0 || own.tile_windows == 0 || ranges.empty()) return true;
+    Block& block = *who->block;
+    const uint32_t low = ranges.front().first, high = ranges.back().first + ranges.back().second;
+    const TlEmuTile* near = nullptr;
+    for (uint32_t k = 0; k < own.tile_windows; ++k) {
+        const TlEmuTile* tile = own.launch->tiles[k];
+        if (tile == nullptr || !in_tile(*tile, start, 1)) continue;
+        if (in_tile(*tile, low, high - low)) return true;
+        if (near == nullptr || tile->offset + tile->bytes > near->offset + near->bytes) near = tile;
+    }
+    if (near == nullptr) {
+        if (in_block(block, low, high - low)) return true;  // of no tile: nothing is known of its extent
+        outside(who, block, block.arena + low, high - low, TL_EMU_READ, pc);
+        return false;
+    }
+    // The first bytes outside of it, as if through its own window.
+    const uint32_t at = low < near->offset ? low : std::max(low, near->offset + near->bytes);
+    outside(who, block, block.arena + at + ((size_t)(near->id + 1) << own.arena_shift), 16, TL_EMU_READ, pc);
+    return false;
 }
 
 bool touch(Thread* who, const void* p, size_t bytes, TlEmuAccess access, const void* pc, unsigned align) {
@@ -219,6 +277,7 @@ void tl_emu_copy(void* target, const void* source, unsigned bytes) {
     if (worker->flags != 0) {
         const void* pc = TL_EMU_PC();
         Fiber* me = current();
+        registers_copied(target, source, bytes, pc);
         if (!observe(me, source, bytes, TL_EMU_READ, pc, bytes) || !observe(me, target, bytes, TL_EMU_WRITE, pc, bytes)) stop();
     }
     switch (bytes) {  // constant sizes, which are single moves
@@ -229,15 +288,13 @@ void tl_emu_copy(void* target, const void* source, unsigned bytes) {
     }
 }
 
-void* tl_emu_arena(void) { return current()->block->arena; }
-
 void* tl_emu_static_arena(unsigned offset, unsigned bytes) {
     Block& block = *current()->block;
     const Launch& launch = *worker->launch;
     if (offset + bytes > block.static_bytes) block.static_bytes = offset + bytes;
     if (block.static_bytes > worker->static_high) {
         // Seen for the first time; later blocks begin with all of it poisoned.
-        if (launch.static_at + block.static_bytes > arena_stride) {
+        if (launch.static_at + block.static_bytes > arena_room) {
             finding_by(current(), TL_EMU_LAUNCH, TL_EMU_NO_SPACE, TL_EMU_PC(), nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
                        "the kernel declares more shared memory than a block can have");
             stop();
@@ -258,11 +315,13 @@ int tl_emu_is_shared(const void* p) { return block_of(*worker->gang, p) != nullp
 
 void tl_emu_ldmatrix(void* registers, const void* row, int count, int transposed) {
     MatrixMove mine{registers, const_cast<void*>(row), count, transposed != 0, false, TL_EMU_PC()};
+    registers_written(registers, 4 * (size_t)count);
     collective("ldmatrix", 0xffffffffu, &mine, move_matrices, mine.pc);
 }
 
 void tl_emu_stmatrix(const void* registers, void* row, int count, int transposed) {
     MatrixMove mine{const_cast<void*>(registers), row, count, transposed != 0, true, TL_EMU_PC()};
+    registers_read(registers, 4 * (size_t)count, mine.pc);
     collective("stmatrix", 0xffffffffu, &mine, move_matrices, mine.pc);
 }
 

@@ -26,7 +26,9 @@ void check_registers(Fiber& who, const void* p, size_t bytes, TlEmuAccess access
     for (const OwnedRegisters& each : who.registers) {
         if (!overlap(at, bytes, each.low, each.bytes)) continue;
         finding_by(&who, TL_EMU_MISSING_WAIT, TL_EMU_REGISTERS, pc, each.pc, TL_EMU_NOBODY, nullptr, p, bytes,
-                   "registers of an asynchronous matrix product are used before it has been waited for");
+                   each.group == tensor_loads
+                       ? "registers that tcgen05.ld loads are used before tcgen05.wait::ld"
+                       : "registers of an asynchronous matrix product are used before it has been waited for");
         return;
     }
 }
@@ -34,6 +36,7 @@ void check_registers(Fiber& who, const void* p, size_t bytes, TlEmuAccess access
 void use_registers(Fiber& who, const Span& span, uint32_t group, const void* pc) {
     const char* low = static_cast<const char*>(span.address);
     who.registers.push_back({low, span.bytes, group, pc});
+    who.watches_registers = true;
     auto found = std::find_if(who.matrix_registers.begin(), who.matrix_registers.end(),
                               [&](const MatrixRegisters& each) { return overlap(low, span.bytes, each.low, each.bytes); });
     const void* stored = nullptr;

@@ -43,7 +43,12 @@ void place(const Launch& launch, const Gang& gang, TlEmuFinding& found) {
     if (found.space == TL_EMU_SHARED) {
         const Block* owner = block_of(const_cast<Gang&>(gang), p);
         if (owner == nullptr) return;
-        found.offset = (uint64_t)(p - (const char*)owner->arena);
+        found.offset = (uint64_t)(int64_t)shared_offset(p);
+        if (const TlEmuTile* tile = tile_of(p)) {
+            found.buffer = tile->id;
+            found.offset -= tile->offset;
+            return;
+        }
         for (uint32_t k = 0; k < launch.request.tile_count; ++k) {
             const TlEmuTile& tile = launch.request.tiles[k];
             if (found.offset - tile.offset >= tile.bytes) continue;
@@ -68,7 +73,7 @@ void place(const Launch& launch, const Gang& gang, TlEmuFinding& found) {
 }  // namespace
 
 void finding_by(Fiber* who, TlEmuKind kind, TlEmuSpace space, const void* pc, const void* other_pc, uint32_t other,
-                const Block* other_block, const void* address, size_t bytes, const char* text) {
+                const Uint3* other_block, const void* address, size_t bytes, const char* text) {
     TlEmuFinding found{};
     found.kind = kind;
     found.space = space;
@@ -77,12 +82,24 @@ void finding_by(Fiber* who, TlEmuKind kind, TlEmuSpace space, const void* pc, co
     found.thread = who != nullptr ? who->linear : TL_EMU_NOBODY;
     found.other_thread = other;
     if (who != nullptr) memcpy(found.block, &who->block->index, sizeof found.block);
-    if (other_block != nullptr) memcpy(found.other_block, &other_block->index, sizeof found.other_block);
+    if (other_block != nullptr) memcpy(found.other_block, other_block, sizeof found.other_block);
     else memcpy(found.other_block, found.block, sizeof found.block);
     found.address = (uint64_t)address;
     found.bytes = (uint32_t)bytes;
     snprintf(found.text, sizeof found.text, "%s", text);
     place(*worker->launch, *worker->gang, found);
+    worker->launch->findings->add(found);
+}
+
+void report_registers(Fiber& who, TlEmuFinding found, const void* pc, size_t bytes) {
+    found.kind = TL_EMU_UNINITIALISED_SHARED;
+    found.space = TL_EMU_REGISTERS;
+    found.pc = (uint64_t)pc;
+    found.thread = who.linear;
+    found.other_thread = TL_EMU_NOBODY;
+    found.bytes = (uint32_t)bytes;
+    memcpy(found.block, &who.block->index, sizeof found.block);
+    memcpy(found.other_block, found.block, sizeof found.block);
     worker->launch->findings->add(found);
 }
 
@@ -104,7 +121,7 @@ void describe_wait(const Fiber& fiber, char* text, size_t size) {
         const Block* owner = block_of(*fiber.gang, fiber.wait_object);
         if (bar != nullptr && owner != nullptr) {
             snprintf(text, size, "the mbarrier at %u in shared memory, which lacks %u of %u arrivals and %lld bytes in phase %llu",
-                     (unsigned)((const unsigned char*)fiber.wait_object - owner->arena), bar->pending, bar->expected,
+                     (unsigned)shared_offset(fiber.wait_object), bar->pending, bar->expected,
                      (long long)bar->bytes, (unsigned long long)bar->phase);
             return;
         }

@@ -10,6 +10,7 @@
 
 #include "async.h"
 #include "checks.h"
+#include "shadow.h"
 #include "state.h"
 
 namespace tl_emu {
@@ -82,6 +83,7 @@ Fiber* next_ready(Gang& gang) {
 
 void run(Fiber* from, Fiber* to) {
     Gang& gang = *to->gang;
+    if (from != nullptr && !from->held_stores.empty()) settle_stores(*from);
     worker->current = to;
     if (++gang.switches > gang.step_bound && !gang.stopped) {
         finding_by(to, TL_EMU_STEP_BOUND, TL_EMU_NO_SPACE, to->wait_pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0,
@@ -95,6 +97,7 @@ void run(Fiber* from, Fiber* to) {
 
 [[noreturn]] void exit_fiber(Fiber* me) {
     Gang& gang = *me->gang;
+    settle_stores(*me);
     me->done = true;
     me->warp->live &= ~(1u << me->lane);
     --me->block->live;
@@ -137,7 +140,10 @@ void wait_here(const char* what, const void* pc, const void* object) {
     me->wait_began = gang.switches;
     gang.idle_yields = 0;
     Fiber* next = next_ready(gang);
-    if (next == nullptr) switch_context(me->context, gang.main);  // deadlock
+    if (next == nullptr) {
+        settle_stores(*me);
+        switch_context(me->context, gang.main);  // deadlock
+    }
     else if (next != me) run(me, next);
     if (worker->flags & TL_EMU_EVENTS) note_wait(*me);
     me->waiting = "";
@@ -174,8 +180,27 @@ void yield(const void* pc) {
     me->waiting = "";
 }
 
+void pause_at_random() {
+    Fiber* me = current();
+    Gang& gang = *me->gang;
+    if (gang.schedule != TL_EMU_RANDOM || random_below(gang, 4) != 0) return;
+    // One thread at a time is held up until nobody else can go on, unless somebody polls.
+    const bool held_up = !gang.held_up && random_below(gang, 2) == 0;
+    if (held_up) gang.held_up = true;
+    for (uint32_t turns = held_up ? 512 : 1 + random_below(gang, 4); turns > 0; --turns) {
+        if (held_up && gang.queued <= 1 && !do_some_work(gang)) break;
+        gang.idle_yields = 0;  // whoever polls for what this thread does polls in vain, but not for ever
+        me->warp->polling |= 1u << me->lane;
+        make_ready(me->warp, 0);
+        Fiber* next = next_ready(gang);
+        if (next != me) run(me, next);
+    }
+    if (held_up) gang.held_up = false;
+}
+
 void stop() {
     Fiber* me = current();
+    settle_stores(*me);
     me->gang->stopped = true;
     switch_context(me->context, me->gang->main);
     abort();
@@ -184,27 +209,29 @@ void stop() {
 Thread* self() { return worker->current; }
 bool checking(uint32_t flags) { return (worker->flags & flags) != 0; }
 
+// Gangs count clusters, x fastest; inside a cluster ranks do.
+Uint3 block_index(const Launch& launch, uint64_t gang, uint32_t block) {
+    const uint32_t *grid = launch.request.grid, *cluster = launch.request.cluster;
+    const uint32_t wide = grid[0] / cluster[0], high = grid[1] / cluster[1], rank = block % launch.cluster_blocks;
+    const uint64_t number = gang * (launch.gang_blocks / launch.cluster_blocks) + block / launch.cluster_blocks;
+    return {(uint32_t)(number % wide) * cluster[0] + rank % cluster[0],
+            (uint32_t)(number / wide % high) * cluster[1] + rank / cluster[0] % cluster[1],
+            (uint32_t)(number / wide / high) * cluster[2] + rank / cluster[0] / cluster[1]};
+}
+
 // -- a gang ------------------------------------------------------------------------------------------------------
 namespace {
 
-void place_blocks(Gang& gang, const Launch& launch, uint64_t first) {
-    const TlEmuLaunch& request = launch.request;
-    const uint32_t* grid = request.grid;
-    const uint32_t* cluster = request.cluster;
-    // Gangs count clusters, x fastest; inside a cluster ranks do.
-    const uint32_t wide = grid[0] / cluster[0], high = grid[1] / cluster[1];
+void place_blocks(Gang& gang, const Launch& launch) {
     for (uint32_t k = 0; k < gang.block_count; ++k) {
         Block& block = gang.blocks[k];
-        const uint64_t number = first + k / launch.cluster_blocks;
         const uint32_t rank = k % launch.cluster_blocks;
         block.gang = &gang;
         block.number = k;
         block.rank = rank;
         block.cluster = &gang.blocks[k - rank];
-        block.index.x = (uint32_t)(number % wide) * cluster[0] + rank % cluster[0];
-        block.index.y = (uint32_t)(number / wide % high) * cluster[1] + rank / cluster[0] % cluster[1];
-        block.index.z = (uint32_t)(number / wide / high) * cluster[2] + rank / cluster[0] / cluster[1];
-        block.arena = gang.worker->arena + (size_t)k * arena_stride;
+        block.index = block_index(launch, gang.number, k);
+        block.arena = gang.worker->arena + (size_t)k * arena_stride + arena_lead;
         block.live = gang.threads;
         block.fibers = &gang.fibers[(size_t)k * gang.threads];
         block.warps = std::make_unique<Warp[]>(gang.warps_per_block);
@@ -291,7 +318,7 @@ void run_gang(Worker& own, Launch& launch, uint64_t number) {
     gang.step_bound = request.step_bound != 0 ? request.step_bound : 1ull << 33;
     own.gang = &gang;
     own.launch = &launch;
-    place_blocks(gang, launch, number * (gang.block_count / gang.cluster_size));
+    place_blocks(gang, launch);
     for (uint32_t k = 0; k < gang.block_count; ++k) {
         place_threads(gang, request, gang.blocks[k]);
         // Not-a-numbers, so that what is used before it is written shows in the result.

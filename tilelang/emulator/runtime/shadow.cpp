@@ -37,7 +37,7 @@ Conflict write_conflict(const Order& order, const Accessor& who, uint64_t write,
             return {TL_EMU_MISSING_WAIT, owner, site, "the asynchronous operation that writes here has not been waited for"};
         const char* text = who.access == TL_EMU_READ ? "a read that is not ordered after the write of another thread"
                                                      : "a write that is not ordered after the write of another thread";
-        return {race_kind(who.access, true), owner, site, text};
+        return {race_kind(who.access, true), owner, site, text, 0, who.access == TL_EMU_WRITE};
     }
     if (!who.is_thread() && (write & cell_async) == 0 && owner < order.threads() &&
         !order.fenced(who.fiber, owner, cell_clock(write)))
@@ -67,17 +67,31 @@ Conflict reader_conflict(const Order& order, const Accessor& who, uint32_t reade
 void report_conflict(const Accessor& who, const Conflict& conflict, TlEmuSpace space, const void* p, size_t bytes) {
     const Gang& gang = *worker->gang;
     const uint32_t total = gang.threads * gang.block_count;
-    uint32_t other;
-    const Block* block;
+    uint32_t other, block;
     if (conflict.owner < total) {
         other = conflict.owner % gang.threads;
-        block = &gang.blocks[conflict.owner / gang.threads];
+        block = conflict.owner / gang.threads;
     } else {
-        const uint32_t agents = (gang.order->size() - total) / gang.block_count;
-        other = TL_EMU_ASYNC_UNIT + (conflict.owner - total) % agents;
-        block = &gang.blocks[(conflict.owner - total) / agents];
+        other = TL_EMU_ASYNC_UNIT + (conflict.owner - total) % block_agents;
+        block = (conflict.owner - total) / block_agents;
     }
-    finding_by(&who.fiber, conflict.kind, space, who.pc, place_of(conflict.site), other, block, p, bytes, conflict.text);
+    // All gangs of a launch are of one form.
+    const Uint3 index = block_index(*worker->launch, conflict.gang != 0 ? conflict.gang - 1 : gang.number, block);
+    HeldStore held{conflict.kind, space, who.pc, place_of(conflict.site), p, other, (uint32_t)bytes, index, conflict.text, {}};
+    if (conflict.stores && worker->storing && bytes <= sizeof held.before) {
+        memcpy(held.before, p, bytes);
+        who.fiber.held_stores.push_back(held);
+        return;
+    }
+    finding_by(&who.fiber, held.kind, space, held.pc, held.other_pc, other, &index, p, bytes, held.text);
+}
+
+// Threads that store the same value in one place leave it there in whatever order they come.
+void settle_stores(Fiber& fiber) {
+    for (const HeldStore& held : fiber.held_stores)
+        if (memcmp(held.before, held.address, held.bytes) != 0)
+            finding_by(&fiber, held.kind, held.space, held.pc, held.other_pc, held.other, &held.other_block, held.address, held.bytes, held.text);
+    fiber.held_stores.clear();
 }
 
 uint32_t with_reader(Order& order, const Accessor& who, uint32_t readers) {
@@ -88,13 +102,13 @@ uint32_t with_reader(Order& order, const Accessor& who, uint32_t readers) {
 
 // -- shared memory -----------------------------------------------------------------------------------------------
 SharedShadow::~SharedShadow() {
-    if (cells_ != nullptr) munmap(cells_, capacity_ * (arena_stride / 2) * sizeof(Cell));
+    if (cells_ != nullptr) munmap(cells_, capacity_ * (arena_room / 2) * sizeof(Cell));
 }
 
 bool SharedShadow::reset(size_t blocks) {
     if (blocks > capacity_) {
-        if (cells_ != nullptr) munmap(cells_, capacity_ * (arena_stride / 2) * sizeof(Cell));
-        const size_t bytes = blocks * (arena_stride / 2) * sizeof(Cell);
+        if (cells_ != nullptr) munmap(cells_, capacity_ * (arena_room / 2) * sizeof(Cell));
+        const size_t bytes = blocks * (arena_room / 2) * sizeof(Cell);
         void* found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         cells_ = found == MAP_FAILED ? nullptr : static_cast<Cell*>(found);
         capacity_ = cells_ != nullptr ? blocks : 0;
@@ -139,6 +153,9 @@ void access_cell(Order& order, const Accessor& who, Cell& cell, const void* p, s
         cell.readers = with_reader(order, who, readers);
         return;
     }
+    if (cell.readers == 0 && cell_written(write) && checks(TL_EMU_LOST_WRITES))
+        report_conflict(who, {TL_EMU_LOST_WRITE, cell_owner(write), cell.write_site, "it is written over"},
+                        TL_EMU_SHARED, p, bytes);
     cell.write = cell_write(who.id, who.clock, who.flags);
     cell.write_site = who.site;
     cell.readers = 0;
@@ -155,13 +172,17 @@ Cell* split(SharedShadow& shadow, Cell& cell) {
     return &shadow.singles[cell.readers];
 }
 
-void access_shared(const Accessor& who, Block& owner, uint32_t offset, size_t bytes) {
+void access_shared(const Accessor& who, Block& owner, const void* p, size_t bytes) {
     Order& order = *worker->gang->order;
     SharedShadow& shadow = *worker->shadow;
-    const uint32_t end = offset + (uint32_t)bytes;
+    const int32_t from = shared_offset(p);
+    if (from < 0 || from + bytes > arena_room) return;  // an access that has been reported
+    const uint32_t offset = (uint32_t)from, end = offset + (uint32_t)bytes;
     shadow.use(owner.number, (end + 1) / 2);
+    if (owner.live == 0 && who.block != owner.number)
+        finding_by(&who.fiber, TL_EMU_EARLY_EXIT, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+                   "the block whose memory it is has ended");
     Cell* cells = shadow.cells(owner.number);
-    const void* p = owner.arena + offset;
     Memo memo;
     for (uint32_t at = offset / 2; at * 2 < end; ++at) {
         Cell& cell = cells[at];
@@ -181,16 +202,16 @@ void access_shared(const Accessor& who, Block& owner, uint32_t offset, size_t by
 template <class Act> void each_cell(const AsyncCopy& copy, Act act) {
     Gang& gang = *worker->gang;
     Block* owner = block_of(gang, copy.target);
-    if (owner == nullptr || worker->shadow == nullptr) return;
-    const size_t offset = (size_t)((unsigned char*)copy.target - owner->arena);
+    if (owner == nullptr || worker->shadow == nullptr || !inside_tile(copy.target, copy.bytes)) return;
+    const auto offset = (size_t)shared_offset(copy.target);
     Cell* cells = worker->shadow->cells(owner->number);
     for (size_t at = offset / 2; at * 2 < offset + copy.bytes; ++at) act(cells[at]);
 }
 
 }  // namespace
 
-void order_shared(Fiber& who, Block& owner, uint32_t offset, size_t bytes, TlEmuAccess access, const void* pc) {
-    access_shared(accessor_of(who, access, pc), owner, offset, bytes);
+void order_shared(Fiber& who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc) {
+    access_shared(accessor_of(who, access, pc), owner, p, bytes);
 }
 
 void own_copy(Fiber& who, AsyncCopy& copy) {
@@ -224,7 +245,7 @@ void order_span(Task& task, const Span& span, TlEmuAccess access) {
     Gang& gang = *worker->gang;
     if (Block* owner = block_of(gang, span.address)) {
         if (checks(TL_EMU_SHARED_RACES))
-            access_shared(who, *owner, (uint32_t)((const unsigned char*)span.address - owner->arena), span.bytes);
+            access_shared(who, *owner, span.address, span.bytes);
     } else if (checks(TL_EMU_GLOBAL_RACES)) {
         order_global(who, span.address, span.bytes);
     }

@@ -48,20 +48,25 @@ struct Conflict {
     uint32_t owner = 0;
     int32_t site = 0;
     const char* text = nullptr;  // null: nothing is wrong
+    uint32_t gang = 0;           // of the owner, + 1; 0: the one that runs
+    bool stores = false;         // both are plain stores, which may be of equal values
 };
 Conflict write_conflict(const Order& order, const Accessor& who, uint64_t write, int32_t site);
 Conflict reader_conflict(const Order& order, const Accessor& who, uint32_t readers);
 uint32_t with_reader(Order& order, const Accessor& who, uint32_t readers);
+// What was held back of `fiber` until its store was made; before anything else runs.
+void settle_stores(Fiber& fiber);
 void report_conflict(const Accessor& who, const Conflict& conflict, TlEmuSpace space, const void* p, size_t bytes);
 
 class SharedShadow {
 public:
     ~SharedShadow();
     bool reset(size_t blocks);  // nothing has been accessed in the memory of these blocks
-    Cell* cells(uint32_t block) { return cells_ + (size_t)block * (arena_stride / 2); }
+    Cell* cells(uint32_t block) { return cells_ + (size_t)block * (arena_room / 2); }
     void use(uint32_t block, size_t end) {
         if (high_[block] < end) high_[block] = end;
     }
+    size_t used(uint32_t block) const { return high_[block]; }
     std::vector<Cell> singles;  // pairs, for split cells
 
 private:
@@ -75,8 +80,10 @@ struct GlobalCell {
     uint64_t write;
     int32_t write_site;
     uint32_t readers;
-    uint32_t gang;        // of the above, + 1
-    int32_t others_site;  // where another gang read
+    uint32_t gang;         // of the above, + 1
+    uint32_t write_gang;   // of the writer
+    int32_t others_site;   // where somebody of another gang read it or used it atomically, and
+    uint32_t others;       // who: its id and, in units of Order::size(), its gang
 };
 
 class GlobalShadow {

@@ -24,7 +24,9 @@ struct Fiber;
 constexpr uint32_t warp_size = 32;
 constexpr uint32_t most_threads = 1024;            // of a block
 constexpr uint32_t most_fibers = 16384;            // of a gang: stacks take two mappings each, of 65530
-constexpr uint32_t arena_stride = 256 * 1024;      // shared memory of one block, with room to see overruns
+// Shared memory of one block, with room to see overruns: it begins `arena_lead` bytes after a multiple of the
+// stride. Of it, `arena_room` bytes have a record.
+constexpr uint32_t arena_stride = 512 * 1024, arena_lead = 128 * 1024, arena_room = 256 * 1024;
 constexpr uint32_t named_barriers = 16;
 constexpr uint32_t block_agents = 64;              // asynchronous units of a block with clocks of their own
 
@@ -39,6 +41,7 @@ struct AsyncCopy {
 };
 
 // Part of a thread's stack that belongs to a group of matrix products until the thread waits for it.
+constexpr uint32_t tensor_loads = 0xffffffffu;  // the group of registers that tcgen05.ld writes
 struct OwnedRegisters {
     const char* low;
     size_t bytes;
@@ -51,6 +54,23 @@ struct MatrixRegisters {
     const char* low;
     size_t bytes;
     const void* stored;
+};
+
+// An array of the kernel in a thread's registers, by the number of its declaration.
+struct RegisterArray {
+    const char* low = nullptr;
+    uint32_t bytes = 0, element = 0, number = 0, serial = 0;
+};
+
+// A store of the compiled code that meets the store of another thread: a race, if it changes the bytes that it finds.
+struct HeldStore {
+    TlEmuKind kind;
+    TlEmuSpace space;
+    const void *pc, *other_pc, *address;
+    uint32_t other, bytes;
+    Uint3 other_block;
+    const char* text;
+    uint8_t before[32];
 };
 
 struct Fiber : Thread {
@@ -73,6 +93,10 @@ struct Fiber : Thread {
     std::vector<OwnedRegisters> registers;  // that asynchronous work still owns
     std::vector<MatrixRegisters> matrix_registers;
     bool fenced_registers = false;
+    bool watches_registers = false;  // some of them belong, or have belonged, to asynchronous work
+    std::vector<RegisterArray> arrays;
+    std::vector<HeldStore> held_stores;
+    uint32_t array_serial = 0;
 };
 
 struct Meeting {
@@ -145,6 +169,7 @@ struct Block {
     uint32_t registers[most_threads / (4 * warp_size)] = {};  // per thread, as setmaxnreg said
     uint32_t agents = 0;  // asynchronous units that have a clock
     std::unordered_map<uint64_t, uint32_t> agent_of;
+    Joined ended;  // what its threads that are over knew
     uint32_t first_read_set = 0;  // those below it are ordered before everything that this block does now
 };
 
@@ -175,6 +200,7 @@ struct Gang {
     uint32_t schedule = 0;
     uint64_t random = 0;
     uint64_t switches = 0, step_bound = 0, idle_yields = 0;
+    bool held_up = false;  // a thread is, by pause_at_random
     bool stopped = false;
     Context main;
     WideBarrier grid_barrier;
@@ -199,6 +225,7 @@ struct Launch {
     uint32_t static_at = 0;      // where static shared memory begins
     const char* anchor = nullptr;  // code addresses are kept as distances from here
     const char *library_low = nullptr, *library_high = nullptr;  // data of the kernel's own library
+    std::vector<const TlEmuTile*> tiles;  // by their ids
     std::unique_ptr<Findings> findings;
     std::unique_ptr<Counters> counters;
     std::unique_ptr<GlobalShadow> global;
@@ -210,11 +237,20 @@ struct Worker {
     const char* stack_base = nullptr;
     size_t stack_extent = 0;
     Fiber* current = nullptr;
+    bool storing = false;  // the access that is looked at is a store that follows at once
     Gang* gang = nullptr;
     Launch* launch = nullptr;
     Stacks stacks;
+    // Memory of the blocks, seen through several windows, each of `arena_bytes`, a power of two: the first for all
+    // of it, then one for each tile, so that an address tells which tile a pointer was made for.
     unsigned char* arena = nullptr;
-    size_t arena_bytes = 0;
+    size_t arena_bytes = 0, arena_extent = 0;
+    uint32_t arena_shift = 0;
+    // One byte for each of the stacks, not zero where a register is that nothing has written; null: not looked for.
+    uint8_t *marks = nullptr, *marks_memory = nullptr;
+    size_t marks_extent = 0;
+    uint32_t tile_windows = 0;  // that this launch uses
+    long arena_owner = 0;       // the process that made it
     std::unique_ptr<SharedShadow> shadow;
     std::unique_ptr<AccessLog> log;
     const TlEmuBuffer* last_buffer = nullptr;
@@ -235,6 +271,10 @@ struct Worker {
 extern thread_local constinit Worker* worker __attribute__((tls_model("initial-exec")));
 inline Fiber* current() { return worker->current; }
 inline bool checks(uint32_t flags) { return (worker->flags & flags) != 0; }
+// Of an address in the memory of some block: how far it is from where that begins, which may be in front of it.
+inline int32_t shared_offset(const void* p) {
+    return (int32_t)(((size_t)((const unsigned char*)p - worker->arena) & (arena_stride - 1)) - arena_lead);
+}
 inline Fiber* Warp::lane(uint32_t number) const { return fibers + number; }
 
 // -- scheduler.cpp
@@ -243,14 +283,30 @@ void make_ready(Warp* warp, uint32_t lanes);
 void wake(Waiters& waiters, Fiber* but = nullptr);
 void wait_here(const char* what, const void* pc, const void* object = nullptr);
 void run_gang(Worker& worker, Launch& launch, uint64_t number);
+Uint3 block_index(const Launch& launch, uint64_t gang, uint32_t block);  // of a block of a gang, by their numbers
 uint32_t random_below(Gang& gang, uint32_t count);
 
 // -- barriers.cpp
 void leave_barriers(Fiber* fiber);  // what is to be done when a thread exits
 
+// -- arena.cpp
+bool map_arena(Worker& own, const Launch& launch);  // false: there is no memory
+void unmap_arena(Worker& own);
+// The tile that an address in shared memory was made from, or null if that is not known.
+const TlEmuTile* tile_of(const void* p);
+// On a random schedule, now and then lets others go first: before operations on barriers that do not wait by themselves.
+void pause_at_random();
+bool inside_tile(const void* p, size_t bytes);  // or no tile is known
+// The same place of shared memory in the window of all; other addresses stay as they are.
+const void* canonical(const void* p);
+
 // -- memory.cpp
 Block* block_of(Gang& gang, const void* p);  // whose shared memory p is in, or null
+// An access by a unit: whether it stays inside a buffer, or inside the tile and the block's memory; else a finding.
+bool check_extent(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const void* pc);
 uint32_t shared_bytes(const Launch& launch, const Block& block);
+// check_extent for an operand that a descriptor names, as ranges of the block's memory: it stays in the tile it starts in.
+bool check_operand(Fiber* who, uint32_t start, const std::vector<std::pair<uint32_t, uint32_t>>& ranges, const void* pc);
 // An access of `who`: bounds, alignment, order, counters. false: it must not be made.
 bool observe(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const void* pc, unsigned align,
              bool counted = true);
@@ -259,9 +315,19 @@ bool observe(Fiber* who, const void* p, size_t bytes, TlEmuAccess access, const 
 void check_registers(Fiber& who, const void* p, size_t bytes, TlEmuAccess access, const void* pc);
 void use_registers(Fiber& who, const Span& span, uint32_t group, const void* pc);
 
+// -- unset.cpp: registers that nothing has written. Accesses are of the calling thread.
+bool prepare_marks(Worker& own);  // false: there is no memory
+void drop_marks(Worker& own);
+void end_marks(Gang& gang);
+void unset_read(Fiber& who, const void* p, size_t bytes, const void* pc);  // some of it is marked
+void registers_read(const void* p, size_t bytes, const void* pc);
+void registers_written(const void* p, size_t bytes);
+void registers_copied(const void* target, const void* source, size_t bytes, const void* pc);
+
 // -- report.cpp
+void report_registers(Fiber& who, TlEmuFinding found, const void* pc, size_t bytes);
 void finding_by(Fiber* who, TlEmuKind kind, TlEmuSpace space, const void* pc, const void* other_pc, uint32_t other,
-                const Block* other_block, const void* address, size_t bytes, const char* text);
+                const Uint3* other_block, const void* address, size_t bytes, const char* text);
 void report_deadlock(Gang& gang);
 }  // namespace tl_emu
 #endif

@@ -1,7 +1,9 @@
 // Tensor memory and its products as kernels use them. One thread issues a product, which is done in the order of
 // issue, at the latest when somebody waits for the barrier of the next commit.
+#include <algorithm>
 #include <utility>
 
+#include "async.h"
 #include "state.h"
 #include "tensor_memory.h"
 
@@ -14,6 +16,19 @@ struct Product {
     const void* pc;
 };
 
+// A commit: products up to a number, and the clock of the unit that tells of it.
+struct Commit {
+    uint64_t until;
+    uint32_t agent, clock;
+};
+
+// A store of a warp to columns of tensor memory that it has not waited for.
+struct Store {
+    const Warp* warp;
+    unsigned column, columns;
+    const void* pc;
+};
+
 struct TensorMemory {
     TensorCells cells;
     bool taken[tmem_columns] = {};
@@ -21,6 +36,10 @@ struct TensorMemory {
     std::deque<Product> waiting;  // not done yet
     uint64_t issued = 0, done = 0;
     std::vector<Span> reads;      // of shared memory, since the last commit
+    uint64_t written[tmem_columns] = {};  // the latest product that writes the column
+    const void* written_pc[tmem_columns] = {};
+    std::vector<Commit> commits;
+    std::vector<Store> stores;
 };
 
 TensorMemory& memory() {
@@ -39,6 +58,45 @@ void run_until(TensorMemory& m, uint64_t number) {
 [[noreturn]] void refuse(const void* pc, const char* text) {
     finding(TL_EMU_OTHER, TL_EMU_NO_SPACE, pc, nullptr, 0, "tensor memory: %s", text);
     stop();
+}
+
+// -- order
+// Whether the calling thread has learnt that the product, or a later one, is complete.
+bool complete_for(const TensorMemory& m, const Fiber& who, uint64_t number) {
+    const Order& order = *who.gang->order;
+    for (auto at = m.commits.rbegin(); at != m.commits.rend() && at->until >= number; ++at)
+        if (order.known(who, at->agent, at->clock)) return true;
+    return false;
+}
+
+// Columns that the calling thread uses outside of products.
+void check_products(const TensorMemory& m, unsigned column, unsigned count, const void* pc) {
+    Fiber* me = current();
+    if (!checking(TL_EMU_SHARED_RACES) || !me->gang->order) return;
+    uint64_t good = 0;
+    for (unsigned c = column; c < column + count; ++c) {
+        const uint64_t number = m.written[c];
+        if (number <= good) continue;
+        if (complete_for(m, *me, number)) {
+            good = number;
+            continue;
+        }
+        const bool committed = !m.commits.empty() && m.commits.back().until >= number;
+        finding_by(me, TL_EMU_MISSING_WAIT, TL_EMU_NO_SPACE, pc, m.written_pc[c], TL_EMU_NOBODY, nullptr, nullptr, 0,
+                   committed ? "a product writes these columns of tensor memory, and its commit's mbarrier has not been waited for"
+                             : "a product writes these columns of tensor memory, and no commit tells when it is complete");
+        return;
+    }
+}
+
+// Columns that a product uses.
+void check_stores(const TensorMemory& m, unsigned column, unsigned count, const void* pc) {
+    for (const Store& each : m.stores) {
+        if (each.column >= column + count || column >= each.column + each.columns) continue;
+        finding_by(current(), TL_EMU_MISSING_WAIT, TL_EMU_NO_SPACE, pc, each.pc, TL_EMU_NOBODY, nullptr, nullptr, 0,
+                   "a product uses columns of tensor memory that tcgen05.st writes, without tcgen05.wait::st in between");
+        return;
+    }
 }
 
 // -- columns
@@ -62,6 +120,7 @@ void allocate(void** lanes, uint32_t) {
         if (!free) continue;
         for (unsigned c = at; c < at + mine->columns; ++c) {
             m.taken[c] = true;
+            m.written[c] = 0;
             for (auto& lane : m.cells.words) lane[c] = 0x7fffffffu;  // nothing that a program may rely on
         }
         if (touch(self(), mine->slot, 4, TL_EMU_WRITE, mine->pc, 4)) *mine->slot = at;
@@ -81,6 +140,7 @@ void release(void** lanes, uint32_t) {
         if (!m.taken[c]) refuse(mine->pc, "columns are given back that are not allocated");
         m.taken[c] = false;
     }
+    check_products(m, at, mine->columns, mine->pc);
 }
 
 void check_columns(const TensorMemory& m, uint32_t address, unsigned count, const void* pc) {
@@ -114,13 +174,8 @@ void move(void** lanes, uint32_t) {
                 "this warp reaches lanes %u to %u of tensor memory, not %u to %u", quarter, quarter + 31, low, low + first->rows - 1);
         stop();
     }
-    for (const Product& each : m.waiting) {
-        const unsigned from = each.product.d & 0xffff, to = from + each.product.instruction.n;
-        if (from < column + width && column < to) {
-            finding(TL_EMU_MISSING_WAIT, TL_EMU_NO_SPACE, first->pc, nullptr, 0, "a product that nobody waited for writes these columns of tensor memory");
-            break;
-        }
-    }
+    check_products(m, column, width, first->pc);
+    if (!first->load && checking(TL_EMU_SHARED_RACES)) m.stores.push_back({current()->warp, column, width, first->pc});
     for (unsigned lane = 0; lane < warp_size; ++lane) {
         const auto* mine = static_cast<const Move*>(lanes[lane]);
         if (mine == nullptr) return;
@@ -173,13 +228,22 @@ void tl_emu_tcgen05_mma(char kind, unsigned d, unsigned long long a, int a_in_te
     if (checking(TL_EMU_SHARED_RACES | TL_EMU_SHARED_BOUNDS)) {
         const auto add = [&](const MatrixPlace& place, Kind element, unsigned lines) {
             const Kind stored = kind_bits(element) < 8 ? kind_u8 : element;  // groups of 16 in 16 bytes
-            for (const auto& [at, bytes] : matrix_ranges(place, stored, lines, t.k)) m.reads.push_back({p.shared.base + at, bytes});
+            const auto ranges = matrix_ranges(place, stored, lines, t.k);
+            check_operand(current(), place.start, ranges, pc);
+            for (const auto& [at, bytes] : ranges) m.reads.push_back({p.shared.base + at, bytes});
         };
         if (!p.a_in_tensor_memory) add(p.place_a, t.a, t.m);
         add(p.place_b, t.b, t.n);
     }
     m.waiting.push_back(made);
     ++m.issued;
+    if (!checking(TL_EMU_SHARED_RACES)) return;
+    if (p.accumulate) check_stores(m, d & 0xffff, t.n, pc);
+    if (p.a_in_tensor_memory) check_stores(m, p.a & 0xffff, t.k * std::max(kind_bits(t.a), 8u) / 32, pc);
+    for (unsigned c = d & 0xffff; c < (d & 0xffff) + t.n && c < tmem_columns; ++c) {
+        m.written[c] = m.issued;
+        m.written_pc[c] = pc;
+    }
 }
 
 // The barriers of these blocks (0: the own one) learn of everything issued so far.
@@ -194,12 +258,33 @@ void tl_emu_tcgen05_commit(void* bar, unsigned blocks) {
         if (blocks >> rank & 1) work.arrives.push_back(map_shared(bar, rank));
     const uint64_t until = m.issued;
     work.run = [&m, until] { run_until(m, until); };
-    submit(std::move(work));
+    const std::shared_ptr<Task> task = submit_task(std::move(work));
+    if (task->write_clock != 0) m.commits.push_back({until, task->writer, task->write_clock});
 }
 
 void tl_emu_tcgen05_move(void* registers, unsigned address, unsigned rows, unsigned bits, unsigned repeats, int load) {
     Move mine = {static_cast<uint32_t*>(registers), address, rows, bits, repeats, load != 0, TL_EMU_PC()};
+    const size_t bytes = 4 * (size_t)fragment_registers(rows, bits, repeats);
+    Fiber* me = current();
+    const bool ordered = checking(TL_EMU_SHARED_RACES);
+    if (ordered && me->watches_registers) check_registers(*me, registers, bytes, load ? TL_EMU_WRITE : TL_EMU_READ, mine.pc);
+    if (load) registers_written(registers, bytes);
+    else registers_read(registers, bytes, mine.pc);
+    if (load && ordered) {
+        me->registers.push_back({static_cast<const char*>(registers), bytes, tensor_loads, mine.pc});
+        me->watches_registers = true;
+    }
     collective(load ? "tcgen05.ld" : "tcgen05.st", 0xffffffffu, &mine, move, TL_EMU_PC());
+}
+
+// All loads, or stores, of the thread so far are complete.
+void tl_emu_tcgen05_wait(int load) {
+    Fiber* me = current();
+    if (load) {
+        std::erase_if(me->registers, [](const OwnedRegisters& each) { return each.group == tensor_loads; });
+        return;
+    }
+    if (me->block->tensor_memory) std::erase_if(memory().stores, [&](const Store& each) { return each.warp == me->warp; });
 }
 
 void tl_emu_tcgen05_copy(void) { refuse(TL_EMU_PC(), "tcgen05.cp is not emulated"); }

@@ -3,10 +3,6 @@
 // Two interfaces. The structs TlEmu* and tl_emu_run are plain C, for ctypes. The namespace tl_emu is for the C++
 // files of the runtime. Generated kernels include neither: what they may call is in ../include.
 //
-// Registers that are read before they are written are not looked for here: the hooks see only arrays whose address
-// is taken, and not where their life begins. Two runs of the kernel compiled with -ftrivial-auto-var-init=zero and
-// =pattern, whose results differ, are the proof; one schedule and seed makes everything else equal.
-//
 // A kernel is compiled with -DTL_EMU_ARCH=800 (or 900 ...; 900 when absent), -fwrapv -fno-strict-aliasing, -O2 to
 // run fast, and to be checked with -O1 -g -fsanitize=thread (entries of functions not instrumented) but linked
 // without the sanitizer's library: this runtime defines its hooks. Not -O2 there: merged stores would look
@@ -32,6 +28,8 @@ enum TlEmuCheck : uint32_t {
     TL_EMU_ALIGNMENT = 16,       // accesses not aligned to their size
     TL_EMU_COUNTERS = 32,        // bank conflicts, sectors: TlEmuSite
     TL_EMU_EVENTS = 64,          // timeline of one block: TlEmuEvent
+    TL_EMU_LOST_WRITES = 128,    // with TL_EMU_SHARED_RACES: shared data that nobody reads
+    TL_EMU_UNSET_REGISTERS = 256,  // registers read that nothing has written
 };
 // In which order warps run and asynchronous work completes.
 enum TlEmuSchedule : uint32_t {
@@ -46,7 +44,7 @@ enum TlEmuKind : uint32_t {
     TL_EMU_RACE_WRITE_WRITE,
     TL_EMU_MISSING_WAIT,         // use of memory or registers that an asynchronous operation still owns
     TL_EMU_MISSING_PROXY_FENCE,  // asynchronous use of what generic stores wrote, without fence.proxy.async
-    TL_EMU_UNINITIALISED_SHARED,
+    TL_EMU_UNINITIALISED_SHARED,  // or registers: `buffer` is the declaration, `offset` counts elements
     TL_EMU_OUT_OF_BOUNDS,        // space: global or shared
     TL_EMU_MISALIGNED,
     TL_EMU_BARRIER_DIVERGENCE,   // __syncthreads that not all threads reach
@@ -61,6 +59,8 @@ enum TlEmuKind : uint32_t {
     TL_EMU_ASYNC_UNFINISHED,     // the block ended with asynchronous work that nobody waited for
     TL_EMU_CRASH,                // an address that this process cannot access
     TL_EMU_OTHER,
+    TL_EMU_LOST_WRITE,           // data in shared memory that is written over, or at the end, unread
+    TL_EMU_EARLY_EXIT,           // a block may have ended when another one accesses its shared memory
 };
 enum TlEmuSpace : uint32_t { TL_EMU_NO_SPACE = 0, TL_EMU_GLOBAL = 1, TL_EMU_SHARED = 2, TL_EMU_REGISTERS = 3 };
 enum TlEmuAccess : uint32_t { TL_EMU_READ = 1, TL_EMU_WRITE = 2, TL_EMU_ATOMIC = 3 };
@@ -71,7 +71,7 @@ enum TlEmuAccess : uint32_t { TL_EMU_READ = 1, TL_EMU_WRITE = 2, TL_EMU_ATOMIC =
 
 struct TlEmuBuffer {  // global memory that the kernel may touch
     uint64_t base, bytes;
-    uint32_t id, writable;
+    uint32_t id, writable;  // bit 0: it may be written; bit 1: nothing has written it when the launch begins
 };
 struct TlEmuTile {  // a buffer inside the dynamic shared memory; only used to name places
     uint32_t offset, bytes, id, reserved;
@@ -107,7 +107,7 @@ struct TlEmuFinding {
     uint64_t count;  // how often this kind happened at this pair of places
     char text[256];  // details, a plain sentence or empty
 };
-struct TlEmuSite {  // one place in the code that accesses memory, with TL_EMU_COUNTERS
+struct TlEmuSite {  // one place in the code that accesses memory, with TL_EMU_COUNTERS; no space: a barrier, and how often
     uint64_t pc;
     uint32_t space, access, bytes, reserved;
     uint64_t requests;      // by warps

@@ -55,8 +55,10 @@ uint32_t register_bytes(const WarpgroupProduct& p, bool of_a) {
     return of_a ? 16 : p.n / 2 * kind_bits(p.c) / 8;
 }
 
-void add_operand(Work& work, const SharedWindow& shared, const MatrixPlace& place, Kind kind, unsigned lines, unsigned k) {
-    for (const auto& [at, bytes] : matrix_ranges(place, kind, lines, k)) work.reads.push_back({shared.base + at, bytes});
+void add_operand(Work& work, Thread* who, const SharedWindow& shared, const MatrixPlace& place, Kind kind, unsigned lines, unsigned k) {
+    const auto ranges = matrix_ranges(place, kind, lines, k);
+    check_operand(static_cast<Fiber*>(who), place.start, ranges, work.pc);
+    for (const auto& [at, bytes] : ranges) work.reads.push_back({shared.base + at, bytes});
 }
 
 void check_descriptor(bool good, const char* which, uint64_t descriptor, const MatrixPlace& place, Kind kind, const void* pc) {
@@ -95,8 +97,8 @@ void issue(void** lanes, int count) {
     work.pc = first->pc;
     work.group = Group::matrix;
     if (checking(TL_EMU_SHARED_RACES | TL_EMU_SHARED_BOUNDS)) {
-        if (!registers) add_operand(work, p.shared, p.place_a, p.a, 64, p.k);
-        add_operand(work, p.shared, p.place_b, p.b, p.n, p.k);
+        if (!registers) add_operand(work, first->who, p.shared, p.place_a, p.a, 64, p.k);
+        add_operand(work, first->who, p.shared, p.place_b, p.b, p.n, p.k);
         for (int lane = 0; lane < count; ++lane) {
             Thread* who = static_cast<const Operands*>(lanes[lane])->who;
             work.registers.push_back({who, {p.d[lane], register_bytes(p, false)}});
@@ -116,6 +118,10 @@ void issue(void** lanes, int count) {
 extern "C" void tl_emu_wgmma(unsigned n, unsigned kinds, unsigned flags, void* d, const void* a, unsigned long long descriptor_a,
                              unsigned long long descriptor_b, int accumulate) {
     const unsigned k = 256 / kind_bits(static_cast<Kind>(kinds & 255));
+    const size_t sums = n / 2 * kind_bits(static_cast<Kind>(kinds >> 16 & 255)) / 8;
+    if (flags & a_in_registers) registers_read(a, 16, TL_EMU_PC());
+    if (accumulate) registers_read(d, sums, TL_EMU_PC());
+    registers_written(d, sums);
     Operands mine = {self(), n | k << 16, kinds, flags, d, a, descriptor_a, descriptor_b, accumulate != 0, TL_EMU_PC()};
     collective_group("wgmma", 4, &mine, issue, TL_EMU_PC());
 }

@@ -1,0 +1,122 @@
+"""Registers that are read before anything has been written to them are findings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.emulator.compilers import find_cxx
+from tilelang.emulator.declarations import rewrite_arrays
+
+pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+
+
+@T.prim_func
+def masked(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64):
+        kept = T.alloc_fragment((64,), "float32")
+        for i in T.Parallel(64):
+            if i < 63:
+                kept[i] = A[i]
+        for i in T.Parallel(64):
+            B[i] = kept[i] + 1.0
+
+
+def test_an_element_that_one_thread_did_not_write() -> None:
+    report = tilelang.sanitize(masked, *np.ones((2, 64), np.float32), schedule="late")
+    number = report.findings[0].place.line
+    text = report.findings[0].place.text
+    assert str(report) == (
+        "masked: 1 finding in 1 run\n"
+        "uninitialised-read: thread 63 (warp 1) of block (0, 0, 0) reads its register kept[0], "
+        "which nothing has written\n"
+        f"  at {__file__}:24: B[i] = kept[i] + 1.0\n"
+        f"     line {number} of masked_kernel: {text}"
+    )
+    found = report.findings[0]
+    assert (found.space, found.buffer, found.index, found.bytes) == ("registers", "kept", (0,), 4)
+    assert tilelang.sanitize(masked, *np.ones((2, 64), np.float32), checks=("races",)).ok
+
+
+def product():
+    @T.prim_func
+    def sums(
+        A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            left = T.alloc_shared((64, 64), "float16")
+            right = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.clear(acc)
+            T.copy(A, left)
+            T.copy(B, right)
+            T.gemm(left, right, acc)
+            T.copy(acc, C)
+
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "register"),
+    [
+        ("acc[s * 2 + v] = 0.0f;", "if (s + v != 3) acc[s * 2 + v] = 0.0f;", ("acc", (5,))),
+        ("tl_ldmatrix_x4(", "if (tx < 32) tl_ldmatrix_x4(", ("a0", (0,))),
+    ],
+)
+def test_operands_of_matrix_products(old: str, new: str, register: tuple[str, object]) -> None:
+    kernel = tilelang.compile(product(), out_idx=-1, target="cuda -arch=sm_80")
+    inputs = np.ones((2, 64, 64), np.float16)
+    assert tilelang.sanitize(kernel, *inputs).ok
+    source = kernel.get_kernel_source()
+    assert old in source
+    report = tilelang.sanitize(kernel, *inputs, source=source.replace(old, new, 1))
+    assert register in [(item.buffer, item.index) for item in report.of_kind("uninitialised-read")]
+    assert report.findings[0].place.user_text == "T.gemm(left, right, acc)"
+
+
+def test_small_elements_and_those_beside_them() -> None:
+    @T.prim_func
+    def bytes_of(B: T.Tensor((32,), "int8")):
+        with T.Kernel(1, threads=32):
+            some = T.alloc_local((4,), "int8")
+            tx = T.get_thread_binding()
+            some[1] = T.int8(3)
+            B[tx] = some[1] + some[2]
+
+    report = tilelang.sanitize(bytes_of, np.zeros(32, np.int8))
+    (found,) = report.findings
+    assert found.element == "some[2]"
+    assert found.count >= 32
+
+
+def test_an_array_of_a_loop_begins_anew_each_time() -> None:
+    @T.prim_func
+    def rounds(A: T.Tensor((4, 32), "float32"), B: T.Tensor((4, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            for k in T.serial(4):
+                held = T.alloc_local((1,), "float32")
+                if A[k, tx] > 0.0:
+                    held[0] = A[k, tx]
+                B[k, tx] = held[0]
+
+    a = np.ones((4, 32), np.float32)
+    assert tilelang.sanitize(rounds, a, a.copy()).ok
+    a[3, 7] = -1
+    (found,) = tilelang.sanitize(rounds, a, a.copy(), schedule="fifo").findings
+    assert (found.kind, found.buffer, found.actor.thread) == ("uninitialised-read", "held", 7)
+
+
+def test_the_runtime_is_told_of_arrays() -> None:
+    source = (
+        "    __align__(16) float acc[32];\n    float s = 0;\n        __align__(16) uint16_t v[8];\n"
+    )
+    assert rewrite_arrays(source) == (
+        "    __align__(16) float acc[32]; tl_emu_registers(acc, sizeof(acc), sizeof(acc[0]), 0);\n"
+        "    float s = 0;\n"
+        "        __align__(16) uint16_t v[8]; tl_emu_registers(v, sizeof(v), sizeof(v[0]), 1);\n",
+        ("acc", "v"),
+    )
