@@ -50,6 +50,9 @@ STUBS = (
 )  # fmt: skip
 
 
+HEADERS = ("tl_math.h", "tl_float.h", "tl_random.h", "tl_launch.h")
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     found = find_compiler()
@@ -58,7 +61,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     source = SHIM
     for name in STUBS.split():
         source += f"template <class... A> static double {name}(A...) {{ return 0; }}\n"
-    source += "".join(f'#include "{n}"\n' for n in ("tl_float.h", "tl_random.h", "tl_launch.h"))
+    source += "".join(f'#include "{n}"\n' for n in HEADERS)
     source += 'extern "C" {\n'
     for unit, name in sorted(set(NARROW_FLOATS.values())):
         if name == "f16":

@@ -1,27 +1,36 @@
-"""Launches on a real GPU: skipped where there is none. The kernels are written by hand here."""
+"""Launches by the driver of a GPU: skipped where there is none. The kernels are written by hand.
+
+They run in the emulator, too; streams, graphs and clocks are those of a device.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gpus import DEVICE, EMULATOR, Gpu, opened
 
+import tilelang.language as T
+from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.code import Code
 from tilelang.cuda.driver import driver
 from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan, WorkspaceStep
 from tilelang.cuda.toolchain import compile_cubin
+from tilelang.emulator.launch import DEFAULT_CHECKS, Settings
 from tilelang.errors import TileRuntimeError
+from tilelang.jit.emulated import from_artifact
 from tilelang.jit.steps import host_program, kernel_table
+from tilelang.options import Options
 from tilelang.profiler import do_bench
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.gpu import make_gpu_launcher
 from tilelang.runtime.signature import LaunchSpec, Symbol, scalar, tensor
+from tilelang.target import parse_target
 from tilelang.target.device import cuda_devices
 
 torch = pytest.importorskip("torch", reason="the tensors are torch's")
-if not cuda_devices() or not torch.cuda.is_available():
-    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
 
 SOURCE = """
 extern "C" __global__ void __launch_bounds__(64, 1) first(float* A, float* W, float s, int n) {
@@ -44,11 +53,20 @@ def pointer(slot: int) -> KernelArg:
     return KernelArg(slot, "pointer", "float32")
 
 
-@pytest.fixture(scope="module", params=["python", "c"])
-def call(request: pytest.FixtureRequest) -> Any:
+n = T.dynamic("n")
+
+
+@T.prim_func
+def declared(A: T.Tensor((n,), "float32"), C: T.Tensor((n,), "float32"), s: T.float32):
+    with T.Kernel(1, threads=64):
+        pass
+
+
+def module() -> CudaModule:
+    """The two kernels and the memory between them."""
     n = KernelArg(3, "int", "int32")
     s = KernelArg(2, "float", "float32")
-    module = CudaModule(
+    return CudaModule(
         SOURCE,
         (
             WorkspaceStep(4, ("s3", "c4", "mul")),
@@ -57,6 +75,17 @@ def call(request: pytest.FixtureRequest) -> Any:
         ),
         5, (), ("first", "second"),
     )  # fmt: skip
+
+
+@pytest.fixture
+def device() -> Gpu:
+    """A GPU."""
+    with opened(DEVICE, "") as found:
+        return found
+
+
+@pytest.fixture(params=["python", "c"])
+def call(request: pytest.FixtureRequest, device: Gpu) -> Any:
     spec = LaunchSpec(
         "f",
         (tensor("A", "float32", (("$0",),)), tensor("C", "float32", (("$0",),), is_output=True),
@@ -66,7 +95,7 @@ def call(request: pytest.FixtureRequest) -> Any:
     result = compile_cubin(SOURCE, cuda_devices()[0], name="f")
     cache = default_cache()
     return make_gpu_launcher(
-        spec, host_program(module), Code(result.cubin, kernel_table(module), "f"), cache=cache,
+        spec, host_program(module()), Code(result.cubin, kernel_table(module()), "f"), cache=cache,
         compiler=find_compiler(cache, quiet=True) if request.param == "c" else None,
     )  # fmt: skip
 
@@ -109,7 +138,21 @@ def test_time_is_that_of_the_device(call: Any, backend: str) -> None:
     assert 0.01 < found < 10
 
 
-def test_errors_of_the_driver_are_readable() -> None:
+def test_the_emulator_runs_the_same_module() -> None:
+    with opened(EMULATOR, "module") as gpu:
+        text = '#include "tl_types.h"\n' + SOURCE  # the words of CUDA are the headers' there
+        found = replace(module(), source=text)
+        made = from_artifact(
+            declared, (1,), Artifact(text, "cuda", "first", ("n",), (), cuda=found),
+            parse_target(gpu.target()), Options(),
+            Settings(DEFAULT_CHECKS, "random", gpu.seed),
+        )  # fmt: skip
+        data = torch.randn(1000)
+        assert torch.equal(made.call(data, 2.0), data * 2 + 1)
+        assert made.call(data[:0], 1.0).shape == (0,)
+
+
+def test_errors_of_the_driver_are_readable(device: Gpu) -> None:
     code = Code(b"no image", (("k", 0, 1),), "f")
     with pytest.raises(
         TileRuntimeError, match="loading the kernels of f on GPU 0 failed: CUDA_ERR"

@@ -9,6 +9,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.cuda.effort import assembler_flags
 from tilelang.cuda.phases import phases_of, steps_of
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -18,20 +19,20 @@ from tilelang.ir.dtypes import dtype as DType
 INT = DType("int32")
 
 
-def product(stages: int, depth: int = 32, trips: int = 8) -> str:
+def product(stages: int, depth: int = 32, trips: int = 8, size: int = 64) -> str:
     """CUDA text of a product."""
     K = depth * trips
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((64, K), "float16"),
-        B: T.Tensor((K, 64), "float16"),
-        C: T.Tensor((64, 64), "float16"),
+        A: T.Tensor((size, K), "float16"),
+        B: T.Tensor((K, size), "float16"),
+        C: T.Tensor((size, size), "float16"),
     ):
         with T.Kernel(1, threads=128):
-            A_shared = T.alloc_shared((64, depth), "float16")
-            B_shared = T.alloc_shared((depth, 64), "float16")
-            acc = T.alloc_fragment((64, 64), "float32")
+            A_shared = T.alloc_shared((size, depth), "float16")
+            B_shared = T.alloc_shared((depth, size), "float16")
+            acc = T.alloc_fragment((size, size), "float32")
             T.clear(acc)
             for k in T.Pipelined(trips, num_stages=stages):
                 T.copy(A[0, k * depth], A_shared)
@@ -121,6 +122,32 @@ def test_constants_of_addresses_stand_apart() -> None:
     assert rows[0] == "tl_ldmatrix_x4(&a0[q * 8], &A_shared[A_shared_at_1] + q * 1024);"
     columns = re.findall(r"tl_ldmatrix_x4_trans\(&b\d\[\w+ \* 8\], &B_shared\[.*\](.*)\);", text)
     assert columns == ["", " + 1024", " + 2048", " + 3072", ""]
-    copies = re.findall(r"tl_cp_async_16\((&\w+_shared\[[^;]*?), &[AB]\[", text)
+    copies = re.findall(r"tl_cp_async_16(?:_if)?\((&\w+_shared\[[^;]*?), (&[AB]\[.*)\);", text)
     assert len(copies) == 4
-    assert all(re.fullmatch(r"&\w+\[\w+\] \+ s\w* \* 1024", place) for place in copies)
+    assert all(re.fullmatch(r"&\w+\[\w+\] \+ s\w* \* 1024", place) for place, _ in copies)
+    assert all(re.search(r"\] \+ s\w* \* \d+(, more)?$", source) for _, source in copies)
+
+
+def test_copies_ahead_have_a_condition_each() -> None:
+    text = product(2, 32, 4, size=128)  # 64 matrix instructions in an iteration
+    assert "const bool more = k < 3;" in text
+    assert len(re.findall(r"tl_cp_async_16_if\(.*, more\);", text)) == 2
+    assert "if (k" not in text
+
+
+@pytest.mark.parametrize(("matrix", "flags"), [(64, ("--ptxas-options=-O2",)), (65, ()), (0, ())])
+def test_the_assembler_takes_its_time_for_long_loops_only(
+    matrix: int, flags: tuple[str, ...]
+) -> None:
+    registers = E.AddressOf(Buffer("here", Shape((64,)), DType("float32")), (E.const(0),), "rw")
+    call = S.Eval(value=E.call("mma", registers, registers, registers, dtype="void"))
+    ends = {"start": E.const(0), "step": E.const(1)}
+    unrolled = S.For(var=E.Var("i", INT), stop=E.const(matrix), body=call, kind="unroll", **ends)
+    loop = S.For(var=E.Var("k", INT), stop=E.const(8), body=unrolled, **ends)
+    launch = S.Launch(grid=(), block_vars=(), thread_vars=(), body=loop)
+    assert assembler_flags(S.PrimFunc(name="f", params=(), body=launch)) == flags
+
+
+def test_copies_stay_under_one_condition_where_little_hides_them() -> None:
+    text = product(2, 64, 4)
+    assert "if (k < 3) {" in text and "_if(" not in text

@@ -1,6 +1,7 @@
-"""Programs in the words of single instructions on a real GPU; skipped where there is none.
+"""Programs in the words of single instructions.
 
-``python -m pytest tests/cuda/test_raw_words_on_gpu.py`` runs all of them on an sm_90 GPU.
+``python -m pytest tests/cuda/test_raw_words_on_gpu.py`` runs all of them that the GPU has the
+instructions of; the emulator has all.
 """
 
 from __future__ import annotations
@@ -10,22 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import word_programs
+from gpus import Gpu
 
-import tilelang
 from tilelang.target.device import cuda_devices
 
 torch = pytest.importorskip("torch", reason="the tensors are torch's")
-if not cuda_devices() or not torch.cuda.is_available():
-    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
-if cuda_devices()[0].rstrip("a") != "sm_90":
-    pytest.skip("needs an sm_90 GPU", allow_module_level=True)
 
 
-def placed(array: Any, kind: str) -> Any:
-    """A storage array on the GPU, as a tensor of its dtype."""
-    tensor = torch.from_numpy(array)
+def placed(gpu: Gpu, array: Any, kind: str) -> Any:
+    """A storage array where kernels run, as a tensor of its dtype."""
     wanted = getattr(torch, kind)
-    return (tensor if tensor.dtype == wanted else tensor.view(wanted)).cuda()
+    whole = array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array
+    tensor = gpu.place(whole)
+    return tensor if tensor.dtype == wanted else tensor.view(wanted)
 
 
 def storage(tensor: Any, like: Any) -> Any:
@@ -34,30 +32,33 @@ def storage(tensor: Any, like: Any) -> Any:
     return tensor.cpu().view(size).numpy().view(like.dtype)
 
 
-HERE = [name for name, entry in word_programs.PROGRAMS.items() if entry.arch == "sm_90a"]
+def need(gpu: Gpu, arch: str) -> None:
+    """Skip on a GPU without the instructions of ``arch``."""
+    if not gpu.emulated and cuda_devices()[0].rstrip("a") != arch.rstrip("a"):
+        pytest.skip(f"needs an {arch.rstrip('a')} GPU")
 
 
-@pytest.mark.parametrize("name", HERE)
-def test_programs_of_words_are_right(name: str) -> None:
+@pytest.mark.parametrize("name", word_programs.PROGRAMS)
+def test_programs_of_words_are_right(gpu: Gpu, name: str) -> None:
     entry = word_programs.PROGRAMS[name]
-    kernel = tilelang.compile(entry.make(), target=f"cuda -arch={entry.arch}")
+    need(gpu, entry.arch)
+    kernel = gpu.compile(entry.make(), arch=entry.arch)
     for seed in range(3):
         stored, kinds, values = word_programs.arguments(entry, seed)
-        tensors = [placed(array, kind) for array, kind in zip(stored, kinds)]
+        tensors = [placed(gpu, array, kind) for array, kind in zip(stored, kinds)]
         kernel(*tensors)
-        torch.cuda.synchronize()
+        gpu.wait()
         found = [storage(tensor, array) for tensor, array in zip(tensors, stored)]
         assert word_programs.wrong(entry, found, kinds, values) == ""
 
 
 @pytest.mark.parametrize("backend", ["auto", "python"])
-def test_launches_from_c_and_python_pass_the_same_maps(backend: str) -> None:
+def test_launches_from_c_and_python_pass_the_same_maps(gpu: Gpu, backend: str) -> None:
     entry = word_programs.PROGRAMS["boxes"]
-    kernel = tilelang.compile(
-        entry.make(), target=f"cuda -arch={entry.arch}", execution_backend=backend
-    )
+    need(gpu, entry.arch)
+    kernel = gpu.compile(entry.make(), arch=entry.arch, backend=backend)
     stored, kinds, values = word_programs.arguments(entry, 5)
-    tensors = [placed(array, kind) for array, kind in zip(stored, kinds)]
+    tensors = [placed(gpu, array, kind) for array, kind in zip(stored, kinds)]
     kernel(*tensors)
     kernel(*tensors)
     found = [storage(tensor, array) for tensor, array in zip(tensors, stored)]

@@ -1,4 +1,4 @@
-"""Packed weights on an NVIDIA GPU: numbers cut out of words, and products of them."""
+"""Packed weights on a GPU: numbers cut out of words, and products of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpus import Gpu
 
-import tilelang
 import tilelang.language as T
 
 torch = pytest.importorskip("torch", reason="the tensors of these programs are torch's")
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
 COUNT = 4096
 
@@ -21,7 +20,7 @@ COUNT = 4096
 @pytest.mark.parametrize("kind", ["uint8", "uint32", "int32"])
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("apart", [1, 2, 4])
-def test_numbers_are_cut_out_as_numpy_says(kind: str, bits: int, apart: int) -> None:
+def test_numbers_are_cut_out_as_numpy_says(gpu: Gpu, kind: str, bits: int, apart: int) -> None:
     per = int("".join(filter(str.isdigit, kind))) // bits
     if per % (2 * apart):
         pytest.skip("fewer numbers than that in an element")
@@ -46,19 +45,18 @@ def test_numbers_are_cut_out_as_numpy_says(kind: str, bits: int, apart: int) -> 
     info = np.iinfo(kind)
     q = np.random.default_rng(bits).integers(info.min, info.max, COUNT // per, dtype=kind,
                                              endpoint=True)  # fmt: skip
-    c = torch.full((COUNT,), float("nan"), dtype=torch.float16, device="cuda")
-    storage = q.view(np.int32) if kind == "uint32" else q
-    given = torch.from_numpy(storage.copy()).cuda()
+    c = torch.full((COUNT,), float("nan"), dtype=torch.float16, device=gpu.memory)
+    given = gpu.place(q.view(np.int32) if kind == "uint32" else q)
     if kind == "uint32":
         given = given.view(torch.uint32)
-    tilelang.compile(kernel, target="cuda")(given, c)
+    gpu.compile(kernel)(given, c)
     j = np.arange(COUNT)
     numbers = q.astype(np.int64)[j // per] >> place(j) & (2**bits - 1)
     np.testing.assert_array_equal(c.cpu().numpy(), (numbers - 2).astype(np.float16) * 0.75)
 
 
 @pytest.mark.parametrize(("block_K", "stages"), [(256, 3), (512, 2), (1024, 2)])
-def test_the_example_reads_its_weights(block_K: int, stages: int) -> None:
+def test_the_example_reads_its_weights(gpu: Gpu, block_K: int, stages: int) -> None:
     path = Path(__file__).parents[2] / "examples" / "w4a16.py"
     spec = importlib.util.spec_from_file_location("example_w4a16", path)
     assert spec is not None and spec.loader is not None
@@ -67,12 +65,12 @@ def test_the_example_reads_its_weights(block_K: int, stages: int) -> None:
     M, N, K = 16, 512, 4096
     rng = np.random.default_rng(8)
     numbers = rng.integers(0, 16, (N, K))
-    a = torch.randn(M, K, device="cuda").half()
-    scales = (torch.rand(N, K // 64, device="cuda") * 0.1).half()
-    words = torch.from_numpy(example.pack(numbers).view(np.int32)).cuda().view(torch.uint32)
-    c = torch.full((M, N), float("nan"), dtype=torch.float16, device="cuda")
+    a = gpu.place(torch.randn(M, K).half())
+    scales = gpu.place((torch.rand(N, K // 64) * 0.1).half())
+    words = gpu.place(example.pack(numbers).view(np.int32)).view(torch.uint32)
+    c = torch.full((M, N), float("nan"), dtype=torch.float16, device=gpu.memory)
     func = example.w4a16(M, N, K, block_K=block_K, stages=stages)
-    tilelang.compile(func, target="cuda")(a, words, scales, c)
-    weights = (torch.from_numpy(numbers).cuda() - 8) * scales.double().repeat_interleave(64, 1)
+    gpu.compile(func)(a, words, scales, c)
+    weights = (gpu.place(numbers) - 8) * scales.double().repeat_interleave(64, 1)
     wanted = a.double() @ weights.T
     assert float((c.double() - wanted).norm() / wanted.norm()) < 1e-3

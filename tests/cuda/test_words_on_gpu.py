@@ -1,53 +1,35 @@
-"""Kernels of plain thread code on a real GPU against the interpreter; skipped where there is none."""
+"""Kernels of plain thread code against the interpreter."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gpus import Gpu
 
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.c import NARROW_FLOATS
-from tilelang.cuda.code import Code
-from tilelang.cuda.codegen import emit_cuda
-from tilelang.cuda.toolchain import compile_cubin
+from tilelang.errors import DeviceAssertError
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.steps import host_program, kernel_table
-from tilelang.passes.serial.lanes import split_lanes
-from tilelang.runtime.contract import launch_spec
-from tilelang.runtime.gpu import make_gpu_launcher
-from tilelang.target import Target
-from tilelang.target.device import cuda_devices
 
 torch = pytest.importorskip("torch", reason="the tensors are torch's")
-if not cuda_devices() or not torch.cuda.is_available():
-    pytest.skip("needs an NVIDIA GPU", allow_module_level=True)
-
-
-def on_gpu(func: PrimFunc, *args: Any) -> list[Any]:
-    """The arguments after a call on the GPU."""
-    arch = cuda_devices()[0]
-    module = emit_cuda(split_lanes(func), Target("cuda", arch))
-    code = Code(compile_cubin(module.source, arch).cubin, kernel_table(module), func.name)
-    call = make_gpu_launcher(launch_spec(func, device="cuda"), host_program(module), code)
-    placed = [arg.cuda() if isinstance(arg, torch.Tensor) else arg for arg in args]
-    call(*placed)
-    torch.cuda.synchronize()
-    return [arg.cpu() if isinstance(arg, torch.Tensor) else arg for arg in placed]
 
 
 def interpreted(func: PrimFunc, *args: Any) -> list[Any]:
     """The arguments after a call in the interpreter."""
     copies = [arg.clone() if isinstance(arg, torch.Tensor) else arg for arg in args]
-    tilelang.compile(func, execution_backend="interpret")(*copies)
+    tilelang.compile(func, target="cpu", execution_backend="interpret")(*copies)
     return copies
 
 
-def check(func: PrimFunc, *args: Any, rtol: float = 0.0, atol: float = 0.0) -> None:
+def check(gpu: Gpu, func: PrimFunc, *args: Any, rtol: float = 0.0, atol: float = 0.0) -> None:
     """Both give the same arguments back."""
-    for found, expected in zip(on_gpu(func, *args), interpreted(func, *args)):
+    for found, expected in zip(gpu.run(func, *args), interpreted(func, *args)):
         if isinstance(found, torch.Tensor):
             wide = torch.float64 if found.is_floating_point() else found.dtype
             torch.testing.assert_close(
@@ -65,17 +47,17 @@ def values(count: int = 256) -> Any:
 @pytest.mark.parametrize(
     "dtype", sorted({str(d) for d in NARROW_FLOATS} - {"float4_e2m1_unpacked", "float4_e2m1fn"})
 )
-def test_small_floats_round_and_compute(dtype: str) -> None:
+def test_small_floats_round_and_compute(gpu: Gpu, dtype: str) -> None:
     @T.prim_func
     def rounds(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
         with T.Kernel(2, threads=128) as bx:
             i = bx * 128 + T.get_thread_binding()
             B[i] = T.cast(T.cast(A[i], dtype) + T.cast(A[255 - i], dtype), "float32")
 
-    check(rounds, values(), torch.zeros(256))
+    check(gpu, rounds, values(), torch.zeros(256))
 
 
-def test_integers_wrap_divide_and_saturate() -> None:
+def test_integers_wrap_divide_and_saturate(gpu: Gpu) -> None:
     @T.prim_func
     def integers(A: T.Tensor((256,), "int32"), F: T.Tensor((256,), "float32"),
                  B: T.Tensor((8, 256), "int32"), S: T.Tensor((2, 256), "int8")):  # fmt: skip
@@ -94,11 +76,11 @@ def test_integers_wrap_divide_and_saturate() -> None:
 
     data = torch.tensor(np.random.default_rng(4).integers(-(2**31), 2**31, 256), dtype=torch.int32)
     finite = torch.nan_to_num(values(), nan=0.0)
-    check(integers, data, finite, torch.zeros((8, 256), dtype=torch.int32),
+    check(gpu, integers, data, finite, torch.zeros((8, 256), dtype=torch.int32),
           torch.zeros((2, 256), dtype=torch.int8))  # fmt: skip
 
 
-def test_functions_of_floats() -> None:
+def test_functions_of_floats(gpu: Gpu) -> None:
     @T.prim_func
     def functions(A: T.Tensor((256,), "float32"), B: T.Tensor((12, 256), "float32")):
         with T.Kernel(2, threads=128) as bx:
@@ -117,10 +99,10 @@ def test_functions_of_floats() -> None:
             B[10, i] = T.__exp(x * 0.25)
             B[11, i] = T.fast_rcp(T.abs(x) + 1.0)
 
-    check(functions, torch.nan_to_num(values()), torch.zeros((12, 256)), rtol=3e-6, atol=2e-6)
+    check(gpu, functions, torch.nan_to_num(values()), torch.zeros((12, 256)), rtol=3e-6, atol=2e-6)
 
 
-def test_exchange_inside_warps() -> None:
+def test_exchange_inside_warps(gpu: Gpu) -> None:
     @T.prim_func
     def exchanges(A: T.Tensor((64,), "float32"), H: T.Tensor((64,), "bfloat16"),
                   I: T.Tensor((64,), "int32"), B: T.Tensor((8, 64), "float32"),
@@ -150,14 +132,14 @@ def test_exchange_inside_warps() -> None:
 
     rng = np.random.default_rng(5)
     check(
-        exchanges, torch.tensor(rng.standard_normal(64).astype(np.float32)),
+        gpu, exchanges, torch.tensor(rng.standard_normal(64).astype(np.float32)),
         torch.tensor(rng.standard_normal(64).astype(np.float32)).bfloat16(),
         torch.tensor(rng.integers(1, 100, 64), dtype=torch.int32), torch.zeros((8, 64)),
         torch.zeros((10, 64), dtype=torch.int32), rtol=1e-6, atol=1e-6,
     )  # fmt: skip
 
 
-def test_atomics_of_many_blocks() -> None:
+def test_atomics_of_many_blocks(gpu: Gpu) -> None:
     @T.prim_func
     def atomics(I: T.Tensor((16,), "int32"), F: T.Tensor((16,), "float32"),
                 H: T.Tensor((16,), "float16"), B: T.Tensor((16,), "bfloat16"),
@@ -186,11 +168,11 @@ def test_atomics_of_many_blocks() -> None:
     ones = torch.ones(16)
     low = torch.tensor([0, -5, 5, 0] + [0] * 12, dtype=torch.int32)
     start = torch.tensor([0.0, -1000.0, 5.0] + [0.0] * 9 + [0.5] * 4)
-    check(atomics, low, start, ones.half(), ones.bfloat16(),
+    check(gpu, atomics, low, start, ones.half(), ones.bfloat16(),
           torch.tensor([0, -9, 0, 0]), torch.zeros(4, dtype=torch.float64))  # fmt: skip
 
 
-def test_packed_neighbours_are_stored_together() -> None:
+def test_packed_neighbours_are_stored_together(gpu: Gpu) -> None:
     @T.prim_func
     def nibbles(A: T.Tensor((256,), "int32"), P: T.Tensor((256,), "int4"),
                 B: T.Tensor((256,), "int32")):  # fmt: skip
@@ -201,10 +183,12 @@ def test_packed_neighbours_are_stored_together() -> None:
             B[t] = P[t ^ 1]
 
     data = torch.arange(256, dtype=torch.int32) * 7 % 16 - 8
-    check(nibbles, data, torch.zeros(128, dtype=torch.int8), torch.zeros(256, dtype=torch.int32))
+    check(
+        gpu, nibbles, data, torch.zeros(128, dtype=torch.int8), torch.zeros(256, dtype=torch.int32)
+    )
 
 
-def test_random_numbers_are_the_same() -> None:
+def test_random_numbers_are_the_same(gpu: Gpu) -> None:
     @T.prim_func
     def draws(B: T.Tensor((6, 128), "float32"), C: T.Tensor((2, 128), "uint32")):
         with T.Kernel(2, threads=64) as bx:
@@ -217,11 +201,11 @@ def test_random_numbers_are_the_same() -> None:
             for k in T.serial(3):
                 B[k + 3, i] = T.rng_rand_float(dist="normal")
 
-    check(draws, torch.zeros((6, 128)), torch.zeros((2, 128), dtype=torch.uint32),
+    check(gpu, draws, torch.zeros((6, 128)), torch.zeros((2, 128), dtype=torch.uint32),
           rtol=1e-5, atol=1e-6)  # fmt: skip
 
 
-def test_barriers_of_block_cluster_and_grid() -> None:
+def test_barriers_of_block_cluster_and_grid(gpu: Gpu) -> None:
     @T.prim_func
     def meets(A: T.Tensor((8, 128), "int32"), B: T.Tensor((8, 128), "int32")):
         with T.Kernel(8, threads=128) as bx:
@@ -245,10 +229,10 @@ def test_barriers_of_block_cluster_and_grid() -> None:
             A[bx, t] = B[7 - bx, t]
 
     data = torch.arange(1024, dtype=torch.int32).reshape(8, 128)
-    check(meets, data, torch.zeros_like(data))
+    check(gpu, meets, data, torch.zeros_like(data))
 
 
-def test_swizzled_blocks_cover_the_grid() -> None:
+def test_swizzled_blocks_cover_the_grid(gpu: Gpu) -> None:
     for order in ("row", "column"):
 
         @T.prim_func
@@ -257,31 +241,28 @@ def test_swizzled_blocks_cover_the_grid() -> None:
                 T.use_swizzle(3, order=order)
                 A[by, bx] = A[by, bx] + by * 5 + bx
 
-        check(covers, torch.zeros((7, 5), dtype=torch.int32))
+        check(gpu, covers, torch.zeros((7, 5), dtype=torch.int32))
 
 
-def test_a_failed_assertion_stops_with_its_message() -> None:
-    import subprocess
-    import sys
+@T.prim_func
+def asserts(A: T.Tensor((4,), "int32")):
+    with T.Kernel(1, threads=1):
+        T.device_assert(A[0] > 3, "A[0] is too small")
 
-    script = (
-        "import sys; sys.path.insert(0, 'tests/cuda')\n"
-        "import torch, tilelang.language as T, test_words_on_gpu as t\n"
-        "t.fails()\n"
+
+def test_a_failed_assertion_stops_with_its_message(gpu: Gpu) -> None:
+    if gpu.emulated:
+        with pytest.raises(DeviceAssertError, match=r"A\[0\] is too small"):
+            gpu.run(asserts, torch.zeros(4, dtype=torch.int32))
+        return
+    folder = Path(__file__).parent
+    script = (  # in a process of its own, whose GPU context is of no use afterwards
+        f"import sys; sys.path[:0] = [{str(folder)!r}, {str(folder.parent)!r}]\n"
+        "import torch, test_words_on_gpu as t; from gpus import DEVICE, Gpu\n"
+        "Gpu(DEVICE, 'cuda').run(t.asserts, torch.zeros(4, dtype=torch.int32))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
     assert "A[0] is too small" in done.stdout + done.stderr
-
-
-def fails() -> None:
-    """A kernel whose assertion does not hold."""
-
-    @T.prim_func
-    def asserts(A: T.Tensor((4,), "int32")):
-        with T.Kernel(1, threads=1):
-            T.device_assert(A[0] > 3, "A[0] is too small")
-
-    on_gpu(asserts, torch.zeros(4, dtype=torch.int32))

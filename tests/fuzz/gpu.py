@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 import tilelang
+from tilelang.ir.dtypes import dtype as DType
 
 from .model import Program, Tensor
 
 FENCE = 64  # elements before and behind each result that no kernel may touch
-CODES = {"bfloat16": "bfloat16", "float8_e4m3fn": "float8_e4m3fn", "float8_e5m2": "float8_e5m2"}
 SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
@@ -19,7 +19,7 @@ def to_gpu(array: np.ndarray, dtype: str) -> Any:
     """A tensor on the GPU with the values and strides of ``array``."""
     import torch
 
-    kind = getattr(torch, CODES.get(dtype, dtype))
+    kind = DType(dtype).as_torch()
     codes = array if array.dtype == bool else array.view(SIGNED[array.itemsize])
     steps = [step // array.itemsize for step in codes.strides]
     source = torch.from_numpy(np.ascontiguousarray(codes))

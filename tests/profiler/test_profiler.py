@@ -187,6 +187,14 @@ def test_right_kernel_passes() -> None:
     add_kernel().get_profiler().assert_allclose(lambda a, b: [a + b], atol=0, rtol=0)
 
 
+def test_a_profiler_calls_its_kernel() -> None:
+    kernel = add_kernel()
+    profiler = kernel.get_profiler()
+    one = np.ones(40, np.float32)
+    assert profiler.func is kernel
+    assert profiler(one, one).tolist() == profiler.func(one, one).tolist() == [2.0] * 40
+
+
 def test_wrong_kernel_fails_and_says_where() -> None:
     profiler = add_kernel(error=0.5).get_profiler(TensorSupplyType.One)
     with pytest.raises(AssertionError) as error:

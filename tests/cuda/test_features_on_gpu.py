@@ -1,0 +1,128 @@
+"""What programs ask of a launch: printing, pointers, missing tensors, any sizes, several kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gpus import Gpu
+
+import tilelang
+import tilelang.language as T
+
+torch = pytest.importorskip("torch", reason="the tensors are torch's")
+
+m, n = T.dynamic("m"), T.dynamic("n")
+
+
+@T.prim_func
+def scaled(A: T.Tensor((m, n), "float32"), factor: T.float32, C: T.Tensor((m, n), "float32")):
+    with T.Kernel(T.ceildiv(n, 32), T.ceildiv(m, 16), threads=64) as (bx, by):
+        tile = T.alloc_shared((16, 32), "float32")
+        T.copy(A[by * 16, bx * 32], tile)
+        for i, j in T.Parallel(16, 32):
+            tile[i, j] = tile[i, j] * factor
+        T.copy(tile, C[by * 16, bx * 32])
+
+
+def test_one_kernel_serves_all_sizes(gpu: Gpu) -> None:
+    kernel = gpu.compile(scaled, out_idx=-1)
+    for shape in ((16, 32), (1, 1), (37, 70), (64, 33), (0, 5), (5, 0)):
+        data = torch.randn(*shape, device=gpu.memory)
+        assert torch.equal(kernel(data, 3.0), data * 3.0)
+
+
+def test_what_is_printed_comes_out(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
+    @T.prim_func
+    def shows(A: T.Tensor((64,), "int32")):
+        with T.Kernel(2, threads=32) as bx:
+            tx = T.get_thread_binding()
+            if tx == 5:
+                T.print(A[bx * 32 + tx], msg="element")
+
+    gpu.run(shows, torch.arange(64, dtype=torch.int32) * 3)
+    lines = [line for line in capfd.readouterr().out.splitlines() if "element" in line]
+    assert len(lines) == 2
+    assert all(any(f"{value}" in line for line in lines) for value in (15, 111))
+
+
+def test_a_table_of_addresses(gpu: Gpu) -> None:
+    @T.prim_func
+    def gathers(table: T.Tensor((3,), "int64"), C: T.Tensor((3, 128), "float32")):
+        with T.Kernel(3, threads=64) as bx:
+            row = T.make_tensor(table[bx], (128,), "float32")
+            for i in T.Parallel(128):
+                C[bx, i] = row[i] + 1.0
+
+    rows = [gpu.place(torch.randn(128)) for _ in range(3)]
+    table = gpu.place(torch.tensor([row.data_ptr() for row in rows]))
+    result = torch.zeros((3, 128), device=gpu.memory)
+    gpu.compile(gathers)(table, result)
+    assert torch.equal(result, torch.stack(rows) + 1.0)
+
+
+def test_a_tensor_that_is_not_used_may_be_missing(gpu: Gpu) -> None:
+    @T.prim_func
+    def ignores(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32"),
+                C: T.Tensor((n,), "float32")):  # fmt: skip
+        with T.Kernel(T.ceildiv(n, 64), threads=64) as bx:
+            for i in T.Parallel(64):
+                C[bx * 64 + i] = B[bx * 64 + i] * 2.0
+
+    data = torch.randn(100, device=gpu.memory)
+    result = torch.zeros(100, device=gpu.memory)
+    gpu.compile(ignores)(None, data, result)
+    assert torch.equal(result, data * 2.0)
+
+
+def test_kernels_of_a_function_follow_one_another(gpu: Gpu) -> None:
+    @T.prim_func
+    def stages(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "float32")):
+        between = T.alloc_global((256,), "float32")
+        with T.Kernel(4, threads=64) as bx:
+            tile = T.alloc_shared((64,), "float32")
+            T.copy(A[bx * 64], tile)
+            for i in T.Parallel(64):
+                between[bx * 64 + i] = tile[63 - i] + 1.0
+        with T.Kernel(2, threads=128) as bx:
+            for i in T.Parallel(128):
+                C[bx * 128 + i] = between[255 - bx * 128 - i] * 2.0
+
+    data = torch.randn(256)
+    _, found = gpu.run(stages, data, torch.zeros(256))
+    wanted = ((data.view(4, 64).flip(1).reshape(-1) + 1.0) * 2.0).flip(0)
+    assert torch.equal(found, wanted)
+
+
+def test_blocks_of_a_grid_meet(gpu: Gpu) -> None:
+    @T.prim_func
+    def rounds(A: T.Tensor((8, 64), "int32"), C: T.Tensor((8, 64), "int32")):
+        with T.Kernel(8, threads=64) as bx:
+            tx = T.get_thread_binding()
+            for step in T.serial(3):
+                C[bx, tx] = A[(bx + 1) % 8, tx ^ 33] + step
+                T.sync_grid()
+                A[bx, tx] = C[bx, tx]
+                T.sync_grid()
+
+    data = torch.arange(512, dtype=torch.int32).reshape(8, 64)
+    wanted = data.clone()
+    for step in range(3):
+        wanted = wanted.roll(-1, 0)[:, torch.arange(64) ^ 33] + step
+    assert torch.equal(gpu.run(rounds, data, torch.zeros_like(data))[0], wanted)
+
+
+def test_a_lazy_function_is_compiled_for_where_its_tensors_are(gpu: Gpu) -> None:
+    @tilelang.lazy_jit
+    def doubled(A: T.Tensor[[T.dyn], T.float16]):
+        (size,) = A.shape
+        B = T.empty((size,), A.dtype)
+        with T.Kernel(T.ceildiv(size, 128), threads=64) as bx:
+            for i in T.Parallel(128):
+                B[bx * 128 + i] = A[bx * 128 + i] * 2
+        return B
+
+    for size in (128, 300):
+        data = torch.randn(size, device=gpu.memory).half()
+        result: Any = doubled(data)
+        assert result.device == data.device and torch.equal(result, data * 2)

@@ -1,0 +1,131 @@
+"""The programs of the interpreter's tests and the pitfalls of the passes, as CUDA.
+
+Each test is the one of the other file, with its own comparison; only what runs the program is
+another. Left out is what has no meaning for a GPU, with the reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from gpus import Gpu
+
+from tilelang import interpret
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.stmt import PrimFunc
+
+sys.path.append(str(Path(__file__).parents[1] / "interpret"))
+sys.path.append(str(Path(__file__).parents[1] / "passes"))
+import test_known_pitfalls  # these are found through the path above
+import test_programs
+import test_threads
+import test_tiles
+import test_warp
+
+pytest.importorskip("torch", reason="the tensors of GPU kernels are torch's")
+
+# Tests of those files that say nothing about a GPU, with the reason.
+_ORDER = "needs the interpreter's order of threads, blocks or iterations"
+_TILES = "has tiles, or operands in memory, that no GPU takes"
+_FORM = "is built in a form that the frontend does not make"
+LEFT_OUT: dict[str, str] = {
+    "test_a_huge_loop_is_lowered_at_once": "is about the time of compiling",
+    "test_options_of_one_compilation_do_not_reach_another": "is about compiling",
+    "test_tracing_keeps_no_frame_of_the_caller_alive": "is about tracing",
+    "test_the_text_for_a_gpu_is_the_same_in_every_process": "is about the text",
+    "test_errors_point_at_the_line_of_the_program": "is about errors of the interpreter",
+    "test_hardware_operations_say_what_they_need": "is about errors of the interpreter",
+    "test_the_eager_select_evaluates_both_sides": "is about errors of the interpreter",
+    "test_matmul_with_tails": "compares float32 with more digits than tf32 has",
+    "test_warp_specialised_pipeline": "needs sm_90",
+    "test_strided_and_reversed_arguments_are_used_in_place": "has strides below zero",
+    "test_host_statements_compute_the_grid": "reads a tensor to compute the grid",
+    "test_safe_values_and_scalar_guards": "its threads do race",
+    "test_local_arrays_hold_their_own_content_per_thread": "reads what nothing has written",
+    "test_print_and_device_assert": "looks at what the interpreter prints",
+    "test_votes_and_masks": "the mask of active lanes is any, where threads run apart",
+    "test_votes_look_at_the_lanes_of_the_mask": "lanes vote without being in the mask",
+    "test_a_workspace_is_shared_by_the_blocks_of_a_launch": "prints a tensor",
+    "test_parallel_of_a_sub_range_is_dealt_to_its_threads": "divides a warp",
+    **dict.fromkeys(
+        ("test_atomics_give_the_previous_value_in_thread_order", "test_blocks_may_run_in_any_order",
+         "test_parallel_update_through_a_computed_index_loses_nothing",
+         "test_parallel_with_several_statements_on_one_element_keeps_order",
+         "test_thread_index_inside_parallel_deals_iterations_in_rounds"), _ORDER),
+    **dict.fromkeys(
+        ("test_gemm", "test_gemm_of_small_integers_is_exact_and_half_accumulators_round_once",
+         "test_im2col_and_gemm_make_a_convolution"), _TILES),
+    **dict.fromkeys(
+        ("test_reductions_combine_with_the_old_value", "test_scans", "test_vector_atomics",
+         "test_nested_parallel_covers_the_product", "test_thread_axis_loop_binds_to_the_launch",
+         "test_cp_async_copies_contiguous_elements_per_thread", "test_vector_loads_by_address"),
+        _FORM),
+}  # fmt: skip
+# Addresses in host memory are none of a GPU's.
+HOST_ONLY = ("test_pointers_and_tables_of_addresses",)
+
+
+def executed(gpu: Gpu, func: PrimFunc, args: list[Any]) -> None:
+    """Run ``func`` on arrays of storage elements, which are changed in place."""
+    from fuzz.gpu import to_gpu, to_host
+
+    kernel = gpu.compile(func)
+    if gpu.emulated:
+        kernel(*args)
+        return
+    placed = [
+        to_gpu(arg, str(param.dtype)) if isinstance(param, Buffer) and arg is not None else arg
+        for param, arg in zip(func.params, args)
+    ]
+    kernel(*placed)
+    gpu.wait()
+    for arg, tensor in zip(args, placed):
+        if isinstance(arg, np.ndarray):
+            arg[...] = to_host(tensor, arg)
+
+
+@pytest.fixture(autouse=True)
+def on_gpu(gpu: Gpu, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs programs in those tests runs them on ``gpu``."""
+    if not gpu.emulated and request.node.name.partition("[")[0] in HOST_ONLY:
+        pytest.skip("passes addresses in host memory")
+
+    def run(func: PrimFunc, args: list[Any], **ignored: Any) -> None:
+        executed(gpu, func, args)
+
+    def agree(func: PrimFunc, *args: Any, arch: str = "") -> list[Any]:
+        expected = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args]
+        found = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args]
+        real(func, expected)
+        executed(gpu, func, found)
+        for one, other in zip(expected, found):
+            if isinstance(one, np.ndarray):
+                np.testing.assert_array_equal(one, other)
+        return expected
+
+    real = interpret.run
+    monkeypatch.setattr(interpret, "run", run)
+    monkeypatch.setattr(test_known_pitfalls, "agree", agree)
+
+
+def _taken(module: ModuleType) -> dict[str, Any]:
+    return {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_") and callable(test) and name not in LEFT_OUT
+    }
+
+
+def test_what_is_left_out_exists() -> None:
+    known = {name for module in MODULES for name in vars(module)}
+    assert set(LEFT_OUT) <= known
+
+
+MODULES = (test_programs, test_tiles, test_threads, test_warp, test_known_pitfalls)
+for _module in MODULES:
+    globals().update(_taken(_module))

@@ -1,0 +1,154 @@
+"""Where the tests of GPU kernels run: on a GPU if there is one, and everywhere in the emulator.
+
+A test takes the fixture ``gpu`` and runs once on each. In the emulator kernels are those for sm_80
+(or what the test asks for), every load and store is checked, a finding is a failure, and the
+schedule is random. Its seed is that of the test, the same in every run, and is printed with a
+failure; ``TILELANG_EMULATOR_SEED=N`` gives all tests other schedules. Kernels that ask for no
+architecture are assembled for all of ``ARCHS`` as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+from tilelang.codegen.artifact import Artifact
+from tilelang.compiler import compile as lower
+from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.cuda.toolchain import compile_cubin
+from tilelang.emulator.compilers import find_cxx
+from tilelang.emulator.launch import Settings
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit import core, emulated
+from tilelang.jit.compile import options_for
+from tilelang.jit.cuda import compile_flags
+from tilelang.target import parse_target
+from tilelang.target.device import cuda_devices
+
+ARCHS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a")
+ARCH = "sm_80"  # of the code that the emulator runs where a test asks for no other
+EMULATOR = "emulator"
+DEVICE = "device"
+STEPS = 20_000_000  # switches between the threads of a block, after which it counts as endless
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A place for GPU kernels.
+
+    Attributes:
+        name: "device" or "emulator".
+        memory: torch's name for the memory that kernels work on.
+        seed: of the emulator's schedule.
+    """
+
+    name: str
+    memory: str
+    seed: int = 0
+
+    @property
+    def emulated(self) -> bool:
+        """Whether this is the emulator."""
+        return self.name == EMULATOR
+
+    def target(self, arch: str = "") -> str:
+        """The target of kernels; ``arch`` if they use what not every GPU has."""
+        arch = arch or (ARCH if self.emulated else "")
+        return f"cuda -arch={arch}" if arch else "cuda"
+
+    def compile(self, func: Any, *, arch: str = "", backend: str = "auto", **options: Any) -> Any:
+        """The kernel of a function."""
+        if self.emulated and not arch and isinstance(func, PrimFunc) and not options:
+            assemble_everywhere(func)
+        return tilelang.compile(
+            func, target=self.target(arch), execution_backend=backend, **options
+        )
+
+    def place(self, value: Any) -> Any:
+        """A copy of an array or a tensor in the memory of kernels; other values as they are."""
+        import torch
+
+        if isinstance(value, np.ndarray):
+            value = torch.from_numpy(np.ascontiguousarray(value))
+        return value.clone().to(self.memory) if isinstance(value, torch.Tensor) else value
+
+    def wait(self) -> None:
+        """Until all kernels have run."""
+        if not self.emulated:
+            import torch
+
+            torch.cuda.synchronize()
+
+    def run(self, func: Any, *args: Any, **options: Any) -> list[Any]:
+        """Tensors in host memory as a call with ``args`` leaves them."""
+        import torch
+
+        placed = [self.place(arg) for arg in args]
+        self.compile(func, **options)(*placed)
+        self.wait()
+        return [arg.cpu() if isinstance(arg, torch.Tensor) else arg for arg in placed]
+
+
+def assemble_everywhere(func: PrimFunc) -> None:
+    """Machine code of ``func`` for every architecture that has the memory for it."""
+    if find_nvrtc() is None:
+        return
+    settings = options_for(func, None, None, None)
+    texts: dict[str, Artifact] = {}
+    for arch in ARCHS:
+        with contextlib.suppress(TileUnsupportedError):
+            texts[arch] = lower(func, parse_target(f"cuda -arch={arch}"), settings)
+
+    def assemble(arch: str) -> bytes:
+        made = texts[arch]
+        return compile_cubin(made.source, arch, compile_flags(made, settings)).cubin
+
+    assert ARCH in texts
+    with ThreadPoolExecutor(2) as pool:
+        assert all(cubin[:4] == b"\x7fELF" for cubin in pool.map(assemble, texts))
+
+
+def _has_device() -> bool:
+    """Whether torch and this package see a GPU."""
+    import torch
+
+    return bool(cuda_devices()) and bool(torch.cuda.is_available())
+
+
+def opened(name: str, label: str) -> contextlib.AbstractContextManager[Gpu]:
+    """The place ``name`` for the test ``label``; skips the test where it cannot be had."""
+    pytest.importorskip("torch", reason="the tensors of GPU kernels are torch's")
+    if name == EMULATOR:
+        if find_cxx() is None:
+            pytest.skip("needs a C++ compiler")
+        return _emulator(label)
+    if not _has_device():
+        pytest.skip("needs an NVIDIA GPU")
+    return contextlib.nullcontext(Gpu(DEVICE, "cuda"))
+
+
+@contextlib.contextmanager
+def _emulator(label: str) -> Iterator[Gpu]:
+    first = int(os.environ.get("TILELANG_EMULATOR_SEED", "0"))
+    seed = first * 1000 + zlib.crc32(label.encode()) % 1000
+    print(f"emulator: random schedule, seed {seed} (TILELANG_EMULATOR_SEED={first})")
+    gpu = Gpu(EMULATOR, "cpu", seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TILELANG_SANITIZE", "1")
+        patch.setenv("TILELANG_DEFAULT_TARGET", gpu.target())
+        settings = partial(Settings, schedule="random", seed=seed, steps=STEPS)
+        patch.setattr(emulated, "Settings", settings)
+        # Tensors in host memory are those of a kernel for the GPU here.
+        patch.setattr(core, "_device_of", lambda values: gpu.target())
+        yield gpu
