@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-EXAMPLES = [*PYTEST, "tests/cuda/test_examples_on_gpu.py"]
+EXAMPLES = [*PYTEST, "tests/cuda/test_examples_on_gpu.py", "-k", "not emulator"]
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 LINES = 6  # of a check's output that are kept
 
@@ -25,8 +25,9 @@ def checks(programs: int) -> dict[str, list[str]]:
     """Name -> command; ``programs`` random programs are compared with the interpreter."""
     python = sys.executable
     found = {
-        "tests": [python, *PYTEST, "tests/cuda", "tests/seeds", "--deselect",
-                  "tests/cuda/test_examples_compile.py"],
+        "tests": [python, *PYTEST, "tests/cuda", "tests/seeds", "-k", "not emulator", "--deselect",
+                  "tests/cuda/test_examples_compile.py", "--deselect",
+                  "tests/cuda/test_no_spills.py"],
         "examples": [python, *EXAMPLES],
         "programs": [python, "bench/fuzz_long.py", "--target", "cuda", "--programs",
                      str(programs), "--seed", "3000", "--workers",
