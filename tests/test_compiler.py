@@ -21,8 +21,9 @@ from tilelang.target import parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "simplify", "check_tile_bounds", "fold_clear", "split_lanes", "choose_operands", "serialize_threads",
-    "lower_operand_copies", "lower_tiles", "insert_guards", "simplify_again",
+    "simplify", "check_tile_bounds", "fold_clear", "lower_own_tiles", "split_lanes",
+    "choose_operands", "serialize_threads", "lower_operand_copies", "lower_tiles",
+    "insert_guards", "simplify_again",
 ]  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.normalize.alignment import limit_alignments, needed_alignments
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.launch_limits import check_launch_limits
+from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 from tilelang.passes.schedule.pipeline import pipeline_loops
@@ -102,6 +103,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("fold_clear", fold_clear, _always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
+        Step("lower_own_tiles", lower_own_tiles, _always,
+             "what a thread does with arrays of its own is not shared out like other tiles"),
         Step("split_lanes", partial(split_lanes, rows=target.kind == "cuda"), _always,
              "vectors are found again in loops, so the later passes need only scalars"),
         Step("choose_operands", choose_operands, _on_cores,

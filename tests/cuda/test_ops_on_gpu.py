@@ -46,7 +46,6 @@ LEFT_OUT: dict[str, str] = {
     "test_strided_and_reversed_arguments_are_used_in_place": "has strides below zero",
     "test_host_statements_compute_the_grid": "reads a tensor to compute the grid",
     "test_safe_values_and_scalar_guards": "its threads do race",
-    "test_local_arrays_hold_their_own_content_per_thread": "reads what nothing has written",
     "test_print_and_device_assert": "looks at what the interpreter prints",
     "test_votes_and_masks": "the mask of active lanes is any, where threads run apart",
     "test_votes_look_at_the_lanes_of_the_mask": "lanes vote without being in the mask",

@@ -453,7 +453,12 @@ class _AtThread(Rewriter):
             return replace(stmt, buffer=wide, indices=(self.t, *stmt.indices))
         if isinstance(stmt, S.Alloc) and stmt.init is None and stmt.buffer.is_var:
             return replace(stmt, init=E.const(0, stmt.buffer.dtype))  # variables start as zero
+        if isinstance(stmt, (S.Reduce, S.Scan)) and self._has_slots(stmt.src.buffer):
+            return replace(stmt, dim=stmt.dim + 1)  # the slot stands before the dimensions
         return stmt
+
+    def _has_slots(self, buffer: Buffer) -> bool:
+        return any(buffer.data is wide.data for wide in self.owner.expanded.values())
 
 
 def _thread_loop(t: E.Var, count: int, body: S.Stmt, alive: Buffer | None = None) -> S.For:

@@ -100,8 +100,10 @@ class Varying:
             self._visit_parallel(stmt)
             return
         elif isinstance(stmt, S.TileOp):
-            for region in stmt.regions_written():
-                if any(self.expr(item) for item in region.region_exprs()):
+            if any(self.expr(item) for item in stmt.exprs()) or any(
+                region.buffer.data in self.buffers for region in stmt.regions_read()
+            ):
+                for region in stmt.regions_written():
                     self._mark_private(region.buffer)
         for block in stmt.blocks():
             self._visit(block, inner, own)
