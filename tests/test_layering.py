@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "metal": "errors env ir layout language target passes codegen",
     "interpret": "errors ir layout",
     "runtime": "errors env ir target",
-    "emulator": "errors env ir layout cpu cuda runtime",
+    "emulator": "errors env ir layout codegen cpu cuda runtime",
     "compiler": "errors env options ir layout target passes codegen cpu cuda hip metal",
     "explain": "errors options ir layout target passes compiler",
     "utils": "errors env ir target",

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from gpus import ARCHS
 
 from tilelang.compiler import compile
 from tilelang.cuda.nvrtc import find_nvrtc
@@ -23,7 +24,6 @@ pytestmark = pytest.mark.skipif(
 
 FOLDER = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main")
-ARCHS = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a")
 
 
 @pytest.fixture

@@ -107,6 +107,6 @@ def run(title: str, text: str, names: dict[str, Any]) -> None:
     file = f"<cell-{title}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     try:
-        exec(builtins.compile(text, file, "exec", dont_inherit=True), names)  # noqa: S102
+        exec(builtins.compile(text, file, "exec", dont_inherit=True), names)  # noqa: S102  # the notebook
     except (RecordedError, NameError):
         return  # what follows needs results

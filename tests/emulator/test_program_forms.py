@@ -5,7 +5,6 @@ Each kernel is also machine code for two generations, and the emulator has to fi
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.
 # mypy: ignore-errors
-# ruff: noqa: E731
 from __future__ import annotations
 
 from typing import Any

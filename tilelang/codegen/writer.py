@@ -6,6 +6,7 @@ memory, loops, failures and returns look on its machine.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 
 from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed
@@ -14,6 +15,9 @@ from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.tables import Effect
+
+# The comment before what a line of the program became: (file, line).
+PLACE = re.compile(r"^\s*// ([^\s:]+):(\d+)$")
 
 # What T.print calls the dtypes.
 SHOWN = {

@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from tilelang.codegen.writer import PLACE
 from tilelang.env import env
 from tilelang.errors import CompileError
 
 _SHOWN_LINES = 12  # of the compiler's output in an error
-_COMMENT = re.compile(r"^\s*// ([^\s:]+:\d+)$")
 _UNDEFINED = re.compile(
     r'^(?P<file>[^\s(]+)\((?P<line>\d+)\): error: identifier "(?P<name>\w+)" is undefined'
 )
@@ -80,8 +80,8 @@ def _defect(name: str, source: str, lines: list[str], kept: str) -> CompileError
 def _line(source: str, number: int) -> tuple[str, str]:
     """A line of the generated text, and ``file.py:10`` of the program or ""."""
     lines = source.splitlines()[:number]
-    marks = (_COMMENT.match(line) for line in reversed(lines))
-    user = next((mark[1] for mark in marks if mark is not None), "")
+    marks = (PLACE.match(line) for line in reversed(lines))
+    user = next((f"{mark[1]}:{mark[2]}" for mark in marks if mark is not None), "")
     return (lines[-1].strip() if lines else "", user)
 
 

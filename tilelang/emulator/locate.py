@@ -15,11 +15,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from tilelang.codegen.writer import PLACE
 from tilelang.emulator.build import TEXT, KernelLibrary
 from tilelang.env import env
 from tilelang.ir import stmt as S
 
-_COMMENT = re.compile(r"^\s*// ([^\s:]+):(\d+)$")
 _KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 
 
@@ -68,7 +68,7 @@ class Lines:
         self._marks: list[tuple[str, int]] = []
         self._heads: list[tuple[int, str]] = []
         for number, line in enumerate(self.lines, 1):
-            found = _COMMENT.match(line)
+            found = PLACE.match(line)
             head = _KERNEL.search(line)
             if head is not None:
                 self._heads.append((number, head[1]))

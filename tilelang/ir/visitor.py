@@ -176,6 +176,21 @@ class Rewriter:
         return old if same else tuple(flat)
 
 
+def rewrite_blocks(stmt: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
+    """``stmt`` with each of its nested statements replaced by what ``fn`` gives for it: for walks
+    that know something more on the way down."""
+    changed: dict[str, Any] = {}
+    for name, _ in rewritten_fields(type(stmt), True):  # type: ignore[arg-type]  # classes hash
+        old = getattr(stmt, name)
+        if isinstance(old, tuple):
+            new = tuple(map(fn, old))
+            if not all(map(is_, old, new)):
+                changed[name] = new
+        elif old is not None and (made := fn(old)) is not old:
+            changed[name] = made
+    return replace(stmt, **changed) if changed else stmt
+
+
 def rewrite_launches(func: PrimFunc, fn: Callable[[Launch], Stmt]) -> PrimFunc:
     """``func`` with each of its kernels replaced by what ``fn`` gives for it."""
     body = _Launches(fn).rewrite(func.body)

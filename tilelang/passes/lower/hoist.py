@@ -19,7 +19,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.linear import Linear
-from tilelang.ir.visitor import rebuild
+from tilelang.ir.visitor import rebuild, rewrite_blocks
 
 _LEAST = 2  # operations that are worth a name
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -50,14 +50,7 @@ class _Scope:
             found = tuple(self.visit(item) for item in stmt.stmts)
             same = all(a is b for a, b in zip(found, stmt.stmts))
             return stmt if same else S.seq(*found)
-        changed: dict[str, Any] = {}
-        for name, role in stmt.role_table().items():
-            old = getattr(stmt, name)
-            if role == "block" and isinstance(old, S.Stmt):
-                new = _Scope(dict(self.named)).visit(old)
-                if new is not old:
-                    changed[name] = new
-        return replace(stmt, **changed) if changed else stmt
+        return rewrite_blocks(stmt, lambda block: _Scope(dict(self.named)).visit(block))
 
 
 class _Nest:

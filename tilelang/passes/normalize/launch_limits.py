@@ -7,7 +7,7 @@ from math import prod
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Const
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import rewrite_launches
 from tilelang.target import Target
 
 
@@ -20,48 +20,44 @@ def check_launch_limits(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     Raises:
         TileUnsupportedError: too many threads, or a constant extent that is too large.
     """
-    _Launches(target).rewrite(func.body)
-    return func
+
+    def checked(launch: S.Launch) -> S.Stmt:
+        _check_threads(launch, target)
+        _check_grid(launch, target)
+        return launch
+
+    return rewrite_launches(func, checked)
 
 
-class _Launches(Rewriter):
-    def __init__(self, target: Target) -> None:
-        self.target = target
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Launch):
-            self._threads(stmt)
-            self._grid(stmt)
-        return stmt
-
-    def _threads(self, launch: S.Launch) -> None:
-        limits, threads = self.target.limits, launch.threads
-        if prod(threads) > limits.threads:
+def _check_threads(launch: S.Launch, target: Target) -> None:
+    limits, threads = target.limits, launch.threads
+    if prod(threads) > limits.threads:
+        raise TileUnsupportedError(
+            f"a block of {target} cannot have {prod(threads)} threads",
+            expected=f"at most {limits.threads}",
+            got=f"threads={threads if prod(threads[1:]) > 1 else threads[0]}",
+            hint="use fewer threads; tiles may be larger than the number of threads",
+            loc=launch.loc,
+        )
+    for axis, count, most in zip("xyz", threads, limits.block):
+        if count > most:
             raise TileUnsupportedError(
-                f"a block of {self.target} cannot have {prod(threads)} threads",
-                expected=f"at most {limits.threads}",
-                got=f"threads={threads if prod(threads[1:]) > 1 else threads[0]}",
-                hint="use fewer threads; tiles may be larger than the number of threads",
+                f"a block of {target} cannot have {count} threads along {axis}",
+                expected=f"at most {limits.block} along x, y, z",
+                got=f"threads={threads}",
+                hint="put the largest extent first",
                 loc=launch.loc,
             )
-        for axis, count, most in zip("xyz", threads, limits.block):
-            if count > most:
-                raise TileUnsupportedError(
-                    f"a block of {self.target} cannot have {count} threads along {axis}",
-                    expected=f"at most {limits.block} along x, y, z",
-                    got=f"threads={threads}",
-                    hint="put the largest extent first",
-                    loc=launch.loc,
-                )
 
-    def _grid(self, launch: S.Launch) -> None:
-        most = self.target.limits.grid
-        for axis, extent, limit in zip("xyz", launch.grid, most):
-            if isinstance(extent, Const) and int(extent.value) > limit:
-                raise TileUnsupportedError(
-                    f"a grid of {self.target} cannot have {extent.value} blocks along {axis}",
-                    expected=f"at most {most} along x, y, z",
-                    got=f"T.Kernel({', '.join(map(repr, launch.grid))})",
-                    hint="put the largest extent first",
-                    loc=launch.loc,
-                )
+
+def _check_grid(launch: S.Launch, target: Target) -> None:
+    most = target.limits.grid
+    for axis, extent, limit in zip("xyz", launch.grid, most):
+        if isinstance(extent, Const) and int(extent.value) > limit:
+            raise TileUnsupportedError(
+                f"a grid of {target} cannot have {extent.value} blocks along {axis}",
+                expected=f"at most {most} along x, y, z",
+                got=f"T.Kernel({', '.join(map(repr, launch.grid))})",
+                hint="put the largest extent first",
+                loc=launch.loc,
+            )

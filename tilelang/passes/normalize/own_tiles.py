@@ -14,6 +14,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.visitor import Rewriter
+from tilelang.passes.lower.elements import is_private
 from tilelang.passes.serial.tiles import lower_tile_op
 
 _KINDS = (S.Copy, S.Fill, S.AtomicTile)  # reductions and scans know such arrays
@@ -33,7 +34,7 @@ def lower_own_tiles(func: S.PrimFunc) -> S.PrimFunc:
 
 class _Own(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-        if not isinstance(stmt, _KINDS) or not any(map(_is_own, _regions(stmt))):
+        if not isinstance(stmt, _KINDS) or not any(map(is_private, _regions(stmt))):
             return stmt
         if isinstance(stmt, S.Copy) and (stmt.mode != "copy" or stmt.loop_layout is not None):
             return stmt
@@ -54,7 +55,3 @@ def _unrolled(loop: S.For) -> S.For:
 
 def _regions(stmt: S.TileOp) -> list[Region]:
     return [*stmt.regions_read(), *stmt.regions_written()]
-
-
-def _is_own(region: Region) -> bool:
-    return region.buffer.storage in ("local", "local.var")

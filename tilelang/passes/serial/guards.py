@@ -18,7 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, prove
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, substitute
 from tilelang.passes.serial.affine import depends_on, linear
 
 
@@ -49,16 +49,9 @@ class _Guards:
             return self.guard(stmt)
         if isinstance(stmt, S.If):
             return self._if(stmt)
-        changed: dict[str, object] = {}
-        for name, role in stmt.role_table().items():
-            old = getattr(stmt, name)
-            if role == "block" and isinstance(old, tuple):
-                changed[name] = tuple(self.visit(item) for item in old)
-            elif role == "block" and old is not None:
-                changed[name] = self.visit(old)
-            elif role == "expr" and isinstance(old, E.Expr):
-                changed[name] = _Guarded(self).expr(old)
-        return replace(stmt, **changed)  # type: ignore[arg-type]  # values have the field's type
+        if isinstance(stmt, S.While):
+            stmt = replace(stmt, cond=_Guarded(self).expr(stmt.cond))
+        return rewrite_blocks(stmt, self.visit)
 
     def _launch(self, stmt: S.Launch) -> S.Stmt:
         for buffer, value in stmt.annotation("safe_value", ()):

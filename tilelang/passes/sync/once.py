@@ -18,7 +18,7 @@ import numpy as np
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.tables import Effect
-from tilelang.ir.visitor import rewrite_launches
+from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
 from tilelang.passes.serial.uniform import Varying, varying_exit
 from tilelang.passes.sync.events import EXCHANGES, is_shared
 from tilelang.passes.sync.groups import Mask, inverse, thread_indices, thread_mask
@@ -79,21 +79,10 @@ class _Electing:
         if isinstance(stmt, S.If) and self.varying.expr(stmt.cond):
             return self.branch(stmt, mask)
         if isinstance(stmt, S.Let):
-            self.lets[stmt.var] = stmt.value
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
         if not self.together(stmt):
             return stmt
-        changed: dict[str, object] = {}
-        for name, role in stmt.role_table().items():
-            old = getattr(stmt, name)
-            if role == "block" and isinstance(old, tuple):
-                new = tuple(self.visit(item, mask) for item in old)
-                if any(a is not b for a, b in zip(old, new)):
-                    changed[name] = new
-            elif role == "block" and old is not None:
-                inner = self.visit(old, mask)
-                if inner is not old:
-                    changed[name] = inner
-        return replace(stmt, **changed) if changed else stmt  # type: ignore[arg-type]  # by role
+        return rewrite_blocks(stmt, lambda block: self.visit(block, mask))
 
     def together(self, stmt: S.Stmt) -> bool:
         """Whether the threads that reach ``stmt`` go through its body as one."""
