@@ -70,8 +70,9 @@ class _Serializer:
         self.varying = Varying(launch)
         self.count = launch.threads[0] * launch.threads[1] * launch.threads[2]
         self.expanded: dict[E.Var, Buffer] = {}  # storage -> buffer with a slot per thread
-        self.recompute: dict[E.Var, E.Expr] = {}  # varying lets without loads, in order
-        self.spilled: dict[E.Var, Buffer] = {}  # varying lets kept in memory
+        self.recompute: dict[E.Var, E.Expr] = {}  # lets of thread indices and uniform values
+        self.ordered: set[E.Var] = set()  # varying lets that stay where they stand
+        self.spilled: dict[E.Var, Buffer] = {}  # those of them that later loops use, in memory
         self.uses = _count_uses(launch.body)
         self.alive: Buffer | None = None
         self.left = False  # whether a thread may have returned before the current statement
@@ -115,6 +116,8 @@ class _Serializer:
                 if writes & (run.reads | run.writes) or reads & run.writes:
                     self._flush(run, mask, out)
                 run.stmts.append(stmt)
+                if isinstance(stmt, S.Let):
+                    self.ordered.add(stmt.var)
                 run.reads |= reads
                 run.writes |= writes
             else:
@@ -135,12 +138,7 @@ class _Serializer:
         if isinstance(stmt, S.Let):
             if not self.varying.expr(stmt.value):
                 return "once"
-            pure = not any(
-                isinstance(n, E.Load)
-                or (isinstance(n, E.Call) and n.intrinsic.effect is not Effect.NONE)
-                for n in E.walk(stmt.value)
-            )
-            return "recompute" if pure else "thread"
+            return "recompute" if self._anywhere(stmt.value) else "thread"
         if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Attr, S.Launch)):
             return "once"
         if not self._per_thread(stmt):
@@ -148,6 +146,15 @@ class _Serializer:
         if _cooperates(stmt) or self._orders_threads(stmt):
             return "once"
         return "thread"
+
+    def _anywhere(self, value: E.Expr) -> bool:
+        """Whether a varying value may be computed at the head of any later loop: it reads no
+        memory, and nothing that it is computed from has to be kept from where it was bound."""
+        return self.ordered.isdisjoint(value.variables) and not any(
+            isinstance(n, E.Load)
+            or (isinstance(n, E.Call) and n.intrinsic.effect is not Effect.NONE)
+            for n in E.walk(value)
+        )
 
     def _per_thread(self, stmt: S.Stmt) -> bool:
         """Whether threads do different things in ``stmt``, or one thing each."""
