@@ -65,7 +65,7 @@ def draw(timeline: Timeline | None, name: str, ax: Any = None) -> Any:
             hint='tilelang.sanitize(kernel, ..., checks=("races", "timeline"))',
         )
     try:
-        from matplotlib import pyplot
+        from matplotlib import patches, pyplot
     except ImportError:
         raise TileUnsupportedError(
             "drawing a timeline needs matplotlib", hint="pip install tilelang[vis]"
@@ -81,6 +81,6 @@ def draw(timeline: Timeline | None, name: str, ax: Any = None) -> Any:
     ax.set_yticks([height[row] for row in rows], rows)
     ax.set_xlabel("steps")
     ax.set_title(f"{name}: {timeline.kernel}")
-    handles = [pyplot.Rectangle((0, 0), 1, 1, color=colour) for colour in _COLOURS.values()]
+    handles = [patches.Rectangle((0, 0), 1, 1, color=colour) for colour in _COLOURS.values()]
     ax.legend(handles, list(_COLOURS), loc="upper right", fontsize="small")
     return ax
