@@ -193,6 +193,9 @@ def test_a_loop_whose_iterations_meet_is_not_vectorised() -> None:
     assert every_store_uses(local, i)
     assert not every_store_uses(same, i)
     assert not every_store_uses(S.seq(each, same), i)
+    for place, apart in ((i * 2, True), (i // 4, False)):
+        added = S.Store(buffer=A, indices=(place,), value=E.Load(A, (place,)) + 1)
+        assert every_store_uses(added, i) == apart
 
 
 def test_straight_code_has_no_loop_no_effect_and_no_shared_bytes() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tile_bench import Bench, mma_rows
 
-from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -153,17 +152,3 @@ def test_updates_outside_parallel_loops_count_every_thread() -> None:
         lambda ctx: lower_reducer_finalize(final, ctx),
     )
     np.testing.assert_array_equal(bench.value("acc"), [[0, 0, 0], [0, 0, 65 * 32]])
-
-
-def test_updates_outside_parallel_loops_need_a_copy_in_every_thread() -> None:
-    bench = Bench(64)
-    acc = reducer(bench, linear((64,), 64), "int32", "sum")
-    update = S.ReducerUpdate(buffer=acc, indices=(E.const(1),), value=E.const(1), op="sum")
-    with pytest.raises(TileUnsupportedError) as caught:
-        lower_reducer_update(update, bench.ctx)
-    assert str(caught.value) == (
-        "an update of the reducer `acc` outside T.Parallel\n"
-        "  expected: a reducer of which every thread holds all elements\n"
-        "  got: one that a T.Parallel loop spreads over the threads\n"
-        "  hint: update it in T.Parallel loops only, or use two reducers"
-    )

@@ -20,6 +20,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.visitor import substitute
+from tilelang.passes.serial.affine import linear
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
@@ -369,9 +371,13 @@ def is_straight(body: S.Stmt) -> bool:
 
 def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
     """Whether every store of the body goes to an element chosen by ``var``: then no two
-    iterations meet, and the loop may be vectorised as it stands."""
+    iterations meet, and the loop may be vectorised as it stands. Where the old value is read too
+    (sums at computed indices), each iteration has to have an element of its own."""
     own = {node.buffer.data for node in S.walk(body) if isinstance(node, S.Alloc)}
-    lets = {node.var: node.value for node in S.walk(body) if isinstance(node, S.Let)}
+    lets: dict[E.Var, E.Expr] = {}
+    for node in S.walk(body):
+        if isinstance(node, S.Let):
+            lets[node.var] = substitute(node.value, lets)
 
     def mentions(expr: E.Expr) -> bool:
         return any(
@@ -379,8 +385,18 @@ def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
             for n in E.walk(expr)
         )
 
+    def moves(index: E.Expr) -> bool:
+        form = linear(substitute(index, lets), frozenset((var,)))
+        return form is not None and form.coeffs.get(var, 0) != 0
+
+    read = {
+        load.buffer.data
+        for node in S.walk(body)
+        for expr in node.exprs()
+        for load in E.find(expr, E.Load)
+    }
     return all(
-        any(mentions(index) for index in node.indices)
+        any(map(moves if node.buffer.data in read else mentions, node.indices))
         for node in S.walk(body)
         if isinstance(node, S.Store) and node.buffer.data not in own
     )

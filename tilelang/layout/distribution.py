@@ -101,6 +101,11 @@ class Distribution:
         return self.replication > 1
 
     @property
+    def is_everywhere(self) -> bool:
+        """Whether each thread holds all elements."""
+        return not any(item.place == "thread" and item.extent > 1 for item in self.all_digits())
+
+    @property
     def padded(self) -> bool:
         """Whether some places are empty because digits exceed an extent."""
         return any(

@@ -121,7 +121,7 @@ def registers_of(
     What is written has to be written by every thread that holds a copy. The threads of an
     iteration are among the holders, so it is enough that there are as many.
     """
-    if access.kind != "read" and not is_reducer(access.buffer):
+    if sets_all_copies(access):
         if spread.replication != held.replication:
             return None
     if any(extent == 0 for _, _, extent in access.inner):
@@ -257,7 +257,7 @@ def spread_from(
     for position, dim in dims.items():
         rows[position] = held.digits[dim]
     copies = sorted(held.replicas, key=lambda item: item[1])
-    shared = access.kind == "read" or is_reducer(access.buffer)
+    shared = not sets_all_copies(access)
     slot = held.slots
     for position in reversed(range(len(extents))):
         if position in dims:
@@ -307,7 +307,7 @@ def held_from(
     for position, digits in enumerate(spread.digits):
         if position not in used:
             more = [(d.extent, d.stride) for d in digits if d.place == "thread" and d.extent > 1]
-            if more and access.kind != "read" and not is_reducer(access.buffer):
+            if more and sets_all_copies(access):
                 return None  # one element would be updated by several threads
             copies += more
     found = Distribution(shape, tuple(rows), tuple(copies), spread.threads).compact()
@@ -352,6 +352,13 @@ def _position(index: E.Expr, loop: S.Parallel) -> int | None:
 def is_reducer(buffer: Buffer) -> bool:
     """Whether copies of the fragment are partial results."""
     return buffer.attr("reducer") is not None
+
+
+def sets_all_copies(access: Access) -> bool:
+    """Whether every thread that holds the element has to make the access: it changes the element,
+    and is no contribution to a reducer, which one copy takes in."""
+    contributes = access.kind == "update" and is_reducer(access.buffer)
+    return access.kind != "read" and not contributes
 
 
 def is_memory(access: Access) -> bool:

@@ -95,6 +95,7 @@ class _Inference:
         self.spread()
         while self.choose():
             self.spread()
+        self.settle_reducers()
         self.choose_shared()
         mapping = self.new_buffers()
         demotion = Demotion(self.spread_of, self.conflicts, self.groups, self.layout_of)
@@ -123,7 +124,8 @@ class _Inference:
         if isinstance(stmt, (S.TileOp, S.Parallel)):
             self.ops.append(self.op_of(stmt))
             return
-        own: list[Buffer] = list(stmt.parts("buffer")) if isinstance(stmt, S.Store) else []
+        stores = isinstance(stmt, (S.Store, S.ReducerUpdate))
+        own: list[Buffer] = list(stmt.parts("buffer")) if stores else []
         for expr in stmt.exprs():
             own += [n.buffer for n in E.walk(expr) if isinstance(n, (E.Load, E.AddressOf))]
             own += [n.region.buffer for n in E.walk(expr) if isinstance(n, E.RegionArg)]
@@ -349,6 +351,33 @@ class _Inference:
                 return True
         return False
 
+    def settle_reducers(self) -> None:
+        """Reducers to which a loop contributes in threads without a copy, at computed indices for
+        example, are held by all threads: then every contribution has a copy to go to."""
+        missed = True
+        while missed:
+            missed = False
+            for op in self.ops:
+                for access in op.touched:
+                    if self.misses(op, access):
+                        shape = _constant_shape(access.buffer)
+                        threads = self.fragments[access.buffer]
+                        self.held[access.buffer] = Distribution.fully_replicated(shape, threads)
+                        why = "at elements that not only the loop variables name, it is updated by"
+                        self.notes[access.buffer] = Note(
+                            access.buffer.data, f"{why} {_word(op.stmt)}", op.stmt.loc
+                        )
+                        missed = True
+
+    def misses(self, op: Op, access: Access) -> bool:
+        """Whether ``access`` contributes to a reducer where the thread may hold no copy."""
+        if not is_reducer(access.buffer) or access.kind != "update" or op.loop is None:
+            return False
+        held, spread = self.held[access.buffer], self.spread_of(op.stmt)
+        if held.is_everywhere:
+            return False
+        return spread is None or registers_of(access, held, op.loop, spread) is None
+
     def choose_shared(self) -> None:
         """Layouts against bank conflicts for shared tiles that only loops touch."""
         uses: dict[Buffer, list[Use]] = {}
@@ -399,7 +428,7 @@ class _Inference:
         found: dict[Buffer, None] = {}
         for access in op.touched:
             held = self.layout_of(access.buffer)
-            if held is None or (is_reducer(access.buffer) and access.kind != "read"):
+            if held is None or (is_reducer(access.buffer) and access.kind == "update"):
                 continue
             if spread is None or registers_of(access, held, op.loop, spread) is None:
                 found.setdefault(access.buffer)

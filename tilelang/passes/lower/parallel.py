@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from math import gcd
 
-from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -26,6 +26,7 @@ from tilelang.passes.layouts.access import FRAGMENT, Access, Registers, is_reduc
 from tilelang.passes.layouts.loops import static_extents
 from tilelang.passes.lower.combine import combine
 from tilelang.passes.lower.context import INT, Lowering, distribution_of
+from tilelang.passes.lower.reducer import lower_reducer_update
 from tilelang.passes.lower.vectors import MAX_LANES
 
 UNROLL_LIMIT = 64  # slots of loops without fragments that are still unrolled
@@ -182,23 +183,15 @@ class _Body(Rewriter):
     def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:
         """The register of an element named by indices in loop variables."""
         self.uses_fragments = True
+        given = indices
         indices = tuple(substitute(index, self.lets) for index in indices)
         access = Access(buffer, indices, "read", self.inner)
         held = distribution_of(buffer)
         found = registers_of(access, held, self.loop, self.spread)
         if found is None:
-            whole = not any(d.place == "thread" and d.extent > 1 for d in held.all_digits())
-            if is_reducer(buffer) and whole:
-                slot = held.slot_of([substitute(index, self.values) for index in indices])
+            if is_reducer(buffer) and held.is_everywhere:
+                slot = held.slot_of([self.expr(index) for index in given])
                 return self.ctx.registers(buffer), slot
-            if is_reducer(buffer):
-                raise TileUnsupportedError(
-                    f"two loops update the reducer `{buffer.name}` in different ways",
-                    expected="loops that name its elements by the same loop variables",
-                    got="loops that share its elements out over the threads differently",
-                    hint='allocate it with replication="all", or use a reducer per loop',
-                    loc=self.loop.loc,
-                )
             raise InternalError(f"`{buffer.name}` does not fit the loop that uses it")
         return self.ctx.registers(buffer), self.number_of(found)
 
@@ -272,6 +265,9 @@ def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:
     class Body(Rewriter):
         def expr(self, expr: E.Expr) -> E.Expr:
             return substitute(expr, values)
+
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            return lower_reducer_update(stmt, ctx) if isinstance(stmt, S.ReducerUpdate) else stmt
 
     inner = Body().rewrite(loop.body)
     guarded = S.If(cond=E.binary("lt", flat_var, total), then=inner, loc=loop.loc)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
@@ -41,18 +41,11 @@ def lower_reducer_fill(stmt: S.Fill, ctx: Lowering) -> S.Stmt:
 def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
     """An update outside ``T.Parallel``: every executing thread contributes to its own copy.
 
-    Raises:
-        TileUnsupportedError: the thread may have no copy of the element.
+    Relies on the layouts pass: such a reducer is held by all threads.
     """
     dist = ctx.distribution(stmt.buffer)
-    if any(item.place == "thread" and item.extent > 1 for item in dist.all_digits()):
-        raise TileUnsupportedError(
-            f"an update of the reducer `{stmt.buffer.name}` outside T.Parallel",
-            expected="a reducer of which every thread holds all elements",
-            got="one that a T.Parallel loop spreads over the threads",
-            hint="update it in T.Parallel loops only, or use two reducers",
-            loc=stmt.loc,
-        )
+    if not dist.is_everywhere:
+        raise InternalError(f"some threads that update `{stmt.buffer.name}` hold no copy")
     place = (dist.slot_of(stmt.indices),)
     return update_store(replace(stmt, buffer=ctx.registers(stmt.buffer), indices=place))
 

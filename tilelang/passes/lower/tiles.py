@@ -194,7 +194,7 @@ class _Tiles(Rewriter):
     def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:
         """The register of an element that every thread holds."""
         held = distribution_of(buffer)
-        if any(digit.place == "thread" and digit.extent > 1 for digit in held.all_digits()):
+        if not held.is_everywhere:
             raise TileUnsupportedError(
                 f"an element of the fragment `{buffer.name}` is used outside T.Parallel",
                 expected="a fragment that every thread holds as a whole, or an access in "

@@ -161,6 +161,8 @@ class _Serializer:
         for node in S.walk(stmt):
             if isinstance(node, S.ThreadReturn):
                 return self.alive is not None
+            if isinstance(node, S.ReducerUpdate):
+                return True  # each thread contributes, alike or not
             if any(self.varying.has_effect(item) for item in node.exprs()):
                 return True
         return self.varying.touches(stmt)

@@ -1,0 +1,198 @@
+"""Programs with reducers on every executor: serial loops, computed indices, branches, groups."""
+
+from __future__ import annotations
+
+import numpy as np
+from executors import holds
+
+import tilelang.language as T
+
+I, F = np.int32, np.float32
+n = T.dynamic("n")
+
+
+def small(*shape: int, low: int = -9) -> np.ndarray:
+    return np.random.default_rng(7).integers(low, 9, shape)
+
+
+def test_a_reducer_is_updated_in_serial_loops() -> None:
+    @T.prim_func
+    def products(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 4), "float32")):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_fragment((4, 64), "float32")
+            T.copy(A, a)
+            r = T.alloc_reducer((4, 4), "float32", replication="all")
+            T.clear(r)
+            for i in T.serial(4):
+                for j in T.serial(4):
+                    for k in T.Parallel(64):
+                        r[i, j] += a[i, k] * a[j, k]
+            T.finalize_reducer(r)
+            T.copy(r, B)
+
+    a = small(4, 64).astype(F)
+    holds(products, (a, np.zeros((4, 4), F)), a @ a.T)
+
+
+def test_a_reducer_is_updated_at_computed_indices() -> None:
+    @T.prim_func
+    def groups(A: T.Tensor((64, 12), "float32"), B: T.Tensor((3,), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((64, 12), "float32")
+            T.copy(A, a)
+            r = T.alloc_reducer((3,), "float32", replication="all")
+            T.clear(r)
+            for i, j in T.Parallel(64, 12):
+                r[T.min(2, j // 4)] += a[i, j]
+            T.finalize_reducer(r)
+            T.copy(r, B)
+
+    a = small(64, 12).astype(F)
+    holds(groups, (a, np.zeros(3, F)), a.reshape(64, 3, 4).sum((0, 2)))
+
+
+def test_a_reducer_counts_values_that_fragments_and_tensors_hold() -> None:
+    @T.prim_func
+    def histogram(A: T.Tensor((200,), "int32"), B: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=64):
+            r = T.alloc_reducer((8,), "int32", replication="all")
+            a = T.alloc_fragment((200,), "int32")
+            T.copy(A, a)
+            T.fill(r, 0)
+            for i in T.Parallel(200):
+                if i % 3 != 0:
+                    r[a[i]] += 1
+                else:
+                    e = A[i]
+                    r[7 - e] += 10
+            T.finalize_reducer(r)
+            T.copy(r, B)
+
+    a = np.random.default_rng(1).integers(0, 8, 200).astype(I)
+    third = np.arange(200) % 3 == 0
+    counts = np.bincount(a[~third], minlength=8) + 10 * np.bincount(7 - a[third], minlength=8)
+    holds(histogram, (a, np.zeros(8, I)), counts.astype(I))
+
+
+def test_several_loops_share_a_reducer_in_different_ways() -> None:
+    @T.prim_func
+    def several(
+        A: T.Tensor((64, 12), "float32"),
+        B: T.Tensor((64,), "float32"),
+        C: T.Tensor((12,), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 12), "float32")
+            T.copy(A, a)
+            r = T.alloc_reducer((64,), "float32", op="min", replication="none")
+            s = T.alloc_reducer((12,), "float32", replication="none")
+            T.fill(r, T.infinity("float32"))
+            T.clear(s)
+            for i, j in T.Parallel(64, 12):
+                r[i] = T.min(r[i], a[i, j])
+                s[j] += a[i, j]
+            for j, i in T.Parallel(12, 64):
+                r[63 - i] = T.min(r[63 - i], a[i, j] - 1)
+                s[j] += 1
+            for i in T.serial(64):
+                for j in T.Parallel(12):
+                    s[11 - j] += a[i, j]
+            T.finalize_reducer(r)
+            T.finalize_reducer(s)
+            for i in T.Parallel(64):
+                B[i] = r[i]
+            T.copy(s, C)
+
+    a = small(64, 12).astype(F)
+    least, sums = a.min(1), a.sum(0)
+    wanted = np.minimum(least, (least - 1)[::-1]), sums + 64 + sums[::-1]
+    holds(several, (a, np.zeros(64, F), np.zeros(12, F)), *wanted)
+
+
+def test_single_threads_contribute_to_a_reducer() -> None:
+    @T.prim_func
+    def single(A: T.Tensor((64,), "int32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            r = T.alloc_reducer((4,), "int32")
+            T.clear(r)
+            for k in T.serial(3):
+                r[(tx + k) % 4] += A[tx]
+            if tx < 5:
+                r[1] += 100
+            r[3] += 1
+            T.finalize_reducer(r)
+            T.copy(r, B)
+
+    a = small(64).astype(I)
+    wanted = np.array([0, 500, 0, 64])
+    for tx in range(64):
+        for k in range(3):
+            wanted[(tx + k) % 4] += a[tx]
+    holds(single, (a, np.zeros(4, I)), wanted.astype(I))
+
+
+def test_a_reducer_in_a_loop_of_unknown_length() -> None:
+    @T.prim_func
+    def unknown(A: T.Tensor((n,), "float32"), B: T.Tensor((2,), "float32")):
+        with T.Kernel(1, threads=96):
+            r = T.alloc_reducer((2,), "float32", op="max")
+            T.fill(r, -5.0)
+            for i in T.Parallel(n):
+                r[i % 2] = T.max(r[i % 2], A[i])
+            T.finalize_reducer(r)
+            for i in T.Parallel(2):
+                r[i] = r[i] * 2
+            T.copy(r, B)
+
+    for count in (5, 333):
+        a = small(count).astype(F)
+        wanted = [max(-5, a[0::2].max()) * 2, max(-5, a[1::2].max()) * 2]
+        holds(unknown, (a, np.zeros(2, F)), np.array(wanted, F))
+
+
+def test_a_reducer_starts_anew_in_every_iteration() -> None:
+    @T.prim_func
+    def again(A: T.Tensor((64, 12), "float32"), C: T.Tensor((3, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 12), "float32")
+            d = T.alloc_fragment((64,), "float32")
+            T.copy(A, a)
+            r = T.alloc_reducer((64,), "float32")
+            for k in T.serial(3):
+                T.reducer_init(r, 1.0)
+                for i, j in T.Parallel(64, 12):
+                    if j % 3 == k:
+                        r[(i + k) % 64] += a[i, j]
+                T.finalize_reducer(r, d)
+                T.copy(d, C[k, :])
+
+    a = small(64, 12).astype(F)
+    wanted = [np.roll(a[:, k::3].sum(1), k) + 1 for k in range(3)]
+    holds(again, (a, np.zeros((3, 64), F)), np.stack(wanted).astype(F))
+
+
+def test_groups_of_threads_have_reducers_of_their_own() -> None:
+    @T.prim_func
+    def roles(A: T.Tensor((2, 64), "int32"), B: T.Tensor((2, 4), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            if tx < 64:
+                r = T.alloc_reducer((4,), "int32")
+                T.clear(r)
+                for i in T.Parallel(64):
+                    r[i // 16] += A[0, i]
+                T.finalize_reducer(r)
+                T.copy(r, B[0, :])
+            else:
+                q = T.alloc_reducer((4,), "int32")
+                T.clear(q)
+                for i in T.Parallel(64):
+                    q[i % 4] += A[1, i]
+                q[2] += 1
+                T.finalize_reducer(q)
+                T.copy(q, B[1, :])
+
+    a = small(2, 64).astype(I)
+    wanted = [a[0].reshape(4, 16).sum(1), a[1].reshape(16, 4).sum(0) + [0, 0, 64, 0]]
+    holds(roles, (a, np.zeros((2, 4), I)), np.stack(wanted).astype(I))
