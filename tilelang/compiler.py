@@ -32,6 +32,7 @@ from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.normalize.alignment import limit_alignments, needed_alignments
+from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.own_tiles import lower_own_tiles
@@ -93,20 +94,7 @@ def _always(target: Target, options: Options) -> bool:
 def pass_list(target: Target) -> tuple[Step, ...]:
     """Every pass in order. A pass may rely on what stands above it and on nothing else."""
     return (
-        Step("simplify", simplify_func, _always,
-             "constant extents and folded conditions make every later pass see plain shapes"),
-        Step("check_tile_bounds", check_tile_bounds, _always,
-             "constant extents show which accesses certainly leave a tile; nothing is lowered yet, "
-             "so the error speaks of the program"),
-        Step("check_launch_limits", partial(check_launch_limits, target=target), _on_gpu,
-             "constant grids are plain numbers now; no pass below changes a launch"),
-        Step("fold_clear", fold_clear, _always,
-             "a product that overwrites needs no cleared accumulator; loop bounds are constants "
-             "now"),
-        Step("lower_own_tiles", lower_own_tiles, _always,
-             "what a thread does with arrays of its own is not shared out like other tiles"),
-        Step("split_lanes", partial(split_lanes, rows=target.kind == "cuda"), _always,
-             "vectors are found again in loops, so the later passes need only scalars"),
+        *_normal_form(target),
         Step("choose_operands", choose_operands, _on_cores,
              "kernels choose the layouts of their operands while copies are still whole, so that "
              "a copy can pack"),
@@ -153,6 +141,28 @@ def pass_list(target: Target) -> tuple[Step, ...]:
     )  # fmt: skip
 
 
+def _normal_form(target: Target) -> tuple[Step, ...]:
+    """The passes before those that know how a machine runs a block."""
+    return (
+        Step("one_thread_by_default", one_thread_by_default, _on_cores,
+             "every later pass sees the number of threads of a block"),
+        Step("simplify", simplify_func, _always,
+             "constant extents and folded conditions make every later pass see plain shapes"),
+        Step("check_tile_bounds", check_tile_bounds, _always,
+             "constant extents show which accesses certainly leave a tile; nothing is lowered yet, "
+             "so the error speaks of the program"),
+        Step("check_launch_limits", partial(check_launch_limits, target=target), _on_gpu,
+             "constant grids are plain numbers now; no pass below changes a launch"),
+        Step("fold_clear", fold_clear, _always,
+             "a product that overwrites needs no cleared accumulator; loop bounds are constants "
+             "now"),
+        Step("lower_own_tiles", lower_own_tiles, _always,
+             "what a thread does with arrays of its own is not shared out like other tiles"),
+        Step("split_lanes", partial(split_lanes, rows=target.kind == "cuda"), _always,
+             "vectors are found again in loops, so the later passes need only scalars"),
+    )  # fmt: skip
+
+
 Watch = Callable[[str, S.PrimFunc], None]
 
 
@@ -172,6 +182,11 @@ def lower(
             watch(step.name, func)
     check(func, "thread")
     return func
+
+
+def as_run(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+    """``func`` with what it leaves to the target decided, still as the interpreter runs it."""
+    return one_thread_by_default(func) if target.kind == "cpu" else func
 
 
 def compile(func: S.PrimFunc, target: Target, options: Options | None = None) -> Artifact:

@@ -26,6 +26,8 @@ _LOOP_WORDS = {
     "pipelined": "T.Pipelined",
     "thread": "T.thread_binding",
 }
+# Reasons of passes are for reports only; a printed kernel has the threads that its text shows.
+_SILENT = ("notes", "default_threads")
 # Launch annotations that have a word of their own; the others go into one T.block_attr.
 _ANNOTATION_WORDS = {"layout_map": "T.annotate_layout", "safe_value": "T.annotate_safe_value"}
 
@@ -226,7 +228,7 @@ class _Printer:
         """Annotations of the kernel, each under its word."""
         rest = []
         for key, value in launch.annotations:
-            if value is None or key == "notes":  # reasons of passes, for reports only
+            if value is None or key in _SILENT:
                 continue
             if key in _ANNOTATION_WORDS:
                 self.line(f"{_ANNOTATION_WORDS[key]}({self.text.mapping(value)})")

@@ -266,7 +266,8 @@ class Launch(Stmt):
 
     ``block_vars`` and ``thread_vars`` are (x, y, z); ``grid`` has one extent per block variable,
     ``threads`` always three ints. ``annotations`` keys: "cluster_dims", "prelude", "swizzle",
-    "layout_map", "safe_value", "min_blocks_per_sm", "import_source", "is_cpu", ...
+    "layout_map", "safe_value", "min_blocks_per_sm", "import_source", "is_cpu",
+    "default_threads", ...
     """
 
     grid: tuple[Expr, ...] = exprs_()

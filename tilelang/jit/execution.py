@@ -103,7 +103,7 @@ def build(
         TileError: the program cannot be compiled for the target.
     """
     if backend == "interpret":
-        return _interpreted(func, out_idx, options)
+        return _interpreted(func, out_idx, target, options)
     if backend == "emulator" or (target.kind == "cuda" and KERNEL_CHECKS in env.TILELANG_SANITIZE):
         from tilelang.jit import emulated
 
@@ -124,21 +124,25 @@ def build(
 
     compiler = find_compiler(default_cache())
     if compiler is None:  # find_compiler has said so
-        return _interpreted(func, out_idx, options)
+        return _interpreted(func, out_idx, target, options)
     from tilelang.jit.native import compiled
 
     return compiled(func, out_idx, target, options, backend, compiler)
 
 
-def _interpreted(func: PrimFunc, out_idx: tuple[int, ...], options: Options) -> Executable:
+def _interpreted(
+    func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options
+) -> Executable:
+    from tilelang.compiler import as_run
     from tilelang.interpret import run
     from tilelang.runtime.contract import launch_spec
     from tilelang.runtime.pylauncher import ArrayLauncher
 
     spec = launch_spec(func, out_idx, device="cpu", returns=results_form(func, out_idx))
+    decided = as_run(func, target)
 
     def call(arrays: list[Any]) -> None:
-        run(func, arrays, safe_memory=not options.unsafe_memory)
+        run(decided, arrays, safe_memory=not options.unsafe_memory)
 
     return Executable(ArrayLauncher(spec, call), "interpret", func)
 

@@ -140,7 +140,9 @@ def Kernel(
 
     Args:
         blocks: 0 to 3 grid extents (x, y, z), ints or expressions evaluated on the host.
-        threads: threads of a block: an int, up to three ints, or None for 128.
+        threads: threads of a block: an int, up to three ints, or None for what the target likes:
+            128 on a GPU, 1 where a core runs the whole block. A program that asks how many there
+            are (``T.get_thread_extent``, ``T.ws``) has 128 everywhere.
         prelude: source text put before the kernel.
         is_cpu: no thread axis.
 
@@ -157,7 +159,12 @@ def Kernel(
     return KernelLaunchFrame(
         _grid(blocks),
         _thread_counts(threads, is_cpu),
-        {"prelude": prelude, "is_cpu": True if is_cpu else None, **known},
+        {
+            "prelude": prelude,
+            "is_cpu": True if is_cpu else None,
+            "default_threads": True if threads is None and not is_cpu else None,
+            **known,
+        },
     )
 
 
@@ -309,6 +316,7 @@ class _LaunchThread(Frame):
             counts = list(launch.threads)
             counts[dim] = _thread_counts(self.extent, False)[0]
             launch.threads = (counts[0], counts[1], counts[2])
+            launch.annotations.pop("default_threads", None)
             return launch.thread_vars[dim]
         while len(launch.block_vars) <= dim:
             var = Var(f"b{'xyz'[len(launch.block_vars)]}", as_expr(self.extent).dtype)

@@ -341,7 +341,9 @@ class Builder:
 
     def thread_extents(self) -> tuple[int, int, int]:
         """Threads of the enclosing kernel, (x, y, z)."""
-        return self.kernel("the thread extent").threads
+        launch = self.kernel("the thread extent")
+        launch.annotations.pop("default_threads", None)  # from here on the number is in the program
+        return launch.threads
 
     def thread_index(self) -> Expr:
         """The linear thread index of the enclosing kernel."""

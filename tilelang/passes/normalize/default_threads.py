@@ -1,0 +1,40 @@
+"""Kernels that do not say how many threads a block has get one thread where a core runs the block.
+
+``T.Kernel`` without ``threads`` leaves the number to the target: a GPU takes what the front end
+wrote down, a core that runs a block alone has no use for more than one. The front end marks such
+launches with the annotation ``default_threads`` and takes the mark away as soon as the program asks
+for the number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import stmt as S
+from tilelang.ir.visitor import Rewriter, rewrite_launches
+
+MARK = "default_threads"
+
+
+def one_thread_by_default(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with one thread in the blocks of its marked launches.
+
+    Layouts of their loops, which speak of the threads of a GPU, go with them. Relies on nothing:
+    it comes first, so that no later pass sees another number.
+    """
+    return rewrite_launches(func, _narrowed)
+
+
+def _narrowed(launch: S.Launch) -> S.Stmt:
+    if not launch.annotation(MARK, False):
+        return launch
+    notes = tuple(pair for pair in launch.annotations if pair[0] != MARK)
+    body = _NoLayouts().rewrite(launch.body)
+    return replace(launch, threads=(1, 1, 1), annotations=notes, body=body)
+
+
+class _NoLayouts(Rewriter):
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, (S.Parallel, S.Copy)) and stmt.loop_layout is not None:
+            return replace(stmt, loop_layout=None)
+        return stmt
