@@ -284,9 +284,12 @@ def _included(source: str, headers: Mapping[str, str]) -> list[str]:
     return list(found)
 
 
+_PACKAGED_NVCC = ("nvidia/cu[0-9]*/bin", "nvidia/cuda_nvcc/bin")
+
+
 # -- nvcc ------------------------------------------------------------------------------------------
 def find_nvcc() -> str | None:
-    """The ``nvcc`` of a toolkit, or on the search path."""
+    """The ``nvcc`` of a toolkit, on the search path, or of packages that Python can import."""
     import shutil
 
     path = env.get("PATH") or ""
@@ -294,7 +297,13 @@ def find_nvcc() -> str | None:
         found = shutil.which("nvcc", path=str(home / "bin"))
         if found is not None:
             return found
-    return shutil.which("nvcc", path=path)
+    packages = [
+        str(folder)
+        for package in sys.path
+        for pattern in _PACKAGED_NVCC
+        for folder in sorted(Path(package or ".").glob(pattern), reverse=True)
+    ]
+    return shutil.which("nvcc", path=os.pathsep.join([path, *packages]))
 
 
 @lru_cache(maxsize=8)

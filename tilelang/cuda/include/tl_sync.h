@@ -104,15 +104,9 @@ TL_INLINE void tl_fence_barrier_init() { __threadfence_block(); }
 #endif
 
 // -- registers of a warpgroup, order of its products: only in the feature sets of one architecture -------------
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || \
-    defined(__CUDA_ARCH_FEAT_SM103_ALL) || defined(__CUDA_ARCH_FEAT_SM110_ALL) || \
-    defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL)
-template <int N> TL_INLINE void tl_setmaxnreg_inc() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N) : "memory"); }
-template <int N> TL_INLINE void tl_setmaxnreg_dec() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N) : "memory"); }
-#endif
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-TL_INLINE void tl_wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-TL_INLINE void tl_wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int N> TL_INLINE void tl_wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
-#endif
+template <int N> TL_INLINE void tl_setmaxnreg_inc() { TL_ASM_SPECIFIC("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N) : "memory"); }
+template <int N> TL_INLINE void tl_setmaxnreg_dec() { TL_ASM_SPECIFIC("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N) : "memory"); }
+TL_INLINE void tl_wgmma_fence() { TL_ASM_90A("wgmma.fence.sync.aligned;" ::: "memory"); }
+TL_INLINE void tl_wgmma_commit() { TL_ASM_90A("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int N> TL_INLINE void tl_wgmma_wait() { TL_ASM_90A("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 #endif

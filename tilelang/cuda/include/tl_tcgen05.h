@@ -12,26 +12,25 @@ TL_INLINE void tl_tcgen05_descriptor(uint64_t* d, const void* p, int leading, in
          (uint64_t)(absolute & 1) << 52 | (uint64_t)(swizzle & 7) << 61;
 }
 
-#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
 // -- columns of tensor memory: one warp allocates and gives back ------------------------------------------------
 template <int COLUMNS> TL_INLINE void tl_tmem_alloc(uint32_t* slot) {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(tl_shared_address(slot)), "n"(COLUMNS) : "memory");
+    TL_ASM_100A("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(tl_shared_address(slot)), "n"(COLUMNS) : "memory");
 }
 template <int COLUMNS> TL_INLINE void tl_tmem_free(uint32_t address) {
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(COLUMNS) : "memory");
+    TL_ASM_100A("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "n"(COLUMNS) : "memory");
 }
-TL_INLINE void tl_tmem_relinquish() { asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory"); }
+TL_INLINE void tl_tmem_relinquish() { TL_ASM_100A("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory"); }
 
 // -- products: A by descriptor (ss) or in tensor memory (ts); the last form leaves out rows whose bit is set ------
 #define TL_TCGEN05_MMA(KIND, FORM, T, C, A)                                                                           \
     TL_INLINE void tl_tcgen05_mma_##FORM##_##KIND(uint32_t d, T a, uint64_t b, uint32_t instruction, bool accumulate) { \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                                                      \
+        TL_ASM_100A("{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                                                      \
                      "tcgen05.mma.cta_group::1.kind::" #KIND " [%0], " A ", %2, %3, p;\n}"                            \
                      ::"r"(d), C(a), "l"(b), "r"(instruction), "r"((int)accumulate) : "memory");                      \
     }                                                                                                                 \
     TL_INLINE void tl_tcgen05_mma_##FORM##_##KIND(uint32_t d, T a, uint64_t b, uint32_t instruction, bool accumulate, \
                                                   uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3) {               \
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                                                      \
+        TL_ASM_100A("{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n"                                                      \
                      "tcgen05.mma.cta_group::1.kind::" #KIND " [%0], " A ", %2, %3, {%5, %6, %7, %8}, p;\n}"          \
                      ::"r"(d), C(a), "l"(b), "r"(instruction), "r"((int)accumulate), "r"(m0), "r"(m1), "r"(m2),       \
                        "r"(m3) : "memory");                                                                           \
@@ -42,21 +41,21 @@ TL_TCGEN05_KIND(f16) TL_TCGEN05_KIND(tf32) TL_TCGEN05_KIND(f8f6f4) TL_TCGEN05_KI
 
 // -- order: barriers that learn of finished products, fences around barriers of threads ---------------------------
 TL_INLINE void tl_tcgen05_commit(uint64_t* bar) {
-    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(tl_shared_address(bar)) : "memory");
+    TL_ASM_100A("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(tl_shared_address(bar)) : "memory");
 }
 TL_INLINE void tl_tcgen05_commit_multicast(uint64_t* bar, uint32_t blocks) {
-    asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
+    TL_ASM_100A("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%0], %1;"
                  ::"r"(tl_shared_address(bar)), "h"((uint16_t)blocks) : "memory");
 }
-TL_INLINE void tl_tcgen05_fence_before() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
-TL_INLINE void tl_tcgen05_fence_after() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
-TL_INLINE void tl_tcgen05_wait_ld() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
-TL_INLINE void tl_tcgen05_wait_st() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
+TL_INLINE void tl_tcgen05_fence_before() { TL_ASM_100A("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+TL_INLINE void tl_tcgen05_fence_after() { TL_ASM_100A("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+TL_INLINE void tl_tcgen05_wait_ld() { TL_ASM_100A("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
+TL_INLINE void tl_tcgen05_wait_st() { TL_ASM_100A("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
 
 // -- shared to tensor memory --------------------------------------------------------------------------------------
 #define TL_TCGEN05_CP(NAME, SHAPE)                                                                                    \
     TL_INLINE void tl_tcgen05_cp_##NAME(uint32_t address, uint64_t descriptor) {                                      \
-        asm volatile("tcgen05.cp.cta_group::1." SHAPE " [%0], %1;" ::"r"(address), "l"(descriptor) : "memory");       \
+        TL_ASM_100A("tcgen05.cp.cta_group::1." SHAPE " [%0], %1;" ::"r"(address), "l"(descriptor) : "memory");       \
     }
 TL_TCGEN05_CP(128x256b, "128x256b") TL_TCGEN05_CP(4x256b, "4x256b") TL_TCGEN05_CP(128x128b, "128x128b")
 TL_TCGEN05_CP(64x128b_warpx2_02_13, "64x128b.warpx2::02_13") TL_TCGEN05_CP(64x128b_warpx2_01_23, "64x128b.warpx2::01_23")
@@ -90,16 +89,15 @@ TL_TCGEN05_CP(32x128b_warpx4, "32x128b.warpx4")
 #define TL_IN128(r) TL_IN64(r), "r"(r[64]), "r"(r[65]), "r"(r[66]), "r"(r[67]), "r"(r[68]), "r"(r[69]), "r"(r[70]), "r"(r[71]), "r"(r[72]), "r"(r[73]), "r"(r[74]), "r"(r[75]), "r"(r[76]), "r"(r[77]), "r"(r[78]), "r"(r[79]), "r"(r[80]), "r"(r[81]), "r"(r[82]), "r"(r[83]), "r"(r[84]), "r"(r[85]), "r"(r[86]), "r"(r[87]), "r"(r[88]), "r"(r[89]), "r"(r[90]), "r"(r[91]), "r"(r[92]), "r"(r[93]), "r"(r[94]), "r"(r[95]), "r"(r[96]), "r"(r[97]), "r"(r[98]), "r"(r[99]), "r"(r[100]), "r"(r[101]), "r"(r[102]), "r"(r[103]), "r"(r[104]), "r"(r[105]), "r"(r[106]), "r"(r[107]), "r"(r[108]), "r"(r[109]), "r"(r[110]), "r"(r[111]), "r"(r[112]), "r"(r[113]), "r"(r[114]), "r"(r[115]), "r"(r[116]), "r"(r[117]), "r"(r[118]), "r"(r[119]), "r"(r[120]), "r"(r[121]), "r"(r[122]), "r"(r[123]), "r"(r[124]), "r"(r[125]), "r"(r[126]), "r"(r[127])
 #define TL_TCGEN05_MOVE(SHAPE, N, R)                                                                                  \
     TL_INLINE void tl_tcgen05_ld_##SHAPE##_x##N(void* regs, uint32_t address) {                                       \
-        uint32_t* r = (uint32_t*)regs;                                                                                \
-        asm volatile("tcgen05.ld.sync.aligned." #SHAPE ".x" #N ".b32 {" TL_Q##R "}, [%" #R "];"                       \
+        uint32_t* r = (uint32_t*)regs; (void)r;                                                                       \
+        TL_ASM_100A("tcgen05.ld.sync.aligned." #SHAPE ".x" #N ".b32 {" TL_Q##R "}, [%" #R "];"                       \
                      : TL_OUT##R(r) : "r"(address) : "memory");                                                       \
     }                                                                                                                 \
     TL_INLINE void tl_tcgen05_st_##SHAPE##_x##N(uint32_t address, const void* regs) {                                 \
-        const uint32_t* r = (const uint32_t*)regs;                                                                    \
-        asm volatile("tcgen05.st.sync.aligned." #SHAPE ".x" #N ".b32 [%" #R "], {" TL_Q##R "};"                       \
+        const uint32_t* r = (const uint32_t*)regs; (void)r;                                                           \
+        TL_ASM_100A("tcgen05.st.sync.aligned." #SHAPE ".x" #N ".b32 [%" #R "], {" TL_Q##R "};"                       \
                      ::TL_IN##R(r), "r"(address) : "memory");                                                         \
     }
-#endif
 
 #if TL_ARCH >= 1000
 // -- the work of a block that has not started: the answer is 16 bytes in shared memory ------------------------------
@@ -107,12 +105,10 @@ TL_INLINE void tl_clc_try_cancel(void* result, uint64_t* bar) {
     asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%0], [%1];"
                  ::"r"(tl_shared_address(result)), "r"(tl_shared_address(bar)) : "memory");
 }
-#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
 TL_INLINE void tl_clc_try_cancel_multicast(void* result, uint64_t* bar) {
-    asm volatile("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%0], [%1];"
+    TL_ASM_SPECIFIC("clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%0], [%1];"
                  ::"r"(tl_shared_address(result)), "r"(tl_shared_address(bar)) : "memory");
 }
-#endif
 TL_INLINE bool tl_clc_is_canceled(const void* result) {
     uint32_t canceled;
     asm volatile("{\n.reg .b128 answer;\n.reg .pred p;\nld.shared.b128 answer, [%1];\n"

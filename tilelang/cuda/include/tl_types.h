@@ -1,7 +1,31 @@
-// Names that every generated kernel uses. No CUDA header and no C library is included anywhere.
+// Names that every generated kernel uses. No CUDA header and no C library is included anywhere, but
+// for what nvcc includes by itself.
 #ifndef TL_TYPES_H
 #define TL_TYPES_H
 
+#ifdef __NVCC__
+#pragma nv_diag_suppress 550  // results of instructions that nobody needs
+#endif
+#if (defined(__CUDACC__) || defined(__HIPCC__)) && !defined(__CUDACC_RTC__)
+// Where host code is compiled too there is the C library, whose int64_t may be `long`; kernels have types of their own.
+#include <stdint.h>
+#undef INT64_C
+#undef UINT64_C
+#undef INT32_MIN
+#undef INT32_MAX
+#undef INT64_MIN
+#undef INT64_MAX
+#undef UINT32_MAX
+#undef UINT64_MAX
+#define int8_t tl_int8_t
+#define uint8_t tl_uint8_t
+#define int16_t tl_int16_t
+#define uint16_t tl_uint16_t
+#define int32_t tl_int32_t
+#define uint32_t tl_uint32_t
+#define int64_t tl_int64_t
+#define uint64_t tl_uint64_t
+#endif
 typedef signed char int8_t;
 typedef unsigned char uint8_t;
 typedef short int16_t;
@@ -12,10 +36,38 @@ typedef long long int64_t;
 typedef unsigned long long uint64_t;
 
 #define TL_INLINE __device__ __forceinline__
-#ifdef __CUDA_ARCH__
+// TL_ARCH: the architecture that this text is compiled for. A compiler that sees host code too parses
+// kernels a second time for the host, which makes no code of them but has to find every name: the list
+// there is that of all architectures of the compilation, whose last one is the highest.
+#if defined(__CUDA_ARCH__)
 #define TL_ARCH __CUDA_ARCH__
+#elif defined(__CUDA_ARCH_LIST__)
+#define TL_ARCH (__CUDA_ARCH_LIST__)
 #else
 #define TL_ARCH 0
+#endif
+// Instructions of one architecture's own feature set: the assembler says where they run. nvcc compiles the
+// text for "sm_90a" a second time for what "sm_90" has, where the assembler would refuse them: no kernel of
+// that second text is ever started on an sm_90, so it ends there.
+#define TL_TRAP(...) __trap()
+#define TL_ASM(...) asm volatile(__VA_ARGS__)
+#if defined(__CUDACC_RTC__) || !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define TL_ASM_90A TL_ASM
+#else
+#define TL_ASM_90A TL_TRAP
+#endif
+#if defined(__CUDACC_RTC__) || !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || \
+    defined(__CUDA_ARCH_FEAT_SM103_ALL)
+#define TL_ASM_100A TL_ASM
+#else
+#define TL_ASM_100A TL_TRAP
+#endif
+#if defined(__CUDACC_RTC__) || !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_SPECIFIC__) || \
+    defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) || \
+    defined(__CUDA_ARCH_FEAT_SM103_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
+#define TL_ASM_SPECIFIC TL_ASM
+#else
+#define TL_ASM_SPECIFIC TL_TRAP
 #endif
 
 #ifndef INT64_C

@@ -26,7 +26,6 @@ TL_INLINE void tl_wgmma_descriptor(uint64_t* d, const void* p, int layout, int l
 }
 TL_INLINE void tl_descriptor_add(uint64_t* d, int bytes) { *d += (uint64_t)(int64_t)(bytes >> 4); }
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 // -- lists of R registers: their places in the text, the operands, and the numbers of the operands behind them ---
 #define TL_P2 "%0, %1"
 #define TL_P4 TL_P2 ", %2, %3"
@@ -200,15 +199,15 @@ TL_INLINE void tl_descriptor_add(uint64_t* d, int bytes) { *d += (uint64_t)(int6
 #define TL_WG_BOTH(KIND, N, K, A, B, C, R, I0, I1, I2, I3, I4, I5, I6, I7, I8)                                        \
     template <int TA, int TB, int SA, int SB>                                                                         \
     TL_INLINE void tl_wgmma_m64n##N##k##K##_##A##_##B##_##C##_ss(void* regs, uint64_t a, uint64_t b, bool accumulate) { \
-        TL_WG_TYPE_##C* d = (TL_WG_TYPE_##C*)regs;                                                                    \
-        asm volatile(TL_WG_TEXT(N, K, A, B, C, TL_P##R, I0, I1, I2, TL_WG_##KIND##_TAIL_SS(I3, I4, I5, I6))           \
+        TL_WG_TYPE_##C* d = (TL_WG_TYPE_##C*)regs; (void)d;                                                           \
+        TL_ASM_90A(TL_WG_TEXT(N, K, A, B, C, TL_P##R, I0, I1, I2, TL_WG_##KIND##_TAIL_SS(I3, I4, I5, I6))           \
                      : TL_D##R(TL_WG_FORM_##C) : "l"(a), "l"(b), "r"((int)accumulate) TL_WG_##KIND##_MORE_SS);        \
     }                                                                                                                 \
     template <int TB, int SA, int SB>                                                                                 \
     TL_INLINE void tl_wgmma_m64n##N##k##K##_##A##_##B##_##C##_rs(void* regs, const void* a, uint64_t b, bool accumulate) { \
-        TL_WG_TYPE_##C* d = (TL_WG_TYPE_##C*)regs;                                                                    \
-        const uint32_t* x = (const uint32_t*)a;                                                                       \
-        asm volatile(TL_WG_TEXT(N, K, A, B, C, TL_P##R, "{" I0 ", " I1 ", " I2 ", " I3 "}", I4, I5,                   \
+        TL_WG_TYPE_##C* d = (TL_WG_TYPE_##C*)regs; (void)d;                                                           \
+        const uint32_t* x = (const uint32_t*)a; (void)x;                                                              \
+        TL_ASM_90A(TL_WG_TEXT(N, K, A, B, C, TL_P##R, "{" I0 ", " I1 ", " I2 ", " I3 "}", I4, I5,                   \
                                 TL_WG_##KIND##_TAIL_RS(I6, I7, I8))                                                   \
                      : TL_D##R(TL_WG_FORM_##C)                                                                        \
                      : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "l"(b), "r"((int)accumulate) TL_WG_##KIND##_MORE_RS); \
@@ -222,5 +221,4 @@ TL_INLINE void tl_descriptor_add(uint64_t* d, int bytes) { *d += (uint64_t)(int6
 #define TL_WG_KIND_s8 whole
 #define TL_WG_KIND_u8 whole
 #define TL_WGMMA(N, K, A, B, C, R) TL_WG_APPLY(TL_WG_KIND_##A, N, K, A, B, C, R, TL_I##R)
-#endif
 #endif

@@ -2,8 +2,9 @@
 
 NVRTC gets our headers by name and knows no C library. ``nvcc`` and ``hipcc`` compile one file in
 which the host part needs the C library, whose integer types are not those of our headers: there,
-``int64_t`` may be ``long``. So the headers are put in place of their includes, and within the
-device part the names stand for types of its own.
+``int64_t`` may be ``long``. So the headers are put in place of their includes; within the device
+part they let the names stand for types of their own (``tl_types.h``), and behind it the names are
+those of the C library again.
 """
 
 from __future__ import annotations
@@ -25,10 +26,8 @@ def standalone(source: str) -> str:
     text = _inlined(source, set())
     if text == source:
         return source
-    before = [f"#undef {name}" for name in _MACROS]
-    before += [f"#define {name} tl_{name}" for name in _TYPES]
     after = [f"#undef {name}" for name in (*_TYPES, *_MACROS)]
-    return "\n".join([*before, text.rstrip("\n"), *after, ""])
+    return "\n".join([text.rstrip("\n"), *after, ""])
 
 
 def _inlined(source: str, seen: set[str]) -> str:
