@@ -12,6 +12,7 @@ import pytest
 
 import tilelang.language as T
 from tilelang.compiler import Artifact
+from tilelang.compiler import compile as compile_program
 from tilelang.cuda.codegen import emit_cuda
 from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.errors import TileUnsupportedError, TileValueError
@@ -140,11 +141,20 @@ def test_the_c_templates_read_as_documented() -> None:
     )
 
 
-def test_the_hip_attribute_does_not_end_init() -> None:
-    text = wrapper.PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP.format("k", 512)
-    assert text.startswith("\n    if (512 > 65536) {\n")
-    assert "return 0;" not in text  # the next kernel's attribute follows
-    assert "hipFuncSetAttribute(" in text
+def test_the_hip_template_reads_as_documented() -> None:
+    assert wrapper.PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP == (
+        "\n    if ({1} > 65536) {{\n"
+        '        snprintf(error_buf, ERROR_BUF_SIZE, "Failed to set the allowed dynamic shared '
+        'memory size for {0} to %d", {1});\n'
+        "        return -1;\n    }}\n    return 0;\n"
+    )
+
+
+def test_the_python_module_template_reads_as_documented() -> None:
+    assert wrapper.PREDEF_HOST_FUNC_PY == (
+        "\nimport cuda.bindings.driver\nimport ctypes\n\n_function_names = {}\n\n"
+        "def call({}):\n    {}\n"
+    )
 
 
 def test_the_l2_templates_read_as_documented() -> None:
@@ -193,18 +203,24 @@ def test_the_tensor_map_templates_pass_every_parameter() -> None:
     assert "Failed to initialize the TMA descriptor v0: {res}" in python
 
 
-def test_the_python_launch_template_sets_attributes_apart_from_the_launch() -> None:
-    values = [f"v{number}" for number in range(11)]
+def test_the_python_launch_template_runs_without_other_names() -> None:
+    values = ["k", *(f"v{number}" for number in range(1, 11))]
     text = "def f():" + wrapper.KERNEL_LAUNCH_FUNC_PY.format(*values)
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
-    guard = function.body[0]
-    assert isinstance(guard, ast.If) and "cuKernelSetAttribute" in ast.unparse(guard)
+    setting = ast.unparse(function.body[0])
+    assert setting == (
+        "res = cuda.bindings.driver.cuKernelSetAttribute(cuda.bindings.driver.CUfunction_attribute."
+        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, v7, kernels['k'], "
+        "cuda.bindings.driver.CUdevice(v10))[0]"
+    )
     rest = "\n".join(map(ast.unparse, function.body[1:]))
-    assert "cuKernelSetAttribute" not in rest
     for axis, number in zip(("gridDimX", "gridDimY", "gridDimZ", "blockDimX"), range(1, 5)):
         assert f"config.{axis} = v{number}" in rest
-    assert "cuLaunchKernelEx(config, kernels['v0'], (arg_values, arg_types), 0)[0]" in rest
+    assert "cuLaunchKernelEx(config, kernels['k'], (arg_values, arg_types), 0)[0]" in rest
+    known = {"cuda", "kernels", "stream", "RuntimeError", *values}
+    names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+    assert names <= known | {"res", "config", "arg_values", "arg_types"}
 
 
 # -- classes ---------------------------------------------------------------------------------------
@@ -264,10 +280,10 @@ def test_the_wrappers_have_the_documented_attributes(cls: Any) -> None:
 # -- behaviour -------------------------------------------------------------------------------------
 def test_the_launch_information_is_found() -> None:
     found = made()
-    assert found.function_names == ["scale_kernel"]
+    assert found.function_names == "scale_kernel"
     assert found.block_info == {"scale_kernel": [128, 1, 1]}
     assert found.grid_info == {"scale_kernel": ["tl_floordiv((int64_t)n + 127, 128)", "1", "1"]}
-    assert found.dynamic_smem_buf == {"scale_kernel": 0}
+    assert found.dynamic_smem_buf == 0
     assert found.tma_descriptor_args is None
     assert found.l2_persistent_map == {"scale_kernel": {"A": (0.75, "4 * (int64_t)n")}}
     python = made(wrapper.TLNVRTCSourceWrapper)
@@ -341,11 +357,28 @@ def test_a_dispatch_function_follows_its_information() -> None:
 
 def test_attributes_decide_what_is_generated() -> None:
     found = made()
-    found.dynamic_smem_buf["scale_kernel"] = 50000
+    found.dynamic_smem_buf = 50000
     found.block_info["scale_kernel"] = [32, 1, 1]
     code = found.update_lib_code(found.source)
     assert "MaxDynamicSharedMemorySize, 50000)" in code
     assert "dim3(32, 1, 1)" in code and "dynamicSmemBytes = 50000" in code
+
+
+def test_several_kernels_are_named_in_order_with_the_most_shared_memory() -> None:
+    @T.prim_func
+    def two(A: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64) as bx:
+            A[T.get_thread_binding()] = 1.0
+        with T.Kernel(1, threads=64) as bx:
+            tile = T.alloc_shared((16384,), "float32")
+            T.fill(tile, 2.0)
+            A[T.get_thread_binding()] = tile[T.get_thread_binding() + 64]
+
+    artifact = compile_program(two, Target("cuda", "sm_80"))
+    found = wrapper.TLCUDASourceWrapper(two, artifact.source, "cuda", artifact)
+    assert found.function_names == "two_kernel, two_kernel_2"
+    assert found.dynamic_smem_buf == 65536
+    assert found.lib_code.count("dynamicSmemBytes = 0;") == 1
 
 
 def test_the_l2_window_of_a_kernel_is_generated() -> None:
@@ -354,6 +387,28 @@ def test_the_l2_window_of_a_kernel_is_generated() -> None:
     assert "hitRatio = 0.75f;" in text and "base_ptr = (void*)(A);" in text
     assert all(line.strip() in found.lib_code for line in text.splitlines())
     assert found.generate_l2_persistent_map("other") == ""
+
+
+def test_every_tensor_with_a_hint_has_a_window() -> None:
+    @T.prim_func
+    def both(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            T.annotate_l2_hit_ratio({B: 0.5, A: 0.25})
+            B[T.get_thread_binding()] = A[T.get_thread_binding()]
+
+    module = emit_cuda(both, Target("cuda", "sm_80"))
+    for cls, address in zip(CUDA_CLASSES[:2], ("(void*)({})", "{}.data_ptr()")):
+        found = cls(both, module.source, "cuda", module)
+        (windows,) = found.l2_persistent_map.values()
+        assert {name: ratio for name, (ratio, _) in windows.items()} == {"A": 0.25, "B": 0.5}
+        text = found.generate_l2_persistent_map("both_kernel")
+        # The last one that is set serves the launch: that of the highest ratio.
+        assert text.index(address.format("A")) < text.index(address.format("B"))
+        assert text.count("num_bytes = ") == 2
+        assert all(line.strip() in found.lib_code for line in text.splitlines())
+
+
+def test_hip_has_no_l2_windows() -> None:
     assert made(wrapper.TLHIPSourceWrapper).generate_l2_persistent_map("scale_kernel") == ""
 
 

@@ -91,7 +91,7 @@ class CHost(StepsWriter):
         self.runtime = runtime
         self.printer = CPrinter({a.slot: self._value(a) for a in module.arguments})
         if not runtime.extended:
-            self.windows = {}
+            self.windows = ()
         self.partial = False  # whether some value may not exist
 
     def _value(self, argument: HostArgument) -> str:
@@ -270,8 +270,8 @@ class CHost(StepsWriter):
         if info.constant_grid:
             grid_text = ", ".join(grid)
         block = ", ".join(map(str, info.full_block))
-        window = self.windows.get(self.keys[id(plan)])
-        if window is not None:
+        windows = self.windows_of(self.keys[id(plan)])
+        for window in windows:
             self.put_template(self.window_text(window))
         if self.runtime.extended:
             self._extended(plan, info, grid_text, block)
@@ -284,7 +284,7 @@ class CHost(StepsWriter):
                 f"const hipError_t error = {start}((const void*){info.function_name}, "
                 f"dim3({grid_text}), dim3({block}), arguments, {tail});"
             )
-        if window is not None:
+        if windows:
             self.put_template(templates.L2_PERSISTENT_MAP_RESET_HANDLE)
         self.failing_call("error", f"Failed to launch kernel {info.function_name}")
 

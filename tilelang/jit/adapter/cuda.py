@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tilelang.cuda.module import LaunchPlan
 from tilelang.errors import TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.adapter import templates
@@ -41,10 +42,11 @@ class TLCUDASourceWrapper:
         pass_configs: those it was compiled with.
 
     Attributes:
-        function_names: names of the kernels in the order of the source.
-        block_info, grid_info, dynamic_smem_buf: kernel launch -> threads, grid as host
-            expressions, bytes of dynamic shared memory. A second launch of kernel k is "k#2"; an
-            extent that depends on values of the host part is "".
+        function_names: names of the kernels in the order of the source, with ", " between them.
+        dynamic_smem_buf: bytes of dynamic shared memory, the most of all launches. Assigned before
+            :meth:`update_lib_code`, it is that of every launch.
+        block_info, grid_info: kernel launch -> threads, grid as host expressions. A second launch
+            of kernel k is "k#2"; an extent that depends on values of the host part is "".
         tma_descriptor_args: name -> tensor map, or None without any.
         l2_persistent_map: kernel launch -> tensor -> (hit ratio, bytes as a host expression).
         lib_code: the whole text.
@@ -74,8 +76,8 @@ class TLCUDASourceWrapper:
         self.device_mod = device_mod
         self.host_mod = host_mod
         self.pass_configs = pass_configs
-        self.function_names: Any = None
-        self.dynamic_smem_buf: Any = None
+        self.function_names: str | None = None
+        self.dynamic_smem_buf: int | None = None
         self.block_info: list[int] | dict[str, list[int]] = [1, 1, 1]
         self.grid_info: list[int] | dict[str, list[str]] = [1, 1, 1]
         self.tma_descriptor_args: dict[str, TmaDescriptor] | None = None
@@ -129,28 +131,35 @@ class TLCUDASourceWrapper:
                 f"the source has no kernel {', '.join(missing)}",
                 expected=f"a __global__ function for each of {', '.join(module.kernels)}",
             )
-        self.function_names = sorted(places, key=lambda name: places[name] or 0)
-        self.block_info, self.grid_info, self.dynamic_smem_buf = {}, {}, {}
+        self._kernels = sorted(places, key=lambda name: places[name] or 0)
+        self.function_names = ", ".join(self._kernels)
+        self.block_info, self.grid_info = {}, {}
         for key, plan in launch_plans(module.steps):
             self.block_info[key] = list(plan.threads)
             self.grid_info[key] = [writer.known_text(program) for program in plan.grid]
-            self.dynamic_smem_buf[key] = plan.shared_bytes
+        self.dynamic_smem_buf = self._most_shared()
         self.tma_descriptor_args = dict(module.descriptors) or None
-        self.l2_persistent_map = {
-            key: {window.tensor: (window.ratio, writer.printer.text(window.bytes))}
-            for key, window in module.windows
-        }
+        self.l2_persistent_map = {}
+        for key, window in module.windows:
+            known = self.l2_persistent_map.setdefault(key, {})
+            known[window.tensor] = (window.ratio, writer.printer.text(window.bytes))
+
+    def _most_shared(self) -> int:
+        return max((plan.shared_bytes for _, plan in launch_plans(self._module.steps)), default=0)
+
+    def _shared(self, plan: LaunchPlan) -> int:
+        """Bytes of dynamic shared memory of a launch: its own, unless the attribute was set."""
+        given = self.dynamic_smem_buf
+        return plan.shared_bytes if given in (None, self._most_shared()) else given
 
     def _informations(self) -> dict[str, dict[str, object]]:
         """What ``create_dispatch_func`` is given."""
         found = {}
+        plans = dict(launch_plans(self._module.steps))
         for key, facts in self._writer().informations().items():
-            known = {
-                "block_info": self.block_info, "grid_info": self.grid_info,
-                "dynamic_smem_buf": self.dynamic_smem_buf,
-            }  # fmt: skip
+            known = {"block_info": self.block_info, "grid_info": self.grid_info}
             own = {name: value[key] for name, value in known.items() if isinstance(value, dict)}
-            found[key] = {**facts, **own}
+            found[key] = {**facts, **own, "dynamic_smem_buf": self._shared(plans[key])}
         return found
 
     # -- text --------------------------------------------------------------------------------------
@@ -159,10 +168,13 @@ class TLCUDASourceWrapper:
         return {"name": "stream=cudaStreamDefault", "type": "cudaStream_t"}
 
     def generate_l2_persistent_map(self, function_name: str) -> str:
-        """Text that sets the window of persisting L2 lines for a kernel; "" without one."""
+        """Text that sets the windows of persisting L2 lines for a kernel; "" without one.
+
+        A stream has one window at a time: they are set by ascending hit ratio, so that the last
+        one serves the kernel.
+        """
         writer = self._writer()
-        window = writer.windows.get(function_name)
-        return "" if window is None else writer.window_text(window)
+        return "".join(map(writer.window_text, writer.windows_of(function_name)))
 
     def generate_tma_descriptor_args(
         self, desc_name_map: Mapping[str, str], desc_name_var_map: Mapping[str, str] | None = None
@@ -209,12 +221,11 @@ class TLCUDASourceWrapper:
     def _needs(self) -> list[tuple[str, int, int]]:
         """Each kernel with the most shared memory and cluster blocks of its launches."""
         most: dict[str, tuple[int, int]] = {}
-        for key, plan in launch_plans(self._module.steps):
+        for _, plan in launch_plans(self._module.steps):
             x, y, z = plan.cluster
             shared, blocks = most.get(plan.kernel, (0, 1))
-            given = (self.dynamic_smem_buf or {}).get(key, plan.shared_bytes)
-            most[plan.kernel] = max(shared, given), max(blocks, x * y * z)
-        return [(name, *most[name]) for name in self.function_names if name in most]
+            most[plan.kernel] = max(shared, self._shared(plan)), max(blocks, x * y * z)
+        return [(name, *most[name]) for name in self._kernels if name in most]
 
     def _includes(self, host: str) -> str:
         names = ["cuda_runtime.h", "stdint.h", "stdio.h"]

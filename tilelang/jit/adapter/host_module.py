@@ -68,7 +68,8 @@ class HostModule:
         arguments: of ``call``, in order.
         steps, messages, kernels: as in :class:`CudaModule`.
         descriptors: name -> tensor map; kernel parameters of kind "tensormap" name them.
-        windows: kernel launch (see :func:`launch_keys`) -> window of persisting L2 lines.
+        windows: kernel launch (see :func:`launch_keys`) and one of its windows of persisting L2
+            lines, in the order in which they are set.
     """
 
     name: str
@@ -220,7 +221,8 @@ def walk_maps(steps: tuple[Step, ...]) -> Iterator[MapStep]:
 
 
 def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, Window]]:
-    """Windows from the hints of the program. A stream has one window: the highest ratio wins."""
+    """Windows from the hints of the program, by ascending ratio: a stream has one window at a
+    time, so the one that is set last, that of the highest ratio, serves the launch."""
     plans = list(launch_plans(steps))
     kernels = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
     if len(plans) != len(kernels):
@@ -228,11 +230,10 @@ def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, W
     writer, slots = _shape_writer(func)
     for (key, _), kernel in zip(plans, kernels):
         ratios: Mapping[Buffer, float] = dict(kernel.annotation("l2_hit_ratio") or {})
-        known = {buffer: ratio for buffer, ratio in ratios.items() if buffer.data in slots.of}
-        if not known:
-            continue
-        buffer = max(known, key=lambda item: known[item])
-        yield key, Window(buffer.name, slots.of[buffer.data], known[buffer], _size(buffer, writer))
+        for buffer, ratio in sorted(ratios.items(), key=lambda item: item[1]):
+            if buffer.data in slots.of:
+                size = _size(buffer, writer)
+                yield key, Window(buffer.name, slots.of[buffer.data], ratio, size)
 
 
 def _size(buffer: Buffer, writer: HostWriter) -> Program:

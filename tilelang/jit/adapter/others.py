@@ -23,7 +23,9 @@ class TLHIPSourceWrapper(TLCUDASourceWrapper):
         text = ""
         for kernel, shared, _ in self._needs():
             if shared > 0:
-                text += templates.PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP.format(kernel, shared)
+                check = templates.PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP.format(kernel, shared)
+                # Of several kernels each is checked: init itself ends behind the last of them.
+                text += check.removesuffix("    return 0;\n")
         return templates.PREDEF_INIT_FUNC.format(text)
 
     def get_stream_type(self) -> dict[str, str]:

@@ -31,6 +31,8 @@ RESERVED = frozenset(
     )
 )  # fmt: skip
 DRIVER = "cuda.bindings.driver"
+# Setting attributes takes as long as a launch, so it is done once for a kernel handle and device.
+_PREPARED = "_prepared = {}  # kernel and device: the handle whose attributes are set"
 _HEAD = '"""Host functions of the kernels of {}."""\n'
 
 
@@ -73,6 +75,7 @@ class PythonHost(StepsWriter):
             ", ".join(["kernels", *names, stream["name"]]),
             "\n" + "\n".join([*head, *body]),
         )
+        text = text.replace("\n\ndef call(", f"\n{_PREPARED}\n\ndef call(", 1)
         # The template leaves the indentation of its first body line behind.
         text = "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
         return _HEAD.format(self.module.name) + text + python_helpers(text)
@@ -157,8 +160,8 @@ class PythonHost(StepsWriter):
             grid = [f"grid[{axis}]" for axis in range(3)]
         shared = self.shared_maps()
         self.put_maps([item for item in self.maps_of(plan) if item not in shared])
-        window = self.windows.get(self.keys[id(plan)])
-        if window is not None:
+        windows = self.windows_of(self.keys[id(plan)])
+        for window in windows:
             self.put_template(self.window_text(window))
         pairs = [self._argument(arg) for arg in plan.args]
         text = templates.KERNEL_LAUNCH_FUNC_PY.format(
@@ -166,7 +169,7 @@ class PythonHost(StepsWriter):
             _tuple([value for value, _ in pairs]), _tuple([kind for _, kind in pairs]), "_device",
         )  # fmt: skip
         text = self._with_attributes(text, plan, info)
-        if window is not None:
+        if windows:
             # The window ends here, whether the launch succeeded or not.
             start, check, end = text.rpartition("\n\tif res != ")
             text = start + templates.L2_PERSISTENT_MAP_RESET_HANDLE_PY.rstrip("\n") + check + end
@@ -199,10 +202,21 @@ class PythonHost(StepsWriter):
             inserted = "\n".join(["\tattributes = []", *lines, *ends])
             text = text.replace("\n\targ_values = ", f"\n{inserted}\n\n\targ_values = ", 1)
         x, y, z = plan.cluster
+        setting, launch = text.split("\n\n", 1)
         if x * y * z > 8:
-            more = templates.KERNEL_CLUSTER_ATTRIBUTE_PY.format(info.function_name, "_device")
-            text = text.replace("\n\t\t_prepared[", f"{more}\t\t_prepared[", 1)
-        return text
+            setting += "\n" + templates.KERNEL_CLUSTER_ATTRIBUTE_PY.format(
+                info.function_name, "_device"
+            ).strip("\n")
+        return f"{self._once(setting, info.function_name)}\n\n{launch}"
+
+    def _once(self, setting: str, kernel: str) -> str:
+        """``setting`` of attributes, done once for a handle of ``kernel`` and a device."""
+        key, handle = f'("{kernel}", _device)', f'kernels["{kernel}"]'
+        lines = [f"\t{line}" for line in setting.strip("\n").split("\n")]
+        return "\n".join(
+            [f"\tif _prepared.get({key}) is not {handle}:", *lines,
+             f"\t\t_prepared[{key}] = {handle}"]
+        )  # fmt: skip
 
     def _argument(self, arg: KernelArg) -> tuple[str, str]:
         """Value and ctypes type of a kernel parameter."""

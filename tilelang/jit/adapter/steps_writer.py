@@ -75,7 +75,7 @@ class StepsWriter(ABC):
         self.module = module
         self.names = Names({*reserved, *module.kernels})
         self.keys = launch_keys(module.steps)
-        self.windows: Mapping[str, Window] = dict(module.windows)
+        self.windows = module.windows
         self.descriptors: Mapping[str, TmaDescriptor] = dict(module.descriptors)
         self.variables: dict[TmaDescriptor, str] = {}  # descriptor -> its host variable
         self.by_slot = {argument.slot: argument for argument in module.arguments}
@@ -151,6 +151,10 @@ class StepsWriter(ABC):
             base = replace(base, grid_info=tuple(given or own for given, own in extents))
         shared = facts.get("dynamic_smem_buf")
         return replace(base, dynamic_smem_buf=int(shared)) if isinstance(shared, int) else base
+
+    def windows_of(self, key: str) -> list[Window]:
+        """Windows of persisting L2 lines of a launch, in the order in which they are set."""
+        return [window for launch, window in self.windows if launch == key]
 
     # -- tensor maps -------------------------------------------------------------------------------
     def descriptor(self, name: str) -> TmaDescriptor:

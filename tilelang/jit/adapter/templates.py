@@ -18,17 +18,13 @@ PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY = """
     }}
 """
 
-# The same for HIP. It falls through, so that every kernel of a file gets its attribute.
+# The same for HIP, where up to 64 KiB need no attribute. It ends ``init``.
 PREDEF_ATTRIBUTE_SET_DYNAMIC_MEMORY_HIP = """
     if ({1} > 65536) {{
         snprintf(error_buf, ERROR_BUF_SIZE, "Failed to set the allowed dynamic shared memory size for {0} to %d", {1});
         return -1;
     }}
-    hipError_t result_{0} = hipFuncSetAttribute((const void*){0}, hipFuncAttributeMaxDynamicSharedMemorySize, {1});
-    if (result_{0} != hipSuccess) {{
-        snprintf(error_buf, ERROR_BUF_SIZE, "Failed to set the allowed dynamic shared memory size to %d with error: %s", {1}, hipGetErrorString(result_{0}));
-        return -1;
-    }}
+    return 0;
 """
 
 # Part of ``init``: {0} kernel, whose clusters have more than 8 blocks.
@@ -70,7 +66,6 @@ import cuda.bindings.driver
 import ctypes
 
 _function_names = {}
-_prepared = {{}}  # kernel and device: the handle whose attributes are set
 
 def call({}):
     {}
@@ -229,19 +224,16 @@ TMA_IM2COL_DESC_INIT_FUNC_PY = """
 """
 
 # {0} kernel, {1} {2} {3} grid, {4} {5} {6} block, {7} bytes of dynamic shared memory, {8} values and
-# {9} types of the parameters as tuples, {10} number of the device. Setting the attribute takes as
-# long as a launch, so it is done once for a kernel handle and device.
+# {9} types of the parameters as tuples, {10} number of the device.
 KERNEL_LAUNCH_FUNC_PY = """
-\tif _prepared.get(("{0}", {10})) is not kernels["{0}"]:
-\t\tres = cuda.bindings.driver.cuKernelSetAttribute(
-\t\t\tcuda.bindings.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-\t\t\t{7},
-\t\t\tkernels["{0}"],
-\t\t\tcuda.bindings.driver.CUdevice({10})
-\t\t)[0]
-\t\tif res != cuda.bindings.driver.CUresult.CUDA_SUCCESS:
-\t\t\traise RuntimeError(f"Failed to set max dynamic shared memory size to {7} for kernel {0}: {{res}}")
-\t\t_prepared[("{0}", {10})] = kernels["{0}"]
+\tres = cuda.bindings.driver.cuKernelSetAttribute(
+\t\tcuda.bindings.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+\t\t{7},
+\t\tkernels["{0}"],
+\t\tcuda.bindings.driver.CUdevice({10})
+\t)[0]
+\tif res != cuda.bindings.driver.CUresult.CUDA_SUCCESS:
+\t\traise RuntimeError(f"Failed to set max dynamic shared memory size to {7} for kernel {0}: {{res}}")
 
 \tconfig = cuda.bindings.driver.CUlaunchConfig()
 \tconfig.gridDimX = {1}
@@ -261,16 +253,16 @@ KERNEL_LAUNCH_FUNC_PY = """
 \t\traise RuntimeError(f"Failed to launch kernel {0}: {{res}}")
 """
 
-# Of the guarded part: {0} kernel, {1} number of the device.
+# {0} kernel, whose clusters have more than 8 blocks, {1} number of the device.
 KERNEL_CLUSTER_ATTRIBUTE_PY = """
-\t\tres = cuda.bindings.driver.cuKernelSetAttribute(
-\t\t\tcuda.bindings.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
-\t\t\t1,
-\t\t\tkernels["{0}"],
-\t\t\tcuda.bindings.driver.CUdevice({1})
-\t\t)[0]
-\t\tif res != cuda.bindings.driver.CUresult.CUDA_SUCCESS:
-\t\t\traise RuntimeError(f"Failed to allow large clusters for kernel {0}: {{res}}")
+\tres = cuda.bindings.driver.cuKernelSetAttribute(
+\t\tcuda.bindings.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+\t\t1,
+\t\tkernels["{0}"],
+\t\tcuda.bindings.driver.CUdevice({1})
+\t)[0]
+\tif res != cuda.bindings.driver.CUresult.CUDA_SUCCESS:
+\t\traise RuntimeError(f"Failed to allow large clusters for kernel {0}: {{res}}")
 """
 
 # -- the same window in Python ---------------------------------------------------------------------
