@@ -69,6 +69,7 @@ class Intrinsic:
     ``result``: "same" (first operand's dtype), "bool", "given" (the call says), or a dtype name.
     ``operands``: "float" (integers become float32), "number", "int", "bool" or "any".
     ``per_thread``: the value differs between the threads of a block.
+    ``vote``: all threads of the block get the same value, whatever each of them gives.
     ``needs``: "" everywhere, "threads" (thread-level hardware the CPU does not have), or the
     lowest architecture, e.g. "sm_90".
     """
@@ -80,6 +81,7 @@ class Intrinsic:
     operands: str = "any"
     effect: Effect = Effect.NONE
     per_thread: bool = False
+    vote: bool = False
     needs: str = ""
     writes: tuple[int, ...] = ()  # operands that are written addresses
     reads: tuple[int, ...] = ()
@@ -161,9 +163,9 @@ _SYNC = [
     Intrinsic("mbarrier_expect_tx", 2, 2, "void", effect=Effect.SYNC, needs="threads"),
     Intrinsic("mbarrier_arrive_expect_tx", 2, 2, "void", effect=Effect.SYNC, needs="threads"),
     Intrinsic("cp_async_barrier_noinc", 1, 1, "void", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("syncthreads_count", 1, 1, "int32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("syncthreads_and", 1, 1, "int32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("syncthreads_or", 1, 1, "int32", effect=Effect.SYNC, needs="threads"),
+    Intrinsic("syncthreads_count", 1, 1, "int32", effect=Effect.SYNC, vote=True, needs="threads"),
+    Intrinsic("syncthreads_and", 1, 1, "int32", effect=Effect.SYNC, vote=True, needs="threads"),
+    Intrinsic("syncthreads_or", 1, 1, "int32", effect=Effect.SYNC, vote=True, needs="threads"),
 ]
 
 # Exchange inside a warp of 32 lanes.

@@ -19,9 +19,15 @@ PER_THREAD_EFFECTS = (Effect.ATOMIC, Effect.OUTPUT)
 
 
 class Varying:
-    """Result of the analysis of one launch; query with the methods."""
+    """Result of the analysis of one launch; query with the methods.
 
-    def __init__(self, launch: S.Launch) -> None:
+    Args:
+        votes: whether the result of a vote of all threads counts as the same for all of them: each
+            has to take part, which matters where a statement may be executed once for all.
+    """
+
+    def __init__(self, launch: S.Launch, votes: bool = False) -> None:
+        self.votes = votes
         self.vars: set[E.Var] = set(launch.thread_vars)
         self.buffers: set[E.Var] = set()  # by storage, so that views follow
         self._memo: dict[int, bool] = {}
@@ -47,6 +53,8 @@ class Varying:
             expr.intrinsic.per_thread or expr.intrinsic.effect is Effect.ATOMIC
         ):
             return True
+        if self.votes and isinstance(expr, E.Call) and expr.intrinsic.vote:
+            return False
         return any(self.expr(child) for child in expr.children())
 
     def has_effect(self, expr: E.Expr) -> bool:

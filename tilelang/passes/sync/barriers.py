@@ -4,7 +4,8 @@ A linear scan over the statements of a kernel keeps the accesses since the last 
 that conflicts with one of them gets a barrier before it. Loops are scanned again with what the
 previous iteration leaves, until nothing new appears. A branch that not all threads take can hold no
 barrier, so its hazards with earlier statements are settled before it; hazards inside it are errors,
-unless the branch belongs to whole warps, which get a barrier of their own, or to lanes of one warp.
+unless the branch belongs to whole warps, which get a barrier of their own, or to the same lanes of
+each warp and the hazard to threads of one warp.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class _Inserter:
     def __init__(self, launch: S.Launch, own: bool = False) -> None:
         self.launch = launch
         self.own = own
-        self.varying = Varying(launch)
+        self.varying = Varying(launch, votes=True)
         self.compare = Comparer(launch)
         self.scope = Scope(
             thread_indices(launch),
@@ -139,11 +140,13 @@ class _Inserter:
         }
         self.taken = _named_barriers(launch.body)
         self.manual = _has_signals(launch.body)  # the program orders groups of threads itself
+        self.by_hand = _has_barriers(launch.body)  # the program has barriers of its own
         self.exits: list[_Exits] = []
         self.alike: set[E.Var] = set()  # loop variables that are uniform in their group
         self._accesses: dict[tuple[int, tuple[int, ...]], list[Access]] = {}
         self._left: dict[tuple[int, int], Access] = {}
         self._arrived: dict[int, Access] = {}
+        self._warped: dict[int, Access] = {}
         self._kept: list[object] = []  # keeps identities in the memos taken
 
     # -- statements ----------------------------------------------------------------------------
@@ -295,19 +298,46 @@ class _Inserter:
         self, meetings: list[Meeting], live: list[Access], at: Where, loc: Loc | None
     ) -> list[S.Stmt]:
         """Order among some threads of a warp. Writes of elements that depend on data are left
-        to the program: which of them comes last is not defined without a barrier of its own."""
-        serious = [m for m in meetings if m.exact or not _only_writes(m)]
+        to the program: which of them comes last is not defined without a barrier of its own.
+        Where it has barriers of its own, so are all accesses of single threads that data decides:
+        threads may well keep to parts of their own."""
+        serious = [m for m in meetings if m.exact or not self.may_be_apart(m)]
         if not serious:
             return []
-        lanes = np.flatnonzero(at.mask)
-        first = int(lanes[0]) // WARP
-        if not at.exact or int(lanes[-1]) // WARP != first or any(m.first.pending for m in serious):
+        bits = _lanes(at.mask) if at.exact else None
+        alone = _warps(at.mask) == 1
+        apart = alone or all(
+            self.compare.meet(self.ordered(m.first), m.second) is None for m in serious
+        )
+        if bits is None or not apart or any(m.first.pending for m in serious):
             if self.own and not any(m.first.joint or m.second.joint for m in serious):
                 return []
             _refuse(serious[0], at, loc)
-        bits = sum(1 << (int(lane) % WARP) for lane in lanes)
-        self.clear(live, at)
+        self.meet_in_warps(live, at)
         return [S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=loc)]
+
+    def meet_in_warps(self, live: list[Access], at: Where) -> None:
+        """What a barrier of the warps of ``at`` settles: everything, if that is one warp."""
+        if _warps(at.mask) == 1:
+            self.clear(live, at)
+        else:
+            live[:] = [access if access.pending else self.ordered(access) for access in live]
+
+    def ordered(self, access: Access) -> Access:
+        """``access`` after a barrier of each warp."""
+        found = self._warped.get(id(access))
+        if found is None:
+            found = access if access.warped else replace(access, warped=True)
+            self._warped[id(access)] = found
+            self._kept.append(access)
+        return found
+
+    def may_be_apart(self, meeting: Meeting) -> bool:
+        """Whether the program has to know that two accesses which may meet do not."""
+        sides = (meeting.first, meeting.second)
+        if any(side.joint or side.pending for side in sides):
+            return False
+        return self.by_hand or all(side.mode == "write" for side in sides)
 
     def barrier(self, at: Where, loc: Loc | None) -> E.Expr:
         """The call at which the threads of ``at`` meet."""
@@ -360,8 +390,8 @@ class _Inserter:
                     self.arrive(live)
                 elif node.op in _RENDEZVOUS and self.covers(node, at):
                     self.clear(live, at if node.args else replace(at, mask=np.ones_like(at.mask)))
-                elif node.op == "sync_warp" and _warps(at.mask) == 1:
-                    self.clear(live, at)
+                elif node.op == "sync_warp":
+                    self.meet_in_warps(live, at)
 
     def covers(self, node: E.Call, at: Where) -> bool:
         """Whether all threads of ``at`` meet at a barrier of the program."""
@@ -494,6 +524,8 @@ class _Inserter:
     ) -> tuple[S.Stmt, list[Access]]:
         """The body, and the accesses that are open when the loop ends."""
         var, values = self.scope.bind_loop(stmt) if isinstance(stmt, S.For) else (None, None)
+        if var is not None and values is not None:
+            self.compare.ranges[var] = values
         bound = {name for node in S.walk(stmt.body) for name in node.parts("var", "vars")} | (
             {stmt.var} if isinstance(stmt, S.For) else set()
         )
@@ -565,14 +597,27 @@ def _has_signals(stmt: S.Stmt) -> bool:
     )
 
 
-def _only_writes(meeting: Meeting) -> bool:
-    """Two writes by single threads."""
-    sides = (meeting.first, meeting.second)
-    return all(side.mode == "write" and not side.joint for side in sides)
+def _has_barriers(stmt: S.Stmt) -> bool:
+    """Whether the program has barriers that it wrote itself, and not only those of pipelines."""
+    if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
+        return False
+    calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
+    if any(node.op in _RENDEZVOUS | _SIGNALS | {"sync_warp"} for node in calls):
+        return True
+    return any(map(_has_barriers, stmt.blocks()))
 
 
 def _warps(mask: Mask) -> int:
     return len({int(thread) // WARP for thread in np.flatnonzero(mask)})
+
+
+def _lanes(mask: Mask) -> int | None:
+    """The lanes of ``mask`` as bits, if they are the same in all warps that have any."""
+    rows = np.pad(mask, (0, -mask.size % WARP)).reshape(-1, WARP)
+    found = np.unique(rows[rows.any(axis=1)], axis=0)
+    if len(found) != 1:
+        return None
+    return sum(1 << int(lane) for lane in np.flatnonzero(found[0]))
 
 
 def _named_barriers(body: S.Stmt) -> set[int]:
@@ -591,6 +636,14 @@ def _refuse(meeting: Meeting, at: Where, loc: Loc | None) -> NoReturn:
     first, second = meeting.first, meeting.second
     name = second.buffer.name
     words = {"read": "read", "write": "written", "atomic": "updated"}
+    again = (
+        "end the `if` (or the loop) after the first access and start it again for the second; the "
+        "barrier then goes in between"
+    )
+    own = (
+        "if each thread keeps to elements of its own, give them a dimension (`s[tx, i]`), or place "
+        "the barriers that the program needs by hand (T.sync_threads)"
+    )
     line = f" at line {first.loc.line}" if first.loc is not None else ""
     raise TileUnsupportedError(
         f"threads exchange data through `{name}` where not all of them are",
@@ -599,6 +652,5 @@ def _refuse(meeting: Meeting, at: Where, loc: Loc | None) -> NoReturn:
         "that a barrier can stand there",
         got=f"`{name}` {words[first.mode]}{line} and {words[second.mode]} here, under "
         f"`{at.cond!r}`",
-        hint="end the `if` (or the loop) after the first access and start it again for the "
-        "second; the barrier then goes in between",
+        hint=again if meeting.exact or first.joint or second.joint else f"{again}; {own}",
     )

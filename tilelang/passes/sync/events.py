@@ -2,8 +2,9 @@
 
 An access is a box (an interval per dimension) of one buffer. Its bounds are expressions; variables
 that take several values within the access (indices of a parallel loop, finished loops) are
-enumerated with numpy, those that are the same on both sides of a comparison cancel. What cannot be
-said exactly counts as the whole dimension.
+enumerated with numpy, those that are the same on both sides of a comparison cancel. A part that
+depends on data ranges over the values that its arithmetic leaves (``A[i] % 8``); what has no such
+bounds counts as the whole dimension.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ import numpy as np
 from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Interval, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
-from tilelang.ir.visitor import postorder, substitute
+from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.passes.sync.groups import Mask, thread_indices
+from tilelang.passes.sync.groups import WARP, Mask, thread_indices
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
 LIMIT = 1 << 20  # points that are enumerated at most
+MAX_VALUES = 4096  # of a part that depends on data
 EXCHANGES = "exchanges"  # launch annotation: global buffers through which threads of a block talk
 
 
@@ -56,6 +59,8 @@ class Access:
     mask: Mask | None = None
     owner: tuple[Any, tuple[E.Expr, ...]] | None = None
     pending: bool = False  # an asynchronous copy that nothing has waited for
+    warped: bool = False  # ordered before what follows, within each warp
+    loose: bool = False  # touches some of the elements that its indices name: data decides which
     loc: Loc | None = None
 
 
@@ -68,6 +73,7 @@ class Scope:
     lets: dict[E.Var, E.Expr] = field(default_factory=dict)
     free: dict[E.Var, Values] = field(default_factory=dict)
     opaque: set[E.Var] = field(default_factory=set)  # seen differently by threads or iterations
+    ranges: dict[E.Var, Interval] = field(default_factory=dict)  # of opaque variables
     joint: bool = False
     mask: Mask | None = None
     layout: Any = None
@@ -83,32 +89,55 @@ class Scope:
         if not isinstance(extent, int):
             return None
         low = substitute(low, self.lets)
-        for node in postorder(low):
-            if isinstance(node, (E.Load, E.AddressOf, E.Call, E.RegionArg, E.Lane)):
-                return None
-            if node.dtype.lanes > 1 or (isinstance(node, E.Var) and node in self.opaque):
-                return None
-        return low, extent
+        return None if any(map(self.unknown, postorder(low))) else (low, extent)
+
+    def unknown(self, node: E.Expr) -> bool:
+        """Whether ``node`` itself, beside its parts, is no arithmetic of known variables."""
+        if isinstance(node, (E.Load, E.AddressOf, E.Call, E.RegionArg, E.Lane)):
+            return True
+        return node.dtype.lanes > 1 or (isinstance(node, E.Var) and node in self.opaque)
+
+    def ranged(self, low: E.Expr, free: list[tuple[E.Var, Values]]) -> E.Expr:
+        """``low`` with new variables, listed in ``free``, for the smallest parts that depend on
+        data but whose values are few; parts without such bounds stay."""
+        made = (
+            low if isinstance(low, E.Load) else rebuild(low, lambda part: self.ranged(part, free))
+        )
+        if not any(map(self.unknown, postorder(made))):
+            return made
+        found = self.ranges.get(low) if isinstance(low, E.Var) else interval(low)
+        if found is None or not found.known or not low.dtype.is_integer or low.dtype.lanes > 1:
+            return made
+        if found.high - found.low >= MAX_VALUES:
+            return made
+        var = E.Var("data", low.dtype)
+        free.append((var, np.arange(int(found.low), int(found.high) + 1, dtype=np.int64)))
+        return var
 
     def access(
         self, buffer: Buffer, mode: str, mins: tuple[E.Expr, ...], extents: Any, loc: Loc | None
     ) -> Access:
         """An access by the code of this scope."""
-        dims = tuple(self.dim(low, extent) for low, extent in zip(mins, extents))
+        free = list(self.free.items())
+        known = len(free)
+        lows = (self.ranged(substitute(low, self.lets), free) for low in mins)
+        dims = tuple(self.dim(low, extent) for low, extent in zip(lows, extents))
         return Access(
             buffer,
             mode,
             dims,
-            tuple(self.free.items()),
+            tuple(free),
             self.joint,
             self.mask,
             self._owner(dims),
+            loose=len(free) > known,
             loc=loc,
         )
 
     def copy(self, **changes: Any) -> Scope:
         """An independent scope with some fields changed."""
         own = {"lets": dict(self.lets), "free": dict(self.free), "opaque": set(self.opaque)}
+        own["ranges"] = dict(self.ranges)
         return replace(self, **{**own, **changes})
 
     def bind(self, stmt: S.Let) -> None:
@@ -118,6 +147,8 @@ class Scope:
             self.lets[stmt.var] = value
         elif self.joint or any(isinstance(n, E.Var) and n in self.opaque for n in E.walk(value)):
             self.opaque.add(stmt.var)
+        if stmt.var in self.opaque and value.dtype.is_integer:
+            self.ranges[stmt.var] = interval(value)
 
     def bind_loop(self, stmt: S.For) -> tuple[E.Var, Values | None]:
         """Enter a loop variable; gives the variable that ranges over the iterations and its
@@ -320,6 +351,7 @@ class Comparer:
         self._memo: dict[tuple[int, int], Meeting | None] = {}
         self._intervals: dict[tuple[int, int], tuple[int, int, E.Expr] | None] = {}
         self._kept: list[Access] = []  # so that identities in the memo stay taken
+        self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
 
     def meet(self, a: Access, b: Access) -> Meeting | None:
         """How ``a`` and the later ``b`` conflict, None if they cannot."""
@@ -328,8 +360,20 @@ class Comparer:
         key = (id(a), id(b))
         if key not in self._memo:
             self._kept += [a, b]
-            self._memo[key] = self._meet(a, b)
+            found = self._meet(a, b)
+            if found is not None and not found.exact:
+                # One side may be of any iteration, the other of the current one.
+                more = self._opened(a), self._opened(b)
+                if more != (a, b) and self._meet(*more) is None:
+                    found = None
+            self._memo[key] = found
         return self._memo[key]
+
+    def _opened(self, access: Access) -> Access:
+        """``access`` in any iteration of the loops around it."""
+        used = {n for dim in access.dims if dim is not None for n in dim[0].variables}
+        more = [(var, self.ranges[var]) for var in used & self.ranges.keys()]
+        return replace(access, free=(*access.free, *more)) if more else access
 
     def _meet(self, a: Access, b: Access) -> Meeting | None:
         alike = a.buffer is b.buffer
@@ -415,7 +459,7 @@ class Comparer:
     # -- by thread ---------------------------------------------------------------------------
     def _by_thread(self, a: Access, b: Access, alike: bool) -> Meeting | None:
         """Both are made thread by thread: only different threads conflict."""
-        exact = alike
+        exact = alike and not (a.loose or b.loose)
         columns: list[tuple[Values, Values]] = []
         for x, y in zip(a.dims, b.dims) if alike else ():
             pair = self._column(a, x, b, y)
@@ -423,8 +467,9 @@ class Comparer:
                 exact = False
             else:
                 columns.append(pair)
-        keys_a, low_a, high_a = _owners(a, self.count, columns, 0)
-        keys_b, low_b, high_b = _owners(b, self.count, columns, 1)
+        unit = WARP if a.warped else 1
+        keys_a, low_a, high_a = _owners(a, self.count, columns, 0, unit)
+        keys_b, low_b, high_b = _owners(b, self.count, columns, 1, unit)
         _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)
         alone = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
         same = alone & (low_a[at_a] == low_b[at_b])
@@ -458,16 +503,17 @@ def _difference(a: E.Expr, b: E.Expr) -> int | None:
 
 
 def _owners(
-    access: Access, count: int, columns: list[tuple[Values, Values]], side: int
+    access: Access, count: int, columns: list[tuple[Values, Values]], side: int, unit: int
 ) -> tuple[Values, Values, Values]:
-    """Each address key that the side touches, with its lowest and highest thread."""
+    """Each address key that the side touches, with the lowest and highest of the threads, in
+    units of so many."""
     chosen = np.arange(count) if access.mask is None else np.flatnonzero(access.mask)
     keys = np.zeros((len(chosen), 1), dtype=np.int64)
     for pair in columns:
         low = min(int(item.min(initial=0)) for item in pair)
         high = max(int(item.max(initial=0)) for item in pair)
         keys = keys * (high - low + 1) + (pair[side] - low)
-    threads = np.broadcast_to(chosen[:, None], keys.shape).reshape(-1)
+    threads = np.broadcast_to(chosen[:, None] // unit, keys.shape).reshape(-1)
     found, where = np.unique(keys.reshape(-1), return_inverse=True)
     lowest = np.full(found.shape, count, dtype=np.int64)
     highest = np.full(found.shape, -1, dtype=np.int64)

@@ -105,7 +105,7 @@ class ThreadGroups:
         self.all = (0, x * y * z)
         self.found: dict[Stmt, tuple[int, int]] = {}
         self.divergent: set[Stmt] = set()  # run by threads that are no whole warps
-        self.varying = Varying(launch)
+        self.varying = Varying(launch, votes=True)
         self._visit(launch.body, self.all, {})
 
     def of(self, stmt: Stmt) -> tuple[int, int]:

@@ -68,7 +68,7 @@ class _Electing:
 
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
-        self.varying = Varying(launch)
+        self.varying = Varying(launch, votes=True)
         self.lets: dict[E.Var, E.Expr] = {}
         self.exchanges: dict[E.Var, None] = {}
 

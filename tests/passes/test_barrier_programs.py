@@ -1,0 +1,160 @@
+"""Programs of single threads with shared memory, on every executor: what needs no barrier, what a
+barrier of warps settles, what the program has to order itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from executors import CPU, EVERYWHERE, INTERPRETER, SM_80, compiled, holds
+
+import tilelang.language as T
+from tilelang.errors import TileUnsupportedError
+
+I = np.int32
+LANES = np.arange(128)
+
+
+def counted(places: np.ndarray) -> np.ndarray:
+    """How often thread ``j % 64`` saw each number."""
+    found = np.zeros((64, 8), I)
+    np.add.at(found, (np.arange(100) % 64, places), 1)
+    return found
+
+
+@pytest.mark.parametrize("form", ["a dimension of its own", "bounded by arithmetic"])
+def test_rows_of_single_threads_need_no_barrier(form: str) -> None:
+    flat = form != "a dimension of its own"
+
+    @T.prim_func
+    def rows(A: T.Tensor((100,), "int32"), B: T.Tensor((64, 8), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            count = T.alloc_shared((64 * 8,) if flat else (64, 8), "int32")
+            for k in T.serial(8):
+                if flat:
+                    count[tx * 8 + k] = 0
+                else:
+                    count[tx, k] = 0
+            for i in T.serial(2):
+                j = tx + i * 64
+                if j < 100:
+                    e = A[j] & 7
+                    if flat:
+                        count[tx * 8 + e] = count[tx * 8 + e] + 1
+                    else:
+                        count[tx, A[j]] = count[tx, A[j]] + 1
+            for k in T.serial(8):
+                if flat:
+                    B[tx, k] = count[tx * 8 + k]
+                else:
+                    B[tx, k] = count[tx, k]
+
+    places = (np.arange(100) * 5 % 8).astype(I)
+    holds(rows, (places, np.zeros((64, 8), I)), counted(places))
+    assert "sync" not in compiled(rows, SM_80).get_kernel_source()
+
+
+def own_rows(by_hand: bool):  # type: ignore[no-untyped-def]  # a traced function
+    @T.prim_func
+    def rows(A: T.Tensor((100,), "int32"), B: T.Tensor((64, 8), "int32")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            count = T.alloc_shared((64 * 8,), "int32")
+            for k in T.serial(8):
+                count[tx * 8 + k] = 0
+            for i in T.serial(2):
+                j = tx + i * 64
+                if j < 100:
+                    e = A[j]
+                    count[tx * 8 + e] = count[tx * 8 + e] + 1
+            if by_hand:
+                T.sync_threads()
+            for k in T.serial(8):
+                B[tx, k] = count[tx * 8 + k]
+
+    return rows
+
+
+def test_places_that_data_decides_are_left_to_a_program_with_barriers_of_its_own() -> None:
+    places = (np.arange(100) * 3 % 8).astype(I)
+    holds(own_rows(True), (places, np.zeros((64, 8), I)), counted(places))
+
+
+def test_places_that_data_decides_need_an_order_that_the_program_gives() -> None:
+    with pytest.raises(TileUnsupportedError) as caught:
+        compiled(own_rows(False), SM_80)
+    line = caught.value.loc.line if caught.value.loc is not None else 0
+    assert str(caught.value).splitlines()[:4] == [
+        "threads exchange data through `count` where not all of them are",
+        "  expected: a place that all threads of the block (or of whole warps) reach together, so "
+        "that a barrier can stand there",
+        f"  got: `count` read at line {line} and written here, under `j < 100`",
+        "  hint: end the `if` (or the loop) after the first access and start it again for the "
+        "second; the barrier then goes in between; if each thread keeps to elements of its own, "
+        "give them a dimension (`s[tx, i]`), or place the barriers that the program needs by hand "
+        "(T.sync_threads)",
+    ]
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_the_same_lanes_of_several_warps_exchange_inside_their_warps(by_hand: bool) -> None:
+    @T.prim_func
+    def halves(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            if tx % 32 < 16:
+                s[tx] = A[tx]
+                if by_hand:
+                    T.sync_warp(0xFFFF)
+                B[tx] = s[tx ^ 1]
+
+    a = (LANES * 3).astype(I)
+    holds(halves, (a, 0 * a), np.where(LANES % 32 < 16, a[LANES ^ 1], 0))
+    assert compiled(halves, SM_80).get_kernel_source().count("__syncwarp") == 1
+
+
+def test_lanes_that_exchange_with_another_warp_are_refused() -> None:
+    @T.prim_func
+    def across(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            if tx % 32 < 16:
+                s[tx] = A[tx]
+                T.sync_warp(0xFFFF)
+                B[tx] = s[tx ^ 32]
+
+    with pytest.raises(TileUnsupportedError, match="threads exchange data through `s`"):
+        compiled(across, SM_80)
+
+
+def test_a_barrier_of_warps_serves_neighbours() -> None:
+    @T.prim_func
+    def neighbours(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            s[tx] = A[tx]
+            T.sync_warp()
+            B[tx] = s[tx ^ 1]
+
+    a = (LANES * 3).astype(I)
+    holds(neighbours, (a, 0 * a), a[LANES ^ 1])
+    assert "__syncthreads" not in compiled(neighbours, SM_80).get_kernel_source()
+
+
+def test_a_branch_on_a_vote_is_taken_by_all_threads() -> None:
+    @T.prim_func
+    def vote(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            s[tx] = A[tx]
+            if T.syncthreads_or(A[tx] > 300) != 0:
+                s[tx] = s[tx] + 1
+                B[tx] = s[127 - tx]
+
+    a = (LANES * 3).astype(I)
+    holds(vote, (a, 0 * a), (a + 1)[::-1], on=tuple(set(EVERYWHERE) - {CPU}))
+    holds(vote, (a % 300, 0 * a), 0 * a, on=(INTERPRETER, SM_80))
