@@ -119,7 +119,11 @@ def maxima_and_minima_of_floats_with_both_signs():
     """Tricks that compare floats as integers go wrong for one of the signs."""
 
     @T.prim_func
-    def f(A: T.Tensor((3, 40), "float32"), M: T.Tensor((3, 2), "float32"), H: T.Tensor((3, 2), "float16")):
+    def f(
+        A: T.Tensor((3, 40), "float32"),
+        M: T.Tensor((3, 2), "float32"),
+        H: T.Tensor((3, 2), "float16"),
+    ):
         with T.Kernel(3, threads=32) as b:
             for i in T.Parallel(40):
                 T.atomic_max(M[b, 0], A[b, i])
@@ -226,7 +230,9 @@ def a_shared_tile_added_at_an_anchor_over_the_edge():
 @program()
 def a_tile_of_another_dtype_is_cast():
     @T.prim_func
-    def f(A: T.Tensor((32,), "float32"), B: T.Tensor((32,), "int32"), C: T.Tensor((32,), "float16")):
+    def f(
+        A: T.Tensor((32,), "float32"), B: T.Tensor((32,), "int32"), C: T.Tensor((32,), "float16")
+    ):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((32,), "float32")
             T.copy(A, x)
@@ -253,7 +259,11 @@ def maxima_of_tiles_in_global_memory():
             T.atomic_min(N[0:24], x)
 
     a = np.random.default_rng(5).integers(-50, 50, (5, 24)).astype(I)
-    return f, [a, Out(np.maximum(a.max(0), 0), np.zeros(24, I)), Out(np.minimum(a.min(0), 0), np.zeros(24, I))]
+    return f, [
+        a,
+        Out(np.maximum(a.max(0), 0), np.zeros(24, I)),
+        Out(np.minimum(a.min(0), 0), np.zeros(24, I)),
+    ]
 
 
 @program()
@@ -313,7 +323,11 @@ def loads_and_stores_in_order():
 @program()
 def pairs_and_quadruples_added_at_once():
     @T.prim_func
-    def f(A: T.Tensor((3, 16), "float32"), B: T.Tensor((16,), "float32"), C: T.Tensor((16,), "float32")):
+    def f(
+        A: T.Tensor((3, 16), "float32"),
+        B: T.Tensor((16,), "float32"),
+        C: T.Tensor((16,), "float32"),
+    ):
         with T.Kernel(3, threads=8) as b:
             t = T.get_thread_binding()
             T.atomic_addx2(B[t * 2], A[b, t * 2])
@@ -341,7 +355,12 @@ def the_last_block_to_finish_adds_up():
     """A counter decides which block works on what all the others have stored."""
 
     @T.prim_func
-    def f(A: T.Tensor((6, 32), "float32"), P: T.Tensor((6,), "float32"), N: T.Tensor((1,), "int32"), S: T.Tensor((1,), "float32")):
+    def f(
+        A: T.Tensor((6, 32), "float32"),
+        P: T.Tensor((6,), "float32"),
+        N: T.Tensor((1,), "int32"),
+        S: T.Tensor((1,), "float32"),
+    ):
         with T.Kernel(6, threads=32) as b:
             x = T.alloc_fragment((32,), "float32")
             s = T.alloc_fragment((1,), "float32")

@@ -136,29 +136,6 @@ def a_macro_that_calls_itself_while_tracing():
 
 
 @program()
-def macros_from_a_factory_hold_their_own_constants():
-    def adder(n):
-        @T.macro
-        def add(x):
-            return x + n
-
-        return add
-
-    one, ten = adder(1), adder(10)
-
-    @T.prim_func
-    def f(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")):
-        with T.Kernel(1, threads=4):
-            t = T.get_thread_binding()
-            x = one(A[t])
-            y = ten(x)
-            B[t] = y * 100 + x
-
-    a = np.arange(4, dtype=I)
-    return f, [a, Out((a + 11) * 100 + a + 1)]
-
-
-@program()
 def lambdas_as_arguments_of_macros():
     @T.macro
     def mapped(tile, n, function):
@@ -388,31 +365,6 @@ def buffers_kept_in_lists_and_dictionaries():
 
 
 @program()
-def a_macro_with_branches_and_loops_of_the_device():
-    @T.macro
-    def power(x, n, out, i):
-        result = T.alloc_var("int32", 1)
-        base = T.alloc_var("int32", x)
-        rest = T.alloc_var("int32", n)
-        while rest > 0:
-            if rest % 2 == 1:
-                result *= base
-            base *= base
-            rest //= 2
-        out[i] = result
-
-    @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
-        with T.Kernel(1, threads=8):
-            t = T.get_thread_binding()
-            power(A[t], t, B, t)
-            power(A[t], 3, C, t)
-
-    a = np.array([1, 2, 3, -2, 5, -1, 2, 3], I)
-    return f, [a, Out(a ** np.arange(8, dtype=I)), Out(a**3)]
-
-
-@program()
 def globals_and_closures_of_all_kinds():
     class Config:
         width = 3
@@ -424,7 +376,32 @@ def globals_and_closures_of_all_kinds():
     def f(A: T.Tensor((Config.width, len(offsets)), "float32"), B: T.Tensor((3, 3), "float32")):
         with T.Kernel(1, threads=32):
             for i, j in T.Parallel(Config.width, len(offsets)):
-                B[i, j] = A[i, j] * float(scale) + offsets[1] + (offsets[2] if Config.width == 3 else 0)
+                B[i, j] = (
+                    A[i, j] * float(scale) + offsets[1] + (offsets[2] if Config.width == 3 else 0)
+                )
 
     a = np.arange(9, dtype=F).reshape(3, 3)
     return f, [a, Out(a * F(0.5) + 50)]
+
+
+@program()
+def macros_from_a_factory_hold_their_own_constants():
+    def adder(n):
+        @T.macro
+        def add(x):
+            return x + n
+
+        return add
+
+    one, ten = adder(1), adder(10)
+
+    @T.prim_func
+    def f(A: T.Tensor((4,), "int32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=4):
+            t = T.get_thread_binding()
+            x = one(A[t])
+            y = ten(x)
+            B[t] = y * 100 + x
+
+    a = np.arange(4, dtype=I)
+    return f, [a, Out((a + 11) * 100 + a + 1)]

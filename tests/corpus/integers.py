@@ -45,7 +45,16 @@ def division_by_constants():
                 C[7, i] = (A[i] * 8 + 5) % 4 + (A[i] * 8 + 5) // 4
 
     a = np.arange(-50, 51, dtype=I)
-    want = [a // 8, a % 8, a // 7, a % 7, a // -4, a % -4, (a * 6) // 4, (a * 8 + 5) % 4 + (a * 8 + 5) // 4]
+    want = [
+        a // 8,
+        a % 8,
+        a // 7,
+        a % 7,
+        a // -4,
+        a % -4,
+        (a * 6) // 4,
+        (a * 8 + 5) % 4 + (a * 8 + 5) // 4,
+    ]
     return f, [a, Out(np.stack(want).astype(I))]
 
 
@@ -89,7 +98,12 @@ def the_smallest_integer():
 @program()
 def sums_and_products_wrap():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int32"), V: T.Tensor((64,), "uint32"), B: T.Tensor((2, 64), "int32"), C: T.Tensor((3, 64), "uint32")):
+    def f(
+        A: T.Tensor((64,), "int32"),
+        V: T.Tensor((64,), "uint32"),
+        B: T.Tensor((2, 64), "int32"),
+        C: T.Tensor((3, 64), "uint32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[0, i] = A[i] * 1103515245 + 12345
@@ -112,7 +126,12 @@ def sums_and_products_wrap():
 @program()
 def small_integers_wrap_in_their_own_type():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int8"), B: T.Tensor((64,), "uint8"), C: T.Tensor((3, 64), "int32"), D: T.Tensor((3, 64), "int32")):
+    def f(
+        A: T.Tensor((64,), "int8"),
+        B: T.Tensor((64,), "uint8"),
+        C: T.Tensor((3, 64), "int32"),
+        D: T.Tensor((3, 64), "int32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = A[i] + A[i]
@@ -136,7 +155,13 @@ def small_integers_wrap_in_their_own_type():
 @program()
 def sixteen_bit_integers():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int16"), B: T.Tensor((32,), "uint16"), C: T.Tensor((2, 32), "int16"), D: T.Tensor((2, 32), "uint16"), E: T.Tensor((32,), "int32")):
+    def f(
+        A: T.Tensor((32,), "int16"),
+        B: T.Tensor((32,), "uint16"),
+        C: T.Tensor((2, 32), "int16"),
+        D: T.Tensor((2, 32), "uint16"),
+        E: T.Tensor((32,), "int32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] * A[i]
@@ -160,7 +185,12 @@ def sixteen_bit_integers():
 @program()
 def signed_meets_unsigned():
     @T.prim_func
-    def f(A: T.Tensor((6,), "int32"), B: T.Tensor((6,), "uint32"), C: T.Tensor((3, 6), "int32"), D: T.Tensor((6,), "int64")):
+    def f(
+        A: T.Tensor((6,), "int32"),
+        B: T.Tensor((6,), "uint32"),
+        C: T.Tensor((3, 6), "int32"),
+        D: T.Tensor((6,), "int64"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 C[0, i] = T.if_then_else(A[i] < B[i], 1, 0)
@@ -183,7 +213,12 @@ def signed_meets_unsigned():
 @program()
 def shifts_of_signed_and_unsigned():
     @T.prim_func
-    def f(A: T.Tensor((32,), "int32"), B: T.Tensor((32,), "uint32"), C: T.Tensor((3, 32), "int32"), D: T.Tensor((3, 32), "uint32")):
+    def f(
+        A: T.Tensor((32,), "int32"),
+        B: T.Tensor((32,), "uint32"),
+        C: T.Tensor((3, 32), "int32"),
+        D: T.Tensor((3, 32), "uint32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] >> i
@@ -229,7 +264,12 @@ def bit_operations():
 @program()
 def operations_of_booleans():
     @T.prim_func
-    def f(A: T.Tensor((4,), "bool"), B: T.Tensor((4,), "bool"), C: T.Tensor((6, 4), "bool"), D: T.Tensor((2, 4), "int32")):
+    def f(
+        A: T.Tensor((4,), "bool"),
+        B: T.Tensor((4,), "bool"),
+        C: T.Tensor((6, 4), "bool"),
+        D: T.Tensor((2, 4), "int32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 C[0, i] = A[i] & B[i]
@@ -250,7 +290,12 @@ def operations_of_booleans():
 @program()
 def an_integer_stored_as_a_boolean():
     @T.prim_func
-    def f(A: T.Tensor((8,), "int32"), X: T.Tensor((8,), "float32"), B: T.Tensor((2, 8), "bool"), C: T.Tensor((8,), "int32")):
+    def f(
+        A: T.Tensor((8,), "int32"),
+        X: T.Tensor((8,), "float32"),
+        B: T.Tensor((2, 8), "bool"),
+        C: T.Tensor((8,), "int32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = T.cast(A[i], "bool")
@@ -265,7 +310,13 @@ def an_integer_stored_as_a_boolean():
 @program()
 def narrowing_keeps_the_low_bits():
     @T.prim_func
-    def f(A: T.Tensor((16,), "int64"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "int8"), D: T.Tensor((16,), "uint8"), E: T.Tensor((16,), "uint16")):
+    def f(
+        A: T.Tensor((16,), "int64"),
+        B: T.Tensor((16,), "int32"),
+        C: T.Tensor((16,), "int8"),
+        D: T.Tensor((16,), "uint8"),
+        E: T.Tensor((16,), "uint16"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = A[i]
@@ -274,13 +325,26 @@ def narrowing_keeps_the_low_bits():
                 E[i] = T.cast(B[i], "uint16")
 
     a = (np.arange(16) - 8) * 0x123456789B
-    return f, [a, Out(a.astype(I)), Out(a.astype(np.int8)), Out(a.astype(np.uint8)), Out(a.astype(I).astype(np.uint16))]
+    return f, [
+        a,
+        Out(a.astype(I)),
+        Out(a.astype(np.int8)),
+        Out(a.astype(np.uint8)),
+        Out(a.astype(I).astype(np.uint16)),
+    ]
 
 
 @program()
 def widening_keeps_the_sign():
     @T.prim_func
-    def f(A: T.Tensor((64,), "int8"), B: T.Tensor((64,), "int64"), C: T.Tensor((64,), "uint32"), D: T.Tensor((64,), "float32"), V: T.Tensor((64,), "uint8"), E: T.Tensor((64,), "int64")):
+    def f(
+        A: T.Tensor((64,), "int8"),
+        B: T.Tensor((64,), "int64"),
+        C: T.Tensor((64,), "uint32"),
+        D: T.Tensor((64,), "float32"),
+        V: T.Tensor((64,), "uint8"),
+        E: T.Tensor((64,), "int64"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 B[i] = A[i]
@@ -290,13 +354,26 @@ def widening_keeps_the_sign():
 
     a = np.arange(-128, 128, 4).astype(np.int8)
     v = a.view(np.uint8)
-    return f, [a, Out(a.astype(np.int64)), Out(a.astype(U)), Out(a.astype(F)), v, Out(v.astype(np.int64))]
+    return f, [
+        a,
+        Out(a.astype(np.int64)),
+        Out(a.astype(U)),
+        Out(a.astype(F)),
+        v,
+        Out(v.astype(np.int64)),
+    ]
 
 
 @program()
 def unsigned_division_and_comparison_of_large_numbers():
     @T.prim_func
-    def f(A: T.Tensor((6,), "uint32"), B: T.Tensor((4, 6), "uint32"), C: T.Tensor((6,), "bool"), L: T.Tensor((6,), "uint64"), M: T.Tensor((2, 6), "uint64")):
+    def f(
+        A: T.Tensor((6,), "uint32"),
+        B: T.Tensor((4, 6), "uint32"),
+        C: T.Tensor((6,), "bool"),
+        L: T.Tensor((6,), "uint64"),
+        M: T.Tensor((2, 6), "uint64"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(6):
                 B[0, i] = A[i] // 3
@@ -311,7 +388,9 @@ def unsigned_division_and_comparison_of_large_numbers():
     v = np.array([2**64 - 1, 2**63, 2**63 + 5, 0, 1, 10**18], np.uint64)
     return f, [
         a,
-        Out(np.stack([a // U(3), a % U(10), a // U(16), np.maximum(a, U(5)) - np.minimum(a, U(5))])),
+        Out(
+            np.stack([a // U(3), a % U(10), a // U(16), np.maximum(a, U(5)) - np.minimum(a, U(5))])
+        ),
         Out(a > 2000000000),
         v,
         Out(np.stack([v // np.uint64(7), v % np.uint64(1000)])),
@@ -321,7 +400,12 @@ def unsigned_division_and_comparison_of_large_numbers():
 @program()
 def literals_beyond_31_bits():
     @T.prim_func
-    def f(A: T.Tensor((4,), "int64"), B: T.Tensor((4,), "int64"), C: T.Tensor((4,), "uint32"), D: T.Tensor((4,), "uint32")):
+    def f(
+        A: T.Tensor((4,), "int64"),
+        B: T.Tensor((4,), "int64"),
+        C: T.Tensor((4,), "uint32"),
+        D: T.Tensor((4,), "uint32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(4):
                 B[i] = A[i] + 0x1_0000_0001
@@ -397,7 +481,12 @@ def maxima_of_signed_and_unsigned_integers():
 
     rng = np.random.default_rng(1)
     a, b = rng.integers(-100, 100, (2, 32)).astype(I)
-    want = [np.maximum(a, b), np.minimum(np.minimum(a, b), 0), np.maximum(a.astype(U), b.astype(U)).astype(I), np.abs(a - b)]
+    want = [
+        np.maximum(a, b),
+        np.minimum(np.minimum(a, b), 0),
+        np.maximum(a.astype(U), b.astype(U)).astype(I),
+        np.abs(a - b),
+    ]
     return f, [a, b, Out(np.stack(want).astype(I))]
 
 
@@ -418,11 +507,19 @@ def selection_by_arithmetic_on_comparisons():
 @program()
 def bits_reinterpreted():
     @T.prim_func
-    def f(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "float32"), D: T.Tensor((16,), "uint16"), E: T.Tensor((16,), "float16")):
+    def f(
+        A: T.Tensor((16,), "float32"),
+        B: T.Tensor((16,), "int32"),
+        C: T.Tensor((16,), "float32"),
+        D: T.Tensor((16,), "uint16"),
+        E: T.Tensor((16,), "float16"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 B[i] = T.reinterpret(A[i], "int32")
-                C[i] = T.reinterpret(T.reinterpret(A[i], "uint32") & T.uint32(0x7FFFFFFF), "float32")
+                C[i] = T.reinterpret(
+                    T.reinterpret(A[i], "uint32") & T.uint32(0x7FFFFFFF), "float32"
+                )
                 E[i] = T.reinterpret(D[i], "float16")
 
     a = np.array([0, -0.0, 1, -1, np.inf, -np.inf, 1e-40, 3.5] * 2, F)

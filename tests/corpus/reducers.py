@@ -38,7 +38,9 @@ def sums_of_columns_over_several_loops():
 @program()
 def maxima_and_minima_of_rows():
     @T.prim_func
-    def f(A: T.Tensor((9, 70), "float32"), B: T.Tensor((9,), "float32"), C: T.Tensor((9,), "float32")):
+    def f(
+        A: T.Tensor((9, 70), "float32"), B: T.Tensor((9,), "float32"), C: T.Tensor((9,), "float32")
+    ):
         with T.Kernel(1, threads=32):
             high = T.alloc_reducer((9,), "float32", op="max")
             low = T.alloc_reducer((9,), "float32", op="min")
@@ -143,7 +145,9 @@ def bits_collected_by_reducers():
 @program()
 def a_reducer_updated_under_a_condition():
     @T.prim_func
-    def f(A: T.Tensor((64, 10), "float32"), B: T.Tensor((10,), "float32"), N: T.Tensor((1,), "int32")):
+    def f(
+        A: T.Tensor((64, 10), "float32"), B: T.Tensor((10,), "float32"), N: T.Tensor((1,), "int32")
+    ):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((10,), "float32", op="sum", replication="all")
             n = T.alloc_reducer((1,), "int32", op="sum", replication="all")
@@ -185,7 +189,9 @@ def dot_products_of_all_pairs_of_rows():
 @program()
 def groups_chosen_by_the_data():
     @T.prim_func
-    def f(A: T.Tensor((128,), "float32"), G: T.Tensor((128,), "int32"), B: T.Tensor((5,), "float32")):
+    def f(
+        A: T.Tensor((128,), "float32"), G: T.Tensor((128,), "int32"), B: T.Tensor((5,), "float32")
+    ):
         with T.Kernel(1, threads=64):
             r = T.alloc_reducer((5,), "float32", op="sum", replication="all")
             T.clear(r)
@@ -219,13 +225,19 @@ def reducers_in_every_iteration_of_a_loop():
 @program()
 def a_matrix_times_a_vector():
     @T.prim_func
-    def f(A: T.Tensor((20, 96), "float16"), X: T.Tensor((96,), "float16"), Y: T.Tensor((20,), "float32")):
+    def f(
+        A: T.Tensor((20, 96), "float16"),
+        X: T.Tensor((96,), "float16"),
+        Y: T.Tensor((20,), "float32"),
+    ):
         with T.Kernel(5, threads=32) as b:
             r = T.alloc_reducer((4,), "float32", op="sum")
             T.clear(r)
             for k in T.serial(3):
                 for i, j in T.Parallel(4, 32):
-                    r[i] += T.cast(A[b * 4 + i, k * 32 + j], "float32") * T.cast(X[k * 32 + j], "float32")
+                    r[i] += T.cast(A[b * 4 + i, k * 32 + j], "float32") * T.cast(
+                        X[k * 32 + j], "float32"
+                    )
             T.finalize_reducer(r)
             T.copy(r, Y[b * 4])
 
@@ -237,7 +249,12 @@ def a_matrix_times_a_vector():
 @program()
 def a_reducer_of_float16_and_of_float64():
     @T.prim_func
-    def f(A: T.Tensor((32, 6), "float16"), B: T.Tensor((6,), "float16"), C: T.Tensor((32, 6), "float64"), D: T.Tensor((6,), "float64")):
+    def f(
+        A: T.Tensor((32, 6), "float16"),
+        B: T.Tensor((6,), "float16"),
+        C: T.Tensor((32, 6), "float64"),
+        D: T.Tensor((6,), "float64"),
+    ):
         with T.Kernel(1, threads=32):
             r = T.alloc_reducer((6,), "float16", op="max")
             T.fill(r, -T.infinity("float16"))

@@ -93,7 +93,11 @@ def all_kinds_added_to_what_was_there():
 @program(also=("sm_90a",))
 def along_columns_with_odd_extents():
     @T.prim_func
-    def f(A: T.Tensor((37, 19), "float32"), B: T.Tensor((19,), "float32"), C: T.Tensor((19,), "float32")):
+    def f(
+        A: T.Tensor((37, 19), "float32"),
+        B: T.Tensor((19,), "float32"),
+        C: T.Tensor((19,), "float32"),
+    ):
         with T.Kernel(1, threads=96):
             x = T.alloc_fragment((37, 19), "float32")
             r = T.alloc_fragment((19,), "float32")
@@ -110,7 +114,12 @@ def along_columns_with_odd_extents():
 @program()
 def every_dimension_of_three():
     @T.prim_func
-    def f(A: T.Tensor((4, 6, 10), "int32"), B: T.Tensor((6, 10), "int32"), C: T.Tensor((4, 10), "int32"), D: T.Tensor((4, 6), "int32")):
+    def f(
+        A: T.Tensor((4, 6, 10), "int32"),
+        B: T.Tensor((6, 10), "int32"),
+        C: T.Tensor((4, 10), "int32"),
+        D: T.Tensor((4, 6), "int32"),
+    ):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 6, 10), "int32")
             p = T.alloc_fragment((6, 10), "int32")
@@ -131,7 +140,11 @@ def every_dimension_of_three():
 @program()
 def the_reduced_dimension_is_kept_with_extent_one():
     @T.prim_func
-    def f(A: T.Tensor((6, 24), "float32"), B: T.Tensor((6, 1), "float32"), C: T.Tensor((1, 24), "float32")):
+    def f(
+        A: T.Tensor((6, 24), "float32"),
+        B: T.Tensor((6, 1), "float32"),
+        C: T.Tensor((1, 24), "float32"),
+    ):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((6, 24), "float32")
             r = T.alloc_fragment((6, 1), "float32")
@@ -149,7 +162,9 @@ def the_reduced_dimension_is_kept_with_extent_one():
 @program()
 def a_row_to_one_number():
     @T.prim_func
-    def f(A: T.Tensor((5, 77), "float32"), B: T.Tensor((5,), "float32"), C: T.Tensor((5,), "float32")):
+    def f(
+        A: T.Tensor((5, 77), "float32"), B: T.Tensor((5,), "float32"), C: T.Tensor((5,), "float32")
+    ):
         with T.Kernel(5, threads=128) as b:
             x = T.alloc_fragment((77,), "float32")
             r = T.alloc_fragment((1,), "float32")
@@ -167,7 +182,12 @@ def a_row_to_one_number():
 @program()
 def from_and_to_shared_tiles():
     @T.prim_func
-    def f(A: T.Tensor((16, 20), "float32"), B: T.Tensor((16,), "float32"), C: T.Tensor((20,), "float32"), D: T.Tensor((16,), "float32")):
+    def f(
+        A: T.Tensor((16, 20), "float32"),
+        B: T.Tensor((16,), "float32"),
+        C: T.Tensor((20,), "float32"),
+        D: T.Tensor((16,), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 20), "float32")
             x = T.alloc_fragment((16, 20), "float32")
@@ -189,7 +209,9 @@ def from_and_to_shared_tiles():
 @program()
 def local_arrays_are_reduced_by_each_thread():
     @T.prim_func
-    def f(A: T.Tensor((64, 8), "int32"), B: T.Tensor((64,), "int32"), C: T.Tensor((64, 2), "int32")):
+    def f(
+        A: T.Tensor((64, 8), "int32"), B: T.Tensor((64,), "int32"), C: T.Tensor((64, 2), "int32")
+    ):
         with T.Kernel(1, threads=64):
             t = T.get_thread_binding()
             x = T.alloc_local((8,), "int32")
@@ -236,7 +258,12 @@ def nan_is_ignored_or_kept():
 @program()
 def sums_accumulate_in_the_dtype_of_the_result():
     @T.prim_func
-    def f(A: T.Tensor((4, 512), "float16"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "int32"), D: T.Tensor((4, 100), "int8")):
+    def f(
+        A: T.Tensor((4, 512), "float16"),
+        B: T.Tensor((4,), "float32"),
+        C: T.Tensor((4,), "int32"),
+        D: T.Tensor((4, 100), "int8"),
+    ):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((4, 512), "float16")
             r = T.alloc_fragment((4,), "float32")
@@ -257,7 +284,13 @@ def sums_accumulate_in_the_dtype_of_the_result():
 @program()
 def unsigned_maxima_and_minima():
     @T.prim_func
-    def f(A: T.Tensor((6, 30), "uint32"), B: T.Tensor((6,), "uint32"), C: T.Tensor((6,), "uint32"), D: T.Tensor((6, 30), "uint8"), E: T.Tensor((6,), "uint8")):
+    def f(
+        A: T.Tensor((6, 30), "uint32"),
+        B: T.Tensor((6,), "uint32"),
+        C: T.Tensor((6,), "uint32"),
+        D: T.Tensor((6, 30), "uint8"),
+        E: T.Tensor((6,), "uint8"),
+    ):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((6, 30), "uint32")
             r = T.alloc_fragment((6,), "uint32")
@@ -351,7 +384,11 @@ def scans_forward_and_backward():
 @program()
 def a_scan_longer_than_the_block():
     @T.prim_func
-    def f(A: T.Tensor((300,), "float32"), B: T.Tensor((300,), "float32"), C: T.Tensor((300,), "float32")):
+    def f(
+        A: T.Tensor((300,), "float32"),
+        B: T.Tensor((300,), "float32"),
+        C: T.Tensor((300,), "float32"),
+    ):
         with T.Kernel(1, threads=32):
             s = T.alloc_shared((300,), "float32")
             x = T.alloc_fragment((300,), "float32")
@@ -369,7 +406,13 @@ def a_scan_longer_than_the_block():
 @program()
 def reductions_of_one_row_and_one_column():
     @T.prim_func
-    def f(A: T.Tensor((1, 64), "float32"), B: T.Tensor((64, 1), "float32"), C: T.Tensor((1,), "float32"), D: T.Tensor((64,), "float32"), E: T.Tensor((1,), "float32")):
+    def f(
+        A: T.Tensor((1, 64), "float32"),
+        B: T.Tensor((64, 1), "float32"),
+        C: T.Tensor((1,), "float32"),
+        D: T.Tensor((64,), "float32"),
+        E: T.Tensor((1,), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((1, 64), "float32")
             y = T.alloc_fragment((64, 1), "float32")
@@ -410,7 +453,11 @@ def a_partial_tile_reduced_with_its_safe_value():
 @program()
 def reductions_inside_a_loop_over_tiles():
     @T.prim_func
-    def f(A: T.Tensor((16, 100), "float32"), M: T.Tensor((16,), "float32"), S: T.Tensor((16,), "float32")):
+    def f(
+        A: T.Tensor((16, 100), "float32"),
+        M: T.Tensor((16,), "float32"),
+        S: T.Tensor((16,), "float32"),
+    ):
         with T.Kernel(2, threads=64) as b:
             x = T.alloc_fragment((8, 32), "float32")
             m = T.alloc_fragment((8,), "float32")
@@ -435,7 +482,9 @@ def reductions_inside_a_loop_over_tiles():
 @program()
 def a_reduction_by_some_of_the_threads():
     @T.prim_func
-    def f(A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
+    def f(
+        A: T.Tensor((8, 64), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")
+    ):
         with T.Kernel(1, threads=256):
             t = T.get_thread_binding()
             if t < 128:
@@ -458,7 +507,11 @@ def a_reduction_by_some_of_the_threads():
 @program()
 def an_accumulating_loop_over_a_missing_index():
     @T.prim_func
-    def f(A: T.Tensor((12, 30), "float32"), B: T.Tensor((12,), "float32"), C: T.Tensor((30,), "float32")):
+    def f(
+        A: T.Tensor((12, 30), "float32"),
+        B: T.Tensor((12,), "float32"),
+        C: T.Tensor((30,), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((12, 30), "float32")
             r = T.alloc_fragment((12,), "float32")

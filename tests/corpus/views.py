@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 import tilelang.language as T
-from tilelang.layout import make_padded_layout, make_swizzled_layout
 
 from .registry import Out, program
 
@@ -44,38 +43,6 @@ def writing_through_a_view_changes_the_tile():
     a = np.arange(64, dtype=F)
     i, j = np.mgrid[:8, :8]
     return f, [a, Out(np.where(i < j, -a.reshape(8, 8), a.reshape(8, 8)).reshape(-1).astype(F))]
-
-
-@program()
-def a_view_of_a_swizzled_tile():
-    @T.prim_func
-    def f(A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 32), "float16")):
-        with T.Kernel(1, threads=64):
-            s = T.alloc_shared((32, 64), "float16")
-            T.annotate_layout({s: make_swizzled_layout(s)})
-            T.copy(A, s)
-            v = T.reshape(s, (64, 32))
-            T.copy(v, B)
-
-    a = np.arange(2048, dtype=I).astype(H).reshape(32, 64)
-    return f, [a, Out(a.reshape(64, 32))]
-
-
-@program()
-def a_view_of_a_padded_tile_written_and_read():
-    @T.prim_func
-    def f(A: T.Tensor((16, 64), "float16"), B: T.Tensor((16, 64), "float16")):
-        with T.Kernel(1, threads=64):
-            s = T.alloc_shared((16, 64), "float16")
-            T.annotate_layout({s: make_padded_layout(s)})
-            v = T.reshape(s, (4, 4, 64))
-            T.copy(A, s)
-            for i, j, k in T.Parallel(4, 4, 64):
-                v[i, j, k] = v[i, j, k] * 2
-            T.copy(s, B)
-
-    a = (np.arange(1024) % 500).astype(H).reshape(16, 64)
-    return f, [a, Out(a * H(2))]
 
 
 @program()
@@ -125,25 +92,6 @@ def a_fragment_reduced_in_groups_through_a_view():
 
 
 @program()
-def a_fragment_with_a_layout_of_its_own_reduced_through_a_view():
-    @T.prim_func
-    def f(A: T.Tensor((8, 128), "float32"), B: T.Tensor((8, 4), "float32")):
-        with T.Kernel(1, threads=64):
-            x = T.alloc_fragment((8, 128), "float32")
-            m = T.alloc_fragment((8, 4), "float32")
-            T.annotate_layout(
-                {x: T.Fragment((8, 128), lambda i, j: ((i * 128 + j) // 2 % 64, (i * 128 + j) // 128 * 2 + j % 2))}
-            )
-            T.copy(A, x)
-            v = T.reshape(x, (8, 4, 32))
-            T.reduce_sum(v, m, dim=2)
-            T.copy(m, B)
-
-    a = np.random.default_rng(1).integers(-9, 9, (8, 128)).astype(F)
-    return f, [a, Out(a.reshape(8, 4, 32).sum(2))]
-
-
-@program()
 def a_view_of_a_view():
     @T.prim_func
     def f(A: T.Tensor((4, 8, 8), "int32"), B: T.Tensor((8, 32), "int32")):
@@ -163,7 +111,9 @@ def a_view_of_a_view():
 @program()
 def a_view_of_a_global_tensor():
     @T.prim_func
-    def f(A: T.Tensor((6, 10), "float32"), B: T.Tensor((60,), "float32"), C: T.Tensor((60,), "int32")):
+    def f(
+        A: T.Tensor((6, 10), "float32"), B: T.Tensor((60,), "float32"), C: T.Tensor((60,), "int32")
+    ):
         with T.Kernel(1, threads=32):
             v = T.reshape(A, (60,))
             w = T.view(A, (60,), "int32")
@@ -189,22 +139,6 @@ def results_stored_through_a_view_of_the_result():
 
     a = np.arange(32, dtype=F)
     return f, [a, Out((a * a).reshape(4, 8))]
-
-
-@program()
-def a_view_of_a_local_array_in_other_words():
-    @T.prim_func
-    def f(A: T.Tensor((32, 4), "uint8"), B: T.Tensor((32,), "uint32")):
-        with T.Kernel(1, threads=32):
-            t = T.get_thread_binding()
-            bytes_ = T.alloc_local((4,), "uint8")
-            word = T.view(bytes_, (1,), "uint32")
-            for j in T.serial(4):
-                bytes_[j] = A[t, j] + 1
-            B[t] = word[0]
-
-    a = np.random.default_rng(2).integers(0, 255, (32, 4)).astype(np.uint8)
-    return f, [a, Out((a + 1).view("<u4").reshape(-1))]
 
 
 @program()
@@ -270,7 +204,11 @@ def a_fill_of_a_part():
 @program()
 def a_tile_transposed_in_each_scope():
     @T.prim_func
-    def f(A: T.Tensor((24, 40), "float32"), B: T.Tensor((40, 24), "float32"), C: T.Tensor((40, 24), "float32")):
+    def f(
+        A: T.Tensor((24, 40), "float32"),
+        B: T.Tensor((40, 24), "float32"),
+        C: T.Tensor((40, 24), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((24, 40), "float32")
             t = T.alloc_shared((40, 24), "float32")
@@ -289,7 +227,10 @@ def a_tile_transposed_in_each_scope():
 @program()
 def strided_tensors_of_the_host():
     @T.prim_func
-    def f(A: T.StridedTensor((6, 8), (32, 2), "float32"), B: T.StridedTensor((6, 8), (1, 6), "float32")):
+    def f(
+        A: T.StridedTensor((6, 8), (32, 2), "float32"),
+        B: T.StridedTensor((6, 8), (1, 6), "float32"),
+    ):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((6, 8), "float32")
             T.copy(A, x)
@@ -340,7 +281,11 @@ def strides_that_each_call_chooses():
 @program()
 def a_transposed_product_of_strided_tiles():
     @T.prim_func
-    def f(A: T.StridedTensor((32, 16), (1, 32), "float16"), B: T.Tensor((32, 16), "float16"), C: T.Tensor((32, 32), "float32")):
+    def f(
+        A: T.StridedTensor((32, 16), (1, 32), "float16"),
+        B: T.Tensor((32, 16), "float16"),
+        C: T.Tensor((32, 32), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((32, 16), "float16")
             b = T.alloc_shared((32, 16), "float16")
@@ -415,11 +360,17 @@ def a_fragment_layout_with_replicas():
 @program()
 def a_fragment_with_a_scattered_layout():
     @T.prim_func
-    def f(A: T.Tensor((16, 16), "float32"), B: T.Tensor((16, 16), "float32"), R: T.Tensor((16,), "float32")):
+    def f(
+        A: T.Tensor((16, 16), "float32"),
+        B: T.Tensor((16, 16), "float32"),
+        R: T.Tensor((16,), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((16, 16), "float32")
             r = T.alloc_fragment((16,), "float32")
-            T.annotate_layout({x: T.Fragment((16, 16), lambda i, j: (j % 8 * 8 + i % 8, i // 8 * 2 + j // 8))})
+            T.annotate_layout(
+                {x: T.Fragment((16, 16), lambda i, j: (j % 8 * 8 + i % 8, i // 8 * 2 + j // 8))}
+            )
             T.copy(A, x)
             T.reduce_sum(x, r, dim=0)
             for i, j in T.Parallel(16, 16):
@@ -454,7 +405,11 @@ def the_planes_of_a_tile_of_three_dimensions():
 @program()
 def a_product_of_slices_of_larger_tiles():
     @T.prim_func
-    def f(A: T.Tensor((2, 32, 32), "float16"), B: T.Tensor((64, 32), "float16"), C: T.Tensor((32, 32), "float32")):
+    def f(
+        A: T.Tensor((2, 32, 32), "float16"),
+        B: T.Tensor((64, 32), "float16"),
+        C: T.Tensor((32, 32), "float32"),
+    ):
         with T.Kernel(1, threads=64):
             a = T.alloc_shared((2, 32, 32), "float16")
             b = T.alloc_shared((64, 32), "float16")
@@ -511,7 +466,11 @@ def a_view_inside_a_pipelined_loop():
 @program()
 def rows_and_columns_of_a_fragment_read_apart():
     @T.prim_func
-    def f(A: T.Tensor((16, 32), "float32"), B: T.Tensor((16,), "float32"), C: T.Tensor((32,), "float32")):
+    def f(
+        A: T.Tensor((16, 32), "float32"),
+        B: T.Tensor((16,), "float32"),
+        C: T.Tensor((32,), "float32"),
+    ):
         with T.Kernel(1, threads=32):
             x = T.alloc_fragment((16, 32), "float32")
             T.copy(A, x)

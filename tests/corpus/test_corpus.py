@@ -1,0 +1,53 @@
+"""Every program of the corpus on every executor that applies, against plain numpy."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+import tilelang
+from tilelang.emulator.compilers import find_cxx
+
+from .registry import EXECUTORS, PROGRAMS, REFUSED
+
+HERE = Path(__file__).resolve().parent
+THEMES = sorted(
+    path.stem
+    for path in HERE.glob("*.py")
+    if path.stem not in ("__init__", "registry") and not path.stem.startswith("test_")
+)
+for theme in THEMES:
+    importlib.import_module(f"{__package__}.{theme}")
+
+RUNS = [(name, executor) for name, made in PROGRAMS.items() for executor in made.executors]
+
+
+@pytest.mark.parametrize(("name", "executor"), RUNS, ids=lambda value: value)
+def test_a_program_computes_what_numpy_says(name: str, executor: str) -> None:
+    if EXECUTORS[executor].get("execution_backend") == "emulator" and find_cxx() is None:
+        pytest.skip("needs a C++ compiler")
+    PROGRAMS[name].run(executor)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_program_is_refused_at_its_line(name: str) -> None:
+    wrong = REFUSED[name]
+    with pytest.raises(tilelang.errors.TileError) as caught:
+        wrong.make()
+    assert not isinstance(caught.value, tilelang.errors.InternalError)
+    text = str(caught.value)
+    assert f"{Path(wrong.make.__code__.co_filename).name}:{wrong.line()}:" in text, text
+    for word in wrong.words:
+        assert word in text, text
+
+
+def test_what_is_left_out_has_a_reason() -> None:
+    for name, made in PROGRAMS.items():
+        assert all(len(reason.split()) > 3 for reason in made.left_out.values()), name
+        assert made.executors, name
+
+
+def test_the_corpus_is_as_large_as_it_says() -> None:
+    assert len(PROGRAMS) >= 150
