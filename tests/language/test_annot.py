@@ -53,8 +53,9 @@ def test_the_text_marks_what_is_unknown_and_what_is_dynamic() -> None:
 def test_shapes_are_written_as_ints_tuples_or_lists() -> None:
     forms = [T.Tensor(4, "int32"), T.Tensor((4,), "int32"), T.Tensor([4], "int32")]
     forms += [T.Tensor[4, T.int32], T.Tensor[[4], T.int32], T.Tensor[(4,), T.int32]]
-    forms += [T.Buffer((4,), dtype="int32")]
+    forms += [T.Buffer[4, T.int32]]
     assert {repr(f.shape) for f in forms} == {"[4]"}
+    assert T.Buffer((4,), dtype="int32").shape == (4,)
     assert {f.dtype for f in forms} == {"int32"}
 
 
@@ -202,7 +203,11 @@ def test_the_typing_view_of_a_buffer() -> None:
     assert (made.shape, made.dtype, made.strides, made.scope()) == (
         (2, 3), "float16", (3, 1), "global",
     )  # fmt: skip
-    assert repr(named(made)).startswith("TensorAnnot(shape=[2, 3]")
+    fixed = named(made)
+    assert (
+        isinstance(fixed, annot.TIRAnnot) and fixed.data.shape == [2, 3] and fixed.data.name == "A"
+    )
+    assert repr(named(T.Buffer((int, 3)))).startswith("BufferAnnot(shape=[A_shape_0$, 3]")
 
 
 def function(A, n, k=4, dt=T.float32):  # type: ignore[no-untyped-def]

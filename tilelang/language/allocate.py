@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import SCOPES, Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
@@ -291,26 +291,37 @@ def decl_buffer(
     strides: Any = None,
     elem_offset: Any = None,
     scope: str = "global",
-    **_: object,
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: object = None,
 ) -> Buffer:
-    """A buffer over ``data`` (a buffer or its ``.data``), or a fresh allocation without it."""
-    if data is None:
-        return alloc_buffer(shape, dtype, scope)
-    from tilelang.ir.stmt import View
-    from tilelang.language.v2.builder import builder
+    """A buffer over ``data`` (a buffer or its ``.data``), or a fresh allocation without it.
 
-    active = builder("T.decl_buffer")
-    storage = data.storage if isinstance(data, Buffer) else scope
-    var = data.data if isinstance(data, Buffer) else data
-    if not isinstance(var, Var):
-        raise TileTypeError(
-            "the data of T.decl_buffer is not a buffer",
-            expected="a buffer or buffer.data",
-            got=describe(data),
+    Over ``data`` the options are those of ``T.make_tensor``, and the scope is that of the memory.
+    """
+    from tilelang.language.entry import make_tensor
+    from tilelang.language.v2.described import check_options, checked_offset
+
+    options: dict[str, Any] = {
+        "align": align, "offset_factor": offset_factor, "buffer_type": buffer_type,
+        "axis_separators": axis_separators,
+    }  # fmt: skip
+    if data is not None:
+        if not isinstance(data, (Var, Buffer)):
+            raise TileTypeError(
+                "the data of T.decl_buffer is not a buffer",
+                expected="a buffer or buffer.data",
+                got=describe(data),
+            )
+        return make_tensor(
+            data, shape, dtype, strides, elem_offset=elem_offset,
+            scope=None if scope == "global" else scope, **options,
+        )  # fmt: skip
+    check_options("T.decl_buffer", DType(dtype), **options)
+    if strides is not None or checked_offset("T.decl_buffer", elem_offset, offset_factor) != 0:
+        raise TileUnsupportedError(
+            "T.decl_buffer of fresh memory with strides or an element offset",
+            expected="neither, or data=",
         )
-    steps = None if strides is None else tuple(Shape(strides))
-    extents = shape if isinstance(shape, (tuple, list)) else (shape,)
-    made = Buffer("", Shape(extents), DType(dtype), storage, steps, elem_offset or 0, var)
-    active.emit(View(buffer=made))
-    active.live_in(made)
-    return made
+    return alloc_buffer(shape, dtype, scope)

@@ -8,12 +8,12 @@ from typing import Any
 
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer as BufferNode
-from tilelang.ir.buffer import Shape
+from tilelang.ir.buffer import Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var, as_expr
 from tilelang.ir.stmt import PrimFunc, View
 from tilelang.language.v2.annot import (
-    BufferAnnot,
+    Buffer,
     DynAnnot,
     FragmentBufferAnnot,
     LocalBufferAnnot,
@@ -25,6 +25,7 @@ from tilelang.language.v2.annot import (
     _extents,
 )
 from tilelang.language.v2.builder import builder, placed
+from tilelang.language.v2.described import check_options, checked_offset, reach, same_memory
 
 __all__ = [
     "Buffer",
@@ -48,7 +49,6 @@ __all__ = [
 
 Tensor = TensorAnnot()
 StridedTensor = StridedTensorAnnot()
-Buffer = BufferAnnot()
 FragmentBuffer = FragmentBufferAnnot()
 SharedBuffer = SharedBufferAnnot()
 LocalBuffer = LocalBufferAnnot()
@@ -145,16 +145,42 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
 
 
 def make_tensor(
-    ptr: Any, shape: Any, dtype: object = "float32", strides: Sequence[Any] | None = None
+    ptr: Any,
+    shape: Any,
+    dtype: object = "float32",
+    strides: Sequence[Any] | None = None,
+    *,
+    elem_offset: Any = None,
+    scope: str | None = None,
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: object = None,
 ) -> BufferNode:
     """A global tensor at a pointer parameter, an address expression or an int64 table element;
     or the memory of a tensor or tile, given itself or as its ``.data``, in another shape.
 
     In-kernel accesses outside ``shape`` are guarded as for parameters.
+
+    Args:
+        ptr: where it starts.
+        shape, dtype, strides: as of ``T.Tensor``.
+        elem_offset: elements of ``dtype`` between that place and the first element.
+        scope: of the memory, checked.
+        align, offset_factor, buffer_type, axis_separators: see ``T.Tensor``.
+
+    Raises:
+        TileTypeError: no pointer, or memory of another scope.
+        TileValueError: the tensor certainly leaves the memory that it is made of.
     """
     active = builder("T.make_tensor")
     kind = _element_type(dtype) or DType("float32")
-    steps = None if strides is None else tuple(Shape(strides))
+    check_options(
+        "T.make_tensor", kind, align=align, offset_factor=offset_factor, buffer_type=buffer_type,
+        axis_separators=axis_separators,
+    )  # fmt: skip
+    offset = checked_offset("T.make_tensor", elem_offset, offset_factor)
+    steps = None if strides is None else tuple(Shape(_extents(strides)))
     extents = Shape(_extents(shape))
     if steps is not None and len(steps) != len(extents):
         raise TileValueError(
@@ -165,8 +191,16 @@ def make_tensor(
     if isinstance(ptr, Var):
         owner = active.owner(ptr)
         ptr = ptr if owner is None else owner
+    memory = ptr.storage if isinstance(ptr, BufferNode) and not ptr.is_var else "global"
+    if scope is not None and not same_memory(scope, memory):
+        raise TileTypeError(
+            f"T.make_tensor with scope={scope!r} of other memory",
+            expected=f"scope={memory!r}, or none",
+        )
     if isinstance(ptr, BufferNode) and not ptr.is_var:
-        made = BufferNode("", extents, kind, ptr.storage, steps, ptr.elem_offset, ptr.data)
+        start = as_extent(_in_units_of(kind, ptr) + offset)
+        made = BufferNode("", extents, kind, ptr.storage, steps, start, ptr.data)
+        _check_inside(made, ptr)
         active.emit(View(buffer=made))
     else:
         source = as_expr(ptr) if isinstance(ptr, (BufferNode, Expr)) else None
@@ -176,10 +210,40 @@ def make_tensor(
                 expected="a T.ptr parameter, an int64 address or an element of an address table",
                 got=f"{ptr!r}"[:80],
             )
-        made = BufferNode("", extents, kind, "global", steps)
+        made = BufferNode("", extents, kind, "global", steps, offset)
         active.emit(View(buffer=made, source=source))
     active.live_in(made)
     return made
+
+
+def _bits(kind: DType) -> int:
+    return kind.bits * kind.lanes
+
+
+def _in_units_of(kind: DType, base: BufferNode) -> Any:
+    """Where ``base`` starts in its storage, counted in elements of ``kind``."""
+    start = base.elem_offset
+    if kind is base.dtype or (isinstance(start, int) and start == 0):
+        return start
+    return as_expr(start) * _bits(base.dtype) // _bits(kind)
+
+
+def _check_inside(made: BufferNode, base: BufferNode) -> None:
+    """Refuse a tensor that certainly leaves the memory that it is made of."""
+    wanted, there = reach(made.shape, made.strides), reach(base.shape, base.strides)
+    if wanted is None or there is None or wanted == 0:
+        return
+    if isinstance(made.elem_offset, Expr) or isinstance(base.elem_offset, Expr):
+        return
+    bits = (made.elem_offset + wanted) * _bits(made.dtype)
+    most = (base.elem_offset + there) * _bits(base.dtype)
+    if bits > most:
+        raise TileValueError(
+            f"a tensor is made of `{base.name}`, which it leaves",
+            expected=f"at most {most // 8} bytes of `{base.name}`",
+            got=f"{tuple(made.shape)} of {made.dtype} from element {made.elem_offset} on: "
+            f"{bits // 8} bytes",
+        )
 
 
 def match_buffer(
@@ -188,10 +252,24 @@ def match_buffer(
     dtype: object = "float32",
     data: object = None,
     strides: Sequence[Any] | None = None,
-    **_: object,
+    elem_offset: Any = None,
+    scope: str | None = None,
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: object = None,
 ) -> BufferNode:
-    """The older spelling of :func:`make_tensor`."""
-    return make_tensor(param, shape, dtype, strides)
+    """The older spelling of :func:`make_tensor`; ``data`` names the memory of ``param`` again."""
+    if data is not None and data is not getattr(param, "data", param):
+        raise TileTypeError(
+            "T.match_buffer with the data of something else",
+            expected="data of the first argument, or none",
+            got=f"{data!r}"[:80],
+        )
+    return make_tensor(
+        param, shape, dtype, strides, elem_offset=elem_offset, scope=scope, align=align,
+        offset_factor=offset_factor, buffer_type=buffer_type, axis_separators=axis_separators,
+    )  # fmt: skip
 
 
 make_tensor_from_addr = make_tensor

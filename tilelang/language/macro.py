@@ -16,8 +16,11 @@ from typing import Any
 from tilelang.errors import TileRuntimeError, TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, Load, as_expr
+from tilelang.language.v2.annot import Buffer as BufferType
+from tilelang.language.v2.annot import BufferAnnot
 from tilelang.language.v2.ast import analyse, rewrite
 from tilelang.language.v2.builder import Builder, builder, is_pure
+from tilelang.language.v2.described import check_macro_argument
 from tilelang.language.v2.scope import Scope
 
 __all__ = ["Macro", "Ref", "Var", "inline", "macro", "meta_class"]
@@ -52,6 +55,7 @@ class Macro:
             fn, self._info, self._enter, captured=self._captured, attributes=attributes
         )
         self._signature: Any = None
+        self._said: dict[str, BufferAnnot] | None = None
 
     @staticmethod
     def _is_ref(raw: object) -> bool:
@@ -108,7 +112,24 @@ class Macro:
             else:
                 made = _by_value(active, name, value)
             bound.arguments[name] = made
+            annot = self._annotations().get(name)
+            if annot is not None and isinstance(made, Buffer) and not made.is_var:
+                check_macro_argument(annot, self.__name__, name, made)
         return bound
+
+    def _annotations(self) -> Mapping[str, BufferAnnot]:
+        """What the annotations of parameters say of buffers; text that cannot be evaluated is a
+        note for readers."""
+        if self._said is None:
+            from tilelang.language.v2.template import evaluate_annotation
+
+            self._said = {}
+            for name in self.orig_func.__annotations__:
+                value = evaluate_annotation(self.orig_func, self._info, self._captured, name)
+                annot = value.described if isinstance(value, BufferType) else value
+                if isinstance(annot, BufferAnnot):
+                    self._said[name] = annot
+        return self._said
 
     def _by_reference(self, active: Builder, name: str, value: Any) -> Any:
         if isinstance(value, Buffer) and value.is_var:

@@ -14,8 +14,7 @@ other arrays and placeholders ``T.Tensor((m, n), dtype)`` all work and torch is 
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
@@ -24,15 +23,26 @@ from tilelang.errors import (
     ArgumentTypeError,
     KernelArgumentError,
     TileTypeError,
+    TileUnsupportedError,
     TileValueError,
 )
 from tilelang.ir import buffer as ir
-from tilelang.ir.active import current
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage
-from tilelang.ir.expr import Const, Expr, Var
+from tilelang.ir.expr import Expr, Var
 from tilelang.language.v2.builder import placed
+from tilelang.language.v2.described import check_options, checked_offset, same_memory
 from tilelang.language.v2.keys import freeze
+from tilelang.language.v2.values import (
+    Annot,
+    ArgVarTable,
+    DynAnnot,
+    Key,
+    KeyParser,
+    PtrAnnot,
+    Value,
+    add_param,
+)
 
 if TYPE_CHECKING:
     import inspect
@@ -59,211 +69,9 @@ __all__ = [
 ]
 
 Scope = Literal["global", "shared", "shared.dyn", "local", "local.fragment", "local.var"]
-Key = tuple[Any, ...]
-KeyParser = Callable[[Any], Key]
 
 _Shape = TypeVar("_Shape")
 _DType = TypeVar("_DType")
-
-
-class Annot(ABC):
-    """Base of annotations: how to interpret one argument of a jit kernel.
-
-    It (1) tells whether the argument is passed at launch, (2) parses the argument into a key of
-    the jit cache, (3) makes the ``Var`` or ``Buffer`` of the traced function.
-    """
-
-    def is_kernel_arg(self) -> bool:
-        """Whether the argument is passed to the kernel at launch."""
-        return False
-
-    @abstractmethod
-    def with_name(self, name: str) -> Annot:
-        """This annotation for the parameter ``name``."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def get_key_parser(self) -> KeyParser:
-        """A function from the argument to its part of the cache key."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> Any:
-        """What stands for the argument ``value`` in the traced function."""
-        raise NotImplementedError
-
-    def promote(self) -> TIRAnnot | None:
-        """The annotation as a fixed parameter if nothing of it depends on the argument."""
-        return None
-
-
-class ArgVarTable:
-    """Run-time variables of one signature by name: equal names are the same variable."""
-
-    def __init__(self) -> None:
-        self.var_tab: dict[str, Var] = {}
-        self.tmp_name_idx = 0
-
-    def get_or_create_var(self, name: str, dtype: object) -> Var:
-        """The variable ``name``, made with ``dtype`` the first time."""
-        if name not in self.var_tab:
-            self.var_tab[name] = Var(name, DType(dtype))
-        return self.var_tab[name]
-
-    def create_tmp_name(self) -> str:
-        """A name no other argument has."""
-        self.tmp_name_idx += 1
-        return f"varg_{self.tmp_name_idx - 1}"
-
-
-def _add_param(param: ir.Buffer | Var) -> None:
-    """Declare a parameter of the function being traced, if one is."""
-    add = getattr(current(), "add_param", None)
-    if add is not None:
-        add(param)
-
-
-def _same_value(value: Any) -> Key:
-    return (value,)
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Value(Annot):
-    """A scalar: a compile-time constant (``static``) or a run-time variable (``dynamic``).
-
-    ``value`` is the known int, or the variable or expression of an existing symbol; ``creator``
-    makes the value when it is needed instead.
-    """
-
-    kind: Literal["static", "dynamic"] = "dynamic"
-    name: str | None = None
-    dtype: DType | None = None
-    value: Any = None
-    creator: Callable[[], Any] | None = None
-
-    def is_kernel_arg(self) -> bool:
-        """Run-time values are passed at launch."""
-        return self.kind == "dynamic"
-
-    @classmethod
-    def from_value(cls, value: Any, prefer_name: str | None = None) -> Value:
-        """A shape or stride atom as written: ``int``, ``Any``, an int, ``T.dyn``, a symbol."""
-        if isinstance(value, Value):
-            return (
-                value
-                if value.name is not None or value.value is not None
-                else Value(value.kind, prefer_name, value.dtype, value.value, value.creator)
-            )
-        if value is int or value is Any or value is None:
-            return Value("static", prefer_name, DType("int32"))
-        if isinstance(value, TypeVar):
-            return Value("static", value.__name__, DType("int32"))
-        if isinstance(value, Const):
-            value = value.__index__()
-        if isinstance(value, int) and not isinstance(value, bool):
-            return Value("static", prefer_name, DType("int32"), value)
-        if isinstance(value, DType):
-            return Value("dynamic", prefer_name, value)
-        if isinstance(value, Expr) and value.dtype.is_integer:
-            name = value.name if isinstance(value, Var) else prefer_name
-            return Value("dynamic", name, value.dtype, value)
-        index = getattr(value, "__index__", None)
-        if index is not None and not isinstance(value, (bool, Expr)):
-            return Value("static", prefer_name, DType("int32"), index())
-        raise TileTypeError(
-            "this is not a dimension",
-            expected='an int, `int`, `Any`, T.dyn, T.dyn["name"], T.dynamic("name") or an '
-            "expression of symbols",
-            got=f"{value!r}"[:80],
-            hint="use `//` for integer division" if isinstance(value, float) else None,
-        )
-
-    def with_name(self, name: str) -> Value:
-        """This value under ``name`` unless it has a name of its own."""
-        return self if self.name is not None else replace(self, name=name)
-
-    def get_key_parser(self) -> KeyParser:
-        """Unknown compile-time values are the key; the others add nothing."""
-        if self.kind == "dynamic":
-            return lambda _: ()
-        if self.value is not None:
-            return self.parse_key
-        return lambda value: (freeze(value),)
-
-    def parse_key(self, target: Any) -> Key:
-        """The key of the argument ``target``."""
-        if self.kind == "dynamic":
-            return ()
-        if self.value is None:
-            return (freeze(target),)
-        if target != self.value:
-            raise KernelArgumentError(
-                f"`{self.name}` has the wrong value", expected=self.value, got=repr(target)
-            )
-        return ()
-
-    def create_prim_func_arg(
-        self, name: str, value: Any, vt: ArgVarTable, create_arg: bool = True
-    ) -> Any:
-        """The constant, or the variable (declared as a parameter if ``create_arg``)."""
-        if self.kind == "static":
-            if self.value is not None:
-                return self.value
-            return self.creator() if self.creator is not None else value
-        made = self.value
-        if made is None and self.creator is not None:
-            made = self.creator()
-        if made is None:
-            made = vt.get_or_create_var(self.name or name, self.dtype or DType("int32"))
-        if create_arg and isinstance(made, Var):
-            _add_param(made)
-        return made
-
-    def __repr__(self) -> str:
-        if self.kind == "static":
-            return f"{self.name or ''}$" if self.value is None else repr(self.value)
-        if isinstance(self.value, Expr) and not isinstance(self.value, Var):
-            return f"({self.value!r})$dyn"
-        return f"{self.name or ''}$dyn"
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class DynAnnot(Value):
-    """``T.dyn``: a run-time dimension; ``T.dyn["K"]`` names and ``T.dyn[T.int64]`` types it."""
-
-    def __call__(self, dtype: object = "float32", name: str | None = None) -> DynAnnot:
-        return DynAnnot("dynamic", name, DType(dtype))
-
-    def __getitem__(self, params: object) -> DynAnnot:
-        items = params if isinstance(params, tuple) else (params,)
-        name: str | None = None
-        kind = DType("int32")
-        for item in items:
-            if isinstance(item, str) and not isinstance(item, DType):
-                name = item
-            else:
-                kind = DType(item)
-        return DynAnnot("dynamic", name, kind)
-
-
-_HANDLE = DType("handle")
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class PtrAnnot(Value):
-    """``T.ptr``: a raw pointer; pass a tensor or an address. Used as a dtype it is int64."""
-
-    dtype: DType | None = _HANDLE
-
-    def __call__(self, dtype: object = None, scope: str = "global") -> PtrAnnot:
-        return self
-
-    def with_name(self, name: str) -> PtrAnnot:
-        """The pointer parameter ``name``."""
-        return replace(self, name=name)
-
-    def __repr__(self) -> str:
-        return f"{self.name or ''}$ptr"
 
 
 def _extents(value: object) -> tuple[Any, ...]:
@@ -284,13 +92,16 @@ class BufferAnnot(Annot):
     """An array with a shape, optional strides and an element type (None: the argument's)."""
 
     strided: ClassVar[bool] = False
+    memory: ClassVar[str | None] = None  # scope of the kind of buffer; None: not said
 
     def __init__(
         self,
         shape: Sequence[Any] | None = None,
         strides: Sequence[Any] | None = None,
         dtype: object = None,
+        scope: str | None = None,
     ) -> None:
+        self.said_scope = _said_scope(type(self).memory, scope)
         self.shape = None if shape is None else [Value.from_value(item) for item in shape]
         self.strides = None if strides is None else [Value.from_value(item) for item in strides]
         self.dtype = _element_type(dtype)
@@ -303,7 +114,7 @@ class BufferAnnot(Annot):
     @property
     def scope(self) -> str:
         """Memory scope of the buffer."""
-        return "global"
+        return self.said_scope or "global"
 
     def __call__(
         self,
@@ -319,13 +130,48 @@ class BufferAnnot(Annot):
         axis_separators: object = None,
     ) -> Any:
         """``T.Tensor(shape, dtype)``; with ``data=A.data`` inside a kernel the memory of ``A`` in
-        another shape. The remaining options are accepted and have no effect."""
+        another shape, from element ``elem_offset`` on.
+
+        ``scope`` is checked. The remaining options are TVM's: what always holds is accepted
+        (``align`` up to the size of an element, ``offset_factor``), anything else refused.
+        """
+        with placed():
+            return self._described(
+                shape, dtype, data, strides, elem_offset, scope,
+                align=align, offset_factor=offset_factor, buffer_type=buffer_type,
+                axis_separators=axis_separators,
+            )  # fmt: skip
+
+    def _described(
+        self,
+        shape: object,
+        dtype: object,
+        data: object,
+        strides: Any,
+        elem_offset: object,
+        scope: str | None,
+        **options: Any,
+    ) -> Any:
+        """The buffer over ``data``, or the annotation without it."""
         if data is not None:
             from tilelang.language.entry import make_tensor
 
-            return make_tensor(data, shape, dtype, strides)
-        with placed():
-            return type(self)(_extents(shape), strides, dtype)
+            return make_tensor(
+                data, shape, dtype, strides, elem_offset=elem_offset, scope=scope, **options
+            )
+        kind = _element_type(dtype)
+        what = f"T.{type(self).__name__.removesuffix('Annot')}"
+        check_options(what, kind, **options)
+        if checked_offset(what, elem_offset, options["offset_factor"]) != 0:
+            raise TileUnsupportedError(
+                f"{what} as a parameter with elem_offset",
+                expected="0: the tensor of a call says where it starts",
+                got=f"{elem_offset!r}"[:80],
+                hint="pass a slice such as x[8:], or give data= to describe memory of the kernel",
+            )
+        extents = None if shape is None else _extents(shape)
+        steps = None if strides is None else _extents(strides)
+        return type(self)(extents, steps, kind, scope)
 
     def __getitem__(self, params: Any) -> Any:
         """``T.Tensor[shape, dtype]``."""
@@ -337,7 +183,7 @@ class BufferAnnot(Annot):
 
     def with_name(self, name: str) -> BufferAnnot:
         """This annotation for the parameter ``name``; unknown extents are named after it."""
-        made = type(self)(None, None, self.dtype)
+        made = type(self)(None, None, self.dtype, self.said_scope)
         made.name = name
         for field, what in (("shape", "shape"), ("strides", "stride")):
             values = getattr(self, field)
@@ -350,7 +196,7 @@ class BufferAnnot(Annot):
         """Fast reader of the compile-time extents, strides and dtype of an array."""
         shape, dtype = self.shape, self.dtype
         rank = None if shape is None else len(shape)
-        dims = tuple(range(rank or 0)) if shape is None else _unknown(shape)
+        dims = () if shape is None else _unknown(shape)
         steps = () if self.strides is None else _unknown(self.strides)
         known: dict[Any, DType] = {}
         packing = 1 if dtype is None else dtype.packing
@@ -369,7 +215,7 @@ class BufferAnnot(Annot):
                 kind = known[raw] = self._check_dtype(raw)
             if rank is not None and len(extents) != rank:
                 raise self._rank_error(len(extents))
-            key: Key = tuple([extents[d] for d in dims])
+            key: Key = tuple(extents) if rank is None else tuple([extents[d] for d in dims])
             if packing > 1 and rank and dims and dims[-1] == rank - 1:
                 key = (*key[:-1], key[-1] * packing)
             if steps:
@@ -424,6 +270,12 @@ class BufferAnnot(Annot):
         shape: Sequence[Value], target_shape: Sequence[Any] | None, vt: ArgVarTable
     ) -> tuple[Any, ...]:
         """Extents of the traced buffer: ints of the argument where static, else variables."""
+        if target_shape is not None and len(target_shape) != len(shape):
+            raise KernelArgumentError(
+                "a shape has another rank than its annotation",
+                expected=f"{len(shape)} extents {list(shape)}",
+                got=f"{len(target_shape)} extents {list(target_shape)}",
+            )
         made: list[Any] = []
         for number, item in enumerate(shape):
             actual = None if target_shape is None else target_shape[number]
@@ -440,6 +292,12 @@ class BufferAnnot(Annot):
     def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> ir.Buffer:
         """The parameter for the array (or placeholder) ``value``."""
         shape = self.shape
+        if self.scope != "global":
+            raise TileTypeError(
+                f"the parameter `{name}` of a kernel lies in {self.scope} memory",
+                expected="global memory: T.Tensor, T.StridedTensor or T.Buffer",
+                hint="allocate it in the kernel, or annotate a parameter of a macro with it",
+            )
         actual, strides, kind = _facts(value)
         if shape is None:
             shape = [Value("static", None, DType("int32"), extent) for extent in actual or ()]
@@ -457,7 +315,7 @@ class BufferAnnot(Annot):
         if self.strides is not None:
             steps = self.match_shape(self.strides, strides, vt)
         found = ir.Buffer(name, ir.Shape(made), dtype, self.scope, steps)
-        _add_param(found)
+        add_param(found)
         return found
 
     def promote(self) -> TIRAnnot | None:
@@ -505,10 +363,15 @@ class StridedTensorAnnot(BufferAnnot):
         offset_factor: int = 0,
         buffer_type: str = "",
         axis_separators: object = None,
-    ) -> StridedTensorAnnot:
-        """``T.StridedTensor(shape, strides, dtype)``."""
+    ) -> Any:
+        """``T.StridedTensor(shape, strides, dtype)``; the options of ``T.Tensor``."""
         with placed():
-            return self._make(shape, strides, dtype)
+            _check_steps(shape, strides)
+            return self._described(
+                shape, dtype, data, strides, elem_offset, scope,
+                align=align, offset_factor=offset_factor, buffer_type=buffer_type,
+                axis_separators=axis_separators,
+            )  # fmt: skip
 
     def __getitem__(self, params: Any) -> StridedTensorAnnot:
         """``T.StridedTensor[shape, strides, dtype]``."""
@@ -519,21 +382,26 @@ class StridedTensorAnnot(BufferAnnot):
                     expected="T.StridedTensor[[shape], [strides], dtype]",
                     got=f"{params!r}"[:80],
                 )
-            return self._make(*params)
+            shape, strides = params[:2]
+            _check_steps(shape, strides)
+            kind = params[2] if len(params) == 3 else None
+            return type(self)(_extents(shape), _extents(strides), kind)
 
-    def _make(self, shape: object, strides: object, dtype: object = None) -> StridedTensorAnnot:
-        extents, steps = _extents(shape), _extents(strides)
-        if len(extents) != len(steps):
-            raise TileValueError(
-                "a strided tensor has a different number of extents and strides",
-                expected=f"{len(extents)} strides",
-                got=f"{len(steps)}",
-            )
-        return type(self)(extents, steps, dtype)
+
+def _check_steps(shape: object, strides: object) -> None:
+    extents, steps = _extents(shape), _extents(strides)
+    if len(extents) != len(steps):
+        raise TileValueError(
+            "a strided tensor has a different number of extents and strides",
+            expected=f"{len(extents)} strides",
+            got=f"{len(steps)}",
+        )
 
 
 class FragmentBufferAnnot(BufferAnnot):
-    """``T.FragmentBuffer``: documents a macro parameter in registers."""
+    """``T.FragmentBuffer``: a macro parameter in registers."""
+
+    memory = "local.fragment"
 
     @property
     def scope(self) -> str:
@@ -542,7 +410,9 @@ class FragmentBufferAnnot(BufferAnnot):
 
 
 class SharedBufferAnnot(BufferAnnot):
-    """``T.SharedBuffer``: documents a macro parameter in shared memory."""
+    """``T.SharedBuffer``: a macro parameter in shared memory."""
+
+    memory = "shared.dyn"
 
     @property
     def scope(self) -> str:
@@ -551,7 +421,9 @@ class SharedBufferAnnot(BufferAnnot):
 
 
 class LocalBufferAnnot(BufferAnnot):
-    """``T.LocalBuffer``: documents a macro parameter that is private to a thread."""
+    """``T.LocalBuffer``: a macro parameter that is private to a thread."""
+
+    memory = "local"
 
     @property
     def scope(self) -> str:
@@ -611,7 +483,7 @@ class TIRAnnot(Annot):
 
     def create_prim_func_arg(self, name: str, value: Any, vt: ArgVarTable) -> Any:
         """The parameter itself."""
-        _add_param(self.data)
+        add_param(self.data)
         return self.data
 
     def promote(self) -> TIRAnnot:
@@ -622,47 +494,108 @@ class TIRAnnot(Annot):
         return f"TIRAnnot({self.data!r})"
 
 
-class Buffer(Generic[_Shape, _DType]):
-    """Typing view of a buffer: ``Buffer((m, n), dtype)`` describes one without memory."""
+def _said_scope(memory: str | None, given: str | None) -> str | None:
+    """The scope that an annotation says; None when it says none.
 
-    def __init__(
-        self,
-        shape: object,
-        dtype: object = "float32",
-        data: object = None,
-        strides: Sequence[Any] | None = None,
-        elem_offset: object = None,
-        scope: str | None = None,
-        align: int = 0,
-        offset_factor: int = 0,
-        buffer_type: str = "",
-        axis_separators: object = None,
-    ) -> None:
-        self._shape = _extents(shape)
-        self._dtype = _element_type(dtype) or DType("float32")
-        self._strides = None if strides is None else tuple(strides)
-        self._scope = scope or "global"
+    Raises:
+        TileValueError: no scope, or another one than that of its kind of buffer.
+    """
+    if given is None or given == memory:
+        return memory
+    if given not in ir.SCOPES:
+        raise TileValueError(
+            f"unknown scope {given!r}", expected=", ".join(ir.SCOPES), got=repr(given)
+        )
+    if memory is not None and not same_memory(memory, given):
+        raise TileValueError(
+            f"the scope {given!r} of an annotation of other memory", expected=repr(memory)
+        )
+    return given
+
+
+_OPTIONS = (
+    "shape", "dtype", "data", "strides", "elem_offset", "scope", "align", "offset_factor",
+    "buffer_type", "axis_separators",
+)  # fmt: skip
+
+
+def _is_element_type(value: object) -> bool:
+    if isinstance(value, (DType, str, PtrAnnot)) or value in (int, float, bool):
+        return True
+    return type(value).__name__ == "dtype"
+
+
+class Buffer(Generic[_Shape, _DType]):
+    """``T.Buffer``: describes a buffer without memory, as an annotation of a fixed parameter.
+
+    ``Buffer((m, n), dtype)``; without a shape, ``Buffer(dtype)`` and ``Buffer()`` describe tensors
+    of any shape. The other options are those of ``T.Tensor``: with ``data=`` inside a kernel the
+    result is that memory in another form.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        given = _buffer_options(args, kwargs)
+        if given.get("data") is None:
+            return super().__new__(cls)
+        with placed():
+            return TensorAnnot()(**given)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        given = _buffer_options(args, kwargs)
+        with placed():
+            self.described: BufferAnnot = BufferAnnot()(**{"shape": None, **given})
+        self._scope: str = self.described.scope
+
+    def __class_getitem__(cls, params: Any) -> Any:
+        """``T.Buffer[shape, dtype]`` as ``T.Tensor``; type variables and types as in typing."""
+        first = params[0] if isinstance(params, tuple) and params else params
+        if isinstance(first, (list, tuple, int, Value, Expr)) or first is int:
+            return BufferAnnot()[params]
+        return super().__class_getitem__(params)  # type: ignore[misc]  # Generic has it at run time
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """Extents."""
-        return self._shape
+        """Extents; none when any shape will do."""
+        return tuple(_as_written(item) for item in self.described.shape or ())
 
     @property
     def dtype(self) -> DType:
         """Element type."""
-        return self._dtype
+        return self.described.dtype or DType("float32")
 
     @property
     def strides(self) -> tuple[Any, ...]:
         """Strides in elements; row-major when none were given."""
-        if self._strides is not None:
-            return self._strides
-        return ir.Buffer("buf", ir.Shape(self._shape), self._dtype).stride_list()
+        if self.described.strides is not None:
+            return tuple(_as_written(item) for item in self.described.strides)
+        return ir.Buffer("buf", ir.Shape(self.shape), self.dtype).stride_list()
 
     def scope(self) -> str:
         """Memory scope."""
         return self._scope
+
+    def annotation(self) -> Annot:
+        """The fixed parameter that this describes; what depends on the argument otherwise."""
+        fixed = self.described.promote() if self._scope == "global" else None
+        return fixed or self.described
+
+
+def _as_written(value: Value) -> Any:
+    """An extent of an annotation as programs give it."""
+    return value if value.value is None else value.value
+
+
+def _buffer_options(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The options of ``T.Buffer`` by name: the first one is the shape, or the dtype without one."""
+    names = _OPTIONS[1:] if args and _is_element_type(args[0]) else _OPTIONS
+    given = dict(zip(names, args))
+    twice = [name for name in kwargs if name in given or name not in _OPTIONS]
+    if len(args) > len(names) or twice:
+        raise TileTypeError(
+            f"T.Buffer cannot take {', '.join(twice) or 'so many arguments'}",
+            expected=f"each once of ({', '.join(_OPTIONS)})",
+        )
+    return {**given, **kwargs}
 
 
 def _unknown(values: Sequence[Value]) -> tuple[int, ...]:
@@ -681,6 +614,8 @@ def _placeholder_extent(value: Value) -> Any:
 
 def _strides_of(target: Any) -> tuple[Any, ...]:
     """Strides in elements of a tensor, array or placeholder."""
+    if isinstance(target, Buffer):
+        return target.strides
     if isinstance(target, BufferAnnot):
         if target.strides is not None:
             return tuple(_placeholder_extent(item) for item in target.strides)
@@ -720,8 +655,10 @@ def annotation_of(raw: Any, name: str, *, runtime_scalars: bool = False) -> Anno
         return DTypeAnnot(name)
     if isinstance(raw, (ir.Buffer, Var)):
         return TIRAnnot(raw).with_name(name)
+    if raw is Buffer:
+        return BufferAnnot().with_name(name)
     if isinstance(raw, Buffer):
-        return TensorAnnot(raw.shape, None, raw.dtype).with_name(name)
+        return raw.annotation().with_name(name)
     if isinstance(raw, DType):
         return PtrAnnot(name=name) if raw == "handle" else Value("dynamic", name, raw)
     if runtime_scalars and isinstance(raw, type) and raw in (int, float, bool):
@@ -808,8 +745,8 @@ class FuncAnnot:
         return self.annots[name].create_prim_func_arg(name, value, vt)
 
     def is_all_static(self) -> bool:
-        """Whether every parameter is known without any argument."""
-        return all(_is_known(annot) for annot in self.annots.values())
+        """Whether every parameter is known without any argument, run-time values included."""
+        return len(self.get_all_static_args()) == len(self.annots)
 
     def get_all_static_args(self) -> dict[str, Any]:
         """The parameters that are known without an argument: fixed parameters and constants."""

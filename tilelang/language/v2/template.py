@@ -54,7 +54,6 @@ from tilelang.language.v2.annot import (
     ArgVarTable,
     BufferAnnot,
     FuncAnnot,
-    Key,
     Value,
     annotation_of,
 )
@@ -62,6 +61,7 @@ from tilelang.language.v2.ast import FunctionInfo, analyse, rewrite
 from tilelang.language.v2.builder import Builder, builder, describe, locate
 from tilelang.language.v2.scope import Scope
 from tilelang.language.v2.trace import trace_root
+from tilelang.language.v2.values import Key
 
 __all__ = ["EagerFunc", "LazyFunc", "classify_by_call", "is_factory", "trace_prim_func"]
 
@@ -134,11 +134,28 @@ def evaluate_annotations(
     space: dict[str, Any] | None = None
     found: dict[str, Any] = {}
     for name, raw in fn.__annotations__.items():
-        if isinstance(raw, str) and not isinstance(raw, DType) and name != "return":
+        if _is_text(raw) and name != "return":
             space = _namespace(fn, captured) if space is None else space
             raw = _evaluate(raw, fn, space, info, name)
         found[name] = raw
     return found
+
+
+def evaluate_annotation(
+    fn: FunctionType, info: FunctionInfo, captured: Mapping[str, Any], name: str
+) -> Any:
+    """The annotation of one parameter; None where its text cannot be evaluated."""
+    raw = fn.__annotations__[name]
+    if not _is_text(raw):
+        return raw
+    try:
+        return _evaluate(raw, fn, _namespace(fn, captured), info, name)
+    except (TileError, ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError):
+        return None
+
+
+def _is_text(raw: object) -> bool:
+    return isinstance(raw, str) and not isinstance(raw, DType)
 
 
 def _evaluate(

@@ -1,0 +1,155 @@
+"""What descriptions of buffers may say, and whether a buffer is what a description says.
+
+``T.Tensor``, ``T.Buffer``, ``T.match_buffer`` and their kin take the options of TVM's buffers. Each
+is honoured or refused here: none is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir.buffer import Buffer, as_extent, same_extent
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr
+
+if TYPE_CHECKING:
+    from tilelang.language.v2.annot import BufferAnnot
+
+__all__ = ["check_macro_argument", "check_options", "checked_offset", "reach", "same_memory"]
+
+
+def check_options(
+    what: str,
+    kind: DType | None,
+    *,
+    align: object = 0,
+    offset_factor: object = 0,
+    buffer_type: object = "",
+    axis_separators: object = None,
+) -> None:
+    """Refuse options that would mean something here.
+
+    Args:
+        what: the word, for messages.
+        kind: element type; None where it is the argument's.
+        align: bytes that the address is a multiple of. Every address is checked to be a multiple
+            of an element at launch, and vector accesses check what they need beyond that.
+        offset_factor: what the element offset is a multiple of; see :func:`checked_offset`.
+        buffer_type: "" or "default".
+        axis_separators: None or empty: memory is flat.
+
+    Raises:
+        TileUnsupportedError: an option that means something else than what always holds.
+        TileValueError: no such option.
+    """
+    for name, value in (("align", align), ("offset_factor", offset_factor)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < -1:
+            raise TileValueError(
+                f"{name} of {what} is not a number", expected="an int, 0 for none", got=repr(value)
+            )
+    least = 1 if kind is None else max(1, kind.bits * kind.lanes // 8)
+    if isinstance(align, int) and align > 0 and least % align:
+        raise TileUnsupportedError(
+            f"{what} with align={align}",
+            expected=f"a divisor of the {least} bytes of an element" if kind else "1",
+            got=str(align),
+            hint="leave it out: vector accesses find out and check the alignment that they need",
+        )
+    if buffer_type not in ("", "default"):
+        raise TileUnsupportedError(
+            f"{what} with buffer_type={buffer_type!r}", expected="'' or 'default'"
+        )
+    if axis_separators not in (None, (), []):
+        raise TileUnsupportedError(
+            f"{what} with axis_separators",
+            expected="none: memory is flat",
+            got=repr(axis_separators),
+        )
+
+
+def checked_offset(what: str, elem_offset: object, offset_factor: int) -> int | Expr:
+    """The element offset; 0 for none.
+
+    Raises:
+        TileValueError: a negative constant, or one that ``offset_factor`` does not divide.
+    """
+    offset = as_extent(0 if elem_offset is None else elem_offset)
+    if isinstance(offset, int) and offset < 0:
+        raise TileValueError(
+            f"elem_offset of {what} is negative", expected="0 or more elements", got=str(offset)
+        )
+    if isinstance(offset, int) and offset_factor > 0 and offset % offset_factor:
+        raise TileValueError(
+            f"elem_offset of {what} is no multiple of its offset_factor",
+            expected=f"a multiple of {offset_factor}",
+            got=str(offset),
+        )
+    return offset
+
+
+def same_memory(a: str, b: str) -> bool:
+    """Whether two scopes are the same kind of memory: shared memory has two names."""
+    shared = ("shared", "shared.dyn")
+    return a == b or (a in shared and b in shared)
+
+
+def check_macro_argument(annot: BufferAnnot, macro: str, name: str, buffer: Buffer) -> None:
+    """Refuse a buffer that is not what the annotation of a macro's parameter says.
+
+    Raises:
+        TileTypeError: another memory, rank or dtype.
+        TileValueError: another extent.
+    """
+    what = f"the argument `{name}` of the macro `{macro}`"
+    said_scope = annot.said_scope
+    if said_scope is not None and not same_memory(said_scope, buffer.storage):
+        raise TileTypeError(
+            f"{what} lies in other memory than its annotation says",
+            expected=f"a buffer in {said_scope} memory",
+            got=f"`{buffer.name}` in {buffer.storage} memory",
+        )
+    if annot.dtype is not None and annot.dtype != buffer.dtype:
+        raise TileTypeError(
+            f"{what} has another dtype than its annotation says",
+            expected=str(annot.dtype),
+            got=f"`{buffer.name}` of {buffer.dtype}",
+        )
+    if annot.shape is None:
+        return
+    if len(annot.shape) != buffer.ndim:
+        raise TileTypeError(
+            f"{what} has another rank than its annotation says",
+            expected=f"{len(annot.shape)} dimensions",
+            got=f"`{buffer.name}` with {buffer.ndim}",
+        )
+    for dim, (said, extent) in enumerate(zip(annot.shape, buffer.shape)):
+        if _differ(said.value, extent):
+            raise TileValueError(
+                f"{what} has another extent than its annotation says",
+                expected=f"shape[{dim}] = {said.value}",
+                got=f"`{buffer.name}` with shape[{dim}] = {extent}",
+            )
+
+
+def _differ(said: Any, extent: int | Expr) -> bool:
+    """Whether two extents certainly are not the same."""
+    if said is None or isinstance(said, Expr) or isinstance(extent, Expr):
+        return False
+    return not same_extent(said, extent)
+
+
+def reach(shape: Sequence[int | Expr], strides: Sequence[int | Expr] | None) -> int | None:
+    """Elements from the first to behind the last; None when they are not known."""
+    if any(isinstance(item, Expr) for item in (*shape, *(strides or ()))):
+        return None
+    extents = [int(str(item)) for item in shape]
+    if 0 in extents:
+        return 0
+    if strides is None:
+        total = 1
+        for extent in extents:
+            total *= extent
+        return total
+    return 1 + sum((n - 1) * int(str(step)) for n, step in zip(extents, strides))
