@@ -13,7 +13,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import Compiler, find_compiler
-from tilelang.errors import TileError, TileTypeError, TileValueError
+from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit import core
 from tilelang.jit.core import JITImpl
@@ -488,3 +488,89 @@ def test_wrong_arguments_of_a_factory(
     assert text_of(error) == (
         f"`scaled_factory` cannot be called like this: {text}\n  expected: (n, factor, dtype)"
     )
+
+
+# -- what programs read of a decorated function and of a kernel ------------------------------------
+def test_options_of_a_decorated_function() -> None:
+    configs = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
+
+    @tilelang.jit(
+        out_idx=[-1], target="cpu", execution_backend="interpret", verbose=False,
+        pass_configs=configs, compile_flags=["-O2"], debug_root_path="there",
+    )  # fmt: skip
+    def make(n: int = 16) -> Any:
+        return scaled_factory(n)
+
+    read = ("out_idx", "target", "target_host", "execution_backend", "verbose", "pass_configs",
+            "compile_flags", "debug_root_path")  # fmt: skip
+    assert [getattr(make, name) for name in read] == [
+        [-1], "cpu", None, "interpret", False, configs, ["-O2"], "there",
+    ]  # fmt: skip
+    with pytest.raises(AttributeError, match="no attribute 'no_such_option'"):
+        _ = make.no_such_option
+    assert "def make(n: int = 16)" in make.func_source
+    assert make.get_tir(8).params[0].shape == (8,)
+
+
+def test_mode_tells_factories_from_kernels() -> None:
+    @tilelang.jit
+    def factory(n):
+        @T.prim_func
+        def copy(A: T.Tensor((n,), "float32")):
+            with T.Kernel(1, threads=1):
+                A[0] = 1
+
+        return copy
+
+    @tilelang.lazy_jit
+    def kernel(A: T.Tensor[[int], "float32"], k: T.int32):
+        with T.Kernel(1, threads=1):
+            A[0] = k
+
+    other = factory.get_tir
+
+    @tilelang.jit
+    def unknown(n):
+        return other(n)
+
+    assert (factory.mode, kernel.mode, unknown.mode) == ("lazy", "eager", "auto")
+    unknown.get_tir(3)
+    assert unknown.mode == "lazy"
+    a = np.zeros(4, np.float32)
+    key, passed = kernel.parse_args(a, k=3)
+    assert passed == (a, 3)
+    assert key == kernel.parse_args(A=a, k=4)[0]
+    assert key != kernel.parse_args(np.zeros(5, np.float32), 3)[0]
+    assert factory.parse_args(4) == (factory.parse_args(n=4)[0], ())
+
+
+def test_lowering_gives_source_parameters_and_target() -> None:
+    func = scaled_factory(16)
+    artifact = tilelang.lower(func, target="cpu", target_host="llvm")
+    assert artifact.kernel_source == artifact.source
+    assert artifact.kernel_source == tilelang.compile(func, target="cpu").kernel_source
+    assert [param.shape for param in artifact.params] == [tuple(b.shape) for b in func.buffers]
+    assert (artifact.target.kind, artifact.target_host.kind) == ("cpu", "cpu")
+    assert tilelang.engine.lower(func, target="cpu").source == artifact.source
+    assert tilelang.engine.lower.lower is tilelang.lower
+    with pytest.raises(TileUnsupportedError) as caught:
+        _ = artifact.rt_mod
+    assert str(caught.value) == (
+        "a lowered program has no rt_mod\n"
+        "  expected: kernel_source, params, target or explain\n"
+        "  hint: tilelang.compile(func) gives a kernel that can be called; "
+        "kernel.get_host_source() is the host code around it"
+    )
+    with pytest.raises(TileTypeError, match="takes one traced function"):
+        tilelang.lower({"a": func, "b": func})
+
+
+def test_measurements_are_noted_on_a_kernel() -> None:
+    kernel = tilelang.jit.JITKernel.from_tilelang_function(scaled_factory(16), target="cpu")
+    with pytest.raises(TileValueError, match="has not been measured"):
+        kernel.get_tuner_result()
+    assert kernel.update_tuner_result(1.5, {"n": 16}, 2.0) is kernel
+    assert kernel.get_tuner_result() == {"latency": 1.5, "config": {"n": 16}, "ref_latency": 2.0}
+    assert kernel.host_source == kernel.get_host_source()
+    with pytest.raises(TileUnsupportedError, match="resources needs a CUDA kernel"):
+        _ = kernel.n_regs

@@ -24,3 +24,8 @@ class Artifact:
     cuda: Any = None
     # Bytes that the address of a parameter must be a multiple of, by name; None: not told.
     alignments: tuple[tuple[str, int], ...] | None = None
+
+    @property
+    def kernel_source(self) -> str:
+        """The generated source, under the name that programs use."""
+        return self.source

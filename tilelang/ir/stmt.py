@@ -9,7 +9,7 @@ Scopes: a ``Let`` or ``Alloc`` holds to the end of the ``Seq`` that contains it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar
@@ -483,6 +483,36 @@ class PrimFunc:
 
         kept = tuple(pair for pair in self.attrs if pair[0] != key)
         return replace(self, attrs=(*kept, (key, value)))
+
+    def without_attr(self, key: str) -> PrimFunc:
+        """A copy without the attribute; itself when there is none."""
+        from dataclasses import replace
+
+        kept = tuple(pair for pair in self.attrs if pair[0] != key)
+        return self if len(kept) == len(self.attrs) else replace(self, attrs=kept)
+
+    def with_body(self, body: Stmt) -> PrimFunc:
+        """A copy with another body."""
+        from dataclasses import replace
+
+        return replace(self, body=body)
+
+    def specialize(self, given: Mapping[Any, object]) -> PrimFunc:
+        """A copy with parameters or symbols of shapes fixed; see :mod:`tilelang.ir.specialize`."""
+        from tilelang.ir.specialize import specialize
+
+        return specialize(self, given)
+
+    @property
+    def buffer_map(self) -> dict[Buffer | Var, Buffer]:
+        """The tensor parameters as a mapping: parameters here are the buffers themselves, so each
+        stands for itself. Scalars are no keys."""
+        return {buffer: buffer for buffer in self.buffers}
+
+    @property
+    def ret_type(self) -> None:
+        """None: results are tensors of ``outputs``, never a value of the function itself."""
+        return
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:

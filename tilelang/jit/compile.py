@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
+from tilelang.codegen.artifact import Artifact
 from tilelang.env import env
-from tilelang.errors import TileError, TileTypeError
+from tilelang.errors import TileError, TileTypeError, TileUnsupportedError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
-from tilelang.jit.kernel import JITKernel
+from tilelang.jit.kernel import JITKernel, KernelParam
 from tilelang.options import Options, make_options
 from tilelang.target import Target, parse_target
-
-if TYPE_CHECKING:
-    from tilelang.compiler import Artifact
 
 Item = TypeVar("Item")
 
@@ -73,11 +72,66 @@ def options_for(
     return make_options({**own, **(pass_configs or {})}, flags, bool(shown))
 
 
-def lower(func: PrimFunc, target: Any = "auto", **_: Any) -> Artifact:
-    """The generated source of a traced function; see :class:`tilelang.compiler.Artifact`."""
-    from tilelang.compiler import compile as compile_source
+@dataclass(frozen=True)
+class CompiledArtifact(Artifact):
+    """What ``tilelang.lower`` gives: the generated source and what it was made from."""
 
-    return compile_source(func, parse_target(target), Options())
+    params: tuple[KernelParam, ...] = ()
+    target: Target | None = None
+    target_host: Target | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("host_mod", "device_mod", "rt_mod"):
+            raise TileUnsupportedError(
+                f"a lowered program has no {name}",
+                expected="kernel_source, params, target or explain",
+                hint="tilelang.compile(func) gives a kernel that can be called; "
+                "kernel.get_host_source() is the host code around it",
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def lower(
+    func: Any,
+    target: Any = "auto",
+    target_host: Any = None,
+    runtime_only: bool = False,
+    enable_host_codegen: bool = False,
+    enable_device_compile: bool = False,
+    *,
+    pass_configs: Mapping[Any, Any] | None = None,
+) -> CompiledArtifact:
+    """The generated source of a traced function.
+
+    Args:
+        func: what ``@T.prim_func`` gives, or a module that holds one function.
+        target: as for :func:`compile`.
+        target_host: accepted; host code is C on the CPU.
+        runtime_only, enable_host_codegen, enable_device_compile: accepted; generating text needs no
+            device, and ``tilelang.compile`` makes what can be called.
+        pass_configs: ``tilelang.PassConfigKey`` -> value.
+
+    Raises:
+        TileTypeError: ``func`` is neither, or holds several functions.
+    """
+    from tilelang.compiler import compile as compile_source
+    from tilelang.jit.adapter.base import functions_of
+
+    found = functions_of(func)
+    if len(found) != 1:
+        raise TileTypeError(
+            "tilelang.lower takes one traced function",
+            expected="the result of @T.prim_func",
+            got=f"{type(func).__name__}" + (f" with {len(found)} functions" if found else ""),
+        )
+    chosen = parse_target(target)
+    made = compile_source(found[0], chosen, options_for(found[0], pass_configs, None, None))
+    return CompiledArtifact(
+        **{item.name: getattr(made, item.name) for item in fields(Artifact)},
+        params=tuple(map(KernelParam.from_param, found[0].params)),
+        target=chosen,
+        target_host=None if target_host is None else parse_target(target_host),
+    )
 
 
 def run_parallel(

@@ -23,6 +23,13 @@ from tilelang.language.v2.annot import freeze
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
 from tilelang.target.device import cuda_devices
 
+_OPTIONS = frozenset(
+    (
+        "out_idx", "target", "target_host", "execution_backend", "verbose", "pass_configs",
+        "compile_flags", "debug_root_path",
+    )
+)  # fmt: skip
+
 
 class JITImpl:
     """What the decorators give; see the module docstring.
@@ -31,6 +38,8 @@ class JITImpl:
         func: the template of a lazy or eager function (``func.annot`` shows its annotations), or
             the Python function of a factory.
         signature: of the decorated function.
+        out_idx, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
+            debug_root_path: the options as they were given to the decorator.
     """
 
     def __init__(
@@ -75,6 +84,31 @@ class JITImpl:
         """Annotations of the parameters of a lazy or eager function."""
         return getattr(self.func, "annot", None)
 
+    @property
+    def mode(self) -> str:
+        """ "lazy" for a factory (a call gives the kernel), "eager" for a kernel (a call runs it),
+        "auto" as long as only a call can tell."""
+        return {True: "lazy", False: "eager", None: "auto"}[self.factory]
+
+    @property
+    def func_source(self) -> str:
+        """The Python text of the decorated function."""
+        return inspect.getsource(self.pyfunc)
+
+    def parse_args(self, *args: Any, **kwargs: Any) -> tuple[Any, tuple[Any, ...]]:
+        """What a call with these arguments is specialised on, and what it passes to the kernel
+        (nothing, where a call gives the kernel)."""
+        template = self._kind(args, kwargs)
+        if template is None:
+            return self._factory_key(args, kwargs), ()
+        return template.parse_key(*args, **kwargs), template.kernel_args(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """The options, as programs read them."""
+        if name in _OPTIONS:
+            return self.settings[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     # -- calls -------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         template = self.template or self._kind(args, kwargs)
@@ -89,6 +123,10 @@ class JITImpl:
         return kernel(*values)
 
     def _factory_kernel(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
+        key = self._factory_key(args, kwargs)
+        return self._once(key, lambda: self._compile(self._build(args, kwargs)))
+
+    def _factory_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -97,8 +135,7 @@ class JITImpl:
                 expected=f"({', '.join(self.signature.parameters)})",
             ) from None
         bound.apply_defaults()
-        key = tuple((name, freeze(value)) for name, value in bound.arguments.items())
-        return self._once(key, lambda: self._compile(self._build(args, kwargs)))
+        return tuple((name, freeze(value)) for name, value in bound.arguments.items())
 
     def _specialised(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
         assert self.template is not None
@@ -244,7 +281,7 @@ def jit(
     """
     settings = _settings(
         out_idx, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
-        unknown,
+        debug_root_path, unknown,
     )  # fmt: skip
     if func is None or isinstance(func, (int, list)):
         if func is not None:  # `@tilelang.jit([-1])`: out_idx by position
@@ -268,7 +305,7 @@ def lazy_jit(
     """Decorator for kernels whose annotations say what is specialised; calling runs them."""
     settings = _settings(
         None, target, target_host, execution_backend, verbose, pass_configs, compile_flags,
-        unknown,
+        debug_root_path, unknown,
     )  # fmt: skip
     if func is None:
         return lambda function: _decorate(function, True, settings)
@@ -283,6 +320,7 @@ def _settings(
     verbose: bool | None,
     pass_configs: Mapping[Any, Any] | None,
     compile_flags: Any,
+    debug_root_path: str | None,
     unknown: Mapping[str, Any],
 ) -> dict[str, Any]:
     if unknown:
@@ -300,4 +338,5 @@ def _settings(
         # Copies: what the caller changes later is no option of this function.
         "pass_configs": dict(pass_configs) if isinstance(pass_configs, Mapping) else pass_configs,
         "compile_flags": list(compile_flags) if isinstance(compile_flags, list) else compile_flags,
+        "debug_root_path": debug_root_path,
     }

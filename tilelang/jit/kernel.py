@@ -28,6 +28,16 @@ class KernelParam:
     name: str = ""
 
     @classmethod
+    def from_buffer(cls, buffer: Buffer) -> KernelParam:
+        """Description of a tensor parameter."""
+        return cls.from_param(buffer)
+
+    @classmethod
+    def from_var(cls, var: E.Var) -> KernelParam:
+        """Description of a scalar parameter."""
+        return cls.from_param(var)
+
+    @classmethod
     def from_param(cls, param: Buffer | E.Var) -> KernelParam:
         """Description of a tensor (its shape) or scalar (empty shape) parameter."""
         shape = tuple(param.shape) if isinstance(param, Buffer) else ()
@@ -52,6 +62,14 @@ class KernelParam:
     def is_float8(self) -> bool:
         """Whether values are 8-bit floats."""
         return self.dtype.is_fp8
+
+    def is_float4(self) -> bool:
+        """Whether values are 4-bit floats."""
+        return self.dtype.is_float and self.dtype.bits == 4
+
+    def tilelang_dtype(self) -> DType:
+        """The dtype as the language names it."""
+        return self.dtype
 
 
 def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
@@ -159,6 +177,16 @@ class JITKernel:
         """The generated source text."""
         return self._executable.source
 
+    @property
+    def kernel_source(self) -> str:
+        """The generated source text; :meth:`get_kernel_source` as an attribute."""
+        return self.get_kernel_source()
+
+    @property
+    def host_source(self) -> str:
+        """The host source; :meth:`get_host_source` as an attribute."""
+        return self.get_host_source()
+
     def get_host_source(self) -> str:
         """Host source around the kernel (init, call, error text): C, for a CUDA kernel C++ over
         the CUDA runtime, with ``execution_backend="nvrtc"`` Python over ``cuda.bindings``."""
@@ -220,6 +248,46 @@ class JITKernel:
         """Registers, shared memory, spills and occupancy of a CUDA kernel."""
         self._need_gpu("resources")
         return self._executable.resources
+
+    @property
+    def n_regs(self) -> int:
+        """32-bit registers of a thread of a CUDA kernel."""
+        return int(self.resources.registers)
+
+    @property
+    def n_spills(self) -> int:
+        """Bytes of spill stores and loads of a CUDA kernel."""
+        return int(self.resources.spills)
+
+    def update_tuner_result(
+        self, latency: float, config: dict[str, object], ref_latency: float | None = None
+    ) -> JITKernel:
+        """Note how the kernel was measured: ``latency`` and ``ref_latency`` in milliseconds and the
+        configuration it was made with. Gives the kernel."""
+        self.latency, self.config, self.ref_latency = latency, config, ref_latency
+        return self
+
+    def get_tuner_result(self) -> dict[str, object]:
+        """What :meth:`update_tuner_result` noted.
+
+        Raises:
+            TileValueError: nothing was noted.
+        """
+        if self.latency is None:
+            raise TileValueError(
+                f"the kernel {self.prim_func.name} has not been measured",
+                expected="a call of update_tuner_result(latency, config, ref_latency) before",
+            )
+        return {
+            "latency": self.latency, "config": self.config, "ref_latency": self.ref_latency,
+        }  # fmt: skip
+
+    @classmethod
+    def from_tilelang_function(cls, func: PrimFunc, **kwargs: Any) -> JITKernel:
+        """``tilelang.compile(func, ...)`` as a constructor."""
+        from tilelang.jit.compile import compile
+
+        return compile(func, **kwargs)
 
     def _need_gpu(self, what: str) -> None:
         if self.target.kind != "cuda" or self.execution_backend == "interpret":
