@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "version": "",
     "math": "",
     "errors": "",
+    "absent": "errors",
     "env": "errors",
     "options": "errors",
     "ir": "errors",
@@ -40,15 +41,23 @@ MAY_IMPORT = {
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
-        "errors env options ir layout target language codegen cpu cuda hip metal interpret emulator"
-        " runtime compiler explain utils profiler"
+        "errors absent env options ir layout target language codegen cpu cuda hip metal interpret"
+        " emulator runtime compiler explain utils profiler"
     ),
-    "autotuner": "errors env options ir target language runtime compiler utils profiler jit",
-    "tools": "errors env options ir layout target language runtime compiler explain utils profiler jit",
+    "tools": (
+        "errors absent env options ir layout target language runtime compiler explain utils profiler"
+        " jit"
+    ),
 }
 # Import paths that programs know, with their real home elsewhere: above everything, imported by
 # nothing but the package itself.
-FACADES = frozenset(("__init__", "cache", "carver", "contrib", "engine", "intrinsics", "testing"))
+FACADES = frozenset(
+    (
+        "__init__", "analysis", "autotuner", "backend", "cache", "carver", "contrib", "dtypes",
+        "engine", "intrinsics", "primitives", "quantize", "rocm", "testing", "tileop", "transform",
+        "tvm",
+    )
+)  # fmt: skip
 
 
 def module_of(path: Path, root: Path) -> str:

@@ -19,29 +19,50 @@ from tilelang.options import PassConfigKey
 from tilelang.version import __version__
 
 if TYPE_CHECKING:
-    from tilelang import cache, contrib, engine, interpret, layout, math, profiler, testing, utils
+    from tilelang import (
+        cache,
+        contrib,
+        dtypes,
+        engine,
+        interpret,
+        layout,
+        math,
+        profiler,
+        testing,
+        utils,
+    )
+    from tilelang.engine.callback import register_cuda_postproc
     from tilelang.jit.sanitize import sanitize
-    from tilelang.profiler import do_bench
+    from tilelang.layout import Fragment, Layout
+    from tilelang.profiler import Profiler, do_bench
     from tilelang.utils.log import set_log_level
     from tilelang.utils.tensor import TensorSupplyType
 
 # Name -> module that has it, imported when the name is first used.
 _LAZY = {
+    "Fragment": "tilelang.layout",
+    "Layout": "tilelang.layout",
+    "Profiler": "tilelang.profiler",
     "TensorSupplyType": "tilelang.utils.tensor",
     "do_bench": "tilelang.profiler",
+    "register_cuda_postproc": "tilelang.engine.callback",
     "sanitize": "tilelang.jit.sanitize",
     "set_log_level": "tilelang.utils.log",
 }
 _SUBPACKAGES = (
-    "cache", "carver", "contrib", "emulator", "engine", "interpret", "layout", "math", "profiler",
-    "testing", "tools", "utils",
+    "analysis", "autotuner", "backend", "cache", "carver", "contrib", "dtypes", "emulator",
+    "engine", "interpret", "intrinsics", "layout", "math", "primitives", "profiler", "quantize",
+    "rocm", "testing", "tileop", "tools", "transform", "tvm", "utils",
 )  # fmt: skip
 
 __all__ = [
     "DataType",
+    "Fragment",
     "JITImpl",
     "JITKernel",
+    "Layout",
     "PassConfigKey",
+    "Profiler",
     "TensorSupplyType",
     "__version__",
     "cache",
@@ -50,6 +71,7 @@ __all__ = [
     "contrib",
     "disable_cache",
     "do_bench",
+    "dtypes",
     "enable_cache",
     "engine",
     "env",
@@ -64,6 +86,7 @@ __all__ = [
     "next_power_of_2",
     "par_compile",
     "profiler",
+    "register_cuda_postproc",
     "sanitize",
     "set_log_level",
     "testing",
@@ -79,6 +102,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_LAZY[name]), name)
     if name in _SUBPACKAGES:
         return importlib.import_module(f"tilelang.{name}")
+    if name == "autotune":
+        return importlib.import_module("tilelang.absent").absent_names(__name__)(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

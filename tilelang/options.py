@@ -20,6 +20,19 @@ class PassConfigKey(str, Enum):
     """Names of the pass configurations, as programs spell them."""
 
     TL_SIMPLIFY = "tl.Simplify"
+    TL_SIMPLIFY_TRANSITIVELY_PROVE_INEQUALITIES = "transitively_prove_inequalities"
+    TL_SIMPLIFY_CONVERT_BOOLEAN_TO_AND_OF_ORS = "convert_boolean_to_and_of_ors"
+    TL_SIMPLIFY_APPLY_CONSTRAINTS_TO_BOOLEAN_BRANCHES = "apply_constraints_to_boolean_branches"
+    TL_SIMPLIFY_PROPAGATE_KNOWNS_TO_PROVE_CONDITIONAL = "propagate_knowns_to_prove_conditional"
+    TL_SIMPLIFY_PROPAGATE_KNOWNS_TO_SIMPLIFY_EXPRESSIONS = (
+        "propagate_knowns_to_simplify_expressions"
+    )
+    TL_SIMPLIFY_ENABLE_LET_INLINE = "enable_simplify_let_inline"
+    TL_IF_STMT_BINDING_INLINE_REPLAYABLE_BINDS = "tl.if_stmt_binding_inline_replayable_binds"
+    TL_ENABLE_AUTO_SCHEDULE = "tl.enable_auto_schedule"
+    TL_ENABLE_AUTO_WARP_SPECIALIZATION = "tl.enable_auto_warp_specialization"
+    TL_ENABLE_FP32X2_REDUCTION = "tl.enable_fp32x2_reduction"
+    TL_ENABLE_REDUCER_PLAN_VERBOSE = "tl.enable_reducer_plan_verbose"
     TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"
@@ -85,6 +98,7 @@ WITHOUT_EFFECT = frozenset(
         PassConfigKey.TL_AST_PRINT_ENABLE,
         PassConfigKey.TL_LAYOUT_VISUALIZATION_ENABLE,
         PassConfigKey.TL_PASS_PROFILE,
+        PassConfigKey.TL_ENABLE_REDUCER_PLAN_VERBOSE,
         PassConfigKey.TL_ENABLE_VECTORIZE_PLANNER_VERBOSE,
         PassConfigKey.TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS,
         PassConfigKey.TL_ENABLE_PTXAS_VERBOSE_OUTPUT,

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from tilelang import testing
+from tilelang.errors import TileValueError
+from tilelang.target import parse_target
 from tilelang.utils.tensor import torch_assert_close
 
 
@@ -93,9 +95,67 @@ def test_compute_version_is_compared(
     assert skipped(requires(9)) == (True, reason)
 
 
-def test_compute_version_without_a_comparison_is_at_least() -> None:
-    same = testing.requires_cuda_compute_version_ge
-    assert testing.requires_cuda_compute_version is same
+def test_compute_version_without_a_comparison_is_at_least(machine: Callable[..., None]) -> None:
+    machine((9, 0))
+    requires = testing.requires_cuda_compute_version
+    assert skipped(requires(9, 1)) == (True, "needs a CUDA compute version >= 9.1")
+    assert skipped(requires(9, 0, "lt")) == (True, "needs a CUDA compute version < 9.0")
+    assert skipped(requires(9, 0, mode="le"))[0] is False
+    with pytest.raises(TileValueError, match="unknown comparison of versions"):
+        requires(9, 0, "about")
+
+
+@pytest.mark.parametrize(
+    ("name", "archs"),
+    [
+        ("rocm", ["gfx90a", "gfx942", "gfx950", "gfx1100"]),
+        ("cdna", ["gfx90a", "gfx942", "gfx950"]),
+        ("gfx950", ["gfx950"]),
+        ("cuda_or_cdna", ["gfx90a", "gfx942", "gfx950"]),
+    ],
+)
+def test_amd_gpus_are_required_by_family(
+    name: str, archs: list[str], machine: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilelang.rocm import target as rocm
+
+    machine(None)
+    requires = getattr(testing, f"requires_{name}")
+    assert skipped(requires)[0]
+    monkeypatch.setattr(rocm, "check_hip_availability", lambda: True)
+    for arch in ("gfx90a", "gfx942", "gfx950", "gfx1100"):
+        found = parse_target(f"hip -arch={arch}")
+        monkeypatch.setattr(rocm, "parse_target", lambda target, found=found: found)
+        assert skipped(requires)[0] == (arch not in archs)
+
+
+def test_llvm_and_metal_are_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer in (True, False):
+        found = object() if answer else None
+        monkeypatch.setattr("tilelang.cpu.toolchain.find_compiler", lambda quiet, f=found: f)
+        monkeypatch.setattr("tilelang.target.device.has_metal", lambda answer=answer: answer)
+        assert skipped(testing.requires_llvm)[0] is not answer
+        assert skipped(testing.requires_metal)[0] is not answer
+
+
+def test_timings_are_collected_from_the_calling_module(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def regression_first() -> None:
+        testing.process_func(lambda M: M / 2, "half", M=3)
+
+    def regression_second() -> None:
+        testing.process_func(regression_latency)
+
+    def regression_latency() -> float:
+        return 2.0
+
+    monkeypatch.setitem(globals(), "regression_first", regression_first)
+    monkeypatch.setitem(globals(), "regression_second", regression_second)
+    assert [item.latency for item in testing.regression()] == [1.5, 2.0]
+    assert "| half | 1.5 |" in capsys.readouterr().out
+    with pytest.raises(TileValueError, match="gave no latency"):
+        testing.process_func(lambda: -1)
 
 
 def test_package_is_required() -> None:

@@ -1,1 +1,25 @@
-"""Helpers that programs import by these paths."""
+"""Helpers that programs import by these paths; names of the modules here, on first use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Module here -> names that programs import from the package.
+_HOMES = {
+    "tensor": ("TensorSupplyType", "torch_assert_close"),
+    "language": (
+        "array_reduce", "get_buffer_region_from_load", "get_prim_func_name", "is_fragment",
+        "is_full_region", "is_global", "is_local", "is_shared", "is_shared_dynamic",
+        "is_tensor_memory", "retrieve_shape", "retrieve_stride",
+        "retrive_ptr_from_buffer_region", "to_buffer_region",
+    ),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"tilelang.utils.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

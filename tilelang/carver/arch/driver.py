@@ -1,18 +1,64 @@
-"""Number of processors that blocks are spread over."""
+"""What the GPU of this machine has, or its processor where there is no GPU."""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
-__all__ = ["get_num_sms"]
+from tilelang.errors import TileUnsupportedError
+from tilelang.target import parse_target
+
+__all__ = [
+    "get_cuda_device_properties", "get_device_name", "get_max_dynamic_shared_size_bytes",
+    "get_num_sms", "get_registers_per_block", "get_shared_memory_per_block",
+]  # fmt: skip
 
 
 def get_num_sms(device_id: int = 0) -> int:
     """Streaming multiprocessors of the GPU, or cores of the CPU where there is no GPU."""
-    from tilelang.target import parse_target
-
     if parse_target("auto").kind == "cuda":
-        import torch
-
-        return int(torch.cuda.get_device_properties(device_id).multi_processor_count)
+        return int(get_cuda_device_properties(device_id).multi_processor_count)
     return os.cpu_count() or 1
+
+
+def get_cuda_device_properties(device_id: int = 0) -> Any:
+    """What torch tells of a CUDA device.
+
+    Raises:
+        TileUnsupportedError: there is no CUDA device.
+    """
+    if parse_target("auto").kind != "cuda":
+        raise TileUnsupportedError(
+            "there is no CUDA device on this machine",
+            hint='parse_target("cuda -arch=sm_90a").limits says what an architecture has',
+        )
+    import torch
+
+    return torch.cuda.get_device_properties(device_id)
+
+
+def get_device_name(device_id: int = 0) -> str:
+    """Name of a CUDA device. Raises TileUnsupportedError where there is none."""
+    return str(get_cuda_device_properties(device_id).name)
+
+
+def get_shared_memory_per_block(device_id: int = 0, format: str = "bytes") -> int:
+    """Shared memory that a block can have without asking, in "bytes", "kb" or "mb".
+
+    Raises:
+        TileUnsupportedError: there is no CUDA device.
+    """
+    size = int(get_cuda_device_properties(device_id).shared_memory_per_block)
+    return size // {"bytes": 1, "kb": 1 << 10, "mb": 1 << 20}[format]
+
+
+def get_max_dynamic_shared_size_bytes(device_id: int = 0, format: str = "bytes") -> int:
+    """The most shared memory that a block can ask for; else as
+    :func:`get_shared_memory_per_block`."""
+    size = int(get_cuda_device_properties(device_id).shared_memory_per_block_optin)
+    return size // {"bytes": 1, "kb": 1 << 10, "mb": 1 << 20}[format]
+
+
+def get_registers_per_block(device_id: int = 0) -> int:
+    """32-bit registers of a multiprocessor. Raises TileUnsupportedError without a CUDA device."""
+    return int(get_cuda_device_properties(device_id).regs_per_multiprocessor)

@@ -1,0 +1,127 @@
+"""``tilelang.contrib``, ``tilelang.rocm.target``, ``tilelang.intrinsics``: facts and tools."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilelang import intrinsics
+from tilelang.contrib import cc, dlpack, nvcc, nvrtc
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.errors import CompileError, TileTypeError, TileValueError
+from tilelang.rocm import target as rocm
+
+KERNEL = 'extern "C" __global__ void one(int *a) { a[threadIdx.x] = 1; }'
+
+
+def test_what_an_architecture_has() -> None:
+    assert nvcc.parse_compute_version((9, 0)) == (9, 0)
+    assert [nvcc.get_target_arch(v) for v in ("8.0", "9.0", (12, 0))] == ["80", "90a", "120a"]
+    assert [nvcc.architecture(a) for a in (90, "90a", "sm_80")] == ["sm_90", "sm_90a", "sm_80"]
+    hopper, ampere = "cuda -arch=sm_90a", "cuda -arch=sm_80"
+    for question in (nvcc.have_tma, nvcc.have_mbarrier, nvcc.have_pdl, nvcc.is_hopper):
+        assert question(hopper)
+        assert not question(ampere)
+    assert not nvcc.is_hopper("cuda -arch=sm_100a")
+    assert [nvcc.have_fp16(v) for v in ("5.2", "5.3", "6.0")] == [False, True, True]
+    assert [nvcc.have_int8(v) for v in ("6.0", "6.1")] == [False, True]
+    assert nvcc.have_tensorcore("7.0")
+    assert not nvcc.have_tensorcore(target="cuda -arch=sm_61")
+
+
+@pytest.mark.skipif(find_nvrtc("sm_80") is None, reason="needs NVRTC")
+def test_text_is_compiled_by_nvrtc(tmp_path: Path) -> None:
+    ptx = nvrtc.compile_cuda(KERNEL, "ptx", 80)
+    assert b".target sm_80" in ptx
+    file = tmp_path / "one.cubin"
+    cubin = nvcc.compile_cuda(KERNEL, "cubin", "sm_80", path_target=str(file), tool="nvrtc")
+    assert cubin[:4] == b"\x7fELF"
+    assert file.read_bytes() == cubin
+    assert nvrtc.get_nvrtc_version() >= (11, 0)
+    with pytest.raises(CompileError) as caught:
+        nvrtc.compile_cuda("this is no kernel", arch=80)
+    assert "error" in caught.value.log
+    with pytest.raises(TileValueError, match="not compiled to this format"):
+        nvrtc.compile_cuda(KERNEL, "fatbin", 80)
+
+
+@pytest.mark.skipif(find_compiler(quiet=True) is None, reason="needs a C compiler")
+def test_shared_libraries_are_made(tmp_path: Path) -> None:
+    source = tmp_path / "seven.c"
+    source.write_text("int seven(void) { return N; }")
+    build = cc.cross_compiler(cc.get_cc() or "", options=["-DN=7"])
+    for number, make in enumerate(
+        (lambda out: build(out, str(source)),
+         lambda out: cc.create_shared(out, [str(source)], ["-DN=7"]))
+    ):  # fmt: skip
+        library = tmp_path / f"lib{number}.so"
+        make(str(library))
+        assert ctypes.CDLL(str(library)).seven() == 7
+    with pytest.raises(CompileError, match="the library cannot be made"):
+        cc.create_shared(str(tmp_path / "no.so"), str(source))
+    with pytest.raises(CompileError, match="cannot be started"):
+        cc.create_shared(str(tmp_path / "no.so"), str(source), cc="/no/such/compiler")
+
+
+def test_arguments_of_another_framework_are_converted() -> None:
+    total = dlpack.convert_func(lambda a, k: a.sum() * k, list, np.asarray)
+    assert total([1, 2, 3], 2) == 12
+    assert dlpack.to_pytorch_func(total) is total
+    with pytest.raises(TileTypeError, match="only a kernel can be converted"):
+        dlpack.to_pytorch_func(3)
+
+
+@pytest.mark.parametrize(
+    ("arch", "cdna", "generation", "warp"),
+    [
+        ("gfx90a", True, 0, 64), ("gfx942:sramecc+:xnack-", True, 0, 64), ("gfx950", True, 0, 64),
+        ("gfx1010", False, 1, 32), ("gfx1030", False, 2, 32), ("gfx1100", False, 3, 32),
+        ("gfx1201", False, 4, 32),
+    ],
+)  # fmt: skip
+def test_amd_architectures(arch: str, cdna: bool, generation: int, warp: int) -> None:
+    target = {"kind": "hip", "arch": arch}
+    assert rocm.target_is_hip(target)
+    assert rocm.target_is_cdna(target) is cdna
+    assert rocm.target_is_rdna(target) is (generation > 0)
+    assert rocm.target_get_rdna_generation(target) == generation
+    assert rocm.target_get_warp_size(target) == warp
+    assert rocm.rocm_warp_size_for_arch(arch) == warp
+    assert rocm.target_get_mcpu(target) == arch.partition(":")[0]
+    assert rocm.target_is_gfx950(target) is (arch == "gfx950")
+    assert rocm.target_get_mcpu("cuda -arch=sm_80") is None
+    with pytest.raises(TileValueError, match="no AMD GPU"):
+        rocm.target_get_warp_size("cpu")
+
+
+def test_swizzles_spread_chunks_over_banks() -> None:
+    """Eight rows of one column of 16-byte chunks lie in different banks, for each span."""
+    for row_size, dtype, span in ((64, "float16", 128), (32, "float16", 64), (16, "float16", 32)):
+        chunk = 8
+        places = {
+            intrinsics.get_swizzle_layout(row, 0, row_size, dtype)[2] // chunk
+            + row % (128 // span) * (span // 16)
+            for row in range(8)
+        }
+        assert len(places) == 8
+        cells = {
+            intrinsics.get_swizzle_layout(row, column, row_size, dtype)
+            for row in range(8)
+            for column in range(row_size)
+        }
+        assert len(cells) == 8 * row_size
+    assert intrinsics.get_swizzle_layout(1, 70, 128, "float16") == (1, 1, 14)
+    with pytest.raises(TileValueError, match="no swizzle fits"):
+        intrinsics.get_swizzle_layout(0, 0, 24, "float16")
+
+
+def test_results_of_matrix_instructions_cover_a_tile_once() -> None:
+    cells = {intrinsics.mma_store_index_map(t, r) for t in range(32) for r in range(8)}
+    assert cells == {(i, j) for i in range(16) for j in range(16)}
+    assert intrinsics.mma_store_index_map(5, 3) == (9, 3)
+    assert intrinsics.get_mma_micro_size("int8") == (16, 16, 32)
+    assert intrinsics.get_mma_micro_size("float16") == (16, 16, 16)

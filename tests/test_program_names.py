@@ -1,0 +1,81 @@
+"""Every name that programs are known to reach through ``tilelang``, and what becomes of it.
+
+``program_names.txt`` lists them with one of three words: ``works``; ``advice`` (it can be imported,
+and using it is an error that says what to use instead); ``error`` (Python's own ``ImportError`` or
+``AttributeError``, because it is an inner part of another implementation).
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import new_class
+from typing import Any
+
+import pytest
+
+import tilelang
+from tilelang.absent import ABSENT, Placeholder, absent_names
+from tilelang.errors import TileUnsupportedError
+
+FILE = Path(__file__).with_name("program_names.txt")
+NAMES = dict(line.split() for line in FILE.read_text(encoding="utf-8").splitlines())
+
+
+def find(dotted: str) -> Any:
+    """What ``import`` and attribute access give for a dotted name."""
+    first, *rest = dotted.split(".")
+    found: Any = importlib.import_module(first)
+    path = first
+    for part in rest:
+        path += f".{part}"
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            found = importlib.import_module(path)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_works_or_says_what_to_use(name: str) -> None:
+    if NAMES[name] == "error":
+        with pytest.raises((ImportError, AttributeError)):
+            find(name)
+        return
+    found = find(name)
+    if NAMES[name] == "works":
+        assert not isinstance(found, Placeholder)
+        return
+    with pytest.raises(TileUnsupportedError, match="does not exist") as caught:
+        found()
+    assert caught.value.hint
+
+
+def test_the_message_of_a_name_that_is_not_here() -> None:
+    with pytest.raises(TileUnsupportedError) as caught:
+        tilelang.autotune(configs=[])
+    assert str(caught.value) == (
+        "tilelang.autotune does not exist in this implementation\n"
+        "  hint: compile the candidates with fn.par_compile(configs), compare "
+        "kernel.get_profiler().do_bench()"
+    )
+
+
+def test_a_placeholder_can_be_looked_at_and_not_used() -> None:
+    tuner = find("tilelang.autotuner.AutoTuner")
+    assert repr(tuner).startswith("<tilelang.autotuner.AutoTuner: not in this implementation; ")
+    assert not isinstance(3, tuner)
+    for use in (
+        lambda: tuner.from_kernel(None),
+        lambda: tuner[0],
+        lambda: new_class("Mine", (tuner,)),
+    ):
+        with pytest.raises(TileUnsupportedError, match=r"tilelang\.autotuner\.AutoTuner"):
+            use()
+
+
+def test_a_name_that_nobody_knows_is_an_attribute_error() -> None:
+    for module in ABSENT:
+        with pytest.raises(AttributeError, match="no_such_name"):
+            absent_names(module)("no_such_name")
+        assert not hasattr(importlib.import_module(module), "no_such_name")

@@ -1,0 +1,102 @@
+"""``tilelang.tvm``: names over this package's own objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang import tvm
+from tilelang.errors import TileError, TileTypeError, TileUnsupportedError
+from tilelang.target import Target
+from tilelang.tvm import tir
+
+
+def program(factor: int = 2) -> Any:
+    @T.prim_func
+    def scale(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=8):
+            for i in T.Parallel(8):
+                A[i] = A[i] * factor
+
+    return scale
+
+
+def test_targets_are_those_of_the_package() -> None:
+    made = tvm.target.Target("cuda -arch=sm_90a")
+    assert made == Target("cuda", "sm_90a")
+    assert isinstance(made, tvm.target.Target)
+    assert not isinstance("cuda", tvm.target.Target)
+    assert tvm.target.Target({"kind": "cuda", "arch": "sm_80"}, host="c").arch == "sm_80"
+    with pytest.raises(tvm.TVMError):
+        tvm.target.Target("no such machine")
+
+
+def test_modules_are_lowered() -> None:
+    module = tvm.IRModule.from_expr(program())
+    assert module["scale"].name == "scale"
+    assert tilelang.lower(module, target="cpu").kernel_source == (
+        tilelang.lower(program(), target="cpu").kernel_source
+    )
+    with pytest.raises(TileTypeError, match="a module holds traced functions"):
+        tvm.IRModule.from_expr(3)
+
+
+def test_structural_equality_is_about_meaning_and_not_identity() -> None:
+    first, same, other = program(), program(), program(3)
+    assert tvm.ir.structural_equal(first, same)
+    assert not tvm.ir.structural_equal(first, other)
+    tvm.ir.assert_structural_equal(tvm.IRModule.from_expr(first), tvm.IRModule.from_expr(same))
+    with pytest.raises(AssertionError, match="the two differ"):
+        tvm.ir.assert_structural_equal(first, other)
+    with pytest.raises(TileTypeError, match="cannot be compared"):
+        tvm.ir.structural_equal(first, "text")
+
+
+def test_classes_of_the_ir() -> None:
+    n = tvm.te.var("n")
+    total = tir.Add(n, 1)
+    assert isinstance(total, tir.Add)
+    assert not isinstance(total, tir.Mul)
+    assert isinstance(total, tir.PrimExpr)
+    assert isinstance(tir.IntImm("int32", 3), tir.IntImm)
+    assert not isinstance(tir.FloatImm("float32", 3), tir.IntImm)
+    assert isinstance(n, tvm.tirx.Var)
+    assert isinstance(program(), tir.PrimFunc)
+    assert tir.floordiv(n, 4).dtype == "int32"
+    assert repr(tir.all(n > 0, n < 4, n != 2)) == repr(
+        tir.And(tir.And(tir.GT(n, 0), tir.LT(n, 4)), tir.NE(n, 2))
+    )
+
+
+def test_visits_reach_everything_parts_first() -> None:
+    seen: list[Any] = []
+    tir.stmt_functor.post_order_visit(program(), seen.append)
+    kinds = [type(node).__name__ for node in seen]
+    assert {"Store", "Load", "Parallel", "Launch", "Var"} <= set(kinds)
+    assert kinds.index("Load") < kinds.index("Store") < kinds.index("Launch")
+
+
+def test_analyzers_simplify_and_prove() -> None:
+    analyzer, n = tvm.arith.Analyzer(), tvm.te.var("n")
+    assert repr(analyzer.simplify(n + 1 - n)) == "1"
+    assert not analyzer.can_prove(n < 8)
+    analyzer.bind(n, tvm.ir.Range(0, 8))
+    assert analyzer.can_prove(n < 8)
+    assert analyzer.can_prove_equal(n * 2, n + n)
+    assert not analyzer.can_prove_equal(n, 2)
+
+
+def test_what_is_no_part_of_this_package_says_so() -> None:
+    with pytest.raises(TileUnsupportedError) as caught:
+        tvm.transform.PassContext(config={"tl.disable_tma_lower": True})
+    assert str(caught.value).startswith(
+        "tilelang.tvm.transform.PassContext does not exist in this implementation\n"
+        "  hint: pass the configuration to tilelang.compile(func, pass_configs={key: value})"
+    )
+    with pytest.raises(TileUnsupportedError, match="get_global_func does not exist"):
+        tvm.ffi.get_global_func("x")
+    assert tvm.error.InternalError is TileError
+    assert tvm.runtime.enabled("cpu")

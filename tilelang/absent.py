@@ -1,0 +1,187 @@
+"""Names that programs import and that this implementation does not have, with what to use instead.
+
+A module of such names answers an import with a placeholder, so that a program which imports more
+than it uses runs; the first use raises an error that says what to do. What a module neither has
+nor lists is an ordinary ``AttributeError``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+from tilelang.errors import TileUnsupportedError
+
+_PASSES = (
+    "the passes of this compiler are functions PrimFunc -> PrimFunc; "
+    "tilelang.compiler.pass_list(target) lists them, PassConfigKey.TL_ENABLE_DUMP_IR writes the "
+    "program after each"
+)
+_EMITTERS = "T.gemm chooses matrix instructions; T.ptx_mma and its relatives issue single ones"
+_TUNER = (
+    "compile the candidates with fn.par_compile(configs), compare kernel.get_profiler().do_bench()"
+)
+_NODES = "tilelang.ir has the classes of this IR; func.script() shows a program as text"
+_OBJECTS = "pass numpy arrays, torch tensors or anything with __dlpack__"
+_REGISTRY = "this package has no registry of C++ functions; tilelang.compile runs everything"
+_CHECKS = "tilelang.compile makes these checks; tilelang.sanitize(kernel, ...) those of a run"
+
+# Module -> name -> advice. A name may stand for a class or a function.
+ABSENT: Mapping[str, Mapping[str, str]] = {
+    "tilelang": {"autotune": _TUNER},
+    "tilelang.analysis": dict.fromkeys(
+        ("FragmentLoopChecker", "NestedLoopChecker", "ParallelLocalIndexChecker"), _CHECKS
+    )
+    | {
+        "ASTPrinter": "func.script() gives the program as text",
+        "LayoutVisual": "tilelang.tools.plot_layout draws a layout",
+    },
+    "tilelang.autotuner": dict.fromkeys(
+        ("AutoTuner", "autotune", "set_autotune_inputs", "get_autotune_inputs"), _TUNER
+    ),
+    "tilelang.backend": dict.fromkeys(
+        (
+            "BackendContext", "BackendModule", "create_backend_context", "get_backend",
+            "list_backends", "register_backend", "register_target_detector",
+        ),
+        "the back ends are fixed: tilelang.compile(func, target=...) names one",
+    ),
+    "tilelang.cache": {"kernel_cache": "tilelang.cache.clear_cache() and TILELANG_CACHE_DIR"},
+    "tilelang.carver.arch": dict.fromkeys(
+        (
+            "CDNA", "CPU", "CUDA", "METAL", "RDNA", "TileDevice", "auto_infer_current_arch",
+            "get_arch",
+        ),
+        "tilelang.utils.target.determine_target(return_object=True).limits says what a block can "
+        "have, tilelang.carver.arch.driver what the machine has",
+    ),
+    "tilelang.contrib.cc": {"create_executable": "cc.create_shared makes a shared library"},
+    "tilelang.intrinsics": dict.fromkeys(
+        (
+            "INT4TensorCoreIntrinEmitter", "MatrixCoreIntrinEmitter", "TensorCoreIntrinEmitter",
+            "TensorCoreIntrinEmitterWithLadderTransform", "WGMMATensorCoreIntrinEmitter",
+        ),
+        _EMITTERS,
+    ),
+    "tilelang.jit.adapter.nvrtc": dict.fromkeys(
+        ("NVRTCKernelAdapter", "NVRTCLibraryGenerator"),
+        'tilelang.compile(func, target="cuda", execution_backend="nvrtc")',
+    ),
+    "tilelang.jit.adapter.torch": {"MetalKernelAdapter": "there are no Metal kernels yet"},
+    "tilelang.primitives": {"gemm": "T.gemm(A, B, C)"},
+    "tilelang.quantize": dict.fromkeys(
+        ("get_lop3_intrin_group", "get_mxfp_intrin_group", "gen_quant4"),
+        "T.cast converts from 4-bit and 8-bit types; shifts and masks unpack integers, as "
+        "tilelang.quantize._tir_packed_to_unsigned_convert does",
+    ),
+    "tilelang.tileop": dict.fromkeys(("Gemm", "GemmBlockScaled", "GemmSP"), _EMITTERS),
+    "tilelang.tools": {"Analyzer": "kernel.explain() and kernel.resources say what was chosen"},
+    "tilelang.transform": dict.fromkeys(
+        (
+            "AnnotateDeviceRegions", "ClusterPlanning", "ConfigIndexBitwidth", "DecoupleTypeCast",
+            "FlattenBuffer", "HoistBroadcastValues", "HoistGlobalBufferAllocations",
+            "IfStmtBinding", "InjectAssumes", "InjectSoftwarePipeline", "LayoutInference",
+            "LegalizeNegativeIndex", "LegalizeSafeMemoryAccess", "LegalizeVectorizedLoop",
+            "LetInline", "LoopUnswitching", "LowerAccessPtr", "LowerDeviceKernelLaunch",
+            "LowerIntrin", "LowerOpaqueBlock", "LowerThreadAllreduce", "LowerTileOp",
+            "MakePackedAPI", "MaterializeKernelLaunch", "MergeIfStmt",
+            "MergeSharedMemoryAllocations", "PipelinePlanning",
+            "PlanAndUpdateBufferAllocationLocation", "Simplify", "SplitHostDevice",
+            "StorageRewrite", "ThreadSync", "UnrollLoop", "VectorizeLoop", "VerifyBufferInit",
+            "VerifyParallelLoop",
+        ),
+        _PASSES,
+    )
+    | dict.fromkeys(
+        ("PassContext", "get_pass_context"),
+        "pass the configuration to tilelang.compile(func, pass_configs={key: value})",
+    ),
+    "tilelang.tvm": dict.fromkeys(
+        ("compile", "build"), "tilelang.compile(func, target=...) gives a kernel"
+    )
+    | dict.fromkeys(("cpu", "cuda", "device", "nd"), _OBJECTS)
+    | {"get_global_func": _REGISTRY, "register_func": _REGISTRY},
+    "tilelang.tvm.arith": dict.fromkeys(
+        (
+            "ConstIntBound", "IntSet", "IntervalSet", "IterMapExpr", "IterMark", "IterSplitExpr",
+            "IterSumExpr", "ProofStrength", "detect_iter_map", "estimate_region_lower_bound",
+            "estimate_region_strict_bound", "estimate_region_upper_bound", "int_set",
+            "inverse_affine_iter_map", "iter_map_simplify", "normalize_iter_map_to_expr",
+            "normalize_to_iter_sum", "subspace_divide",
+        ),
+        "tilelang.ir.bounds has intervals and proofs, tilelang.layout index maps",
+    ),
+    "tilelang.tvm.ffi": dict.fromkeys(
+        ("get_global_func", "register_func", "register_global_func", "register_object"), _REGISTRY
+    ),
+    "tilelang.tvm.ir": dict.fromkeys(
+        ("CallingConv", "GlobalVar", "Op", "instrument", "make_node"), _NODES
+    ),
+    "tilelang.tvm.runtime": dict.fromkeys(("Module", "empty", "load_module", "tensor"), _OBJECTS),
+    "tilelang.tvm.testing": {"parameter": "pytest.mark.parametrize"},
+    "tilelang.tvm.tir": dict.fromkeys(
+        (
+            "AllocBuffer", "AttrStmt", "BlockRealize", "DeclBuffer", "SBlock", "SizeVar",
+            "analysis", "schedule", "Schedule", "vscale",
+        ),
+        _NODES,
+    )
+    | {"transform": _PASSES, "call_packed": _REGISTRY},
+    "tilelang.tvm.tir.stmt_functor": {
+        "ir_transform": "tilelang.ir.visitor.Rewriter rewrites programs",
+        "substitute": "tilelang.ir.visitor.substitute, or PrimFunc.specialize",
+    },
+    "tilelang.tvm.transform": dict.fromkeys(
+        ("PassContext", "Pass", "Sequential", "module_pass"),
+        "pass the configuration to tilelang.compile(func, pass_configs={key: value}); " + _PASSES,
+    ),
+}  # fmt: skip
+
+
+class Placeholder:
+    """Stands for something that is not here: every use but looking at it is an error."""
+
+    def __init__(self, name: str, advice: str) -> None:
+        self._name = name
+        self._advice = advice
+
+    def _refuse(self) -> NoReturn:
+        raise TileUnsupportedError(
+            f"{self._name} does not exist in this implementation", hint=self._advice
+        )
+
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
+        self._refuse()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        self._refuse()
+
+    def __mro_entries__(self, bases: object) -> NoReturn:
+        self._refuse()
+
+    def __getattr__(self, name: str) -> Placeholder:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Placeholder(f"{self._name}.{name}", self._advice)
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<{self._name}: not in this implementation; {self._advice}>"
+
+
+def absent_names(module: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module that has names which are not here.
+
+    Args:
+        module: its full name, a key of :data:`ABSENT`.
+    """
+
+    def find(name: str) -> Placeholder:
+        advice = ABSENT[module].get(name)
+        if advice is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return Placeholder(f"{module}.{name}", advice)
+
+    return find

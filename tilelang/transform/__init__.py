@@ -1,0 +1,11 @@
+"""Import path of pass configuration and of what programs do to traced functions themselves."""
+
+from __future__ import annotations
+
+from tilelang.absent import absent_names
+from tilelang.options import PassConfigKey
+from tilelang.transform.simplify import apply_simplify, simplify_prim_func
+
+__all__ = ["PassConfigKey", "apply_simplify", "simplify_prim_func"]
+
+__getattr__ = absent_names("tilelang.transform")

@@ -1,0 +1,8 @@
+"""The error that every failure of compiling or running is an instance of, by TVM's names."""
+
+from __future__ import annotations
+
+from tilelang.errors import TileError as InternalError
+from tilelang.errors import TileError as TVMError
+
+__all__ = ["InternalError", "TVMError"]

@@ -1,0 +1,184 @@
+"""Questions about buffers, regions and elements, under an import path that programs use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+from tilelang.errors import TileTypeError
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Const, Expr, Load, as_expr, const
+from tilelang.ir.simplify import simplify
+from tilelang.ir.stmt import PrimFunc
+
+__all__ = [
+    "array_reduce", "bits_product", "get_buffer_elems", "get_buffer_region_from_load",
+    "get_prim_func_name", "is_fragment", "is_full_region", "is_global", "is_local",
+    "is_local_var", "is_reducer", "is_shared", "is_shared_dynamic", "is_tensor_memory",
+    "prim_expr_equal", "retrieve_buffer_and_offset", "retrieve_dtype",
+    "retrieve_func_from_module", "retrieve_offset", "retrieve_ptr", "retrieve_shape",
+    "retrieve_stride", "retrive_ptr_from_buffer_region", "to_buffer_region",
+]  # fmt: skip
+
+
+def _region(operand: Any) -> Region:
+    """A buffer, region or element as a region."""
+    if isinstance(operand, Buffer):
+        return operand.region()
+    if isinstance(operand, Region):
+        return operand
+    if isinstance(operand, Load):
+        return Region(operand.buffer, operand.indices, (1,) * len(operand.indices), anchored=True)
+    raise TileTypeError(
+        "this is no buffer", expected="a buffer, a region or an element", got=repr(operand)[:60]
+    )
+
+
+def _scope(operand: Any) -> str:
+    return _region(operand).scope()
+
+
+def is_global(operand: Any) -> bool:
+    """Whether a buffer, region or element is in global memory."""
+    return _scope(operand) == "global"
+
+
+def is_shared(operand: Any, allow_dynamic: bool = True) -> bool:
+    """Whether it is in shared memory, of static size or (if allowed) of dynamic."""
+    return _scope(operand) == "shared" or (allow_dynamic and is_shared_dynamic(operand))
+
+
+def is_shared_dynamic(operand: Any) -> bool:
+    """Whether it is in shared memory whose size is set at launch."""
+    return _scope(operand) == "shared.dyn"
+
+
+def is_tensor_memory(operand: Any) -> bool:
+    """Whether it is in the memory of fifth-generation matrix units."""
+    return _scope(operand).startswith("shared.tmem")
+
+
+def is_local(operand: Any) -> bool:
+    """Whether each thread has its own."""
+    return _scope(operand) == "local"
+
+
+def is_local_var(operand: Any) -> bool:
+    """Whether it is a scalar made by ``T.alloc_var``."""
+    return _scope(operand) == "local.var"
+
+
+def is_fragment(operand: Any) -> bool:
+    """Whether it is a tile in the registers of all threads."""
+    return _scope(operand) == "local.fragment"
+
+
+def is_reducer(operand: Any) -> bool:
+    """Whether it was made by ``T.alloc_reducer``."""
+    return _region(operand).buffer.attr("reducer") is not None
+
+
+def is_full_region(region: Region) -> bool:
+    """Whether a region is the whole buffer."""
+    return _region(region).is_whole
+
+
+def retrieve_shape(operand: Any) -> list[Any]:
+    """Extents of all dimensions; those of an element are 1."""
+    return list(_region(operand).extents)
+
+
+def retrieve_offset(operand: Any) -> list[Any]:
+    """Where it starts in its buffer, an index per dimension."""
+    return [low.value if isinstance(low, Const) else low for low in _region(operand).mins]
+
+
+def retrieve_stride(operand: Any) -> list[Any]:
+    """Strides of its buffer in elements."""
+    return list(_region(operand).buffer.stride_list())
+
+
+def retrieve_dtype(operand: Any) -> DType:
+    """Dtype of the elements."""
+    return _region(operand).dtype
+
+
+def retrieve_buffer_and_offset(operand: Any) -> tuple[Buffer, Any]:
+    """The buffer, and how many elements from its start the operand begins."""
+    region = _region(operand)
+    total: Expr = const(0)
+    for low, stride in zip(region.mins, region.buffer.stride_list()):
+        total = as_expr(total + low * stride)
+    found = simplify(total)
+    return region.buffer, found.value if isinstance(found, Const) else found
+
+
+def retrieve_ptr(operand: Any, access_type: str = "r", ignore_last_ndim: int = 0) -> Expr:
+    """A pointer to its first element; with ``ignore_last_ndim`` its last indices count as 0."""
+    region = _region(operand)
+    kept = len(region.mins) - ignore_last_ndim
+    mins = (*region.mins[:kept], *(const(0) for _ in region.mins[kept:]))
+    return AddressOf(region.buffer, mins, access_type)
+
+
+def retrive_ptr_from_buffer_region(operand: Any, access_type: str = "r") -> Expr:
+    """:func:`retrieve_ptr` under the name that programs use."""
+    return retrieve_ptr(operand, access_type)
+
+
+def to_buffer_region(
+    operand: Any, access_type: str = "rw", extents: Iterable[Any] | None = None
+) -> Region:
+    """A buffer, region or element as a region; ``extents`` make an element the start of a tile."""
+    region = _region(operand)
+    if extents is None:
+        return region
+    given = tuple(extents)
+    given = (1,) * (len(region.mins) - len(given)) + given
+    return Region(region.buffer, region.mins, given)
+
+
+def get_buffer_region_from_load(load: Any, extents: Iterable[Any] | None = None) -> Region | None:
+    """The region that an element starts; None when ``load`` is no element of a buffer."""
+    return to_buffer_region(load, extents=extents) if isinstance(load, (Load, Region)) else None
+
+
+def get_buffer_elems(buffer: Buffer) -> Any:
+    """Number of elements."""
+    return prod(buffer.shape, start=1)
+
+
+def array_reduce(array: Iterable[int]) -> int:
+    """The product of numbers."""
+    return prod(array)
+
+
+def bits_product(shape: Iterable[Any], dtype: Any) -> Any:
+    """Bits of an array."""
+    kind = DType(dtype)
+    return prod(shape, start=kind.bits * kind.lanes)
+
+
+def prim_expr_equal(left: Any, right: Any) -> bool:
+    """Whether two numbers or expressions are equal after simplification."""
+    return simplify(as_expr(left)) is simplify(as_expr(right))
+
+
+def get_prim_func_name(func: PrimFunc | None, default: str | None = None) -> str | None:
+    """The name of a traced function, ``default`` for None."""
+    return default if func is None else func.name
+
+
+def retrieve_func_from_module(module: Any) -> PrimFunc:
+    """The function of a module that holds one.
+
+    Raises:
+        TileTypeError: it holds none or several.
+    """
+    values = list(getattr(module, "functions", module).values())
+    if len(values) != 1:
+        raise TileTypeError("a module of one function", got=f"{len(values)} functions")
+    found: PrimFunc = values[0]
+    return found
