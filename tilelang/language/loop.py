@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError
@@ -127,6 +128,10 @@ class _Range(Loop):
         active.live_in(self.var)
         return (self.var,)
 
+    def runs(self) -> int | None:
+        known = [bound.__index__() for bound in self.bounds if isinstance(bound, Const)]
+        return len(range(*known)) if len(known) == 3 else None
+
     def close(self, active: Builder) -> None:
         start, stop, step = self.bounds
         active.emit(
@@ -242,6 +247,10 @@ class _ParallelLoop(Loop):
             active.live_in(var)
         return self.vars
 
+    def runs(self) -> int | None:
+        known = [extent.__index__() for extent in self.extents if isinstance(extent, Const)]
+        return prod(known) if len(known) == len(self.extents) else None
+
     def close(self, active: Builder) -> None:
         made = ParallelNode(
             vars=self.vars,
@@ -306,6 +315,10 @@ class _Grid(Loop):
         return tuple(
             loop.open(active, (name,))[0] for loop, name in zip(self.loops, chosen, strict=True)
         )
+
+    def runs(self) -> int | None:
+        known = [runs for loop in self.loops if (runs := loop.runs()) is not None]
+        return prod(known) if len(known) == len(self.loops) else None
 
     def close(self, active: Builder) -> None:
         for loop in reversed(self.loops):
@@ -415,6 +428,9 @@ class _ThreadBinding(Loop):
             self.guard = active.push("then", self.loc)
         return (var,)
 
+    def runs(self) -> int | None:
+        return 1 if self.guard is None else None
+
     def close(self, active: Builder) -> None:
         if self.guard is not None:
             active.emit(If(cond=self.cond, then=active.pop(self.guard), loc=self.loc))
@@ -444,6 +460,8 @@ def loop_break() -> None:
                 hint="iterations of T.Parallel have no order; guard the body with `if`",
             )
         if block.kind in ("loop", "while"):
+            if active.loops:
+                active.loops[-1].leave()
             active.emit(Break())
             return
     raise TileSyntaxError("T.loop_break outside a loop")

@@ -11,13 +11,15 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from functools import lru_cache
+from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
 from tilelang.errors import (
     JITNoBuilderError,
     Loc,
     TileError,
+    TileNameError,
     TileRuntimeError,
     TileSyntaxError,
     TileTypeError,
@@ -142,6 +144,8 @@ class Builder:
         self.pure_in = ""  # the construct whose operands must not emit statements
         self.macro_depth = 0
         self.open_ifs: list[Any] = []  # frames of T.If that wait for T.Then and T.Else
+        self.parts: dict[tuple[int, object], tuple[object, list[Block]]] = {}
+        self.loops: list[Any] = []  # the loop statements being traced, innermost last
         self.hooks: Any = None  # the template being traced: T.const and body annotations
         self._finished: PrimFunc | None = None
 
@@ -371,6 +375,8 @@ class Builder:
             if not value.name:
                 set_name(value, "buf" if name in ("_", "_tmp") else name)
             return value
+        if isinstance(value, (list, dict)):
+            self.parts.setdefault((id(value), None), (value, self.control()))
         if isinstance(value, (list, tuple)):
             for number, item in enumerate(cast("Sequence[object]", value)):
                 if isinstance(item, Buffer) and not item.name:
@@ -408,6 +414,28 @@ class Builder:
             yield
         finally:
             self.pure_in = outside
+
+    def control(self) -> list[Block]:
+        """The open branches and loops, outermost first."""
+        return [block for block in self.blocks if block.kind in LOOPS | BRANCHES]
+
+    def set_part(self, owner: object, key: object, old: object, new: object, what: str) -> None:
+        """Note that a part of a Python object is bound here; ``old`` is ``new`` at the first time.
+
+        Raises:
+            TileNameError: it held something else, bound outside of a branch or loop that is open.
+        """
+        here = self.control()
+        known = self.parts.get((id(owner), key)) or self.parts.get((id(owner), None))
+        home = [] if known is None else known[1]
+        if here != home[: len(here)] and not same_value(old, new):
+            raise TileNameError(
+                f"{what} is bound anew in a branch or loop",
+                expected="a variable made by T.alloc_var, or a binding outside",
+                got=f"{describe(old)} outside, {describe(new)} here",
+                hint="make it a T.alloc_var: assignments then store into it",
+            )
+        self.parts[id(owner), key] = (owner, here)
 
     # -- launches -----------------------------------------------------------------------------
     def open_launch(
@@ -541,6 +569,18 @@ class placed:
             error.loc = locate()
 
 
+def same_value(a: object, b: object) -> bool:
+    """Whether two values of a name are one value: an object, or equal Python constants."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(same_value(x, y) for x, y in zip(a, b, strict=True))
+    plain = isinstance(a, (bool, int, float, complex, str, bytes, type(None)))
+    return plain and repr(a) == repr(b)  # two zeros differ, two NaNs do not
+
+
 def _pairs(table: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
     return tuple(table.items())
 
@@ -579,13 +619,18 @@ def _chain(found: list[tuple[FrameType, int]]) -> Loc | None:
     return loc
 
 
+@lru_cache(maxsize=256)
+def _positions(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
+    """The place of each instruction; walked once, since every statement asks for one."""
+    found: Any = getattr(code, "co_positions", tuple)  # Python 3.11
+    return tuple(found())
+
+
 def _position(frame: FrameType, lasti: int) -> tuple[str, int, Any, Any, Any]:
     code = frame.f_code
-    positions = getattr(code, "co_positions", None)
-    if positions is not None and lasti >= 0:
-        from itertools import islice
-
-        line, end_line, col, end_col = next(islice(positions(), lasti // 2, None))
+    positions = _positions(code)
+    if positions and lasti >= 0:
+        line, end_line, col, end_col = positions[lasti // 2]
         if line is not None:
             return code.co_filename, line, col, end_line, end_col
     return code.co_filename, frame.f_lineno, None, None, None

@@ -53,6 +53,10 @@ class Loop(Frame):
 
     what = "loop"
 
+    def runs(self) -> int | None:
+        """The number of iterations, where it is known while tracing; asked when it has ended."""
+        return None
+
     def __iter__(self) -> Iterator[Any]:
         from tilelang.language.v2.builder import builder
 

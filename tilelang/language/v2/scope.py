@@ -11,7 +11,7 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilelang.errors import (
     TileNameError,
@@ -23,7 +23,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Const, Expr, Load, as_expr, binary, const, select, unary
-from tilelang.ir.stmt import Assert, Break, Continue, Fill, If, Stmt, While
+from tilelang.ir.stmt import Assert, Break, Continue, Fill
 from tilelang.language.v2.builder import (
     BRANCHES,
     LOOPS,
@@ -33,12 +33,17 @@ from tilelang.language.v2.builder import (
     describe,
     is_pure,
     locate,
+    same_value,
     warn,
 )
 from tilelang.language.v2.frames import Frame, Loop
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from tilelang.language.v2.rebind import Follow, Held, Names, Undecided
+from tilelang.language.v2.statements import (
+    ForStatement,
+    IfStatement,
+    WhileStatement,
+    WithStatement,
+)
 
 __all__ = ["Scope"]
 
@@ -49,6 +54,7 @@ _IN_PLACE: dict[str, Callable[[Any, Any], Any]] = {
         *("lshift", "rshift", "and_", "or_", "xor"),
     )
 }
+_FOLLOWED: tuple[Names, Names, Names] = ((), (), ())
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "is_": operator.is_,
@@ -86,108 +92,6 @@ def truth(value: object, what: str) -> bool | Expr:
     )
 
 
-class _If:
-    """An ``if`` statement while it is traced."""
-
-    def __init__(self, builder: Builder, cond: bool | Expr) -> None:
-        self.builder = builder
-        self.cond = cond
-        self.loc = None if isinstance(cond, bool) else locate()
-        self.done: list[Stmt] = []
-        self.block: Block | None = None
-
-    def _enter(self, kind: str, wanted: bool) -> bool:
-        if isinstance(self.cond, bool):
-            return self.cond is wanted
-        if self.block is not None:
-            self.done.append(self.builder.pop(self.block))
-        self.block = self.builder.push(kind, self.loc)
-        return True
-
-    def then(self) -> bool:
-        """Whether to trace the body."""
-        return self._enter("then", True)
-
-    def orelse(self) -> bool:
-        """Whether to trace the ``else`` side."""
-        return self._enter("else", False)
-
-    def end(self) -> None:
-        """Emit the branch."""
-        if self.block is None or isinstance(self.cond, bool):
-            return
-        self.done.append(self.builder.pop(self.block))
-        orelse = self.done[1] if len(self.done) > 1 else None
-        self.builder.emit(If(cond=self.cond, then=self.done[0], orelse=orelse, loc=self.loc))
-
-
-class _While:
-    """A ``while`` statement while it is traced."""
-
-    def __init__(self, builder: Builder, cond: bool | Expr) -> None:
-        self.builder = builder
-        self.cond = cond
-        self.loc = locate()
-        self.block: Block | None = None
-
-    def begin(self) -> bool:
-        """Whether to trace the body."""
-        if isinstance(self.cond, bool):
-            return False
-        self.block = self.builder.push("while", self.loc)
-        return True
-
-    def end(self) -> None:
-        """Emit the loop."""
-        if self.block is not None and isinstance(self.cond, Expr):
-            body = self.builder.pop(self.block)
-            self.builder.emit(While(cond=self.cond, body=body, loc=self.loc))
-
-
-class _For:
-    """A ``for`` statement while it is traced; ``values`` are its index values."""
-
-    def __init__(self, builder: Builder, loop: Loop, names: tuple[str, ...], single: bool) -> None:
-        self.builder = builder
-        self.loop = loop
-        values = loop.open(builder, names)
-        if not single or len(values) == 1:
-            if len(values) != len(names):
-                raise TileValueError(
-                    f"{count(len(names), 'loop name')} for {count(len(values), 'index')}",
-                    expected=count(len(values), "name"),
-                    got=", ".join(names),
-                )
-            self.values = values
-        else:
-            raise TileValueError(
-                f"one loop name for {count(len(values), 'index')}",
-                expected=count(len(values), "name"),
-                got=names[0],
-                hint=f"write `for {', '.join('ijklmnop'[: len(values)])} in ...`",
-            )
-
-    def end(self) -> None:
-        """Close the loop."""
-        self.loop.close(self.builder)
-
-
-class _Entered:
-    """A ``with`` frame that knows the names of its targets."""
-
-    def __init__(self, builder: Builder, frame: Frame, names: tuple[str, ...]) -> None:
-        self.builder, self.frame, self.names = builder, frame, names
-
-    def __enter__(self) -> object:
-        return self.frame.open(self.builder, self.names)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, _: object, __: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.frame.close(self.builder)
-
-
 class Scope:
     """One activation of a rewritten function."""
 
@@ -198,15 +102,15 @@ class Scope:
         self.name = name
         self.base = len(builder.blocks)
         here = builder.blocks[-1]
-        self.held: dict[str, tuple[object, Block]] = {
-            key: (value, here) for key, value in values.items()
-        }
+        self.held: dict[str, Held] = {key: Held(value, here) for key, value in values.items()}
         self.refs = refs
+        self.following: dict[str, list[Follow]] = {}  # innermost statement last
 
     # -- names --------------------------------------------------------------------------------
     def _storable(self, name: str) -> Buffer | Load | Region | None:
         """What an assignment to ``name`` stores into, if it stores."""
-        value = self.held.get(name, (None, None))[0]
+        held = self.held.get(name)
+        value = None if held is None else held.value
         if name in self.refs and isinstance(value, (Load, Region)):
             return value
         if isinstance(value, Buffer) and value.is_var and self.builder.ended(value) is None:
@@ -223,15 +127,20 @@ class Scope:
             self.builder.store_at(target, (const(0),), value)
 
     def _hold(self, name: str, value: object) -> object:
-        self.held[name] = (value, self.builder.blocks[-1])
+        loc = locate() if self.following.get(name) else None
+        self.held[name] = Held(value, self.builder.blocks[-1], loc)
         return value
 
     def bind(self, name: str, value: object) -> object:
-        """Rebind ``name`` without storing (loop indices)."""
+        """Rebind ``name`` without storing (loop indices, functions)."""
         return self._hold(name, value)
 
     def use(self, name: str, value: object) -> object:
-        """A read of ``name`` that may come after its block has ended."""
+        """A read of ``name`` that needs a look: one bound in several blocks, or out of its own."""
+        if isinstance(value, Undecided):
+            raise value.error()
+        for follow in self.following.get(name, ()):
+            follow.saw(name, value)
         ended = self.builder.ended(value)
         if ended is not None:
             raise TileNameError(
@@ -242,9 +151,7 @@ class Scope:
             )
         return value
 
-    def assign(
-        self, name: str, value: object, by_reference: bool, mentions: bool = False
-    ) -> object:
+    def assign(self, name: str, value: object, by_reference: bool) -> object:
         """``name = value``: a store into an ``alloc_var``, or a new binding."""
         if isinstance(value, Buffer) and value.is_var and not by_reference:
             value = as_expr(value)  # `w = v` copies the value of the variable
@@ -261,41 +168,31 @@ class Scope:
                 if not isinstance(value, Loop)
                 else f"write `for {name} in {value.what}(...):`",
             )
-        self._check_update(name, value, mentions)
         return self._hold(name, self.builder.bind(name, value))
-
-    def _check_update(self, name: str, value: object, mentions: bool) -> None:
-        """Refuse ``x = f(x)`` in a loop on an immutable value from outside of it."""
-        known = self.held.get(name)
-        if not mentions or known is None or not isinstance(known[0], (bool, int, float, Expr)):
-            return
-        blocks = self.builder.blocks
-        depth = next((i for i, block in enumerate(blocks) if block is known[1]), len(blocks))
-        if not any(block.kind in LOOPS for block in blocks[depth + 1 :]):
-            return
-        if isinstance(value, Expr) or isinstance(known[0], Expr):
-            raise TileNameError(
-                f"the immutable value `{name}` is updated in a loop",
-                expected="a variable made by T.alloc_var",
-                got=f"`{name}` bound outside the loop"
-                + ("" if isinstance(known[0], Expr) else f" to {known[0]!r}"),
-                hint=f"declare `{name} = T.alloc_var(dtype, init)` before the loop",
-            )
-        warn(
-            f"the Python number `{name}` is updated once, while the loop is traced, not in every "
-            f"iteration; use `{name} = T.alloc_var(dtype, init)` for a device variable",
-            locate(),
-        )
 
     def assign_outer(
         self, name: str, value: object, by_reference: bool, current: Callable[[], object]
     ) -> object:
-        """``name = value`` for a ``nonlocal`` name, whose value may change elsewhere."""
+        """``name = value`` for a ``nonlocal`` name, whose value may change elsewhere.
+
+        Other functions share the name, so what it holds on the ways of this one cannot be told.
+        """
         try:
-            self.held[name] = (current(), self.builder.blocks[0])
+            old = current()
         except NameError:  # the enclosing function has not bound it yet
             self.held.pop(name, None)
-        return self.assign(name, value, by_reference)
+            return self.assign(name, value, by_reference)
+        self.held[name] = Held(old, self.builder.blocks[0])
+        made = self.assign(name, value, by_reference)
+        inside = any(block.kind in LOOPS | BRANCHES for block in self.builder.blocks)
+        if inside and not same_value(made, old):
+            raise TileNameError(
+                f"the nonlocal name `{name}` is bound anew in a branch or loop",
+                expected="a variable made by T.alloc_var",
+                got=f"`{name}` bound outside to {describe(old)}",
+                hint=f"declare `{name} = T.alloc_var(dtype, init)` in the enclosing function",
+            )
+        return made
 
     def commit(self, name: str, value: object) -> object:
         """Second phase of a tuple assignment: ``value`` is already fixed."""
@@ -315,7 +212,6 @@ class Scope:
         value: object,
         shape: tuple[Any, ...],
         plain: tuple[bool, ...],
-        mentioned: tuple[str, ...],
     ) -> list[object]:
         """First phase of a tuple assignment: the values of all targets, left to right."""
         if plain and isinstance(value, (tuple, list)):
@@ -326,7 +222,6 @@ class Scope:
         out: list[object] = []
         for name, item in list(_match(value, shape)):
             if name and self._storable(name) is None:
-                self._check_update(name, item, name in mentioned)
                 out.append(self.builder.bind(name, item))
             else:
                 out.append(self.builder.snapshot(item) if isinstance(item, Expr) else item)
@@ -347,7 +242,7 @@ class Scope:
                 expected="an element or a T.alloc_var",
                 hint=f"write `for i in T.Parallel(n): {name}[i] {_SYMBOLS[op]}= ...`",
             )
-        return self.assign(name, _apply(op, current, value), True, True)
+        return self.assign(name, _apply(op, current, value), True)
 
     def annotate(self, name: str, annotation: Callable[[], object], current: object) -> object:
         """``name: annotation`` for a parameter of an eager kernel."""
@@ -366,7 +261,7 @@ class Scope:
         elif isinstance(base, (Expr, Region)):
             raise _not_indexable(base)
         else:
-            base[key] = value
+            self._set_item(base, key, value)
 
     def aug_item(self, base: Any, key: object, op: str, value: object) -> None:
         """``base[key] op= value``; base and key are evaluated once."""
@@ -378,7 +273,14 @@ class Scope:
                 value = _apply(op, place, value)
             self.builder.store(base, key, value)
         else:
-            base[key] = _apply(op, base[key], value)
+            self._set_item(base, key, _apply(op, base[key], value))
+
+    def _set_item(self, base: Any, key: Any, value: object) -> None:
+        """``base[key] = value`` of a Python container."""
+        if isinstance(base, dict) or (isinstance(base, list) and isinstance(key, int)):
+            old = base.get(key, value) if isinstance(base, dict) else base[key]
+            self.builder.set_part(base, key, old, value, f"the item [{key!r}] of a {_kind(base)}")
+        base[key] = value
 
     def store_attr(self, value: object, owner: object, name: str) -> None:
         """``owner.name = value`` in a class that keeps state."""
@@ -386,7 +288,10 @@ class Scope:
         if isinstance(held, Buffer) and held.is_var and isinstance(value, (int, float, Expr)):
             self._store_name(held, value)
         else:
-            setattr(owner, name, self.builder.bind(name, value))
+            made = self.builder.bind(name, value)
+            old = made if held is None else held
+            self.builder.set_part(owner, name, old, made, f"the attribute `{name}`")
+            setattr(owner, name, made)
 
     def aug_attr(self, owner: object, name: str, op: str, value: object) -> None:
         """``owner.name op= value`` in a class that keeps state."""
@@ -460,12 +365,15 @@ class Scope:
         self.builder.eval(value)
 
     # -- control flow -------------------------------------------------------------------------
-    def if_(self, cond: object) -> _If:
+    def if_(self, cond: object, followed: tuple[Names, Names, Names] = _FOLLOWED) -> IfStatement:
         """``if cond:``"""
-        return _If(self.builder, truth(cond, "the condition of `if`"))
+        return IfStatement(self, truth(cond, "the condition of `if`"), followed)
 
-    def while_(self, cond: Callable[[], object]) -> _While:
+    def while_(
+        self, cond: Callable[[], object], followed: tuple[Names, Names, Names] = _FOLLOWED
+    ) -> WhileStatement:
         """``while cond:``"""
+        made = WhileStatement(self, followed)
         with self.builder.pure("the condition of `while`"):
             test = truth(cond(), "the condition of `while`")
         if test is False:
@@ -483,7 +391,8 @@ class Scope:
                 got=f"`{test!r}`, which is fixed before the loop",
                 hint="use a T.alloc_var in the condition",
             )
-        return _While(self.builder, test)
+        made.cond = test
+        return made
 
     def range(self, function: Any, *args: Any) -> Any:
         """``range(...)`` as the source of a loop; a function of that name is just called."""
@@ -493,7 +402,13 @@ class Scope:
 
         return loop_over_range(*args)
 
-    def for_(self, source: object, names: tuple[str, ...], single: bool) -> _For:
+    def for_(
+        self,
+        source: object,
+        names: tuple[str, ...],
+        single: bool,
+        followed: tuple[Names, Names, Names] = _FOLLOWED,
+    ) -> ForStatement:
         """``for names in source:``"""
         if isinstance(source, range):
             source = self.range(range, source.start, source.stop, source.step)
@@ -506,19 +421,22 @@ class Scope:
                 hint="for a loop at trace time use a list comprehension, or a macro that calls "
                 "itself; for a device loop index the sequence with T.serial(n)",
             )
-        return _For(self.builder, source, names, single)
+        return ForStatement(self, source, names, single, followed)
 
-    def with_(self, context: Any, names: tuple[str, ...]) -> Any:
+    def with_(
+        self,
+        context: Any,
+        names: tuple[str, ...],
+        followed: tuple[Names, Names, Names] = _FOLLOWED,
+    ) -> WithStatement:
         """``with context as names:``"""
-        if isinstance(context, Frame):
-            return _Entered(self.builder, context, names)
-        if not hasattr(context, "__enter__"):
+        if not isinstance(context, Frame) and not hasattr(context, "__enter__"):
             raise TileTypeError(
                 f"`with` on a value of type {type(context).__name__}",
                 expected="T.Kernel(...), T.ws(...), T.If(...), T.attr(...) or a context manager",
                 got=describe(context),
             )
-        return context
+        return WithStatement(self, context, names, followed)
 
     def _innermost_loop(self, word: str) -> Block:
         for block in reversed(self.builder.blocks[self.base :]):
@@ -534,12 +452,16 @@ class Scope:
                 expected="`break` in T.serial, T.unroll, range or while",
                 hint="iterations of T.Parallel have no order; guard the body with `if`",
             )
+        if self.builder.loops:
+            self.builder.loops[-1].leave()
         self.builder.emit(Break())
         self.builder.blocks[-1].done = "break"
 
     def continue_(self) -> None:
         """``continue``"""
         self._innermost_loop("continue")
+        if self.builder.loops:
+            self.builder.loops[-1].again()
         self.builder.emit(Continue())
         self.builder.blocks[-1].done = "continue"
 
@@ -621,6 +543,10 @@ def _operand(value: Any, word: str) -> bool | Expr:
             hint="compare it, e.g. `x != 0`; for bits use `&`, `|`, `~`",
         )
     return truth(value, f"an operand of `{word}`")
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__
 
 
 def _not_indexable(base: Expr | Region) -> TileTypeError:
