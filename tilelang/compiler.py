@@ -215,7 +215,7 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
         symbols=tuple(symbol.name for symbol in module.symbols),
         messages=module.messages,
         sites=module.sites,
-        flags=_host_flags(options),
+        flags=_host_flags(options) + _view_flags(lowered),
     )
 
 
@@ -248,6 +248,12 @@ def _host_flags(options: Options) -> tuple[str, ...]:
     """Flags of the program that a C compiler knows; device-only ones are left out."""
     own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
     return (*FAST_MATH, *own) if options.fast_math else own
+
+
+def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
+    """Flags for a program with several names for one memory, which may be of different types."""
+    viewed = any(isinstance(stmt, S.View) for stmt in S.walk(func.body))
+    return ("-fno-strict-aliasing",) if viewed else ()
 
 
 class _Dump:

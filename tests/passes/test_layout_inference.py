@@ -6,7 +6,7 @@ import pytest
 
 import tilelang.language as T
 from tilelang.compiler import lower
-from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout import Layout
@@ -137,23 +137,6 @@ def test_a_fragment_in_an_unsuitable_layout_goes_through_shared_memory() -> None
 
     text = lower(main, SM_80, Options()).script()
     assert "a_shared" in text or "b_shared" in text
-
-
-def test_two_elements_in_one_place_are_refused() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((8, 8), "float16")):
-        with T.Kernel(1, threads=32):
-            tile = T.alloc_shared((8, 8), "float16")
-            T.annotate_layout({tile: T.Layout((8, 8), lambda i, j: i * 4 + j)})
-            T.copy(A, tile)
-
-    with pytest.raises(TileValueError) as caught:
-        infer_layouts(simplify_func(main), SM_80)
-    assert str(caught.value).split("\n --> ")[0] == (
-        "the layout of `tile` puts two elements in one place\n"
-        "  expected: a layout with a different place for each element\n"
-        "  got: T.Layout of shape (8, 8)"
-    )
 
 
 def test_a_tile_operation_of_part_of_a_warp_is_refused() -> None:

@@ -21,6 +21,7 @@ from tilelang.language.regions import (
     scalar,
 )
 from tilelang.layout import Fragment, Layout
+from tilelang.layout.validity import check_layout
 
 __all__ = [
     "annotate_compile_flags",
@@ -64,7 +65,11 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
 
     Args:
         layout_map: buffer -> ``T.Layout``, ``T.Fragment`` (needed for fragments) or a function of
-            the indices.
+            the indices. A layout with fewer dimensions than its buffer is that of the last ones.
+
+    Raises:
+        TileTypeError: a key is no buffer, or the kind of layout does not suit the memory.
+        TileValueError: a value is no layout, has another shape, or puts two elements in one place.
     """
     what = "T.annotate_layout"
     found: dict[Buffer, object] = {}
@@ -83,6 +88,13 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
                 expected="a T.Fragment",
                 got="a T.Layout",
             )
+        if isinstance(layout, Fragment) and not buffer.storage.startswith("local"):
+            raise TileTypeError(
+                f"the layout of `{buffer.name}` in {what} is of threads and registers",
+                expected=f"a T.Layout for {buffer.storage} memory",
+                got="a T.Fragment",
+            )
+        check_layout(buffer, layout)
         found[buffer] = layout
     emitter(what).annotate("layout_map", found)
 

@@ -113,6 +113,17 @@ class Distribution:
             for extent, digits in zip(self.shape, self.digits)
         )
 
+    def gaps(self, place: str) -> list[tuple[int, int]]:
+        """(stride, extent) of the digits of the thread or slot that have to be 0, because no
+        element is where they are not."""
+        found: list[tuple[int, int]] = []
+        reach = 1
+        for stride, extent in sorted(self._radix(place)):
+            if stride > reach:
+                found.append((reach, stride // reach))
+            reach = stride * extent
+        return found
+
     # -- expressions ----------------------------------------------------------------------------
     def _sum(self, indices: Sequence[object], place: str) -> E.Expr:
         total: E.Expr = E.const(0)
@@ -169,6 +180,10 @@ class Distribution:
         conditions: list[E.Expr] = []
         if self.used_threads < self.threads:
             conditions.append(E.binary("lt", E.as_expr(thread), E.const(self.used_threads)))
+        for place, number in (("thread", thread), ("slot", slot)):
+            for below, extent in self.gaps(place):
+                digit = E.binary("floormod", _over(E.as_expr(number), below), E.const(extent))
+                conditions.append(E.binary("eq", digit, E.const(0)))
         for index, extent, digits in zip(self.index_of(thread, slot), self.shape, self.digits):
             if prod(digit.extent for digit in digits) > extent:
                 conditions.append(E.binary("lt", index, E.const(extent)))
@@ -245,6 +260,18 @@ class Distribution:
         rows = np.arange(held.shape[0])[:, None]
         held[rows, self.owner_table().reshape(held.shape[0], -1)] = True
         return bool(held[rows, other.owner_table().reshape(held.shape[0], -1)].all())
+
+    def same(self, other: Distribution) -> bool:
+        """Whether every element is in the same registers of the same threads."""
+        if self == other:
+            return True
+        alike = (self.shape, self.threads, self.replication, self.slots)
+        if alike != (other.shape, other.threads, other.replication, other.slots):
+            return False
+        if not np.array_equal(self.slot_table(), other.slot_table()):
+            return False
+        mine, theirs = np.sort(self.owner_table(), -1), np.sort(other.owner_table(), -1)
+        return np.array_equal(mine, theirs)
 
     # -- new distributions ------------------------------------------------------------------------
     def compact(self) -> Distribution:
@@ -333,44 +360,48 @@ class Distribution:
         return Fragment(self.shape, forward, replicate=self.replication)
 
     @staticmethod
+    def of_fragment(fragment: Fragment, threads: int) -> Distribution | None:
+        """The digits of a fragment; None where its map is no mixed radix, or needs more threads."""
+        fragment = fragment.condense_rep_var()
+        owners, registers = fragment.thread_table(), fragment.addresses()
+        origin = (0,) * len(fragment.shape)
+        for padded in (False, True):
+            rows: list[tuple[Digit, ...]] = []
+            for axis in range(len(fragment.shape)):
+                # The first line along the axis: all other indices are 0.
+                size = fragment.shape[axis]
+                line = np.moveaxis(owners[..., 0], axis, 0).reshape(size, -1)[:, 0]
+                slots = np.moveaxis(registers, axis, 0).reshape(size, -1)[:, 0]
+                rows.append(fit_digits(line, slots, padded))
+            copies = fit_digits(owners[origin], np.zeros(fragment.replicate_size, np.int64))
+            replicas = tuple((digit.extent, digit.stride) for digit in copies)
+            if any(stride == 0 for _, stride in replicas):
+                return None
+            try:
+                found = Distribution(fragment.shape, tuple(rows), replicas, threads)
+            except InternalError:
+                continue
+            if np.array_equal(found.slot_table(), registers) and np.array_equal(
+                np.sort(found.owner_table(), -1), np.sort(owners, -1)
+            ):
+                return found
+        return None
+
+    @staticmethod
     def from_fragment(fragment: Fragment, threads: int) -> Distribution:
         """The digits of a fragment.
 
         Raises:
             TileUnsupportedError: the map is no mixed radix, or needs more threads.
         """
-        owners, registers = fragment.thread_table(), fragment.addresses()
-        origin = (0,) * len(fragment.shape)
-        rows: list[tuple[Digit, ...]] = []
-        for axis in range(len(fragment.shape)):
-            # The first line along the axis: all other indices are 0.
-            extent = fragment.shape[axis]
-            rows.append(
-                fit_digits(
-                    np.moveaxis(owners[..., 0], axis, 0).reshape(extent, -1)[:, 0],
-                    np.moveaxis(registers, axis, 0).reshape(extent, -1)[:, 0],
-                )
-            )
-        copies = fit_digits(owners[origin], np.zeros(fragment.replicate_size, np.int64))
-        try:
-            found = Distribution(
-                fragment.shape,
-                tuple(rows),
-                tuple((digit.extent, digit.stride) for digit in copies),
-                threads,
-            )
-        except InternalError:
-            found = None
-        if (
-            found is None
-            or not np.array_equal(found.slot_table(), registers)
-            or not np.array_equal(np.sort(found.owner_table(), -1), np.sort(owners, -1))
-        ):
+        found = Distribution.of_fragment(fragment, threads)
+        if found is None:
             raise TileUnsupportedError(
                 "the layout of a fragment cannot be used to share out a tile",
                 expected=f"threads 0 to {threads - 1}, threads and registers that are sums of "
                 "digits of the indices (each index split by // and %)",
-                got=f"T.Fragment of shape {fragment.shape} over {int(owners.max()) + 1} threads",
+                got=f"T.Fragment of shape {fragment.shape} over {fragment.get_thread_size()} "
+                "threads",
                 hint="build it from // and % of the indices, without exclusive or",
             )
         return found
@@ -396,6 +427,26 @@ class Distribution:
         """
         return _linear(tuple(int(extent) for extent in shape), threads, vector)
 
+    @staticmethod
+    def exact(shape: Sequence[int], threads: int, vector: int = 1) -> Distribution:
+        """The same without empty places: an extent is spread over as many threads as divide it.
+
+        Args:
+            vector: the product of some innermost extents, whose elements stay in one thread.
+        """
+        rows: list[tuple[Digit, ...]] = []
+        slot = thread = below = 1
+        for extent in reversed(shape):
+            spread = gcd(extent, threads // thread) if below >= vector else 1
+            digits = (Digit(extent // spread, "slot", slot), Digit(spread, "thread", thread))
+            rows.insert(0, tuple(digit for digit in digits if digit.extent > 1))
+            slot *= extent // spread
+            thread *= spread
+            below *= extent
+        left = threads // thread
+        copies = ((left, thread),) if left > 1 else ()
+        return Distribution(tuple(shape), tuple(rows), copies, threads)
+
 
 def _over(value: E.Expr, divisor: int) -> E.Expr:
     return value if divisor == 1 else E.binary("floordiv", value, E.const(divisor))
@@ -415,8 +466,12 @@ def _slots(distribution: Distribution) -> Array:
     return distribution._table("slot")
 
 
-def fit_digits(threads: Array, slots: Array) -> tuple[Digit, ...]:
-    """Digits, slowest first, of a map of one index; empty or wrong ones where there are none."""
+def fit_digits(threads: Array, slots: Array, padded: bool = False) -> tuple[Digit, ...]:
+    """Digits, slowest first, of a map of one index; empty or wrong ones where there are none.
+
+    Args:
+        padded: whether digits may reach beyond the end of the index.
+    """
     found: list[Digit] = []
     while threads.size > 1:
         step_thread, step_slot = int(threads[1] - threads[0]), int(slots[1] - slots[0])
@@ -425,13 +480,36 @@ def fit_digits(threads: Array, slots: Array) -> tuple[Digit, ...]:
             slots - slots[0] == count * step_slot
         )
         run = int(np.argmin(straight)) if not straight.all() else threads.size
-        extent = max(e for e in range(1, run + 1) if threads.size % e == 0)
+        extent = max(e for e in range(1, run + 1) if padded or threads.size % e == 0)
         if extent == 1 or (step_thread and step_slot) or min(step_thread, step_slot) < 0:
             return ()
         place, stride = ("thread", step_thread) if step_thread else ("slot", step_slot)
         found.append(Digit(extent, place, stride))
         threads, slots = threads[::extent], slots[::extent]
     return tuple(reversed(found))
+
+
+def split_digits(
+    digits: tuple[Digit, ...], share: int
+) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
+    """``digits`` of an index as those of ``index // share`` and of ``index % share``; None where
+    no digit ends there."""
+    kept = list(digits)
+    gone: list[Digit] = []
+    while share > 1:
+        if not kept:
+            return None
+        last = kept.pop()
+        if share % last.extent == 0:
+            gone.insert(0, last)
+            share //= last.extent
+        elif last.extent % share == 0:
+            kept.append(Digit(last.extent // share, last.place, last.stride * share))
+            gone.insert(0, Digit(share, last.place, last.stride))
+            share = 1
+        else:
+            return None
+    return tuple(kept), tuple(gone)
 
 
 @lru_cache(maxsize=4096)

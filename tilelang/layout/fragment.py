@@ -126,12 +126,11 @@ class Fragment(Layout):
         """Whether no register of a thread holds two elements."""
         registers = np.broadcast_to(self.addresses()[..., None], self.thread_table().shape)
         pairs = self.thread_table() * self.size + registers
-        replicas = np.sort(pairs.reshape(-1, self.replicate_size), axis=1)
-        elements = np.arange(replicas.shape[0])[:, None] + np.zeros_like(replicas)
-        flat, first = np.unique(replicas.reshape(-1), return_index=True)
-        owner = dict(zip(flat.tolist(), elements.reshape(-1)[first].tolist(), strict=True))
-        named = np.vectorize(owner.__getitem__, otypes=[np.int64])(replicas)
-        return bool(np.array_equal(named, elements))
+        places = pairs.reshape(-1)
+        order = np.argsort(places, kind="stable")
+        elements = order // self.replicate_size
+        shared = places[order][1:] == places[order][:-1]
+        return not bool((shared & (elements[1:] != elements[:-1])).any())
 
     def is_bijective(self) -> bool:
         """Whether every register of every thread holds exactly one element."""

@@ -21,7 +21,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import substitute
-from tilelang.layout.distribution import Digit, Distribution, fit_digits
+from tilelang.layout.distribution import Digit, Distribution, fit_digits, split_digits
 from tilelang.layout.evaluate import Array, evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
@@ -168,7 +168,11 @@ def _registers(
         shape = [1] * (2 + axes)
         shape[2 + position] = extent
         values[var] = (start + np.arange(extent)).reshape(shape)
-    exists = (points[..., 0] >= 0) if points.shape[-1] else np.ones(points.shape[:2], bool)
+    if points.shape[-1]:
+        exists = points[..., 0] >= 0
+    else:
+        exists = np.zeros(points.shape[:2], bool)
+        exists[spread.owner_table().reshape(-1)] = True
     full = (*points.shape[:2], *(extent for _, _, extent in inner))
     exists = np.broadcast_to(exists.reshape(*points.shape[:2], *(1,) * axes), full)
     found = _places(indices, values, full, held, exists)
@@ -319,29 +323,6 @@ def _quotient(index: E.Expr, loop: S.Parallel) -> tuple[int | None, int]:
     if isinstance(index, E.Binary) and index.op == "floordiv" and isinstance(index.b, E.Const):
         return _position(index.a, loop), int(index.b.value)
     return _position(index, loop), 1
-
-
-def split_digits(
-    digits: tuple[Digit, ...], share: int
-) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
-    """``digits`` of an index as those of ``index // share`` and of ``index % share``; None where
-    no digit ends there."""
-    kept = list(digits)
-    gone: list[Digit] = []
-    while share > 1:
-        if not kept:
-            return None
-        last = kept.pop()
-        if share % last.extent == 0:
-            gone.insert(0, last)
-            share //= last.extent
-        elif last.extent % share == 0:
-            kept.append(Digit(last.extent // share, last.place, last.stride * share))
-            gone.insert(0, Digit(share, last.place, last.stride))
-            share = 1
-        else:
-            return None
-    return tuple(kept), tuple(gone)
 
 
 def _position(index: E.Expr, loop: S.Parallel) -> int | None:

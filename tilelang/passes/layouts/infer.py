@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -26,6 +28,7 @@ from tilelang.ir.visitor import rewrite_launches
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
+from tilelang.layout.validity import check_threads
 from tilelang.passes.layouts.access import (
     FRAGMENT,
     Access,
@@ -42,11 +45,14 @@ from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.layouts.loops import free_spread, loop_of, static_extents
 from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.spread import spread_by
+from tilelang.passes.layouts.storage import Storage, to_shared
 from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.lower.vectors import bounds_of
 from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
+
+MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold
 
 
 def infer_layouts(func: S.PrimFunc, target: Target) -> S.PrimFunc:
@@ -54,10 +60,24 @@ def infer_layouts(func: S.PrimFunc, target: Target) -> S.PrimFunc:
 
     def inferred(launch: S.Launch) -> S.Stmt:
         flat = SerialInside().rewrite(launch)
-        assert isinstance(flat, S.Launch)
-        return _Inference(flat, target).run()
+        moved: tuple[Note, ...] = ()
+        while True:
+            assert isinstance(flat, S.Launch)
+            try:
+                return _Inference(flat, target, moved).run()
+            except _NotHeldError as found:
+                flat = to_shared(flat, found.note.data)
+                moved = (*moved, found.note)
 
     return rewrite_launches(func, inferred)
+
+
+class _NotHeldError(Exception):
+    """A fragment that no layout serves under all its names; caught where inference starts."""
+
+    def __init__(self, note: Note) -> None:
+        super().__init__(note.why)
+        self.note = note
 
 
 @dataclass(frozen=True)
@@ -73,9 +93,11 @@ class Op:
 
 
 class _Inference:
-    def __init__(self, launch: S.Launch, target: Target) -> None:
+    def __init__(self, launch: S.Launch, target: Target, moved: tuple[Note, ...]) -> None:
         self.launch = launch
         self.target = target
+        self.moved = moved  # of fragments that are in shared memory instead
+        self.storage = Storage(launch)
         self.bounds = bounds_of(launch)
         self.groups = ThreadGroups(launch)
         self.held: dict[Buffer, Distribution] = {}
@@ -84,7 +106,6 @@ class _Inference:
         self.notes: dict[Buffer, Note] = {}
         self.fragments: dict[Buffer, int] = {}  # fragment -> threads of its group
         self.floating: set[Buffer] = set()
-        self.views: set[E.Var] = set()  # storage that has several names
         self.ops: list[Op] = []
         self.known: dict[S.Stmt, Op] = {}
 
@@ -102,7 +123,7 @@ class _Inference:
         body = demotion.rewrite(self.launch.body)
         # Copies made by demotion touch the same fragments, so that nothing new is to be found.
         body = replace_buffers(body, mapping)
-        notes = (NOTES, tuple(self.notes.values()))
+        notes = (NOTES, (*self.moved, *self.notes.values()))
         return replace(self.launch, body=body, annotations=(*self.launch.annotations, notes))
 
     def note(self, buffer: Buffer, why: str, stmt: S.Stmt) -> None:
@@ -112,13 +133,10 @@ class _Inference:
     # -- what there is -------------------------------------------------------------------------
     def collect(self) -> None:
         """Operations with their thread groups, fragments, and plain uses of fragments."""
-        seen: dict[E.Var, Buffer] = {}
-        for node in S.walk(self.launch.body):
-            if isinstance(node, (S.Alloc, S.View)):
-                other = seen.setdefault(node.buffer.data, node.buffer)
-                if other is not node.buffer:
-                    self.views.add(node.buffer.data)
         self._collect(self.launch.body)
+        for buffer, threads in tuple(self.fragments.items()):
+            for name in self.storage.of(buffer):
+                self.fragments.setdefault(name, threads)
 
     def _collect(self, stmt: S.Stmt) -> None:
         if isinstance(stmt, (S.TileOp, S.Parallel)):
@@ -170,7 +188,9 @@ class _Inference:
             buffers = [access.buffer for access in touched]
         for buffer in buffers:
             if buffer.storage == FRAGMENT:
-                before = self.fragments.setdefault(buffer, threads)
+                self.fragments.setdefault(buffer, threads)
+                names = self.storage.of(buffer)
+                before = next(self.fragments[n] for n in names if n in self.fragments)
                 if before != threads:
                     raise TileUnsupportedError(
                         f"the fragment `{buffer.name}` is used by {before} threads and by "
@@ -185,23 +205,36 @@ class _Inference:
     # -- fixed layouts -------------------------------------------------------------------------
     def seed(self) -> None:
         """Annotations, matrix instructions, fragments that every thread reads."""
-        asked = dict(self.launch.annotation("layout_map", ()))
-        for buffer, layout in asked.items():
-            self.note(buffer, "T.annotate_layout", self.launch)
+        for buffer, layout in dict(self.launch.annotation("layout_map", ())).items():
             if isinstance(layout, Fragment):
-                threads = self.fragments.get(buffer, self.block_threads)
-                self.held[buffer] = Distribution.from_fragment(layout, threads)
+                self.annotated_fragment(buffer, layout)
             elif buffer.storage.startswith("shared"):
                 self.annotated(buffer, layout)
         for buffer, threads in self.fragments.items():
-            several = buffer.data in self.views
-            if (buffer in self.floating or several) and buffer not in self.held:
-                shape = _constant_shape(buffer)
-                self.held[buffer] = Distribution.fully_replicated(shape, threads)
-                self.note(buffer, "used outside T.Parallel, so every thread holds it", self.launch)
+            if buffer in self.floating and buffer not in self.held:
+                whole = Distribution.fully_replicated(_constant_shape(buffer), threads)
+                why = "used outside T.Parallel, so every thread holds it"
+                if not self.hold(buffer, whole, why, self.launch):
+                    raise self.not_held(buffer)
         for op in self.ops:
             if isinstance(op.stmt, S.Gemm):
                 self.plan(op, op.stmt)
+
+    def hold(self, buffer: Buffer, held: Distribution, why: str, stmt: S.Stmt) -> bool:
+        """Give a fragment the layout ``held``, and its other names what follows for them; whether
+        all of them can have it."""
+        found = self.storage.held(buffer, held)
+        if found is None:
+            return False
+        for name, seen in found.items():
+            self.held[name] = seen
+            self.note(name, why, stmt)
+        return True
+
+    def not_held(self, buffer: Buffer) -> _NotHeldError:
+        """``buffer`` has to be in shared memory instead."""
+        why = "its elements are no sums of digits under all its names, so it is shared memory"
+        return _NotHeldError(Note(buffer.data, why, self.launch.loc))
 
     @property
     def block_threads(self) -> int:
@@ -209,30 +242,73 @@ class _Inference:
         x, y, z = self.launch.threads
         return x * y * z
 
+    def annotated_fragment(self, buffer: Buffer, layout: Fragment) -> None:
+        """A layout of a fragment that the program asks for."""
+        threads = self.fragments.get(buffer, self.block_threads)
+        check_threads(buffer, layout, threads, self.launch.loc)
+        held = Distribution.of_fragment(layout, threads)
+        if held is None:
+            raise self.not_held(buffer)
+        before = self.held.get(buffer)
+        if before is not None and not before.same(held):
+            raise self.disagree(buffer)
+        if before is None and not self.hold(buffer, held, "T.annotate_layout", self.launch):
+            raise self.not_held(buffer)
+
     def annotated(self, buffer: Buffer, layout: Layout) -> None:
-        """A shared layout that the program asks for; no two elements may share a place."""
-        if not layout.is_injective():
-            raise TileValueError(
-                f"the layout of `{buffer.name}` puts two elements in one place",
-                expected="a layout with a different place for each element",
-                got=f"T.Layout of shape {layout.shape}",
+        """A layout of a shared tile that the program asks for.
+
+        Raises:
+            TileUnsupportedError: other names of the tile cannot have it.
+        """
+        layout = staged(layout, buffer)
+        before = self.layouts.get(buffer)
+        if before is not None and not np.array_equal(before.addresses(), layout.addresses()):
+            raise self.disagree(buffer)
+        if before is None and not self.lay_out(buffer, layout, "T.annotate_layout", self.launch):
+            names = ", ".join(f"`{n.name}`" for n in self.storage.of(buffer) if n is not buffer)
+            raise TileUnsupportedError(
+                f"the layout of `{buffer.name}` does not fit other names of its memory",
+                expected="a layout of the whole tile that keeps elements of wider dtypes together",
+                got=f"T.Layout of shape {layout.shape}, also used as {names}",
+                hint="annotate the allocated tile, and keep runs of neighbours whole",
                 loc=self.launch.loc,
             )
-        self.layouts[buffer] = staged(layout, buffer)
+
+    def lay_out(self, buffer: Buffer, layout: Layout, why: str, stmt: S.Stmt) -> bool:
+        """Give a shared tile and its other names a layout; whether all of them can have it."""
+        found = self.storage.laid_out(buffer, layout)
+        if found is None:
+            return False
+        for name, seen in found.items():
+            self.layouts[name] = seen
+            self.note(name, why, stmt)
+        return True
+
+    def disagree(self, buffer: Buffer) -> TileValueError:
+        """Two names of a tile are annotated, and not with the same layout."""
+        names = ", ".join(f"`{name.name}`" for name in self.storage.of(buffer))
+        return TileValueError(
+            f"the layout of `{buffer.name}` differs from that of another name of its memory",
+            expected="one layout for a tile and its views",
+            got=f"T.annotate_layout for more than one of {names}",
+            hint="annotate the allocated tile only; its views follow",
+            loc=self.launch.loc,
+        )
 
     def plan(self, op: Op, stmt: S.Gemm) -> None:
         """The instruction of a product decides layouts of operands that have none yet."""
         plan = self.plans[stmt] = plan_gemm(stmt, op.threads, self.target)
         for region, held in ((stmt.c, plan.c), (stmt.a, plan.a), (stmt.b, plan.b)):
             if held is not None and region.buffer.storage == FRAGMENT:
-                self.held.setdefault(region.buffer, held)
-                self.note(region.buffer, f"registers of {plan.instruction}", stmt)
+                if region.buffer not in self.held:
+                    self.hold(region.buffer, held, f"registers of {plan.instruction}", stmt)
         for region, layout in ((stmt.a, plan.a_layout), (stmt.b, plan.b_layout)):
             buffer = region.buffer
-            free = buffer.storage.startswith("shared") and buffer.data not in self.views
-            if layout is not None and free and buffer not in self.layouts:
-                self.layouts[buffer] = staged(layout, buffer)
-                self.note(buffer, f"read by {plan.instruction}", stmt)
+            free = buffer.storage.startswith("shared") and buffer not in self.layouts
+            if layout is not None and free:
+                why = f"read by {plan.instruction}"
+                self.lay_out(buffer, staged(layout, buffer), why, stmt)
 
     # -- spreading -------------------------------------------------------------------------------
     def spread(self) -> None:
@@ -270,7 +346,8 @@ class _Inference:
             if access.buffer in self.held:
                 continue
             held = held_from(access, op.loop, spread, _constant_shape(access.buffer))
-            if held is not None and not self.suits(access.buffer, held):
+            seen = {} if held is None else self.storage.held(access.buffer, held) or {}
+            if not all(self.suits(name, layout) for name, layout in seen.items()):
                 return True
         return False
 
@@ -300,9 +377,7 @@ class _Inference:
                 shape = _constant_shape(access.buffer)
                 held = held_from(access, op.loop, spread, shape)
                 if held is not None:
-                    self.held[access.buffer] = held
-                    self.note(access.buffer, why, op.stmt)
-                    changed = True
+                    changed |= self.hold(access.buffer, held, why, op.stmt)
         return changed
 
     def spread_reduce(self, stmt: S.Reduce) -> bool:
@@ -319,9 +394,7 @@ class _Inference:
             if prod(found.shape) != 1 or prod(_constant_shape(dst.buffer)) != 1:
                 return False
             found = replace(found, shape=(1,), digits=((),))
-        self.held[dst.buffer] = found
-        self.note(dst.buffer, f"what reducing `{src.buffer.name}` leaves", stmt)
-        return True
+        return self.hold(dst.buffer, found, f"what reducing `{src.buffer.name}` leaves", stmt)
 
     def known_spread(self, op: Op) -> Distribution | None:
         """The distribution of the loop of ``op`` as its known fragments ask for it."""
@@ -346,10 +419,22 @@ class _Inference:
                 return True
         for buffer, threads in self.fragments.items():
             if buffer not in self.held:
-                self.held[buffer] = Distribution.linear(_constant_shape(buffer), threads)
-                self.note(buffer, "spread evenly; no operation asks for more", self.launch)
+                self.spread_evenly(buffer, threads)
                 return True
         return False
+
+    def spread_evenly(self, buffer: Buffer, threads: int) -> None:
+        """A layout for a fragment that no operation gives one."""
+        shape = _constant_shape(buffer)
+        tried = [Distribution.linear(shape, threads)]
+        if self.storage.several(buffer):
+            even = self.storage.even(buffer, threads)
+            tried += [even] if even is not None else []
+            if prod(shape) * buffer.dtype.bits <= MAX_COPIED:
+                tried.append(Distribution.fully_replicated(shape, threads))
+        why = "spread evenly; no operation asks for more"
+        if not any(self.hold(buffer, held, why, self.launch) for held in tried):
+            raise self.not_held(buffer)
 
     def settle_reducers(self) -> None:
         """Reducers to which a loop contributes in threads without a copy, at computed indices for
@@ -362,11 +447,12 @@ class _Inference:
                     if self.misses(op, access):
                         shape = _constant_shape(access.buffer)
                         threads = self.fragments[access.buffer]
-                        self.held[access.buffer] = Distribution.fully_replicated(shape, threads)
+                        whole = Distribution.fully_replicated(shape, threads)
                         why = "at elements that not only the loop variables name, it is updated by"
-                        self.notes[access.buffer] = Note(
-                            access.buffer.data, f"{why} {_word(op.stmt)}", op.stmt.loc
-                        )
+                        for name in self.storage.of(access.buffer):
+                            self.notes.pop(name, None)
+                        if not self.hold(access.buffer, whole, f"{why} {_word(op.stmt)}", op.stmt):
+                            raise self.not_held(access.buffer)
                         missed = True
 
     def misses(self, op: Op, access: Access) -> bool:
@@ -381,7 +467,7 @@ class _Inference:
     def choose_shared(self) -> None:
         """Layouts against bank conflicts for shared tiles that only loops touch."""
         uses: dict[Buffer, list[Use]] = {}
-        taken: set[E.Var] = set(self.views)
+        taken: set[E.Var] = set(self.storage.names)
         taken.update(_plain_uses(self.launch.body))
         for op in self.ops:
             if op.loop is None:
@@ -419,7 +505,7 @@ class _Inference:
             return [
                 (region.buffer, held)
                 for region, held in pairs
-                if region.buffer.storage == FRAGMENT and self.held[region.buffer] != held
+                if region.buffer.storage == FRAGMENT and self.differs(region.buffer, held)
             ]
         op = self.op_of(stmt)
         if op.loop is None:
@@ -433,6 +519,10 @@ class _Inference:
             if spread is None or registers_of(access, held, op.loop, spread) is None:
                 found.setdefault(access.buffer)
         return [(buffer, self.wanted(op, buffer, spread)) for buffer in found]
+
+    def differs(self, buffer: Buffer, wanted: Distribution | None) -> bool:
+        """Whether a fragment is held otherwise than a product wants it."""
+        return wanted is None or not self.held[buffer].same(wanted)
 
     def wanted(self, op: Op, buffer: Buffer, spread: Distribution | None) -> Distribution | None:
         """The layout in which the loop of ``op`` could use ``buffer``, if shuffles can bring it

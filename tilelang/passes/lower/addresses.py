@@ -1,7 +1,8 @@
 """Layouts of shared buffers, applied to every access.
 
 A shared buffer with a layout becomes a one-dimensional array as long as the layout needs, and each
-logical access the address that the layout gives. Until here all passes see logical indices.
+logical access the address that the layout gives; so does each view of it, whose layout is that of
+the buffer as the view's indices see it. Until here all passes see logical indices.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class _Apply(Rewriter):
             kept = (*kept, ("logical", layout))  # for messages about addresses
             span = ("align", 1024) if len(layout.output_shape()) > len(layout.shape) else None
             attrs = (*kept, span) if span is not None else kept
-            found = replace(buffer, shape=Shape((layout.size,)), strides=None, attrs=attrs)
+            shape = Shape((layout.size,))
+            found = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
             self.arrays[buffer] = found
         return found
 
@@ -62,7 +64,7 @@ class _Apply(Rewriter):
             if found is not None:
                 value = self.expr(stmt.value)
                 return replace(stmt, buffer=found[0], indices=(found[1],), value=value)
-        elif isinstance(stmt, S.Alloc):
+        elif isinstance(stmt, (S.Alloc, S.View)):
             layout = stmt.buffer.attr("layout")
             if isinstance(layout, Layout) and stmt.buffer.storage.startswith("shared"):
                 return replace(stmt, buffer=self.array(stmt.buffer, layout))

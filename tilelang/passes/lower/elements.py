@@ -191,13 +191,8 @@ def _first(dist: Distribution, thread: E.Expr) -> Iterable[E.Expr]:
     for extent, stride in dist.replicas:
         if extent > 1:
             yield E.binary("eq", digit(thread, extent, stride, dist.threads), ZERO)
-    reach = 1
-    radix = [(d.stride, d.extent) for d in dist.all_digits() if d.place == "thread"]
-    radix += [(stride, extent) for extent, stride in dist.replicas]
-    for stride, extent in sorted(item for item in radix if item[1] > 1):
-        if stride > reach:
-            yield E.binary("eq", thread // reach % (stride // reach), ZERO)
-        reach = stride * extent
+    for below, extent in dist.gaps("thread"):
+        yield E.binary("eq", thread // below % extent, ZERO)
 
 
 # -- elements of a region -------------------------------------------------------------------------

@@ -340,9 +340,11 @@ def _without_lets(stmt: S.Stmt) -> S.Stmt:
     return Inline().rewrite(stmt)
 
 
-def _same(a: tuple[E.Expr, ...], b: tuple[E.Expr, ...]) -> bool:
-    """Whether two accesses have the same indices; equal expressions are one object."""
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+def _same_place(a: S.Store, b: S.Store | E.Load) -> bool:
+    """Whether two accesses of one storage are of the same element, under the same name; equal
+    expressions are one object."""
+    same = len(a.indices) == len(b.indices) and all(x is y for x, y in zip(a.indices, b.indices))
+    return same and a.buffer is b.buffer
 
 
 def _independent(body: S.Stmt) -> bool:
@@ -351,7 +353,7 @@ def _independent(body: S.Stmt) -> bool:
     Only stores, conditions and pure lets, whose values may stand where they are used; what is
     stored is loaded at the same place only.
     """
-    stores: dict[E.Var, tuple[E.Expr, ...]] = {}
+    stores: dict[E.Var, S.Store] = {}
     early: set[E.Var] = set()  # storage that a let reads
     sizes: dict[E.Var, int] = {}
     for node in S.walk(body):
@@ -363,8 +365,8 @@ def _independent(body: S.Stmt) -> bool:
             if size > MAX_INLINED and _loads(node.value):
                 return False
         elif isinstance(node, S.Store):
-            before = stores.setdefault(node.buffer.data, node.indices)
-            if not _same(before, node.indices) or node.buffer.is_var:
+            before = stores.setdefault(node.buffer.data, node)
+            if not _same_place(before, node) or node.buffer.is_var:
                 return False
         elif not isinstance(node, (S.Seq, S.If)):
             return False
@@ -374,8 +376,8 @@ def _independent(body: S.Stmt) -> bool:
         for expr in node.exprs():
             for part in E.find(expr, E.Load, E.Call):
                 if isinstance(part, E.Load):
-                    stored = stores.get(part.buffer.data, part.indices)
-                    if not _same(stored, part.indices):
+                    stored = stores.get(part.buffer.data)
+                    if stored is not None and not _same_place(stored, part):
                         return False
                 if isinstance(part, E.Call) and part.intrinsic.effect is not Effect.NONE:
                     return False

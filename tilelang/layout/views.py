@@ -1,0 +1,211 @@
+"""Layouts seen through views: the place of an element does not depend on the name it has.
+
+A view is another shape, and perhaps another dtype, over the same storage. Element by element its
+position in the storage is known, so the layout of one name is that of every other: the map from
+the view's indices to the storage, followed by the layout of the storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Expr, as_expr, const
+from tilelang.layout.distribution import Digit, Distribution, split_digits
+from tilelang.layout.evaluate import Array
+from tilelang.layout.layout import Layout
+
+
+@dataclass(frozen=True)
+class Span:
+    """What a buffer names of its storage.
+
+    Attributes:
+        shape: its extents.
+        strides: elements from one index to the next, per dimension.
+        offset: elements before the first.
+        bits: of an element.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    bits: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is in row-major order from the start."""
+        return self.offset == 0 and self.strides == _row_major(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bits of all elements."""
+        return prod(self.shape) * self.bits
+
+    def positions(self) -> Array:
+        """The position in the storage of each element, in elements, of shape ``shape``."""
+        found = np.full(self.shape, self.offset, np.int64)
+        for axis, stride in zip(np.indices(self.shape), self.strides):
+            found += axis * stride
+        return found
+
+
+def span_of(buffer: Buffer) -> Span | None:
+    """What ``buffer`` names; None where extents, strides or the offset are no constants."""
+    bits = buffer.dtype.bits * buffer.dtype.lanes
+    shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+    strides = tuple(step for step in buffer.stride_list() if isinstance(step, int))
+    if len(shape) != buffer.ndim or len(strides) != buffer.ndim:
+        return None
+    offset = buffer.elem_offset
+    return Span(shape, strides, offset, bits) if isinstance(offset, int) else None
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(prod(shape[dim + 1 :]) for dim in range(len(shape)))
+
+
+# -- fragments ------------------------------------------------------------------------------------
+@lru_cache(maxsize=1024)
+def seen_distribution(held: Distribution, old: Span, new: Span) -> Distribution | None:
+    """Where the elements of ``new`` are when those of ``old`` are spread as ``held`` says.
+
+    None where that is no distribution: an element of ``new`` would be in several threads or
+    registers, its thread would be no digit of its index, or one of both is a part of the storage.
+    """
+    if not (old.whole and new.whole and old.size == new.size):
+        return None
+    keep = 0  # innermost dimensions that both have
+    if old.bits == new.bits:
+        while keep < min(len(old.shape), len(new.shape)) and (
+            old.shape[-1 - keep] == new.shape[-1 - keep]
+        ):
+            keep += 1
+    before = len(old.shape) - keep
+    flat = _flat(old.shape[:before], held.digits[:before])
+    if flat is None:
+        return None
+    scaled = _scaled(flat, held, old.bits, new.bits)
+    if scaled is None:
+        return None
+    flat, kept = scaled, list(held.digits[before:])
+    rows: list[tuple[Digit, ...]] = []
+    outer = new.shape[: len(new.shape) - keep]
+    leading = next((dim for dim, extent in enumerate(outer) if extent > 1), 0)
+    for dim in reversed(range(len(outer))):
+        if outer[dim] == 1:
+            rows.insert(0, ())
+        elif dim == leading:
+            rows.insert(0, flat)
+        else:
+            split = split_digits(flat, outer[dim])
+            if split is None:
+                return None
+            flat = split[0]
+            rows.insert(0, split[1])
+    digits = (*map(_merged, rows), *kept)
+    return Distribution(new.shape, digits, held.replicas, held.threads)
+
+
+def _merged(row: tuple[Digit, ...]) -> tuple[Digit, ...]:
+    """Neighbouring digits that are one."""
+    found: list[Digit] = []
+    for digit in row:
+        above = found[-1] if found else None
+        reach = digit.stride * digit.extent
+        if above is not None and above.place == digit.place and above.stride == reach:
+            found[-1] = Digit(above.extent * digit.extent, digit.place, digit.stride)
+        else:
+            found.append(digit)
+    return tuple(found)
+
+
+def _flat(
+    shape: tuple[int, ...], digits: tuple[tuple[Digit, ...], ...]
+) -> tuple[Digit, ...] | None:
+    """Digits of the row-major position; only the outermost may have empty places."""
+    found: tuple[Digit, ...] = ()
+    for extent, row in zip(shape, digits):
+        real = tuple(digit for digit in row if digit.extent > 1)
+        if found and prod(digit.extent for digit in real) != extent:
+            return None
+        found += real
+    return found
+
+
+def _scaled(
+    flat: tuple[Digit, ...], held: Distribution, old: int, new: int
+) -> tuple[Digit, ...] | None:
+    """``flat`` for elements of ``new`` bits instead of ``old``: parts of a register, or several."""
+    if old == new:
+        return flat
+    if old % new == 0:
+        share = old // new
+        moved = tuple(_register(digit, digit.stride * share) for digit in flat)
+        return (*moved, Digit(share, "slot", 1))
+    if new % old:
+        return None
+    share = new // old
+    split = split_digits(flat, share)
+    if split is None:
+        return None
+    kept, gone = split
+    below = 1
+    for digit in reversed(gone):
+        if digit.place != "slot" or digit.stride != below:
+            return None
+        below *= digit.extent
+    if any(digit.place == "slot" and digit.stride % share for digit in kept):
+        return None
+    return tuple(_register(digit, digit.stride // share) for digit in kept)
+
+
+def _register(digit: Digit, stride: int) -> Digit:
+    return replace(digit, stride=stride) if digit.place == "slot" else digit
+
+
+# -- shared memory --------------------------------------------------------------------------------
+def seen_layout(layout: Layout, old: Span, new: Span) -> Layout | None:
+    """Where the elements of ``new`` are when those of ``old`` are laid out by ``layout``.
+
+    None where an element of ``new`` would lie in several places, or ``old`` is a part of the
+    storage and says nothing about the rest.
+    """
+    if not old.whole or max(old.bits, new.bits) % min(old.bits, new.bits):
+        return None
+    if new.size and (int(new.positions().max()) + 1) * new.bits > old.size:
+        return None  # beyond the storage
+    if old == new:
+        return layout
+    parts = max(1, old.bits // new.bits)  # elements of `new` in one of `old`
+    together = max(1, new.bits // old.bits)  # elements of `old` in one of `new`
+    if together > 1:
+        if prod(old.shape) % together:
+            return None
+        groups = layout.addresses().reshape(-1, together)
+        if bool((groups != groups[:, :1] + np.arange(together)).any()):
+            return None
+        if bool((groups[:, 0] % together).any()):
+            return None
+
+    def forward(*indices: Expr) -> Expr:
+        position: Expr = const(new.offset)
+        for index, stride in zip(indices, new.strides, strict=True):
+            position = as_expr(position + index * stride)
+        place = layout.address_of(_unravelled(old.shape, position // parts * together))
+        return as_expr(place * parts // together + position % parts)
+
+    return Layout(new.shape, forward)
+
+
+def _unravelled(shape: Sequence[int], position: Expr) -> list[Expr]:
+    found: list[Expr] = []
+    for dim in reversed(range(len(shape))):
+        found.insert(0, as_expr(position if dim == 0 else position % shape[dim]))
+        position = as_expr(position // shape[dim])
+    return found

@@ -1,0 +1,156 @@
+"""Tiles with several names: what the layout of one name says about the others.
+
+``T.view``, ``T.reshape`` and declared buffers are further names of the same storage. Inference
+treats all names of a tile as one: a layout that any of them gets is given to all, each as its own
+indices see it, and a layout that some name cannot have is given to none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.layout.distribution import Distribution
+from tilelang.layout.layout import Layout
+from tilelang.layout.views import seen_distribution, seen_layout, span_of
+from tilelang.passes.layouts.access import FRAGMENT, is_reducer
+from tilelang.passes.layouts.demote import replace_buffers
+
+
+class Storage:
+    """The names of each tile of a launch: its allocation, and the views that are used."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.names: dict[E.Var, tuple[Buffer, ...]] = {}
+        nodes = list(S.walk(launch.body))
+        viewed = {node.buffer.data for node in nodes if isinstance(node, S.View)}
+        if not viewed:
+            return
+        found: dict[E.Var, dict[Buffer, None]] = {}
+        for node in nodes:
+            for buffer in _used(node):
+                if buffer.data in viewed:
+                    found.setdefault(buffer.data, {})[buffer] = None
+        asked = dict(launch.annotation("layout_map", ()))
+        for buffer in asked:
+            if buffer.data in viewed:
+                found.setdefault(buffer.data, {})[buffer] = None
+        self.names = {data: tuple(names) for data, names in found.items() if len(names) > 1}
+
+    def of(self, buffer: Buffer) -> tuple[Buffer, ...]:
+        """All names of the storage of ``buffer``."""
+        return self.names.get(buffer.data, (buffer,))
+
+    def several(self, buffer: Buffer) -> bool:
+        """Whether ``buffer`` has other names."""
+        return buffer.data in self.names
+
+    def held(self, buffer: Buffer, held: Distribution) -> dict[Buffer, Distribution] | None:
+        """The distribution of every name when ``buffer`` is spread as ``held`` says; None where
+        some name has none."""
+        found: dict[Buffer, Distribution] = {}
+        own = span_of(buffer)
+        for name in self.of(buffer):
+            other = span_of(name)
+            seen: Distribution | None = held
+            if name is not buffer:
+                seen = None
+                if own is not None and other is not None:
+                    seen = seen_distribution(held, own, other)
+            if seen is None:
+                return None
+            found[name] = seen
+        return found
+
+    def laid_out(self, buffer: Buffer, layout: Layout) -> dict[Buffer, Layout] | None:
+        """The same for the layout of a shared tile."""
+        found: dict[Buffer, Layout] = {}
+        own = span_of(buffer)
+        for name in self.of(buffer):
+            other = span_of(name)
+            seen: Layout | None = layout
+            if name is not buffer:
+                seen = None
+                if own is not None and other is not None:
+                    seen = seen_layout(layout, own, other)
+            if seen is None:
+                return None
+            found[name] = seen
+        return found
+
+    def even(self, buffer: Buffer, threads: int) -> Distribution | None:
+        """A way to spread ``buffer`` that all its names can have: digits that end where a row of
+        any of them ends, without empty places."""
+        spans = [span_of(name) for name in self.of(buffer)]
+        own = span_of(buffer)
+        bits = min((span.bits for span in spans if span is not None), default=0)
+        ends = {1}
+        for span in spans:
+            if span is None or own is None or not span.whole or span.size != own.size:
+                return None
+            ends.update(step * span.bits // bits for step in span.strides)
+            ends.update((span.bits // bits, span.size // bits))
+        order = sorted(ends)
+        if any(high % low for low, high in pairwise(order)):
+            return None
+        flat = tuple(high // low for low, high in pairwise(order))[::-1]
+        # What is one element to some name stays in one register.
+        widest = max(span.bits for span in spans if span is not None)
+        held = Distribution.exact(flat, threads, widest // bits)
+        finest = next(span for span in spans if span is not None and span.bits == bits)
+        lead = replace(finest, shape=flat, strides=_strides(flat))
+        return seen_distribution(held, lead, own) if own is not None else None
+
+
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    found: list[int] = []
+    below = 1
+    for extent in reversed(shape):
+        found.insert(0, below)
+        below *= extent
+    return tuple(found)
+
+
+def _used(node: S.Stmt) -> list[Buffer]:
+    """Buffers that a statement itself uses; an allocation uses what it makes."""
+    found = [region.buffer for region in (*node.regions_read(), *node.regions_written())]
+    if not isinstance(node, S.View):
+        found += node.parts("buffer")
+    for expr in node.exprs():
+        for part in E.find(expr, E.Load, E.AddressOf, E.RegionArg):
+            if isinstance(part, E.RegionArg):
+                found.append(part.region.buffer)
+            elif isinstance(part, (E.Load, E.AddressOf)):
+                found.append(part.buffer)
+    return found
+
+
+def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
+    """``launch`` with the fragment ``data`` in shared memory, under all its names.
+
+    Raises:
+        TileUnsupportedError: it is a reducer, whose copies are partial results.
+    """
+    mapping: dict[Buffer, Buffer] = {}
+    for node in S.walk(launch.body):
+        for buffer in (*_used(node), *node.parts("buffer")):
+            if buffer.data is data and buffer.storage == FRAGMENT:
+                mapping.setdefault(buffer, replace(buffer, storage="shared"))
+    for buffer in mapping:
+        if is_reducer(buffer):
+            raise TileUnsupportedError(
+                f"the layout of the reducer `{buffer.name}` cannot be used",
+                expected="threads and registers that are sums of digits of the indices (each "
+                "index split by // and %), for each of its names",
+                got="another T.Fragment, or a view that splits its registers",
+                hint="leave out the annotation, or the view",
+                loc=launch.loc,
+            )
+    asked = launch.annotation("layout_map", ())
+    kept = tuple(pair for pair in asked if pair[0] not in mapping)
+    notes = tuple((k, kept if k == "layout_map" else value) for k, value in launch.annotations)
+    return replace(launch, body=replace_buffers(launch.body, mapping), annotations=notes)
