@@ -21,8 +21,9 @@ from tilelang.target import parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "one_thread_by_default", "simplify", "check_tile_bounds", "fold_clear", "lower_own_tiles",
-    "split_lanes", "choose_operands", "serialize_threads", "lower_operand_copies", "lower_tiles",
+    "one_thread_by_default", "widen_indices", "simplify", "check_tile_bounds", "fold_clear",
+    "lower_own_tiles", "split_lanes", "choose_operands", "serialize_threads",
+    "lower_operand_copies", "lower_tiles",
     "insert_guards", "simplify_again",
 ]  # fmt: skip
 

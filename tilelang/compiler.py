@@ -38,6 +38,7 @@ from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
+from tilelang.passes.normalize.widen import widen_indices
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.guards import insert_guards
@@ -146,6 +147,8 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
     return (
         Step("one_thread_by_default", one_thread_by_default, _on_cores,
              "every later pass sees the number of threads of a block"),
+        Step("widen_indices", widen_indices, _always,
+             "an index is an exact integer; every pass below takes its dtype at its word"),
         Step("simplify", simplify_func, _always,
              "constant extents and folded conditions make every later pass see plain shapes"),
         Step("check_tile_bounds", check_tile_bounds, _always,

@@ -216,7 +216,7 @@ def _note_elements(
     if buffer.storage.endswith("barrier") or s.block.index is None or not _RACES[0]:
         return
     bound = s.bound(buffer)
-    indices, wide = s.indices(exprs, active)
+    indices, wide = s.indices(buffer, exprs, active)
     linear, _ = memory._place(bound, indices, None)
     if wide:
         linear = np.broadcast_to(linear, (s.lanes.count, linear.shape[-1]))
@@ -230,8 +230,10 @@ def _note_elements(
 
 
 def _load(original: Any) -> Any:
-    def load(s: Strand, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> Any:
-        found = original(s, buffer, exprs, active)
+    def load(
+        s: Strand, buffer: Buffer, exprs: tuple[Expr, ...], active: Active, *place: Any
+    ) -> Any:
+        found = original(s, buffer, exprs, active, *place)
         _note_elements(s, buffer, exprs, active, False)
         return found
 
@@ -240,9 +242,9 @@ def _load(original: Any) -> Any:
 
 def _store(original: Any) -> Any:
     def store(
-        s: Strand, buffer: Buffer, exprs: tuple[Expr, ...], value: Any, active: Active
+        s: Strand, buffer: Buffer, exprs: tuple[Expr, ...], value: Any, active: Active, *place: Any
     ) -> None:
-        original(s, buffer, exprs, value, active)
+        original(s, buffer, exprs, value, active, *place)
         _note_elements(s, buffer, exprs, active, True)
         checked = buffer.storage.startswith("shared") and s.lanes.threads is not None
         if checked and _RACES[0] and not buffer.storage.endswith("barrier"):

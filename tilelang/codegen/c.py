@@ -16,6 +16,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.indices import INDEX_OPS, widens
 from tilelang.ir.tables import BINARY
 
 PLAIN_TYPES = {
@@ -54,8 +55,6 @@ SAME_AS = {
     "fast_log10": "log10", "fast_sin": "sin", "fast_cos": "cos", "fast_tan": "tan",
     "ieee_fsqrt": "sqrt", "ieee_frsqrt": "rsqrt", "ieee_fmaf": "fma",
 }  # fmt: skip
-# Operations of index arithmetic.
-INDEX_OPS = frozenset("add sub mul floordiv floormod truncdiv truncmod min max".split())
 ARITHMETIC = {"ieee_add": "+", "ieee_sub": "-", "ieee_mul": "*", "ieee_fdiv": "/"}
 RECIPROCAL = ("fast_rcp", "ieee_frcp")
 
@@ -252,6 +251,9 @@ class CPrinter:
     def cast(self, expr: E.Cast) -> str:
         """Conversions: floats to integers truncate and saturate, to narrow floats round."""
         src, dst = expr.value.dtype, expr.dtype
+        if self.is_index(expr):
+            text = bare(self.index(expr))
+            return f"({text})" if " " in text else text
         inner = self.value(expr.value)
         if dst.is_bool:
             return f"({inner} != 0)"
@@ -287,6 +289,8 @@ class CPrinter:
             return plain and self.is_index(expr.a) and self.is_index(expr.b)
         if isinstance(expr, E.Var):
             return expr in self.wide or expr in self.sizes
+        if isinstance(expr, E.Cast):
+            return widens(expr) and self.is_index(expr.value)
         return isinstance(expr, E.Const) and expr.dtype.is_int
 
     # -- indices --------------------------------------------------------------------------------
@@ -307,6 +311,8 @@ class CPrinter:
                 return self.division(expr, self.index)
             if expr.op in ("min", "max"):
                 return f"tl_{expr.op}_i64({self.index(expr.a)}, {self.index(expr.b)})"
+        if isinstance(expr, E.Cast) and self.is_index(expr):
+            return self.index(expr.value)
         return f"(int64_t){self.value(expr)}"
 
     @staticmethod

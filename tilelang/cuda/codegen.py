@@ -219,6 +219,7 @@ class _Kernel:
     def _launch_var(self, var: E.Var, extent: int) -> None:
         self.names.of(var, var.name)
         self.printer.indices.add(var)
+        self.printer.narrow.add(var)
         self.printer.ranges[var] = Interval(0, extent - 1)
 
     def text(self) -> str:

@@ -61,6 +61,7 @@ class KernelWriter(Writer):
                 kind = "int64_t"
             else:
                 kind = "int"
+                self.p.narrow.add(var)
             if abs(found.low) < 2**63 and abs(found.high) < 2**63:
                 self.p.ranges[var] = Interval(found.low, found.high)
         else:
@@ -212,8 +213,7 @@ class KernelWriter(Writer):
         wide = start.wide or stop.wide or step.wide or not narrow
         p.indices.add(var)
         p.ranges[var] = Interval(low, high)
-        if wide:
-            p.wide.add(var)
+        (p.wide if wide else p.narrow).add(var)
         name, kind = p.names.of(var, var.name), "int64_t" if wide else "int"
         pragma = self.pragma(stmt)
         if pragma:

@@ -8,7 +8,6 @@ the values are known to stay in range and with wrapping functions of the header 
 from __future__ import annotations
 
 from tilelang.codegen.c import (
-    INDEX_OPS,
     NARROW_FLOATS,
     PLAIN_TYPES,
     CPrinter,
@@ -28,6 +27,7 @@ from tilelang.ir.bounds import Bounds, Interval, full, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
+from tilelang.ir.indices import INDEX_OPS, widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
@@ -53,7 +53,7 @@ class CudaPrinter(CPrinter):
     Attributes:
         ranges: what is known of integer variables.
         indices: variables whose exact value is part of index arithmetic; those in `wide` are
-            declared int64_t.
+            declared int64_t, those in `narrow` int although their dtype is int64.
         used: variables and storage that the text mentions.
         declared: storage -> C element type of its pointer (with "const " where it is read only).
         threads: threads of a block.
@@ -73,6 +73,7 @@ class CudaPrinter(CPrinter):
         self.ranges: dict[E.Var, Interval] = {}
         self.bounds = Bounds(self.ranges)
         self.indices: set[E.Var] = set()
+        self.narrow: set[E.Var] = set()
         self.used: dict[E.Var, None] = {}
         self.declared: dict[E.Var, str] = {}
         self.state: dict[str, str] = {}
@@ -219,6 +220,8 @@ class CudaPrinter(CPrinter):
             return plain and self.is_index(expr.a) and self.is_index(expr.b)
         if isinstance(expr, E.Var):
             return expr in self.indices
+        if isinstance(expr, E.Cast):
+            return widens(expr) and self.is_index(expr.value)
         return isinstance(expr, E.Const) and expr.dtype.is_int
 
     def term(self, expr: E.Expr | int) -> Term:
@@ -229,8 +232,10 @@ class CudaPrinter(CPrinter):
             return indexing.number(int(expr.value))
         if isinstance(expr, E.Var) and expr in self.indices:
             known = self.ranges.get(expr, full(expr.dtype))
-            wide = expr in self.wide or expr.dtype == "int64"
+            wide = expr in self.wide or (expr.dtype == "int64" and expr not in self.narrow)
             return Term(self.name_of(expr), known.low, known.high, wide)
+        if isinstance(expr, E.Cast) and self.is_index(expr):
+            return self.term(expr.value)  # the type follows from the values
         if isinstance(expr, E.Binary) and self.is_index(expr):
             if expr in self.counted:
                 return self.counted[expr]
@@ -271,8 +276,8 @@ class CudaPrinter(CPrinter):
             if expr in self.map_alias:
                 return self.tensor_map(expr)
             name = self.name_of(expr)
-            narrow = expr in self.wide and expr.dtype != "int64"
-            return f"({value_type(expr.dtype)}){name}" if narrow else name
+            other = expr in (self.narrow if expr.dtype == "int64" else self.wide)
+            return f"({value_type(expr.dtype)}){name}" if other else name
         return super().value(expr)
 
     def unary(self, expr: E.Unary) -> str:
@@ -289,7 +294,9 @@ class CudaPrinter(CPrinter):
             return f"({self.index(expr.a)} {BINARY[op].symbol} {self.index(expr.b)})"
         if self.is_index(expr):
             term = self.term(expr)
-            if not term.wide or dtype == "int64":
+            if dtype == "int64":
+                return term.widened().at(indexing.ATOM)
+            if not term.wide:
                 return term.at(indexing.ATOM)
         if op in ("add", "sub", "mul") and dtype in _SIGNED and not self.stays(expr):
             a, b = self.value(expr.a), self.value(expr.b)
@@ -328,6 +335,8 @@ class CudaPrinter(CPrinter):
                 expected="rounding to nearest even",
                 got=f"`{expr!r}`",
             )
+        if self.is_index(expr):
+            return self.term(expr).widened().at(indexing.ATOM)
         return super().cast(expr)
 
     def call(self, expr: E.Call) -> str:

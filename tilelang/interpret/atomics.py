@@ -13,7 +13,7 @@ from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import Bound
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, const
+from tilelang.ir.expr import AddressOf, Call, Expr, Load
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
@@ -107,7 +107,7 @@ def _atomic(op: str) -> Callable[[Strand, Call, Active], Value]:
         buffer, exprs = _target(node.args[0])
         value = s.eval(node.args[1], active)
         value = values.convert(value, node.args[1].dtype, buffer.dtype)
-        indices = [s.eval(expr, active) for expr in exprs]
+        indices = s.place(buffer, exprs, active)
         want_old = bool(node.attr("return_prev", False))
         return update(s, s.bound(buffer), indices, value, op, active, want_old)
 
@@ -123,7 +123,7 @@ def contiguous(
     s: Strand, buffer: Buffer, exprs: tuple[Expr, ...], count: int, active: Active
 ) -> Value:
     """``count`` elements from an address on, in a last axis."""
-    parts = [s.load(buffer, (*exprs[:-1], exprs[-1] + const(k)), active) for k in range(count)]
+    parts = [s.load(buffer, exprs, active, k) for k in range(count)]
     return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
 
@@ -138,7 +138,7 @@ def _vector_add(width: int) -> Callable[[Strand, Call, Active], Value]:
             amount, kind = contiguous(s, origin, at, width, active), origin.dtype
         amount = values.convert(amount, kind, buffer.dtype)
         bound = s.bound(buffer)
-        indices = [s.eval(expr, active) for expr in exprs]
+        indices = s.place(buffer, exprs, active)
         want_old = bool(node.attr("return_prev", False))
         found = []
         for k in range(width):

@@ -14,7 +14,7 @@ from tilelang.interpret.lanes import Active, anyone, narrow
 from tilelang.interpret.memory import nibbles_of
 from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, const
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg
 from tilelang.ir.tables import Effect
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def raw_address(s: Strand, node: AddressOf, active: Active) -> Value:
     """The machine address of an element, as T.address_of gives it."""
     bound = s.bound(node.buffer)
     linear: Value = np.int64(bound.offset)
-    for index, stride in zip(node.indices, bound.strides):
-        linear = linear + np.asarray(s.eval(index, active)).astype(np.int64) * stride
+    for index, stride in zip(s.corner(node.buffer, node.indices, active), bound.strides):
+        linear = linear + np.asarray(index).astype(np.int64) * stride
     step = nibbles_of(node.buffer.dtype) * node.buffer.dtype.lanes
     base = bound.memory.raw.ctypes.data
     return (linear * step // 2 + base).astype(np.uint64)
@@ -91,10 +91,10 @@ def _cp_async(s: Strand, node: Call, active: Active) -> Value:
     for k in range(count):
         value: Value = values.constant(0, dst.dtype)
         if anyone(chosen):
-            found = s.load(src, (*src_at[:-1], src_at[-1] + const(k)), chosen)
+            found = s.load(src, src_at, chosen, k, plain=True)
             found = values.convert(found, src.dtype, dst.dtype)
             value = found if chosen is None else np.where(chosen, found, value)
-        s.store(dst, (*dst_at[:-1], dst_at[-1] + const(k)), value, active)
+        s.store(dst, dst_at, value, active, k, plain=True)
     return NOTHING
 
 
@@ -136,11 +136,12 @@ def _dp4a(s: Strand, node: Call, active: Active) -> Value:
     total: Value = np.int64(0)
     (a, ai), (b, bi), (c, ci) = (target(arg) for arg in node.args)
     for k in range(4):
-        x = s.load(a, (*ai[:-1], ai[-1] + const(k)), active)
-        y = s.load(b, (*bi[:-1], bi[-1] + const(k)), active)
+        x = s.load(a, ai, active, k, plain=True)
+        y = s.load(b, bi, active, k, plain=True)
         total = total + np.asarray(x).astype(np.int64) * np.asarray(y).astype(np.int64)
-    old = s.load(c, ci, active)
-    s.store(c, ci, (old + total).astype(values.compute_dtype(c.dtype)), active)
+    old = s.load(c, ci, active, plain=True)
+    total = (old + total).astype(values.compute_dtype(c.dtype))
+    s.store(c, ci, total, active, plain=True)
     return NOTHING
 
 

@@ -11,6 +11,7 @@ from tilelang.interpret import values
 from tilelang.interpret.calls import call, raw_address
 from tilelang.interpret.lanes import Active, anyone, narrow
 from tilelang.interpret.values import Value, assert_never
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,
     Binary,
@@ -29,6 +30,10 @@ from tilelang.ir.expr import (
     Var,
     Vector,
 )
+from tilelang.ir.indices import is_sum, widens
+from tilelang.ir.tables import BINARY
+
+INT64 = DType("int64")
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
@@ -46,9 +51,15 @@ def evaluate(s: Strand, expr: Expr, active: Active) -> Value:
         case Const():
             return s.run.constant(node)
         case Var():
-            return s.lookup(node)
+            return _narrowed(s.lookup(node), node)
         case Binary(op=("land" | "lor")):
             return _short_circuit(s, node, active)
+        case Binary() if BINARY[node.op].compares and s.run.is_index(node.a):
+            if s.run.is_index(node.b):
+                a, b = exact(s, node.a, active, False), exact(s, node.b, active, False)
+                return values.binary(node.op, a, b, INT64)
+            a, b = evaluate(s, node.a, active), evaluate(s, node.b, active)
+            return values.binary(node.op, a, b, node.a.dtype)
         case Binary():
             a, b = evaluate(s, node.a, active), evaluate(s, node.b, active)
             return values.binary(node.op, a, b, node.a.dtype)
@@ -80,6 +91,41 @@ def evaluate(s: Strand, expr: Expr, active: Active) -> Value:
             raise InternalError(f"`{node!r}` has no value of its own")
         case _:
             assert_never(node)
+
+
+def exact(s: Strand, expr: Expr, active: Active, long: bool) -> Value:
+    """The integer that ``expr`` stands for, computed in 64 bits.
+
+    Args:
+        long: whether arithmetic on what is no index arithmetic is computed in 64 bits, too, names
+            for it included.
+    """
+    match expr:
+        case Const():
+            return np.int64(int(expr.value))
+        case Var():
+            found = s.lookup(expr, long)
+        case Cast() if widens(expr):
+            return exact(s, expr.value, active, long)
+        case Binary() if is_sum(expr):
+            a, b = exact(s, expr.a, active, long), exact(s, expr.b, active, long)
+            return values.binary(expr.op, a, b, INT64)
+        case Ramp():
+            base = np.asarray(exact(s, expr.base, active, long))[..., None]
+            stride = np.asarray(exact(s, expr.stride, active, long))[..., None]
+            return base + stride * np.arange(expr.lanes)
+        case Broadcast() if expr.value.dtype.lanes == 1:
+            return _broadcast(exact(s, expr.value, active, long), 1, expr.lanes)
+        case _:
+            found = evaluate(s, expr, active)
+    return np.asarray(found).astype(np.int64)[()]
+
+
+def _narrowed(value: Value, var: Var) -> Value:
+    """The value of a variable whose exact one may need more bits than its dtype has."""
+    if var.dtype.is_int and var.dtype.bits < 64 and value.dtype.itemsize == 8:
+        return value.astype(values.compute_dtype(var.dtype))
+    return value
 
 
 def _short_circuit(s: Strand, node: Binary, active: Active) -> Value:
@@ -124,6 +170,8 @@ def _cast(s: Strand, node: Cast, active: Active) -> Value:
             expected="round=''",
             got=f"round={node.rounding!r} (sm_100)",
         )
+    if widens(node) and s.run.is_index(node.value):
+        return exact(s, node.value, active, False)
     value = evaluate(s, node.value, active)
     return values.convert(value, node.value.dtype, node.type, node.sat)
 

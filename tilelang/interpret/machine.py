@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TextIO
 
 import numpy as np
@@ -12,14 +13,15 @@ import numpy as np
 from tilelang.errors import InternalError, TileNameError, TileRuntimeError
 from tilelang.interpret import memory, values
 from tilelang.interpret.analysis import Facts
-from tilelang.interpret.exprs import evaluate
+from tilelang.interpret.exprs import evaluate, exact
 from tilelang.interpret.lanes import Active, Lanes, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
 from tilelang.interpret.sync import MBarrier, Rendezvous
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var
-from tilelang.ir.stmt import Launch, PrimFunc
+from tilelang.ir.indices import is_index, is_long, is_sum, plain_values
+from tilelang.ir.stmt import Alloc, Launch, PrimFunc, View, walk
 
 
 @dataclass
@@ -36,6 +38,25 @@ class Run:
     constants: dict[int, tuple[Const, Value]] = field(default_factory=dict)
     workspaces: dict[int, Memory] = field(default_factory=dict)  # alloc_global, per launch
     pointers: dict[int, Array] = field(default_factory=dict)  # arrays given for pointers
+    index_forms: dict[Expr, bool] = field(default_factory=dict)
+
+    def is_index(self, expr: Expr) -> bool:
+        """Whether ``expr`` is index arithmetic, which stands for an exact integer."""
+        found = self.index_forms.get(expr)
+        if found is None:
+            found = self.index_forms[expr] = is_index(expr, self.plain_values)
+        return found
+
+    @cached_property
+    def plain_values(self) -> frozenset[Var]:
+        """The variables that do not stand for index arithmetic."""
+        return plain_values(self.func.body)
+
+    @cached_property
+    def has_long(self) -> bool:
+        """Whether some buffer has a dimension with indices of 64 bits."""
+        made = [stmt.buffer for stmt in walk(self.func.body) if isinstance(stmt, (Alloc, View))]
+        return any(is_long(n) for buffer in (*self.func.buffers, *made) for n in buffer.shape)
 
     def constant(self, expr: Const) -> Value:
         """The value of a literal."""
@@ -53,10 +74,12 @@ class Scope:
     values: dict[Var, tuple[Value, Lanes | None]] = field(default_factory=dict)
     memory: dict[Var, Memory] = field(default_factory=dict)
     bounds: dict[int, Bound] = field(default_factory=dict)
+    # Exact values of names for integer arithmetic on loaded values: see :func:`exact`.
+    long: dict[Var, tuple[Value, Lanes | None]] = field(default_factory=dict)
 
     def copy(self) -> Scope:
         """An independent set of names for the same memory."""
-        return Scope(dict(self.values), dict(self.memory), dict(self.bounds))
+        return Scope(dict(self.values), dict(self.memory), dict(self.bounds), dict(self.long))
 
 
 class Block:
@@ -153,9 +176,29 @@ class Strand:
         """The value of ``expr`` in the active lanes."""
         return np.int32(expr) if isinstance(expr, int) else evaluate(self, expr, active)
 
-    def lookup(self, var: Var) -> Value:
-        """The value of a variable in the current lanes."""
-        found = self.scope.values.get(var)
+    def exact(self, expr: Expr, active: Active) -> Value:
+        """The exact value of index arithmetic, the value of anything else."""
+        if self.run.is_index(expr):
+            return exact(self, expr, active, False)
+        return evaluate(self, expr, active)
+
+    def place(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
+        """Where an element of ``buffer`` is."""
+        return self.corner(buffer, exprs, active)
+
+    def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
+        """Index expressions of ``buffer`` as they are: those of a tile may be negative."""
+        return [
+            exact(self, expr, active, True) if is_long(extent) else self.exact(expr, active)
+            for expr, extent in zip(exprs, buffer.shape)
+        ]
+
+    def lookup(self, var: Var, long: bool = False) -> Value:
+        """The value of a variable in the current lanes; with ``long`` the exact one of a name for
+        integer arithmetic, as an index of a long dimension needs it."""
+        found = self.scope.long.get(var) if long else None
+        if found is None:
+            found = self.scope.values.get(var)
         if found is None:
             raise TileNameError(
                 f"the variable `{var.name}` has no value here",
@@ -170,9 +213,19 @@ class Strand:
         return value[ids]
 
     def bind(self, var: Var, value: Value) -> None:
-        """Give ``var`` its value."""
+        """Give ``var`` its value; of index arithmetic that is the exact one."""
         varies = np.ndim(value) > (var.dtype.lanes > 1)
         self.scope.values[var] = (value, self.lanes if varies else None)
+
+    def let(self, var: Var, expr: Expr, active: Active) -> None:
+        """Bind ``var`` to the value of ``expr``."""
+        if self.run.is_index(expr):
+            self.bind(var, exact(self, expr, active, False))
+            return
+        self.bind(var, self.eval(expr, active))
+        if self.run.has_long and is_sum(expr):
+            value = exact(self, expr, active, True)
+            self.scope.long[var] = (value, self.lanes if np.ndim(value) else None)
 
     def collapse(self, value: Value, active: Active) -> Value:
         """``value`` as one number when all active lanes agree."""
@@ -194,7 +247,7 @@ class Strand:
         """An integer that must be the same in all active lanes."""
         if isinstance(expr, int):
             return expr
-        value = self.collapse(self.eval(expr, active), active)
+        value = self.collapse(self.exact(expr, active), active)
         if np.ndim(value):
             raise TileRuntimeError(
                 f"{what} differs between the threads that execute it together",
@@ -255,9 +308,19 @@ class Strand:
             raise InternalError(f"private `{bound.buffer.name}` used by a shared loop")
         return ids.reshape(ids.shape + (1,) * extra)
 
-    def indices(self, exprs: tuple[Expr, ...], active: Active) -> tuple[list[Value], bool]:
-        """Values of index expressions, and whether some index is a vector (a last axis then)."""
-        found = [self.eval(expr, active) for expr in exprs]
+    def indices(
+        self,
+        buffer: Buffer,
+        exprs: tuple[Expr, ...],
+        active: Active,
+        beside: int = 0,
+        plain: bool = False,
+    ) -> tuple[list[Value], bool]:
+        """Where elements are, and whether some index is a vector (a last axis then)."""
+        find = self.corner if plain else self.place
+        found = find(buffer, exprs, active)
+        if beside:
+            found[-1] = found[-1] + beside
         wide = any(isinstance(expr, Expr) and expr.dtype.lanes > 1 for expr in exprs)
         if wide:
             found = [
@@ -266,10 +329,21 @@ class Strand:
             ]
         return found, wide
 
-    def load(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> Value:
-        """The elements of ``buffer`` at the index expressions."""
+    def load(
+        self,
+        buffer: Buffer,
+        exprs: tuple[Expr, ...],
+        active: Active,
+        beside: int = 0,
+        plain: bool = False,
+    ) -> Value:
+        """The elements of ``buffer`` at the index expressions, or ``beside`` places further.
+
+        Args:
+            plain: the place is an address: a negative index is one before the buffer.
+        """
         bound = self.bound(buffer)
-        indices, wide = self.indices(exprs, active)
+        indices, wide = self.indices(buffer, exprs, active, beside, plain)
         copy = self.copies(bound, int(wide))
         varies = copy is not None or any(np.ndim(index) > wide for index in indices)
         need = active if varies else None
@@ -282,10 +356,18 @@ class Strand:
             return self.collapse(found, active)
         return found
 
-    def store(self, buffer: Buffer, exprs: tuple[Expr, ...], value: Value, active: Active) -> None:
-        """``buffer[exprs] = value`` in the active lanes."""
+    def store(
+        self,
+        buffer: Buffer,
+        exprs: tuple[Expr, ...],
+        value: Value,
+        active: Active,
+        beside: int = 0,
+        plain: bool = False,
+    ) -> None:
+        """``buffer[exprs] = value`` in the active lanes; see :meth:`load`."""
         bound = self.bound(buffer)
-        indices, wide = self.indices(exprs, active)
+        indices, wide = self.indices(buffer, exprs, active, beside, plain)
         if wide and buffer.dtype.lanes > 1:
             value = value.reshape(*value.shape[:-1], -1, buffer.dtype.lanes)
         tail = int(wide) + (buffer.dtype.lanes > 1)

@@ -63,7 +63,7 @@ def execute(s: Strand, stmt: Stmt, active: Active) -> Steps:
             case Seq():
                 return (yield from sequence(s, node.stmts, active))
             case Let():
-                s.bind(node.var, s.eval(node.value, active))
+                s.let(node.var, node.value, active)
             case Store():
                 store(s, node, active)
             case For():
@@ -219,31 +219,29 @@ def for_loop(s: Strand, node: For, active: Active) -> Steps:
     if node.kind == "thread":
         return (yield from _thread_loop(s, node, active))
     start, stop, step = (
-        s.collapse(s.eval(bound, active), active) for bound in (node.start, node.stop, node.step)
+        s.collapse(s.exact(bound, active), active) for bound in (node.start, node.stop, node.step)
     )
     record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
     s.loops.append(record)
-    held = values.compute_dtype(node.var.dtype)
-    held_type = held.type
     live, count = active, 0
     if np.ndim(start) == np.ndim(stop) == np.ndim(step) == 0 and step != 0:
         for index in range(int(start), int(stop), int(step)):
-            s.bind(node.var, held_type(index))
+            s.bind(node.var, np.int64(index))
             live = _resumed(record, s, (yield from execute(s, node.body, live)))
             if not anyone(live):
                 break
         s.loops.pop()
         return _staying(s, active)
     while anyone(live):
-        index = start + step * held.type(count)
-        going = np.where(step > 0, index < stop, index > stop)[()]
+        at = np.asarray(start).astype(np.int64) + np.asarray(step).astype(np.int64) * count
+        going = np.where(step > 0, at < stop, at > stop)[()]
         if np.ndim(going):
             live = narrow(live, going)
             if not live.any():
                 break
         elif not going:
             break
-        s.bind(node.var, np.asarray(index).astype(held)[()])
+        s.bind(node.var, at[()])
         live = yield from execute(s, node.body, live)
         live = _resumed(record, s, live)
         count += 1
@@ -333,7 +331,7 @@ def store(s: Strand, node: Store, active: Active) -> None:
         and not (lanes.threads is None and spelled_out(node.indices, lanes.loop_vars))
         and node.buffer.storage not in PRIVATE
     ):
-        indices = [s.spread(s.eval(index, active)) for index in node.indices]
+        indices = [s.spread(index) for index in s.place(node.buffer, node.indices, active)]
         members = lanes.members(active)
         rows = np.stack([index[members] for index in indices])
         _, keys = np.unique(rows, axis=1, return_inverse=True)
@@ -397,7 +395,7 @@ def _origin(buffer: Buffer) -> tuple[Expr, ...]:
 
 def reducer_update(s: Strand, node: ReducerUpdate, active: Active) -> None:
     """Each executing lane contributes its value; the total is exact at once."""
-    indices = [s.eval(index, active) for index in node.indices]
+    indices = s.place(node.buffer, node.indices, active)
     value = values.convert(s.eval(node.value, active), node.value.dtype, node.buffer.dtype)
     op = {"sum": "add"}.get(node.op, node.op)
     atomics.update(s, s.bound(node.buffer), indices, value, op, active, False)

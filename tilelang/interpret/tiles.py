@@ -30,7 +30,8 @@ def extents_of(s: Strand, region: Region, active: Active) -> tuple[int, ...]:
 
 
 def _mins(s: Strand, region: Region, active: Active) -> list[Value]:
-    return [s.collapse(s.eval(low, active), active) for low in region.mins]
+    mins = s.corner(region.buffer, region.mins, active)
+    return [s.collapse(low, active) for low in mins]
 
 
 def _lane_grid(mins: list[Value], extents: tuple[int, ...]) -> list[Value]:

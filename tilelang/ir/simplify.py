@@ -33,6 +33,7 @@ from tilelang.ir.expr import (
     select,
     unary,
 )
+from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
 from tilelang.ir.tables import BINARY, Effect
@@ -203,8 +204,14 @@ class _Simplifier:
         return "", node
 
     def cast(self, node: Cast) -> Expr:
-        """Integer casts of integer casts that lose nothing in between."""
+        """Integer casts of integer casts that lose nothing in between, and of sums that do not
+        wrap: those become sums of casts, which merge with others."""
         inner = node.value
+        if widens(node) and _parts(inner) is not None and self.repeatable(inner):
+            form = Linear.of(inner)
+            if form.terms and self.exact(form) is not None:
+                terms = tuple((cast(term, node.dtype), factor) for term, factor in form.terms)
+                return self.expr_of(Linear(terms, form.constant, node.dtype))
         if not isinstance(inner, Cast) or node.rounding or inner.rounding:
             return node
         first, middle, last = inner.value.dtype, inner.dtype, node.dtype

@@ -18,6 +18,7 @@ from typing import Any
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
+from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.visitor import rebuild, rewrite_blocks
 
@@ -181,6 +182,8 @@ def _arithmetic(expr: E.Expr) -> bool:
         if expr.op in _DIVISIONS:
             return isinstance(expr.b, E.Const) and expr.b.value != 0
         return expr.op in _RING or expr.op in _OTHERS
+    if isinstance(expr, E.Cast):
+        return widens(expr)
     return isinstance(expr, E.Unary) and expr.op == "neg"
 
 

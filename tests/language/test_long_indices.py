@@ -1,0 +1,226 @@
+"""Indices of more than 32 bits: large tensors, products that int32 does not hold, names for them.
+
+Large tensors are sparse files, of which a kernel touches a few pages.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.ir.stmt import PrimFunc
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+EXECUTORS = {
+    "interpreter": {"target": "cpu", "execution_backend": "interpret"},
+    "cpu": {"target": "cpu"},
+    "sm_80": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+    "sm_90a": {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
+}
+FAR = 2**30
+LONG = 2**32 + 64
+
+
+@pytest.fixture(params=EXECUTORS)
+def run(request: pytest.FixtureRequest) -> Callable[..., None]:
+    def call(func: PrimFunc, *args: Any) -> None:
+        tilelang.compile(func, **EXECUTORS[request.param])(*args)
+
+    return call
+
+
+def sparse(shape: tuple[int, ...], dtype: str) -> np.memmap:
+    """Zeros that take no memory until they are touched."""
+    with tempfile.TemporaryFile() as file:
+        count = int(np.prod(shape, dtype=np.int64))
+        os.ftruncate(file.fileno(), count * np.dtype(dtype).itemsize)
+        return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+
+
+@pytest.mark.parametrize("extent", ["constant", "int64"])
+def test_a_tensor_of_more_than_four_gibibytes_is_filled_far_out(
+    run: Callable[..., None], extent: str
+) -> None:
+    n = LONG if extent == "constant" else T.dynamic("n", "int64")
+
+    @T.prim_func
+    def fill(X: T.Tensor((n,), "uint8")):
+        with T.Kernel(5, threads=32) as bx:
+            for i in T.Parallel(64):
+                X[bx * FAR + i] = bx + 1
+
+    x = sparse((LONG,), "uint8")
+    run(fill, x)
+    for b in range(5):
+        assert (x[b * FAR : b * FAR + 64] == b + 1).all()
+        assert b == 4 or x[b * FAR + 64] == 0
+
+
+def test_rows_of_two_int32_sizes_lie_more_than_2_31_apart(run: Callable[..., None]) -> None:
+    n, m = T.dynamic("n, m")
+
+    @T.prim_func
+    def rows(X: T.Tensor((n, m), "uint8")):
+        with T.Kernel(T.ceildiv(n, 32768), threads=32) as bx:
+            s = T.alloc_shared((1, 64), "uint8")
+            T.fill(s, bx + 1)
+            T.copy(s, X[bx * 32768, 32:96])
+
+    x = sparse((65547, 65537), "uint8")
+    run(rows, x)
+    for b in range(3):
+        assert (x[b * 32768, 32:96] == b + 1).all()
+        assert x[b * 32768, 31] == x[b * 32768, 96] == 0
+
+
+def test_the_last_tile_of_a_tensor_with_an_int64_extent_is_cut_off(
+    run: Callable[..., None],
+) -> None:
+    n = T.dynamic("n", "int64")
+
+    @T.prim_func
+    def add(A: T.Tensor((n, 16), "float32"), B: T.Tensor((n, 16), "float32")):
+        with T.Kernel(T.ceildiv(n, 16), threads=32) as bx:
+            s = T.alloc_shared((16, 16), "float32")
+            T.copy(A[bx * 16, 0], s)
+            for i, j in T.Parallel(16, 16):
+                B[bx * 16 + i, j] = s[i, j] + 1
+
+    a = np.random.default_rng(0).random((50, 16), np.float32)
+    b = np.zeros_like(a)
+    run(add, a, b)
+    assert np.array_equal(b, a + 1)
+
+
+def test_pipelined_tiles_come_from_beyond_2_31(run: Callable[..., None]) -> None:
+    @T.prim_func
+    def tiles(X: T.Tensor((LONG,), "uint8"), Y: T.Tensor((4, 2, 1024), "uint8")):
+        with T.Kernel(4, threads=32) as bx:
+            s = T.alloc_shared((1024,), "uint8")
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(X[bx * FAR + k * 64], s)
+                T.copy(s, Y[bx, k, :])
+
+    x = sparse((LONG,), "uint8")
+    y, want = np.zeros((4, 2, 1024), np.uint8), np.zeros((4, 2, 1024), np.uint8)
+    for b in range(4):
+        x[b * FAR : b * FAR + 2048] = np.arange(2048) % 251 + b
+        for k in range(2):
+            want[b, k] = x[b * FAR + k * 64 : b * FAR + k * 64 + 1024]
+    run(tiles, x, y)
+    assert np.array_equal(y, want)
+
+
+def test_loaded_values_address_a_long_dimension_through_names(run: Callable[..., None]) -> None:
+    n = T.dynamic("n", "int64")
+
+    @T.prim_func
+    def gather(
+        I: T.Tensor((4,), "int32"),
+        X: T.Tensor((n,), "uint8"),
+        Y: T.Tensor((4, 64), "uint8"),
+        C: T.Tensor((n,), "int32"),
+    ):
+        with T.Kernel(4, threads=32) as bx:
+            page = I[bx]
+            base = page * FAR
+            for i in T.Parallel(64):
+                Y[bx, i] = X[base + i] + X[I[bx] * FAR + i]
+            if T.get_thread_binding() == 0:
+                T.atomic_add(C[base], 1)
+
+    x, c = sparse((LONG,), "uint8"), sparse((LONG,), "int32")
+    for b in range(4):
+        x[b * FAR : b * FAR + 64] = np.arange(64) + b
+    pages, y = np.array([3, 1, 2, 0], np.int32), np.zeros((4, 64), np.uint8)
+    run(gather, pages, x, y, c)
+    assert np.array_equal(y, (2 * (np.arange(64) + pages[:, None])).astype(np.uint8))
+    assert [c[b * FAR] for b in range(4)] == [1, 1, 1, 1]
+
+
+def test_an_index_whose_steps_leave_int32_is_exact(run: Callable[..., None]) -> None:
+    @T.prim_func
+    def steps(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(64, threads=32) as bx:
+            B[bx] = A[bx * 65536 * 65536 // 65536 // 65536]
+
+    a = np.arange(64, dtype=np.float32)
+    b = np.zeros_like(a)
+    run(steps, a, b)
+    assert np.array_equal(b, a)
+
+
+def test_a_name_for_index_arithmetic_is_exact_and_comparisons_agree(
+    run: Callable[..., None],
+) -> None:
+    @T.prim_func
+    def named(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(64, threads=32) as bx:
+            far = bx * 65536 * 65536
+            if bx * 65536 * 65536 >= 5 * 65536:
+                B[bx] = A[far // 65536 // 65536]
+
+    a = np.arange(64, dtype=np.float32)
+    b = np.zeros_like(a)
+    run(named, a, b)
+    assert np.array_equal(b, a)
+
+
+def test_index_arithmetic_wraps_as_a_value_and_is_exact_in_int64(run: Callable[..., None]) -> None:
+    @T.prim_func
+    def stored(B: T.Tensor((64,), "int64"), C: T.Tensor((64,), "int32")):
+        with T.Kernel(64, threads=32) as bx:
+            B[bx] = T.int64(bx * 65536 * 65536)
+            C[bx] = bx * 65536 * 65537
+
+    b, c = np.zeros(64, np.int64), np.zeros(64, np.int32)
+    run(stored, b, c)
+    numbers = np.arange(64, dtype=np.int64)
+    assert np.array_equal(b, numbers * 2**32)
+    assert np.array_equal(c, (numbers * 65536 * 65537).astype(np.int32))
+
+
+def test_a_serial_loop_of_an_int64_variable_runs_far_beyond_int32(run: Callable[..., None]) -> None:
+    @T.prim_func
+    def strided(X: T.Tensor((LONG,), "uint8")):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(T.int64(0), T.int64(4)):
+                X[i * FAR] = i + 1
+
+    x = sparse((LONG,), "uint8")
+    run(strided, x)
+    assert [x[b * FAR] for b in range(5)] == [1, 2, 3, 4, 0]
+
+
+def test_kernels_without_long_dimensions_stay_in_32_bits() -> None:
+    @T.prim_func
+    def add(A: T.Tensor((65536, 16384), "bfloat16"), B: T.Tensor((65536, 16384), "bfloat16")):
+        with T.Kernel(32, 65536 // 4, threads=128) as (bx, by):
+            for i, j in T.Parallel(4, 512):
+                B[by * 4 + i, bx * 512 + j] = A[by * 4 + i, bx * 512 + j] + 1
+
+    text = tilelang.compile(add, target="cuda -arch=sm_80").get_kernel_source()
+    assert "int64_t" not in text
+
+
+def test_the_product_of_block_and_block_size_is_made_in_64_bits() -> None:
+    n = T.dynamic("n", "int64")
+
+    @T.prim_func
+    def fill(X: T.Tensor((n,), "bfloat16")):
+        with T.Kernel(T.ceildiv(n, 512), threads=128) as bx:
+            for i in T.Parallel(512):
+                X[bx * 512 + i] = 1.0
+
+    text = tilelang.compile(fill, target="cuda -arch=sm_80").get_kernel_source()
+    assert "const int64_t at = (int64_t)bx * 512 + tx * 4;" in text
+    assert "if (at + v < n) {" in text

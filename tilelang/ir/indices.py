@@ -1,0 +1,71 @@
+"""Index arithmetic: which expressions are computed exactly, whatever the width of their dtype.
+
+Sums, differences, products, quotients, remainders, minima and maxima of loop, block and thread
+variables, sizes, integer parameters and constants are *index arithmetic*. Where such an expression
+is an index, an extent, a side of a comparison or what becomes int64, it stands for the exact
+integer: ``A[bx * 65536 * 65536]`` has no overflow in 32 bits. As a value of int32 (stored, say) it
+wraps like every other value.
+
+Everything else (what is loaded above all) keeps the arithmetic of its dtype, unless the dimension
+that it indexes is a long one (:func:`is_long`): then all of its arithmetic is in 64 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tilelang.ir import stmt as S
+from tilelang.ir.expr import Binary, Broadcast, Cast, Const, Expr, Ramp, Var
+
+INDEX_OPS = frozenset("add sub mul floordiv floormod truncdiv truncmod min max".split())
+_MOST = 2**31  # elements of a dimension whose indices all fit 32 bits
+
+
+def is_long(extent: int | Expr) -> bool:
+    """Whether a dimension may have indices that 32 bits do not hold."""
+    if isinstance(extent, Const):
+        extent = int(extent)
+    if isinstance(extent, int):
+        return extent > _MOST
+    return extent.dtype.bits > 32 or extent.dtype == "uint32"
+
+
+def widens(expr: Cast) -> bool:
+    """Whether a conversion only gives a signed integer more bits, up to 64."""
+    source = expr.value.dtype
+    return expr.dtype == "int64" and source.is_int and source.lanes == 1
+
+
+def is_sum(expr: Expr) -> bool:
+    """Whether ``expr`` is an operation of index arithmetic, on whatever operands."""
+    if not isinstance(expr, Binary) or expr.op not in INDEX_OPS:
+        return False
+    return expr.dtype.is_int and expr.dtype.lanes == 1
+
+
+def is_index(expr: Expr, values: Collection[Var]) -> bool:
+    """Whether ``expr`` is index arithmetic.
+
+    Args:
+        values: the variables that are none, see :func:`plain_values`.
+    """
+    if isinstance(expr, Binary):
+        return is_sum(expr) and is_index(expr.a, values) and is_index(expr.b, values)
+    if isinstance(expr, Var):
+        return expr.dtype.is_int and expr.dtype.lanes == 1 and expr not in values
+    if isinstance(expr, Cast):
+        return widens(expr) and is_index(expr.value, values)
+    if isinstance(expr, Ramp):
+        return is_index(expr.base, values) and is_index(expr.stride, values)
+    if isinstance(expr, Broadcast):
+        return expr.value.dtype.lanes == 1 and is_index(expr.value, values)
+    return isinstance(expr, Const) and expr.dtype.is_int and expr.dtype.lanes == 1
+
+
+def plain_values(body: S.Stmt) -> frozenset[Var]:
+    """The variables bound in ``body`` that do not stand for index arithmetic."""
+    found: set[Var] = set()
+    for stmt in S.walk(body):
+        if isinstance(stmt, S.Let) and not is_index(stmt.value, found):
+            found.add(stmt.var)
+    return frozenset(found)
