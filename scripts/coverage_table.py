@@ -43,7 +43,7 @@ STATES = {
 # Words without a case of their own that CUDA does not have yet, by their tile operations.
 NOT_ON_CUDA = frozenset(
     (
-        *HARDWARE_TILES, "tma_copy", "copy_cluster", "tcgen05_mma", "tcgen05_mma_blockscaled",
+        *HARDWARE_TILES, "copy_cluster", "tcgen05_mma", "tcgen05_mma_blockscaled",
         "gemm_sp_v2",
     )
 )  # fmt: skip

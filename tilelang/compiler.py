@@ -39,6 +39,7 @@ from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 from tilelang.passes.normalize.widen import widen_indices
+from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.guards import insert_guards
@@ -113,6 +114,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("hold_operands", partial(hold_operands, target=target), _on_gpu,
              "tiles that are copied ahead have all their stages; what loops compute for products "
              "may stay in registers, which layouts have to know"),
+        Step("settle_bulk_copies", settle_bulk_copies, _on_gpu,
+             "pipelines are planned, so that only the program's barriers order these copies"),
         Step("infer_layouts", partial(infer_layouts, target=target), _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
         Step("store_once", store_once, _on_gpu,

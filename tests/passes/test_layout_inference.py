@@ -139,21 +139,44 @@ def test_a_fragment_in_an_unsuitable_layout_goes_through_shared_memory() -> None
     assert "a_shared" in text or "b_shared" in text
 
 
-def test_a_tile_operation_of_part_of_a_warp_is_refused() -> None:
+def refusal(func: S.PrimFunc) -> str:
+    with pytest.raises(TileUnsupportedError) as caught:
+        infer_layouts(simplify_func(func), SM_80)
+    return str(caught.value).split("\n --> ")[0]
+
+
+def test_a_tile_operation_of_threads_that_data_decides_is_refused() -> None:
     @T.prim_func
     def main(A: T.Tensor((8, 8), "float16")):
         with T.Kernel(1, threads=32):
             tile = T.alloc_shared((8, 8), "float16")
             tx = T.get_thread_binding()
-            if tx < 7:
+            if A[0, tx % 8] > 0:
                 T.copy(A, tile)
 
-    with pytest.raises(TileUnsupportedError) as caught:
-        infer_layouts(simplify_func(main), SM_80)
-    assert str(caught.value).split("\n --> ")[0] == (
+    assert refusal(main) == (
         "a tile operation stands in a branch that only some threads of a warp take\n"
         "  expected: a condition that is the same for all threads, or that whole warps share "
         "(such as `tx < 128`)\n"
         "  got: a condition that differs between the threads of a warp\n"
+        "  hint: move the operation out of the branch, or write it with plain loads and stores"
+    )
+
+
+@pytest.mark.parametrize("kind", ["threads 3 to 6", "some threads that are not consecutive"])
+def test_a_fragment_of_part_of_a_warp_is_refused(kind: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8, 8), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_fragment((8, 8), "float16")
+            tx = T.get_thread_binding()
+            if (tx >= 3 and tx < 7) if kind.startswith("threads") else tx % 3 == 1:
+                T.copy(A, tile)
+
+    assert refusal(main) == (
+        "a tile operation stands in a branch that only some threads of a warp take\n"
+        "  expected: a condition that is the same for all threads, or that whole warps share "
+        "(such as `tx < 128`); other threads may copy or fill shared and global memory\n"
+        f"  got: an operation that needs whole warps, by {kind}\n"
         "  hint: move the operation out of the branch, or write it with plain loads and stores"
     )

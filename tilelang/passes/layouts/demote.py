@@ -106,7 +106,7 @@ class Demotion(Rewriter):
 
     def like(self, new: S.Stmt, old: S.Stmt) -> S.Stmt:
         """``new``, run by the threads that run ``old``."""
-        self.groups.found[new] = self.groups.of(old)
+        self.groups.like(new, old)
         return new
 
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:

@@ -158,7 +158,7 @@ class _Inference:
         """``stmt`` as an operation; registers its fragments.
 
         Raises:
-            TileUnsupportedError: it stands in a branch that only part of a warp takes, or a
+            TileUnsupportedError: its threads cannot share it out (see :func:`check_sharing`), or a
                 fragment is used by two groups of threads.
         """
         found = self.known.get(stmt)
@@ -167,16 +167,7 @@ class _Inference:
         return found
 
     def _op_of(self, stmt: S.Stmt) -> Op:
-        if stmt in self.groups.divergent:
-            raise TileUnsupportedError(
-                "a tile operation stands in a branch that only some threads of a warp take",
-                expected="a condition that is the same for all threads, or that whole warps share "
-                "(such as `tx < 128`)",
-                got="a condition that differs between the threads of a warp",
-                hint="move the operation out of the branch, or write it with plain loads and "
-                "stores",
-                loc=stmt.loc,
-            )
+        check_sharing(stmt, self.groups)
         lo, threads = self.groups.of(stmt)
         loop = loop_of(stmt)
         extents = static_extents(loop) if loop is not None else None
@@ -547,6 +538,47 @@ class _Inference:
         for buffer, layout in self.layouts.items():
             found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
         return found
+
+
+def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
+    """Refuse an operation in a branch of threads that are no whole warps, unless they are known
+    and share out its elements without meeting.
+
+    Raises:
+        TileUnsupportedError: the threads depend on data, or have to meet or to hold a fragment.
+    """
+    known = stmt not in groups.divergent
+    if known and (stmt not in groups.partial or _meets_nobody(stmt)):
+        return
+    lo, count = groups.of(stmt)
+    several = stmt in groups.elected
+    which = (
+        "some threads that are not consecutive" if several else f"threads {lo} to {lo + count - 1}"
+    )
+    raise TileUnsupportedError(
+        "a tile operation stands in a branch that only some threads of a warp take",
+        expected="a condition that is the same for all threads, or that whole warps share "
+        "(such as `tx < 128`)"
+        + ("; other threads may copy or fill shared and global memory" if known else ""),
+        got=f"an operation that needs whole warps, by {which}"
+        if known
+        else "a condition that differs between the threads of a warp",
+        hint="move the operation out of the branch, or write it with plain loads and stores",
+        loc=stmt.loc,
+    )
+
+
+def _meets_nobody(stmt: S.Stmt) -> bool:
+    """Whether any threads can share out the elements of an operation without waiting."""
+    loop = loop_of(stmt)
+    if loop is not None:
+        return not any(access.buffer.storage == FRAGMENT for access in accesses(loop))
+    if not isinstance(stmt, (S.AtomicTile, S.Transpose, S.PrintTile)):
+        return False
+    regions = (*stmt.regions_read(), *stmt.regions_written())
+    if isinstance(stmt, S.Transpose) and stmt.src.buffer.data is stmt.dst.buffer.data:
+        return False
+    return not any(region.buffer.storage == FRAGMENT for region in regions)
 
 
 def staged(layout: Layout, buffer: Buffer) -> Layout:

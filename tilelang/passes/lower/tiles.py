@@ -119,6 +119,8 @@ class _Tiles(Rewriter):
         ctx.workspaces = []
         with at(stmt.loc):
             found = _located(self.lower_one(stmt, ctx), stmt)
+        if stmt in self.groups.elected:
+            found = S.If(cond=self.thread.equal(lo), then=found, loc=stmt.loc)
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
         return [*allocs, found] if allocs else found
 

@@ -21,8 +21,8 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.visitor import rebuild, rewrite_launches, substitute
-from tilelang.layout.evaluate import evaluate
+from tilelang.ir.visitor import rewrite_launches
+from tilelang.passes.schedule.bulk_copies import SIGNALS
 from tilelang.passes.serial.uniform import Varying, varying_exit
 from tilelang.passes.sync.events import (
     EXCHANGES,
@@ -30,7 +30,6 @@ from tilelang.passes.sync.events import (
     Comparer,
     Meeting,
     Scope,
-    Values,
     all_accesses,
     is_shared,
     leave_loop,
@@ -39,11 +38,12 @@ from tilelang.passes.sync.events import (
 from tilelang.passes.sync.groups import (
     WARP,
     Mask,
+    exact_threads,
     inverse,
     possible_threads,
     range_of,
+    same_for,
     thread_indices,
-    thread_mask,
 )
 
 # Calls at which every thread of the block waits for the others.
@@ -237,7 +237,27 @@ class _Inserter:
                 return S.seq(*before, split)
         live.extend(found)
         self.user_barrier(stmt, live, at)
-        return S.seq(*before, stmt) if before else stmt
+        after = self.meet(stmt, live, at) if _signals_next(stmt) else []
+        return S.seq(*before, stmt, *after) if before or after else stmt
+
+    def meet(self, stmt: S.Stmt, live: list[Access], at: Where) -> list[S.Stmt]:
+        """What has to stand behind a copy before one thread may say that it is complete."""
+        if at.cond is None:
+            self.clear(live, at)
+            return [S.Eval(value=self.barrier(at, stmt.loc), loc=stmt.loc)]
+        if int(np.count_nonzero(at.mask)) == 1:
+            return []
+        bits = _lanes(at.mask) if at.exact and _warps(at.mask) == 1 else None
+        if bits is None:
+            raise TileUnsupportedError(
+                "threads that cannot wait for each other share a copy with a barrier",
+                loc=stmt.loc,
+                expected="a copy by one thread, by threads of one warp, or by whole warps",
+                got=f"a copy under `{at.cond!r}`",
+                hint="let one thread issue the copy (`if tx == 0:`)",
+            )
+        self.clear(live, at)
+        return [S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=stmt.loc)]
 
     def split(
         self, stmt: S.Store, found: list[Access], live: list[Access], at: Where
@@ -452,7 +472,9 @@ class _Inserter:
 
     def narrowed(self, cond: E.Expr, at: Where) -> Where | None:
         """The threads of ``at`` for which ``cond`` holds; None if there are none."""
-        mask = thread_mask(cond, self.launch, self.scope.lets)
+        mask = exact_threads(
+            cond, self.launch, self.scope.lets, lambda part: self.uniform(part, at)
+        )
         exact = mask is not None
         if mask is None:
             mask = possible_threads(cond, self.launch, self.scope.lets)
@@ -475,29 +497,7 @@ class _Inserter:
         if at.mask.all():
             return False
         threads = {var: values[at.mask] for var, values in self.scope.threads.items()}
-        memo: dict[int, E.Expr] = {}
-
-        def settle(node: E.Expr) -> E.Expr:
-            known = memo.get(id(node))
-            if known is None:
-                known = memo[id(node)] = self._settled(rebuild(node, settle), threads)
-            return known
-
-        rest = settle(substitute(expr, self.scope.lets))
-        different = {n for n in E.walk(rest) if isinstance(n, E.Var)} & self.varying.vars
-        reads = any(isinstance(n, E.Load) and self.varying.expr(n) for n in E.walk(rest))
-        return not reads and different <= self.alike
-
-    def _settled(self, node: E.Expr, threads: dict[E.Var, Values]) -> E.Expr:
-        """A part that the thread index alone decides, as a constant where it is the same."""
-        if not node.dtype.is_integer and not node.dtype.is_bool:
-            return node
-        try:
-            found = evaluate(node, threads)
-        except TileUnsupportedError:
-            return node
-        one = found.reshape(-1)
-        return E.const(int(one[0]), node.dtype) if (one == one[0]).all() else node
+        return same_for(expr, threads, self.scope.lets, self.varying, self.alike)
 
     # -- loops ---------------------------------------------------------------------------------
     def loop(self, stmt: S.For | S.While, live: list[Access], at: Where) -> S.Stmt:
@@ -609,6 +609,11 @@ def _has_barriers(stmt: S.Stmt) -> bool:
 
 def _warps(mask: Mask) -> int:
     return len({int(thread) // WARP for thread in np.flatnonzero(mask)})
+
+
+def _signals_next(stmt: S.Stmt) -> bool:
+    """Whether one thread of those that make a copy may say that it is complete."""
+    return isinstance(stmt, S.Copy) and bool(dict(stmt.annotations).get(SIGNALS))
 
 
 def _lanes(mask: Mask) -> int | None:

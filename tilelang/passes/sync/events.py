@@ -381,6 +381,8 @@ class Comparer:
             return None
         if alike and any(self._apart(a, x, b, y) for x, y in zip(a.dims, b.dims)):
             return None
+        if not a.pending and _one_thread(a, b):
+            return None
         if a.joint or b.joint:
             return Meeting(a, b, False)
         return self._by_thread(a, b, alike)
@@ -491,6 +493,13 @@ class Comparer:
         if shift is None or left is None or right is None:
             return None
         return left + shift, right
+
+
+def _one_thread(a: Access, b: Access) -> bool:
+    """Whether one thread alone makes both."""
+    if a.mask is None or b.mask is None:
+        return False
+    return int(np.count_nonzero(a.mask | b.mask)) == 1
 
 
 def _difference(a: E.Expr, b: E.Expr) -> int | None:

@@ -6,17 +6,18 @@ it run by that group alone, and its barriers count its threads only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir.expr import Binary, Expr, Unary, Var
-from tilelang.ir.stmt import If, Launch, Let, Seq, Stmt, walk
-from tilelang.ir.visitor import substitute
+from tilelang.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, const, find
+from tilelang.ir.expr import walk as walk_expr
+from tilelang.ir.stmt import For, If, Launch, Let, Seq, Stmt, While, walk
+from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.passes.serial.uniform import Varying
+from tilelang.passes.serial.uniform import Varying, varying_exit
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 WARP = 32
@@ -38,10 +39,42 @@ def thread_mask(cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = No
     """
     threads = thread_indices(launch)
     try:
-        found = evaluate(substitute(cond, dict(lets or {})), threads)
+        found = evaluate(_elected(substitute(cond, dict(lets or {})), launch), threads)
     except TileUnsupportedError:
         return None
     return np.broadcast_to(found != 0, (len(next(iter(threads.values()))),))
+
+
+def _elected(expr: Expr, launch: Launch) -> Expr:
+    """``expr`` with the threads that ``T.shuffle_elect`` chooses written out."""
+    if not any(True for call in find(expr, Call) if call.op == "shuffle_elect"):
+        return expr
+    if isinstance(expr, Call) and expr.op == "shuffle_elect":
+        x, y, z = launch.threads
+        linear: Expr = launch.thread_vars[0]
+        for var, step in zip(launch.thread_vars[1:], (x, x * y)):
+            linear = linear + var * step
+        extent = expr.args[0]
+        count = int(extent.value) if isinstance(extent, Const) else 0
+        return (linear % (count or x * y * z)).equal(0)
+    return rebuild(expr, lambda part: _elected(part, launch))
+
+
+def exact_threads(
+    cond: Expr,
+    launch: Launch,
+    lets: Mapping[Var, Expr] | None,
+    alike: Callable[[Expr], bool],
+) -> Mask | None:
+    """The threads that take a branch on ``cond`` if any do: parts of a conjunction that are
+    ``alike`` for all threads say whether, the others which. None where data says which."""
+    found = thread_mask(cond, launch, lets)
+    if found is not None or not (isinstance(cond, Binary) and cond.op == "land"):
+        return found
+    sides = [side for side in (cond.a, cond.b) if not alike(side)]
+    masks = [exact_threads(side, launch, lets, alike) for side in sides]
+    known = [mask for mask in masks if mask is not None]
+    return np.logical_and.reduce(known) if known and len(known) == len(masks) else None
 
 
 def possible_threads(
@@ -96,42 +129,123 @@ def inverse(cond: Expr) -> Expr:
     return Unary("lnot", cond)
 
 
+def same_for(
+    expr: Expr,
+    threads: Mapping[Var, Any],
+    lets: Mapping[Var, Expr],
+    varying: Varying,
+    alike: Set[Var],
+) -> bool:
+    """Whether some threads see one value of ``expr``.
+
+    Args:
+        threads: the thread indices of these threads.
+        lets: values of variables that may occur in ``expr``.
+        alike: variables that are the same for these threads, though not for all.
+    """
+    memo: dict[int, Expr] = {}
+
+    def settle(node: Expr) -> Expr:
+        known = memo.get(id(node))
+        if known is None:
+            known = memo[id(node)] = _settled(rebuild(node, settle), threads)
+        return known
+
+    rest = settle(substitute(expr, dict(lets)))
+    different = {node for node in walk_expr(rest) if isinstance(node, Var)} & varying.vars
+    reads = any(isinstance(node, Load) and varying.expr(node) for node in walk_expr(rest))
+    return not reads and different <= alike
+
+
+def _settled(node: Expr, threads: Mapping[Var, Any]) -> Expr:
+    """A part that the thread index alone decides, as a constant where it is the same."""
+    if not node.dtype.is_integer and not node.dtype.is_bool:
+        return node
+    try:
+        found = evaluate(node, threads)
+    except TileUnsupportedError:
+        return node
+    one = found.reshape(-1)
+    return const(int(one[0]), node.dtype) if (one == one[0]).all() else node
+
+
 class ThreadGroups:
-    """The thread group of every collective statement of a launch."""
+    """The thread group of every collective statement of a launch.
+
+    ``partial``: statements of threads that are known but no whole warps. They are a group of
+    consecutive threads, or of the first thread alone (``elected``) where they are not consecutive.
+    ``divergent``: statements of threads that data decides.
+    """
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         x, y, z = launch.threads
         self.all = (0, x * y * z)
         self.found: dict[Stmt, tuple[int, int]] = {}
-        self.divergent: set[Stmt] = set()  # run by threads that are no whole warps
+        self.divergent: set[Stmt] = set()
+        self.partial: set[Stmt] = set()
+        self.elected: set[Stmt] = set()
         self.varying = Varying(launch, votes=True)
-        self._visit(launch.body, self.all, {})
+        self.alike: set[Var] = set()  # loop variables that are the same in their group
+        self._visit(launch.body, np.ones(self.all[1], np.bool_), {})
 
     def of(self, stmt: Stmt) -> tuple[int, int]:
         """(first thread, number of threads) of the group that runs ``stmt``."""
         return self.found.get(stmt, self.all)
 
-    def _visit(self, stmt: Stmt, group: tuple[int, int], lets: dict[Var, Expr]) -> None:
-        self.found[stmt] = group
+    def like(self, new: Stmt, old: Stmt) -> None:
+        """``new`` is run by the threads that run ``old``."""
+        self.found[new] = self.of(old)
+        for known in (self.divergent, self.partial, self.elected):
+            if old in known:
+                known.add(new)
+
+    def _visit(self, stmt: Stmt, mask: Mask, lets: dict[Var, Expr]) -> None:
+        self._note(stmt, mask)
         if isinstance(stmt, Let):
             lets[stmt.var] = substitute(stmt.value, lets)
         if isinstance(stmt, If):
-            self._branch(stmt, group, lets)
+            self._branch(stmt, mask, lets)
             return
+        if isinstance(stmt, (For, While)):
+            rounds = [expr for expr in stmt.exprs() if not self._alike_for(expr, mask, lets)]
+            if rounds or varying_exit(stmt.body, self.varying):
+                self.divergent.update(walk(stmt.body))
+            elif isinstance(stmt, For):
+                self.alike.add(stmt.var)
         for block in stmt.blocks():
-            self._visit(block, group, lets if isinstance(stmt, Seq) else dict(lets))
+            self._visit(block, mask, lets if isinstance(stmt, Seq) else dict(lets))
 
-    def _branch(self, stmt: If, group: tuple[int, int], lets: dict[Var, Expr]) -> None:
+    def _note(self, stmt: Stmt, mask: Mask) -> None:
+        group = range_of(mask)
+        if group is None:
+            self.partial.add(stmt)
+            first, count = int(np.argmax(mask)), int(np.count_nonzero(mask))
+            together = bool(mask[first : first + count].all())
+            group = (first, count if together else 1)
+            if not together:
+                self.elected.add(stmt)
+        self.found[stmt] = group
+
+    def _branch(self, stmt: If, mask: Mask, lets: dict[Var, Expr]) -> None:
         for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
             if block is None:
                 continue
-            mask = thread_mask(cond, self.launch, lets)
-            inner: tuple[int, int] | None = None if self.varying.expr(cond) else group
-            if mask is not None:
-                own = np.zeros(mask.size, bool)
-                own[group[0] : group[0] + group[1]] = True
-                inner = range_of(mask & own)
-            if inner is None:
-                self.divergent.update(walk(block))
-            self._visit(block, inner if inner is not None and inner[1] else group, dict(lets))
+            inner = mask
+            if self.varying.expr(cond):
+                chosen = exact_threads(cond, self.launch, lets, self._alike)
+                if chosen is None:
+                    self.divergent.update(walk(block))
+                elif (chosen & mask).any():
+                    inner = chosen & mask
+            self._visit(block, inner, dict(lets))
+
+    def _alike(self, expr: Expr) -> bool:
+        return not self.varying.expr(expr)
+
+    def _alike_for(self, expr: Expr, mask: Mask, lets: Mapping[Var, Expr]) -> bool:
+        """Whether the threads of ``mask`` see one value."""
+        if self._alike(expr) or mask.all():
+            return self._alike(expr)
+        threads = {var: values[mask] for var, values in thread_indices(self.launch).items()}
+        return same_for(expr, threads, lets, self.varying, self.alike)

@@ -1,0 +1,225 @@
+"""Programs whose threads have roles: copies with barriers, tile operations of single threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from executors import EVERYWHERE, GPUS, INTERPRETER, SM_80, compiled, holds
+
+import tilelang.language as T
+from tilelang.errors import TileUnsupportedError
+
+WITH_BARRIERS = (INTERPRETER, *GPUS)
+TILE = np.arange(64 * 64).reshape(64, 64).astype(np.float16)
+TILES = np.random.default_rng(0).integers(0, 99, (4, 64, 64)).astype(np.float16)
+
+
+@pytest.mark.parametrize("who", ["a thread", "an elected thread", "a warp", "a part of a warp"])
+def test_a_copy_is_complete_when_its_barrier_is_told(who: str) -> None:
+    warp = who == "a warp"
+    part = who == "a part of a warp"
+
+    @T.prim_func
+    def told(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64, 64), "float16")
+            bar = T.alloc_barrier(32 if warp else 5 if part else 1)
+            if warp:
+                if tx >= 224:
+                    T.tma_copy(A, s, barrier=bar)
+                    T.barrier_arrive(bar)
+            elif part:
+                if tx >= 130 and tx < 135:
+                    T.tma_copy(A, s, barrier=bar)
+                    T.barrier_arrive(bar)
+            elif who == "a thread":
+                if tx == 128:
+                    T.tma_copy(A, s, barrier=bar)
+                    T.barrier_arrive(bar)
+            elif T.shuffle_elect(256):
+                T.tma_copy(A, s, barrier=bar)
+                T.barrier_arrive(bar)
+            T.barrier_wait(bar, 0)
+            T.copy(s, B)
+
+    holds(told, (TILE, 0 * TILE), TILE, on=WITH_BARRIERS)
+
+
+@pytest.mark.parametrize("protocol", ["arrive", "expect", "arrive and expect", "arrive first"])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_ring_of_tiles_between_two_roles(protocol: str, together: bool) -> None:
+    half = 32 * 64 * 2
+
+    @T.macro
+    def load(A: Any, s: Any, full: Any, k: Any) -> None:
+        if protocol == "expect":
+            T.mbarrier_expect_tx(full[k % 2], 2 * half)
+        if protocol == "arrive and expect":
+            T.mbarrier_arrive_expect_tx(full[k % 2], 2 * half)
+        if protocol == "arrive first":
+            T.barrier_arrive(full[k % 2])
+        T.tma_copy(A[k, 0:32, :], s[k % 2, 0:32, :], barrier=full[k % 2])
+        T.tma_copy(A[k, 32:64, :], s[k % 2, 32:64, :], barrier=full[k % 2])
+        if protocol in ("arrive", "expect"):
+            T.barrier_arrive(full[k % 2])
+
+    @T.prim_func
+    def ring(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+        with T.Kernel(1, threads=160):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, 64, 64), "float16")
+            full = T.alloc_barrier([32, 32] if together else [1, 1])
+            empty = T.alloc_barrier([128, 128])
+            if tx >= 128:
+                for k in T.serial(4):
+                    T.mbarrier_wait_parity(empty[k % 2], (k // 2 + 1) % 2)
+                    if together:
+                        load(A, s, full, k)
+                    else:
+                        if tx == 128:
+                            load(A, s, full, k)
+            else:
+                for k in T.serial(4):
+                    T.mbarrier_wait_parity(full[k % 2], k // 2 % 2)
+                    T.copy(s[k % 2, :, :], B[k, :, :])
+                    T.barrier_arrive(empty[k % 2])
+
+    places = (INTERPRETER, GPUS[1]) if "expect" in protocol else WITH_BARRIERS
+    holds(ring, (TILES, 0 * TILES), TILES, on=places)
+
+
+def test_one_thread_of_many_that_copy_may_arrive() -> None:
+    @T.prim_func
+    def one(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, 64, 64), "float16")
+            full = T.alloc_barrier([1, 1])
+            empty = T.alloc_barrier([128, 128])
+            if tx >= 128:
+                for k in T.serial(4):
+                    T.barrier_wait(empty[k % 2], (k // 2 + 1) % 2)
+                    T.tma_copy(A[k, :, :], s[k % 2, :, :], barrier=full[k % 2])
+                    if tx == 128:
+                        T.barrier_arrive(full[k % 2])
+            else:
+                for k in T.serial(4):
+                    T.barrier_wait(full[k % 2], k // 2 % 2)
+                    T.copy(s[k % 2, :, :], B[k, :, :])
+                    T.barrier_arrive(empty[k % 2])
+
+    holds(one, (TILES, 0 * TILES), TILES, on=WITH_BARRIERS)
+    assert "tl_bar_sync" in compiled(one, SM_80).get_kernel_source()
+
+
+def test_one_thread_stores_a_tile() -> None:
+    @T.prim_func
+    def stores(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s)
+            T.fence_proxy_async()
+            T.sync_threads()
+            if tx == 0:
+                T.tma_copy(s, B)
+                T.tma_store_arrive()
+                T.tma_store_wait()
+
+    holds(stores, (TILE, 0 * TILE), TILE)
+
+
+def test_tile_operations_of_any_threads_that_are_known() -> None:
+    @T.prim_func
+    def parts(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(2, threads=128) as bx:
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64, 64), "float16")
+            if tx < 20:
+                T.copy(A[0:32, :], s[0:32, :])
+            if tx == 77:
+                T.copy(A[32:40, :], s[32:40, :])
+            if tx % 2 == 1:
+                T.copy(A[40:60, :], s[40:60, :])
+                if tx >= 64:
+                    T.fill(s[60:64, :], 7)
+            if tx >= 32 and bx == 1:
+                T.copy(s[0:20, :], B[0:20, :])
+            if tx >= 64 and tx < 96:
+                if bx == 1:
+                    for i, j in T.Parallel(44, 64):
+                        B[20 + i, j] = s[20 + i, j] + 1
+
+    wanted = TILE.copy()
+    wanted[60:] = 7
+    wanted[20:] += 1
+    holds(parts, (TILE, 0 * TILE), wanted)
+
+
+def test_one_thread_reads_what_it_has_filled_and_lanes_meet() -> None:
+    @T.prim_func
+    def alone(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64, 64), "float16")
+            if tx == 3:
+                T.copy(A[0:32, :], s[0:32, :])
+                T.copy(s[0:32, :], B[0:32, :])
+            if tx >= 40 and tx < 45:
+                T.copy(A[32:64, :], s[32:64, :])
+                T.transpose(s[32:64, 0:32], B[32:64, 0:32])
+
+    wanted = TILE.copy()
+    wanted[32:, :32] = TILE[32:, :32].T
+    wanted[32:, 32:] = 0
+    holds(alone, (TILE, 0 * TILE), wanted)
+
+
+def test_atomics_of_one_thread_count_once() -> None:
+    @T.prim_func
+    def counts(B: T.Tensor((64,), "int32")):
+        with T.Kernel(3, threads=64):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            for i in T.Parallel(64):
+                s[i] = i
+            if tx == 5:
+                T.atomic_add(B, s)
+
+    holds(counts, (np.ones(64, np.int32),), 1 + 3 * np.arange(64, dtype=np.int32), on=EVERYWHERE)
+
+
+def test_a_tile_operation_in_a_loop_that_threads_leave_apart_is_refused() -> None:
+    @T.prim_func
+    def loops(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            for _i in T.serial(tx % 3):
+                T.copy(A, B)
+
+    with pytest.raises(
+        TileUnsupportedError, match="a branch that only some threads of a warp take"
+    ):
+        compiled(loops, SM_80)
+
+
+def test_roles_may_have_loops_of_different_lengths() -> None:
+    @T.prim_func
+    def lengths(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            role = tx // 64
+            s = T.alloc_shared((2, 64, 64), "float16")
+            if tx < 64:
+                for k in T.serial(role * 2, role * 2 + 1):
+                    T.copy(A[k, :, :], s[0, :, :])
+                    T.copy(s[0, :, :], B[k, :, :])
+            else:
+                for k in T.serial(role, 4):
+                    T.copy(A[k, :, :], s[1, :, :])
+                    T.copy(s[1, :, :], B[k, :, :])
+
+    holds(lengths, (TILES, 0 * TILES), TILES, on=WITH_BARRIERS)

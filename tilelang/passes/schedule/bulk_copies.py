@@ -1,0 +1,147 @@
+"""Bulk copies with barriers as ordinary copies that are complete before their barrier is told.
+
+``T.tma_copy(src, dst, barrier=b)`` announces its bytes to ``b`` and counts them as they arrive; the
+program arrives at ``b`` itself. Ordinary loads and stores serve as well when they come before that
+arrival: what a thread wrote is visible to those that waited for its arrival. Bytes that the program
+announces for such copies (``T.mbarrier_expect_tx``) would be waited for in vain, so announcements
+go, and an arrival that comes before the copies it speaks of moves behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.visitor import Rewriter, rewrite_launches
+
+SIGNALS = "signals"  # annotation of copies: the group meets after it, before one thread arrives
+# Copies by hand that count bytes themselves: announcements are theirs.
+_COUNTED = frozenset(
+    ("tma_load", "tma_load_multicast", "tma_load_im2col", "ptx_cp_async_bulk", "tma_gather4")
+)
+_ANNOUNCED = ("mbarrier_expect_tx", "mbarrier_arrive_expect_tx")
+
+
+def settle_bulk_copies(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with ordinary copies in place of bulk copies between shared and global memory.
+
+    Stands after the pipelines are planned: these copies are ordered by the program's barriers.
+    """
+    return rewrite_launches(func, _settled)
+
+
+def _settled(launch: S.Launch) -> S.Launch:
+    if not any(map(_is_bulk, S.walk(launch.body))):
+        return launch
+    body = launch.body
+    order = _Order()
+    counted = any(call.op in _COUNTED for call in _calls(body))
+    if not counted:
+        body = order.rewrite(body)
+    return replace(launch, body=_Plain(order.told, counted).rewrite(body))
+
+
+class _Order(Rewriter):
+    """Moves arrivals behind the copies whose bytes they announce. ``told``: copies after which
+    every thread that makes them arrives itself."""
+
+    def __init__(self) -> None:
+        self.told: set[S.Stmt] = set()
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.Seq):
+            return stmt
+        made = _deferred(stmt.stmts)
+        for k, item in enumerate(made):
+            if _is_bulk(item) and _arrives_next(made[k + 1 :], item):
+                self.told.add(item)
+        return stmt if made == list(stmt.stmts) else S.seq(*made)
+
+
+class _Plain(Rewriter):
+    """``told`` is that of :class:`_Order`; ``counted``: whether announcements stay as they are."""
+
+    def __init__(self, told: set[S.Stmt], counted: bool) -> None:
+        self.told = told
+        self.counted = counted
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+        if isinstance(stmt, S.Copy) and _is_bulk(stmt):
+            meets = stmt.barrier is not None and stmt not in self.told
+            notes = (*stmt.annotations, (SIGNALS, True)) if meets else stmt.annotations
+            return replace(stmt, mode="copy", barrier=None, annotations=notes)
+        call = _call_of(stmt)
+        if self.counted or call is None or call.op not in _ANNOUNCED:
+            return stmt
+        if call.op == "mbarrier_expect_tx":
+            return None
+        return S.Eval(value=E.call("mbarrier_arrive", call.args[0]), loc=stmt.loc)
+
+
+def _is_bulk(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.Copy) and stmt.mode == "tma"
+
+
+def _call_of(stmt: S.Stmt) -> E.Call | None:
+    """The call that a statement is."""
+    value = stmt.value if isinstance(stmt, S.Eval) else None
+    return value if isinstance(value, E.Call) else None
+
+
+def _calls(stmt: S.Stmt) -> Iterator[E.Call]:
+    """All calls in ``stmt`` and what it holds."""
+    for node in S.walk(stmt):
+        for expr in node.exprs():
+            yield from E.find(expr, E.Call)
+
+
+def _deferred(stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+    """``stmts`` with arrivals that announce bytes behind the copies that bring them: those up to
+    the next use of the same barrier. Any other arrival goes behind copies that follow at once."""
+    left = list(stmts)
+    made: list[S.Stmt] = []
+    while left:
+        first = left.pop(0)
+        barrier, announced = _arrival(first)
+        end = 0
+        for k, other in enumerate(left if barrier is not None else ()):
+            if not announced and not _is_bulk(other):
+                break
+            if any(call.args and call.args[0] is barrier for call in _calls(other)):
+                break
+            if any(_is_bulk(node) and node.barrier is barrier for node in _copies(other)):
+                end = k + 1
+        made += left[:end]
+        del left[:end]
+        made.append(first)
+    return made
+
+
+def _copies(stmt: S.Stmt) -> Iterator[S.Copy]:
+    return (node for node in S.walk(stmt) if isinstance(node, S.Copy))
+
+
+def _arrival(stmt: S.Stmt) -> tuple[E.Expr | None, bool]:
+    """The barrier, if ``stmt`` is nothing but an arrival (of some threads perhaps), and whether
+    it announces bytes."""
+    while isinstance(stmt, S.If) and stmt.orelse is None:
+        stmt = stmt.then
+    call = _call_of(stmt)
+    announced = call is not None and call.op == _ANNOUNCED[1]
+    if call is None or not (announced or (call.op == "mbarrier_arrive" and len(call.args) == 1)):
+        return None, False
+    return call.args[0], announced
+
+
+def _arrives_next(rest: list[S.Stmt], copy: S.Stmt) -> bool:
+    """Whether the threads that make ``copy`` arrive next, each of them."""
+    assert isinstance(copy, S.Copy)
+    for stmt in rest:
+        call = _call_of(stmt)
+        if call is not None and call.op in ("mbarrier_arrive", _ANNOUNCED[1]):
+            return len(call.args) > 0 and call.args[0] is copy.barrier
+        if not _is_bulk(stmt) and (call is None or call.op != _ANNOUNCED[0]):
+            return False
+    return False
