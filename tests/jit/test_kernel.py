@@ -12,7 +12,12 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
+from tilelang.errors import (
+    KernelArgumentError,
+    TileRuntimeError,
+    TileUnsupportedError,
+    TileValueError,
+)
 from tilelang.jit.kernel import JITKernel, KernelParam, input_params
 from tilelang.options import Options
 from tilelang.profiler import Profiler, TensorSupplyType
@@ -273,3 +278,57 @@ def test_run_once_makes_the_inputs(kernel: JITKernel) -> None:
     seen: list[Any] = []
     kernel.run_once(lambda *inputs: seen.extend(inputs))
     assert [np.shape(item) for item in seen] == [(), (40,)]
+
+
+# -- tensors that are left out ---------------------------------------------------------------------
+MODES = {
+    "interpret": {"target": "cpu", "execution_backend": "interpret"},
+    "python": {"target": "cpu", "execution_backend": "python"},
+    "cpu": {"target": "cpu"},
+    "emulator": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_extents_of_absent_tensors_that_nothing_needs_are_no_matter(mode: str) -> None:
+    m, n = T.dynamic("m, n")
+
+    @T.prim_func
+    def last(
+        A: T.Tensor((m, n), "float32"), B: T.Tensor((m * 2, n), "float32"),
+        X: T.Tensor((n,), "float32"), C: T.Tensor((1,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            C[0] = X[n - 1]
+
+    kernel, c = tilelang.compile(last, **MODES[mode]), np.zeros(1, np.float32)
+    x = np.arange(5, dtype=np.float32)
+    kernel(None, None, x, c)
+    assert c[0] == 4
+    kernel(None, np.zeros((6, 5), np.float32), x[:5] * 2, c)
+    assert c[0] == 8
+    with pytest.raises(KernelArgumentError, match=r"input B shape\[0\] does not match"):
+        kernel(np.zeros((2, 5), np.float32), np.zeros((6, 5), np.float32), x, c)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_extents_of_absent_tensors_that_are_needed_are_asked_for(mode: str) -> None:
+    m = T.dynamic("m")
+
+    @T.prim_func
+    def size(
+        A: T.Tensor((m,), "float32"), B: T.Tensor((m,), "float32"), C: T.Tensor((1,), "int32")
+    ):
+        with T.Kernel(1, threads=32):
+            C[0] = m
+
+    kernel, c = tilelang.compile(size, **MODES[mode]), np.zeros(1, np.int32)
+    kernel(None, np.zeros(7, np.float32), c)
+    assert c[0] == 7
+    with pytest.raises(KernelArgumentError) as caught:
+        kernel(None, None, c)
+    assert str(caught.value) == (
+        "kernel size: the value of m is unknown\n"
+        "  expected: at least one non-null buffer among A, B\n"
+        "  got: A=None, B=None"
+    )

@@ -251,6 +251,17 @@ def test_symbol_carried_only_by_none_is_refused(harness: Any) -> None:
     )
 
 
+def test_symbol_that_the_kernel_does_not_use_needs_no_carrier(harness: Any) -> None:
+    params = tuple(tensor(name, "int8", (M,), nullable=True) for name in "AB")
+    call, kernel = harness.make(LaunchSpec("f", params, (Symbol("m", used=False),)))
+    call(None, None)
+    assert kernel.slots == [0, 0, 0]
+    call(np.zeros(3, np.int8), None)
+    assert kernel.slots[2] == 3
+    with pytest.raises(KernelArgumentError, match=r"input B shape\[0\] does not match"):
+        call(np.zeros(3, np.int8), np.zeros(4, np.int8))
+
+
 def test_declared_strides_are_checked(harness: Any) -> None:
     call, _ = harness.make(LaunchSpec("f", (tensor("A", "int8", (2, 3), (8, 1)),)))
     wide = np.zeros((2, 8), np.int8)

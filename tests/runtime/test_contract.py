@@ -57,6 +57,17 @@ def test_tensor_the_body_does_not_use_may_be_none() -> None:
     assert (spec.outputs, spec.returns, spec.inputs) == ((2,), "one", (0, 1))
 
 
+def test_symbol_that_nothing_needs_is_noted() -> None:
+    a, b, c = buffer("A", m), buffer("B", m), buffer("C", n)
+    func = S.PrimFunc("f", (a, b, c), store(c, c))
+    assert launch_spec(func).symbols == (Symbol("m", used=False), Symbol("n", "int64"))
+    # A tensor that the body uses, a result, or the body itself needs the extents.
+    assert launch_spec(S.PrimFunc("f", (a, b, c), store(c, a))).symbols[0].used
+    assert launch_spec(func, (1,)).symbols[0].used
+    at_m = S.Store(buffer=c, indices=(m,), value=E.const(1.0))
+    assert launch_spec(S.PrimFunc("f", (a, b, c), at_m)).symbols[0].used
+
+
 def test_rule_for_results_follows_their_number() -> None:
     a, b, c = buffer("A", m), buffer("B", m), buffer("C", m)
     func = S.PrimFunc("f", (a, b, c), store(c, a))

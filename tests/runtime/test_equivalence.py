@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,10 @@ def test_launchers_agree(data: st.DataObject, compiler: Any, session_cache: Any)
     if native is None:
         pytest.skip("the C launcher needs Python.h")
     items: list[Param] = data.draw(st.lists(params(), min_size=1, max_size=3))
-    symbols = [Symbol("a"), Symbol("b", "int8")]
+    symbols = [
+        Symbol("a", used=data.draw(st.booleans())),
+        Symbol("b", "int8", used=data.draw(st.booleans())),
+    ]
     if data.draw(st.booleans()):
         symbols.append(Symbol("n", "int32", len(items)))
         items.append(scalar("n", "int32", 2))
@@ -104,7 +108,7 @@ def test_launchers_agree(data: st.DataObject, compiler: Any, session_cache: Any)
         # Some symbol cannot be solved: carry all of them in one plain tensor.
         items.insert(0, tensor("S", "int8", tuple((f"${i}",) for i in range(len(symbols)))))
         symbols = [
-            Symbol(symbol.name, symbol.dtype, None if symbol.param is None else symbol.param + 1)
+            replace(symbol, param=None if symbol.param is None else symbol.param + 1)
             for symbol in symbols
         ]
         spec = LaunchSpec("f", tuple(items), tuple(symbols))

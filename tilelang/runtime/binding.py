@@ -360,7 +360,8 @@ class _Binder:
         return f"{dim_text(dim, names)} = {wanted} ({sources})"
 
     def finish(self) -> None:
-        """Match what had to wait; a symbol that only None carries is 0 if it has one carrier."""
+        """Match what had to wait; a symbol that only None carries is 0 if it has one carrier or
+        the kernel does not compute with it."""
         self.match_later()
         for symbol, (param, where, stride) in self.weak.items():
             if self.values[symbol] is None:
@@ -385,7 +386,8 @@ class _Binder:
         spec = self.spec
         carriers = spec.carriers(symbol)
         nulls = [param for param in carriers if param in self.nulls]
-        if len(carriers) == 1 and nulls:
+        unused = not spec.symbols[symbol].used and nulls == carriers
+        if nulls and (len(carriers) == 1 or unused):
             self.values[symbol] = 0
             return
         names = ", ".join(param.name for param in carriers)

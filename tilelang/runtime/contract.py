@@ -66,14 +66,15 @@ def launch_spec(
     """
     results = tuple(func.outputs if outputs is None else outputs)
     free = tuple(symbols_of(func) if symbols is None else symbols)
-    table = [Symbol(var.name, str(var.dtype)) for var in free]
+    used, written = _touched(func.body)
+    needed = _needed(func, used, results)
+    table = [Symbol(var.name, str(var.dtype), used=var in needed) for var in free]
     numbers = {var: number for number, var in enumerate(free)}
     sizes = _size_variables(func)
     for position, param in enumerate(func.params):
         if isinstance(param, E.Var) and param in sizes:
             numbers[param] = len(table)
             table.append(Symbol(param.name, str(param.dtype), position))
-    used, written = _touched(func.body)
     params = [
         _param(func, position, position in results, numbers, used, written)
         for position in range(len(func.params))
@@ -152,6 +153,21 @@ def _postfix(node: E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -> Progr
         loc=func.loc,
         expected="integer arithmetic on sizes and scalar parameters",
     )
+
+
+def _needed(func: S.PrimFunc, used: set[E.Var], results: Sequence[int]) -> set[E.Var]:
+    """Variables whose values matter: those that the body names, and those in the forms of results
+    and of tensors that it uses."""
+    found = set(used)
+    buffers = {id(b): b for stmt in S.walk(func.body) for b in stmt.parts("buffer")}
+    for position, param in enumerate(func.params):
+        if isinstance(param, Buffer) and (position in results or param.data in used):
+            buffers[id(param)] = param
+    for buffer in buffers.values():
+        for extent in (*buffer.shape, *(buffer.strides or ()), buffer.elem_offset):
+            if isinstance(extent, E.Expr):
+                found.update(extent.variables)
+    return found
 
 
 def _touched(body: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:

@@ -109,11 +109,20 @@ def pointer(name: str) -> Param:
 
 @dataclass(frozen=True)
 class Symbol:
-    """A size that calls decide. ``param`` is the scalar parameter that provides it, if one does."""
+    """A size that calls decide.
+
+    Attributes:
+        name: as the program names it.
+        dtype: of the kernel's argument.
+        param: the scalar parameter that provides it, if one does.
+        used: the body computes with it, so its value matters even where all tensors whose shapes
+            tell it are absent.
+    """
 
     name: str
     dtype: str = "int32"
     param: int | None = None
+    used: bool = True
 
     @property
     def limit(self) -> int:
