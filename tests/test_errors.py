@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import linecache
 import pickle
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import tilelang
+import tilelang.language as T
 from tilelang import env as env_module
 from tilelang import errors
 from tilelang.env import Environment, env
@@ -117,12 +122,19 @@ def test_locations_of_ast_nodes_and_frames() -> None:
     ("kind", "builtin"),
     [
         ("TileTypeError", TypeError),
+        ("TileTypeError", ValueError),
+        ("TileTypeError", AssertionError),
         ("TileValueError", ValueError),
+        ("TileValueError", AssertionError),
         ("TileIndexError", IndexError),
+        ("TileIndexError", RuntimeError),
+        ("TileNameError", NameError),
         ("TileNameError", RuntimeError),
         ("TileUnsupportedError", NotImplementedError),
         ("JITNoBuilderError", RuntimeError),
+        ("JITNoBuilderError", ValueError),
         ("KernelArgumentError", RuntimeError),
+        ("KernelArgumentError", ValueError),
         ("ArgumentCountError", ValueError),
         ("ArgumentTypeError", TypeError),
         ("CompileError", RuntimeError),
@@ -131,6 +143,7 @@ def test_locations_of_ast_nodes_and_frames() -> None:
         ("UninitializedReadError", RuntimeError),
         ("DeadlockError", RuntimeError),
         ("DeviceAssertError", RuntimeError),
+        ("DeviceAssertError", AssertionError),
         ("InternalError", RuntimeError),
     ],
 )
@@ -144,18 +157,87 @@ def test_errors_are_caught_as_the_builtin_that_programs_expect(
 def test_the_drawing_names_every_class_under_its_parent() -> None:
     stack: list[str] = []
     drawn: dict[str, str] = {}
+    builtins: dict[str, set[str]] = {}
     for line in (errors.__doc__ or "").splitlines():
         name = line.replace("│", " ").replace("├──", "   ").replace("└──", "   ")
         if "──" in line:
             depth = (len(name) - len(name.lstrip())) // 4 - 1
             stack[depth - 1 :] = [name.split()[0]]
             drawn[stack[-1]] = stack[-2] if depth > 1 else "Exception"
-    real = {
-        kind.__name__: kind.__bases__[0].__name__
-        for kind in vars(errors).values()
-        if isinstance(kind, type) and issubclass(kind, TileError)
+            given = re.search(r"\(([A-Za-z, ]+Error)\)", line)
+            builtins[stack[-1]] = set(given[1].split(", ")) if given else set()
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, TileError)]
+    assert drawn == {kind.__name__: kind.__bases__[0].__name__ for kind in kinds}
+    assert builtins == {
+        kind.__name__: {base.__name__ for base in kind.__bases__[1:]} for kind in kinds
     }
-    assert drawn == real
+
+
+def wrong_programs() -> dict[str, Any]:
+    """Mistakes, each as a function that makes one."""
+
+    def traced(body: Any) -> Any:
+        @T.prim_func
+        def program(A: T.Tensor((8, 8), "float16"), B: T.Tensor((8, 8), "float16")):
+            with T.Kernel(1, threads=32):
+                body(A, B)
+
+        return program
+
+    def copies() -> Any:
+        @T.prim_func
+        def program(A: T.Tensor((8, 8), "float16"), B: T.Tensor((8, 8), "float16")):
+            with T.Kernel(1, threads=32):
+                for i, j in T.Parallel(8, 8):
+                    B[i, j] = A[i, j]
+
+        return tilelang.compile(program, target="cpu", execution_backend="interpret")
+
+    half, single = np.zeros((8, 8), np.float16), np.zeros((8, 8), np.float32)
+    return {
+        "shapes of a copy": lambda: traced(
+            lambda A, B: T.copy(A, T.alloc_shared((4, 8), "float16"))
+        ),
+        "no tile": lambda: traced(lambda A, B: T.copy(A, 3)),
+        "too many indices": lambda: traced(lambda A, B: A[0, 0, 0]),
+        "outside of a kernel": lambda: T.alloc_shared((4,), "float32"),
+        "no target": lambda: tilelang.compile(traced(lambda A, B: None), target="nowhere"),
+        "no function": lambda: tilelang.compile(3),
+        "number of arguments": lambda: copies()(half),
+        "dimensions": lambda: copies()(half[0], half),
+        "shape": lambda: copies()(half[:4], half),
+        "strides": lambda: copies()(half.T.copy().T[::-1], half),
+        "dtype": lambda: copies()(half, single),
+        "no tensor": lambda: copies()(half, 3),
+        "None": lambda: copies()(half, None),
+    }
+
+
+@pytest.mark.parametrize(
+    ("mistake", "kinds"),
+    [
+        ("shapes of a copy", (ValueError, AssertionError)),
+        ("no tile", (TypeError, ValueError)),
+        ("too many indices", (IndexError, RuntimeError)),
+        ("outside of a kernel", (RuntimeError, ValueError)),
+        ("no target", (ValueError, AssertionError)),
+        ("no function", (TypeError, AssertionError)),
+        ("number of arguments", (ValueError, RuntimeError)),
+        ("dimensions", (ValueError, RuntimeError)),
+        ("shape", (ValueError, RuntimeError)),
+        ("strides", (ValueError, RuntimeError)),
+        ("dtype", (TypeError, ValueError, RuntimeError)),
+        ("no tensor", (TypeError, RuntimeError)),
+        ("None", (ValueError, RuntimeError)),
+    ],
+)
+def test_mistakes_are_caught_as_programs_catch_them(
+    mistake: str, kinds: tuple[type[Exception], ...]
+) -> None:
+    for kind in kinds:
+        with pytest.raises(kind) as caught:
+            wrong_programs()[mistake]()
+        assert isinstance(caught.value, TileError)
 
 
 def all_kinds(kind: type[TileError] = TileError) -> list[type[TileError]]:

@@ -3,25 +3,29 @@
     Exception
     └── TileError                       message, loc, expected, got, hint
         ├── TileSyntaxError             Python syntax that a kernel cannot use
-        ├── TileTypeError               (TypeError) operand of the wrong kind or dtype
-        ├── TileValueError              (ValueError) value outside what is allowed
-        ├── TileIndexError              (IndexError) wrong number or range of indices
-        ├── TileNameError               (RuntimeError) name used outside its defining region
+        ├── TileTypeError               (TypeError, ValueError, AssertionError) operand of the
+        │                               wrong kind or dtype
+        ├── TileValueError              (ValueError, AssertionError) value outside what is allowed
+        ├── TileIndexError              (IndexError, RuntimeError) wrong number or range of indices
+        ├── TileNameError               (NameError, RuntimeError) name outside its defining region
         ├── TileUnsupportedError        (NotImplementedError) legal, but not on this target
-        ├── JITNoBuilderError           (RuntimeError) a kernel word outside a traced kernel
-        ├── KernelArgumentError         (RuntimeError) a call's ndim/dtype/shape/stride/device
-        │   ├── ArgumentCountError      (ValueError) wrong number of arguments
+        ├── JITNoBuilderError           (RuntimeError, ValueError) kernel word outside a kernel
+        ├── KernelArgumentError         (RuntimeError, ValueError) a call's ndim, dtype, shape,
+        │   │                           stride, device, ...
+        │   ├── ArgumentCountError      wrong number of arguments
         │   └── ArgumentTypeError       (TypeError) dtype differs from a declared annotation
         ├── CompileError                (RuntimeError) a C/CUDA/... toolchain failed
         ├── TileRuntimeError            (RuntimeError) a running kernel did something wrong
         │   ├── OutOfBoundsError        (IndexError) access outside an on-chip buffer
         │   ├── UninitializedReadError  read of memory nothing has written
         │   ├── DeadlockError           threads wait for what never comes
-        │   ├── DeviceAssertError       T.device_assert failed
+        │   ├── DeviceAssertError       (AssertionError) T.device_assert failed
         │   └── SanitizerError          a checked kernel has races, missing waits, ...
         └── InternalError               (RuntimeError) a bug of tilelang, original as __cause__
 
-The builtin in parentheses is a second base, so ``except ValueError`` in existing programs works.
+The builtins in parentheses are further bases, so that ``except ValueError`` in existing programs
+works: they are what Python's own habit suggests, and what other implementations raise there (many
+of their checks of operands are ``assert`` statements).
 ``TileWarning`` (a ``UserWarning``) is the category of everything said without stopping.
 
 A location attaches itself: code that walks statements runs under ``with at(stmt.loc):`` and a
@@ -305,19 +309,19 @@ class TileSyntaxError(TileError):
     """Python syntax that has no meaning inside a kernel."""
 
 
-class TileTypeError(TileError, TypeError):
+class TileTypeError(TileError, TypeError, ValueError, AssertionError):
     """An operand of the wrong kind or dtype."""
 
 
-class TileValueError(TileError, ValueError):
+class TileValueError(TileError, ValueError, AssertionError):
     """A value outside what is allowed."""
 
 
-class TileIndexError(TileError, IndexError):
+class TileIndexError(TileError, IndexError, RuntimeError):
     """A wrong number of indices, or a constant index out of range."""
 
 
-class TileNameError(TileError, RuntimeError):
+class TileNameError(TileError, NameError, RuntimeError):
     """A name that is undefined, or is used outside the region that defines it."""
 
 
@@ -325,15 +329,15 @@ class TileUnsupportedError(TileError, NotImplementedError):
     """Part of the language that this target, option or version does not have."""
 
 
-class JITNoBuilderError(TileError, RuntimeError):
+class JITNoBuilderError(TileError, RuntimeError, ValueError):
     """A kernel word is called while no kernel is being traced."""
 
 
-class KernelArgumentError(TileError, RuntimeError):
+class KernelArgumentError(TileError, RuntimeError, ValueError):
     """An argument of a kernel call differs in ndim, dtype, shape, stride or device."""
 
 
-class ArgumentCountError(KernelArgumentError, ValueError):
+class ArgumentCountError(KernelArgumentError):
     """A kernel is called with the wrong number of arguments."""
 
 
@@ -363,7 +367,7 @@ class DeadlockError(TileRuntimeError):
     """Threads or blocks wait for something that can no longer happen."""
 
 
-class DeviceAssertError(TileRuntimeError):
+class DeviceAssertError(TileRuntimeError, AssertionError):
     """A ``T.device_assert`` of a running kernel does not hold."""
 
 
