@@ -36,6 +36,7 @@ from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.own_tiles import lower_own_tiles
+from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 from tilelang.passes.normalize.widen import widen_indices
@@ -152,6 +153,8 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
              "every later pass sees the number of threads of a block"),
         Step("widen_indices", widen_indices, _always,
              "an index is an exact integer; every pass below takes its dtype at its word"),
+        Step("follow_register_hints", follow_register_hints, _on_gpu,
+             "hints speak of the instructions of the program; nothing has copied any yet"),
         Step("simplify", simplify_func, _always,
              "constant extents and folded conditions make every later pass see plain shapes"),
         Step("check_tile_bounds", check_tile_bounds, _always,

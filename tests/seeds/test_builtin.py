@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
+from executors import INTERPRETER, SM_80, SM_90A, holds
 
 import tilelang.language as T
+from tilelang.errors import TileError
 from tilelang.language import builtin
 
 WGMMA = "(descriptor, start_address, layout_type_=0, leading_byte_offset=0, stride_byte_offset=0)"
@@ -140,8 +143,56 @@ def test_shfl_sync_takes_the_mask_first_or_as_keyword() -> None:
         trace(lambda x: T.shfl_sync(0xFFFFFFFF, x, 3)),
         trace(lambda x: T.shfl_sync(mask=0xFFFFFFFF, value=x, srcLane=3)),
         trace(lambda x: T.shfl_sync(x, 3)),
+        trace(lambda x: T.shfl_sync(x, srcLane=3)),
     }
     assert len(texts) == 1
-    assert trace(lambda x: T.shfl_sync(0xFFFFFFFF, x, 3, 8)) == (
-        trace(lambda x: T.shfl_sync(x, 3, width=8))
-    )
+    for mask in (0xFFFFFFFF, 0xFFFF):
+        documented = trace(lambda x: T.shfl_sync(mask, x, 3, 8))
+        assert documented == trace(lambda x: T.shfl_sync(x, 3, width=8, mask=mask))
+        assert documented == trace(lambda x: T.shfl_sync(mask, x, srcLane=3, width=8))
+
+
+def test_shuffles_among_some_lanes_give_what_the_document_says() -> None:
+    @T.prim_func
+    def kernel(
+        M: T.Tensor((1,), "uint32"), A: T.Tensor((32,), "int32"), B: T.Tensor((5, 32), "int32")
+    ):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            v = A[tx]
+            if tx < 16:
+                B[0, tx] = T.shfl_sync(0xFFFF, v, 4)
+                B[1, tx] = T.shfl_sync(M[0], v, tx + 1, 8)
+                B[2, tx] = T.shfl_xor(v, 3, mask=M[0])
+                B[3, tx] = T.shfl_down(v, 2, width=8, mask=0xFFFF)
+                B[4, tx] = T.shfl_up(v, 1, width=16, mask=M[0])
+
+    a, lane = np.arange(32, dtype=np.int32) * 7 + 100, np.arange(16)
+    want = np.zeros((5, 32), np.int32)
+    want[0, :16] = a[4]
+    want[1, :16] = a[lane // 8 * 8 + (lane + 1) % 8]
+    want[2, :16] = a[lane ^ 3]
+    want[3, :16] = a[np.where(lane % 8 + 2 < 8, lane + 2, lane)]
+    want[4, :16] = a[np.where(lane >= 1, lane - 1, lane)]
+    places = (INTERPRETER, SM_80, SM_90A)
+    holds(kernel, (np.array([0xFFFF], np.uint32), a, np.zeros_like(want)), want, on=places)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (lambda x: T.shfl_sync(1.5, x, 3),
+         "the mask of T.shfl_sync is no integer\n"
+         "  expected: T.shfl_sync(mask, value, srcLane, width), with a bit for each lane\n"
+         "  got: `T.float32(1.5)` of dtype float32\n"),
+        (lambda x: T.shfl_sync(x),
+         "T.shfl_sync without srcLane\n"
+         "  expected: (mask, value, srcLane, width=None), or (value, srcLane)"),
+        (lambda x: T.shfl_sync(1, x, 3, 8, 9), "T.shfl_sync with too many arguments\n"),
+        (lambda x: T.shfl_sync(0xF, x, 3, 5), "the width of T.shfl_sync is 5\n"),
+    ],
+)  # fmt: skip
+def test_a_shuffle_that_the_document_does_not_have_is_refused(body: Any, text: str) -> None:
+    with pytest.raises(TileError) as error:
+        trace(body)
+    assert str(error.value).startswith(text)

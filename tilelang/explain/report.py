@@ -24,6 +24,7 @@ from tilelang.options import Options
 from tilelang.passes.layouts.access import FRAGMENT
 from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.memory.arena import OFFSET, TOTAL
+from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.schedule.pipeline import NOTE
 from tilelang.passes.sync.groups import ThreadGroups
@@ -77,6 +78,9 @@ class _Kernel:
         threads = prod(final.threads)
         size = f"{shared} bytes of shared memory"
         yield f"kernel {self.number}: {grid} blocks of {threads} threads, {size}"
+        registers = final.annotation(REGISTER_NOTE)
+        if registers is not None:
+            yield f"  registers: {registers}"
         yield from self.tiles()
         yield from self.shared()
         yield from self.program()

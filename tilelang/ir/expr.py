@@ -93,6 +93,7 @@ class Expr:
     _lock: ClassVar[threading.RLock] = threading.RLock()
     _fields: ClassVar[tuple[str, ...]] = ()
     _bit: ClassVar[int] = 0  # a bit of its own for every class
+    issued: ClassVar[bool] = False  # whether it is the handle of one statement: Call.issue
     dtype: DType = field(init=False)
     _kinds: int = field(init=False)  # the bits of all classes in it
     variables: frozenset[Var] = field(init=False)
@@ -481,6 +482,16 @@ class Call(Expr):
 
     def _dtype(self) -> DType:
         return self.type
+
+    def issue(self) -> Call:
+        """This call as a node of its own: what a word gives for the statement it has emitted.
+
+        Wherever it is used as a value, it is that statement and no second one.
+        """
+        made = type(self)._made((self.op, self.args, self.type, self.attrs))
+        assert isinstance(made, Call)
+        object.__setattr__(made, "issued", True)
+        return made
 
     @property
     def written(self) -> tuple[Expr, ...]:

@@ -232,11 +232,18 @@ class ExprPrinter:
     def _call(self, node: Call, args: list[str]) -> str:
         info = node.intrinsic
         parts = list(args)
+        for at, name in _BY_NAME.get(node.op, ()):
+            if at < len(parts):
+                parts[at] = f"{name}={parts[at]}"
         quiet = info.effect is not Effect.NONE and node.dtype in ("void", "handle")
         if info.result == "given" and not quiet:
             parts.append(f'dtype="{node.dtype}"')
         parts.extend(f"{name}={self.value(value)}" for name, value in node.attrs)
         return f"T.{node.op}({', '.join(parts)})"
+
+
+# Words whose operands from some place on are given by name: position -> name.
+_BY_NAME = {"shfl_sync": ((2, "width"), (3, "mask"))}
 
 
 def _written(node: Call) -> tuple[Expr, ...]:

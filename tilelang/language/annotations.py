@@ -12,6 +12,7 @@ from typing import Any
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Call
 from tilelang.language.regions import (
     cast_to,
     constant_int,
@@ -222,7 +223,7 @@ def _registers(what: str, reg_count: object) -> int:
     return count
 
 
-def set_max_nreg(reg_count: int, is_inc: int) -> None:
+def set_max_nreg(reg_count: int, is_inc: int) -> Call:
     """Registers per thread from here on.
 
     Args:
@@ -238,36 +239,39 @@ def set_max_nreg(reg_count: int, is_inc: int) -> None:
             got=str(raising),
         )
     count = 0 if reg_count == 0 else _registers(what, reg_count)
-    emit_call(what, "set_max_nreg", count, raising)
+    return emit_call(what, "set_max_nreg", count, raising)
 
 
-def inc_max_nreg(reg_count: int) -> None:
+def inc_max_nreg(reg_count: int) -> Call:
     """Raise the registers per thread."""
-    set_max_nreg(reg_count, 1)
+    return set_max_nreg(reg_count, 1)
 
 
-def dec_max_nreg(reg_count: int) -> None:
+def dec_max_nreg(reg_count: int) -> Call:
     """Lower the registers per thread."""
-    set_max_nreg(reg_count, 0)
+    return set_max_nreg(reg_count, 0)
 
 
-def no_set_max_nreg() -> None:
-    """Leave the registers per thread as the compiler chooses."""
-    emit_call("T.no_set_max_nreg", "no_set_max_nreg")
+def no_set_max_nreg() -> Call:
+    """Leave the registers per thread as the compiler chooses: ``T.set_max_nreg`` of this kernel
+    are left out."""
+    return emit_call("T.no_set_max_nreg", "no_set_max_nreg")
 
 
-def disable_warp_group_reg_alloc() -> None:
-    """No register exchange between warpgroups."""
-    emit_call("T.disable_warp_group_reg_alloc", "disable_warp_group_reg_alloc")
+def disable_warp_group_reg_alloc() -> Call:
+    """No register exchange between warpgroups: as :func:`no_set_max_nreg`."""
+    return emit_call("T.disable_warp_group_reg_alloc", "disable_warp_group_reg_alloc")
 
 
-def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
-    """Registers that producer warps keep."""
+def annotate_producer_reg_dealloc(reg_count: int = 24) -> Call:
+    """Registers that producer warps keep: the number of each ``T.set_max_nreg`` of this kernel
+    that lowers. Without one it has no effect, which ``kernel.explain()`` says."""
     what = "T.annotate_producer_reg_dealloc"
-    emit_call(what, "annotate_producer_reg_dealloc", _registers(what, reg_count))
+    return emit_call(what, "annotate_producer_reg_dealloc", _registers(what, reg_count))
 
 
-def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
-    """Registers that consumer warps get."""
+def annotate_consumer_reg_alloc(reg_count: int = 240) -> Call:
+    """Registers that consumer warps get: the number of each ``T.set_max_nreg`` of this kernel
+    that raises. Without one it has no effect, which ``kernel.explain()`` says."""
     what = "T.annotate_consumer_reg_alloc"
-    emit_call(what, "annotate_consumer_reg_alloc", _registers(what, reg_count))
+    return emit_call(what, "annotate_consumer_reg_alloc", _registers(what, reg_count))

@@ -6,12 +6,12 @@ from typing import Any
 
 from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Const, Expr, Var, as_expr, const
+from tilelang.ir.expr import Call, Const, Expr, Var, as_expr, const, unary
 from tilelang.ir.stmt import Assert as AssertNode
 from tilelang.ir.stmt import Attr, Eval, Let, Seq, Stmt
 from tilelang.ir.stmt import If as IfNode
 from tilelang.ir.stmt import While as WhileNode
-from tilelang.language.v2.builder import Block, Builder, builder, locate
+from tilelang.language.v2.builder import Block, Builder, builder, describe, locate
 from tilelang.language.v2.frames import Frame
 from tilelang.language.v2.scope import truth
 
@@ -230,14 +230,51 @@ def LetStmt(value: Any) -> Frame:
     return _LetFrame(value)
 
 
-def evaluate(value: Any) -> None:
-    """Evaluate an expression as a statement."""
+def evaluate(value: Any) -> Expr | None:
+    """Evaluate an expression as a statement.
+
+    Returns:
+        What stands for the statement as a side of ``T.if_then_else``.
+    """
     active = builder("T.evaluate")
     if value is None:
-        return
+        return None
     if isinstance(value, (Region, Buffer)) and not (isinstance(value, Buffer) and value.is_var):
         raise TileTypeError("T.evaluate of a buffer", expected="a scalar expression")
-    active.emit(Eval(value=as_expr(value)))
+    found = as_expr(value)
+    known = active.withdraw(found) if isinstance(found, Call) else None
+    if isinstance(found, Call) and known is None:
+        found = found.issue()
+    active.emit(known or Eval(value=found))
+    return found
+
+
+def branch(cond: object, t: object, f: object) -> None:
+    """An ``if`` whose sides are statements that were emitted last, the second behind the first."""
+    active = builder("T.if_then_else")
+    orelse, then = _taken(active, f), _taken(active, t)
+    test = truth(cond, "the condition of T.if_then_else")
+    if not isinstance(test, Expr):
+        kept = then if test else orelse
+        if kept is not None:
+            active.emit(kept)
+    elif then is None and orelse is not None:
+        active.emit(IfNode(cond=unary("lnot", test), then=orelse))
+    elif then is not None:
+        active.emit(IfNode(cond=test, then=then, orelse=orelse))
+
+
+def _taken(active: Builder, side: object) -> Stmt | None:
+    """The statement of a side; None for a value without effect, as that of ``T.evaluate(0)``."""
+    found = as_expr(side)
+    stmt = active.withdraw(found)
+    if stmt is None and not isinstance(found, Const):
+        raise TileTypeError(
+            "one side of T.if_then_else is a statement, the other a value",
+            expected="two calls without values, or T.evaluate(0)",
+            got=describe(side),
+        )
+    return None if isinstance(found, Const) else stmt
 
 
 def assume(cond: Any) -> None:

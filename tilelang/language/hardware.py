@@ -12,7 +12,7 @@ from typing import Any
 from tilelang.errors import TileTypeError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import AddressOf, Expr, Load, as_expr, call
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, as_expr, call
 from tilelang.ir.stmt import HardwareOp
 from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
 from tilelang.language.gemm_op import condition
@@ -60,11 +60,12 @@ __all__ = [
 ]
 
 
-def _raw(name: str, doc: str) -> Callable[..., None]:
+def _raw(name: str, doc: str) -> Callable[..., Call]:
     """A word of a raw instruction, which is a statement."""
 
-    def function(*args: object, **options: object) -> None:
-        emit_call(f"T.{name}", name, *(operand(arg) for arg in args), **dict(pairs(**options)))
+    def function(*args: object, **options: object) -> Call:
+        given = dict(pairs(**options))
+        return emit_call(f"T.{name}", name, *(operand(arg) for arg in args), **given)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc} Needs {INTRINSICS[name].needs}."
@@ -96,11 +97,11 @@ clc_get_first_ctaid_y = _raw_value("clc_get_first_ctaid_y", "y index of the bloc
 clc_get_first_ctaid_z = _raw_value("clc_get_first_ctaid_z", "z index of the block obtained.")
 
 
-def ptx_arrive_cluster_barrier(mbarrier: object, cta_id: object) -> None:
+def ptx_arrive_cluster_barrier(mbarrier: object, cta_id: object) -> Call:
     """Arrive at the barrier of block ``cta_id`` of the cluster."""
     from tilelang.language.sync import mbarrier_arrive
 
-    mbarrier_arrive(mbarrier, cta_id)
+    return mbarrier_arrive(mbarrier, cta_id)
 
 
 # -- operand descriptors, bulk copies --------------------------------------------------------------
@@ -125,7 +126,7 @@ def initialize_wgmma_descriptor(
     layout_type_: int = 0,
     leading_byte_offset: int = 0,
     stride_byte_offset: int = 0,
-) -> None:
+) -> Call:
     """Fill the descriptor of a wgmma operand.
 
     Args:
@@ -135,7 +136,7 @@ def initialize_wgmma_descriptor(
     """
     what = "T.initialize_wgmma_descriptor"
     rest = (layout_type_, leading_byte_offset, stride_byte_offset)
-    emit_call(
+    return emit_call(
         what,
         "initialize_wgmma_descriptor",
         _descriptor(descriptor, what),
@@ -152,7 +153,7 @@ def initialize_tcgen05_descriptor(
     base_offset: int = 0,
     leading_is_absolute: bool = False,
     swizzle_mode: int = 0,
-) -> None:
+) -> Call:
     """Fill the descriptor of a tcgen05 operand in shared memory."""
     what = "T.initialize_tcgen05_descriptor"
     rest = (
@@ -162,7 +163,7 @@ def initialize_tcgen05_descriptor(
         int(leading_is_absolute),
         swizzle_mode,
     )
-    emit_call(
+    return emit_call(
         what,
         "initialize_tcgen05_descriptor",
         _descriptor(descriptor, what),
@@ -171,10 +172,10 @@ def initialize_tcgen05_descriptor(
     )
 
 
-def increase_descriptor_offset(descriptor: object, offset: object) -> None:
+def increase_descriptor_offset(descriptor: object, offset: object) -> Call:
     """Move the start address of a descriptor by ``offset`` bytes."""
     what = "T.increase_descriptor_offset"
-    emit_call(
+    return emit_call(
         what, "increase_descriptor_offset", _descriptor(descriptor, what), scalar(offset, what)
     )
 
@@ -207,7 +208,7 @@ def ptx_mma_sm70(
     accumulator: object,
     c_index: object,
     *more: object,
-) -> None:
+) -> Call:
     """The m16n16k4 matrix instruction of sm_70. A leading dtype argument is accepted."""
     args = (
         shape,
@@ -224,15 +225,15 @@ def ptx_mma_sm70(
         c_index,
         *more,
     )
-    emit_call("T.ptx_mma_sm70", "ptx_mma_sm70", *(operand(arg) for arg in args))
+    return emit_call("T.ptx_mma_sm70", "ptx_mma_sm70", *(operand(arg) for arg in args))
 
 
-def tcgen05_mma_arrive(mbar: object, arrive_2cta: bool = False) -> None:
+def tcgen05_mma_arrive(mbar: object, arrive_2cta: bool = False) -> Call:
     """Signal a barrier when the tcgen05 products issued so far are complete."""
     from tilelang.language.sync import barrier_address
 
     what = "T.tcgen05_mma_arrive"
-    emit_call(
+    return emit_call(
         what, "tcgen05_mma_arrive", barrier_address(mbar, what), arrive_2cta=bool(arrive_2cta)
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Expr, Load, StringImm, as_expr, call
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, StringImm, as_expr, call
 from tilelang.language.regions import (
     address_of_operand,
     cast_to,
@@ -95,12 +95,12 @@ def _map(name: str, args: tuple[object, ...]) -> Expr:
     return call(name, *head, _address(args[2], what), *tail)
 
 
-def prefetch_tma_descriptor(descriptor: object) -> None:
+def prefetch_tma_descriptor(descriptor: object) -> Call:
     """Fetch a tensor map before it is needed."""
-    emit_call("T.prefetch_tma_descriptor", "prefetch_tma_descriptor", operand(descriptor))
+    return emit_call("T.prefetch_tma_descriptor", "prefetch_tma_descriptor", operand(descriptor))
 
 
-def _copied(name: str, args: tuple[object, ...], places: str, options: dict[str, object]) -> None:
+def _copied(name: str, args: tuple[object, ...], places: str, options: dict[str, object]) -> Call:
     """Emit a bulk copy. ``places``: what the first arguments are, a letter each: "d" a map, "b" a
     barrier, "s" shared memory, "m" a mask."""
     from tilelang.language.sync import barrier_address
@@ -129,33 +129,33 @@ def _copied(name: str, args: tuple[object, ...], places: str, options: dict[str,
             made.append(operand(arg, what))
     made += [scalar(arg, what, "coordinate") for arg in args[len(places) :]]
     given = {key: value for key, value in options.items() if value is not None}
-    emit_call(what, name, *made, **dict(pairs(**given)))
+    return emit_call(what, name, *made, **dict(pairs(**given)))
 
 
-def tma_load(*args: object, eviction_policy: str | None = None) -> None:
+def tma_load(*args: object, eviction_policy: str | None = None) -> Call:
     """Load a box of a tensor: ``T.tma_load(descriptor, barrier, shared, *coordinates)``.
 
     The barrier counts the bytes of the whole box; what lies outside of the tensor becomes 0.
     Coordinates count elements, innermost dimension first. A last argument more than the rank of
     the descriptor is an eviction policy (0 normal, 1 first, 2 last).
     """
-    _copied("tma_load", args, "dbs", {"eviction_policy": eviction_policy})
+    return _copied("tma_load", args, "dbs", {"eviction_policy": eviction_policy})
 
 
-def tma_load_multicast(*args: object, eviction_policy: str | None = None) -> None:
+def tma_load_multicast(*args: object, eviction_policy: str | None = None) -> Call:
     """Load a box into the same place of several blocks of the cluster:
     ``T.tma_load_multicast(descriptor, barrier, shared, blocks, *coordinates)``, where ``blocks``
     has a bit for each rank."""
-    _copied("tma_load_multicast", args, "dbsm", {"eviction_policy": eviction_policy})
+    return _copied("tma_load_multicast", args, "dbsm", {"eviction_policy": eviction_policy})
 
 
-def tma_load_im2col(*args: object, eviction_policy: str | None = None) -> None:
+def tma_load_im2col(*args: object, eviction_policy: str | None = None) -> Call:
     """Load pixels of a convolution: ``T.tma_load_im2col(descriptor, barrier, shared,
     *coordinates, *offsets)`` with one offset for each spatial dimension."""
-    _copied("tma_load_im2col", args, "dbs", {"eviction_policy": eviction_policy})
+    return _copied("tma_load_im2col", args, "dbs", {"eviction_policy": eviction_policy})
 
 
-def tma_store(*args: object, reduce: str | None = None, eviction_policy: str | None = None) -> None:
+def tma_store(*args: object, reduce: str | None = None, eviction_policy: str | None = None) -> Call:
     """Store a box: ``T.tma_store(descriptor, shared, *coordinates)``.
 
     Args:
@@ -169,7 +169,7 @@ def tma_store(*args: object, reduce: str | None = None, eviction_policy: str | N
             expected=", ".join(REDUCTIONS),
             got=describe(reduce),
         )
-    _copied("tma_store", args, "ds", {"reduce": reduce, "eviction_policy": eviction_policy})
+    return _copied("tma_store", args, "ds", {"reduce": reduce, "eviction_policy": eviction_policy})
 
 
 # -- warps, barriers, clusters ---------------------------------------------------------------------
@@ -207,7 +207,7 @@ SOURCES = (
 )  # fmt: skip
 
 
-def _move(name: str, registers: object, place: object, shape: str, count: int) -> None:
+def _move(name: str, registers: object, place: object, shape: str, count: int) -> Call:
     what = f"T.{name}"
     repeats = constant_int(count, what, "count")
     most = 128 // SHAPES.get(shape, 1)
@@ -219,7 +219,7 @@ def _move(name: str, registers: object, place: object, shape: str, count: int) -
         )
     access = "w" if name == "tcgen05_ld" else "r"
     where = address_of_operand(registers, what, access)
-    emit_call(what, name, where, _tensor_place(place, what), shape=shape, count=repeats)
+    return emit_call(what, name, where, _tensor_place(place, what), shape=shape, count=repeats)
 
 
 def _tensor_place(place: object, what: str) -> Expr:
@@ -233,7 +233,7 @@ def _tensor_place(place: object, what: str) -> Expr:
     return found
 
 
-def tcgen05_ld(registers: object, place: object, shape: str = "32x32b", count: int = 1) -> None:
+def tcgen05_ld(registers: object, place: object, shape: str = "32x32b", count: int = 1) -> Call:
     """Load from tensor memory to registers of a warp; done after ``T.tcgen05_wait_ld``.
 
     Args:
@@ -241,29 +241,31 @@ def tcgen05_ld(registers: object, place: object, shape: str = "32x32b", count: i
         place: an element of tensor memory, or a buffer of it.
         shape, count: of the instruction, e.g. ``"32x32b"`` and 8 for ``.32x32b.x8``.
     """
-    _move("tcgen05_ld", registers, place, shape, count)
+    return _move("tcgen05_ld", registers, place, shape, count)
 
 
-def tcgen05_st(place: object, registers: object, shape: str = "32x32b", count: int = 1) -> None:
+def tcgen05_st(place: object, registers: object, shape: str = "32x32b", count: int = 1) -> Call:
     """Store registers of a warp to tensor memory; done after ``T.tcgen05_wait_st``."""
-    _move("tcgen05_st", registers, place, shape, count)
+    return _move("tcgen05_st", registers, place, shape, count)
 
 
-def tcgen05_wait_ld() -> None:
+def tcgen05_wait_ld() -> Call:
     """Wait for the loads from tensor memory of this thread."""
-    emit_call("T.tcgen05_wait_ld", "tcgen05_wait_ld")
+    return emit_call("T.tcgen05_wait_ld", "tcgen05_wait_ld")
 
 
-def tcgen05_wait_st() -> None:
+def tcgen05_wait_st() -> Call:
     """Wait for the stores to tensor memory of this thread."""
-    emit_call("T.tcgen05_wait_st", "tcgen05_wait_st")
+    return emit_call("T.tcgen05_wait_st", "tcgen05_wait_st")
 
 
-def tcgen05_cp(descriptor: object, place: object, shape: str = "128x256b") -> None:
+def tcgen05_cp(descriptor: object, place: object, shape: str = "128x256b") -> Call:
     """Copy from shared memory, by descriptor, to tensor memory."""
     what = "T.tcgen05_cp"
     if shape not in SOURCES:
         raise TileValueError(
             f"{what} of a shape that does not exist", expected=", ".join(SOURCES), got=repr(shape)
         )
-    emit_call(what, "tcgen05_cp", operand(descriptor), _tensor_place(place, what), shape=shape)
+    return emit_call(
+        what, "tcgen05_cp", operand(descriptor), _tensor_place(place, what), shape=shape
+    )

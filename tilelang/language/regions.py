@@ -15,7 +15,7 @@ from tilelang.errors import TileIndexError, TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region, Shape, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Const, Expr, Load, Ramp, as_expr, call, cast, const
+from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, Ramp, as_expr, call, cast, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval
 
@@ -337,10 +337,19 @@ def constant_shape(shape: object, what: str) -> Shape:
 
 
 # -- emission --------------------------------------------------------------------------------------
-def emit_call(what: str, op: str, *args: object, **attrs: object) -> None:
-    """Emit the intrinsic ``op`` as a statement; ``what`` is the user's word for errors."""
+def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
+    """Emit the intrinsic ``op`` as a statement; ``what`` is the user's word for errors.
+
+    Returns:
+        The call that was emitted. ``T.evaluate`` and ``T.if_then_else`` move the statement to
+        where they are; other uses leave it.
+    """
     active = emitter(what)
-    active.emit(Eval(value=call(op, *args, dtype="void", **attrs)))
+    found = call(op, *args, dtype="void", **attrs)
+    assert isinstance(found, Call)
+    made = found.issue()
+    active.emit(Eval(value=made))
+    return made
 
 
 def pairs(**options: object) -> tuple[tuple[str, object], ...]:

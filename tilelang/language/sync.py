@@ -11,7 +11,7 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Expr, Load, as_expr
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, as_expr
 from tilelang.language.regions import (
     address_of_operand,
     cast_to,
@@ -60,7 +60,7 @@ __all__ = [
 
 
 # -- block and warp synchronisation ----------------------------------------------------------------
-def sync_threads(barrier_id: object = None, arrive_count: object = None) -> None:
+def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call:
     """Wait for all threads of the block, or for ``arrive_count`` at the named barrier.
 
     Args:
@@ -76,7 +76,7 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> None
         )
     _check_named(barrier_id, arrive_count, what)
     args = [as_expr(item) for item in (barrier_id, arrive_count) if item is not None]
-    emit_call(what, "sync_threads", *args)
+    return emit_call(what, "sync_threads", *args)
 
 
 def _check_named(barrier_id: object, count: object, what: str) -> None:
@@ -92,26 +92,26 @@ def _check_named(barrier_id: object, count: object, what: str) -> None:
         )
 
 
-def named_barrier_arrive(barrier_id: object, thread_count: object) -> None:
+def named_barrier_arrive(barrier_id: object, thread_count: object) -> Call:
     """Arrive at a named barrier without waiting."""
     what = "T.named_barrier_arrive"
     _check_named(barrier_id, thread_count, what)
-    emit_call(what, "named_barrier_arrive", as_expr(barrier_id), as_expr(thread_count))
+    return emit_call(what, "named_barrier_arrive", as_expr(barrier_id), as_expr(thread_count))
 
 
-def sync_warp(mask: object = None) -> None:
+def sync_warp(mask: object = None) -> Call:
     """Wait for the threads of the warp."""
-    emit_call("T.sync_warp", "sync_warp", *(() if mask is None else (as_expr(mask),)))
+    return emit_call("T.sync_warp", "sync_warp", *(() if mask is None else (as_expr(mask),)))
 
 
-def sync_grid() -> None:
+def sync_grid() -> Call:
     """Wait for all blocks; all of them must be resident."""
-    emit_call("T.sync_grid", "sync_grid")
+    return emit_call("T.sync_grid", "sync_grid")
 
 
-def sync_global() -> None:
+def sync_global() -> Call:
     """:func:`sync_grid`."""
-    emit_call("T.sync_global", "sync_grid")
+    return emit_call("T.sync_global", "sync_grid")
 
 
 def tvm_storage_sync(storage_scope: str) -> None:
@@ -193,155 +193,186 @@ def get_mbarrier(index: object) -> Expr:
     return element
 
 
-def barrier_arrive(mbarrier: object) -> None:
+def barrier_arrive(mbarrier: object) -> Call:
     """Each executing thread arrives once at an mbarrier."""
     what = "T.barrier_arrive"
-    emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what))
+    return emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what))
 
 
-def mbarrier_arrive(mbarrier: object, cta_id: object = None) -> None:
+def mbarrier_arrive(mbarrier: object, cta_id: object = None) -> Call:
     """Each executing thread arrives once, at the barrier of block ``cta_id`` of the cluster."""
     what = "T.mbarrier_arrive"
     rest = () if cta_id is None else (scalar(cta_id, what, "cta_id"),)
-    emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what), *rest)
+    return emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what), *rest)
 
 
-def _wait(what: str, mbarrier: object, parity: object) -> None:
+def _wait(what: str, mbarrier: object, parity: object) -> Call:
     phase = cast_to(scalar(parity, what, "parity"), DType("int32"))
-    emit_call(what, "mbarrier_wait", barrier_address(mbarrier, what), phase)
+    return emit_call(what, "mbarrier_wait", barrier_address(mbarrier, what), phase)
 
 
-def barrier_wait(mbarrier: object, parity: object = 0) -> None:
+def barrier_wait(mbarrier: object, parity: object = 0) -> Call:
     """Wait until the phase with that parity (bit 0) is complete."""
-    _wait("T.barrier_wait", mbarrier, parity)
+    return _wait("T.barrier_wait", mbarrier, parity)
 
 
-def mbarrier_wait_parity(mbarrier: object, parity: object) -> None:
+def mbarrier_wait_parity(mbarrier: object, parity: object) -> Call:
     """:func:`barrier_wait`."""
-    _wait("T.mbarrier_wait_parity", mbarrier, parity)
+    return _wait("T.mbarrier_wait_parity", mbarrier, parity)
 
 
-def _transaction(what: str, op: str, mbarrier: object, tx: object) -> None:
-    emit_call(what, op, barrier_address(mbarrier, what), scalar(tx, what, "byte count"))
+def _transaction(what: str, op: str, mbarrier: object, tx: object) -> Call:
+    return emit_call(what, op, barrier_address(mbarrier, what), scalar(tx, what, "byte count"))
 
 
-def mbarrier_expect_tx(mbarrier: object, tx: object) -> None:
+def mbarrier_expect_tx(mbarrier: object, tx: object) -> Call:
     """Announce ``tx`` bytes of bulk copies to a barrier."""
-    _transaction("T.mbarrier_expect_tx", "mbarrier_expect_tx", mbarrier, tx)
+    return _transaction("T.mbarrier_expect_tx", "mbarrier_expect_tx", mbarrier, tx)
 
 
-def mbarrier_arrive_expect_tx(mbarrier: object, tx: object) -> None:
+def mbarrier_arrive_expect_tx(mbarrier: object, tx: object) -> Call:
     """Announce ``tx`` bytes and arrive."""
-    _transaction("T.mbarrier_arrive_expect_tx", "mbarrier_arrive_expect_tx", mbarrier, tx)
+    return _transaction("T.mbarrier_arrive_expect_tx", "mbarrier_arrive_expect_tx", mbarrier, tx)
 
 
-def cp_async_barrier_noinc(barrier: object) -> None:
+def cp_async_barrier_noinc(barrier: object) -> Call:
     """Arrive when the thread's earlier asynchronous copies have landed."""
     what = "T.cp_async_barrier_noinc"
-    emit_call(what, "cp_async_barrier_noinc", barrier_address(barrier, what))
+    return emit_call(what, "cp_async_barrier_noinc", barrier_address(barrier, what))
 
 
-def ptx_arrive_barrier(barrier_id: object) -> None:
+def ptx_arrive_barrier(barrier_id: object) -> Call:
     """:func:`barrier_arrive` in TVM's name."""
-    barrier_arrive(barrier_id)
+    return barrier_arrive(barrier_id)
 
 
-def ptx_arrive_barrier_expect_tx(barrier_id: object, byte_count: object) -> None:
+def ptx_arrive_barrier_expect_tx(barrier_id: object, byte_count: object) -> Call:
     """:func:`mbarrier_arrive_expect_tx` in TVM's name."""
-    mbarrier_arrive_expect_tx(barrier_id, byte_count)
+    return mbarrier_arrive_expect_tx(barrier_id, byte_count)
 
 
-def ptx_wait_barrier(barrier_id: object, parity: object = 0) -> None:
+def ptx_wait_barrier(barrier_id: object, parity: object = 0) -> Call:
     """:func:`barrier_wait` in TVM's name."""
-    _wait("T.ptx_wait_barrier", barrier_id, parity)
+    return _wait("T.ptx_wait_barrier", barrier_id, parity)
 
 
-def ptx_cp_async_barrier(barrier_id: object) -> None:
+def ptx_cp_async_barrier(barrier_id: object) -> Call:
     """:func:`cp_async_barrier_noinc` in TVM's name."""
-    cp_async_barrier_noinc(barrier_id)
+    return cp_async_barrier_noinc(barrier_id)
 
 
-def ptx_init_barrier_thread_count(barrier_id: object, thread_count: object) -> None:
+def ptx_init_barrier_thread_count(barrier_id: object, thread_count: object) -> Call:
     """Initialise a barrier by hand; ``T.alloc_barrier`` has done it already."""
     what = "T.ptx_init_barrier_thread_count"
-    emit_call(what, "mbarrier_init", barrier_address(barrier_id, what), as_expr(thread_count))
+    return emit_call(
+        what, "mbarrier_init", barrier_address(barrier_id, what), as_expr(thread_count)
+    )
 
 
 # -- order of asynchronous work --------------------------------------------------------------------
-def _hint(name: str, *args: object) -> None:
+def _hint(name: str, *args: object) -> Call:
     what = f"T.{name}"
-    emit_call(what, name, *(scalar(arg, what) for arg in args))
+    return emit_call(what, name, *(scalar(arg, what) for arg in args))
 
 
-def fence_proxy_async(*args: object) -> None:
+def _no_operands(what: str, args: tuple[object, ...]) -> None:
+    if args:
+        raise TileTypeError(
+            f"{what} takes no operands", expected=f"{what}()", got=", ".join(map(describe, args))
+        )
+
+
+def fence_proxy_async(*args: object) -> Call:
     """Order ordinary shared-memory accesses before asynchronous ones."""
-    _hint("fence_proxy_async")
+    _no_operands("T.fence_proxy_async", args)
+    return _hint("fence_proxy_async")
 
 
-def tma_store_arrive(*args: object) -> None:
+def tma_store_arrive(*args: object) -> Call:
     """Commit the bulk stores issued so far as a group."""
-    _hint("tma_store_arrive")
+    _no_operands("T.tma_store_arrive", args)
+    return _hint("tma_store_arrive")
 
 
-def tma_store_wait(*args: object, count: object = 0, read: bool = True) -> None:
+def tma_store_wait(*args: object, count: object = 0, read: bool = True) -> Call:
     """Wait until at most ``count`` groups of bulk stores are pending."""
+    what = "T.tma_store_wait"
+    if len(args) > 2:
+        raise TileTypeError(
+            f"{what} with {len(args)} operands", expected="(count, read)", got=f"{len(args)}"
+        )
     pending = args[0] if args else count
     reading = args[1] if len(args) > 1 else read
-    what = "T.tma_store_wait"
-    emit_call(what, "tma_store_wait", scalar(pending, what), read=bool(reading))
+    return emit_call(what, "tma_store_wait", scalar(pending, what), read=bool(reading))
 
 
-def ptx_commit_group() -> None:
+def ptx_commit_group() -> Call:
     """Commit the asynchronous copies issued so far as a group."""
-    _hint("ptx_commit_group")
+    return _hint("ptx_commit_group")
 
 
-def ptx_wait_group(num: object) -> None:
+def ptx_wait_group(num: object) -> Call:
     """Wait until at most ``num`` groups of asynchronous copies are pending."""
-    _hint("ptx_wait_group", num)
+    return _hint("ptx_wait_group", num)
 
 
-def ptx_fence_barrier_init() -> None:
+def ptx_fence_barrier_init() -> Call:
     """Make barrier initialisation visible to the asynchronous proxy."""
-    _hint("ptx_fence_barrier_init")
+    return _hint("ptx_fence_barrier_init")
 
 
-def wait_wgmma(id: object) -> None:
+def wait_wgmma(id: object) -> Call:
     """Wait until at most ``id`` groups of asynchronous products are pending."""
-    _hint("wait_wgmma", id)
+    return _hint("wait_wgmma", id)
 
 
-def warpgroup_arrive() -> None:
+def warpgroup_arrive() -> Call:
     """Order register accesses before asynchronous products."""
-    _hint("warpgroup_arrive")
+    return _hint("warpgroup_arrive")
 
 
-def warpgroup_commit_batch() -> None:
+def warpgroup_commit_batch() -> Call:
     """Commit the products issued so far as a group."""
-    _hint("warpgroup_commit_batch")
+    return _hint("warpgroup_commit_batch")
 
 
-def warpgroup_wait(num_mma: object) -> None:
+def warpgroup_wait(num_mma: object) -> Call:
     """Wait until at most ``num_mma`` groups of products are pending."""
-    _hint("warpgroup_wait", num_mma)
+    return _hint("warpgroup_wait", num_mma)
 
 
 def warpgroup_fence_operand(
     buffer_or_ptr: object, offset: object = 0, num_regs: object = None, dtype: object = None
-) -> None:
-    """Keep the compiler from moving accumulator accesses over asynchronous products."""
+) -> Call:
+    """Keep the compiler from moving accumulator accesses over asynchronous products.
+
+    Args:
+        buffer_or_ptr: the accumulator, an element or region where it starts, or a pointer.
+        offset: elements to add.
+        num_regs: 32-bit registers; those of the whole buffer when left out.
+        dtype: of the accumulator, which is checked where the buffer is known.
+    """
     what = "T.warpgroup_fence_operand"
-    args = [address_of_operand(buffer_or_ptr, what), scalar(offset, what, "offset")]
+    place = address_of_operand(buffer_or_ptr, what)
+    if dtype is not None:
+        said = DType(dtype)
+        if isinstance(place, AddressOf) and place.buffer.dtype != said:
+            raise TileTypeError(
+                f"the dtype of {what} is not that of its accumulator",
+                expected=f"{place.buffer.dtype}, of `{place.buffer.name}`",
+                got=str(said),
+            )
+    args = [place, scalar(offset, what, "offset")]
     if num_regs is not None:
         args.append(scalar(num_regs, what, "register count"))
-    emit_call(what, "warpgroup_fence_operand", *args)
+    return emit_call(what, "warpgroup_fence_operand", *args)
 
 
-def pdl_trigger() -> None:
+def pdl_trigger() -> Call:
     """Let a dependent kernel start."""
-    _hint("pdl_trigger")
+    return _hint("pdl_trigger")
 
 
-def pdl_sync() -> None:
+def pdl_sync() -> Call:
     """Wait for the kernel this one depends on."""
-    _hint("pdl_sync")
+    return _hint("pdl_sync")

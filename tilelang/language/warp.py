@@ -112,14 +112,47 @@ def shfl_up(
     return _shuffle("up", value, offset if delta is None else delta, width, mask)
 
 
-def shfl_sync(value: object, srcLane: object, width: object = None, mask: object = None) -> Expr:
-    """``value`` of the lane ``srcLane``.
+def shfl_sync(
+    *given: object, mask: object = None, value: object = None, srcLane: object = None,
+    width: object = None,
+) -> Expr:  # fmt: skip
+    """``value`` of the lane ``srcLane``: ``T.shfl_sync(mask, value, srcLane, width=None)``, or
+    ``T.shfl_sync(value, srcLane)`` for all lanes of the warp.
 
-    The older order ``(mask, value, srcLane[, width])`` is recognised by its mask of all ones.
+    Args:
+        mask: a bit for each lane that takes part; an integer, which may be a run-time value.
+        value, srcLane: what is given, and the lane whose value is taken.
+        width: of groups of lanes that exchange among themselves; a power of two.
+
+    Two arguments without names are ``value`` and ``srcLane``; with more, the mask comes first.
     """
-    if _is_full_mask(value) and width is not None:
-        value, srcLane, width, mask = srcLane, width, mask, value
-    return _shuffle("sync", value, srcLane, WARP if width is None else width, mask)
+    found = {"mask": mask, "value": value, "srcLane": srcLane, "width": width}
+    order = [name for name in ("value", "srcLane") if found[name] is None]
+    if len(given) > len(order):
+        order = [name for name in found if found[name] is None]
+    if len(given) > len(order):
+        raise TileTypeError(
+            "T.shfl_sync with too many arguments",
+            expected="(mask, value, srcLane, width=None), or (value, srcLane)",
+            got=f"{len(given)} arguments without names",
+        )
+    found.update(zip(order, given))
+    missing = [name for name in ("value", "srcLane") if found[name] is None]
+    if missing:
+        raise TileTypeError(
+            f"T.shfl_sync without {' and '.join(missing)}",
+            expected="(mask, value, srcLane, width=None), or (value, srcLane)",
+        )
+    lanes = None if found["mask"] is None else scalar(found["mask"], "T.shfl_sync", "mask")
+    if lanes is not None and not lanes.dtype.is_integer:
+        raise TileTypeError(
+            "the mask of T.shfl_sync is no integer",
+            expected="T.shfl_sync(mask, value, srcLane, width), with a bit for each lane",
+            got=f"`{lanes!r}` of dtype {lanes.dtype}",
+            hint="give the width by name: T.shfl_sync(value, srcLane, width=8)",
+        )
+    groups = WARP if found["width"] is None else found["width"]
+    return _shuffle("sync", found["value"], found["srcLane"], groups, lanes)
 
 
 def tvm_warp_shuffle(

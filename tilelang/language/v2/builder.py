@@ -384,6 +384,8 @@ class Builder:
             return value
         if not isinstance(value, Expr) or isinstance(value, (Const, Var)):
             return value
+        if value.issued:
+            return value  # the handle of a statement
         if value.dtype == "void":
             self.eval(value)
             return None
@@ -403,8 +405,34 @@ class Builder:
         """An expression statement: emitted when it has an effect."""
         from tilelang.ir.stmt import Eval
 
-        if isinstance(value, Expr) and has_effect(value):
+        if isinstance(value, Expr) and has_effect(value) and not value.issued:
             self.emit(Eval(value=value))
+
+    def withdraw(self, value: Expr) -> Stmt | None:
+        """Take the statement back that ``value`` is the handle of; None when it is none.
+
+        A constant is one where ``T.evaluate`` of it was the last statement.
+
+        Raises:
+            TileRuntimeError: the statement stands in a block that has ended.
+        """
+        from tilelang.ir.stmt import Eval
+
+        if isinstance(value, Const):
+            last = self.blocks[-1].stmts[-1] if self.blocks[-1].stmts else None
+            ours = isinstance(last, Eval) and last.value is value
+            return self.blocks[-1].stmts.pop() if ours else None
+        if not value.issued:
+            return None
+        for block in reversed(self.blocks):
+            for at in reversed(range(len(block.stmts))):
+                stmt = block.stmts[at]
+                if isinstance(stmt, Eval) and stmt.value is value:
+                    return block.stmts.pop(at)
+        raise TileRuntimeError(
+            f"the call `{value!r}` is used after the block in which it stands",
+            expected="a use in the same block, or a call of its own here",
+        )
 
     @contextmanager
     def pure(self, what: str) -> Iterator[None]:

@@ -1,0 +1,76 @@
+"""Hints about the registers of warpgroups, which act on the instructions of the program.
+
+``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out of
+their kernel. ``T.annotate_producer_reg_dealloc(n)`` and ``T.annotate_consumer_reg_alloc(n)`` give
+the number to those that lower and raise. This compiler adds no such instruction by itself: in a
+kernel without any the hints do nothing, which a note on the launch says for ``explain``.
+
+It relies on nothing; it stands in front of what copies kernels or their statements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.visitor import Rewriter
+
+NOTE = "register_note"  # annotation of a launch: what came of its hints, as text
+_OFF = ("no_set_max_nreg", "disable_warp_group_reg_alloc")
+_COUNTS = {"annotate_producer_reg_dealloc": 0, "annotate_consumer_reg_alloc": 1}
+
+
+def follow_register_hints(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` with its register instructions as the hints of each kernel want them."""
+
+    class Kernels(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            return _kernel(stmt) if isinstance(stmt, S.Launch) else stmt
+
+    body = Kernels().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+def _kernel(launch: S.Launch) -> S.Launch:
+    calls = [
+        stmt.value
+        for stmt in S.walk(launch.body)
+        if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call)
+    ]
+    hints = [call for call in calls if call.op in _OFF or call.op in _COUNTS]
+    if not hints:
+        return launch
+    settings = [call for call in calls if call.op == "set_max_nreg"]
+    off = next((call.op for call in hints if call.op in _OFF), None)
+    counts = {_COUNTS[call.op]: call.args[0] for call in hints if call.op in _COUNTS}
+    used = {call.args[1].__index__() for call in settings}
+    names = ", ".join(dict.fromkeys(f"T.{call.op}" for call in hints))
+    if off is not None and settings:
+        note = f"{len(settings)} T.set_max_nreg are left out, as T.{off} says"
+    elif off is None and used & counts.keys():
+        note = f"{names}: the numbers of T.set_max_nreg"
+    else:
+        note = f"{names}: no effect, as there is no T.set_max_nreg to act on"
+    body = _Registers(off is not None, counts).rewrite(launch.body)
+    return replace(launch, body=body, annotations=(*launch.annotations, (NOTE, note)))
+
+
+class _Registers(Rewriter):
+    """Leaves out instructions, or gives them their numbers; the hints have done their work."""
+
+    def __init__(self, off: bool, counts: dict[int, E.Expr]) -> None:
+        self.off, self.counts = off, counts
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt``, or nothing, or with another number of registers."""
+        call = stmt.value if isinstance(stmt, S.Eval) else None
+        if not isinstance(call, E.Call):
+            return stmt
+        if call.op in _OFF or call.op in _COUNTS or (call.op == "set_max_nreg" and self.off):
+            return S.Seq(stmts=(), loc=stmt.loc)
+        count = self.counts.get(call.args[1].__index__()) if call.op == "set_max_nreg" else None
+        if count is None:
+            return stmt
+        made = E.Call(call.op, (count, call.args[1]), call.dtype, call.attrs)
+        return S.Eval(value=made, loc=stmt.loc)
