@@ -891,7 +891,8 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         lambda: T.ptx_cp_async(S[0, 0], T.reinterpret(T.uint64(0), "handle"), 8),
         TileTypeError,
         "the source of T.ptx_cp_async is not an address of a buffer\n"
-        "  expected: T.access_ptr(A[i], ...) or T.address_of(A[i])\n"
+        "  expected: T.access_ptr(A[i], ...), T.address_of(A[i]) or T.tvm_access_ptr(..., A.data, "
+        "...)\n"
         '  got: `T.reinterpret(T.uint64(0), dtype="handle")`',
     ),
     (

@@ -158,3 +158,37 @@ def test_a_branch_on_a_vote_is_taken_by_all_threads() -> None:
     a = (LANES * 3).astype(I)
     holds(vote, (a, 0 * a), (a + 1)[::-1], on=tuple(set(EVERYWHERE) - {CPU}))
     holds(vote, (a % 300, 0 * a), 0 * a, on=(INTERPRETER, SM_80))
+
+
+@pytest.mark.parametrize("network", ["odd-even", "bitonic"])
+def test_compare_and_swap_steps_between_barriers_of_the_program(network: str) -> None:
+    @T.prim_func
+    def sorts(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            s[t] = A[t]
+            T.sync_threads()
+            if network == "odd-even":
+                for k in T.serial(64):
+                    if t % 2 == k % 2 and t < 63:
+                        if s[t] > s[t + 1]:
+                            low = s[t + 1]
+                            s[t + 1] = s[t]
+                            s[t] = low
+                    T.sync_threads()
+            else:
+                for k in T.serial(6):
+                    for i in T.serial(k + 1):
+                        p = t ^ (1 << (k - i))
+                        if p > t:
+                            up = (t & (2 << k)) == 0
+                            if (s[t] > s[p]) == up:
+                                low = s[p]
+                                s[p] = s[t]
+                                s[t] = low
+                        T.sync_threads()
+            B[t] = s[t]
+
+    a = np.random.default_rng(3).permutation(64).astype(I)
+    holds(sorts, (a, 0 * a), np.sort(a))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
@@ -9,6 +12,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,
     Broadcast,
+    Call,
     Const,
     Expr,
     Load,
@@ -295,6 +299,64 @@ def dp4a(A: object, B: object, C: object) -> None:
     emitter(what).emit(Eval(value=call("dp4a", *addresses, dtype="handle")))
 
 
+@dataclass(frozen=True)
+class _Run:
+    """Neighbouring elements behind a pointer: ``at(k)`` are the indices of the k-th. ``extent``
+    is how many the pointer speaks of, None where it does not say."""
+
+    buffer: Buffer
+    at: Callable[[Expr], tuple[Expr, ...]]
+    extent: int | None = None
+
+
+def _pointed(operand: object, what: str, role: str) -> _Run:
+    """What a thread copies to or from."""
+    from tilelang.language.v2.builder import builder
+
+    found = address_of_operand(operand, what)
+    if isinstance(found, AddressOf):
+        lead, last = found.indices[:-1], found.indices[-1]
+        return _Run(found.buffer, lambda k: (*lead, as_expr(last + k)))
+    owner = None
+    if isinstance(found, Call) and found.op == "tvm_access_ptr":
+        owner = builder(what).owner(found.args[0])
+    if owner is None:
+        raise TileTypeError(
+            f"the {role} of {what} is not an address of a buffer",
+            expected="T.access_ptr(A[i], ...), T.address_of(A[i]) or T.tvm_access_ptr(..., A.data, "
+            "...)",
+            got=describe(found),
+        )
+    assert isinstance(found, Call)
+    kind = DType(str(found.attr("ptype", owner.dtype)))
+    if kind != owner.dtype or owner.strides is not None:
+        raise TileTypeError(
+            f"the {role} of {what} does not point to neighbouring elements of its buffer",
+            expected=f"a pointer to {owner.dtype} in a buffer without strides",
+            got=f"a pointer to {kind} in `{owner.name}`",
+        )
+    start, extent = found.args[1] - owner.elem_offset, found.args[2]
+    length = int(extent.value) if isinstance(extent, Const) else None
+    return _Run(owner, lambda k: _unravel(as_expr(start + k), owner), length)
+
+
+def _unravel(position: Expr, buffer: Buffer) -> tuple[Expr, ...]:
+    """Indices of an element by its number in row-major order."""
+    found: list[Expr] = []
+    for extent in reversed(buffer.shape[1:]):
+        found.insert(0, as_expr(position % extent))
+        position = as_expr(position // extent)
+    return (position, *found)
+
+
+def _elements_of(count: int, dst: _Run, src: _Run) -> int:
+    """How many elements ``count`` stands for: that many, or the bytes of those that both pointers
+    speak of."""
+    extent = dst.extent
+    size = count * 8 if extent is not None and extent == src.extent != count else 0
+    return extent if extent is not None and size == extent * dst.buffer.dtype.bits else count
+
+
 def ptx_cp_async(
     dst_access_ptr: object, src_access_ptr: object, num_elems: object, predicate: object = None
 ) -> None:
@@ -303,28 +365,20 @@ def ptx_cp_async(
     It traces to a vectorised loop marked ``cp_async``; the copy is done when the loop is.
 
     Args:
-        dst_access_ptr, src_access_ptr: ``T.access_ptr`` or ``T.address_of`` of the first elements.
+        dst_access_ptr, src_access_ptr: ``T.access_ptr`` or ``T.address_of`` of the first elements,
+            or ``T.tvm_access_ptr`` with the ``.data`` of a buffer.
+        num_elems: elements; or bytes, as many as the extents of two ``T.tvm_access_ptr`` have.
         predicate: where false, the destination becomes 0.
     """
     what = "T.ptx_cp_async"
-    places: list[AddressOf] = []
-    for operand, role in ((dst_access_ptr, "destination"), (src_access_ptr, "source")):
-        found = address_of_operand(operand, what)
-        if not isinstance(found, AddressOf):
-            raise TileTypeError(
-                f"the {role} of {what} is not an address of a buffer",
-                expected="T.access_ptr(A[i], ...) or T.address_of(A[i])",
-                got=describe(found),
-            )
-        places.append(found)
-    count = constant_int(num_elems, what, "element count")
-    dst, src = places
-    var = Var("v", dst.indices[-1].dtype)
-    value: Expr = Load(src.buffer, (*src.indices[:-1], as_expr(src.indices[-1] + var)))
+    dst = _pointed(dst_access_ptr, what, "destination")
+    src = _pointed(src_access_ptr, what, "source")
+    count = _elements_of(constant_int(num_elems, what, "element count"), dst, src)
+    var = Var("v", DType("int32"))
+    value: Expr = Load(src.buffer, src.at(var))
     if predicate is not None:
         value = select(scalar(predicate, what, "predicate"), value, const(0, value.dtype))
-    at = (*dst.indices[:-1], as_expr(dst.indices[-1] + var))
-    store = Store(buffer=dst.buffer, indices=at, value=cast_to(value, dst.buffer.dtype))
+    store = Store(buffer=dst.buffer, indices=dst.at(var), value=cast_to(value, dst.buffer.dtype))
     emitter(what).emit(
         For(
             var=var,

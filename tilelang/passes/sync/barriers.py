@@ -319,9 +319,9 @@ class _Inserter:
     ) -> list[S.Stmt]:
         """Order among some threads of a warp. Writes of elements that depend on data are left
         to the program: which of them comes last is not defined without a barrier of its own.
-        Where it has barriers of its own, so are all accesses of single threads that data decides:
-        threads may well keep to parts of their own."""
-        serious = [m for m in meetings if m.exact or not self.may_be_apart(m)]
+        Where it has barriers of its own, so are all accesses of single threads that depend on data
+        (see :meth:`may_be_apart`)."""
+        serious = [m for m in meetings if not self.may_be_apart(m, at)]
         if not serious:
             return []
         bits = _lanes(at.mask) if at.exact else None
@@ -352,12 +352,15 @@ class _Inserter:
             self._kept.append(access)
         return found
 
-    def may_be_apart(self, meeting: Meeting) -> bool:
-        """Whether the program has to know that two accesses which may meet do not."""
+    def may_be_apart(self, meeting: Meeting, at: Where) -> bool:
+        """Whether the program has to know that two accesses do not meet: data decides about the
+        places, or (in a program with barriers of its own) about the threads that are there."""
         sides = (meeting.first, meeting.second)
         if any(side.joint or side.pending for side in sides):
             return False
-        return self.by_hand or all(side.mode == "write" for side in sides)
+        if self.by_hand:
+            return not (meeting.exact and at.exact)
+        return not meeting.exact and all(side.mode == "write" for side in sides)
 
     def barrier(self, at: Where, loc: Loc | None) -> E.Expr:
         """The call at which the threads of ``at`` meet."""
