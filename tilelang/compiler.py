@@ -43,6 +43,7 @@ from tilelang.passes.normalize.widen import widen_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
+from tilelang.passes.serial.any_all import expand_any_all
 from tilelang.passes.serial.guards import insert_guards
 from tilelang.passes.serial.lanes import split_lanes
 from tilelang.passes.serial.threads import serialize_threads
@@ -167,6 +168,8 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
              "now"),
         Step("lower_own_tiles", lower_own_tiles, _always,
              "what a thread does with arrays of its own is not shared out like other tiles"),
+        Step("expand_any_all", expand_any_all, _on_cores,
+             "regions that are asked about are loops over scalars, which may hold lanes"),
         Step("split_lanes", partial(split_lanes, rows=target.kind == "cuda"), _always,
              "vectors are found again in loops, so the later passes need only scalars"),
     )  # fmt: skip

@@ -270,19 +270,20 @@ def test_a_function_that_no_cpu_has_is_refused() -> None:
     )
 
 
-def test_an_operation_of_gpu_threads_is_refused() -> None:
+def test_an_exchange_of_threads_in_a_shared_loop_is_refused() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((8,), "int32")):
+    def kernel(A: T.Tensor((32,), "int32")):
         with T.Kernel(1, threads=32) as bx:
-            A[0] = T.shfl_xor(A[1], 1)
+            for i in T.Parallel(32):
+                A[i] = T.shfl_xor(A[i], 1)
 
     with pytest.raises(TileUnsupportedError) as caught:
         source(kernel)
     assert str(caught.value).split("\n -->")[0] == (
-        "T.shfl_xor is not available on the CPU\n"
-        "  expected: an operation that runs on any target\n"
-        "  got: one that needs threads\n"
-        '  hint: run it with execution_backend="interpret", or compile for a GPU target'
+        "T.shfl_xor runs in the iterations of a shared loop\n"
+        "  expected: thread code, outside T.Parallel\n"
+        "  got: `T.shfl_xor(A[i], 1)`\n"
+        "  hint: one core runs the iterations one after the other; use the thread index"
     )
 
 

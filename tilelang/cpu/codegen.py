@@ -83,14 +83,19 @@ class CpuPrinter(CPrinter):
             target = expr.args[0]
             assert isinstance(target, E.AddressOf)
             return self.load(target.buffer, target.indices)
-        if op in ("any_of", "all_of"):
-            return self.any_all(expr)
         if op == "isnullptr":
             return f"({args[0]} == NULL)"
         if op == "call_extern":
             name = expr.attr("name", "")
             if name in KNOWN_EXTERNS:
                 return KNOWN_EXTERNS[name].format(*args)
+        if expr.intrinsic.exchanges:
+            raise TileUnsupportedError(
+                f"T.{op} runs in the iterations of a shared loop",
+                expected="thread code, outside T.Parallel",
+                got=f"`{expr!r}`",
+                hint="one core runs the iterations one after the other; use the thread index",
+            )
         name = expr.attr("name", op)
         raise TileUnsupportedError(
             f"T.{name if op != 'call_extern' else 'call_extern(...)'} is not available on the CPU"
@@ -99,18 +104,6 @@ class CpuPrinter(CPrinter):
             got=f"one that needs {expr.intrinsic.needs or 'device source'}",
             hint='run it with execution_backend="interpret", or compile for a GPU target',
         )
-
-    def any_all(self, expr: E.Call) -> str:
-        """Whether some or all elements of a contiguous region differ from zero."""
-        arg = expr.args[0]
-        assert isinstance(arg, E.RegionArg)
-        region = arg.region
-        count = "1"
-        for extent in region.extents:
-            count += f" * {self.index(extent)}"
-        data = self.address(region.buffer, region.mins)
-        kind = storage_type(region.dtype)
-        return f"tl_{expr.op}({data}, {count}, sizeof({kind}))"
 
     def reinterpret(self, expr: E.Call, arg: str) -> str:
         """A bit cast through the storage forms of the two dtypes."""

@@ -211,7 +211,9 @@ class Facts:
                     facts.free.add(node)
                 elif isinstance(node, Call):
                     info = node.intrinsic
-                    facts.thread_code |= info.per_thread or info.needs == "threads"
+                    facts.thread_code |= (
+                        info.per_thread or info.exchanges or info.needs == "threads"
+                    )
                     for target in node.written:
                         for buffer, _ in touched(target):
                             self._note_private(buffer, facts, True)

@@ -85,6 +85,7 @@ class Intrinsic:
     needs: str = ""
     writes: tuple[int, ...] = ()  # operands that are written addresses
     reads: tuple[int, ...] = ()
+    exchanges: bool = False  # gives what other threads have; no word of shared loops
     own_order: bool = False  # the program orders what it does through addresses
 
 
@@ -163,30 +164,30 @@ _SYNC = [
     Intrinsic("mbarrier_expect_tx", 2, 2, "void", effect=Effect.SYNC, needs="threads"),
     Intrinsic("mbarrier_arrive_expect_tx", 2, 2, "void", effect=Effect.SYNC, needs="threads"),
     Intrinsic("cp_async_barrier_noinc", 1, 1, "void", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("syncthreads_count", 1, 1, "int32", effect=Effect.SYNC, vote=True, needs="threads"),
-    Intrinsic("syncthreads_and", 1, 1, "int32", effect=Effect.SYNC, vote=True, needs="threads"),
-    Intrinsic("syncthreads_or", 1, 1, "int32", effect=Effect.SYNC, vote=True, needs="threads"),
+    Intrinsic("syncthreads_count", 1, 1, "int32", effect=Effect.SYNC, vote=True, exchanges=True),
+    Intrinsic("syncthreads_and", 1, 1, "int32", effect=Effect.SYNC, vote=True, exchanges=True),
+    Intrinsic("syncthreads_or", 1, 1, "int32", effect=Effect.SYNC, vote=True, exchanges=True),
 ]
 
 # Exchange inside a warp of 32 lanes.
 _WARP = [
     *[
-        Intrinsic(f"shfl_{way}", 2, 4, "same", effect=Effect.SYNC, per_thread=True, needs="threads")
+        Intrinsic(f"shfl_{way}", 2, 4, "same", effect=Effect.SYNC, per_thread=True, exchanges=True)
         for way in ("sync", "xor", "up", "down")
     ],
     *[
-        Intrinsic(f"warp_reduce_{op}", 1, 1, "same", effect=Effect.SYNC, needs="threads")
+        Intrinsic(f"warp_reduce_{op}", 1, 1, "same", effect=Effect.SYNC, exchanges=True)
         for op in ("sum", "max", "min", "bitand", "bitor")
     ],
-    Intrinsic("any_sync", 1, 2, "int32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("all_sync", 1, 2, "int32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("ballot_sync", 1, 2, "uint32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("ballot", 1, 1, "uint64", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("activemask", 0, 0, "uint32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("match_any_sync", 1, 2, "uint32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("match_all_sync", 1, 2, "uint32", effect=Effect.SYNC, needs="threads"),
-    Intrinsic("shuffle_elect", 1, 1, "bool", per_thread=True, needs="threads"),
-    Intrinsic("thread_allreduce", 2, 2, "same", effect=Effect.SYNC, needs="threads"),
+    Intrinsic("any_sync", 1, 2, "int32", effect=Effect.SYNC, exchanges=True),
+    Intrinsic("all_sync", 1, 2, "int32", effect=Effect.SYNC, exchanges=True),
+    Intrinsic("ballot_sync", 1, 2, "uint32", effect=Effect.SYNC, exchanges=True),
+    Intrinsic("ballot", 1, 1, "uint64", effect=Effect.SYNC, exchanges=True),
+    Intrinsic("activemask", 0, 0, "uint32", effect=Effect.SYNC, exchanges=True),
+    Intrinsic("match_any_sync", 1, 2, "uint32", effect=Effect.SYNC, exchanges=True),
+    Intrinsic("match_all_sync", 1, 2, "uint32", effect=Effect.SYNC, exchanges=True),
+    Intrinsic("shuffle_elect", 1, 1, "bool", per_thread=True, exchanges=True),
+    Intrinsic("thread_allreduce", 2, 2, "same", effect=Effect.SYNC, exchanges=True),
     Intrinsic("rng_init", 3, 3, "void", effect=Effect.OUTPUT, per_thread=True, needs="threads"),
     Intrinsic("rng_rand", 0, 0, "uint32", effect=Effect.OUTPUT, per_thread=True, needs="threads"),
     Intrinsic(

@@ -176,6 +176,26 @@ class Rewriter:
         return old if same else tuple(flat)
 
 
+def rewrite_exprs(stmt: Stmt, fn: ExprFn) -> Stmt:
+    """``stmt`` with ``fn`` applied to its own expressions, not to those of statements in it."""
+
+    def item(old: Any) -> Any:
+        if isinstance(old, Expr):
+            return fn(old)
+        return old.map(fn) if isinstance(old, Region) else old
+
+    changed: dict[str, Any] = {}
+    for name, role in rewritten_fields(type(stmt), False):  # type: ignore[arg-type]  # classes hash
+        old = getattr(stmt, name)
+        if role in ("block", "buffer"):
+            continue
+        new = tuple(map(item, old)) if isinstance(old, tuple) else item(old)
+        same = all(map(is_, old, new)) if isinstance(old, tuple) else new is old
+        if not same:
+            changed[name] = new
+    return replace(stmt, **changed) if changed else stmt
+
+
 def rewrite_blocks(stmt: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
     """``stmt`` with each of its nested statements replaced by what ``fn`` gives for it: for walks
     that know something more on the way down."""

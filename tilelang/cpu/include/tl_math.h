@@ -103,15 +103,6 @@ TL_INLINE int32_t tl_fns(uint32_t mask, uint32_t base, int32_t offset) {
         if (mask >> i & 1 && --left == 0) return i;
     return -1;
 }
-TL_INLINE int tl_any_of(const void* p, int64_t n, size_t size) {
-    const char* b = (const char*)p;
-    for (int64_t i = 0; i < n * (int64_t)size; ++i) if (b[i]) return 1;
-    return 0;
-}
-TL_INLINE int tl_all_of(const void* p, int64_t n, size_t size) {
-    for (int64_t i = 0; i < n; ++i) if (!tl_any_of((const char*)p + i * (int64_t)size, 1, size)) return 0;
-    return 1;
-}
 
 // double to float for a second rounding to a narrower type: round to odd, so rounding twice is exact.
 TL_INLINE float tl_f64_to_f32_odd(double x) {

@@ -6,6 +6,10 @@ thread": what all threads do alike stands once, what differs stands in a loop ov
 private storage that differs has a leading dimension of one slot per thread. Tile operations stay,
 each executed once; block barriers disappear, because statements run to completion in order.
 
+A loop that threads leave at different iterations, and in which they meet, goes on as long as one
+of them is in it; each of its statements is run by the threads that are. What threads exchange
+(shuffles, votes) goes through slots (:mod:`exchange`).
+
 Relies on :mod:`uniform` and on programs whose threads only meet through tile operations, barriers
 and statements in program order (the language orders shared-memory accesses of different
 statements). Loops over threads are therefore split wherever a later statement touches memory that
@@ -14,20 +18,17 @@ an earlier one wrote.
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass, field, replace
 
-from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Region, Shape
-from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.tables import Effect
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
-from tilelang.passes.serial.uniform import PRIVATE, Varying, varying_exit
+from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
+from tilelang.passes.serial.exchange import Exchange, exchanges
+from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
+from tilelang.passes.serial.uniform import PRIVATE, varying_exit
 
-INT = DType("int32")
-BOOL = DType("bool")
 BARRIERS = ("sync_threads", "sync_warp")  # order only: dropped
 SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 
@@ -64,28 +65,33 @@ def memory_use(stmt: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
     return reads, writes
 
 
+@dataclass(frozen=True)
+class _Turns:
+    """A loop that threads leave at different iterations: variables that tell each thread whether
+    it is in it, and whether it is still in the current iteration."""
+
+    going: E.Var
+    here: E.Var
+
+
 class _Serializer:
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
-        self.varying = Varying(launch)
-        self.count = launch.threads[0] * launch.threads[1] * launch.threads[2]
-        self.expanded: dict[E.Var, Buffer] = {}  # storage -> buffer with a slot per thread
-        self.recompute: dict[E.Var, E.Expr] = {}  # lets of thread indices and uniform values
+        self.loops = ThreadLoops(launch)
+        self.varying = self.loops.varying
+        self.count = self.loops.count
         self.ordered: set[E.Var] = set()  # varying lets that stay where they stand
-        self.spilled: dict[E.Var, Buffer] = {}  # those of them that later loops use, in memory
         self.uses = _count_uses(launch.body)
-        self.alive: Buffer | None = None
         self.left = False  # whether a thread may have returned before the current statement
         self.present: list[E.Expr | None] = []  # masks that some thread is known to pass
+        self.turns: list[_Turns | None] = []  # of the loops around; None for a plain loop
 
     def run(self) -> S.Launch:
         head: list[S.Stmt] = []
         if self._threads_return_apart():
-            self.alive = Buffer("alive", Shape((self.count,)), BOOL, "local")
-            head.append(S.Alloc(buffer=self.alive))
-            t = E.Var("t", INT)
-            keep = S.Store(buffer=self.alive, indices=(t,), value=E.const(True))
-            head.append(_thread_loop(t, self.count, keep))
+            alive, head = self._flags("alive")
+            head.append(self._set(alive, True, None))
+            self.loops.alive = self.loops.spilled[alive]
         body = self.block([self.launch.body], None)
         return replace(self.launch, body=S.seq(*head, *body), thread_vars=())
 
@@ -104,13 +110,17 @@ class _Serializer:
         """``stmts`` run by the threads for which ``mask`` (over the thread variables) holds."""
         out: list[S.Stmt] = []
         run = _Run()
-        for stmt in _flatten(stmts):
+        for item in _flatten(stmts):
+            stmt = self._opened(item)
+            if any(map(exchanges, stmt.exprs())):
+                self._flush(run, mask, out)
+                stmt = self._exchanged(stmt, mask, out)
             kind = self.classify(stmt)
             if kind == "drop":
                 self._flush(run, mask, out)
             elif kind == "recompute":
                 assert isinstance(stmt, S.Let)
-                self.recompute[stmt.var] = stmt.value
+                self.loops.recompute[stmt.var] = stmt.value
             elif kind == "thread":
                 reads, writes = memory_use(stmt)
                 if writes & (run.reads | run.writes) or reads & run.writes:
@@ -123,9 +133,27 @@ class _Serializer:
             else:
                 self._flush(run, mask, out)
                 out.extend(self._once(stmt, mask))
-            self.left |= self.alive is not None and _returns(stmt)
+            self.left |= self.loops.alive is not None and _returns(stmt)
         self._flush(run, mask, out)
         return out
+
+    def _opened(self, stmt: S.Stmt) -> S.Stmt:
+        """A loop whose condition asks other threads, with the question in its body."""
+        if not isinstance(stmt, S.While) or not exchanges(stmt.cond):
+            return stmt
+        kept = E.Var("cond", BOOL)
+        self.varying.vars.add(kept)
+        leave = S.If(cond=E.unary("lnot", kept), then=S.Break(loc=stmt.loc), loc=stmt.loc)
+        head = S.Let(var=kept, value=stmt.cond, loc=stmt.loc)
+        return replace(stmt, cond=E.const(True), body=S.seq(head, leave, stmt.body))
+
+    def _exchanged(self, stmt: S.Stmt, mask: E.Expr | None, out: list[S.Stmt]) -> S.Stmt:
+        """``stmt`` with variables for what its threads are told by others; the exchanges, in which
+        the threads that pass ``mask`` take part, go to ``out``."""
+        exchange = Exchange(self.loops, mask)
+        made = rewrite_exprs(stmt, exchange.expr)
+        out.extend(exchange.out)
+        return made
 
     def classify(self, stmt: S.Stmt) -> str:
         """How to run ``stmt``: "thread", "recompute", "drop", or "once" (structured)."""
@@ -141,11 +169,16 @@ class _Serializer:
             return "recompute" if self._anywhere(stmt.value) else "thread"
         if isinstance(stmt, (S.TileOp, S.Parallel, S.Alloc, S.View, S.Attr, S.Launch)):
             return "once"
+        if self._in_turns() and _leaves(stmt):
+            return "once"
         if not self._per_thread(stmt):
             return "once"
         if _cooperates(stmt) or self._orders_threads(stmt):
             return "once"
         return "thread"
+
+    def _in_turns(self) -> bool:
+        return bool(self.turns) and self.turns[-1] is not None
 
     def _anywhere(self, value: E.Expr) -> bool:
         """Whether a varying value may be computed at the head of any later loop: it reads no
@@ -160,7 +193,7 @@ class _Serializer:
         """Whether threads do different things in ``stmt``, or one thing each."""
         for node in S.walk(stmt):
             if isinstance(node, S.ThreadReturn):
-                return self.alive is not None
+                return self.loops.alive is not None
             if isinstance(node, S.ReducerUpdate):
                 return True  # each thread contributes, alike or not
             if any(self.varying.has_effect(item) for item in node.exprs()):
@@ -189,70 +222,30 @@ class _Serializer:
             return
         stmts = run.stmts
         inside = _count_uses(S.Seq(stmts=tuple(stmts)))
-        for stmt in stmts:  # a let used later needs a slot per thread
-            if isinstance(stmt, S.Let) and inside.get(stmt.var, 0) < self.uses.get(stmt.var, 0):
-                buffer = Buffer(stmt.var.name, Shape((self.count,)), stmt.var.dtype, "local")
-                self.spilled[stmt.var] = buffer
-                out.append(S.Alloc(buffer=buffer, loc=stmt.loc))
         t = E.Var("t", INT)
         body: list[S.Stmt] = []
         for stmt in stmts:
-            spill = self.spilled.get(stmt.var) if isinstance(stmt, S.Let) else None
-            if spill is not None:
-                assert isinstance(stmt, S.Let)
-                body.append(S.Store(buffer=spill, indices=(t,), value=stmt.value, loc=stmt.loc))
-            else:
-                body.append(stmt)
-        out.append(self._loop_over_threads(t, body, mask))
+            if isinstance(stmt, S.Let) and inside.get(stmt.var, 0) < self.uses.get(stmt.var, 0):
+                alloc, slots = self.loops.keep(stmt.var, stmt.loc)  # it is used later
+                out.append(alloc)
+                stmt = S.Store(buffer=slots, indices=(t,), value=stmt.value, loc=stmt.loc)
+            body.append(stmt)
+        out.append(self.loops.over(body, mask, t))
         run.stmts, run.reads, run.writes = [], set(), set()
-
-    def _loop_over_threads(self, t: E.Var, body: list[S.Stmt], mask: E.Expr | None) -> S.Stmt:
-        inner: S.Stmt = S.seq(*body)
-        if mask is not None:
-            inner = S.If(cond=mask, then=inner)
-        if self.alive is not None:
-            inner = S.If(cond=E.Load(self.alive, (t,)), then=inner)
-        inner = self._at_thread(inner, t)
-        return _thread_loop(t, self.count, inner, self.alive)
-
-    def _at_thread(self, stmt: S.Stmt, t: E.Var) -> S.Stmt:
-        """``stmt`` as run by thread ``t``: private storage gets its slot, thread indices their
-        value, and recomputed lets their definition in front."""
-        inner = {n.buffer.data for n in S.walk(stmt) if isinstance(n, S.Alloc)}
-        rewritten = _AtThread(self, t, inner).rewrite(stmt)
-        needed = self._needed(rewritten)
-        lets: list[S.Stmt] = []
-        for var in self.recompute:
-            if var in needed:
-                value = _AtThread(self, t).expr(self.recompute[var])
-                lets.append(S.Let(var=var, value=value))
-        x, y, _ = self.launch.threads
-        used = {v for item in (*lets, rewritten) for v in _vars_in(item)}
-        indices = (t % x, t // x % y, t // (x * y))
-        plain = (t, E.const(0), E.const(0))
-        only_x = self.count == x
-        for var, full, simple in reversed(list(zip(self.launch.thread_vars, indices, plain))):
-            if var in used:
-                lets.insert(0, S.Let(var=var, value=E.as_expr(simple if only_x else full)))
-        return S.seq(*lets, rewritten)
-
-    def _needed(self, stmt: S.Stmt) -> set[E.Var]:
-        needed = set(_vars_in(stmt))
-        for var in reversed(self.recompute):
-            if var in needed:
-                needed.update(n for n in E.walk(self.recompute[var]) if isinstance(n, E.Var))
-        return needed
 
     # -- statements that stand once ----------------------------------------------------------
     def _once(self, stmt: S.Stmt, mask: E.Expr | None) -> list[S.Stmt]:
         if isinstance(stmt, S.Alloc):
             return self._alloc(stmt, mask)
         if isinstance(stmt, S.View):
-            return [stmt]
+            private = stmt.source is None and self.loops.is_private(stmt.buffer)
+            return [replace(stmt, buffer=self.loops.slot_buffer(stmt.buffer)) if private else stmt]
+        if isinstance(stmt, (S.Break, S.Continue)) and self._in_turns():
+            return [self._leave(stmt, mask)]
         if isinstance(stmt, S.Parallel):
             return self._when_any(mask, [self._parallel(stmt, mask)])
         if isinstance(stmt, S.TileOp):
-            return self._when_any(mask, self._tile_op(stmt))
+            return self._when_any(mask, self._tile_op(stmt, mask))
         if isinstance(stmt, S.If):
             return self._if(stmt, mask)
         if isinstance(stmt, (S.For, S.While)):
@@ -273,39 +266,26 @@ class _Serializer:
         nothing = E.const(0, stmt.var.dtype)
         return [*test, replace(stmt, value=E.select(flag, stmt.value, nothing, lazy=True))]
 
-    def _tile_op(self, stmt: S.TileOp) -> list[S.Stmt]:
+    def _tile_op(self, stmt: S.TileOp, mask: E.Expr | None) -> list[S.Stmt]:
         touched = [*stmt.regions_read(), *stmt.regions_written()]
         private = [r for r in touched if r.buffer.data in self.varying.buffers]
         if not private and not any(self.varying.expr(item) for item in stmt.exprs()):
             return [stmt]
-        t = E.Var("t", INT)  # the operation of each thread on its own storage
-        return [self._loop_over_threads(t, [stmt], None)]
+        return [self.loops.over([stmt], mask)]  # the operation of each thread on its own storage
 
     def _alloc(self, stmt: S.Alloc, mask: E.Expr | None) -> list[S.Stmt]:
         if stmt.buffer.data not in self.varying.buffers:
             return [stmt]
-        wide = self.slot_buffer(stmt.buffer)
+        wide = self.loops.slot_buffer(stmt.buffer)
         out: list[S.Stmt] = [S.Alloc(buffer=wide, loc=stmt.loc)]
         init = stmt.init
         if init is None and stmt.buffer.is_var:  # variables start as zero
             init = E.const(0, stmt.buffer.dtype)
         if init is not None:
-            t = E.Var("t", INT)
             first = tuple(E.const(0) for _ in stmt.buffer.shape)
             store = S.Store(buffer=stmt.buffer, indices=first, value=init, loc=stmt.loc)
-            out.append(self._loop_over_threads(t, [store], mask))
+            out.append(self.loops.over([store], mask))
         return out
-
-    def slot_buffer(self, buffer: Buffer) -> Buffer:
-        """``buffer`` with a leading dimension of one slot per thread."""
-        known = self.expanded.get(buffer.data)
-        if known is not None and known.dtype == buffer.dtype and known.shape[1:] == buffer.shape:
-            return known
-        shape = Shape((self.count, *buffer.shape))
-        data = known.data if known is not None else E.Var(buffer.name, DType("handle"))
-        wide = Buffer(buffer.name, shape, buffer.dtype, "local", data=data, attrs=buffer.attrs)
-        self.expanded.setdefault(buffer.data, wide)
-        return wide
 
     def _masked(self, mask: E.Expr | None) -> bool:
         """Whether it may be that no thread runs what stands here."""
@@ -325,7 +305,7 @@ class _Serializer:
         flag = Buffer("any", Shape((1,)), BOOL, "local.var")
         zero = (E.const(0),)
         found = S.Store(buffer=flag, indices=zero, value=E.const(True))
-        test = self._loop_over_threads(E.Var("t", INT), [found], mask)
+        test = self.loops.over([found], mask)
         return [S.Alloc(buffer=flag, init=E.const(False)), test], E.Load(flag, zero)
 
     def _if(self, stmt: S.If, mask: E.Expr | None) -> list[S.Stmt]:
@@ -336,15 +316,8 @@ class _Serializer:
         out: list[S.Stmt] = []
         cond = stmt.cond
         if any(isinstance(node, E.Load) for node in E.walk(cond)):
-            kept = E.Var("cond", BOOL)  # the branch must not change what it was chosen by
-            buffer = Buffer("cond", Shape((self.count,)), BOOL, "local")
-            self.spilled[kept] = buffer
-            self.varying.vars.add(kept)
-            out.append(S.Alloc(buffer=buffer))
-            t = E.Var("t", INT)
-            store = S.Store(buffer=buffer, indices=(t,), value=cond, loc=stmt.loc)
-            out.append(self._loop_over_threads(t, [store], mask))
-            cond = kept
+            # The branch must not change what it was chosen by.
+            out, cond = self.loops.kept("cond", cond, mask, stmt.loc)
         taken = cond if mask is None else E.binary("land", mask, cond)
         out.extend(self.block([stmt.then], taken))
         if stmt.orelse is not None:
@@ -356,24 +329,119 @@ class _Serializer:
     def _loop(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
         bounds = [stmt.cond] if isinstance(stmt, S.While) else [stmt.start, stmt.stop, stmt.step]
         if any(self.varying.expr(item) for item in bounds) or varying_exit(stmt.body, self.varying):
-            raise TileUnsupportedError(
-                "threads leave this loop at different iterations, but its body has operations of "
-                "the whole block",
-                expected="loop bounds and exits that are the same for all threads",
-                hint="use bounds that do not depend on the thread index around tile operations, "
-                "T.Parallel and barriers",
-                loc=stmt.loc,
-            )
+            return self._loop_in_turns(stmt, mask)
         if _returns(stmt):  # threads of an earlier iteration
-            self.left |= self.alive is not None
+            self.left |= self.loops.alive is not None
         elif self._masked(mask):
             # Tested once for all iterations; and without a thread to run its body, the condition
             # of a While would never change.
             self.present.append(mask)
-            body = self.block([stmt.body], mask)
+            body = self._body(stmt.body, mask, None)
             self.present.pop()
             return self._when_any(mask, [replace(stmt, body=S.seq(*body))])
-        return [replace(stmt, body=S.seq(*self.block([stmt.body], mask)))]
+        return [replace(stmt, body=S.seq(*self._body(stmt.body, mask, None)))]
+
+    def _body(self, body: S.Stmt, mask: E.Expr | None, turns: _Turns | None) -> list[S.Stmt]:
+        self.turns.append(turns)
+        made = self.block([body], mask)
+        self.turns.pop()
+        return made
+
+    # -- loops that threads leave at different iterations --------------------------------------
+    def _loop_in_turns(self, stmt: S.For | S.While, mask: E.Expr | None) -> list[S.Stmt]:
+        """The loop as long as some thread is in it, each iteration run by those that are."""
+        going, out = self._flags("going")
+        here = going
+        if _leaves(stmt.body):  # some are out of an iteration that others go on with
+            here, made = self._flags("here")
+            out += made
+        turns = _Turns(going, here)
+        if mask is not None:
+            out.append(self._set(going, False, None))
+        out.append(self._set(going, True, mask))
+        if isinstance(stmt, S.While):
+            body = S.seq(*self._turn(stmt, turns, stmt.cond))
+            return [*out, replace(stmt, cond=E.const(True), body=body)]
+        fixed: list[E.Expr] = []
+        for bound in (stmt.start, stmt.stop, stmt.step):
+            if isinstance(bound, E.Const) or not self.varying.expr(bound):
+                fixed.append(bound)
+            else:  # as it is when the loop starts
+                made, kept = self.loops.kept("bound", bound, mask, stmt.loc)
+                out += made
+                fixed.append(kept)
+        start, stop, step = fixed
+        if not any(map(self.varying.expr, fixed)):
+            return [*out, replace(stmt, body=S.seq(*self._turn(stmt, turns, E.const(True))))]
+        up, down = stmt.var < stop, E.binary("land", step < 0, stmt.var > stop)
+        more = E.binary("lor", E.binary("land", step > 0, up), down)
+        if isinstance(step, E.Const):
+            more = up if step.value > 0 else stmt.var > stop
+        if self.varying.expr(start) or self.varying.expr(step):
+            made, index = self.loops.kept(stmt.var.name, start, mask, stmt.loc)
+            out += made
+            self.loops.spilled[stmt.var] = self.loops.spilled[index]
+            head: list[S.Stmt] = []
+            last: S.Stmt = self._set(stmt.var, stmt.var + step, going)
+        else:  # all threads in the loop are at the same iteration
+            count = Buffer(stmt.var.name, Shape((1,)), stmt.var.dtype, "local.var")
+            zero = (E.const(0),)
+            out.append(S.Alloc(buffer=count, init=E.cast(start, stmt.var.dtype)))
+            head = [S.Let(var=stmt.var, value=E.Load(count, zero), loc=stmt.loc)]
+            value = E.cast(stmt.var + step, stmt.var.dtype)
+            last = S.Store(buffer=count, indices=zero, value=value)
+        body = S.seq(*head, *self._turn(stmt, turns, more), last)
+        return [*out, S.While(cond=E.const(True), body=body, loc=stmt.loc)]
+
+    def _turn(self, stmt: S.For | S.While, turns: _Turns, more: E.Expr) -> list[S.Stmt]:
+        """One iteration: who still goes on, the end when nobody does, and the body."""
+        flag = Buffer("any", Shape((1,)), BOOL, "local.var")
+        t, zero = E.Var("t", INT), (E.const(0),)
+        apart = turns.here is not turns.going
+        stays: list[S.Stmt] = [S.Store(buffer=flag, indices=zero, value=E.const(True))]
+        if apart:
+            stays.append(self._slot_store(turns.here, t, True))
+        choose = S.seq(*stays)
+        if not isinstance(more, E.Const):
+            goes = self._slot_store(turns.going, t, False)
+            choose = S.If(cond=more, then=choose, orelse=goes)
+        stop = S.If(cond=E.unary("lnot", E.Load(flag, zero)), then=S.Break())
+        out: list[S.Stmt] = [S.Alloc(buffer=flag, init=E.const(False))]
+        if apart:
+            out.append(self._set(turns.here, False, None))
+        out += [self.loops.over([choose], turns.going, t), stop]
+        known = not apart and not _returns(stmt)
+        self.left |= self.loops.alive is not None and _returns(stmt)
+        if known:
+            self.present.append(turns.here)
+        out += self._body(stmt.body, turns.here, turns)
+        if known:
+            self.present.pop()
+        return out
+
+    def _leave(self, stmt: S.Break | S.Continue, mask: E.Expr | None) -> S.Stmt:
+        """The threads that come here are out of the iteration, and with break out of the loop."""
+        turns = self.turns[-1]
+        assert turns is not None
+        t = E.Var("t", INT)
+        body = [self._slot_store(turns.here, t, False)]
+        if isinstance(stmt, S.Break):
+            body.append(self._slot_store(turns.going, t, False))
+        return self.loops.over(body, mask, t)
+
+    def _flags(self, name: str) -> tuple[E.Var, list[S.Stmt]]:
+        """A bool of each thread, and the statement that makes its slots."""
+        var = E.Var(name, BOOL)
+        alloc, _ = self.loops.keep(var)
+        return var, [alloc]
+
+    def _slot_store(self, var: E.Var, t: E.Var, value: object) -> S.Stmt:
+        stored = E.cast(E.as_expr(value), var.dtype)
+        return S.Store(buffer=self.loops.spilled[var], indices=(t,), value=stored)
+
+    def _set(self, var: E.Var, value: object, mask: E.Expr | None) -> S.Stmt:
+        t = E.Var("t", INT)
+        return self.loops.over([self._slot_store(var, t, value)], mask, t)
 
     def _parallel(self, stmt: S.Parallel, mask: E.Expr | None) -> S.Stmt:
         """The loop nest of a ``T.Parallel``; iterations touch per-thread storage through the
@@ -389,7 +457,7 @@ class _Serializer:
             else:
                 owner = linear % self.count
             # A sub-range of the threads deals the iterations among itself.
-            body = S.seq(S.Let(var=t, value=owner), self._at_thread(body, t))
+            body = S.seq(S.Let(var=t, value=owner), self.loops.at_thread(body, t))
         for depth, (var, extent) in enumerate(reversed(list(zip(stmt.vars, stmt.extents)))):
             notes: S.Pairs = (("parallel", len(stmt.vars) - 1 - depth),)
             body = S.For(
@@ -414,69 +482,6 @@ class _Serializer:
         return Nested().rewrite(body)
 
 
-class _AtThread(Rewriter):
-    """Rewrites a statement for one thread: slots of private storage, spilled lets.
-
-    Args:
-        inner: storage that exists inside the statement only, which needs no slots.
-    """
-
-    def __init__(self, owner: _Serializer, t: E.Var, inner: Set[E.Var] = frozenset()) -> None:
-        self.owner = owner
-        self.t = t
-        self.inner = inner
-        self.memo: dict[int, E.Expr] = {}
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self._expr(expr)
-        return found
-
-    def _expr(self, expr: E.Expr) -> E.Expr:
-        if isinstance(expr, E.Var):
-            spill = self.owner.spilled.get(expr)
-            return expr if spill is None else E.Load(spill, (self.t,))
-        if isinstance(expr, E.Load) and self._private(expr.buffer):
-            indices = tuple(self.expr(item) for item in expr.indices)
-            return E.Load(self.owner.slot_buffer(expr.buffer), (self.t, *indices))
-        if isinstance(expr, E.AddressOf) and self._private(expr.buffer):
-            indices = tuple(self.expr(item) for item in expr.indices)
-            wide = self.owner.slot_buffer(expr.buffer)
-            return E.AddressOf(wide, (self.t, *indices), expr.access)
-        return rebuild(expr, self.expr)
-
-    def _private(self, buffer: Buffer) -> bool:
-        return buffer.data in self.owner.varying.buffers and buffer.data not in self.inner
-
-    def _visit_operand(self, old: object) -> object:
-        if isinstance(old, Region) and self._private(old.buffer):
-            region = old.map(self.expr)
-            wide = self.owner.slot_buffer(old.buffer)
-            return Region(wide, (self.t, *region.mins), (1, *region.extents))
-        return super()._visit_operand(old)
-
-    def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Store) and self._private(stmt.buffer):
-            wide = self.owner.slot_buffer(stmt.buffer)
-            return replace(stmt, buffer=wide, indices=(self.t, *stmt.indices))
-        if isinstance(stmt, S.Alloc) and stmt.init is None and stmt.buffer.is_var:
-            return replace(stmt, init=E.const(0, stmt.buffer.dtype))  # variables start as zero
-        if isinstance(stmt, (S.Reduce, S.Scan)) and self._has_slots(stmt.src.buffer):
-            return replace(stmt, dim=stmt.dim + 1)  # the slot stands before the dimensions
-        return stmt
-
-    def _has_slots(self, buffer: Buffer) -> bool:
-        return any(buffer.data is wide.data for wide in self.owner.expanded.values())
-
-
-def _thread_loop(t: E.Var, count: int, body: S.Stmt, alive: Buffer | None = None) -> S.For:
-    notes: S.Pairs = (("threads", alive),)
-    return S.For(
-        var=t, start=E.const(0), stop=E.const(count), step=E.const(1), body=body, annotations=notes
-    )
-
-
 def _flatten(stmts: list[S.Stmt]) -> list[S.Stmt]:
     flat: list[S.Stmt] = []
     for stmt in stmts:
@@ -485,16 +490,25 @@ def _flatten(stmts: list[S.Stmt]) -> list[S.Stmt]:
 
 
 def _cooperates(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` holds an operation of the whole group: tile op, Parallel or barrier."""
+    """Whether ``stmt`` holds an operation of the whole group: tile op, Parallel, barrier, vote."""
     return any(
         isinstance(node, (S.TileOp, S.Parallel))
-        or (
-            isinstance(node, S.Eval)
-            and isinstance(node.value, E.Call)
-            and node.value.intrinsic.effect is Effect.SYNC
+        or any(
+            call.intrinsic.effect is Effect.SYNC
+            for item in node.exprs()
+            for call in E.find(item, E.Call)
         )
         for node in S.walk(stmt)
     )
+
+
+def _leaves(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` holds a break or continue of a loop around it."""
+    if isinstance(stmt, (S.Break, S.Continue)):
+        return True
+    if isinstance(stmt, (S.For, S.While, S.Parallel)):
+        return False
+    return any(map(_leaves, stmt.blocks()))
 
 
 def _returns(stmt: S.Stmt) -> bool:
@@ -502,18 +516,8 @@ def _returns(stmt: S.Stmt) -> bool:
     return any(isinstance(node, S.ThreadReturn) for node in S.walk(stmt))
 
 
-def _vars_in(stmt: S.Stmt) -> list[E.Var]:
-    return [
-        node
-        for part in S.walk(stmt)
-        for item in part.exprs()
-        for node in E.walk(item)
-        if isinstance(node, E.Var)
-    ]
-
-
 def _count_uses(stmt: S.Stmt) -> dict[E.Var, int]:
     counts: dict[E.Var, int] = {}
-    for var in _vars_in(stmt):
+    for var in vars_in(stmt):
         counts[var] = counts.get(var, 0) + 1
     return counts

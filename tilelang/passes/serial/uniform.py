@@ -24,10 +24,13 @@ class Varying:
     Args:
         votes: whether the result of a vote of all threads counts as the same for all of them: each
             has to take part, which matters where a statement may be executed once for all.
+        in_turns: all threads that are in a loop run its first iteration, then its second, so that
+            its variable differs only where its start or step does.
     """
 
-    def __init__(self, launch: S.Launch, votes: bool = False) -> None:
+    def __init__(self, launch: S.Launch, votes: bool = False, in_turns: bool = False) -> None:
         self.votes = votes
+        self.in_turns = in_turns
         self.vars: set[E.Var] = set(launch.thread_vars)
         self.buffers: set[E.Var] = set()  # by storage, so that views follow
         self._memo: dict[int, bool] = {}
@@ -47,8 +50,12 @@ class Varying:
     def _expr(self, expr: E.Expr) -> bool:
         if isinstance(expr, E.Var):
             return expr in self.vars
-        if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.data in self.buffers:
-            return True
+        if isinstance(expr, (E.Load, E.AddressOf)):
+            buffer = expr.buffer
+            if buffer.data in self.buffers:
+                return True
+            if isinstance(buffer.elem_offset, E.Expr) and self.expr(buffer.elem_offset):
+                return True
         if isinstance(expr, E.Call) and (
             expr.intrinsic.per_thread or expr.intrinsic.effect is Effect.ATOMIC
         ):
@@ -98,12 +105,16 @@ class Varying:
             self._visit_store(stmt, control)
         elif isinstance(stmt, S.Alloc) and stmt.init is not None and self.expr(stmt.init):
             self._add_buffer(stmt.buffer)
-        elif isinstance(stmt, (S.If, S.While)):
+        elif isinstance(stmt, S.If):
             inner = control or self.expr(stmt.cond)
+        elif isinstance(stmt, S.While):
+            inner = control or self.expr(stmt.cond) or varying_exit(stmt.body, self)
         elif isinstance(stmt, S.For):
-            if any(self.expr(item) for item in (stmt.start, stmt.stop, stmt.step)):
+            apart = self.expr(stmt.stop)
+            if self.expr(stmt.start) or self.expr(stmt.step) or (apart and not self.in_turns):
                 self._add_var(stmt.var)
-            inner = control or stmt.var in self.vars or varying_exit(stmt.body, self)
+            apart = apart or stmt.var in self.vars or varying_exit(stmt.body, self)
+            inner = control or apart
         elif isinstance(stmt, S.Parallel):
             self._visit_parallel(stmt)
             return

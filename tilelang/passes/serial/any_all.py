@@ -1,0 +1,96 @@
+"""``T.any_of`` and ``T.all_of`` of a region as loops over its elements.
+
+A C expression holds no loop, so the answer is found in statements in front of the one that asks,
+which then reads a variable. A loop that asks in its condition asks at the head of its body. Relies
+on nothing; later passes see ordinary loads, to which the rules of bounds and of threads apply.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_exprs
+from tilelang.passes.serial.tiles import load_at, nest
+
+ASKS = ("any_of", "all_of")
+FIRST = (E.const(0),)
+
+
+def expand_any_all(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` without calls of ``any_of`` and ``all_of``."""
+    body = _Expand().rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _Expand(Rewriter):
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if not any(map(_asks, stmt.exprs())):
+            return stmt
+        if isinstance(stmt, S.While):
+            stop = S.If(cond=E.unary("lnot", stmt.cond), then=S.Break(loc=stmt.loc), loc=stmt.loc)
+            made = self.stmt(stop)
+            head = made if isinstance(made, list) else [made]
+            return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
+        answers = _Answers(stmt)
+        made = rewrite_exprs(stmt, answers.expr)
+        return [*answers.out, made]
+
+
+class _Answers:
+    """The statements that find the answers which one statement asks for."""
+
+    def __init__(self, stmt: S.Stmt) -> None:
+        self.stmt = stmt
+        self.out: list[S.Stmt] = []
+        self.memo: dict[E.Expr, E.Expr] = {}
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with variables for the answers."""
+        if not _asks(expr):
+            return expr
+        found = self.memo.get(expr)
+        if found is None:
+            found = rebuild(expr, self.expr)
+            if isinstance(found, E.Call) and found.op in ASKS:
+                found = self.answer(found)
+            self.memo[expr] = found
+        return found
+
+    def answer(self, call: E.Call) -> E.Expr:
+        """The variable with the answer of ``call``, whose loops go to ``out``."""
+        every = call.op == "all_of"
+        flag = Buffer("all" if every else "any", Shape((1,)), DType("bool"), "local.var")
+        region = _region(call.args[0])
+        dims = region.tile_dims()
+
+        def body(variables: list[E.Var]) -> S.Stmt:
+            value = load_at(region, dims, variables)
+            holds = E.binary("ne", value, E.const(0, value.dtype))
+            if value.dtype.is_bool:
+                holds = value
+            test = E.unary("lnot", holds) if every else holds
+            set_flag = S.Store(buffer=flag, indices=FIRST, value=E.const(not every))
+            return S.If(cond=test, then=set_flag, loc=self.stmt.loc)
+
+        self.out.append(S.Alloc(buffer=flag, init=E.const(every), loc=self.stmt.loc))
+        extents = [E.as_expr(region.extents[d]) for d in dims]
+        self.out.append(nest(extents, "ijklmn", body, self.stmt, False))
+        return E.Load(flag, FIRST)
+
+
+def _asks(expr: E.Expr) -> bool:
+    return any(call.op in ASKS for call in E.find(expr, E.Call))
+
+
+def _region(arg: E.Expr) -> Region:
+    """The elements that an operand names: a region, a whole buffer by its address, an element."""
+    if isinstance(arg, E.RegionArg):
+        return arg.region
+    assert isinstance(arg, (E.AddressOf, E.Load))
+    if isinstance(arg, E.AddressOf):
+        return arg.buffer.region()
+    return Region(arg.buffer, arg.indices, (1,) * len(arg.indices))
