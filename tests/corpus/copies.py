@@ -1,0 +1,397 @@
+"""Copies: edges, anchors, ranks, casts, sizes of each call."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+import tilelang
+import tilelang.language as T
+
+from .registry import Out, program
+
+I = np.int32
+F = np.float32
+H = np.float16
+
+
+def _ints(shape, seed=0, dtype=F, low=-50, high=50):
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+@program()
+def edges_in_both_directions_by_all_scopes():
+    @T.prim_func
+    def f(A: T.Tensor((35, 27), "float32"), B: T.Tensor((35, 27), "float32")):
+        with T.Kernel(T.ceildiv(27, 16), T.ceildiv(35, 16), threads=64) as (x, y):
+            s = T.alloc_shared((16, 16), "float32")
+            r = T.alloc_fragment((16, 16), "float32")
+            q = T.alloc_shared((16, 16), "float32")
+            T.copy(A[y * 16, x * 16], s)
+            T.copy(s, r)
+            T.copy(r, q)
+            T.copy(q, B[y * 16, x * 16])
+
+    a = _ints((35, 27))
+    return f, [a, Out(a)]
+
+
+@program()
+def what_is_outside_reads_zero():
+    @T.prim_func
+    def f(
+        A: T.Tensor((5, 6), "float32"),
+        B: T.Tensor((8, 8), "float32"),
+        C: T.Tensor((8, 8), "float32"),
+    ):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((8, 8), "float32")
+            T.fill(s, 99)
+            T.copy(A[0, 0], s)
+            T.copy(s, B)
+            T.copy(A[3, 2], s)
+            T.copy(s, C)
+
+    a = _ints((5, 6), 1) + F(0.5)
+    b = np.zeros((8, 8), F)
+    b[:5, :6] = a
+    c = np.zeros((8, 8), F)
+    c[:2, :4] = a[3:, 2:]
+    return f, [a, Out(b), Out(c)]
+
+
+@program()
+def a_safe_value_for_what_is_outside():
+    @T.prim_func
+    def f(A: T.Tensor((10,), "int32"), B: T.Tensor((16,), "int32"), C: T.Tensor((16,), "int32")):
+        with T.Kernel(1, threads=32):
+            T.annotate_safe_value({A: -7})
+            s = T.alloc_shared((16,), "int32")
+            T.copy(A[4], s)
+            T.copy(s, B)
+            for i in T.Parallel(16):
+                C[i] = A[i + 2] * 2
+
+    a = np.arange(10, dtype=I)
+    b = np.full(16, -7, I)
+    b[:6] = a[4:]
+    c = np.full(16, -14, I)
+    c[:8] = a[2:] * 2
+    return f, [a, Out(b), Out(c)]
+
+
+@program()
+def a_shorter_slice_does_not_shorten_the_copy():
+    @T.prim_func
+    def f(A: T.Tensor((20,), "float32"), B: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((16,), "float32")
+            T.copy(A[2:10], x)
+            T.copy(x, B)
+
+    a = _ints(20, 2)
+    return f, [a, Out(a[2:18].copy())]
+
+
+@program()
+def units_are_left_out():
+    @T.prim_func
+    def f(
+        A: T.Tensor((3, 5, 4, 8), "float32"),
+        B: T.Tensor((5, 8), "float32"),
+        C: T.Tensor((1, 4, 1, 8), "float32"),
+    ):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((5, 8), "float32")
+            x = T.alloc_fragment((4, 8), "float32")
+            T.copy(A[1, 0:5, 2, 0:8], s)
+            T.copy(s, B)
+            T.copy(A[2, 3, :, :], x)
+            T.copy(x, C[0, :, 0, :])
+
+    a = _ints((3, 5, 4, 8), 3)
+    return f, [a, Out(a[1, :, 2].copy()), Out(a[2, 3].reshape(1, 4, 1, 8).copy())]
+
+
+@program()
+def anchors_of_higher_rank():
+    @T.prim_func
+    def f(A: T.Tensor((2, 3, 20, 24), "float16"), B: T.Tensor((2, 3, 20, 24), "float16")):
+        with T.Kernel(3, 2, threads=64) as (h, b):
+            s = T.alloc_shared((16, 16), "float16")
+            T.copy(A[b, h, 8, 16], s)
+            T.copy(s, B[b, h, 2, 1])
+
+    a = _ints((2, 3, 20, 24), 4, H)
+    want = np.full((2, 3, 20, 24), 5, H)
+    tile = np.zeros((2, 3, 16, 16), H)
+    tile[:, :, :12, :8] = a[:, :, 8:, 16:]
+    want[:, :, 2:18, 1:17] = tile
+    return f, [a, Out(want, np.full((2, 3, 20, 24), 5, H))]
+
+
+@program()
+def single_elements():
+    @T.prim_func
+    def f(A: T.Tensor((4, 4), "float32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=1):
+            x = T.alloc_local((2,), "float32")
+            T.copy(A[1, 2], x[0])
+            T.copy(A[3, 3], B[1])
+            T.copy(x[0], B[0])
+            T.copy(A[0, 0], x[1])
+            B[2] = x[1]
+            B[3] = x[0] + x[1]
+
+    a = _ints((4, 4), 5) + F(0.75)
+    want = np.trunc(np.array([a[1, 2], a[3, 3], a[0, 0], a[1, 2] + a[0, 0]])).astype(I)
+    return f, [a, Out(want)]
+
+
+@program()
+def casts_between_scopes():
+    @T.prim_func
+    def f(
+        A: T.Tensor((12, 40), "float32"),
+        B: T.Tensor((12, 40), "int8"),
+        C: T.Tensor((12, 40), "bfloat16"),
+        D: T.Tensor((12, 40), "float64"),
+    ):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((12, 40), "float16")
+            x = T.alloc_fragment((12, 40), "bfloat16")
+            T.copy(A, s)
+            T.copy(s, B)
+            T.copy(s, x)
+            T.copy(x, C)
+            T.copy(x, D)
+
+    a = _ints((12, 40), 6) + F(0.3)
+    s = a.astype(H)
+    c = s.astype(F).astype(ml_dtypes.bfloat16)
+    return f, [a, Out(np.trunc(s).astype(np.int8)), Out(c), Out(c.astype(np.float64))]
+
+
+@program()
+def global_to_global():
+    @T.prim_func
+    def f(
+        A: T.Tensor((20, 30), "float32"),
+        B: T.Tensor((20, 30), "float16"),
+        C: T.Tensor((10, 10), "float32"),
+    ):
+        with T.Kernel(2, threads=64) as b:
+            T.copy(A[b * 10 : b * 10 + 10, 0:30], B[b * 10 : b * 10 + 10, 0:30])
+            if b == 1:
+                T.copy(A[5:15, 20:30], C)
+
+    a = _ints((20, 30), 7)
+    return f, [a, Out(a.astype(H)), Out(a[5:15, 20:30].copy())]
+
+
+@program()
+def shared_tiles_of_every_element_size():
+    @T.prim_func
+    def f(
+        A: T.Tensor((50,), "int8"), B: T.Tensor((50,), "int16"), C: T.Tensor((50,), "int64"), D: T.Tensor((50,), "bool"),
+        E: T.Tensor((50,), "int8"), G: T.Tensor((50,), "int16"), J: T.Tensor((50,), "int64"), K: T.Tensor((50,), "bool"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((50,), "int8")
+            b = T.alloc_shared((50,), "int16")
+            c = T.alloc_shared((50,), "int64")
+            d = T.alloc_shared((50,), "bool")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.copy(C, c)
+            T.copy(D, d)
+            for i in T.Parallel(50):
+                E[i] = a[49 - i]
+                G[i] = b[49 - i]
+                J[i] = c[49 - i]
+                K[i] = d[49 - i]
+
+    arrays = [
+        _ints(50, 8, np.int8),
+        _ints(50, 9, np.int16),
+        _ints(50, 10, np.int64) * 2**40,
+        _ints(50, 11) > 0,
+    ]
+    return f, [*arrays, *(Out(x[::-1].copy()) for x in arrays)]
+
+
+@program()
+def tiles_larger_than_the_tensor():
+    @T.prim_func
+    def f(
+        A: T.Tensor((3, 5), "float32"), B: T.Tensor((3, 5), "float32"), S: T.Tensor((1,), "float32")
+    ):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((16, 16), "float32")
+            r = T.alloc_fragment((16,), "float32")
+            q = T.alloc_fragment((1,), "float32")
+            T.copy(A[0, 0], x)
+            T.reduce_sum(x, r, dim=1)
+            T.reduce_sum(r, q)
+            S[0] = q[0]
+            for i, j in T.Parallel(16, 16):
+                x[i, j] = x[i, j] + 1
+            T.copy(x, B[0, 0])
+
+    a = _ints((3, 5), 12)
+    return f, [a, Out(a + 1), Out(np.array([a.sum()], F))]
+
+
+@program()
+def rows_of_a_dynamic_tensor():
+    n, m = T.dynamic("n, m")
+
+    @T.prim_func
+    def f(A: T.Tensor((n, m), "float32"), B: T.Tensor((m, n), "float32")):
+        with T.Kernel(T.ceildiv(m, 16), T.ceildiv(n, 16), threads=64) as (x, y):
+            s = T.alloc_shared((16, 16), "float32")
+            d = T.alloc_shared((16, 16), "float32")
+            T.copy(A[y * 16, x * 16], s)
+            T.transpose(s, d)
+            T.copy(d, B[x * 16, y * 16])
+
+    def run(options):
+        kernel = tilelang.compile(f, **options)
+        for shape in ((16, 16), (1, 1), (17, 3), (33, 50), (5, 64)):
+            a = _ints(shape, 13)
+            b = np.zeros(shape[::-1], F)
+            kernel(a, b)
+            Out(a.T.copy()).check(str(shape), b)
+
+    return run
+
+
+@program()
+def a_fill_with_a_value_of_the_run():
+    @T.prim_func
+    def f(
+        v: T.float32,
+        A: T.Tensor((3,), "int32"),
+        B: T.Tensor((3, 40), "float32"),
+        C: T.Tensor((3, 40), "int32"),
+    ):
+        with T.Kernel(3, threads=32) as b:
+            x = T.alloc_fragment((40,), "float32")
+            s = T.alloc_shared((40,), "int32")
+            T.fill(x, v * 2)
+            T.fill(s, A[b] + b)
+            T.copy(x, B[b, 0:40])
+            T.copy(s, C[b, 0:40])
+
+    a = np.array([5, -5, 100], I)
+    return f, [
+        1.5,
+        a,
+        Out(np.full((3, 40), 3, F)),
+        Out(np.repeat((a + np.arange(3)).astype(I)[:, None], 40, 1)),
+    ]
+
+
+@program()
+def copies_at_odd_places_of_small_types():
+    @T.prim_func
+    def f(
+        A: T.Tensor((3, 101), "int8"),
+        B: T.Tensor((3, 99), "int8"),
+        C: T.Tensor((200,), "float16"),
+        D: T.Tensor((67,), "float16"),
+    ):
+        with T.Kernel(3, threads=32) as b:
+            s = T.alloc_shared((96,), "int8")
+            T.copy(A[b, 3], s)
+            T.copy(s, B[b, 1:97])
+            if b == 0:
+                x = T.alloc_fragment((64,), "float16")
+                T.copy(C[7], x)
+                T.copy(x, D[3])
+
+    a = _ints((3, 101), 14, np.int8)
+    c = _ints(200, 15, H)
+    b = np.full((3, 99), 9, np.int8)
+    b[:, 1:97] = a[:, 3:99]
+    d = np.full(67, 9, H)
+    d[3:] = c[7:71]
+    return f, [a, Out(b, np.full((3, 99), 9, np.int8)), c, Out(d, np.full(67, 9, H))]
+
+
+@program()
+def asynchronous_copies_with_waits():
+    @T.prim_func
+    def f(A: T.Tensor((4, 64), "float32"), B: T.Tensor((4, 64), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((2, 64), "float32")
+            T.async_copy(A[0, 0:64], s[0, :])
+            for k in T.serial(4):
+                if k + 1 < 4:
+                    T.async_copy(A[k + 1, 0:64], s[(k + 1) % 2, :])
+                    T.ptx_wait_group(1)
+                else:
+                    T.ptx_wait_group(0)
+                T.sync_threads()
+                for i in T.Parallel(64):
+                    B[k, i] = s[k % 2, 63 - i]
+                T.sync_threads()
+
+    a = _ints((4, 64), 16)
+    return f, [a, Out(a[:, ::-1].copy())]
+
+
+@program()
+def the_same_source_and_destination():
+    @T.prim_func
+    def f(A: T.Tensor((4, 32), "float32")):
+        with T.Kernel(4, threads=32) as b:
+            s = T.alloc_shared((32,), "float32")
+            T.copy(A[b, 0:32], s)
+            for i in T.Parallel(32):
+                s[i] = s[i] * s[i]
+            T.copy(s, A[b, 0:32])
+
+    a = _ints((4, 32), 17)
+    return f, [Out(a * a, a)]
+
+
+@program()
+def keywords_that_never_change_a_copy():
+    @T.prim_func
+    def f(A: T.Tensor((32, 64), "float16"), B: T.Tensor((32, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((32, 64), "float16")
+            x = T.alloc_fragment((32, 64), "float16")
+            T.copy(A, s, disable_tma=True, eviction_policy="evict_first", prefer_instruction="sync")
+            T.copy(s, x, coalesced_width=4)
+            T.copy(x, B, eviction_policy="evict_last")
+
+    a = _ints((32, 64), 18, H)
+    return f, [a, Out(a)]
+
+
+@program()
+def dynamic_slices_into_static_tiles():
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def f(C: T.Tensor((n,), "int32"), B: T.Tensor((8,), "int32"), D: T.Tensor((n,), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((8,), "int32")
+            T.copy(C[: n - 1], s)
+            T.copy(s, B)
+            T.copy(C[1:n], D[0 : n - 1])
+            D[n - 1] = -1
+
+    def run(options):
+        kernel = tilelang.compile(f, **options)
+        for size in (2, 5, 8, 9):
+            c = np.arange(1, size + 1, dtype=I)
+            b, d = np.zeros(8, I), np.zeros(size, I)
+            kernel(c, b, d)
+            # the bound is the shape of the tensor, not the end of the slice
+            Out(np.concatenate([c, np.zeros(8, I)])[:8]).check(f"B of {size}", b)
+            Out(np.append(c[1:], I(-1))).check(f"D of {size}", d)
+
+    return run

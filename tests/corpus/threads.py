@@ -1,0 +1,312 @@
+"""Code of single threads: exchange through shared memory, barriers, warps, own arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tilelang.language as T
+
+from .registry import Out, program
+
+I = np.int32
+F = np.float32
+
+
+def _ints(shape, seed=0, dtype=F, low=-50, high=50):
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+@program()
+def neighbours_exchange_through_shared_memory():
+    @T.prim_func
+    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            s[t] = A[t]
+            T.sync_threads()
+            B[t] = s[(t + 1) % 128] - s[t]
+
+    a = _ints(128, 0, I)
+    return f, [a, Out(np.roll(a, -1) - a)]
+
+
+@program(also=("sm_90a",))
+def a_tree_of_sums_with_barriers():
+    @T.prim_func
+    def f(A: T.Tensor((2, 64), "float32"), B: T.Tensor((2,), "float32")):
+        with T.Kernel(2, threads=64) as b:
+            t = T.get_thread_binding()
+            s = T.alloc_shared((64,), "float32")
+            s[t] = A[b, t]
+            T.sync_threads()
+            for k in T.serial(6):
+                if t < 32 >> k:
+                    s[t] += s[t + (32 >> k)]
+                T.sync_threads()
+            if t == 0:
+                B[b] = s[0]
+
+    a = _ints((2, 64), 1)
+    return f, [a, Out(a.sum(1))]
+
+
+@program()
+def a_scan_with_two_buffers():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((2, 64), "int32")
+            s[0, t] = A[t]
+            T.sync_threads()
+            for k in T.serial(6):
+                d = 1 << k
+                if t >= d:
+                    s[(k + 1) % 2, t] = s[k % 2, t] + s[k % 2, t - d]
+                else:
+                    s[(k + 1) % 2, t] = s[k % 2, t]
+                T.sync_threads()
+            B[t] = s[0, t]
+
+    a = _ints(64, 2, I)
+    return f, [a, Out(np.cumsum(a).astype(I))]
+
+
+@program()
+def loops_with_bounds_of_the_thread():
+    @T.prim_func
+    def f(A: T.Tensor((200,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            total = T.alloc_var("float32", 0.0)
+            for i in T.serial(t, 200, 64):
+                total += A[i]
+            for i in T.serial(t % 5):
+                total += i
+            B[t] = total
+
+    a = _ints(200, 11)
+    t = np.arange(64)
+    want = np.array([a[k::64].sum() + sum(range(k % 5)) for k in t], F)
+    return f, [a, Out(want)]
+
+
+@program()
+def own_arrays_sorted_by_each_thread():
+    @T.prim_func
+    def f(A: T.Tensor((64, 7), "int32"), B: T.Tensor((64, 7), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            x = T.alloc_local((7,), "int32")
+            for j in T.serial(7):
+                x[j] = A[t, j]
+            for i in T.serial(1, 7):
+                key = T.alloc_var("int32", x[i])
+                j = T.alloc_var("int32", i - 1)
+                while j >= 0 and x[j] > key:
+                    x[j + 1] = x[j]
+                    j -= 1
+                x[j + 1] = key
+            for j in T.serial(7):
+                B[t, j] = x[j]
+
+    a = _ints((64, 7), 13, I)
+    return f, [a, Out(np.sort(a, 1))]
+
+
+@program()
+def own_histograms_in_rows_of_shared_memory():
+    @T.prim_func
+    def f(A: T.Tensor((32, 20), "int32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            c = T.alloc_shared((32, 4), "int32")
+            for k in T.serial(4):
+                c[t, k] = 0
+            for j in T.serial(20):
+                c[t, A[t, j]] += 1
+            T.sync_threads()
+            if t < 4:
+                total = T.alloc_var("int32", 0)
+                for r in T.serial(32):
+                    total += c[r, t]
+                B[t] = total
+
+    a = _ints((32, 20), 14, I, 0, 4)
+    return f, [a, Out(np.bincount(a.reshape(-1), minlength=4).astype(I))]
+
+
+@program()
+def two_groups_with_barriers_of_their_own():
+    @T.prim_func
+    def f(A: T.Tensor((2, 64), "int32"), B: T.Tensor((2, 64), "int32")):
+        with T.Kernel(1, threads=128):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((2, 64), "int32")
+            if t < 64:
+                s[0, t] = A[0, t]
+                T.sync_threads(1, 64)
+                B[0, t] = s[0, 63 - t]
+            else:
+                s[1, t - 64] = A[1, t - 64] * 2
+                T.sync_threads(2, 64)
+                B[1, t - 64] = s[1, (t - 64 + 5) % 64]
+
+    a = _ints((2, 64), 16, I)
+    return f, [a, Out(np.stack([a[0, ::-1], np.roll(a[1] * 2, -5)]))]
+
+
+@program()
+def tile_operations_by_parts_of_the_block():
+    @T.prim_func
+    def f(A: T.Tensor((2, 300), "float32"), B: T.Tensor((2, 300), "float32")):
+        with T.Kernel(1, threads=256):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((2, 300), "float32")
+            if t < 128:
+                T.copy(A[0, 0:300], s[0, :])
+            else:
+                for i in T.Parallel(300):
+                    s[1, i] = A[1, i] * 3
+            T.sync_threads()
+            for i in T.Parallel(300):
+                B[0, i] = s[1, 299 - i]
+                B[1, i] = s[0, i] + 1
+
+    a = _ints((2, 300), 17)
+    return f, [a, Out(np.stack([a[1, ::-1] * 3, a[0] + 1]))]
+
+
+@program()
+def warpgroups_named_by_numbers():
+    @T.prim_func
+    def f(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "int32")):
+        with T.Kernel(1, threads=256):
+            t = T.get_thread_binding()
+            B[t] = 0
+            T.sync_threads()
+            with T.ws(1):
+                for i in T.Parallel(100):
+                    B[i] = A[i] + 1
+            with T.ws(0):
+                for i in T.Parallel(100):
+                    B[i + 100] = A[i + 100] - 1
+
+    a = _ints(256, 18, I)
+    want = np.zeros(256, I)
+    want[:100], want[100:200] = a[:100] + 1, a[100:200] - 1
+    return f, [a, Out(want)]
+
+
+@program()
+def lanes_and_warps_of_threads():
+    @T.prim_func
+    def f(B: T.Tensor((3, 256), "int32")):
+        with T.Kernel(1, threads=256):
+            t = T.get_thread_binding()
+            B[0, t] = T.get_lane_idx()
+            B[1, t] = T.get_warp_idx()
+            B[2, t] = T.get_warp_group_idx()
+
+    t = np.arange(256)
+    return f, [Out(np.stack([t % 32, t // 32, t // 128]).astype(I))]
+
+
+@program()
+def one_thread_writes_what_all_read():
+    @T.prim_func
+    def f(A: T.Tensor((3, 64), "float32"), B: T.Tensor((3, 64), "float32")):
+        with T.Kernel(3, threads=64) as b:
+            t = T.get_thread_binding()
+            mean = T.alloc_shared((1,), "float32")
+            if t == 17:
+                total = T.alloc_var("float32", 0.0)
+                for i in T.serial(64):
+                    total += A[b, i]
+                mean[0] = total / 64
+            T.sync_threads()
+            B[b, t] = A[b, t] - mean[0]
+
+    a = _ints((3, 64), 19)
+    return f, [a, Out(a - a.sum(1, keepdims=True) / F(64))]
+
+
+@program()
+def a_value_of_the_thread_inside_a_bound_chain():
+    @T.prim_func
+    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32"), C: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            t = T.get_thread_binding()
+            warp = t // 32
+            lane = t % 32
+            base = warp * 32
+            other = base + (lane ^ 1)
+            v = A[other]
+            w = v * 2 + lane
+            if lane < 16:
+                B[t] = w
+                C[other] = w - v
+            else:
+                B[t] = v
+                C[other] = w + warp
+
+    a = _ints(128, 20, I)
+    t = np.arange(128)
+    lane, warp = t % 32, t // 32
+    other = warp * 32 + (lane ^ 1)
+    v = a[other]
+    w = v * 2 + lane
+    c = np.zeros(128, I)
+    c[other] = np.where(lane < 16, w - v, w + warp)
+    return f, [a, Out(np.where(lane < 16, w, v).astype(I)), Out(c)]
+
+
+@program()
+def a_barrier_in_a_loop_with_a_bound_of_the_block():
+    @T.prim_func
+    def f(N: T.Tensor((3,), "int32"), B: T.Tensor((3, 32), "int32")):
+        with T.Kernel(3, threads=32) as b:
+            t = T.get_thread_binding()
+            s = T.alloc_shared((32,), "int32")
+            s[t] = t
+            for k in T.serial(N[b]):
+                T.sync_threads()
+                v = s[(t + 1) % 32]
+                T.sync_threads()
+                s[t] = v
+            B[b, t] = s[t]
+
+    n = np.array([0, 3, 5], I)
+    t = np.arange(32)
+    return f, [n, Out(np.stack([(t + k) % 32 for k in n]).astype(I))]
+
+
+@program()
+def a_variable_and_a_local_array_in_nested_branches():
+    @T.prim_func
+    def f(A: T.Tensor((64, 4), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            x = T.alloc_local((4,), "int32")
+            best = T.alloc_var("int32", -1)
+            for j in T.unroll(4):
+                x[j] = A[t, j]
+            for j in T.serial(4):
+                if x[j] > 0:
+                    if best < 0 or x[j] < x[best]:
+                        best = j
+            if best >= 0:
+                B[t] = x[best] * 10 + best
+            else:
+                B[t] = -1
+
+    a = _ints((64, 4), 25, I, -30, 20)
+    want = []
+    for r in a:
+        best = -1
+        for j in range(4):
+            if r[j] > 0 and (best < 0 or r[j] < r[best]):
+                best = j
+        want.append(r[best] * 10 + best if best >= 0 else -1)
+    return f, [a, Out(np.array(want, I))]
