@@ -54,6 +54,17 @@ def _integer(name: str, default: int) -> int:
         ) from None
 
 
+def _size(name: str, default: int) -> int:
+    found = _integer(name, default)
+    if found < 0:
+        raise TileValueError(
+            f"the environment variable {name} is not a size",
+            expected="MiB, or 0 for no bound",
+            got=repr(found),
+        )
+    return found
+
+
 def _fraction(name: str, default: float) -> float:
     found = _text(name)
     if found is None:
@@ -121,6 +132,7 @@ def _sanitizers() -> tuple[str, ...]:
 # Variable -> how to read it. The names are those programs use as attributes of `env`.
 _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_CACHE_DIR": _cache_dir,
+    "TILELANG_CACHE_SIZE": lambda: _size("TILELANG_CACHE_SIZE", 4096),
     "TILELANG_TMP_DIR": lambda: _directory("TILELANG_TMP_DIR", _system_tmp),
     "TILELANG_DISABLE_CACHE": lambda: _flag("TILELANG_DISABLE_CACHE", False),
     "TILELANG_CLEAR_CACHE": lambda: _flag("TILELANG_CLEAR_CACHE", False),
@@ -153,12 +165,14 @@ _READERS: dict[str, Callable[[], Any]] = {
 class Environment:
     """One picture of all variables; field names are the variables without ``TILELANG_``.
 
-    ``num_threads`` 0 and ``auto_tuning_*_count(s)`` -1 mean "as many as the machine has".
+    ``cache_size`` is in MiB, 0 for no bound. ``num_threads`` 0 and ``auto_tuning_*_count(s)`` -1
+    mean "as many as the machine has".
     ``sanitize`` are words of the C compiler, e.g. ``("address", "undefined")``, and "kernels" for
     the emulator's checks of GPU kernels. ``log_level`` None leaves the logger as it is.
     """
 
     cache_dir: Path
+    cache_size: int
     tmp_dir: Path
     disable_cache: bool
     clear_cache: bool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tilelang.errors import TileWarning
+from tilelang.errors import TileValueError, TileWarning
 from tilelang.runtime import cache as cache_module
 from tilelang.runtime.cache import DiskCache, Entry, content_key, default_cache, usable_directory
 
@@ -237,3 +238,184 @@ def test_cache_works_in_a_forked_child(root: Path) -> None:
         os._exit(0 if found is not None and found.data == b"x" else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert cache.get(content_key("child")) is not None
+
+
+# -- entries that are none, folders of others -------------------------------------------------------
+def entry_path(root: Path) -> Path:
+    path = DiskCache(root).path_of(KEY)
+    assert path is not None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_socket(path: Path) -> None:
+    import socket
+
+    place = os.open(path.parent, os.O_RDONLY)  # the names of sockets are short
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(f"/proc/self/fd/{place}/{path.name}")
+    server.close()
+    os.close(place)
+
+
+def make_link(path: Path) -> None:
+    other = path.with_name("elsewhere")
+    other.write_bytes(cache_module._pack(KEY, Entry(b"another")))
+    path.symlink_to(other)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="makes files of Linux's kinds")
+@pytest.mark.parametrize("make", [make_pipe, make_socket, make_link, Path.mkdir])
+def test_entry_that_is_no_regular_file_is_none(root: Path, make: Any) -> None:
+    path = entry_path(root)
+    make(path)
+    build = build_counted(b"right")
+    if make is Path.mkdir:
+        with pytest.warns(TileWarning, match="nothing is kept in the kernel cache"):
+            assert DiskCache(root).fetch(KEY, build).data == b"right"
+        assert path.is_dir()
+        return
+    assert DiskCache(root).fetch(KEY, build).data == b"right"
+    found = DiskCache(root).get(KEY)
+    assert found is not None and found.data == b"right"
+    assert path.is_file() and not path.is_symlink()
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="ownership is a POSIX notion")
+def test_folder_in_the_cache_that_others_can_write_is_not_used(root: Path) -> None:
+    cache = DiskCache(root)
+    path = cache.put(KEY, Entry(b"x")).path
+    assert path is not None
+    path.parent.chmod(0o777)
+    assert cache.get(KEY) is None
+    with pytest.warns(TileWarning, match="belongs to, or can be written by, somebody else"):
+        assert cache.put(KEY, Entry(b"y")).path is None
+    assert (len(cache), cache.clear()) == (0, 0)
+    path.parent.chmod(0o700)
+    found = cache.get(KEY)
+    assert found is not None and found.data == b"x"
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="needs links")
+def test_folder_in_the_cache_that_is_a_link_is_not_used(root: Path, tmp_path: Path) -> None:
+    cache = DiskCache(root)
+    path = cache.put(KEY, Entry(b"x")).path
+    assert path is not None
+    moved = tmp_path / "moved"
+    path.parent.rename(moved)
+    path.parent.symlink_to(moved)
+    assert cache.get(KEY) is None
+    assert cache.clear() == 0
+    assert len(list(moved.iterdir())) == 1
+
+
+def test_cache_that_can_only_be_read_gives_what_it_has(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DiskCache(root)
+    path = cache.put(KEY, Entry(b"x")).path
+    assert path is not None
+    os.utime(path, (1, 1))
+    opened = os.open
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    def open_to_read(file: Any, flags: int, *more: int) -> int:
+        if flags & os.O_CREAT:
+            refuse()
+        return opened(file, flags, *more)
+
+    monkeypatch.setattr(os, "open", open_to_read)
+    monkeypatch.setattr(os, "utime", refuse)
+    found = cache.get(KEY)
+    assert found is not None and found.data == b"x"
+    with pytest.warns(TileWarning, match="Read-only file system"):
+        assert cache.put(content_key("more"), Entry(b"y")).path is None
+
+
+# -- size -------------------------------------------------------------------------------------------
+def fill(cache: DiskCache, count: int, size: int = 1000) -> list[str]:
+    """Entries, the first one used longest ago."""
+    keys = [content_key(str(number)) for number in range(count)]
+    for age, key in enumerate(reversed(keys)):
+        path = DiskCache(cache.root).put(key, Entry(b"x" * size)).path
+        assert path is not None
+        os.utime(path, (time.time() - 10000 - 100 * age,) * 2)
+    return keys
+
+
+def kept(cache: DiskCache, keys: list[str]) -> list[int]:
+    return [at for at, key in enumerate(keys) if (cache.path_of(key) or Path()).exists()]
+
+
+def test_entries_used_longest_ago_go_first(root: Path) -> None:
+    cache = DiskCache(root, limit=10_000)
+    keys = fill(cache, 12)
+    assert cache.get(keys[0]) is not None  # used again just now
+    assert cache.shrink() == 4
+    assert kept(cache, keys) == [0, *range(5, 12)]
+    assert cache.shrink() == 0
+
+
+def test_a_large_entry_makes_room_for_itself_and_stays(root: Path) -> None:
+    cache = DiskCache(root, limit=10_000)
+    keys = fill(cache, 8)
+    cache.put(content_key("large"), Entry(b"y" * 5000))
+    assert cache.get(content_key("large")) is not None
+    assert kept(cache, keys) == [5, 6, 7]
+    cache.put(content_key("too large"), Entry(b"y" * 20000))
+    assert kept(cache, keys) == []
+    assert cache.get(content_key("too large")) is not None
+
+
+def test_without_a_bound_everything_stays(root: Path) -> None:
+    cache = DiskCache(root)
+    keys = fill(cache, 5)
+    cache.put(content_key("large"), Entry(b"y" * 10**6))
+    assert cache.shrink() == 0
+    assert len(kept(cache, keys)) == 5
+
+
+def test_sizes_are_added_up_seldom(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(DiskCache, "shrink", lambda self, keep=None: looks.append(1))
+    monkeypatch.setattr(cache_module.random, "random", random.Random(1).random)
+    cache = DiskCache(root, limit=1 << 20)
+    for number in range(100):
+        cache.put(content_key(str(number)), Entry(b"x" * 1000))
+    assert 0 < len(looks) < 10
+
+
+def test_bound_is_read_from_the_environment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(root))
+    monkeypatch.setenv("TILELANG_CACHE_SIZE", "3")
+    assert cache_module.default_cache().limit == 3 << 20
+    monkeypatch.setenv("TILELANG_CACHE_SIZE", "-1")
+    with pytest.raises(TileValueError) as caught:
+        cache_module.default_cache()
+    assert str(caught.value) == (
+        "the environment variable TILELANG_CACHE_SIZE is not a size\n"
+        "  expected: MiB, or 0 for no bound\n  got: -1"
+    )
+
+
+def test_processes_that_fill_and_shrink_one_cache_agree(root: Path) -> None:
+    program = WRITER.replace("DiskCache(Path(sys.argv[1]))", "DiskCache(Path(sys.argv[1]), 10**6)")
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(root), "40"], stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    for process in writers:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    cache = DiskCache(root, 10**6)
+    cache.shrink()
+    assert sum(path.stat().st_size for path in root.rglob("*") if path.is_file()) <= 10**6

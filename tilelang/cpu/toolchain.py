@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 from tilelang.env import env
 from tilelang.errors import CompileError, TileWarning
+from tilelang.scratch import scratch_folders
 
 _log = logging.getLogger("tilelang")
 
@@ -103,7 +104,7 @@ class Compiler:
         """
         words = [*self.command, _SOURCE, "-shared", "-fPIC", "-std=gnu11"]
         failure: CompileError | None = None
-        for folder in _scratch():
+        for folder in scratch_folders():
             try:
                 return self._run([*words, *flags, "-lm"], source, folder)
             except CompileError as error:
@@ -147,20 +148,6 @@ class Compiler:
         if not data:
             raise _failure("the C compiler refused the source", log)
         return data
-
-
-def _scratch() -> Iterator[Path]:
-    """Empty directories to compile in, removed afterwards."""
-    import tempfile
-
-    for parent in env.scratch_directories():
-        try:
-            folder = tempfile.TemporaryDirectory(prefix="tilelang-", dir=parent)
-        except OSError as error:
-            _log.info("cannot compile in %s: %s", parent, error)
-            continue
-        with folder as name:
-            yield Path(name)
 
 
 def _failure(message: str, log: str) -> CompileError:

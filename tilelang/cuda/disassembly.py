@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from tilelang.cuda.nvrtc import toolkits
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError
+from tilelang.scratch import ScratchFolder
 
 # Tool and its words before the file.
 _TOOLS = (("nvdisasm", ("--print-code",)), ("cuobjdump", ("--dump-sass",)))
@@ -34,8 +34,8 @@ def disassemble(cubin: bytes) -> str:
             expected="nvdisasm or cuobjdump of a CUDA toolkit, or of the triton package",
             hint="install a CUDA toolkit; the PTX text needs no tool",
         )
-    with tempfile.TemporaryDirectory(prefix="tilelang-") as folder:
-        file = Path(folder, "kernel.cubin")
+    with ScratchFolder() as folder:
+        file = folder / "kernel.cubin"
         file.write_bytes(cubin)
         try:
             done = subprocess.run(

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -21,6 +20,7 @@ from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc, toolkits
 from tilelang.cuda.refusal import refused
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
+from tilelang.scratch import ScratchFolder
 from tilelang.target.device import cuda_driver_version
 
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
@@ -328,8 +328,7 @@ def _with_nvcc(
 ) -> CompileResult:
     import subprocess
 
-    with tempfile.TemporaryDirectory(prefix="tilelang-") as folder:
-        root = Path(folder)
+    with ScratchFolder() as root:
         for own, text in {**headers, f"{name}.cu": source}.items():
             (root / own).write_text(text, encoding="utf-8")
         words = [command, "-cubin", f"-arch={arch}", "-std=c++17", "--ptxas-options=-v", "-I."]
@@ -337,8 +336,8 @@ def _with_nvcc(
         try:
             done = subprocess.run(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                timeout=_TIMEOUT, cwd=folder, check=False,
-                env={**env.variables(), "TMPDIR": folder, "LC_ALL": "C"},
+                timeout=_TIMEOUT, cwd=root, check=False,
+                env={**env.variables(), "TMPDIR": str(root), "LC_ALL": "C"},
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CompileError(f"nvcc cannot be run: {error}", got=command) from error

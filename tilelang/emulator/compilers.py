@@ -22,6 +22,7 @@ from pathlib import Path
 from tilelang.cpu.toolchain import Store, machine_identity, summary_of
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError
+from tilelang.scratch import scratch_folders
 
 _log = logging.getLogger("tilelang")
 
@@ -113,7 +114,7 @@ class CxxCompiler:
             CompileError: refused or crashed; ``log`` holds all that the compiler wrote.
         """
         failure: CompileError | None = None
-        for folder in _scratch():
+        for folder in scratch_folders():
             try:
                 return self._build(folder, files, units, flags, link)
             except CompileError as error:
@@ -188,20 +189,6 @@ def _run(words: Sequence[str], folder: Path) -> None:
         raise _failure(f"the C++ compiler was killed by signal {-done.returncode}", log)
     if done.returncode:
         raise _failure("the C++ compiler refused the source", log)
-
-
-def _scratch() -> Iterator[Path]:
-    """Empty directories to compile in, removed afterwards."""
-    import tempfile
-
-    for parent in env.scratch_directories():
-        try:
-            folder = tempfile.TemporaryDirectory(prefix="tilelang-", dir=parent)
-        except OSError as error:
-            _log.info("cannot compile in %s: %s", parent, error)
-            continue
-        with folder as name:
-            yield Path(name)
 
 
 def _failure(message: str, log: str) -> CompileError:

@@ -9,15 +9,24 @@ counts as missing. A disk that is full or read-only only means that nothing is k
 The bytes of a shared library come first in the file and what belongs to it behind them, so the
 file itself can be loaded: loaders ignore what follows a library.
 
-The directory must belong to the user and not be writable by others, since its content is
-executed; otherwise a private directory of this process is used.
+The directory and its sub-directories must belong to the user and not be writable by others, since
+their content is executed; otherwise a private directory of this process is used, or an entry is not
+kept. Only regular files count as entries.
+
+**Size.** Together the entries take at most ``TILELANG_CACHE_SIZE`` MiB; beyond, those that were
+not used for the longest time go first. The time of last use is the file's time of modification,
+set anew when it is more than an hour old. Adding up the sizes of thousands of files for every new
+one would cost more than it keeps, so that a writer does so with a probability that grows with the
+size of what it writes: on average once for each sixteenth of the bound.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import random
 import stat
 import struct
 import time
@@ -31,11 +40,16 @@ from typing import Any
 from tilelang.env import env
 from tilelang.errors import TileWarning
 from tilelang.runtime.library import write_all
+from tilelang.scratch import ScratchFolder
 
 _SUFFIX = ".tl.so"
 _MAGIC = b"tilelang"
+_NOT_OURS = "belongs to, or can be written by, somebody else"
 _TAIL = struct.Struct("<32sQQ8s")  # checksum, bytes of data, bytes of metadata, magic
 _STALE = 3600.0  # seconds after which a temporary file cannot be in use any more
+_SAME_USE = 3600.0  # seconds in which uses of an entry count as one
+_LOOKS = 16  # how often the sizes are added up while the bound's worth is written
+_KEPT = 0.9  # share of the bound that is left when entries are removed
 
 
 def content_key(*parts: str | bytes) -> str:
@@ -73,10 +87,15 @@ class DiskCache:
 
     Safe to use from several threads and processes and after ``fork``: it has no state but the
     directory.
+
+    Args:
+        root: the directory.
+        limit: bytes that the entries take together at most; 0 for any number.
     """
 
-    def __init__(self, root: Path | None) -> None:
+    def __init__(self, root: Path | None, limit: int = 0) -> None:
         self.root = root
+        self.limit = limit
 
     def path_of(self, key: str) -> Path | None:
         """The file that holds, or would hold, an entry."""
@@ -85,13 +104,10 @@ class DiskCache:
     def get(self, key: str) -> Entry | None:
         """The entry, or None when there is none, or it is damaged or somebody else's."""
         path = self.path_of(key)
-        if path is None:
+        if path is None or not _is_own_folder(path.parent):
             return None
         try:
-            with open(path, "rb") as stream:
-                if not _is_ours(os.fstat(stream.fileno())):
-                    return None
-                content = stream.read()
+            content = _read_own(path)
         except OSError:
             return None
         entry = _unpack(key, content)
@@ -105,14 +121,48 @@ class DiskCache:
         temporary = path.with_name(f".{key[:16]}.{os.getpid()}.{os.urandom(6).hex()}.tmp")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_own_folder(path.parent):
+                raise PermissionError(0, f"{path.parent.name} {_NOT_OURS}")
             _remove_stale(path.parent)
-            self._write(temporary, _pack(key, entry))
+            content = _pack(key, entry)
+            self._write(temporary, content)
             os.replace(temporary, path)
         except OSError as error:
             _unlink(temporary)
             _warn_once(f"nothing is kept in the kernel cache {self.root}: {error.strerror}")
             return entry
+        if self.limit and random.random() * self.limit < len(content) * _LOOKS:
+            self.shrink(keep=path)
         return replace(entry, path=path)
+
+    def shrink(self, keep: Path | None = None) -> int:
+        """Remove the entries that were not used for the longest time until the others take no more
+        than nine tenths of the bound; nothing while all together are within it.
+
+        Args:
+            keep: an entry that stays.
+
+        Returns:
+            How many were removed.
+        """
+        found = []
+        for path in self._files():
+            try:
+                state = path.lstat()
+            except OSError:  # somebody else has removed it
+                continue
+            found.append((state.st_mtime, state.st_size, path))
+        total, count = sum(size for _, size, _ in found), 0
+        if not self.limit or total <= self.limit:
+            return 0
+        for _, size, path in sorted(found, key=lambda item: item[0]):
+            if total <= self.limit * _KEPT:
+                break
+            if path != keep and path.name.endswith(_SUFFIX):
+                _unlink(path)
+                total -= size
+                count += 1
+        return count
 
     def fetch(self, key: str, build: Callable[[], Entry]) -> Entry:
         """The entry, built and kept when there is none."""
@@ -143,9 +193,10 @@ class DiskCache:
         return self.root is not None
 
     def _files(self) -> Iterator[Path]:
-        if self.root is not None:
-            yield from self.root.glob(f"[0-9a-f][0-9a-f]/*{_SUFFIX}")
-            yield from self.root.glob("[0-9a-f][0-9a-f]/.*.tmp")
+        for folder in () if self.root is None else self.root.glob("[0-9a-f][0-9a-f]"):
+            if _is_own_folder(folder):
+                yield from folder.glob(f"*{_SUFFIX}")
+                yield from folder.glob(".*.tmp")
 
     @staticmethod
     def _write(path: Path, content: bytes) -> None:
@@ -188,10 +239,38 @@ def _remove_stale(folder: Path) -> None:
     """Remove what killed processes left behind."""
     for path in folder.glob(".*.tmp"):
         try:
-            if time.time() - path.stat().st_mtime > _STALE:
+            if time.time() - path.lstat().st_mtime > _STALE:
                 path.unlink()
         except OSError:
             continue
+
+
+def _read_own(path: Path) -> bytes:
+    """The content of a regular file of the user's own, which from now on counts as just used.
+
+    Raises:
+        OSError: it is something else, e.g. a pipe, which must not be waited for, or a link.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as stream:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode) or not _is_ours(state):
+            raise PermissionError(0, _NOT_OURS)
+        content = stream.read()
+    if time.time() - state.st_mtime > _SAME_USE:
+        with contextlib.suppress(OSError):  # a directory that can only be read
+            os.utime(path)
+    return content
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Whether ``path`` is a directory of the user's own that nobody else can write, and no link."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(state.st_mode) and _is_ours(state)
 
 
 def _is_ours(found: os.stat_result) -> bool:
@@ -210,15 +289,16 @@ def default_cache() -> DiskCache:
     """The cache in ``TILELANG_CACHE_DIR``; one that keeps nothing when caching is disabled."""
     if not env.is_cache_enabled():
         return _NO_CACHE
-    return _open(Path(env.TILELANG_CACHE_DIR), bool(env.TILELANG_CLEAR_CACHE))
+    limit = env.TILELANG_CACHE_SIZE << 20
+    return _open(Path(env.TILELANG_CACHE_DIR), bool(env.TILELANG_CLEAR_CACHE), limit)
 
 
 _NO_CACHE = DiskCache(None)
 
 
 @lru_cache(maxsize=16)
-def _open(root: Path, clear: bool) -> DiskCache:
-    cache = DiskCache(usable_directory(root))
+def _open(root: Path, clear: bool, limit: int) -> DiskCache:
+    cache = DiskCache(usable_directory(root), limit)
     if clear:
         cache.clear()
     return cache
@@ -233,7 +313,7 @@ def usable_directory(root: Path) -> Path | None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _is_ours(root.stat()):
             return root
-        reason = "it belongs to, or can be written by, somebody else"
+        reason = f"it {_NOT_OURS}"
     except OSError as error:
         reason = error.strerror or str(error)
     _warn_once(f"the kernel cache {root} is not used: {reason}")
@@ -243,23 +323,19 @@ def usable_directory(root: Path) -> Path | None:
 @lru_cache(maxsize=1)
 def _private_directory() -> Path | None:
     import atexit
-    import tempfile
 
-    folder = next(env.scratch_directories(), None)
     try:
-        root = Path(tempfile.mkdtemp(prefix="tilelang-cache-", dir=folder))
+        folder = ScratchFolder(prefix="tilelang-cache-")
     except OSError:
         return None
     owner = os.getpid()
 
     def remove() -> None:
         if os.getpid() == owner:  # a forked child must leave it to its parent
-            import shutil
-
-            shutil.rmtree(root, ignore_errors=True)
+            folder.close()
 
     atexit.register(remove)
-    return root
+    return folder.path
 
 
 def clear_cache() -> None:
