@@ -237,3 +237,29 @@ def test_the_interpreter_and_the_cpu_agree_on_atomics_in_such_loops(threads: int
         got = np.zeros(4, np.int32)
         tilelang.compile(kernel, target="cpu", execution_backend=backend)(counts, got)
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_variable_that_is_the_same_for_all_threads_changes_once_in_an_iteration() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32")):
+        with T.Kernel(1, threads=COUNT):
+            t = T.get_thread_binding()
+            base = T.alloc_var("int32", A[t])
+            result = T.alloc_var("int32", 1)
+            rest = T.alloc_var("int32", 5)
+            last = T.alloc_local((2,), "int32")
+            last[0] = 0
+            while rest > 0:
+                if rest % 2 == 1:
+                    result *= base
+                base *= base
+                rest //= 2
+                last[0] = last[0] + 1
+            for k in T.serial(3):
+                result += base % 7 + k
+                last[1] = k
+            B[t] = result + last[0] * 1000 + last[1]
+
+    values = NUMBERS.astype(np.int64)
+    wanted = (values**5 + 3 * ((values**8).astype(np.int32) % 7) + 3 + 3002).astype(np.int32)
+    holds(kernel, [NUMBERS, NOTHING], [wanted])

@@ -173,7 +173,7 @@ class _Serializer:
             return "once"
         if not self._per_thread(stmt):
             return "once"
-        if _cooperates(stmt) or self._orders_threads(stmt):
+        if _cooperates(stmt) or self._orders_threads(stmt) or self._changes_alike(stmt):
             return "once"
         return "thread"
 
@@ -199,6 +199,26 @@ class _Serializer:
             if any(self.varying.has_effect(item) for item in node.exprs()):
                 return True
         return self.varying.touches(stmt)
+
+    def _changes_alike(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` changes a private variable that is the same for all threads and so stands
+        once: the turn of each thread would find what the one before it left."""
+        own = {node.buffer.data for node in S.walk(stmt) if isinstance(node, S.Alloc)}
+        changed = [node.buffer for node in S.walk(stmt) if isinstance(node, S.Store)]
+        for node in S.walk(stmt):
+            for item in node.exprs():
+                changed += [
+                    target.buffer
+                    for call in E.find(item, E.Call)
+                    for target in call.written
+                    if isinstance(target, E.AddressOf)
+                ]
+        return any(
+            buffer.storage in PRIVATE
+            and buffer.data not in own
+            and not self.loops.is_private(buffer)
+            for buffer in changed
+        )
 
     def _orders_threads(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is a compound whose inner statements pass data between threads."""
