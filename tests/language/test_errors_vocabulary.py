@@ -613,7 +613,7 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         lambda: T.atomic_add(ROWS[0], 1),
         TileTypeError,
         "the destination of T.atomic_add is in local.fragment memory\n"
-        "  expected: an element or tile of global or shared memory\n"
+        "  expected: an element or tile of global, shared or local memory\n"
         "  got: `ROWS`\n"
         "  hint: other threads cannot see it; use a plain assignment or a T.alloc_reducer",
     ),

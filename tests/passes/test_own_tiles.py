@@ -56,7 +56,7 @@ def added(A: T.Tensor((16, 4, 8), "float32"), B: T.Tensor((16, 8), "float32")) -
         T.fill(mine, 3.0)
         for row in T.serial(4):
             T.copy(A[tx, row, :], mine)
-            T.atomic_add(B[3, :], mine)
+            T.atomic_add(B[tx // 4, :], mine)
 
 
 @pytest.mark.parametrize("program", [moved, reduced, added])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
 from tilelang.interpret import memory, values
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
@@ -264,19 +264,42 @@ def reducer_finalize(s: Strand, node: ReducerFinalize, active: Active) -> None:
     write_tile(s, node.dst, shaped(tile, extents, per_lane), per_lane, active)
 
 
+def _is_shared(s: Strand, region: Region, active: Active) -> bool:
+    """Whether all threads mean the same memory."""
+    if s.bound(region.buffer).memory.space is not None:
+        return False
+    return all(np.ndim(s.collapse(s.eval(low, active), active)) == 0 for low in region.mins)
+
+
+def _agreed(s: Strand, node: AtomicTile, tile: Array, active: Active) -> Array:
+    """The one tile that every active thread has of its own."""
+    members = s.lanes.members(active)
+    first = np.asarray(tile[members[0]])
+    if any(tile[lane].tobytes() != first.tobytes() for lane in members[1:]):
+        raise TileRuntimeError(
+            f"the tile `{node.src.buffer.name}` differs between the threads, but "
+            f"`{node.dst.buffer.name}` is updated with it once",
+            expected="a tile that all threads have alike, or a destination of each thread",
+            got=f"`{node.src.buffer.name}` {s.site.text(None)}",
+        )
+    return first
+
+
 def atomic(s: Strand, node: AtomicTile, active: Active) -> None:
     """``dst = op(dst, src)``, each element once."""
     kind = node.dst.dtype
     tile, per_lane = read_tile(s, node.src, active)
     tile = np.asarray(values.convert(tile, node.src.dtype, kind))
     tile = shaped(tile, extents_of(s, node.dst, active), per_lane)
+    if per_lane and _is_shared(s, node.dst, active):
+        tile, per_lane = _agreed(s, node, tile, active), False
     if not per_lane:
         old, old_per_lane = read_tile(s, node.dst, active)
         if not old_per_lane:
             new = values.combine(node.op, old, tile, kind)
             write_tile(s, node.dst, np.asarray(new), False, active)
             return
-    for lane in s.lanes.members(active):  # private sources add up one thread after the other
+    for lane in s.lanes.members(active):  # each thread has a place of its own, or names one
         only = s.lanes.nobody.copy()
         only[lane] = True
         old, old_per_lane = read_tile(s, node.dst, only)

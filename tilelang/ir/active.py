@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 from tilelang.errors import JITNoBuilderError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tilelang.ir.buffer import Buffer
-    from tilelang.ir.expr import Expr
+    from tilelang.ir.expr import Expr, Var
     from tilelang.ir.stmt import Stmt
+    from tilelang.ir.uniform import Varying
 
 
 class Emitter(Protocol):
@@ -35,6 +38,12 @@ class Emitter(Protocol):
 
         Mappings given several times for one key are merged.
         """
+
+    def when_closed(self, check: Callable[[Varying], None]) -> None:
+        """Call ``check`` at the end of the kernel with what differs between its threads."""
+
+    def let(self, name: str, value: Expr) -> Var:
+        """``name = value``, evaluated here."""
 
     def thread_extents(self) -> tuple[int, int, int]:
         """Threads of the enclosing kernel."""

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Expr, Lane, Load, Ramp, Var, Vector, as_expr, call, const
-from tilelang.ir.stmt import AtomicTile, Eval, Parallel
+from tilelang.ir.expr import (
+    AddressOf,
+    Expr,
+    Lane,
+    Load,
+    Ramp,
+    Var,
+    Vector,
+    as_expr,
+    binary,
+    call,
+    const,
+)  # fmt: skip
+from tilelang.ir.stmt import AtomicTile, Eval, For, Parallel, Stmt, Store
+from tilelang.ir.uniform import Varying
 from tilelang.language.regions import (
     align,
     cast_to,
@@ -18,6 +32,7 @@ from tilelang.language.regions import (
     region_of,
     scalar,
 )
+from tilelang.language.v2.builder import locate
 
 __all__ = [
     "atomic_add",
@@ -36,6 +51,7 @@ STORE_ORDERS = ("relaxed", "release", "seq_cst")
 NUMBERS = (
     "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
 )  # fmt: skip
+PRIVATE = ("local", "local.var")
 INTEGERS = ("int32", "uint32", "int64", "uint64")
 
 
@@ -51,11 +67,15 @@ def _order(order: object, allowed: tuple[str, ...], what: str, default: str) -> 
     return str(order)
 
 
-def _check(region: Region, allowed: tuple[str, ...], what: str) -> None:
-    if region.scope() not in ("global", "shared", "shared.dyn"):
+def _check(region: Region, allowed: tuple[str, ...], what: str, own: bool = False) -> None:
+    """Hold a destination to scopes and dtypes; ``own``: it may be memory of single threads."""
+    scopes = ("global", "shared", "shared.dyn", *(PRIVATE if own else ()))
+    if region.scope() not in scopes:
         raise TileTypeError(
             f"the destination of {what} is in {region.scope()} memory",
-            expected="an element or tile of global or shared memory",
+            expected="an element or tile of global"
+            + (", shared or local" if own else " or shared")
+            + " memory",
             got=f"`{region.buffer.name}`",
             hint="other threads cannot see it; use a plain assignment or a T.alloc_reducer",
         )
@@ -79,7 +99,7 @@ def _atomic(
     active = emitter(what)
     order = _order(memory_order, ORDERS, what, "relaxed")
     target = region_of(dst, what, "destination")
-    _check(target, allowed, what)
+    _check(target, allowed, what, own=True)
     if _is_tile(value):
         if return_prev:
             raise TileUnsupportedError(
@@ -92,6 +112,8 @@ def _atomic(
             raise TileTypeError(
                 f"the operands of {what} are not tiles", expected="a tile", got=describe(value)
             )
+        if tiles[1].scope() not in PRIVATE:
+            active.when_closed(_same_tile(what, *tiles, locate()))
         active.emit(AtomicTile(src=tiles[0], dst=tiles[1], op=op, memory_order=order))
         return None
     if not target.anchored and not target.buffer.is_var:
@@ -101,9 +123,16 @@ def _atomic(
                 expected="an element such as A[i, j] with return_prev=True",
                 got=describe(dst),
             )
-        _spread(op, target, _amount(value, target, what), order)
+        amount = _amount(value, target, what)
+        if target.scope() in PRIVATE:
+            _own_tile(op, target, amount)
+            return None
+        active.when_closed(_same_value(what, amount, target, locate()))
+        _spread(op, target, amount, order)
         return None
     added = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
+    if target.scope() in PRIVATE:
+        return _own_element(op, target, cast_to(added, target.dtype), return_prev)
     found = call(
         f"atomic_{op}",
         AddressOf(target.buffer, target.mins),
@@ -115,6 +144,70 @@ def _atomic(
     return _deliver(found, return_prev, what)
 
 
+# -- memory of single threads -------------------------------------------------------------------
+def _own_element(op: str, target: Region, value: Expr, return_prev: bool) -> Expr | None:
+    """No other thread sees the element, so that it is updated by a plain store."""
+    active = emitter(f"T.atomic_{op}")
+    old: Expr = Load(target.buffer, target.mins)
+    if return_prev:
+        old = active.let("previous", old)
+    new = binary({"or": "bitor"}.get(op, op), old, value)
+    active.emit(Store(buffer=target.buffer, indices=target.mins, value=cast_to(new, target.dtype)))
+    return old if return_prev else None
+
+
+def _own_tile(op: str, target: Region, value: Expr) -> None:
+    """Each thread updates every element of its tile."""
+    active = emitter(f"T.atomic_{op}")
+    variables, indices = _elements(target)
+    new = binary({"or": "bitor"}.get(op, op), Load(target.buffer, indices), value)
+    body: Stmt = Store(buffer=target.buffer, indices=indices, value=cast_to(new, target.dtype))
+    for var, extent in reversed(variables):
+        body = For(var=var, start=const(0), stop=extent, step=const(1), body=body)
+    active.emit(body)
+
+
+# -- memory that threads share ------------------------------------------------------------------
+def _same_value(
+    what: str, value: Expr, target: Region, loc: Loc | None
+) -> Callable[[Varying], None]:
+    """The check that the value which a whole tile is updated with is one value."""
+
+    def check(varying: Varying) -> None:
+        if varying.expr(value):
+            element = f"{target.buffer.name}[{', '.join('0' for _ in target.mins)}]"
+            raise TileValueError(
+                f"the value of {what} differs between the threads, but the tile "
+                f"`{target.buffer.name}` is updated with it once",
+                expected="a value that all threads have, or an element as the destination",
+                got=f"`{value!r}`",
+                hint=f"{what}({element}, ...) updates the element once for each thread",
+                loc=loc,
+            )
+
+    return check
+
+
+def _same_tile(what: str, src: Region, dst: Region, loc: Loc | None) -> Callable[[Varying], None]:
+    """The check that a tile which each thread has of its own is the same in all of them."""
+
+    def check(varying: Varying) -> None:
+        own = src.buffer.data in varying.buffers or any(map(varying.expr, src.region_exprs()))
+        if own and not any(map(varying.expr, dst.region_exprs())):
+            name, element = dst.buffer.name, ", ".join("0" for _ in dst.mins)
+            raise TileValueError(
+                f"the tile `{src.buffer.name}` differs between the threads, but {what} updates "
+                f"`{name}` with it once",
+                expected="a tile that all threads have alike, or a destination of each thread",
+                got=f"`{src.buffer.name}`, whose elements each thread has of its own",
+                hint=f"let each thread name its elements, as in {what}({name}[{element}], "
+                f"{src.buffer.name}[{', '.join('0' for _ in src.mins)}])",
+                loc=loc,
+            )
+
+    return check
+
+
 def _amount(value: object, target: Region, what: str) -> Expr:
     """The value that every element of a tile is updated with."""
     plain = value if isinstance(value, (bool, int, float)) else scalar(value, what, "value")
@@ -123,14 +216,10 @@ def _amount(value: object, target: Region, what: str) -> Expr:
 
 def _spread(op: str, target: Region, value: Expr, order: str) -> None:
     """One update of each element of a tile with the same value, made by the block once."""
-    axes = [at for at, extent in enumerate(target.extents) if extent != 1] or [0]
-    variables = tuple(Var(f"i{at}", DType("int32")) for at in axes)
-    indices = list(target.mins)
-    for var, at in zip(variables, axes):
-        indices[at] = as_expr(indices[at] + var)
+    variables, indices = _elements(target)
     update = call(
         f"atomic_{op}",
-        AddressOf(target.buffer, tuple(indices)),
+        AddressOf(target.buffer, indices),
         value,
         dtype=target.dtype,
         memory_order=order,
@@ -138,11 +227,21 @@ def _spread(op: str, target: Region, value: Expr, order: str) -> None:
     )
     emitter(f"T.atomic_{op}").emit(
         Parallel(
-            vars=variables,
-            extents=tuple(as_expr(target.extents[at]) for at in axes),
+            vars=tuple(var for var, _ in variables),
+            extents=tuple(extent for _, extent in variables),
             body=Eval(value=update),
         )
     )
+
+
+def _elements(target: Region) -> tuple[list[tuple[Var, Expr]], tuple[Expr, ...]]:
+    """Loop variables with their extents over a tile, and the indices of its element there."""
+    axes = [at for at, extent in enumerate(target.extents) if extent != 1] or [0]
+    variables = [(Var(f"i{at}", DType("int32")), as_expr(target.extents[at])) for at in axes]
+    indices = list(target.mins)
+    for (var, _), at in zip(variables, axes):
+        indices[at] = as_expr(indices[at] + var)
+    return variables, tuple(indices)
 
 
 def _deliver(found: Expr, return_prev: bool, what: str) -> Expr | None:
@@ -160,9 +259,11 @@ def atomic_add(
     """``dst += value`` as one step.
 
     Args:
-        dst: an element of global or shared memory, or a tile.
+        dst: an element of global or shared memory, or a tile. An element or tile of local
+            memory is updated by the thread that it belongs to, for which no atomic is needed.
         value: a scalar (one update per executing thread or iteration) or a tile whose elements
-            are added once each, with extents as in ``T.copy``.
+            are added once each, with extents as in ``T.copy``. A value for a whole tile, and a
+            tile in local memory, has to be the same in all threads.
         memory_order: relaxed (default), consume, acquire, release, acq_rel or seq_cst.
         return_prev: give the previous value; scalars only.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from types import CodeType, FrameType, TracebackType
@@ -54,6 +54,7 @@ from tilelang.ir.stmt import (
 )
 from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.tables import Effect
+from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run
 
 __all__ = ["Block", "Builder", "builder"]
@@ -94,6 +95,7 @@ class LaunchState:
         self.thread_vars = tuple(Var(name, DType("int32")) for name in ("tx", "ty", "tz"))
         self.annotations: dict[str, object] = {}
         self.barriers: Buffer | None = None  # those that are named by number
+        self.checks: list[Callable[[Varying], None]] = []  # of the whole kernel
 
 
 def builder(what: str) -> Builder:
@@ -502,17 +504,24 @@ class Builder:
         block = self.blocks[-1]
         body = self.pop(block)
         self.launch = None
-        self.emit(
-            Launch(
-                grid=launch.grid,
-                block_vars=launch.block_vars,
-                thread_vars=launch.thread_vars,
-                threads=launch.threads,
-                body=body,
-                annotations=_pairs(launch.annotations),
-                loc=block.loc,
-            )
+        made = Launch(
+            grid=launch.grid,
+            block_vars=launch.block_vars,
+            thread_vars=launch.thread_vars,
+            threads=launch.threads,
+            body=body,
+            annotations=_pairs(launch.annotations),
+            loc=block.loc,
         )
+        if launch.checks:
+            varying = Varying(made)
+            for check in launch.checks:
+                check(varying)
+        self.emit(made)
+
+    def when_closed(self, check: Callable[[Varying], None]) -> None:
+        """Call ``check`` at the end of the kernel with what differs between its threads."""
+        self.kernel("an operation of threads").checks.append(check)
 
     # -- outputs ------------------------------------------------------------------------------
     def add_output(self, buffer: Buffer) -> Buffer:

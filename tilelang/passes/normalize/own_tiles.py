@@ -4,6 +4,9 @@
 each of them copies, fills or adds all elements of its own; ``T.copy(A[tx * 4 : tx * 4 + 4], mine)``
 brings each thread its four. The loops need no layout; to later passes they are statements that
 every thread executes.
+
+Only an atomic update of memory that threads share acts once for each element, with the array of
+whichever thread makes it: the front end has seen that it is the same in all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +16,9 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.uniform import Varying
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.lower.elements import is_private
 from tilelang.passes.serial.tiles import lower_tile_op
 
@@ -28,18 +33,44 @@ def lower_own_tiles(func: S.PrimFunc) -> S.PrimFunc:
     A ``loop_layout`` says that threads share the elements of a copy, which is then left alone, and
     so are asynchronous copies, which cannot write registers.
     """
-    body = _Own().rewrite(func.body)
-    return func if body is func.body else replace(func, body=body)
+    return rewrite_bodies(func, lambda launch: _Own(launch).rewrite(launch.body))
 
 
 class _Own(Rewriter):
+    def __init__(self, launch: S.Launch) -> None:
+        self.launch = launch
+        self.varying: Varying | None = None  # made when it is asked for
+
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         if not isinstance(stmt, _KINDS) or not any(map(is_private, _regions(stmt))):
             return stmt
         if isinstance(stmt, S.Copy) and (stmt.mode != "copy" or stmt.loop_layout is not None):
             return stmt
         made = lower_tile_op(stmt)
+        if isinstance(stmt, S.AtomicTile) and not is_private(stmt.dst) and self._alike(stmt.dst):
+            return _shared_out(made)
         return _unrolled(made) if isinstance(made, S.For) else made
+
+    def _alike(self, region: Region) -> bool:
+        """Whether all threads mean the same place."""
+        if self.varying is None:
+            self.varying = Varying(self.launch)
+        return not any(map(self.varying.expr, region.region_exprs()))
+
+
+def _shared_out(stmt: S.Stmt | list[S.Stmt] | None) -> S.Parallel:
+    """A nest of loops as one loop whose iterations are dealt to the threads."""
+    variables: list[E.Var] = []
+    extents: list[E.Expr] = []
+    loc = stmt.loc if isinstance(stmt, S.Stmt) else None
+    while isinstance(stmt, S.For):
+        variables.append(stmt.var)
+        extents.append(stmt.stop)
+        stmt = stmt.body
+    assert isinstance(stmt, S.Stmt)
+    if not variables:
+        variables, extents = [E.Var("i", DType("int32"))], [E.const(1)]
+    return S.Parallel(vars=tuple(variables), extents=tuple(extents), body=stmt, loc=loc)
 
 
 def _unrolled(loop: S.For) -> S.For:

@@ -17,10 +17,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
+from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
-from tilelang.passes.serial.uniform import Varying, varying_exit
 from tilelang.target import Target
 
 NOTE = "pipeline_note"

@@ -17,8 +17,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.print_expr import shape_vars
+from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import Rewriter, rebuild
-from tilelang.passes.serial.uniform import Varying
 
 INT = DType("int32")
 BOOL = DType("bool")

@@ -10,10 +10,10 @@ A loop that threads leave at different iterations, and in which they meet, goes 
 of them is in it; each of its statements is run by the threads that are. What threads exchange
 (shuffles, votes) goes through slots (:mod:`exchange`).
 
-Relies on :mod:`uniform` and on programs whose threads only meet through tile operations, barriers
-and statements in program order (the language orders shared-memory accesses of different
-statements). Loops over threads are therefore split wherever a later statement touches memory that
-an earlier one wrote.
+Relies on :mod:`tilelang.ir.uniform` and on programs whose threads only meet through tile
+operations, barriers and statements in program order (the language orders shared-memory accesses of
+different statements). Loops over threads are therefore split wherever a later statement touches
+memory that an earlier one wrote.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.tables import Effect
+from tilelang.ir.uniform import PRIVATE, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
-from tilelang.passes.serial.uniform import PRIVATE, varying_exit
 
 BARRIERS = ("sync_threads", "sync_warp")  # order only: dropped
 SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
@@ -201,8 +201,8 @@ class _Serializer:
         return self.varying.touches(stmt)
 
     def _changes_alike(self, stmt: S.Stmt) -> bool:
-        """Whether ``stmt`` changes a private variable that is the same for all threads and so stands
-        once: the turn of each thread would find what the one before it left."""
+        """Whether ``stmt`` changes a private variable that is the same for all threads and so
+        stands once: the turn of each thread would find what the one before it left."""
         own = {node.buffer.data for node in S.walk(stmt) if isinstance(node, S.Alloc)}
         changed = [node.buffer for node in S.walk(stmt) if isinstance(node, S.Store)]
         for node in S.walk(stmt):

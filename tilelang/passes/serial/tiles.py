@@ -18,6 +18,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import Rewriter
 from tilelang.passes.lower.combine import (
     COMBINE,
@@ -320,7 +321,14 @@ def _atomic_tile(stmt: S.AtomicTile) -> S.Stmt:
 
     def body(variables: list[E.Var]) -> S.Stmt:
         value = E.cast(load_at(stmt.src, dims, variables), stmt.dst.dtype)
-        address = E.AddressOf(stmt.dst.buffer, indices_at(stmt.dst, target_dims, variables), "rw")
+        indices = indices_at(stmt.dst, target_dims, variables)
+        if stmt.dst.buffer.storage in PRIVATE:  # no other thread sees it
+            old = E.Load(stmt.dst.buffer, indices)
+            new = E.cast(
+                E.binary({"or": "bitor"}.get(stmt.op, stmt.op), old, value), stmt.dst.dtype
+            )
+            return S.Store(buffer=stmt.dst.buffer, indices=indices, value=new, loc=stmt.loc)
+        address = E.AddressOf(stmt.dst.buffer, indices, "rw")
         call = E.call(
             f"atomic_{stmt.op}",
             address,

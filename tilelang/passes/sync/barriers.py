@@ -21,9 +21,9 @@ from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.schedule.bulk_copies import SIGNALS
-from tilelang.passes.serial.uniform import Varying, varying_exit
 from tilelang.passes.sync.events import (
     EXCHANGES,
     Access,

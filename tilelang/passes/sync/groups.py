@@ -15,9 +15,9 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, const, find
 from tilelang.ir.expr import walk as walk_expr
 from tilelang.ir.stmt import For, If, Launch, Let, Seq, Stmt, While, walk
+from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.passes.serial.uniform import Varying, varying_exit
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 WARP = 32

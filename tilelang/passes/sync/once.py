@@ -18,8 +18,8 @@ import numpy as np
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.tables import Effect
+from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
-from tilelang.passes.serial.uniform import Varying, varying_exit
 from tilelang.passes.sync.events import EXCHANGES, is_shared
 from tilelang.passes.sync.groups import Mask, inverse, thread_indices, thread_mask
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
-from tilelang.passes.serial.uniform import Varying, varying_exit
+from tilelang.ir.uniform import Varying, varying_exit
 
 
 def analysed(func: S.PrimFunc) -> tuple[Varying, dict[str, bool]]:
