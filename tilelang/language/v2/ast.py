@@ -38,6 +38,7 @@ from tilelang.language.v2.flow import Flow
 from tilelang.language.v2.nodes import (
     UNSUPPORTED,
     Expressions,
+    below,
     constant,
     leaves,
     load,
@@ -92,22 +93,21 @@ class FunctionInfo:
     factory: bool
 
 
-def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Everything below ``node`` that is not inside a nested function, class or comprehension."""
-    todo = list(ast.iter_child_nodes(node))
-    while todo:
-        child = todo.pop()
-        yield child
-        if not isinstance(child, _SCOPES):
-            todo.extend(ast.iter_child_nodes(child))
-
-
 def _last_name(node: ast.AST) -> str:
     if isinstance(node, ast.Call):
         return _last_name(node.func)
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _makes_prim_func(node: ast.AST) -> bool:
+    return any(
+        _last_name(decorator) == "prim_func"
+        for part in below(node)
+        if isinstance(part, ast.FunctionDef)
+        for decorator in part.decorator_list
+    )
 
 
 def analyse(fn: FunctionType) -> FunctionInfo:
@@ -118,19 +118,16 @@ def analyse(fn: FunctionType) -> FunctionInfo:
     params.extend(a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None)
     annotated: set[str] = set()
     constructs: set[str] = set()
+    factory = False
     for item in node.body:
-        for part in (item, *_own_nodes(item)):
+        for part in below(item, _SCOPES):
             if isinstance(part, ast.AnnAssign) and part.value is None:
                 if isinstance(part.target, ast.Name) and part.target.id in params:
                     annotated.add(part.target.id)
             elif isinstance(part, ast.Call):
                 constructs.add(_last_name(part))
-    factory = any(
-        _last_name(decorator) == "prim_func"
-        for part in ast.walk(node)
-        if isinstance(part, ast.FunctionDef) and part is not node
-        for decorator in part.decorator_list
-    )
+            elif isinstance(part, _SCOPES):
+                factory = factory or _makes_prim_func(part)
     return FunctionInfo(
         fn.__name__,
         filename,
@@ -160,7 +157,7 @@ class _Names:
     def _bind(self, target: ast.AST | None, path: Path) -> None:
         if target is None:
             return
-        for part in ast.walk(target):
+        for part in below(target):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
                 self.bound.setdefault(part.id, set()).add(path)
 

@@ -11,7 +11,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from types import CodeType, FrameType, TracebackType
 from typing import Any, cast
 
@@ -148,8 +147,19 @@ class Builder:
         self.open_ifs: list[Any] = []  # frames of T.If that wait for T.Then and T.Else
         self.parts: dict[tuple[int, object], tuple[object, list[Block]]] = {}
         self.loops: list[Any] = []  # the loop statements being traced, innermost last
+        self._places: dict[int, tuple[CodeType, tuple[Any, ...]]] = {}
         self.hooks: Any = None  # the template being traced: T.const and body annotations
         self._finished: PrimFunc | None = None
+
+    def places(self, code: CodeType) -> tuple[Any, ...]:
+        """The place of each instruction of ``code``; every statement of a trace asks for one.
+
+        Kept under the identity of ``code``: hashing it costs as much as its length.
+        """
+        found = self._places.get(id(code))
+        if found is None:
+            found = self._places[id(code)] = (code, _places(code))
+        return found[1]
 
     # -- function -----------------------------------------------------------------------------
     @contextmanager
@@ -656,18 +666,18 @@ def _chain(found: list[tuple[FrameType, int]]) -> Loc | None:
     return loc
 
 
-@lru_cache(maxsize=256)
-def _positions(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
-    """The place of each instruction; walked once, since every statement asks for one."""
-    found: Any = getattr(code, "co_positions", tuple)  # Python 3.11
+def _places(code: CodeType) -> tuple[tuple[Any, Any, Any, Any], ...]:
+    """The place of each instruction of ``code``, from Python 3.11 on."""
+    found: Any = getattr(code, "co_positions", tuple)
     return tuple(found())
 
 
 def _position(frame: FrameType, lasti: int) -> tuple[str, int, Any, Any, Any]:
     code = frame.f_code
-    positions = _positions(code)
-    if positions and lasti >= 0:
-        line, end_line, col, end_col = positions[lasti // 2]
+    active = current()
+    places = active.places(code) if isinstance(active, Builder) else _places(code)
+    if places and lasti >= 0:
+        line, end_line, col, end_col = places[lasti // 2]
         if line is not None:
             return code.co_filename, line, col, end_line, end_col
     return code.co_filename, frame.f_lineno, None, None, None

@@ -12,13 +12,16 @@ Whether a condition is known while tracing cannot be seen here, so every ``if`` 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+
+from tilelang.language.v2.nodes import below
 
 __all__ = ["Flow", "Followed", "free_names"]
 
 _NESTED = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEFINED = (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)
+_SCOPES = (*_NESTED, *_DEFINED)
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def free_names(node: ast.AST) -> set[str]:
     """Names that a nested function, lambda or comprehension reads from around it."""
     loads: set[str] = set()
     own: set[str] = set()
-    for part in ast.walk(node):
+    for part in below(node):
         if isinstance(part, ast.Name):
             (loads if isinstance(part.ctx, ast.Load) else own).add(part.id)
         elif isinstance(part, ast.arg):
@@ -72,23 +75,13 @@ def free_names(node: ast.AST) -> set[str]:
     return loads - own
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes of a simple statement; of a nested function or comprehension only itself."""
-    todo = [node]
-    while todo:
-        part = todo.pop()
-        yield part
-        if not isinstance(part, (*_NESTED, *_DEFINED)) or part is node:
-            todo.extend(ast.iter_child_nodes(part))
-
-
 class Flow:
     """The names to follow in each compound statement of a function."""
 
     def __init__(self, node: ast.FunctionDef) -> None:
         self._functions: dict[str, set[str]] = {}
         self.captured: set[str] = set()  # names that nested functions read
-        for part in ast.walk(node):
+        for part in below(node):
             if part is not node and isinstance(part, (*_NESTED, *_DEFINED)):
                 free = free_names(part)
                 self.captured |= free
@@ -108,35 +101,26 @@ class Flow:
         return self._followed.get(id(item), Followed())
 
     # -- what statements read and bind --------------------------------------------------------
-    def _reads(self, *nodes: ast.AST | None) -> set[str]:
-        """Names read when expressions or a simple statement run, those of called functions too."""
-        found: set[str] = set()
+    def _scan(self, *nodes: ast.AST | None) -> tuple[set[str], set[str]]:
+        """Names that expressions or a simple statement read, in called functions too, and bind."""
+        reads: set[str] = set()
+        binds: set[str] = set()
         for node in nodes:
-            for part in () if node is None else _own(node):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-                    found.add(part.id)
+            for part in () if node is None else below(node, _SCOPES):
+                if isinstance(part, ast.Name):
+                    (reads if isinstance(part.ctx, ast.Load) else binds).add(part.id)
                 elif isinstance(part, _NESTED):
-                    found |= free_names(part)
+                    reads |= free_names(part)
                 elif isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
-                    found.add(part.target.id)
-        todo = [name for name in found if name in self._functions]
-        while todo:
-            new = self._functions[todo.pop()] - found
-            found |= new
-            todo.extend(name for name in new if name in self._functions)
-        return found
-
-    @staticmethod
-    def _bound(*nodes: ast.AST | None) -> set[str]:
-        """Names that targets or a simple statement bind."""
-        found: set[str] = set()
-        for node in nodes:
-            for part in () if node is None else _own(node):
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    found.add(part.id)
+                    reads.add(part.target.id)
                 elif isinstance(part, ast.alias):
-                    found.add((part.asname or part.name).partition(".")[0])
-        return found
+                    binds.add((part.asname or part.name).partition(".")[0])
+        todo = [name for name in reads if name in self._functions]
+        while todo:
+            new = self._functions[todo.pop()] - reads
+            reads |= new
+            todo.extend(name for name in new if name in self._functions)
+        return reads, binds
 
     # -- first pass: summaries ----------------------------------------------------------------
     def _block(self, body: Sequence[ast.stmt]) -> _Block:
@@ -164,16 +148,18 @@ class Flow:
             return self._if(item)
         if isinstance(item, (ast.For, ast.While)):
             body = self._block(item.body)
-            head = self._reads(item.test) if isinstance(item, ast.While) else set()
-            targets = self._bound(item.target) if isinstance(item, ast.For) else set()
-            source = self._reads(item.iter) if isinstance(item, ast.For) else set()
+            head, source, targets = set(), set(), set()
+            if isinstance(item, ast.While):
+                head = self._scan(item.test)[0]
+            else:
+                source, targets = self._scan(item.iter)[0], self._scan(item.target)[1]
             reads, binds = head | (body.reads - targets), body.binds | targets
             return _Block(source | reads, binds, between=binds & reads)
         if isinstance(item, ast.With):
             body = self._block(item.body)
             entries = [entry.context_expr for entry in item.items]
-            targets = self._bound(*(entry.optional_vars for entry in item.items))
-            body.reads = self._reads(*entries) | (body.reads - targets)
+            targets = self._scan(*(entry.optional_vars for entry in item.items))[1]
+            body.reads = self._scan(*entries)[0] | (body.reads - targets)
             body.binds = body.binds | targets
             body.kills = None if body.kills is None else body.kills | targets
             body.between = body.binds & body.reads  # as for a loop: `with T.While(...)`
@@ -183,21 +169,20 @@ class Flow:
         if isinstance(item, ast.Continue):
             return _Block(kills=None, on_continue=set())
         if isinstance(item, (ast.Return, ast.Raise)):
-            return _Block(self._reads(item), kills=None)
+            return _Block(self._scan(item)[0], kills=None)
         if isinstance(item, _DEFINED):
             around = [*item.decorator_list, *(item.bases if isinstance(item, ast.ClassDef) else ())]
             if not isinstance(item, ast.ClassDef):
                 defaults = [value for value in item.args.kw_defaults if value is not None]
                 around += [*item.args.defaults, *defaults]
-            reads = self._reads(*around)
-            return _Block(reads, {item.name}, {item.name})
-        bound = self._bound(item)
-        return _Block(self._reads(item), bound, set(bound))
+            return _Block(self._scan(*around)[0], {item.name}, {item.name})
+        reads, binds = self._scan(item)
+        return _Block(reads, binds, binds)
 
     def _if(self, item: ast.If) -> _Block:
         then, orelse = self._block(item.body), self._block(item.orelse)
         return _Block(
-            self._reads(item.test) | then.reads | orelse.reads,
+            self._scan(item.test)[0] | then.reads | orelse.reads,
             then.binds | orelse.binds,
             _both(then.kills, orelse.kills),
             _both(then.on_break, orelse.on_break),

@@ -37,12 +37,22 @@ def _first_line(node: ast.AST) -> int:
     return min([item.lineno for item in decorators] + [node.lineno])  # type: ignore[attr-defined]  # a def or class
 
 
-def _around(module: ast.Module, line: int) -> Iterator[ast.AST]:
-    """The nodes of the statements of a module that lie around a line."""
-    for statement in module.body:
-        end = statement.end_lineno
-        if _first_line(statement) <= line and (end is None or line <= end):
-            yield from ast.walk(statement)
+def _around(module: ast.Module, line: int, inside: bool) -> Iterator[ast.AST]:
+    """The statements that lie around a line; with ``inside`` also all that is in them."""
+    todo: list[Any] = list(module.body)
+    while todo:
+        item = todo.pop()
+        end = getattr(item, "end_lineno", None)  # a case of `match` has no lines
+        if hasattr(item, "lineno") and (
+            _first_line(item) > line or (end is not None and line > end)
+        ):
+            continue
+        if inside:
+            yield from ast.walk(item)
+            continue
+        yield item
+        for key in ("body", "orelse", "finalbody", "handlers", "cases"):
+            todo.extend(reversed(getattr(item, key, ())))
 
 
 def _argument_names(arguments: ast.arguments) -> tuple[str, ...]:
@@ -134,7 +144,8 @@ def function_node(fn: FunctionType) -> tuple[ast.FunctionDef, str]:
     wanted = code.co_varnames[:count]
     found: list[ast.FunctionDef] = []
     lambdas: list[ast.Lambda] = []
-    for node in _around(_parse("".join(lines), filename), first):
+    module = _parse("".join(lines), filename)
+    for node in _around(module, first, code.co_name == "<lambda>"):
         if isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
             if node.lineno == first and _argument_names(node.args) == wanted:
                 lambdas.append(node)

@@ -28,6 +28,7 @@ from tilelang.passes.sync.events import (
     EXCHANGES,
     Access,
     Comparer,
+    Known,
     Meeting,
     Scope,
     all_accesses,
@@ -143,6 +144,7 @@ class _Inserter:
         self.by_hand = _has_barriers(launch.body)  # the program has barriers of its own
         self.exits: list[_Exits] = []
         self.alike: set[E.Var] = set()  # loop variables that are uniform in their group
+        self.known = Known()
         self._accesses: dict[tuple[int, tuple[int, ...]], list[Access]] = {}
         self._left: dict[tuple[int, int], Access] = {}
         self._arrived: dict[int, Access] = {}
@@ -235,7 +237,7 @@ class _Inserter:
             split = self.split(stmt, found, live, at)
             if split is not None:
                 return S.seq(*before, split)
-        live.extend(found)
+        live[:] = _union(live, found)
         self.user_barrier(stmt, live, at)
         after = self.meet(stmt, live, at) if _signals_next(stmt) else []
         return S.seq(*before, stmt, *after) if before or after else stmt
@@ -282,7 +284,8 @@ class _Inserter:
         found = self._accesses.get(key)
         if found is None:
             scope = self.scope.copy(mask=None if at.mask.all() else at.mask)
-            found = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
+            every = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
+            found = _union(map(self.known.one, every))
             self._accesses[key] = found
             self._kept.append(stmt)
         return found
@@ -295,10 +298,9 @@ class _Inserter:
         meetings = [
             meeting
             for b in found
-            for a in live
-            if a.buffer.data not in at.exempt
-            and not (self.manual and _strangers(a, b))
-            and (meeting := self.compare.meet(a, b)) is not None
+            for meeting in self.compare.meetings(live, b)
+            if meeting.first.buffer.data not in at.exempt
+            and not (self.manual and _strangers(meeting.first, b))
         ]
         if not meetings:
             return []
@@ -445,7 +447,7 @@ class _Inserter:
         """The expressions of a statement with blocks, evaluated before these."""
         found = self.accesses(stmt, at)
         before = self.order(found, live, at, stmt.loc)
-        live.extend(found)
+        live[:] = _union(live, found)
         return before
 
     def sides(
@@ -547,7 +549,8 @@ class _Inserter:
             def left(access: Access) -> Access:
                 key = (id(access), id(stmt))
                 if key not in self._left:
-                    self._left[key] = leave_loop(access, var, values, bound)
+                    made = leave_loop(access, var, values, bound)
+                    self._left[key] = self.known.one(made)
                     self._kept.append(access)
                 return self._left[key]
 

@@ -9,7 +9,7 @@ bounds counts as the whole dimension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
@@ -297,6 +297,39 @@ def all_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
     return list(_nested(stmt, scope.copy()))
 
 
+# -- equal accesses --
+class Known:
+    """One access for all that conflict with the same others, so that there are few to compare.
+
+    They may differ in the names of the variables that range inside them, and in their places.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[object, tuple[Access, tuple[Dim, ...]]] = {}  # keeps identities taken
+
+    def one(self, access: Access) -> Access:
+        """The access that stands for ``access``: the first one that is equal."""
+        used = {var for dim in access.dims if dim is not None for var in dim[0].variables}
+        free = [(var, values) for var, values in access.free if var in used]
+        names: dict[E.Var, E.Expr] = {
+            var: _place(k, str(var.dtype)) for k, (var, _) in enumerate(free)
+        }
+        dims = tuple(
+            dim if dim is None else (substitute(dim[0], names), dim[1]) for dim in access.dims
+        )
+        owner = access.owner
+        key = (
+            id(access.buffer),
+            access.mode,
+            tuple(None if dim is None else (id(dim[0]), dim[1]) for dim in dims),
+            tuple(values.tobytes() for _, values in free),
+            None if access.mask is None else access.mask.tobytes(),
+            None if owner is None else (id(owner[0]), tuple(map(id, owner[1]))),
+            (access.joint, access.pending, access.warped, access.loose),
+        )
+        return self._found.setdefault(key, (access, dims))[0]
+
+
 # -- leaving a loop --
 def leave_loop(
     access: Access, var: E.Var | None, values: Values | None, bound: set[E.Var]
@@ -348,26 +381,55 @@ class Comparer:
     def __init__(self, launch: S.Launch) -> None:
         self.threads = thread_indices(launch)
         self.count = prod(launch.threads)
-        self._memo: dict[tuple[int, int], Meeting | None] = {}
+        self._memo: dict[int, dict[int, Meeting | None]] = {}  # by the later access, the earlier
         self._intervals: dict[tuple[int, int], tuple[int, int, E.Expr] | None] = {}
+        self._spots: dict[int, tuple[int, ...]] = {}
         self._kept: list[Access] = []  # so that identities in the memo stay taken
         self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
 
     def meet(self, a: Access, b: Access) -> Meeting | None:
         """How ``a`` and the later ``b`` conflict, None if they cannot."""
+        return next(iter(self.meetings((a,), b)), None)
+
+    def meetings(self, live: Iterable[Access], b: Access) -> list[Meeting]:
+        """How the accesses ``live`` conflict with the later ``b``."""
+        found: list[Meeting] = []
+        row = self._memo.setdefault(id(b), {})
+        spot, spots = self._spot(b), self._spots
+        for a in live:
+            other = spots.get(id(a))
+            if spot and other and a.buffer is b.buffer and spot != other:
+                continue  # two elements by constant indices: most pairs of long programs
+            if id(a) not in row:
+                self._kept += [a, b]
+                row[id(a)] = self._conflict(a, b)
+            meeting = row[id(a)]
+            if meeting is not None:
+                found.append(meeting)
+        return found
+
+    def _spot(self, access: Access) -> tuple[int, ...]:
+        """The constant indices of an access of one element, else nothing."""
+        if id(access) not in self._spots:
+            self._kept.append(access)
+            lows = [
+                int(dim[0])
+                for dim in access.dims
+                if dim and dim[1] == 1 and isinstance(dim[0], E.Const)
+            ]
+            self._spots[id(access)] = tuple(lows) if len(lows) == len(access.dims) else ()
+        return self._spots[id(access)]
+
+    def _conflict(self, a: Access, b: Access) -> Meeting | None:
         if a.buffer.data is not b.buffer.data or a.mode == b.mode != "write":
             return None
-        key = (id(a), id(b))
-        if key not in self._memo:
-            self._kept += [a, b]
-            found = self._meet(a, b)
-            if found is not None and not found.exact:
-                # One side may be of any iteration, the other of the current one.
-                more = self._opened(a), self._opened(b)
-                if more != (a, b) and self._meet(*more) is None:
-                    found = None
-            self._memo[key] = found
-        return self._memo[key]
+        found = self._meet(a, b)
+        if found is not None and not found.exact:
+            # One side may be of any iteration, the other of the current one.
+            more = self._opened(a), self._opened(b)
+            if more != (a, b) and self._meet(*more) is None:
+                return None
+        return found
 
     def _opened(self, access: Access) -> Access:
         """``access`` in any iteration of the loops around it."""
