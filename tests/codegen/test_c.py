@@ -220,9 +220,9 @@ def test_a_vector_value_is_refused() -> None:
 
 def test_an_intrinsic_that_the_target_has_not_is_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
-        printer().value(E.call("shuffle_elect", E.const(32)))
+        printer().value(E.call("mbarrier_try_wait", E.const(1), E.const(0)))
     assert str(caught.value) == (
-        "T.shuffle_elect is not available on this target\n  expected: threads"
+        "T.mbarrier_try_wait is not available on this target\n  expected: sm_80"
     )
 
 

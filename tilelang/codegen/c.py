@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilelang.codegen.names import Names
+from tilelang.codegen.text import quote
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
@@ -144,7 +145,7 @@ class CPrinter:
             case E.Call():
                 return self.call(expr)
             case E.StringImm():
-                return '"' + expr.value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+                return quote(expr.value)
             case _:
                 raise TileUnsupportedError(f"`{expr!r}` is not supported on this target")
 

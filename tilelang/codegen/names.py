@@ -5,15 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Words that generated text must not use as names.
+# Words that generated text must not use as names: those of C, C++ and CUDA, and what it calls.
 RESERVED = frozenset(
     "auto break case char const continue default do double else enum extern float for goto if "
     "inline int long register restrict return short signed sizeof static struct switch typedef "
     "union unsigned void volatile while bool true false main half asm typeof errno signal "
-    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t y0 y1 yn j0 j1 jn "
-    "exp log pow sin cos tan div abs floor ceil round trunc gamma index printf NULL NAN INFINITY "
+    "alignas alignof and and_eq bitand bitor catch char8_t char16_t char32_t class compl concept "
+    "consteval constexpr constinit const_cast co_await co_return co_yield decltype delete "
+    "dynamic_cast explicit export friend import module mutable namespace new noexcept not not_eq "
+    "nullptr operator or or_eq private protected public reinterpret_cast requires static_assert "
+    "static_cast template this thread_local throw try typeid typename typeof_unqual using virtual "
+    "wchar_t xor xor_eq final override fortran "
+    "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t intptr_t uintptr_t "
+    "y0 y1 yn j0 j1 jn exp log pow sin cos tan div abs floor ceil round trunc gamma index printf "
+    "memcpy memset free malloc fma fmaf sqrt sqrtf min max "
     "args arena slots error first last block".split()
 )
+# Macros without underscores or in small letters that compilers and headers define.
+_MACROS = frozenset(
+    "linux unix i386 i486 i586 i686 arm mips sparc sun hpux vax near far pascal cdecl interface "
+    "small stdin stdout stderr assert offsetof alloca complex imaginary sched_priority "
+    "pthread_cleanup_push pthread_cleanup_pop math_errhandling L_tmpnam L_ctermid L_cuserid "
+    "P_tmpdir EOF BUFSIZ NAN NULL INFINITY NFDBITS DOMAIN SING OVERFLOW UNDERFLOW PLOSS TLOSS "
+    "WCONTINUED WEXITED WEXITSTATUS WIFCONTINUED WIFEXITED WIFSIGNALED WIFSTOPPED WNOHANG WNOWAIT "
+    "WSTOPPED WSTOPSIG WTERMSIG WUNTRACED HUGE".split()
+)
+# All others are made of capitals with underscores between, or start with one.
+_MACRO = re.compile(r"_*[A-Z][A-Z0-9]*(_[A-Z0-9]+)+|_[A-Z_].*")
 
 
 class Names:
@@ -35,7 +53,7 @@ class Names:
     def fresh(self, wanted: str) -> str:
         """A new identifier like ``wanted``."""
         base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "v"  # not every compiler takes more
-        if base[0].isdigit() or base.lower().startswith(("tl_", "__")):
+        if base[0].isdigit() or base.lower().startswith(("tl_", "__")) or is_macro(base):
             base = "v_" + base
         name, count = base, 0
         while name in self._taken:
@@ -43,3 +61,8 @@ class Names:
             name = f"{base}_{count}"
         self._taken.add(name)
         return name
+
+
+def is_macro(name: str) -> bool:
+    """Whether a compiler or one of its headers may define ``name`` as a macro."""
+    return name in _MACROS or _MACRO.fullmatch(name) is not None

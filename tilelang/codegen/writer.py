@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 
 from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed
 from tilelang.codegen.names import Names
+from tilelang.codegen.text import place_name, quote, quote_format
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -52,7 +53,7 @@ class Writer(ABC):
         """A comment naming the user's line, where it changes."""
         if stmt.loc is not None and stmt.loc.line != self.last_line:
             self.last_line = stmt.loc.line
-            self.put(f"// {stmt.loc.file.rsplit('/', 1)[-1]}:{stmt.loc.line}")
+            self.put(f"// {place_name(stmt.loc.file)}:{stmt.loc.line}")
 
     def write(self, stmt: S.Stmt) -> None:
         """Print ``stmt``."""
@@ -199,7 +200,8 @@ class Writer(ABC):
             self.put(f'printf("{text}\\n", {quote(message)}, {at}, {argument});')
         else:
             index = self.printer.index(call.args[1])
-            text = f"msg='%s' {where}: buffer={name}, index=%d, dtype={shown} value={form}"
+            named = f"buffer={quote_format(str(name))}, index=%d"
+            text = f"msg='%s' {where}: {named}, dtype={shown} value={form}"
             self.put(f'printf("{text}\\n", {quote(message)}, {at}, (int)({index}), {argument});')
 
     # -- what differs between machines -----------------------------------------------------------
@@ -250,9 +252,3 @@ def _shown(dtype: object, value: str) -> tuple[str, str, str]:
     if name.startswith("uint"):
         return SHOWN.get(name, f"{name}_t"), "%llu", f"(unsigned long long)({value})"
     return SHOWN.get(name, f"{name}_t"), "%lld", f"(long long)({value})"
-
-
-def quote(text: str) -> str:
-    """``text`` as a C string."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

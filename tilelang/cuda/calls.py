@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
-from tilelang.codegen.writer import quote
+from tilelang.codegen.text import quote
 from tilelang.cuda.intrinsics import (
     ATOMIC_SUFFIX,
     DIRECTED,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
 from tilelang.codegen.names import Names
-from tilelang.codegen.writer import Writer, quote
+from tilelang.codegen.text import quote
+from tilelang.codegen.writer import Writer
 from tilelang.cuda import indexing
 from tilelang.cuda.calls import constant, thread_index
 from tilelang.cuda.effort import FEW, matrix_calls, only_copies

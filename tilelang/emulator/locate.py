@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from tilelang.codegen.text import place_name
 from tilelang.codegen.writer import PLACE
 from tilelang.emulator.build import TEXT, KernelLibrary
 from tilelang.env import env
@@ -101,9 +102,9 @@ def user_files(func: S.PrimFunc) -> dict[str, str]:
     found = {}
     for stmt in S.walk(func.body):
         if stmt.loc is not None:
-            found[stmt.loc.file.rsplit("/", 1)[-1]] = stmt.loc.file
+            found[place_name(stmt.loc.file)] = stmt.loc.file
     if func.loc is not None:
-        found[func.loc.file.rsplit("/", 1)[-1]] = func.loc.file
+        found[place_name(func.loc.file)] = func.loc.file
     return found
 
 

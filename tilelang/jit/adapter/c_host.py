@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilelang.codegen.c import storage_type, value_type
-from tilelang.codegen.writer import quote
+from tilelang.codegen.text import quote
 from tilelang.cuda.module import (
     AssertStep,
     ForStep,

@@ -1,0 +1,41 @@
+"""Text of the user in generated C and C++: messages, comments, names of files.
+
+Whatever a message or the name of a file holds, it stays inside its string or comment: nothing of it
+is ever a token, a line or a directive of its own. Every writer of C-like text uses these functions.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = re.compile(r"[^ -~]|[\"\\?]")  # what is not written as it is: `??/` is a backslash
+
+
+def quote(text: str) -> str:
+    """``text`` as a C string literal in UTF-8; what no UTF-8 has is shown by its escape."""
+    shown = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    return '"' + _PLAIN.sub(lambda found: _octal(found.group()), shown) + '"'
+
+
+def _octal(char: str) -> str:
+    if char in '"\\':
+        return "\\" + char
+    if char == "\n":
+        return "\\n"
+    # Three digits, so that a digit behind them is not part of the escape.
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8"))
+
+
+def quote_format(text: str) -> str:
+    """``text`` for use inside the quotes of a format of printf."""
+    return quote(text.replace("%", "%%"))[1:-1]
+
+
+def comment(text: str) -> str:
+    """``text`` as it may stand behind ``//``: in one line that does not go on in the next."""
+    return re.sub(r"[^ -~]|[\\?]", "_", text)
+
+
+def place_name(file: str) -> str:
+    """The last part of the name of a file, as comments show it."""
+    return re.sub(r"[^!-~]|[\\?:]", "_", file.rsplit("/", 1)[-1]) or "_"
