@@ -13,26 +13,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from tilelang.errors import TileTypeError, TileValueError, TileWarning
+from tilelang.errors import TileTypeError, TileValueError, TileWarning, shown
 
 
 class PassConfigKey(str, Enum):
     """Names of the pass configurations, as programs spell them."""
 
     TL_SIMPLIFY = "tl.Simplify"
-    TL_SIMPLIFY_TRANSITIVELY_PROVE_INEQUALITIES = "transitively_prove_inequalities"
-    TL_SIMPLIFY_CONVERT_BOOLEAN_TO_AND_OF_ORS = "convert_boolean_to_and_of_ors"
-    TL_SIMPLIFY_APPLY_CONSTRAINTS_TO_BOOLEAN_BRANCHES = "apply_constraints_to_boolean_branches"
-    TL_SIMPLIFY_PROPAGATE_KNOWNS_TO_PROVE_CONDITIONAL = "propagate_knowns_to_prove_conditional"
-    TL_SIMPLIFY_PROPAGATE_KNOWNS_TO_SIMPLIFY_EXPRESSIONS = (
-        "propagate_knowns_to_simplify_expressions"
-    )
-    TL_SIMPLIFY_ENABLE_LET_INLINE = "enable_simplify_let_inline"
-    TL_IF_STMT_BINDING_INLINE_REPLAYABLE_BINDS = "tl.if_stmt_binding_inline_replayable_binds"
-    TL_ENABLE_AUTO_SCHEDULE = "tl.enable_auto_schedule"
-    TL_ENABLE_AUTO_WARP_SPECIALIZATION = "tl.enable_auto_warp_specialization"
-    TL_ENABLE_FP32X2_REDUCTION = "tl.enable_fp32x2_reduction"
-    TL_ENABLE_REDUCER_PLAN_VERBOSE = "tl.enable_reducer_plan_verbose"
     TL_DISABLE_WARP_SPECIALIZED = "tl.disable_warp_specialized"
     TL_ENABLE_FAST_MATH = "tl.enable_fast_math"
     TL_DISABLE_FAST_MATH = "tl.disable_fast_math"
@@ -82,6 +69,19 @@ class PassConfigKey(str, Enum):
     TIR_ADD_LOWER_PASS = "tir.add_lower_pass"
     TIR_NOALIAS = "tir.noalias"
     CUDA_KERNELS_OUTPUT_DIR = "cuda.kernels_output_dir"
+    TL_SIMPLIFY_TRANSITIVELY_PROVE_INEQUALITIES = "transitively_prove_inequalities"
+    TL_SIMPLIFY_CONVERT_BOOLEAN_TO_AND_OF_ORS = "convert_boolean_to_and_of_ors"
+    TL_SIMPLIFY_APPLY_CONSTRAINTS_TO_BOOLEAN_BRANCHES = "apply_constraints_to_boolean_branches"
+    TL_SIMPLIFY_PROPAGATE_KNOWNS_TO_PROVE_CONDITIONAL = "propagate_knowns_to_prove_conditional"
+    TL_SIMPLIFY_PROPAGATE_KNOWNS_TO_SIMPLIFY_EXPRESSIONS = (
+        "propagate_knowns_to_simplify_expressions"
+    )
+    TL_SIMPLIFY_ENABLE_LET_INLINE = "enable_simplify_let_inline"
+    TL_IF_STMT_BINDING_INLINE_REPLAYABLE_BINDS = "tl.if_stmt_binding_inline_replayable_binds"
+    TL_ENABLE_AUTO_SCHEDULE = "tl.enable_auto_schedule"
+    TL_ENABLE_AUTO_WARP_SPECIALIZATION = "tl.enable_auto_warp_specialization"
+    TL_ENABLE_FP32X2_REDUCTION = "tl.enable_fp32x2_reduction"
+    TL_ENABLE_REDUCER_PLAN_VERBOSE = "tl.enable_reducer_plan_verbose"
 
 
 # Keys that change what a compilation does here, with the option they set.
@@ -133,7 +133,7 @@ def config_key(key: object) -> PassConfigKey:
         return key
     if not isinstance(key, str):
         raise TileTypeError(
-            f"pass_configs has the key {key!r}",
+            f"pass_configs has the key {shown(key)}",
             expected="a tilelang.PassConfigKey or its string",
             got=type(key).__name__,
         )
@@ -142,7 +142,7 @@ def config_key(key: object) -> PassConfigKey:
         if member.value.lower() == text.lower() or member.name == text:
             return member
     raise TileValueError(
-        f"unknown pass config {key!r}",
+        f"unknown pass config {shown(key)}",
         expected="a member of tilelang.PassConfigKey",
         hint=_nearest(text),
     )
@@ -198,5 +198,5 @@ def flag_list(flags: object) -> tuple[str, ...]:
     if isinstance(flags, (list, tuple)):
         return tuple(part for flag in flags for part in str(flag).split())
     raise TileTypeError(
-        "compile_flags has the wrong type", expected="a list of strings", got=repr(flags)
+        "compile_flags has the wrong type", expected="a list of strings", got=shown(flags)
     )
