@@ -133,6 +133,7 @@ static int64_t format_type(const char* format, Py_ssize_t size) {
 static int view_exchange(const DlExchange* api, PyObject* object, View* view) {
     Dl dl;
     if (api->view_of_object(object, &dl) != 0) return -1;
+    if (dl.ndim < 0 || (dl.ndim > 0 && !dl.shape)) return -1;
     view->data = (char*)dl.data + dl.byte_offset;
     if (!dl.data) view->data = 0;
     view->shape = dl.shape;

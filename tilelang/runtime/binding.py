@@ -17,7 +17,7 @@ from tilelang.errors import (
     ArgumentCountError,
     ArgumentTypeError,
     KernelArgumentError,
-    TileTypeError,
+    shown,
 )
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage, max_value, min_value
@@ -418,11 +418,7 @@ class _Binder:
 
 
 def _shown(arg: object) -> str:
-    try:
-        text = f"{arg!r}"
-    except TileTypeError:  # expressions of a kernel being traced may refuse
-        text = "?"
-    return f"{text[:60]} of type {type(arg).__name__}"
+    return f"{shown(arg, 60)} of type {type(arg).__name__}"
 
 
 def _moved(name: str, device: str) -> str | None:

@@ -27,6 +27,8 @@ _SMALL = (
     "float4_e2m1fn",
 )  # fmt: skip
 _READ_ONLY = 1
+MAX_DIMS = 64  # of a tensor; frameworks have fewer
+_ADDRESSES = 1 << 64
 
 
 class _Tensor(ctypes.Structure):
@@ -111,7 +113,8 @@ def open_capsule(obj: Any) -> CapsuleView:
     """
     try:
         capsule = obj.__dlpack__(max_version=(1, 0))
-    except (TypeError, BufferError):  # older producers have no such argument; some refuse
+    # Older producers have no such argument; some refuse, or fail.
+    except (TypeError, BufferError, ValueError, RuntimeError, AttributeError):
         capsule = _old_capsule(obj)
     valid, pointer = _api()
     readonly = False
@@ -124,26 +127,55 @@ def open_capsule(obj: Any) -> CapsuleView:
         tensor = _Tensor.from_address(pointer(capsule, b"dltensor"))
     else:
         raise _refused(obj, f"{type(capsule).__name__} without a tensor")
-    rank = tensor.ndim
-    shape = tuple(tensor.shape[i] for i in range(rank))
-    strides = tuple(tensor.strides[i] for i in range(rank)) if tensor.strides else _compact(shape)
+    shape, strides, address = _checked(obj, tensor)
     return CapsuleView(
         dtype_name=type_name(tensor.code, tensor.bits, tensor.lanes),
         shape=shape,
         strides=strides,
         device=tensor.device_type,
         index=tensor.device_id,
-        pointer=(tensor.data or 0) + tensor.byte_offset,
+        pointer=address,
         readonly=readonly,
         capsule=capsule,
     )
 
 
+def _checked(obj: Any, tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Shape, strides and address of the first element, when they can be those of a tensor."""
+    rank = tensor.ndim
+    if not 0 <= rank <= MAX_DIMS:
+        raise _refused(obj, f"{rank} dimensions")
+    if rank and not tensor.shape:
+        raise _refused(obj, f"{rank} dimensions without a shape")
+    if not tensor.lanes or not tensor.bits:
+        raise _refused(obj, f"elements of {tensor.bits} bits in {tensor.lanes} lanes")
+    shape = tuple(tensor.shape[i] for i in range(rank))
+    strides = tuple(tensor.strides[i] for i in range(rank)) if tensor.strides else _compact(shape)
+    if any(extent < 0 for extent in shape):
+        raise _refused(obj, f"the shape {shape}")
+    start = tensor.data or 0
+    if not all(shape):
+        return shape, strides, start  # nothing is there
+    if not start:
+        raise _refused(obj, f"no memory for the shape {shape}")
+    size = tensor.bits * tensor.lanes / 8
+    address = start + tensor.byte_offset
+    steps = [(extent - 1) * stride for extent, stride in zip(shape, strides)]
+    first = address + sum(step for step in steps if step < 0) * size
+    last = address + sum(step for step in steps if step > 0) * size + size
+    if first < 0 or last > _ADDRESSES:
+        raise _refused(
+            obj, f"elements outside of memory: shape {shape}, strides {strides}, "
+            f"{tensor.byte_offset} bytes from 0x{start:x}",
+        )  # fmt: skip
+    return shape, strides, address
+
+
 def _old_capsule(obj: Any) -> Any:
     try:
         return obj.__dlpack__()
-    except (TypeError, BufferError, ValueError, RuntimeError) as error:
-        raise _refused(obj, f"{type(error).__name__}: {error}") from error
+    except (TypeError, BufferError, ValueError, RuntimeError, AttributeError) as error:
+        raise _refused(obj, f"{type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _refused(obj: object, got: str) -> ArgumentTypeError:

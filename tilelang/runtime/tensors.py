@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import ArgumentTypeError, TileTypeError
+from tilelang.errors import ArgumentTypeError, TileTypeError, shown
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.runtime import dlpack
 
@@ -87,7 +87,10 @@ def describe(obj: object) -> TensorInfo:
     if isinstance(obj, (np.ndarray, np.generic)):
         return _describe_numpy(np.asarray(obj), obj)
     if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, type):
-        found = _describe_cuda(obj)
+        try:
+            found = _describe_cuda(obj)
+        except _BROKEN as error:
+            raise _no_tensor(obj, "__cuda_array_interface__", error) from error
         if found is not None:
             return found
     if hasattr(obj, "__dlpack__") and not isinstance(obj, type):
@@ -98,17 +101,31 @@ def describe(obj: object) -> TensorInfo:
     return _describe_numpy(array, array)
 
 
+# What reading an interface raises that does not keep to its rules.
+_BROKEN = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+def _no_tensor(obj: object, interface: str, error: Exception) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"the {interface} of this {type(obj).__name__} gives no tensor",
+        expected=_EXPECTED,
+        got=f"{type(error).__name__}: {str(error)[:200]}",
+    )
+
+
 def _kind(obj: object) -> str:
-    text = f"{obj!r}"
-    shown = f" {text[:60]}" if isinstance(obj, (int, float, str, list, tuple)) else ""
-    return f"{type(obj).__name__}{shown}"
+    plain = isinstance(obj, (int, float, str, list, tuple))
+    return type(obj).__name__ + (f" {shown(obj, 60)}" if plain else "")
 
 
 def _through_buffer(obj: object) -> Any:
     if isinstance(obj, type):
         return None
     if hasattr(obj, "__array_interface__"):
-        return np.asarray(obj)
+        try:
+            return np.asarray(obj)
+        except _BROKEN as error:
+            raise _no_tensor(obj, "__array_interface__", error) from error
     try:
         return np.asarray(memoryview(obj))  # type: ignore[arg-type]  # refused below if it is none
     except (TypeError, ValueError):
