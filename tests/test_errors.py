@@ -20,7 +20,15 @@ import tilelang.language as T
 from tilelang import env as env_module
 from tilelang import errors
 from tilelang.env import Environment, env
-from tilelang.errors import InternalError, Loc, TileError, TileTypeError, at, internal_boundary
+from tilelang.errors import (
+    InternalError,
+    Loc,
+    TileError,
+    TileTypeError,
+    at,
+    internal_boundary,
+    shown,
+)
 
 
 @pytest.fixture
@@ -355,3 +363,59 @@ def test_unknown_variables_are_attribute_errors() -> None:
         _ = env.TILELANG_CACHE_DIRS
     with pytest.raises(AttributeError):
         _ = env_module.TILELANG_NOTHING
+
+
+# -- objects of the program in messages -------------------------------------------------------------
+class Rude:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError("no text")
+
+
+class Wordy:
+    def __repr__(self) -> str:
+        return "wordy\n" + "x" * 10**6
+
+
+@pytest.mark.parametrize(
+    ("value", "start"),
+    [
+        (Rude(), "<Rude instance at 0x"), ([1, Rude()], "[1, <Rude instance at 0x"),
+        (Wordy(), "wordy xxxxx"), (list(range(10**6)), "[0, 1, 2, 3, "), ("x" * 10**7, "'xxxxxx"),
+        (7**20000, "<int>"), ({"a": 1}, "{'a': 1}"), (3.5, "3.5"), (None, "None"),
+    ],
+    ids=range(9),
+)  # fmt: skip
+def test_any_object_can_be_shown_on_one_line(value: object, start: str) -> None:
+    text = shown(value)
+    assert text.startswith(start)
+    assert len(text) <= 80 and "\n" not in text
+    assert len(shown(value, 6)) <= 6
+
+
+def test_containers_that_contain_themselves_can_be_shown() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    assert len(shown(loop)) <= 80
+
+
+def test_arguments_that_refuse_to_be_shown_do_not_hide_the_error() -> None:
+    @T.prim_func
+    def program(A: T.Tensor((4,), "float32"), n: T.int32):
+        with T.Kernel(1, threads=4):
+            A[0] = n
+
+    array = np.zeros(4, np.float32)
+    for mode in ("interpret", "auto"):
+        kernel = tilelang.compile(program, target="cpu", execution_backend=mode)
+        with pytest.raises(TypeError, match=r"(?s)input n is not an integer.*<Rude instance at"):
+            kernel(array, Rude())
+        with pytest.raises(TypeError, match=r"(?s)input A: this is not a tensor.*got: Rude"):
+            kernel(Rude(), 3)
+        with pytest.raises(TypeError, match=r"(?s)input n is not an integer.*got: '1111"):
+            kernel(array, "1" * 10**7)
+    with pytest.raises(TileError, match="<Rude instance at"):
+        tilelang.compile(program, target=Rude())
+    with pytest.raises(TileError, match="out_idx has the wrong type"):
+        tilelang.compile(program, out_idx=Rude(), target="cpu")
+    with pytest.raises(TileError, match="pass_configs has the key <Rude instance at"):
+        tilelang.compile(program, target="cpu", pass_configs={Rude(): 1})

@@ -34,6 +34,7 @@ A location attaches itself: code that walks statements runs under ``with at(stmt
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ __all__ = [
     "UninitializedReadError",
     "at",
     "internal_boundary",
+    "shown",
 ]
 
 _TAB = 4
@@ -293,6 +295,27 @@ class TileError(Exception):
         if state["_place"] is None and self.loc is not None:
             state["_place"] = self.loc.render()
         return _rebuild, (type(self), self.args, state)
+
+
+def shown(value: object, limit: int = 80) -> str:
+    """An object of the program in a message: its ``repr`` on one line, cut off at ``limit``
+    characters.
+
+    Safe for any object: long containers are not written out, and where ``repr`` itself fails the
+    type is named.
+    """
+    import reprlib
+
+    short = reprlib.Repr()  # names the type where the `repr` of an object raises
+    short.maxlevel, short.maxother, short.maxlong = 4, sys.maxsize, 4 * limit
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit
+    short.maxarray = short.maxdeque = limit
+    short.maxstring = 2 * limit
+    try:
+        text = short.repr(value)
+    except (ValueError, RecursionError):  # an int too long for decimal digits
+        text = f"<{type(value).__name__}>"
+    return (" ".join(text.split()) if "\n" in text else text)[:limit]
 
 
 _E = TypeVar("_E", bound=TileError)

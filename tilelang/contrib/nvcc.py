@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tilelang.errors import CompileError, TileRuntimeError, TileValueError
+from tilelang.errors import CompileError, TileRuntimeError, TileValueError, shown
 from tilelang.target import parse_target
 
 __all__ = [
@@ -203,7 +203,7 @@ def compile_cuda(
         raise TileValueError(
             "CUDA text is not compiled to this format",
             expected='"ptx" or "cubin"',
-            got=repr(target_format),
+            got=shown(target_format),
         )
     flags = [options] if isinstance(options, str) else list(options or ())
     found = compile_cubin(code, architecture(arch), flags, tool=tool)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 
 if TYPE_CHECKING:
     from tilelang.ir.expr import Expr
@@ -332,7 +332,7 @@ def _foreign_name(value: object) -> str:
     raise TileTypeError(
         "this is not a data type",
         expected=_EXPECTED,
-        got=f"{value!r}"[:80] + f" of type {type(value).__name__}",
+        got=shown(value) + f" of type {type(value).__name__}",
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
-from tilelang.errors import TileSyntaxError, TileTypeError
+from tilelang.errors import TileSyntaxError, TileTypeError, shown
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import BINARY, INTRINSICS, Intrinsic
 
@@ -628,7 +628,7 @@ def as_expr(value: object, dtype: object = None) -> Expr:
             raise TileTypeError(
                 f"a {type(value).__name__} is used where a scalar value is needed",
                 expected="a number or a device expression",
-                got=f"{value!r}"[:80],
+                got=shown(value),
                 hint="index a buffer with one index per dimension to read an element",
             )
         value = element

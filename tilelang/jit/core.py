@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from tilelang.env import env
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import run_parallel
@@ -257,7 +257,7 @@ def _decorate(func: Any, lazy: bool, settings: Mapping[str, Any]) -> Any:
         return compile_func(func, **{k: v for k, v in settings.items() if k in names})
     if not callable(func):
         raise TileTypeError(
-            "tilelang.jit decorates a function", expected="a function", got=repr(func)[:60]
+            "tilelang.jit decorates a function", expected="a function", got=shown(func, 60)
         )
     return JITImpl(func, False if lazy else is_factory(func), settings)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.env import KERNEL_CHECKS, env
-from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.target import Target
@@ -40,7 +40,9 @@ def check_backend(name: str | None) -> str:
     found = BACKENDS.get(name or "auto")
     if found is None:
         raise TileValueError(
-            f"unknown execution_backend {name!r}", expected=", ".join(BACKENDS), got=repr(name)
+            f"unknown execution_backend {shown(name)}",
+            expected=", ".join(BACKENDS),
+            got=shown(name),
         )
     return found
 

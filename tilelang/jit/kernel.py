@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.errors import TileUnsupportedError, TileValueError, shown
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
@@ -86,7 +86,7 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
     wanted = [out_idx] if isinstance(out_idx, int) else out_idx
     if not isinstance(wanted, (list, tuple)) or not all(isinstance(i, int) for i in wanted):
         raise TileValueError(
-            "out_idx has the wrong type", expected="an int or a list of ints", got=repr(out_idx)
+            "out_idx has the wrong type", expected="an int or a list of ints", got=shown(out_idx)
         )
     count = len(func.params)
     result: list[int] = []
@@ -106,12 +106,12 @@ def normalize_out_idx(func: PrimFunc, out_idx: object) -> tuple[int, ...]:
             )
         result.append(index % count)
     if len(set(result)) != len(result):
-        raise TileValueError("out_idx names a parameter twice", got=repr(out_idx))
+        raise TileValueError("out_idx names a parameter twice", got=shown(out_idx))
     if func.outputs and tuple(result) != func.outputs:
         raise TileValueError(
             "Out index conflict: the function returns tensors made by T.empty and out_idx is given",
             expected="one of the two",
-            got=f"out_idx={out_idx!r}",
+            got=f"out_idx={shown(out_idx)}",
             hint="drop out_idx, or make the results parameters",
         )
     return tuple(result)
@@ -207,7 +207,7 @@ class JITKernel:
             return
         if which not in ("kernel", "host", "both"):
             raise TileValueError(
-                "there is no such source", expected='"kernel", "host" or "both"', got=repr(which)
+                "there is no such source", expected='"kernel", "host" or "both"', got=shown(which)
             )
         if which != "host":
             print(self.get_kernel_source())

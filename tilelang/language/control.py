@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
+from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Call, Const, Expr, Var, as_expr, const, unary
 from tilelang.ir.stmt import Assert as AssertNode
@@ -148,7 +148,7 @@ class _AttrFrame(Frame):
 def attr(node: Any, key: str, value: Any) -> Frame:
     """``with T.attr(node, key, value):`` annotates the body; unknown keys mean nothing."""
     if not isinstance(key, str):
-        raise TileTypeError("the key of T.attr is not text", got=f"{key!r}"[:80])
+        raise TileTypeError("the key of T.attr is not text", got=shown(key))
     return _AttrFrame(node, key, value)
 
 
@@ -198,7 +198,7 @@ def let(v: Var, value: Any, body: Any = None) -> Var:
         raise TileTypeError(
             "T.let binds something that is not a variable",
             expected="a variable such as T.int32()",
-            got=f"{v!r}"[:80],
+            got=shown(v),
         )
     active.emit(Let(var=v, value=as_expr(value, v.dtype)))
     active.live_in(v)

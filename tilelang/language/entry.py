@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError
+from tilelang.errors import TileSyntaxError, TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import Buffer as BufferNode
 from tilelang.ir.buffer import Shape, as_extent
 from tilelang.ir.dtypes import dtype as DType
@@ -79,7 +79,7 @@ def _names(text: object, what: str) -> list[str]:
     """``"m, n"`` or ``"m n"`` as names."""
     if not isinstance(text, str):
         raise TileTypeError(
-            f"{what} takes names as text", expected=f'{what}("m, n")', got=f"{text!r}"[:80]
+            f"{what} takes names as text", expected=f'{what}("m, n")', got=shown(text)
         )
     found = [name for name in re.split(r"[,\s]+", text) if name]
     for name in found:
@@ -208,7 +208,7 @@ def make_tensor(
             raise TileTypeError(
                 "T.make_tensor needs a pointer",
                 expected="a T.ptr parameter, an int64 address or an element of an address table",
-                got=f"{ptr!r}"[:80],
+                got=shown(ptr),
             )
         made = BufferNode("", extents, kind, "global", steps, offset)
         active.emit(View(buffer=made, source=source))
@@ -264,7 +264,7 @@ def match_buffer(
         raise TileTypeError(
             "T.match_buffer with the data of something else",
             expected="data of the first argument, or none",
-            got=f"{data!r}"[:80],
+            got=shown(data),
         )
     return make_tensor(
         param, shape, dtype, strides, elem_offset=elem_offset, scope=scope, align=align,

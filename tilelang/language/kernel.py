@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var, as_expr, binary, const
 from tilelang.ir.stmt import If
@@ -49,7 +49,7 @@ def _thread_counts(threads: Any, is_cpu: bool) -> tuple[int, int, int]:
             raise TileTypeError(
                 "a thread extent of T.Kernel is not a constant",
                 expected="an int",
-                got=f"{item!r}"[:80],
+                got=shown(item),
             )
         counts.append(int(index()))
     if any(count <= 0 for count in counts):
@@ -77,7 +77,7 @@ def _grid(blocks: Sequence[Any]) -> tuple[Expr, ...]:
             raise TileTypeError(
                 "a grid extent of T.Kernel is not an integer",
                 expected="an int or an integer expression",
-                got=f"{extent!r}"[:80],
+                got=shown(extent),
                 hint="use T.ceildiv(n, block) or `//`" if isinstance(extent, float) else None,
             )
         expr = as_expr(extent if isinstance(extent, (Expr, Buffer)) else extent.__index__())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError
+from tilelang.errors import Loc, TileSyntaxError, TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import promote
@@ -50,7 +50,7 @@ def _bound(value: Any, what: str) -> Expr:
             raise TileTypeError(
                 f"{what} is not an integer",
                 expected="an int or an integer expression",
-                got=f"{value!r}"[:80],
+                got=shown(value),
                 hint="use `//` for integer division" if isinstance(value, float) else None,
             )
         value = index()
@@ -76,7 +76,7 @@ def _pairs(options: Mapping[str, object], annotations: Mapping[str, object] | No
     if annotations is not None:
         if not isinstance(annotations, Mapping):
             raise TileTypeError(
-                "loop annotations are not a dict", expected="a dict", got=f"{annotations!r}"[:80]
+                "loop annotations are not a dict", expected="a dict", got=shown(annotations)
             )
         made.update(annotations)
     return tuple((key, freeze_option(value)) for key, value in made.items())
@@ -210,7 +210,7 @@ def Pipelined(
         raise TileValueError(
             "num_stages of T.Pipelined must be an int that is not negative",
             expected="0, 1, 2, ...",
-            got=f"{num_stages!r}"[:80],
+            got=shown(num_stages),
         )
     options = {
         "num_stages": num_stages,
@@ -340,7 +340,7 @@ class _PersistentLoop(Loop):
             raise TileTypeError(
                 "the domain of T.Persistent is not a list of extents",
                 expected="e.g. [T.ceildiv(M, 128), T.ceildiv(N, 128)]",
-                got=f"{domain!r}"[:80],
+                got=shown(domain),
             )
         self.domain = [_bound(item, "an extent of T.Persistent") for item in domain]
         self.wave = _bound(wave_size, "the wave size of T.Persistent")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilelang.errors import TileIndexError, TileTypeError, TileValueError
+from tilelang.errors import TileIndexError, TileTypeError, TileValueError, shown
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region, Shape, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
@@ -74,8 +74,8 @@ def describe(value: object) -> str:
         return f"the buffer `{value.name}` of shape {text_of(value.shape)}"
     if isinstance(value, (Expr, Region)):
         return f"`{value!r}`"
-    text = repr(value)
-    return f"a {type(value).__name__}" if " at 0x" in text else text[:80]
+    text = shown(value)
+    return f"a {type(value).__name__}" if " at 0x" in text else text
 
 
 def text_of(extents: Sequence[object]) -> str:

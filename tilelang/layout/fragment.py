@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.expr import Expr, Var, as_expr, const, walk
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
@@ -53,7 +53,7 @@ class Fragment(Layout):
                 raise TileTypeError(
                     "the map of T.Fragment gives no thread and register",
                     expected="a pair (thread, register)",
-                    got=repr(found)[:80],
+                    got=shown(found),
                 )
             self.forward_thread = as_expr(found[0])
             self.forward_index = as_outputs(found[1])

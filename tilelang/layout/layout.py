@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.buffer import as_extent
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var, as_expr, const
@@ -68,7 +68,7 @@ class Layout:
             raise TileTypeError(
                 f"the map of {self.what} is not a function",
                 expected=f"a function of {len(self.shape)} indices",
-                got=repr(forward_fn)[:80],
+                got=shown(forward_fn),
             )
         self.forward_vars = index_vars(len(self.shape))
         self.forward_index = as_outputs(forward_fn(*self.forward_vars))

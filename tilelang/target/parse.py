@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelang.env import env
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.target import device
 from tilelang.target.limits import Limits, limits_of
 
@@ -256,7 +256,7 @@ def _device_of(arg: object) -> tuple[str, int]:
 
 
 def _shown(spec: object) -> str:
-    return f"{spec!r}"[:100] + ("" if isinstance(spec, str) else f" ({type(spec).__name__})")
+    return shown(spec, 100) + ("" if isinstance(spec, str) else f" ({type(spec).__name__})")
 
 
 def _near(word: str) -> str | None:

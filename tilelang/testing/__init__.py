@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelang.errors import TileValueError
+from tilelang.errors import TileValueError, shown
 from tilelang.utils.tensor import torch_assert_close
 
 __all__ = [
@@ -185,7 +185,7 @@ def process_func(func: Callable[..., float], name: str | None = None, /, **kwarg
     found = func(**kwargs)
     if not isinstance(found, (int, float)) or not found > 0:
         raise TileValueError(
-            f"{label} gave no latency", expected="a positive number", got=repr(found)[:60]
+            f"{label} gave no latency", expected="a positive number", got=shown(found, 60)
         )
     print(f"{label}: {found:.6g}")
     timing = Timing(label, float(found))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.errors import TileUnsupportedError, TileValueError, shown
 from tilelang.tools.drawing import Drawing, draw_layout
 from tilelang.tools.svg import colour_of
 
@@ -73,7 +73,7 @@ def _formats(given: str | Sequence[str]) -> tuple[str, ...]:
         raise TileValueError(
             "plot_layout knows no such format",
             expected=f'{", ".join(FORMATS)} or "all"',
-            got=repr(given),
+            got=shown(given),
         )
     return tuple(dict.fromkeys(found))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
-from tilelang.errors import TileTypeError
+from tilelang.errors import TileTypeError, shown
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Const, Expr, Load, as_expr, const
@@ -32,7 +32,7 @@ def _region(operand: Any) -> Region:
     if isinstance(operand, Load):
         return Region(operand.buffer, operand.indices, (1,) * len(operand.indices), anchored=True)
     raise TileTypeError(
-        "this is no buffer", expected="a buffer, a region or an element", got=repr(operand)[:60]
+        "this is no buffer", expected="a buffer, a region or an element", got=shown(operand, 60)
     )
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilelang.errors import TileValueError
+from tilelang.errors import TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 
 
@@ -47,7 +47,7 @@ class BaseKernelAdapter(ABC):
             raise TileValueError(
                 "result_idx names no parameters",
                 expected=f"an int or a list of ints from {-count} to {count - 1}",
-                got=repr(result_idx),
+                got=shown(result_idx),
             )
         return [index % count for index in wanted]
 
@@ -73,7 +73,7 @@ def find_prim_func(module: Any) -> PrimFunc:
     """
     found = functions_of(module)
     if not found:
-        raise TileValueError("no function to wrap", expected="a PrimFunc", got=repr(module)[:80])
+        raise TileValueError("no function to wrap", expected="a PrimFunc", got=shown(module))
     return found[0]
 
 

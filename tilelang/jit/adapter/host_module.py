@@ -22,7 +22,7 @@ from tilelang.cuda.module import (
     Program,
     Step,
 )
-from tilelang.errors import InternalError, TileUnsupportedError, TileValueError
+from tilelang.errors import InternalError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -120,7 +120,7 @@ def find_module(given: Any, func: S.PrimFunc, target: Any, configs: Any) -> Host
         raise TileValueError(
             "the device module does not tell how kernels are launched",
             expected="a CudaModule, a HostModule or an artifact of compilation",
-            got=repr(given)[:80],
+            got=shown(given),
         )
     return host_module(module, func)
 

@@ -25,6 +25,7 @@ from tilelang.errors import (
     TileTypeError,
     TileUnsupportedError,
     TileValueError,
+    shown,
 )
 from tilelang.ir import buffer as ir
 from tilelang.ir.dtypes import dtype as DType
@@ -166,7 +167,7 @@ class BufferAnnot(Annot):
             raise TileUnsupportedError(
                 f"{what} as a parameter with elem_offset",
                 expected="0: the tensor of a call says where it starts",
-                got=f"{elem_offset!r}"[:80],
+                got=shown(elem_offset),
                 hint="pass a slice such as x[8:], or give data= to describe memory of the kernel",
             )
         extents = None if shape is None else _extents(shape)
@@ -262,7 +263,7 @@ class BufferAnnot(Annot):
         return ArgumentTypeError(
             f"argument `{self.name}` is not a tensor",
             expected="a torch tensor, a numpy array or another array with shape and dtype",
-            got=f"{target!r}"[:80] + f" of type {type(target).__name__}",
+            got=shown(target) + f" of type {type(target).__name__}",
         )
 
     @staticmethod
@@ -380,7 +381,7 @@ class StridedTensorAnnot(BufferAnnot):
                 raise TileTypeError(
                     "T.StridedTensor[...] needs a shape, strides and a dtype",
                     expected="T.StridedTensor[[shape], [strides], dtype]",
-                    got=f"{params!r}"[:80],
+                    got=shown(params),
                 )
             shape, strides = params[:2]
             _check_steps(shape, strides)

@@ -24,6 +24,7 @@ from tilelang.errors import (
     TileTypeError,
     TileValueError,
     TileWarning,
+    shown,
 )
 from tilelang.ir.active import activate, current
 from tilelang.ir.buffer import Buffer, Region
@@ -592,8 +593,8 @@ def describe(value: object) -> str:
         return f"the buffer `{value.name}`"
     if isinstance(value, (Expr, Region)):
         return f"`{value!r}`"
-    text = repr(value)
-    return f"an object of type {type(value).__name__}" if " at 0x" in text else text[:80]
+    text = shown(value)
+    return f"an object of type {type(value).__name__}" if " at 0x" in text else text
 
 
 def count(number: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilelang.errors import TileTypeError
+from tilelang.errors import TileTypeError, shown
 from tilelang.ir.dtypes import dtype as DType
 
 __all__ = ["freeze"]
@@ -33,7 +33,7 @@ def freeze(value: Any) -> Any:
         raise TileTypeError(
             f"a value of type {type(value).__name__} cannot be a compile-time argument",
             expected="a hashable value, or a list, tuple, dict or set of such values",
-            got=f"{value!r}"[:80],
+            got=shown(value),
             hint="a tensor needs an annotation: T.Tensor[[...], dtype]",
         ) from None
     return (type(value), value)

@@ -44,6 +44,7 @@ from tilelang.errors import (
     TileTypeError,
     TileValueError,
     at,
+    shown,
 )
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Var
@@ -272,7 +273,7 @@ def _prim_func_arg(raw: Any, name: str, made: Builder, vt: ArgVarTable) -> Any:
         raise TileTypeError(
             f"the annotation of `{name}` does not describe an argument",
             expected="T.Tensor(shape, dtype), T.StridedTensor(...), T.ptr or a scalar dtype",
-            got=f"{raw!r}"[:80],
+            got=shown(raw),
         )
     if isinstance(annot, BufferAnnot) and annot.dtype is None:
         annot = annot.with_name(name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from tilelang.errors import KernelArgumentError, TileTypeError
+from tilelang.errors import KernelArgumentError, TileTypeError, shown
 from tilelang.ir import buffer as ir
 from tilelang.ir.active import current
 from tilelang.ir.dtypes import dtype as DType
@@ -134,7 +134,7 @@ class Value(Annot):
             "this is not a dimension",
             expected='an int, `int`, `Any`, T.dyn, T.dyn["name"], T.dynamic("name") or an '
             "expression of symbols",
-            got=f"{value!r}"[:80],
+            got=shown(value),
             hint="use `//` for integer division" if isinstance(value, float) else None,
         )
 
