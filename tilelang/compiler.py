@@ -40,6 +40,7 @@ from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 from tilelang.passes.normalize.widen import widen_indices
+from tilelang.passes.normalize.wrap import wrap_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
@@ -161,6 +162,9 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
         Step("check_tile_bounds", check_tile_bounds, _always,
              "constant extents show which accesses certainly leave a tile; nothing is lowered yet, "
              "so the error speaks of the program"),
+        Step("wrap_indices", wrap_indices, _always,
+             "an element of a tile operation is named by its lowering and never counts from the "
+             "end, so this has to be done before"),
         Step("check_launch_limits", partial(check_launch_limits, target=target), _on_gpu,
              "constant grids are plain numbers now; no pass below changes a launch"),
         Step("fold_clear", fold_clear, _always,

@@ -66,14 +66,24 @@ def test_a_region_that_ends_outside_is_refused() -> None:
     assert "`tile[0, 63]` is outside the shared.dyn buffer" in str(refused(program))
 
 
-def test_an_index_that_becomes_negative_is_refused() -> None:
+def test_an_index_further_from_the_end_than_the_start_is_refused() -> None:
     def program(A: T.Tensor((64,), "float32")) -> None:
         with T.Kernel(1, threads=64):
             tile = T.alloc_local((8,), "float32")
             for k in T.serial(8):
-                tile[k - 2] = A[k]
+                tile[k - 9] = A[k]
 
-    assert "got: tile[k - 2] for k = 0" in str(refused(program))
+    assert "got: tile[k - 9] for k = 0" in str(refused(program))
+
+
+def test_a_tile_that_starts_before_its_buffer_is_refused() -> None:
+    def program(A: T.Tensor((64,), "float32")) -> None:
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((8,), "float32")
+            for k in T.serial(2):
+                T.copy(A[0:4], tile[k - 1 : k + 3])
+
+    assert "got: tile[k - 1] for k = 0" in str(refused(program))
 
 
 def test_conditions_and_data_decide_elsewhere() -> None:

@@ -18,6 +18,7 @@ from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import INDEX_OPS, widens
+from tilelang.ir.linear import unwrapped
 from tilelang.ir.tables import BINARY
 
 PLAIN_TYPES = {
@@ -292,6 +293,8 @@ class CPrinter:
             return expr in self.wide or expr in self.sizes
         if isinstance(expr, E.Cast):
             return widens(expr) and self.is_index(expr.value)
+        if isinstance(expr, E.Select):
+            return unwrapped(expr) is not None and all(map(self.is_index, (expr.t, expr.f)))
         return isinstance(expr, E.Const) and expr.dtype.is_int
 
     # -- indices --------------------------------------------------------------------------------
@@ -314,6 +317,9 @@ class CPrinter:
                 return f"tl_{expr.op}_i64({self.index(expr.a)}, {self.index(expr.b)})"
         if isinstance(expr, E.Cast) and self.is_index(expr):
             return self.index(expr.value)
+        if isinstance(expr, E.Select) and self.is_index(expr):
+            t, f = term(self.index(expr.t)), term(self.index(expr.f))
+            return f"({bare(self.value(expr.cond))} ? {t} : {f})"
         return f"(int64_t){self.value(expr)}"
 
     @staticmethod

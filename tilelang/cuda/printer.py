@@ -28,7 +28,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.indices import INDEX_OPS, widens
-from tilelang.ir.linear import Linear
+from tilelang.ir.linear import Linear, unwrapped
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
@@ -222,6 +222,8 @@ class CudaPrinter(CPrinter):
             return expr in self.indices
         if isinstance(expr, E.Cast):
             return widens(expr) and self.is_index(expr.value)
+        if isinstance(expr, E.Select):
+            return unwrapped(expr) is not None and all(map(self.is_index, (expr.t, expr.f)))
         return isinstance(expr, E.Const) and expr.dtype.is_int
 
     def term(self, expr: E.Expr | int) -> Term:
@@ -241,6 +243,10 @@ class CudaPrinter(CPrinter):
                 return self.counted[expr]
             return indexing.combine(expr.op, self.term(expr.a), self.term(expr.b))
         known = self.interval(expr)
+        if isinstance(expr, E.Select) and self.is_index(expr):
+            t, f = self.term(expr.t), self.term(expr.f)
+            text = f"({bare(self.value(expr.cond))} ? {t.text} : {f.text})"
+            return Term(text, known.low, known.high, t.wide or f.wide)
         text = self.value(expr)
         if expr.dtype in ("int64", "uint64", "uint32"):
             cast = "" if expr.dtype == "int64" else "(int64_t)"

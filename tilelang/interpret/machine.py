@@ -124,6 +124,14 @@ class Block:
         return found
 
 
+def wrapped(index: Value, extent: int) -> Value:
+    """An index of an element counted from the start, as in Python; what is outside stays."""
+    if np.ndim(index) == 0:
+        return np.int64(index) + extent if -extent <= index < 0 else index
+    negative = (index < 0) & (index >= -extent)
+    return np.where(negative, index.astype(np.int64) + extent, index) if negative.any() else index
+
+
 def _pairs(annotation: Any) -> Any:
     """The (buffer, value) pairs of an annotation given as pairs or as a mapping."""
     return annotation.items() if isinstance(annotation, dict) else annotation
@@ -183,8 +191,10 @@ class Strand:
         return evaluate(self, expr, active)
 
     def place(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
-        """Where an element of ``buffer`` is."""
-        return self.corner(buffer, exprs, active)
+        """Where an element of ``buffer`` is: a negative index counts from the end."""
+        found = self.corner(buffer, exprs, active)
+        extents = self.bound(buffer).shape
+        return [wrapped(index, extent) for index, extent in zip(found, extents)]
 
     def corner(self, buffer: Buffer, exprs: tuple[Expr, ...], active: Active) -> list[Value]:
         """Index expressions of ``buffer`` as they are: those of a tile may be negative."""

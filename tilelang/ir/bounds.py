@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ from tilelang.ir.expr import (
     Var,
     as_expr,
 )
+from tilelang.ir.linear import unwrapped
 
 INF = math.inf
 End: TypeAlias = "int | float"  # an int, or plus or minus infinity
@@ -236,7 +237,7 @@ def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval
         source = node.value.dtype
         return memo[node.value] if source.is_integer or source.is_bool else full(node.dtype)
     if isinstance(node, Select):
-        return _either(memo[node.t], memo[node.f])
+        return _chosen(node, memo[node.t], memo[node.f])
     if isinstance(node, Ramp):
         steps = Interval(0, node.lanes - 1)
         product = _corners(memo[node.stride], steps, _mul)
@@ -245,6 +246,17 @@ def _value(node: Expr, memo: Mapping[Any, Interval], bounds: Bounds) -> Interval
     if isinstance(node, Call):
         return _call(node, memo)
     return full(node.dtype)
+
+
+def _chosen(node: Select, t: Interval, f: Interval) -> Interval:
+    """One of two sides; of an index that counts from the end where it is negative, each side has
+    its sign."""
+    found = unwrapped(node)
+    if found is None:
+        return _either(t, f)
+    added = found[1]
+    t = replace(t, high=min(t.high, added.constant - 1)) if not added.terms else t
+    return _either(t, replace(f, low=max(f.low, 0)))
 
 
 def _call(node: Call, memo: Mapping[Any, Interval]) -> Interval:

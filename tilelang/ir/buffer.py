@@ -9,7 +9,18 @@ from typing import Any, cast
 
 from tilelang.errors import TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Const, Expr, ExprLike, Load, Var, as_expr, binary, const
+from tilelang.ir.expr import (
+    AddressOf,
+    Const,
+    Expr,
+    ExprLike,
+    Load,
+    Var,
+    as_expr,
+    binary,
+    const,
+    select,
+)
 
 SCOPES = (
     "global",
@@ -282,8 +293,13 @@ class Region:
         return region_text(self)
 
 
-def _normal_index(buffer: Buffer, dim: int, value: object) -> Expr:
-    """One index: integer, negative constants counted from the end."""
+def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True) -> Expr:
+    """One index: integer, negative constants counted from the end.
+
+    Args:
+        element: whether the index is one of an element, of which a negative one counts from the end
+            at run time, too: one before the first element must not do so twice.
+    """
     if isinstance(value, float):
         raise TileTypeError(
             f"index {dim} of `{buffer.name}` is the float {value}",
@@ -298,9 +314,14 @@ def _normal_index(buffer: Buffer, dim: int, value: object) -> Expr:
             got=f"`{index!r}` of dtype {index.dtype}",
             hint="convert with T.int32(x), or use `//` instead of `/`",
         )
-    if isinstance(index, Const) and index.value < 0:
-        return as_expr(index + buffer.shape[dim])
-    return index
+    if not isinstance(index, Const) or index.value >= 0:
+        return index
+    moved = as_expr(index + buffer.shape[dim])
+    if not element or index.value == -1:
+        return moved
+    if isinstance(moved, Const):
+        return moved if moved.value >= 0 else index
+    return select(moved >= 0, moved, index)
 
 
 def index_buffer(buffer: Buffer, key: object) -> Load | Region:
@@ -338,7 +359,7 @@ def index_buffer(buffer: Buffer, key: object) -> Load | Region:
 
 def _normal_slice(buffer: Buffer, dim: int, item: object) -> tuple[Expr, int | Expr]:
     if not isinstance(item, slice):
-        return _normal_index(buffer, dim, item), 1
+        return _normal_index(buffer, dim, item, False), 1
     if item.step is not None and not same_extent(item.step, 1):
         raise TileUnsupportedError(
             f"a slice of `{buffer.name}` has a step",
@@ -346,9 +367,11 @@ def _normal_slice(buffer: Buffer, dim: int, item: object) -> tuple[Expr, int | E
             got=f"step {item.step!r} in dimension {dim}",
             hint="index element by element in T.Parallel",
         )
-    low = const(0) if item.start is None else _normal_index(buffer, dim, item.start)
+    low = const(0) if item.start is None else _normal_index(buffer, dim, item.start, False)
     stop = (
-        as_expr(buffer.shape[dim]) if item.stop is None else _normal_index(buffer, dim, item.stop)
+        as_expr(buffer.shape[dim])
+        if item.stop is None
+        else _normal_index(buffer, dim, item.stop, False)
     )
     from tilelang.ir.simplify import simplify
 

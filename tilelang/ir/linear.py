@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Binary, Const, Expr, Unary
+from tilelang.ir.expr import Binary, Const, Expr, Select, Unary
 
 
 def balanced(value: int, dtype: DType) -> int:
@@ -95,3 +95,18 @@ class Linear:
                 made = Linear.made(terms, self.constant, self.dtype)
                 return made.added(Linear.of(term.a), factor).recomposed()
         return self
+
+
+def unwrapped(expr: Expr) -> tuple[Expr, Linear] | None:
+    """(i, n) of an index ``i + n if i < 0 else i``, which counts from the end of n elements where
+    it is negative; None for anything else."""
+    if not isinstance(expr, Select) or not expr.dtype.is_integer or expr.dtype.lanes > 1:
+        return None
+    cond = expr.cond
+    if not isinstance(cond, Binary) or cond.op != "lt" or cond.a.dtype is not expr.dtype:
+        return None
+    index = Linear.of(expr.f)
+    below = Linear.of(cond.a).added(Linear.of(cond.b), -1)
+    if dict(below.terms) != dict(index.terms) or below.constant != index.constant:
+        return None
+    return expr.f, Linear.of(expr.t).added(index, -1)

@@ -17,6 +17,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, prove
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.linear import Linear, unwrapped
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, substitute
 from tilelang.passes.serial.affine import depends_on, linear
@@ -98,7 +99,8 @@ class _Guards:
                     cond = E.binary("land", cond, test)
                 if isinstance(cond, E.Const):
                     return guarded
-                return S.If(cond=cond, then=stmt, orelse=guarded, loc=stmt.loc)
+                inside = _FromStart().rewrite(stmt)
+                return S.If(cond=cond, then=inside, orelse=guarded, loc=stmt.loc)
         return guarded
 
     def _inside(self, stmt: S.For) -> S.Stmt:
@@ -209,14 +211,24 @@ class _Guards:
             return None
         cond: E.Expr | None = None
         for index, extent in zip(indices, buffer.shape):
+            index, low = _counted(index, extent)
             known = substitute(index, self.lets)
-            for test, seen in ((index >= 0, known >= 0), (index < extent, known < extent)):
+            for test, seen in ((index >= low, known >= low), (index < extent, known < extent)):
                 if prove(simplify(seen, self.bounds), self.bounds) is True:
                     continue
                 if id(test) in self.facts:
                     continue
                 cond = test if cond is None else E.binary("land", cond, test)
         return cond
+
+
+def _counted(index: E.Expr, extent: int | E.Expr) -> tuple[E.Expr, E.Expr | int]:
+    """An index and its least value inside; one that counts from the end where it is negative is
+    looked at before it is moved."""
+    found = unwrapped(index)
+    if found is None or found[1] != Linear.of(E.cast(E.as_expr(extent), index.dtype)):
+        return index, 0
+    return found[0], E.unary("neg", E.as_expr(extent))
 
 
 SUMS = {"atomic_addx2": 2, "atomic_addx4": 4}  # elements that one call adds to
@@ -283,6 +295,32 @@ class _Guarded(Rewriter):
         return inner
 
 
+class _FromStart(Rewriter):
+    """Indices of tensors that are known not to be negative."""
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        if not E.holds(expr, E.Select):
+            return expr
+        inner = rebuild(expr, self.expr)
+        if isinstance(inner, (E.Load, E.AddressOf)) and inner.buffer.storage == "global":
+            indices = tuple(map(_from_start, inner.indices))
+            rest = (inner.access,) if isinstance(inner, E.AddressOf) else ()
+            return type(inner)(inner.buffer, indices, *rest)
+        return inner
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Store) and stmt.buffer.storage == "global":
+            indices = tuple(map(_from_start, stmt.indices))
+            if any(a is not b for a, b in zip(indices, stmt.indices)):
+                return replace(stmt, indices=indices)
+        return stmt
+
+
+def _from_start(index: E.Expr) -> E.Expr:
+    found = unwrapped(index)
+    return index if found is None else found[0]
+
+
 class _Corners(Rewriter):
     """Collects, for one loop nest, the comparisons that put its corners inside every tensor."""
 
@@ -332,7 +370,7 @@ class _Corners(Rewriter):
         if buffer.storage != "global":
             return
         for index, extent in zip(indices, buffer.shape):
-            known = substitute(index, self.lets)
+            known = substitute(_from_start(index), self.lets)
             low_ok = prove(simplify(known >= 0, self.bounds), self.bounds) is True
             high_ok = prove(simplify(known < extent, self.bounds), self.bounds) is True
             if low_ok and high_ok:
