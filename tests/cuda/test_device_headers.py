@@ -144,6 +144,8 @@ def shared_by_threads() -> list[str]:
 def moves() -> list[str]:
     """Copies, barriers, launch order, random numbers and failures that every target has."""
     lines = [f"tl_copy_{size}(tile, u8 + n);" for size in (1, 2, 4, 8, 16)]
+    lines += [f"tl_{way}{bits}(u8, u8 + n);" for way in ("ldg", "stg") for bits in (32, 64, 128)]
+    lines += ["u32[n] = tl_ldg32(u32);", "tl_stg32(u32, u32[n]);"]
     for size in (4, 8, 16):
         lines += [f"tl_cp_async_{size}(tile, u8 + n);"]
         lines += [f"tl_cp_async_{size}_zfill(tile, u8 + n, n > 1);"]
@@ -285,6 +287,7 @@ def tensor_memory() -> tuple[list[str], list[str]]:
                 instances.append(f"TL_TCGEN05_MOVE({shape}, {count}, {count * unit})")
                 lines += [f"tl_tcgen05_st_{shape}_x{count}(n, d);",
                           f"tl_tcgen05_ld_{shape}_x{count}(d, n);"]  # fmt: skip
+    lines += [f"tl_{way}256(u8, u8 + n);" for way in ("ldg", "load", "stg")]
     lines += ["tl_tcgen05_wait_st();", "tl_tcgen05_wait_ld();", "tl_tcgen05_fence_before();",
               "tl_tcgen05_fence_after();", "tl_tcgen05_commit(bar);",
               "tl_tcgen05_commit_multicast(bar, 3);", "tl_clc_try_cancel(tile, bar);",
@@ -335,7 +338,8 @@ def test_every_function_is_called_above() -> None:
             inner = name in (
                 "tl_as_f32 tl_as_u32 tl_shared_address tl_before tl_after tl_aligned tl_panel "
                 "tl_small_to_f32 tl_f32_to_small tl_dp4a_mixed tl_any_bit tl_philox_words "
-                "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept"
+                "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept "
+                "tl_global_address"
             ).split() or name.endswith(("_", "_to", "_values_f16", "_values_bf16", "_values_f32"))
             if not inner and f"{name}(" not in text and f"{name}<" not in text:
                 missing.append(f"{path.name}: {name}")

@@ -389,7 +389,7 @@ def test_previous_values_are_those_of_the_interpreter(kind, lanes):
 def test_vector_words_are_single_accesses():
     text = source_of(WORDS.program(next(c for c in CASES if c.word == "stg128")), "sm_80")
     assert "tl_copy_16(A_vec, &A[tx * 4]);" in text
-    assert "tl_copy_16(&A[tx * 4], A_vec_1);" in text
+    assert "tl_stg128(&A[tx * 4], A_vec_1);" in text
 
 
 @T.prim_func

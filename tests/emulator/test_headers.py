@@ -19,6 +19,7 @@ ARCHS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a")
 # Pieces of the device's functions, which no program calls.
 INSIDE = {
     "tl_before", "tl_after", "tl_aligned", "tl_small_to_f32", "tl_f32_to_small", "tl_half_of_int", "tl_kept",
+    "tl_global_address",
     *(f"tl_mma_m8n8k16_{a}_{b}_s32" for a in ("s8", "u8") for b in ("s8", "u8")),
 }  # fmt: skip
 # Instructions that make functions, named by the texts that use them.

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 
-from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed
+from tilelang.codegen.c import NARROW_FLOATS, CPrinter, bare, is_packed, storage_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import place_name, quote, quote_format
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import Effect
 
 # The comment before what a line of the program became: (file, line).
@@ -138,6 +139,12 @@ class Writer(ABC):
         if isinstance(source, E.Cast) and source.dtype in NARROW_FLOATS:
             if source.value.dtype == "float32" and not source.rounding:
                 source = source.value  # the store rounds
+        if _is_raw(source, stmt.buffer.dtype):
+            assert isinstance(source, E.Call)
+            bits = bare(printer.value(source.args[0]))
+            place = printer.flat_index(stmt.buffer, stmt.indices)
+            self.put(f"{printer.pointer(stmt.buffer)}[{place}] = {bits};")
+            return
         value = bare(printer.value(source))
         offset = printer.flat_index(stmt.buffer, stmt.indices)
         if isinstance(source, E.Load) and self.moves_bits(source, stmt):
@@ -252,3 +259,12 @@ def _shown(dtype: object, value: str) -> tuple[str, str, str]:
     if name.startswith("uint"):
         return SHOWN.get(name, f"{name}_t"), "%llu", f"(unsigned long long)({value})"
     return SHOWN.get(name, f"{name}_t"), "%lld", f"(long long)({value})"
+
+
+def _is_raw(value: E.Expr, dtype: DType) -> bool:
+    """Whether a value is given by the bits that memory holds of it, which a store only moves:
+    as numbers they would lose what makes one NaN different from another."""
+    if not (isinstance(value, E.Call) and value.op == "reinterpret" and value.dtype == dtype):
+        return False
+    given = value.args[0].dtype
+    return given.is_uint and given.bits == dtype.bits and storage_type(dtype) == storage_type(given)

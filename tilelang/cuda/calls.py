@@ -137,6 +137,40 @@ def _ldg(p: CudaPrinter, call: E.Call) -> str:
     return p.load(target.buffer, target.indices)
 
 
+def _vector_copy(p: CudaPrinter, call: E.Call) -> str:
+    """A move of several bytes; those of T.ldg and T.stg by their instructions. What the kernel
+    writes itself is not loaded through the cache of constant memory."""
+    size, through = int(call.attr("bytes", 0)), str(call.attr("through", ""))
+    name = f"tl_copy_{size}"
+    explicit = {"ldg": _address(call, 1), "stg": _address(call, 0)}.get(through)
+    if explicit is not None and size >= 4 and explicit.buffer.storage == "global":
+        if through == "stg" or _is_constant(p, explicit):
+            name = f"tl_{through}{size * 8}"
+    if size > 16 and name.startswith("tl_copy"):
+        name = f"tl_{'load' if through == 'ldg' else 'stg'}{size * 8}"
+    return f"{name}({arguments(p, call)})"
+
+
+def _is_constant(p: CudaPrinter, place: E.AddressOf) -> bool:
+    """Whether nothing writes a tensor while the kernel runs."""
+    return p.declared.get(place.buffer.data, "").startswith("const ")
+
+
+def _word(p: CudaPrinter, call: E.Call) -> str:
+    """T.ldg32 of one element, whose guard, if it has one, is the condition around it; the bits
+    that T.stg32 stores."""
+    value = call.args[0]
+    if isinstance(value, E.Select) and value.lazy and isinstance(value.t, E.Load):
+        guarded = E.Call(call.op, (value.t,), call.dtype)
+        other = E.call("reinterpret", value.f, dtype=call.dtype)
+        return f"({p.value(value.cond)} ? {_word(p, guarded)} : {p.value(other)})"
+    if call.op == "ldg32" and isinstance(value, E.Load) and value.buffer.storage == "global":
+        place = E.AddressOf(value.buffer, value.indices, "r")
+        if _is_constant(p, place):
+            return f"tl_ldg32({p.value(place)})"
+    return _reinterpret(p, E.Call("reinterpret", call.args, call.dtype))
+
+
 def _any_all(p: CudaPrinter, call: E.Call) -> str:
     """Whether some or all elements of a contiguous region differ from zero."""
     arg = call.args[0]
@@ -429,6 +463,9 @@ CALLS: dict[str, Handler] = {
     "atomic_addx2": _atomic_vector,
     "atomic_addx4": _atomic_vector,
     "ldg": _ldg,
+    "ldg32": _word,
+    "stg32": _word,
+    "vector_copy": _vector_copy,
     "any_of": _any_all,
     "all_of": _any_all,
     "cp_async": _cp_async,

@@ -67,7 +67,6 @@ WORDS: dict[str, Word] = {
     "mbarrier_arrive_expect_tx": Word("tl_mbarrier_arrive_expect_tx", "sm_90"),
     "cp_async_barrier_noinc": Word("tl_cp_async_mbarrier_arrive_noinc", "sm_80"),
     # Moves.
-    "vector_copy": Word("tl_copy_{bytes}"),
     "cp_async_commit": Word("tl_cp_async_commit", "sm_80"),
     "ldmatrix": Word("tl_ldmatrix_x{count}{trans}", "sm_75"),
     "stmatrix": Word("tl_stmatrix_x{count}{trans}", "sm_90"),
@@ -230,7 +229,7 @@ HEADERS: tuple[tuple[str, str], ...] = (
                   r"|tl_thread_"),
     ("tl_reduce.h", r"tl_warp_reduce"),
     ("tl_memory.h", r"tl_copy_|tl_cp_async|tl_ldmatrix|tl_stmatrix|tl_any_of|tl_all_of"
-                    r"|tl_pointer|tl_bulk_(commit|wait)"),
+                    r"|tl_pointer|tl_bulk_(commit|wait)|tl_ldg|tl_stg|tl_load256"),
     ("tl_half.h", r"tl_half2_"),
     ("tl_mma.h", r"tl_mma_m(8n8|16n8)k"),
     ("tl_mma_sp.h", r"tl_mma_sp_"),

@@ -112,6 +112,11 @@ class KernelWriter(Writer):
             offset, value = p.flat_index(buffer, stmt.indices), bare(p.value(stmt.value))
             self.put(f"tl_store_shared_{kind}({p.pointer(buffer)}, {offset}, {value});")
             return
+        if isinstance(stmt.value, E.Call) and stmt.value.op == "stg32":
+            bits = E.call("reinterpret", stmt.value.args[0], dtype="uint32")
+            self.put(f"tl_stg32(&{p.pointer(buffer)}[{p.flat_index(buffer, stmt.indices)}], "
+                     f"{bare(p.value(bits))});")  # fmt: skip
+            return
         super().store(stmt)
 
     def shared(self, buffer: Buffer, kind: str, name: str, length: int) -> None:

@@ -15,7 +15,7 @@ from tilelang.interpret.memory import nibbles_of
 from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg
-from tilelang.ir.tables import Effect
+from tilelang.ir.tables import MOVES, Effect
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
@@ -195,6 +195,7 @@ HANDLERS: dict[str, Handler] = {
     "all_of": _all_of,
     "dp4a": _dp4a,
     "reinterpret": _reinterpret,
+    **{f"{way}{bits}": _reinterpret for way in MOVES for bits in (32, 64, 128, 256)},
     "device_assert": _device_assert,
     "thread_return": _control,
     "loop_break": _control,

@@ -15,6 +15,7 @@ from tilelang.ir.expr import (
     Const,
     Expr,
     Load,
+    Ramp,
     RegionArg,
     Var,
     as_expr,
@@ -95,8 +96,17 @@ class _Collector:
     def element(
         self, buffer: Buffer, indices: tuple[Expr, ...], where: dict[Buffer, list[Region]]
     ) -> None:
-        """Record one element."""
-        self.region(Region(buffer, indices, (1,) * len(indices)), where)
+        """Record one element, or the neighbours that a vector of indices names."""
+        mins: list[Expr] = []
+        extents: list[int | Expr] = []
+        for index in indices:
+            if isinstance(index, Ramp) and isinstance(index.stride, Const):
+                mins.append(index.base)
+                extents.append(1 + (index.lanes - 1) * int(index.stride.value))
+            else:
+                mins.append(index)
+                extents.append(1)
+        self.region(Region(buffer, tuple(mins), tuple(extents)), where)
 
     def region(self, region: Region, where: dict[Buffer, list[Region]]) -> None:
         """Record ``region`` for all iterations of the loops around it."""

@@ -265,7 +265,11 @@ class _Printer:
         elif isinstance(stmt, S.View):
             self.view(stmt)
         elif isinstance(stmt, S.Store):
-            self.line(f"{self.element(stmt.buffer, stmt.indices)} = {text.expr(stmt.value)}")
+            place, stored = self.element(stmt.buffer, stmt.indices), stmt.value
+            if isinstance(stored, Call) and stored.op.startswith("stg"):
+                self.line(f"T.{stored.op}({place}, {text.expr(stored.args[0])})")
+            else:
+                self.line(f"{place} = {text.expr(stored)}")
         elif isinstance(stmt, S.ReducerUpdate):
             place = self.element(stmt.buffer, stmt.indices)
             self.line(f'T.reducer_update({place}, {text.expr(stmt.value)}, "{stmt.op}")')

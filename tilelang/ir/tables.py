@@ -102,6 +102,8 @@ def _math(names: str, count: int, operands: str = "float", result: str = "same")
     return [Intrinsic(name, count, count, result, operands) for name in names.split()]
 
 
+MOVES = ("ldg", "stg")  # words that name the access by which bits move
+
 _ELEMENTWISE = [
     *_math(
         "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos tan sinh cosh "
@@ -125,6 +127,10 @@ _ELEMENTWISE = [
     Intrinsic("fmax_nan", 2, 2, operands="number"),  # max and min that propagate NaN
     Intrinsic("fmin_nan", 2, 2, operands="number"),
     Intrinsic("reinterpret", 1, 1, "given"),
+    # Bits that are loaded, or stored, in one access of so many of them.
+    Intrinsic("ldg32", 1, 1, "uint32"),
+    *[Intrinsic(f"ldg{bits}", 1, 1, f"uint32x{bits // 32}") for bits in (64, 128, 256)],
+    *[Intrinsic(f"stg{bits}", 1, 1, "given") for bits in (32, 64, 128, 256)],
     Intrinsic("isnullptr", 1, 1, "bool"),
     Intrinsic("any_of", 1, 1, "bool", effect=Effect.READ, reads=(0,)),
     Intrinsic("all_of", 1, 1, "bool", effect=Effect.READ, reads=(0,)),

@@ -162,7 +162,10 @@ def _vector_load(what: str, src: object, pred: object, scope: str, bits: int) ->
     place, lanes = _place(src, what, "source", scope, bits)
     loaded = Load(place.buffer, _run(place, lanes))
     words = _words(bits)
-    value = loaded if loaded.dtype is words else call("reinterpret", loaded, dtype=words)
+    if scope == "global":
+        value = call(what.removeprefix("T."), loaded, dtype=words)
+    else:
+        value = loaded if loaded.dtype is words else call("reinterpret", loaded, dtype=words)
     if pred is None:
         return value
     zero: Expr = const(0, "uint32")
@@ -181,7 +184,9 @@ def _vector_store(
             expected=f"{bits} bits, e.g. {_words(bits)}",
             got=f"`{found!r}` of dtype {found.dtype}",
         )
-    if found.dtype is not kind:
+    if scope == "global":
+        found = call(what.removeprefix("T."), found, dtype=kind)
+    elif found.dtype is not kind:
         found = call("reinterpret", found, dtype=kind)
     store = Store(buffer=place.buffer, indices=_run(place, lanes), value=found)
     if pred is None:

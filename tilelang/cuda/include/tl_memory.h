@@ -9,6 +9,57 @@ TL_INLINE void tl_copy_4(void* dst, const void* src) { *(uint32_t*)dst = *(const
 TL_INLINE void tl_copy_8(void* dst, const void* src) { *(uint2*)dst = *(const uint2*)src; }
 TL_INLINE void tl_copy_16(void* dst, const void* src) { *(uint4*)dst = *(const uint4*)src; }
 
+// -- global memory by the instructions of T.ldg and T.stg; ldg reads what nothing writes while the kernel runs. 256
+// bits are two accesses before sm_100, whose PTX knows them in one -------------------------------------------
+TL_INLINE uint64_t tl_global_address(const void* p) { return (uint64_t)__cvta_generic_to_global(p); }
+TL_INLINE uint32_t tl_ldg32(const void* src) {
+    uint32_t x;
+    asm("ld.global.nc.u32 %0, [%1];" : "=r"(x) : "l"(tl_global_address(src)));
+    return x;
+}
+TL_INLINE void tl_ldg32(void* dst, const void* src) { *(uint32_t*)dst = tl_ldg32(src); }
+TL_INLINE void tl_ldg64(void* dst, const void* src) {
+    uint2 x;
+    asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(x.x), "=r"(x.y) : "l"(tl_global_address(src)));
+    *(uint2*)dst = x;
+}
+TL_INLINE void tl_ldg128(void* dst, const void* src) {
+    uint4 x;
+    asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(tl_global_address(src)));
+    *(uint4*)dst = x;
+}
+TL_INLINE void tl_stg32(void* dst, uint32_t x) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(tl_global_address(dst)), "r"(x) : "memory");
+}
+TL_INLINE void tl_stg32(void* dst, const void* src) { tl_stg32(dst, *(const uint32_t*)src); }
+TL_INLINE void tl_stg64(void* dst, const void* src) {
+    const uint2 x = *(const uint2*)src;
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(tl_global_address(dst)), "r"(x.x), "r"(x.y) : "memory");
+}
+TL_INLINE void tl_stg128(void* dst, const void* src) {
+    const uint4 x = *(const uint4*)src;
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 ::"l"(tl_global_address(dst)), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+#if TL_ARCH >= 1000
+#define TL_LOAD_256(NAME, TEXT, VOLATILE, ...)                                                           \
+    TL_INLINE void NAME(void* dst, const void* src) {                                                    \
+        uint32_t* x = (uint32_t*)dst;                                                                    \
+        asm VOLATILE(TEXT " {%0, %1, %2, %3, %4, %5, %6, %7}, [%8];"                                     \
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]), "=r"(x[5]),           \
+                       "=r"(x[6]), "=r"(x[7]) : "l"(tl_global_address(src)) __VA_ARGS__);                \
+    }
+TL_LOAD_256(tl_ldg256, "ld.global.nc.v8.b32", )
+TL_LOAD_256(tl_load256, "ld.global.v8.b32", volatile, : "memory")
+TL_INLINE void tl_stg256(void* dst, const void* src) {
+    const uint32_t* x = (const uint32_t*)src;
+    asm volatile("st.global.v8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};"
+                 ::"l"(tl_global_address(dst)), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]),
+                   "r"(x[6]), "r"(x[7]) : "memory");
+}
+#endif
+
 // -- cp.async: global to shared; before sm_80 the copy is done on the spot. _if: nothing unless go -----------
 #if TL_ARCH >= 800
 #define TL_CP_ASYNC(BYTES, CACHE)                                                                        \

@@ -30,6 +30,25 @@ TL_EMU_COPY(4, uint32_t)
 TL_EMU_COPY(8, uint32_t)
 TL_EMU_COPY(16, uint32_t)
 
+// -- T.ldg and T.stg: one access of so many bits ------------------------------------------------------------
+TL_INLINE uint32_t tl_ldg32(const void* src) { uint32_t x; tl_copy_4(&x, src); return x; }
+TL_INLINE void tl_ldg32(void* dst, const void* src) { tl_copy_4(dst, src); }
+TL_INLINE void tl_ldg64(void* dst, const void* src) { tl_copy_8(dst, src); }
+TL_INLINE void tl_ldg128(void* dst, const void* src) { tl_copy_16(dst, src); }
+TL_INLINE void tl_stg32(void* dst, uint32_t x) { tl_copy_4(dst, &x); }
+TL_INLINE void tl_stg32(void* dst, const void* src) { tl_copy_4(dst, src); }
+TL_INLINE void tl_stg64(void* dst, const void* src) { tl_copy_8(dst, src); }
+TL_INLINE void tl_stg128(void* dst, const void* src) { tl_copy_16(dst, src); }
+#if TL_ARCH >= 1000
+TL_INLINE void tl_copy_32(void* dst, const void* src) {
+    tl_copy_16(dst, src);
+    tl_copy_16((char*)dst + 16, (const char*)src + 16);
+}
+TL_INLINE void tl_ldg256(void* dst, const void* src) { tl_copy_32(dst, src); }
+TL_INLINE void tl_load256(void* dst, const void* src) { tl_copy_32(dst, src); }
+TL_INLINE void tl_stg256(void* dst, const void* src) { tl_copy_32(dst, src); }
+#endif
+
 // -- cp.async: global to shared; before sm_80 the copy is done on the spot ----------------------------------
 extern "C" {
 void tl_emu_cp_async(void* target, const void* source, unsigned bytes);  // without a source: zeros

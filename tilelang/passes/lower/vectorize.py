@@ -22,11 +22,13 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.passes.lower.context import INT
-from tilelang.passes.lower.vectors import MAX_LANES, bounds_of, run_of
+from tilelang.passes.lower.vectors import MAX_LANES, VECTOR_BITS, bounds_of, run_of
 from tilelang.passes.serial.affine import linear
+from tilelang.passes.serial.lanes import THROUGH
 from tilelang.target import Target
 from tilelang.target.atoms import arch_number
 
+WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
 ASYNC_BYTES = (4, 8, 16)
 MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
 
@@ -65,9 +67,14 @@ class _Lanes(Rewriter):
     def __init__(self, bounds: Bounds, target: Target) -> None:
         self.bounds = bounds
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
+        self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
+        self.through = ""  # the word whose access the lanes are, if they are one's
+        self.widest = WIDE_BITS if arch_number(target) >= 100 else VECTOR_BITS
         self.has_async = target.kind == "cuda" and arch_number(target) >= 80
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
+        if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer and not _loads(stmt.value):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
         if not isinstance(stmt, S.For) or stmt.kind != "vectorized":
             return stmt
         ends = (stmt.start, stmt.stop, stmt.step)
@@ -81,6 +88,7 @@ class _Lanes(Rewriter):
         while count % lanes or start % lanes:
             lanes //= 2
         marked = dict(stmt.annotations).get("async", False)
+        self.through = str(dict(stmt.annotations).get(THROUGH, ""))
         if count == lanes:
             return S.seq(*self.block(body, Piece(stmt.var, start, lanes, self.known), bool(marked)))
         outer = E.Var(f"{stmt.var.name}_outer", INT)
@@ -152,7 +160,8 @@ class _Lanes(Rewriter):
         for part in piece.parts(run):
             address = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
             source = E.AddressOf(array, (E.const(part.start - piece.start),), "r")
-            after.append(_move(address, source, run * stmt.buffer.dtype.bits // 8, stmt))
+            size = run * stmt.buffer.dtype.bits // 8
+            after.append(_move(address, source, size, stmt, self.through))
         alloc = S.Alloc(buffer=array, loc=stmt.loc)
         return [*before, alloc, self.lane_loop(inner, piece), *after]
 
@@ -205,7 +214,11 @@ class _Lanes(Rewriter):
     # -- questions -------------------------------------------------------------------------------
     def run(self, buffer: Buffer, indices: tuple[E.Expr, ...], piece: Piece) -> int:
         """Lanes that one vector access may have."""
-        return run_of(buffer, indices, piece.lane, self.bounds, piece.count)
+        widest = VECTOR_BITS
+        if self.through and buffer.storage == "global":
+            widest = self.widest
+            indices = tuple(substitute(index, self.lets) for index in indices)
+        return run_of(buffer, indices, piece.lane, self.bounds, piece.count, widest)
 
     def agreeing(self, cond: E.Expr, piece: Piece) -> int:
         """The most lanes, from multiples of their number, for which ``cond`` has one value."""
@@ -278,7 +291,7 @@ class _Loads:
             first = part.start - piece.start
             source = E.AddressOf(load.buffer, tuple(part.at(i) for i in load.indices), "r")
             target = E.AddressOf(array, (E.const(first),), "w")
-            move = _move(target, source, run * dtype.bits // 8, self.stmt)
+            move = _move(target, source, run * dtype.bits // 8, self.stmt, self.owner.through)
             if cond is None or other is None:
                 self.before.append(move)
                 continue
@@ -294,8 +307,9 @@ class _Loads:
         return E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))
 
 
-def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt) -> S.Stmt:
-    call = E.call("vector_copy", dst, src, dtype="void", bytes=size)
+def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:
+    more = {THROUGH: through} if through else {}
+    call = E.call("vector_copy", dst, src, dtype="void", bytes=size, **more)
     return S.Eval(value=call, loc=stmt.loc)
 
 

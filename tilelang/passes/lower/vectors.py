@@ -31,12 +31,13 @@ def bounds_of(launch: S.Launch) -> Bounds:
 
 
 def run_of(
-    buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, bounds: Bounds, most: int = MAX_LANES
-) -> int:
-    """The most lanes (a power of two, at most ``most`` and 16 bytes) that a vector access may
-    have along ``var``, when it starts at multiples of its size; 1 for none."""
+    buffer: Buffer, indices: tuple[E.Expr, ...], var: E.Var, bounds: Bounds, most: int = MAX_LANES,
+    widest: int = VECTOR_BITS,
+) -> int:  # fmt: skip
+    """The most lanes (a power of two, at most ``most`` and ``widest`` bits) that a vector access
+    may have along ``var``, when it starts at multiples of its size; 1 for none."""
     lanes = most
-    widest = min(VECTOR_BITS, 8 * buffer.attr(BASE, VECTOR_BITS))
+    widest = min(widest, 8 * buffer.attr(BASE, widest))
     while lanes > 1 and lanes * buffer.dtype.bits > widest:
         lanes //= 2
     if not indices or buffer.dtype.lanes > 1:

@@ -14,8 +14,12 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import MOVES
 from tilelang.ir.visitor import Rewriter, rebuild
 
+# Words that name the access by which bits are loaded or stored.
+EXPLICIT = frozenset(f"{way}{bits}" for way in MOVES for bits in (32, 64, 128, 256))
+THROUGH = "through"  # annotation of a loop over lanes: "ldg" or "stg"
 # Packed arithmetic: the scalar operation of each lane.
 PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
 
@@ -147,9 +151,14 @@ class _Lanes(Rewriter):
         return result
 
     def _call(self, expr: E.Call, at: int) -> E.Expr:
+        if expr.op in EXPLICIT and not (self.rows and _is_word(expr)):
+            self.changed = True
+            expr = E.Call("reinterpret", expr.args, expr.dtype)
         if expr.op == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
             self.changed = True
             return self._recast(expr, at)
+        if expr.op == "reinterpret" and expr.dtype == expr.args[0].dtype:
+            return self.lane(expr.args[0], at)
         if expr.op in PACKED:
             return E.binary(
                 PACKED[expr.op], self.lane(expr.args[0], at), self.lane(expr.args[1], at)
@@ -205,6 +214,33 @@ class _Lanes(Rewriter):
         return value if value.dtype == dtype else E.call("reinterpret", value, dtype=dtype)
 
     # -- statements --------------------------------------------------------------------------------
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        before: list[S.Stmt] = []
+        if self.rows and isinstance(stmt, (S.Let, S.Store, S.Eval)):
+            for expr in stmt.exprs():
+                if any(call.op in EXPLICIT for call in E.find(expr, E.Call)):
+                    before += self._explicit(expr, None, stmt)
+        found = super()._visit(stmt)
+        if not before:
+            return found
+        self.changed = True
+        return [*before, *(found if isinstance(found, list) else [found])]
+
+    def _explicit(self, value: E.Expr, cond: E.Expr | None, stmt: S.Stmt) -> list[S.Stmt]:
+        """Loops that bring what ``T.ldg`` loads to local arrays; `cond` as in `_fetch`."""
+        if isinstance(value, E.Call) and value.op in EXPLICIT and value.op.startswith("ldg"):
+            return self._fetch(value.args[0], cond, stmt, "ldg")
+        found: list[S.Stmt] = []
+        if isinstance(value, E.Select) and value.cond.dtype.lanes == 1:
+            test = self.lane(value.cond, 0)
+            for side, holds in ((value.t, test), (value.f, E.unary("lnot", test))):
+                both = holds if cond is None else E.binary("land", cond, holds)
+                found += self._explicit(side, both, stmt)
+            return found
+        for child in value.children():
+            found += self._explicit(child, cond, stmt)
+        return found
+
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         if isinstance(stmt, S.Let) and stmt.value.dtype.lanes > 1:
             self.changed = True
@@ -250,12 +286,15 @@ class _Lanes(Rewriter):
         if not own and not vector and stmt.value.dtype.lanes == 1:
             return stmt
         self.changed = True
+        through = ""
+        if isinstance(stmt.value, E.Call) and stmt.value.op in EXPLICIT:
+            through = stmt.value.op[:3]
         inner = int(stmt.buffer.shape[-1]) if own else 1
         count = max(stmt.value.dtype.lanes, inner, *(i.dtype.lanes for i in stmt.indices))
         before = self._fetch(stmt.value, None, stmt)
         last = stmt.indices[-1]
         if self.rows and not own and isinstance(last, E.Ramp) and _in_row(stmt.buffer, last):
-            return [*before, *self._row(stmt, last, count)]
+            return [*before, *self._row(stmt, last, count, through)]
         values = [
             S.Let(var=E.Var("lane", stmt.buffer.dtype), value=self.lane(stmt.value, at))
             for at in range(count)
@@ -289,7 +328,9 @@ class _Lanes(Rewriter):
         return made
 
     # -- rows of memory ----------------------------------------------------------------------------
-    def _fetch(self, value: E.Expr, cond: E.Expr | None, stmt: S.Stmt) -> list[S.Stmt]:
+    def _fetch(
+        self, value: E.Expr, cond: E.Expr | None, stmt: S.Stmt, through: str = ""
+    ) -> list[S.Stmt]:
         """Loops that bring neighbouring elements which `value` loads to local arrays, so that they
         are found to be one access. `cond`: when the value is needed at all."""
         if not self.rows:
@@ -306,7 +347,7 @@ class _Lanes(Rewriter):
             self.fetched[id(value)] = array
             self.keep.append(value)
             loop = _over(var, last.lanes, S.Store(buffer=array, indices=(var,), value=element))
-            loop = replace(loop, loc=stmt.loc)
+            loop = replace(_marked(loop, through), loc=stmt.loc)
             body = loop if cond is None else S.If(cond=cond, then=loop, loc=stmt.loc)
             return [S.Alloc(buffer=array, loc=stmt.loc), body]
         found: list[S.Stmt] = []
@@ -321,7 +362,7 @@ class _Lanes(Rewriter):
                 found += self._fetch(child, cond, stmt)
         return found
 
-    def _row(self, stmt: S.Store, last: E.Ramp, count: int) -> list[S.Stmt]:
+    def _row(self, stmt: S.Store, last: E.Ramp, count: int, through: str) -> list[S.Stmt]:
         """A store of neighbouring elements: through a local array, in one loop."""
         array = Buffer(stmt.buffer.name, Shape((count,)), stmt.buffer.dtype, "local")
         made: list[S.Stmt] = [S.Alloc(buffer=array, loc=stmt.loc)]
@@ -337,7 +378,8 @@ class _Lanes(Rewriter):
         store = S.Store(
             buffer=stmt.buffer, indices=indices, value=E.Load(array, (var,)), loc=stmt.loc
         )
-        return [*made, replace(_over(var, count, store), loc=stmt.loc)]
+        loop = _marked(_over(var, count, store), through)
+        return [*made, replace(loop, loc=stmt.loc)]
 
 
 def _is_sum(value: E.Expr) -> bool:
@@ -358,6 +400,16 @@ def _over(var: E.Var, count: int, body: S.Stmt) -> S.For:
         var=var, start=E.const(0, var.dtype), stop=E.const(count, var.dtype),
         step=E.const(1, var.dtype), body=body, kind="vectorized",
     )  # fmt: skip
+
+
+def _marked(loop: S.For, through: str) -> S.For:
+    """``loop`` with the word whose access its lanes are, if there is one."""
+    return replace(loop, annotations=((THROUGH, through),)) if through else loop
+
+
+def _is_word(call: E.Call) -> bool:
+    """Whether one element is a word of its own: nothing is put together."""
+    return call.dtype.lanes == call.args[0].dtype.lanes == 1
 
 
 def _next(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:
