@@ -19,7 +19,7 @@ from tilelang.cpu.operands import choose_operands, lower_operand_copies
 from tilelang.cuda.codegen import emit_cuda
 from tilelang.cuda.module import MapStep
 from tilelang.env import env
-from tilelang.errors import TileUnsupportedError, internal_boundary
+from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
@@ -96,8 +96,12 @@ def _always(target: Target, options: Options) -> bool:
     return True
 
 
-def pass_list(target: Target) -> tuple[Step, ...]:
-    """Every pass in order. A pass may rely on what stands above it and on nothing else."""
+def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
+    """Every pass in order. A pass may rely on what stands above it and on nothing else.
+
+    Args:
+        sparing: shared memory is short: leave out what takes some of it for speed.
+    """
     return (
         *_normal_form(target),
         Step("choose_operands", choose_operands, _on_cores,
@@ -129,7 +133,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "may have added copies through shared memory"),
         Step("insert_tile_barriers", partial(insert_barriers, own=True), _trusts_barriers,
              "the same, for programs that place barriers between single threads themselves"),
-        Step("lower_tiles_gpu", partial(lower_tiles_gpu, target=target), _on_gpu,
+        Step("lower_tiles_gpu", partial(lower_tiles_gpu, target=target, sparing=sparing), _on_gpu,
              "layouts and barriers are fixed; each operation becomes what one thread does"),
         Step("insert_guards", insert_guards, _checks_bounds,
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
@@ -185,10 +189,22 @@ Watch = Callable[[str, S.PrimFunc], None]
 def lower(
     func: S.PrimFunc, target: Target, options: Options, watch: Watch | None = None
 ) -> S.PrimFunc:
-    """``func`` through the pass list; ``watch`` is called with the program after each pass."""
+    """``func`` through the pass list; ``watch`` is called with the program after each pass.
+
+    A kernel that does not fit into shared memory goes through it once more, sparingly.
+    """
+    try:
+        return _lower(func, target, options, watch)
+    except SharedMemoryLimitError:
+        return _lower(func, target, options, watch, sparing=True)
+
+
+def _lower(
+    func: S.PrimFunc, target: Target, options: Options, watch: Watch | None, sparing: bool = False
+) -> S.PrimFunc:
     dump = _Dump(func, options)
     check(func, "tile")
-    for step in pass_list(target):
+    for step in pass_list(target, sparing):
         if not step.when(target, options):
             continue
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):

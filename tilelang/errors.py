@@ -9,6 +9,7 @@
         ├── TileIndexError              (IndexError, RuntimeError) wrong number or range of indices
         ├── TileNameError               (NameError, RuntimeError) name outside its defining region
         ├── TileUnsupportedError        (NotImplementedError) legal, but not on this target
+        │   └── SharedMemoryLimitError  a block does not fit into the shared memory of the target
         ├── JITNoBuilderError           (RuntimeError, ValueError) kernel word outside a kernel
         ├── KernelArgumentError         (RuntimeError, ValueError) a call's ndim, dtype, shape,
         │   │                           stride, device, ...
@@ -57,6 +58,7 @@ __all__ = [
     "Loc",
     "OutOfBoundsError",
     "SanitizerError",
+    "SharedMemoryLimitError",
     "Site",
     "TileError",
     "TileIndexError",
@@ -350,6 +352,10 @@ class TileNameError(TileError, NameError, RuntimeError):
 
 class TileUnsupportedError(TileError, NotImplementedError):
     """Part of the language that this target, option or version does not have."""
+
+
+class SharedMemoryLimitError(TileUnsupportedError):
+    """A block needs more shared memory than the target has."""
 
 
 class JITNoBuilderError(TileError, RuntimeError, ValueError):

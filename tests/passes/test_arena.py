@@ -196,11 +196,23 @@ def test_alignment_and_order() -> None:
     assert total == 3792
 
 
+def test_barriers_that_a_plan_needs_are_added_and_no_others() -> None:
+    a, b, c = P.tile("a", 1, 256, 128), P.tile("b", 1, 64, 128), P.tile("c", 1, 64, 128)
+    body = [P.alloc(a, b, c), P.use(a), P.use(b), P.use(c), P.use(b)]
+    made = plan_shared(P.func(*body), SM80)
+    (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
+    assert launch.annotation("shared_bytes") <= SM80.limits.shared_block
+    lines = [line.strip() for line in made.script().splitlines()]
+    meets = [k for k, line in enumerate(lines) if line == "T.sync_threads()"]
+    assert len(meets) == 1
+    assert lines[meets[0] - 1].startswith("b[") and lines[meets[0] + 1].startswith("c[")
+
+
 def test_too_much_is_an_error_that_adds_up() -> None:
     a = P.tile("a", 4, 128, 128, dtype="float16")
     b = P.tile("b", 4, 64, 128, dtype="float16")
     with pytest.raises(TileUnsupportedError) as error:
-        planned(P.alloc(a, b), P.use(a), P.use(b))
+        planned(P.alloc(a, b), P.use(a), P.use(b), P.use(a))
     assert str(error.value) == (
         "the kernel needs 196608 bytes of shared memory, 29696 more than a block of "
         "cuda -arch=sm_80 can have\n"

@@ -22,6 +22,7 @@ from tilelang.passes.lower.elements import digit, guarded, loop, nest
 
 WARP = 32
 ROOM = 16384  # bytes of workspace; more values are exchanged in several rounds
+LITTLE_ROOM = 1024  # the same where shared memory is short
 
 Digits = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
 
@@ -125,7 +126,8 @@ def _exchange(
     moved = [
         (extent, stride // prod(e for e, low in lanes if low < stride)) for extent, stride in rest
     ]
-    per_round = min(count, max(1, ROOM // (columns * (partial.dtype.bits // 8))))
+    most = LITTLE_ROOM if ctx.sparing else ROOM
+    per_round = min(count, max(1, most // (columns * (partial.dtype.bits // 8))))
     room = ctx.workspace("exchange", partial.dtype, columns * per_round)
     base = _without_values(column, moved, columns)
     writes = [E.binary("eq", digit(thread, *item, threads), 0) for item in lanes]

@@ -44,6 +44,7 @@ class Lowering:
     arrays: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> registers
     workspaces: list[Buffer] = field(default_factory=list)  # made by the operation in hand
     fragments: int = 0  # registers of all fragments of the launch
+    sparing: bool = False  # shared memory is short: workspaces that only speed is for are left out
 
     @property
     def thread(self) -> E.Expr:

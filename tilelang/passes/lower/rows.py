@@ -46,7 +46,7 @@ def lower_rows(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
     src, dst = stmt.src, stmt.dst
     bits = dst.dtype.bits
     fragment = src.buffer.storage == FRAGMENT and src.is_whole and len(src.extents) == 2
-    if not fragment or dst.buffer.storage != "global" or bits not in (8, 16):
+    if ctx.sparing or not fragment or dst.buffer.storage != "global" or bits not in (8, 16):
         return None
     if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % WARP:
         return None

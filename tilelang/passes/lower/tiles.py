@@ -57,13 +57,17 @@ LOWERINGS: dict[type[S.Stmt], Any] = {
 """Statement class -> ``lower(stmt, ctx)``; loops and products are below."""
 
 
-def lower_tiles_gpu(func: S.PrimFunc, target: Target) -> S.PrimFunc:
-    """``func`` without tile operations, parallel loops and fragments."""
-    return rewrite_launches(func, lambda launch: _Tiles(launch, target).run())
+def lower_tiles_gpu(func: S.PrimFunc, target: Target, sparing: bool = False) -> S.PrimFunc:
+    """``func`` without tile operations, parallel loops and fragments.
+
+    Args:
+        sparing: take as little shared memory as possible.
+    """
+    return rewrite_launches(func, lambda launch: _Tiles(launch, target, sparing).run())
 
 
 class _Tiles(Rewriter):
-    def __init__(self, launch: S.Launch, target: Target) -> None:
+    def __init__(self, launch: S.Launch, target: Target, sparing: bool) -> None:
         self.launch = launch
         self.groups = ThreadGroups(launch)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
@@ -74,7 +78,9 @@ class _Tiles(Rewriter):
                 thread = E.binary("add", thread, E.binary("mul", var, E.const(step)))
         self.thread = thread
         whole = Group(thread, prod(launch.threads))
-        self.ctx = Lowering(target, whole, bounds_of(launch), fragments=_registers(launch))
+        self.ctx = Lowering(
+            target, whole, bounds_of(launch), fragments=_registers(launch), sparing=sparing
+        )
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, postorder, rebuild, rewrite_launches
 from tilelang.passes.memory.liveness import Life, Lives, find_lives, is_barrier
+from tilelang.passes.memory.meetings import relieved
 from tilelang.target import Target
 
 OFFSET = "arena_offset"
@@ -29,26 +30,26 @@ _SWIZZLED = 1024  # the period of the widest swizzle
 
 def plan_shared(func: S.PrimFunc, target: Target, reuse: bool = True) -> S.PrimFunc:
     """``func`` with the attribute "arena_offset" (bytes) on every shared buffer and the launch
-    annotation "shared_bytes" on every kernel.
+    annotation "shared_bytes" on every kernel; with further barriers where it does not fit without.
 
     Args:
         func: Thread IR with all its barriers.
         target: says how much a block may have.
         reuse: let buffers overlap whose uses never meet.
     Raises:
-        TileUnsupportedError: a kernel needs more than the target has, or a buffer whose size is
-            not a constant.
+        SharedMemoryLimitError: a kernel needs more than the target has.
+        TileUnsupportedError: a buffer has a size that is not a constant.
     """
 
     def planned(launch: S.Launch) -> S.Launch:
-        lives = find_lives(launch)
-        places = assign([_Item(life, bytes_of(life), align_of(life)) for life in lives.lives],
-                        lives, reuse)  # fmt: skip
-        total = max((place + item.size for item, place in places), default=0)
-        total = _up(total, _LEAST)
         limit = target.limits.shared_block
+        places, total = _plan(launch, reuse)
         if total > limit:
-            raise _too_large(launch, places, total, limit, target)
+            fitting = relieved(launch, lambda other: _plan(other, reuse)[1] <= limit)
+            if fitting is None:
+                raise _too_large(launch, places, total, limit, target)
+            launch = fitting
+            places, total = _plan(launch, reuse)
         made = _Place({item.life.buffer.data: place for item, place in places}).rewrite(launch.body)
         return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
 
@@ -60,6 +61,14 @@ class _Item:
     life: Life
     size: int
     align: int
+
+
+def _plan(launch: S.Launch, reuse: bool) -> tuple[list[tuple[_Item, int]], int]:
+    """An offset for each shared buffer, and the bytes that all of them take."""
+    lives = find_lives(launch)
+    items = [_Item(life, bytes_of(life), align_of(life)) for life in lives.lives]
+    places = assign(items, lives, reuse)
+    return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)
 
 
 def bytes_of(life: Life) -> int:
@@ -164,14 +173,14 @@ def _shape(buffer: Buffer) -> str:
 
 def _too_large(
     launch: S.Launch, places: list[tuple[_Item, int]], total: int, limit: int, target: Target
-) -> TileUnsupportedError:
+) -> SharedMemoryLimitError:
     lines = [
         f"{item.life.buffer.name} {_shape(item.life.buffer)} {item.life.buffer.dtype}: "
         f"{item.size} bytes at {place}"
         for item, place in places
     ]
     largest: Any = max(places, key=lambda pair: pair[0].size)[0]
-    return TileUnsupportedError(
+    return SharedMemoryLimitError(
         f"the kernel needs {total} bytes of shared memory, {total - limit} more than a block of "
         f"{target} can have",
         loc=largest.life.alloc.loc or launch.loc,

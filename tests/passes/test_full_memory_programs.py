@@ -1,0 +1,131 @@
+"""Programs that fill the shared memory of a block: what the compiler adds takes the place of tiles
+that are finished, or is left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from executors import INTERPRETER, SM_90A, compiled, holds
+
+import tilelang.language as T
+from tilelang.errors import SharedMemoryLimitError
+
+PLACES = (INTERPRETER, SM_90A)
+F, H = np.float32, np.float16
+
+
+def small(*shape: int) -> np.ndarray:
+    return np.random.default_rng(5).integers(-2, 3, shape).astype(H)
+
+
+def test_rows_of_a_result_pass_through_tiles_that_are_finished() -> None:
+    @T.prim_func
+    def full(
+        A: T.Tensor((1280, 64), "float16"),
+        B: T.Tensor((64, 512), "float16"),
+        C: T.Tensor((64, 512), "float16"),
+    ):
+        with T.Kernel(1, threads=256):
+            a = T.alloc_shared((1280, 64), "float16")
+            b = T.alloc_shared((64, 512), "float16")
+            acc = T.alloc_fragment((64, 512), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.clear(acc)
+            for i in T.serial(20):
+                T.gemm(a[i * 64 : (i + 1) * 64, :], b, acc)
+            T.copy(acc, C)
+
+    a, b = small(1280, 64), small(64, 512)
+    wanted = (a.astype(F).reshape(20, 64, 64).sum(0) @ b.astype(F)).astype(H)
+    holds(full, (a, b, np.zeros((64, 512), H)), wanted, on=PLACES)
+    text = compiled(full, SM_90A).get_kernel_source()
+    assert text.count("__syncthreads") == 2 and "stmatrix" in text
+
+
+def test_a_result_is_stored_from_registers_where_no_tile_is_finished() -> None:
+    @T.prim_func
+    def full(
+        A: T.Tensor((1664, 64), "float16"),
+        B: T.Tensor((64, 128), "float16"),
+        C: T.Tensor((64, 128), "float16"),
+        D: T.Tensor((1664, 64), "float16"),
+        E: T.Tensor((64, 128), "float16"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((1664, 64), "float16")
+            b = T.alloc_shared((64, 128), "float16")
+            acc = T.alloc_fragment((64, 128), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a[0:64, :], b, acc, clear_accum=True)
+            T.copy(acc, C)
+            T.copy(a, D)
+            T.copy(b, E)
+
+    a, b = small(1664, 64), small(64, 128)
+    wanted = ((a[:64].astype(F) @ b.astype(F)).astype(H), a, b)
+    holds(full, (a, b, *map(np.zeros_like, wanted)), *wanted, on=PLACES)
+    assert "stmatrix" not in compiled(full, SM_90A).get_kernel_source()
+
+
+def test_partial_sums_take_little_room_in_a_full_block() -> None:
+    @T.prim_func
+    def full(A: T.Tensor((4, 1770, 64), "float16"), C: T.Tensor((4, 64), "float32")):
+        with T.Kernel(1, threads=256):
+            for k in T.serial(4):
+                a = T.alloc_shared((1770, 64), "float16")
+                f = T.alloc_fragment((64, 64), "float32")
+                r = T.alloc_fragment((64,), "float32")
+                T.copy(A[k, :, :], a)
+                T.copy(a[0:64, :], f)
+                T.reduce_sum(f, r, dim=0)
+                T.copy(r, C[k, :])
+
+    a = small(4, 1770, 64)
+    holds(full, (a, np.zeros((4, 64), F)), a[:, :64].astype(F).sum(1), on=PLACES)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_tiles_of_two_phases_share_their_place(repeated: bool) -> None:
+    @T.prim_func
+    def phases(
+        A: T.Tensor((3, 1024, 64), "float16"),
+        C: T.Tensor((3, 1024, 64), "float16"),
+        D: T.Tensor((3, 1024, 64), "float16"),
+    ):
+        with T.Kernel(1 if repeated else 3, threads=256) as bx:
+            for step in T.serial(3 if repeated else 1):
+                k = step if repeated else bx
+                p = T.alloc_shared((1024, 64), "float16")
+                q = T.alloc_shared((1024, 64), "float16")
+                T.copy(A[k, :, :], p)
+                T.copy(p, C[k, :, :])
+                T.copy(C[k, :, :], q)
+                T.copy(q, D[k, :, :])
+
+    a = small(3, 1024, 64)
+    holds(phases, (a, 0 * a, 0 * a), a, a, on=PLACES)
+
+
+def test_tiles_that_are_used_together_do_not_fit() -> None:
+    @T.prim_func
+    def both(A: T.Tensor((1024, 64), "float16"), C: T.Tensor((1024, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            p = T.alloc_shared((1024, 64), "float16")
+            q = T.alloc_shared((1024, 64), "float16")
+            T.copy(A, p)
+            T.copy(A, q)
+            for i, j in T.Parallel(1024, 64):
+                C[i, j] = p[i, j] + q[i, j]
+
+    with pytest.raises(SharedMemoryLimitError) as caught:
+        compiled(both, SM_90A)
+    assert str(caught.value).split("\n --> ")[0] == (
+        "the kernel needs 262144 bytes of shared memory, 29696 more than a block of "
+        "cuda -arch=sm_90a can have\n"
+        "  expected: at most 232448 bytes\n"
+        "  got: p (1024, 64) float16: 131072 bytes at 0; q (1024, 64) float16: 131072 bytes at "
+        "131072; total 262144 bytes\n"
+        "  hint: use fewer stages (num_stages of T.Pipelined) or smaller tiles"
+    )
