@@ -34,6 +34,7 @@ from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.normalize.alignment import limit_alignments, needed_alignments
 from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.fold_clear import fold_clear
+from tilelang.passes.normalize.functions import write_out_functions
 from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.register_hints import follow_register_hints
@@ -157,6 +158,8 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
     return (
         Step("one_thread_by_default", one_thread_by_default, _on_cores,
              "every later pass sees the number of threads of a block"),
+        Step("write_out_functions", write_out_functions, _always,
+             "functions that are known by name are ordinary operations to every pass below"),
         Step("widen_indices", widen_indices, _always,
              "an index is an exact integer; every pass below takes its dtype at its word"),
         Step("follow_register_hints", follow_register_hints, _on_gpu,

@@ -31,14 +31,6 @@ UNIT_BYTES = {
     "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
 }  # fmt: skip
 
-KNOWN_EXTERNS = {
-    "__ldg": "{0}", "expf": "tl_exp_f32({0})", "__expf": "tl_exp_f32({0})",
-    "exp2f": "tl_exp2_f32({0})", "logf": "tl_log_f32({0})", "__logf": "tl_log_f32({0})",
-    "sqrtf": "tl_sqrt_f32({0})", "rsqrtf": "tl_rsqrt_f32({0})", "fabsf": "tl_abs_f32({0})",
-    "fmaf": "tl_fma_f32({0}, {1}, {2})", "fmaxf": "tl_max_f32({0}, {1})",
-    "fminf": "tl_min_f32({0}, {1})", "tanhf": "tl_tanh_f32({0})", "powf": "tl_pow_f32({0}, {1})",
-}  # fmt: skip
-
 
 @dataclass
 class Unit:
@@ -85,10 +77,6 @@ class CpuPrinter(CPrinter):
             return self.load(target.buffer, target.indices)
         if op == "isnullptr":
             return f"({args[0]} == NULL)"
-        if op == "call_extern":
-            name = expr.attr("name", "")
-            if name in KNOWN_EXTERNS:
-                return KNOWN_EXTERNS[name].format(*args)
         if expr.intrinsic.exchanges:
             raise TileUnsupportedError(
                 f"T.{op} runs in the iterations of a shared loop",

@@ -1,0 +1,334 @@
+"""C and CUDA functions by name, as expressions: what ``T.call_extern`` means on every executor.
+
+One table for all: a function of it is computed by the operations of the language, so that the
+interpreter, the CPU and a GPU agree. Semantics are those of the CUDA math API reference (NVIDIA,
+"CUDA Math API", v13): conversions name their rounding, half and bfloat16 arithmetic rounds once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilelang.errors import TileTypeError
+from tilelang.ir import expr as E
+from tilelang.ir.dtypes import dtype as DType
+
+Make = Callable[..., E.Expr]
+
+_F32, _F64, _F16, _BF16 = (DType(name) for name in ("float32", "float64", "float16", "bfloat16"))
+
+# Words of CUDA's conversions.
+_KINDS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
+    "int": "int32", "uint": "uint32", "ll": "int64", "ull": "uint64", "short": "int16",
+    "ushort": "uint16",
+}  # fmt: skip
+_CONVERSION = re.compile(rf"__({'|'.join(_KINDS)})2({'|'.join(_KINDS)})(?:_(rn|rz|rd|ru))?")
+_TO_INTEGRAL = {"rn": "nearbyint", "rz": "trunc", "rd": "floor", "ru": "ceil"}
+
+
+@dataclass(frozen=True)
+class Function:
+    """How many operands a function takes and what it computes from them."""
+
+    count: int
+    make: Make
+
+
+def find_function(name: str, operands: tuple[E.Expr, ...]) -> Function | None:
+    """The function ``name`` for operands of these dtypes; None if it is not known."""
+    if name in _PLAIN:
+        return _PLAIN[name]
+    found = _conversion(name) or _directed(name)
+    if found is not None:
+        return found
+    short = name.removesuffix("f")
+    if short in _FLOATS:
+        return _on(_F32 if name != short else None, _FLOATS[short])
+    if name.startswith(("__h", "h")) and "2" not in name:
+        kind = _BF16 if any(item.dtype.element_of == _BF16 for item in operands) else _F16
+        half = _HALVES.get(name.removeprefix("__").removesuffix("_rn"))
+        return None if half is None else _on(kind, half)
+    return _PAIRS.get(name.removesuffix("_rn"))
+
+
+def as_expression(node: E.Call) -> E.Expr | None:
+    """What a ``call_extern`` computes, with its declared dtype; None for other functions.
+
+    Raises:
+        TileTypeError: a known function with another number of operands.
+    """
+    args = node.args
+    name = str(node.attr("name", node.attr("func", "")))
+    if args and isinstance(args[0], E.StringImm):
+        name, args = args[0].value, args[1:]
+    if name in _LOADS and len(args) == 1 and isinstance(args[0], E.AddressOf):
+        return _typed(E.call("ldg", args[0], dtype=args[0].buffer.dtype), node.dtype)
+    found = find_function(name, args)
+    if found is None or any(arg.dtype.is_handle for arg in args):
+        return None
+    if len(args) != found.count:
+        raise TileTypeError(
+            f"`{name}` with another number of operands",
+            expected=str(found.count),
+            got=f"{name}({', '.join(map(repr, args))})",
+        )
+    return _typed(found.make(*args), node.dtype)
+
+
+def _typed(value: E.Expr, dtype: DType) -> E.Expr:
+    return value if dtype.is_handle or value.dtype.lanes != dtype.lanes else E.cast(value, dtype)
+
+
+def _on(kind: DType | None, function: Function) -> Function:
+    """``function`` of operands that are converted to ``kind`` (None: as they are)."""
+    if kind is None:
+        return function
+    return Function(function.count, lambda *args: function.make(*(E.cast(x, kind) for x in args)))
+
+
+# -- conversions -----------------------------------------------------------------------------------
+def _conversion(name: str) -> Function | None:
+    """``__float2half_rz`` and its like."""
+    match = _CONVERSION.fullmatch(name)
+    if match is None:
+        return None
+    source, target = DType(_KINDS[match[1]]), DType(_KINDS[match[2]])
+    mode = match[3] or "rn"
+    if target.is_integer:
+        if not source.is_float:
+            return None
+        if match[3] is None:
+            mode = "rz"
+        step = _TO_INTEGRAL[mode]
+        return _on(source, Function(1, lambda x: E.cast(E.call(step, _wide(x)), target)))
+    if mode == "rn" or (target.bits >= source.bits and source.is_float):
+        return _on(source, Function(1, lambda x: E.cast(x, target)))
+    if source.is_integer:
+        if source.bits > 32:
+            return None  # has no exact float to round from
+        return _on(source, Function(1, lambda x: _rounded(E.cast(x, _F64), target, mode)))
+    return _on(source, Function(1, lambda x: _rounded(x, target, mode)))
+
+
+def _wide(x: E.Expr) -> E.Expr:
+    """Narrow floats as float32, which holds them."""
+    return E.cast(x, _F32) if x.dtype.bits < 32 else x
+
+
+def _rounded(x: E.Expr, target: DType, mode: str) -> E.Expr:
+    """``x`` in the direction of ``mode``: the nearest value of ``target``, or its neighbour."""
+    near = E.cast(x, target)
+    back = E.cast(near, x.dtype)
+    words = DType(f"uint{target.bits}")
+    bits = E.call("reinterpret", near, dtype=words)
+    # As sign and magnitude: one less is nearer to zero, one more is farther away from it.
+    inner = E.call("reinterpret", bits - E.const(1, words), dtype=target)
+    outer = E.call("reinterpret", bits + E.const(1, words), dtype=target)
+    below = (bits >> E.const(target.bits - 1, words)).equal(E.const(0, words))
+    if mode == "rz":
+        return E.select(E.call("abs", back) > E.call("abs", x), inner, near)
+    if mode == "rd":
+        return E.select(back > x, E.select(below, inner, outer), near)
+    return E.select(back < x, E.select(below, outer, inner), near)
+
+
+# -- float32 arithmetic with a rounding ------------------------------------------------------------
+_IEEE = {
+    "__fadd": ("ieee_add", 2), "__fsub": ("ieee_sub", 2), "__fmul": ("ieee_mul", 2),
+    "__fdiv": ("ieee_fdiv", 2), "__frcp": ("ieee_frcp", 1), "__fsqrt": ("ieee_fsqrt", 1),
+    "__frsqrt": ("ieee_frsqrt", 1), "__fmaf": ("ieee_fmaf", 3),
+}  # fmt: skip
+
+
+def _directed(name: str) -> Function | None:
+    """``__fadd_rz`` and its like."""
+    base, _, mode = name.rpartition("_")
+    if base not in _IEEE or mode not in _TO_INTEGRAL:
+        return None
+    op, count = _IEEE[base]
+    return _on(_F32, Function(count, lambda *args: E.call(op, *args, rounding=mode)))
+
+
+# -- the tables ------------------------------------------------------------------------------------
+def _called(op: str, count: int = 1) -> Function:
+    return Function(count, lambda *args: E.call(op, *args))
+
+
+def _binary(op: str) -> Function:
+    return Function(2, lambda a, b: E.binary(op, a, b))
+
+
+def _away(x: E.Expr) -> E.Expr:
+    """``x`` to the nearest integral value, halves away from zero."""
+    whole = E.call("trunc", x)
+    far = E.call("abs", x - whole) >= E.const(0.5, x.dtype)
+    return E.select(far, whole + E.call("copysign", E.const(1.0, x.dtype), x), whole)
+
+
+def _saturated(x: E.Expr) -> E.Expr:
+    """``x`` between 0 and 1; 0 for NaN."""
+    low = E.binary("max", E.const(0.0, x.dtype), x)
+    return E.binary("min", low, E.const(1.0, x.dtype))
+
+
+def _positive(x: E.Expr) -> E.Expr:
+    return E.call("fmax_nan", x, E.const(0.0, x.dtype))
+
+
+_FLOATS: dict[str, Function] = {
+    **{
+        name: _called(name)
+        for name in (
+            "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt tanh sin cos tan sinh cosh asin "
+            "acos atan asinh acosh atanh erf floor ceil trunc nearbyint isnan isinf isfinite"
+        ).split()
+    },
+    **{name: _called(name, 2) for name in "atan2 hypot fmod copysign pow nextafter ldexp".split()},
+    "fabs": _called("abs"),
+    "rint": _called("nearbyint"),
+    "round": Function(1, _away),
+    "fma": _called("fma", 3),
+    "fmax": _binary("max"),
+    "fmin": _binary("min"),
+    "max": _binary("max"),
+    "min": _binary("min"),
+    "fdivide": _binary("div"),
+    "__fdivide": _binary("div"),
+    "__saturate": Function(1, _saturated),
+    "__pow": _called("pow", 2),
+    **{
+        f"__{name}": _called(f"fast_{name}")
+        for name in "exp exp10 log log2 log10 sin cos tan".split()
+    },
+}
+"""Functions whose float32 form has an ``f`` behind its name."""
+
+_HALVES: dict[str, Function] = {
+    "hadd": _binary("add"), "hsub": _binary("sub"), "hmul": _binary("mul"),
+    "hdiv": _binary("div"), "hmax": _binary("max"), "hmin": _binary("min"),
+    "hneg": Function(1, lambda x: E.unary("neg", x)), "habs": _called("abs"),
+    "hfma": _called("fma", 3), "hmax_nan": _called("fmax_nan", 2),
+    "hmin_nan": _called("fmin_nan", 2), "hisnan": _called("isnan"), "hisinf": _called("isinf"),
+    "hadd_sat": Function(2, lambda a, b: _saturated(a + b)),
+    "hsub_sat": Function(2, lambda a, b: _saturated(a - b)),
+    "hmul_sat": Function(2, lambda a, b: _saturated(a * b)),
+    "hfma_sat": Function(3, lambda a, b, c: _saturated(E.call("fma", a, b, c))),
+    "hfma_relu": Function(3, lambda a, b, c: _positive(E.call("fma", a, b, c))),
+    "hrcp": Function(1, lambda x: E.binary("div", E.const(1.0, x.dtype), x)),
+    "hrint": _called("nearbyint"),
+    **{f"h{op}": _binary(op) for op in ("eq", "ne", "lt", "le", "gt", "ge")},
+    **{
+        f"h{op}": _called(op)
+        for op in (
+            "exp exp2 exp10 log log2 log10 sqrt rsqrt sin cos tanh floor ceil trunc"
+        ).split()
+    },
+}  # fmt: skip
+"""Functions of float16, or of bfloat16 where an operand is one."""
+
+
+def _lanes(*items: E.Expr) -> E.Expr:
+    return E.Vector(items)
+
+
+def _lane(x: E.Expr, number: int) -> E.Expr:
+    return E.Lane(x, E.const(number))
+
+
+def _each(make: Make) -> Make:
+    """``make`` for both lanes of vectors."""
+    return lambda *args: _lanes(*(make(*(_lane(x, k) for x in args)) for k in range(2)))
+
+
+def _pairs(kind: DType, word: str, one: str) -> dict[str, Function]:
+    """Functions of vectors of two: ``word`` is "half2" or "bfloat162", ``one`` its element."""
+
+    def element(x: E.Expr) -> E.Expr:
+        return E.cast(x, kind)
+
+    def both(x: E.Expr) -> E.Expr:
+        return E.Broadcast(element(x), 2)
+
+    return {
+        f"__float2{word}": Function(1, both),
+        f"__{one}2{word}": Function(1, both),
+        f"__floats2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
+        f"__halves2{word}": Function(2, lambda a, b: _lanes(element(a), element(b))),
+        f"__float22{word}": Function(1, _each(element)),
+        f"__{word}2float2": Function(1, _each(lambda x: E.cast(x, _F32))),
+        f"__low2{one}": Function(1, lambda x: _lane(x, 0)),
+        f"__high2{one}": Function(1, lambda x: _lane(x, 1)),
+        f"__low2{word}": Function(1, lambda x: E.Broadcast(_lane(x, 0), 2)),
+        f"__high2{word}": Function(1, lambda x: E.Broadcast(_lane(x, 1), 2)),
+    }
+
+
+_PAIRS: dict[str, Function] = {
+    **_pairs(_F16, "half2", "half"),
+    **_pairs(_BF16, "bfloat162", "bfloat16"),
+    "__half22float2": Function(1, _each(lambda x: E.cast(x, _F32))),
+    "__low2float": Function(1, lambda x: E.cast(_lane(x, 0), _F32)),
+    "__high2float": Function(1, lambda x: E.cast(_lane(x, 1), _F32)),
+    "__lowhigh2highlow": Function(1, lambda x: _lanes(_lane(x, 1), _lane(x, 0))),
+    "__lows2half2": Function(2, lambda a, b: _lanes(_lane(a, 0), _lane(b, 0))),
+    "__highs2half2": Function(2, lambda a, b: _lanes(_lane(a, 1), _lane(b, 1))),
+    "__hadd2": _called("add2", 2), "__hsub2": _called("sub2", 2), "__hmul2": _called("mul2", 2),
+    "__hmax2": _called("max2", 2), "__hmin2": _called("min2", 2), "__hfma2": _called("fma2", 3),
+    "__habs2": _called("abs2"), "__hneg2": Function(1, _each(lambda x: E.unary("neg", x))),
+    "__h2div": Function(2, _each(lambda a, b: E.binary("div", a, b))),
+    **{
+        f"h2{op}": Function(1, _each(_called(op).make))
+        for op in (
+            "exp exp2 exp10 log log2 log10 sqrt rsqrt sin cos tanh floor ceil trunc"
+        ).split()
+    },
+    "h2rcp": Function(1, _each(lambda x: E.binary("div", E.const(1.0, x.dtype), x))),
+}  # fmt: skip
+"""Functions of vectors of two halves."""
+
+
+def _bits(source: str, target: str) -> Function:
+    to = DType(target)
+    return _on(DType(source), Function(1, lambda x: E.call("reinterpret", x, dtype=to)))
+
+
+def _high(kind: str) -> Function:
+    """The upper half of a product."""
+    narrow, wide = DType(f"{kind}32"), DType(f"{kind}64")
+
+    def make(a: E.Expr, b: E.Expr) -> E.Expr:
+        product = E.cast(E.cast(a, narrow), wide) * E.cast(E.cast(b, narrow), wide)
+        return E.cast(product >> E.const(32, wide), narrow)
+
+    return Function(2, make)
+
+
+_PLAIN: dict[str, Function] = {
+    "__popc": _called("popcount"), "__popcll": _called("popcount"),
+    "__clz": _called("clz"), "__clzll": _called("clz"),
+    "__ffs": _called("ffs"), "__ffsll": _called("ffs"),
+    "__mulhi": _high("int"), "__umulhi": _high("uint"),
+    "abs": _called("abs"), "labs": _called("abs"), "llabs": _called("abs"),
+    "__float_as_int": _bits("float32", "int32"), "__int_as_float": _bits("int32", "float32"),
+    "__float_as_uint": _bits("float32", "uint32"), "__uint_as_float": _bits("uint32", "float32"),
+    "__double_as_longlong": _bits("float64", "int64"),
+    "__longlong_as_double": _bits("int64", "float64"),
+    **{
+        name: function
+        for kind in ("half", "bfloat16")
+        for word in ("short", "ushort")
+        for integer in ("int16" if word == "short" else "uint16",)
+        for name, function in (
+            (f"__{kind}_as_{word}", _bits(_KINDS[kind], integer)),
+            (f"__{word}_as_{kind}", _bits(integer, _KINDS[kind])),
+        )
+    },
+    "lrintf": _on(_F32, Function(1, lambda x: E.cast(E.call("nearbyint", x), DType("int64")))),
+    "lroundf": _on(_F32, Function(1, lambda x: E.cast(_away(x), DType("int64")))),
+    "rintf": _on(_F32, _called("nearbyint")),
+}  # fmt: skip
+
+_LOADS = ("__ldg", "__ldca", "__ldcg", "__ldcs", "__ldcv", "__ldlu")

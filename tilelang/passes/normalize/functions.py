@@ -1,0 +1,87 @@
+"""Functions that are called by name become the operations that they stand for.
+
+``T.call_extern("float16", "__float2half_rz", x)`` names a function of C or CUDA. What the table of
+:mod:`tilelang.ir.functions` knows is computed by the language's own operations, so that it runs on
+every target; other names are left to the target, which has the program's own source.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from tilelang.errors import TileUnsupportedError, at
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.functions import as_expression
+from tilelang.ir.tables import Effect
+from tilelang.ir.visitor import Rewriter, rebuild
+
+_BY_NAME = ("call_extern", "call_intrin")
+_REPEATABLE = (Effect.NONE, Effect.READ)
+
+
+def write_out_functions(func: S.PrimFunc) -> S.PrimFunc:
+    """``func`` without calls of functions that the language can compute itself.
+
+    A name that the program's own source mentions is the program's.
+
+    Raises:
+        TileTypeError: a known function with another number of operands.
+        TileUnsupportedError: an operand that is a call with an effect.
+    """
+    body = _WriteOut(_own_source(func)).rewrite(func.body)
+    return func if body is func.body else replace(func, body=body)
+
+
+class _WriteOut(Rewriter):
+    """``own``: source of the program."""
+
+    def __init__(self, own: str) -> None:
+        self.own = own
+        self.memo: dict[int, E.Expr] = {}
+        self.keep: list[E.Expr] = []
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        with at(stmt.loc):
+            return super()._visit(stmt)
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        if not E.holds(expr, E.Call):
+            return expr
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = self.written(rebuild(expr, self.expr))
+            self.keep.append(expr)
+        return found
+
+    def written(self, expr: E.Expr) -> E.Expr:
+        """``expr`` itself as operations, if it calls a known function."""
+        if not isinstance(expr, E.Call) or expr.op not in _BY_NAME:
+            return expr
+        name = str(expr.attr("name", ""))
+        if re.search(rf"\b{re.escape(name)}\b", self.own):
+            return expr
+        made = as_expression(expr)
+        if made is None or all(map(_once, expr.args)):
+            return expr if made is None else made
+        raise TileUnsupportedError(
+            f"an operand of `{name}` has an effect of its own",
+            expected="a value",
+            got=f"`{expr!r}`",
+            hint="give the operand a name first: x = ...",
+        )
+
+
+def _once(operand: E.Expr) -> bool:
+    """Whether ``operand`` may be evaluated more than once."""
+    return all(call.intrinsic.effect in _REPEATABLE for call in E.find(operand, E.Call))
+
+
+def _own_source(func: S.PrimFunc) -> str:
+    """The text that the program brings."""
+    launches = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    notes = [func.attr("import_source")]
+    for launch in launches:
+        notes += [launch.annotation(key) for key in ("prelude", "import_source", "cuda_source")]
+    return "\n".join(note for note in notes if isinstance(note, str))
