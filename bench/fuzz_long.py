@@ -1,5 +1,6 @@
 """The long differential run: seeded random programs, interpreter against compiled C.
 
+The interpreter itself is compared with the same text run as plain Python (`tests/fuzz/shadow`).
 ``python bench/fuzz_long.py --programs 20000 --seed 0`` prints progress, the smallest failing
 program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source;
 ``--target cuda`` compares with a GPU, ``--target emulator`` with the CUDA code, checked, on the
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -31,6 +33,7 @@ from fuzz.shrinking import shrink
 import tilelang
 from tilelang.errors import TileError
 
+SECONDS = 300  # a program that runs longer is killed, and reported as an error
 TARGET = os.environ.get("FUZZ_TARGET", "cpu")  # inherited by the workers
 
 
@@ -54,6 +57,7 @@ def isolated(program: Program) -> tuple[str, str]:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(SECONDS)
         os.write(write, json.dumps(outcome(program))[:60_000].encode())
         os._exit(0)
     os.close(write)

@@ -9,6 +9,7 @@ from .model import Names, Program, Tensor, Text, Tile, ready, tensor_bounds
 BLOCKS = (16, 8, 4, 32, 1, 2, 3, 5, 7, 12, 17, 20, 24)
 THREADS = (128, 32, 64, 96, 1, 256, 33)
 AXES = ("bx", "by", "bz")
+SPECIAL = ("float32", "float16", "bfloat16", "float64")  # have infinities and NaN in every cast
 
 
 class Frame:
@@ -68,6 +69,8 @@ class Frame:
             letter = draw.choice("mnk")
             symbol = self.names.fresh("size")
             self.program.symbols.append(symbol)
+            if draw.chance(0.3):
+                self.program.symbol_dtypes[symbol] = "int64"
             self.program.features.add("dynamic")
             self.dims[letter] = symbol
             self.dynamic_letter: str | None = letter
@@ -171,7 +174,8 @@ class Frame:
         if role == "in" and draw.chance(0.1) and all(dim.isdigit() for dim in dims):
             steps = tuple(draw.integer(1, 3) for _ in shape)
             self.program.features.add("strided")
-        made = Tensor(name, letters, shape, dims, dtype, role, mag, digits, steps)
+        special = dtype in SPECIAL and draw.chance(0.1)
+        made = Tensor(name, letters, shape, dims, dtype, role, mag, digits, steps, special=special)
         self.tensors.append(made)
         self.program.tensors.append(made)
         return made

@@ -28,6 +28,7 @@ class Tensor:
     frac: int = 0
     steps: tuple[int, ...] | None = None
     prec: int = 53
+    special: bool = False  # some infinities, NaNs and negative zeros
 
     @property
     def annotation(self) -> str:
@@ -73,6 +74,7 @@ class Program:
     tensors: list[Tensor] = field(default_factory=list)
     scalars: list[tuple[str, str, int | float]] = field(default_factory=list)
     symbols: list[str] = field(default_factory=list)
+    symbol_dtypes: dict[str, str] = field(default_factory=dict)  # int32 where nothing is said
     order: list[str] = field(default_factory=list)  # parameter names
     kernels: list[list[str]] = field(default_factory=list)
     macros: list[str] = field(default_factory=list)
@@ -81,7 +83,9 @@ class Program:
     def assemble(self) -> Program:
         """Fill ``source`` from the parts."""
         text = ["import tilelang.language as T", ""]
-        text += [f'{name} = T.dynamic("{name}")' for name in self.symbols]
+        for name in self.symbols:
+            dtype = self.symbol_dtypes.get(name)
+            text.append(f'{name} = T.dynamic("{name}"' + (f', "{dtype}")' if dtype else ")"))
         text += ["", *self.macros]
         params = {t.name: t.annotation for t in self.tensors}
         params |= {name: f"T.{dtype}" for name, dtype, _ in self.scalars}
@@ -144,6 +148,9 @@ def _contents(tensor: Tensor, shape: tuple[int, ...], rng: np.random.Generator) 
         return rng.integers(info.min, info.max, shape, dtype=tensor.dtype, endpoint=True)
     top = int(tensor.mag * 2**tensor.frac)
     values = rng.integers(-top, top + 1, shape) / 2.0**tensor.frac
+    if tensor.special:
+        odd = rng.choice([np.inf, -np.inf, np.nan, -0.0], shape)
+        values = np.where(rng.random(shape) < 0.1, odd, values)
     return encode(values, tensor.dtype)
 
 

@@ -19,7 +19,7 @@ def make_program(draw: Draw, kernels: int | None = None) -> Program:
         program.scalars.append(("s_arg", "float32", draw.integer(-8, 8) / 2))
     count = draw.integer(1, 3) if kernels is None else kernels
     for _ in range(count):
-        if draw.chance(0.15):
+        if draw.chance(0.3):
             simt_kernel(draw, program, names)
         else:
             tile_kernel(draw, program, names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .draws import Draw
 from .exprs import BITS, MANTISSA, Exprs, Value
 from .model import Names, Program, Tensor, Text, tensor_bounds
+from .threads import ThreadStatements
 
 
 def simt_kernel(draw: Draw, program: Program, names: Names) -> None:
@@ -38,8 +39,10 @@ class _Simt:
         text.add(f"for q in {self._loop()}:")
         text.add(f"    {local}[q] = {source.name}[(bx * {self.threads} + {tx}) * {self.width} + q]")
         values = [Value(tx, "int32", self.threads), Value("bx", "int32", self.blocks)]
-        for _ in range(draw.integer(1, 4)):
-            kind = draw.choice((self._compute, self._branch, self._exchange, self._sum, self._warp))
+        plain = (self._compute, self._branch, self._exchange, self._sum, self._warp)
+        more = ThreadStatements(self).kinds
+        for _ in range(draw.integer(1, 5)):
+            kind = draw.choice(plain if draw.chance(0.3) else more)
             kind(local, tx, values)
         self._result(local, tx)
         self.program.kernels.append(text.lines)
@@ -59,7 +62,7 @@ class _Simt:
              f"range({self.width})")
         )  # fmt: skip
 
-    def _expression(self, text: str, values: list[Value], index: str = "q") -> str:
+    def expression(self, text: str, values: list[Value], index: str = "q") -> str:
         """Something of this dtype made from ``text`` and the values in scope."""
         leaf = Value(text, self.dtype, self.mag, self.frac)
         exprs = Exprs(self.draw, [leaf, leaf, leaf, *values, Value(index, "int32", 8)])
@@ -72,7 +75,7 @@ class _Simt:
 
     def _compute(self, local: str, tx: str, values: list[Value]) -> None:
         self.text.add(f"for q in {self._loop()}:")
-        self.text.add(f"    {local}[q] = {self._expression(f'{local}[q]', values)}")
+        self.text.add(f"    {local}[q] = {self.expression(f'{local}[q]', values)}")
 
     def _branch(self, local: str, tx: str, values: list[Value]) -> None:
         limit = self.draw.integer(0, self.threads)
@@ -104,10 +107,14 @@ class _Simt:
         self.text.add(f"{name} = T.alloc_var({dtype!r}, init=0)")
         self.text.add(f"for q in {self._loop()}:")
         self.text.add(f"    {name} += {local}[q]")
+        self.text.add(f"{local}[0] = {self.bounded(name)}")
+
+    def bounded(self, name: str) -> str:
+        """``name`` clamped to the bounds."""
         bound = int(self.mag)
         low = 0 if self.dtype.startswith("u") else -bound
         number = ".0" if self.dtype in MANTISSA else ""
-        self.text.add(f"{local}[0] = T.min(T.max({name}, {low}{number}), {bound}{number})")
+        return f"T.min(T.max({name}, {low}{number}), {bound}{number})"
 
     def _warp(self, local: str, tx: str, values: list[Value]) -> None:
         """Exchange within a warp."""

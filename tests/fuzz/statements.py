@@ -9,6 +9,7 @@ from .draws import Draw
 from .exprs import BITS, MANTISSA, Exprs, Value, fits
 from .kernels import Frame
 from .model import Names, Program, Tensor, Tile
+from .wide import WideStatements
 
 INDEX = "ijlpq"
 
@@ -30,6 +31,7 @@ class Body:
             self.accumulate_loop,
         )  # fmt: skip
         self.once: tuple[Callable[[], None], ...] = (self.atomic, self.tile_atomic, self.reducer)
+        self.wide = WideStatements(self)
 
     def write(self) -> None:
         """The whole body."""
@@ -44,7 +46,9 @@ class Body:
         if self.frame.nested < 2 and draw.chance(0.25):
             draw.choice(self.compound)()
         elif self.frame.nested == 0 and draw.chance(0.15):
-            draw.choice(self.once)()
+            draw.choice((*self.once, *self.wide.once))()
+        elif draw.chance(0.3):
+            draw.choice(self.wide.simple)()
         else:
             draw.choice(self.simple)()
 
@@ -97,6 +101,8 @@ class Body:
         tensor = frame.tensor(("z" if with_z else "") + tile.letters, same)
         starts = [at_k if c == "k" else frame.offset[c] for c in tile.letters]
         shift = draw.choice(("", "", "", " + 1", " - 1", " - 3"))
+        if 1 in frame.grid:  # an index that is always 0 may make the start a constant
+            shift = shift.replace("-", "+")
         if starts[0] != "0" or "+" in shift:  # a constant below zero counts from the end
             starts[0] += shift
         lead = [frame.offset["z"]] if with_z else []

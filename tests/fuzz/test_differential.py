@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,18 @@ from .draws import SeededDraw
 from .exprs import MANTISSA
 from .model import Program, decode, encode
 from .programs import make_program, programs
-from .running import Disagreement, check, difference, execute, load, numbered
+from .running import (
+    Disagreement,
+    check,
+    check_meaning,
+    difference,
+    execute,
+    execute_shadow,
+    load,
+    numbered,
+)
+from .shadow import NotShadowed
+from .shadow.values import rounded
 from .shrinking import shrink
 
 pytestmark = pytest.mark.skipif(
@@ -78,7 +91,8 @@ def test_generated_programs_use_the_whole_language() -> None:
     sources = [make_program(SeededDraw(seed)) for seed in range(400)]
     features = set().union(*(program.features for program in sources))
     assert features >= {
-        "atomic", "dynamic", "gemm", "persistent", "reducer", "simt", "strided", "warp",
+        "annotated", "atomic", "dynamic", "gemm", "macro", "persistent", "rebinds", "reducer", "simt",
+        "strided", "view", "warp",
     }  # fmt: skip
     text = "\n".join(program.source for program in sources)
     words = (
@@ -90,7 +104,8 @@ def test_generated_programs_use_the_whole_language() -> None:
         "T.reduce_bitand", "T.reduce_bitor", "T.reduce_bitxor", "clear=False", "T.cumsum",
         "T.cummax", "reverse=True", "T.atomic_add", "T.atomic_max", "T.atomic_min",
         "T.transpose", "T.StridedTensor", "T.cast", "T.exp", "T.sync_threads", "T.shfl_",
-        "T.ceildiv", "float8_e4m3fn", "bfloat16", "int8", "uint32", "float64",
+        "T.annotate_layout", "T.Fragment", "T.Layout", "T.reshape", "T.view", "T.macro", "T.call_extern",
+        "T.shfl_sync", "False", "int64\")", "T.ceildiv", "float8_e4m3fn", "bfloat16", "int8", "uint32", "float64",
     )  # fmt: skip
     missing = [word for word in words if word not in text]
     assert not missing
@@ -117,3 +132,48 @@ def test_storage_arrays_hold_the_numbers_they_should(dtype: str) -> None:
     digits = MANTISSA[dtype]
     numbers = np.arange(-(2 ** min(digits, 6)), 2 ** min(digits, 6) + 1) / 2.0
     np.testing.assert_array_equal(decode(encode(numbers, dtype), dtype), numbers)
+
+
+def test_the_shadow_imports_nothing_of_what_it_checks() -> None:
+    for path in Path(__file__).with_name("shadow").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in getattr(node, "names", []) if hasattr(alias, "name")]
+            names.append(getattr(node, "module", None) or "")
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                assert not any(name.startswith("tilelang") for name in names), path
+
+
+def test_most_programs_have_a_shadow() -> None:
+    missing = 0
+    for seed in range(60):
+        program = make_program(SeededDraw(seed))
+        try:
+            execute_shadow(program, 0)
+        except NotShadowed:
+            missing += 1
+    assert missing == 0
+
+
+def test_a_wrong_meaning_that_all_executors_share_is_found() -> None:
+    program = make_program(SeededDraw(1), kernels=1)
+    expected = execute(program, load(program.source), "interpret", seed=0)
+    check_meaning(program, expected, seed=0)
+    name, array = next((n, a) for n, a in expected.items() if a.size)
+    array.reshape(-1)[0] += 1  # as if the front end had taken another element
+    with pytest.raises(Disagreement, match=f"{name} differs: 1 of .* plain Python"):
+        check_meaning(program, expected, seed=0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16"])
+def test_the_shadow_rounds_to_the_nearest_number(dtype: str) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    top = float(np.finfo(kind).max if dtype == "float16" else ml_dtypes.finfo(kind).max)
+    numbers = np.random.default_rng(0).standard_normal(4000) * np.logspace(-9, 3, 4000)
+    with np.errstate(all="ignore"):
+        nearest = numbers.astype(np.float32).astype(kind).astype(np.float64)
+    if dtype.startswith("float8"):
+        outside = ~(np.abs(nearest) <= top)
+        nearest[outside] = np.copysign(top, numbers[outside])
+    found = [rounded(float(np.float32(number)), dtype) for number in numbers]
+    np.testing.assert_array_equal(found, nearest)
