@@ -24,7 +24,7 @@ NAMES = [
     "one_thread_by_default", "write_out_functions", "widen_indices", "simplify",
     "check_tile_bounds", "wrap_indices", "fold_clear", "lower_own_tiles", "expand_any_all",
     "split_lanes", "choose_operands", "serialize_threads",
-    "lower_operand_copies", "lower_tiles",
+    "lower_operand_copies", "lower_tiles", "verify_views",
     "insert_guards", "simplify_again",
 ]  # fmt: skip
 

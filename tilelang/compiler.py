@@ -52,6 +52,8 @@ from tilelang.passes.serial.threads import serialize_threads
 from tilelang.passes.serial.tiles import lower_tiles_except
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.once import store_once
+from tilelang.passes.verify.places import verify_places
+from tilelang.passes.verify.views import verify_views
 from tilelang.target import Target
 
 Pass = Callable[[S.PrimFunc], S.PrimFunc]
@@ -126,6 +128,8 @@ def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
              "pipelines are planned, so that only the program's barriers order these copies"),
         Step("infer_layouts", partial(infer_layouts, target=target), _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
+        Step("verify_views", verify_views, _always,
+             "tiles have their orders in memory, and all their names are still there"),
         Step("store_once", store_once, _on_gpu,
              "layouts say what each thread has of a fragment; barriers are for what one thread "
              "stores and others read"),
@@ -150,6 +154,8 @@ def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
              "no pass below makes shared buffers, and the barriers between uses are known"),
         Step("hoist_indices", hoist_indices, _on_gpu,
              "indices are as they will be printed"),
+        Step("verify_places", verify_places, _on_gpu,
+             "this is what is printed; whatever made an index, it is looked at here"),
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Storage:
             return
         found: dict[E.Var, dict[Buffer, None]] = {}
         for node in nodes:
-            for buffer in _used(node):
+            for buffer in used_buffers(node):
                 if buffer.data in viewed:
                     found.setdefault(buffer.data, {})[buffer] = None
         asked = dict(launch.annotation("layout_map", ()))
@@ -115,8 +115,8 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _used(node: S.Stmt) -> list[Buffer]:
-    """Buffers that a statement itself uses; an allocation uses what it makes."""
+def used_buffers(node: S.Stmt) -> list[Buffer]:
+    """Buffers that a statement itself uses; an allocation uses what it makes, a view does not."""
     found = [region.buffer for region in (*node.regions_read(), *node.regions_written())]
     if not isinstance(node, S.View):
         found += node.parts("buffer")
@@ -137,7 +137,7 @@ def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
     """
     mapping: dict[Buffer, Buffer] = {}
     for node in S.walk(launch.body):
-        for buffer in (*_used(node), *node.parts("buffer")):
+        for buffer in (*used_buffers(node), *node.parts("buffer")):
             if buffer.data is data and buffer.storage == FRAGMENT:
                 mapping.setdefault(buffer, replace(buffer, storage="shared"))
     for buffer in mapping:

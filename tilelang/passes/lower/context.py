@@ -15,6 +15,7 @@ from tilelang.target import Target
 
 INT = DType("int32")
 REGISTER = 32  # bits
+MADE: S.Pairs = (("made", True),)  # attributes of arrays whose indices are the compiler's own
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class Lowering:
                 buffer.dtype,
                 "local",
                 data=buffer.data,
+                attrs=MADE,
             )
             self.arrays[buffer.data] = found
         return found
@@ -89,7 +91,7 @@ class Lowering:
 
     def workspace(self, name: str, dtype: object, count: int) -> Buffer:
         """A new shared buffer of one dimension, for the operation in hand only."""
-        found = Buffer(name, Shape((count,)), DType(dtype), "shared")
+        found = Buffer(name, Shape((count,)), DType(dtype), "shared", attrs=MADE)
         self.workspaces.append(found)
         return found
 

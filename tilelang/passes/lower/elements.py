@@ -18,7 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
-from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.context import MADE, Lowering
 
 INT = DType("int32")
 UNROLL_PASSES = 16  # passes over a shared or global tile up to which the loop is unrolled
@@ -110,7 +110,7 @@ def constant_extents(region: Region, what: str) -> tuple[int, ...]:
 
 def array(name: str, dtype: DType, count: int) -> Buffer:
     """A per-thread array."""
-    return Buffer(name, Shape((count,)), dtype, "local")
+    return Buffer(name, Shape((count,)), dtype, "local", attrs=MADE)
 
 
 def is_fragment(region: Region) -> bool:

@@ -21,7 +21,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
-from tilelang.passes.lower.context import INT
+from tilelang.passes.lower.context import INT, MADE
 from tilelang.passes.lower.vectors import MAX_LANES, VECTOR_BITS, bounds_of, run_of
 from tilelang.passes.serial.affine import linear
 from tilelang.passes.serial.lanes import THROUGH
@@ -153,7 +153,8 @@ class _Lanes(Rewriter):
         run = self.run(stmt.buffer, stmt.indices, piece) if _in_memory(stmt.buffer) else 1
         if run == 1:
             return [*before, self.lane_loop(replace(stmt, value=value), piece)]
-        array = Buffer(f"{stmt.buffer.name}_vec", Shape((piece.count,)), stmt.buffer.dtype, "local")
+        name, shape = f"{stmt.buffer.name}_vec", Shape((piece.count,))
+        array = Buffer(name, shape, stmt.buffer.dtype, "local", attrs=MADE)
         offset = E.binary("sub", piece.lane, E.const(piece.start))
         inner = S.Store(buffer=array, indices=(offset,), value=value, loc=stmt.loc)
         after: list[S.Stmt] = []
@@ -285,7 +286,8 @@ class _Loads:
     def taken(self, load: E.Load, run: int, cond: E.Expr | None, other: E.Expr | None) -> E.Expr:
         """Load all lanes into a register array before the lane loop."""
         piece, dtype = self.piece, load.buffer.dtype
-        array = Buffer(f"{load.buffer.name}_vec", Shape((piece.count,)), dtype, "local")
+        shape = Shape((piece.count,))
+        array = Buffer(f"{load.buffer.name}_vec", shape, dtype, "local", attrs=MADE)
         self.before.append(S.Alloc(buffer=array))
         for part in piece.parts(run):
             first = part.start - piece.start

@@ -1,0 +1,1 @@
+"""What the passes have made, held against what it has to be."""
