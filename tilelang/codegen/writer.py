@@ -80,8 +80,7 @@ class Writer(ABC):
             case S.For():
                 self.loop(stmt)
             case S.While():
-                self.put(f"while ({self.repeated(stmt.cond)}) {{")
-                self.nested(stmt.body)
+                self.repeat(stmt)
             case S.If():
                 self.branch(stmt)
             case S.Eval():
@@ -115,6 +114,11 @@ class Writer(ABC):
     def condition(self, expr: E.Expr) -> str:
         """A condition of a statement, without outer parentheses."""
         return bare(self.printer.value(expr))
+
+    def repeat(self, stmt: S.While) -> None:
+        """A loop that runs as long as its condition holds."""
+        self.put(f"while ({self.repeated(stmt.cond)}) {{")
+        self.nested(stmt.body)
 
     def repeated(self, expr: E.Expr) -> str:
         """The condition of a loop that runs as long as it holds."""

@@ -40,6 +40,7 @@ class Unit:
     support: dict[str, str] = field(default_factory=dict)  # name -> definition, in order
     # Error code - 1 -> message and the check that gives it.
     failures: dict[tuple[str, Site], None] = field(default_factory=dict)
+    endless: bool = False  # whether a loop may go on for ever, until somebody interrupts it
 
 
 class CpuPrinter(CPrinter):
@@ -264,6 +265,16 @@ class BlockWriter(Writer):
                 self.lines.pop()
             self.put("}")
             return
+        self.nested(stmt.body)
+
+    def repeat(self, stmt: S.While) -> None:
+        """A loop that also ends when the user interrupts the program."""
+        self.unit.endless = True
+        self.put(f"while ({self.repeated(stmt.cond)}) {{")
+        done = "return TL_INTERRUPTED;"
+        if not self.p.host:
+            done = "{ tl_fail(error, TL_INTERRUPTED); return; }"
+        self.put(f"    if (tl_interrupted) {done}")
         self.nested(stmt.body)
 
     def pragma(self, stmt: S.For, notes: dict[str, object]) -> str:

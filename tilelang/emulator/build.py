@@ -136,9 +136,14 @@ def _load_global(entry: Entry) -> Any:
     raise failure
 
 
+# A loop of the program, which may go on for ever.
+_WHILE = re.compile(r"^( *)while \((.*)\) \{$", re.MULTILINE)
+
+
 def kernel_text(source: str, kernels: Sequence[str]) -> str:
     """``source`` as C++ with the table of its kernels behind it."""
-    return rewrite_shared(source) + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
+    asking = _WHILE.sub(r"\1while (tl_emu_goes_on() && (\2)) {", rewrite_shared(source))
+    return asking + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
 
 
 def arch_flags(arch: str) -> tuple[str, ...]:

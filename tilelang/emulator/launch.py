@@ -38,6 +38,7 @@ _DEVICE = 256  # alignment of what a GPU allocates
 VECTOR = 16  # bytes of the widest access
 _GUARD = 256  # bytes before and behind that memory
 _STOPPED = 1
+_INTERRUPTED = 3  # what the runtime gives when the user wants the program to end
 
 
 @dataclass(frozen=True)
@@ -323,6 +324,8 @@ class _Call:
         with self.machinery.lock:
             run = self.machinery.runtime().tl_emu_run
             code = int(run(ctypes.byref(launch), ctypes.byref(report)))
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt(f"kernel {name}")
         self.record.launches.append(
             LaunchRecord(
                 name,

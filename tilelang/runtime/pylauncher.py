@@ -23,7 +23,7 @@ from tilelang.errors import (
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.runtime.binding import Bound, bind, convert_scalar, count_error, keyword_error
-from tilelang.runtime.signature import OUT_OF_MEMORY, LaunchSpec, Param
+from tilelang.runtime.signature import INTERRUPTED, OUT_OF_MEMORY, LaunchSpec, Param
 from tilelang.runtime.tensors import (
     as_numpy_view,
     describe,
@@ -260,6 +260,8 @@ class PyLauncher:
             raise DeviceAssertError(f"kernel {spec.name}: {spec.messages[code - 1]}")
         if code == OUT_OF_MEMORY:
             raise TileRuntimeError(f"kernel {spec.name} ran out of memory")
+        if code == INTERRUPTED:  # also where a handler of the program's own has only taken note
+            raise KeyboardInterrupt(f"kernel {spec.name}")
         raise TileRuntimeError(f"kernel {spec.name} failed", got=f"error code {code}")
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from tilelang.runtime.dims import DimExpr, Program, solvable_in, symbols_in
 
 RETURNS = ("none", "one", "list", "tuple")
 OUT_OF_MEMORY = -1
+INTERRUPTED = -2  # the user wants the program to end
 
 
 @dataclass(frozen=True)

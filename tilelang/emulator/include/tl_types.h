@@ -148,6 +148,7 @@ int tl_emu_sync_block_reduce(int what, int value, int line);  // 0: count, 1: an
 void tl_emu_sync_warp(unsigned mask);
 void tl_emu_thread_fence(int scope);  // 0: block, 1: device, 2: system
 void tl_emu_yield(void);
+int tl_emu_goes_on(void);  // 1; does not come back when the user interrupts the program
 [[noreturn]] void tl_emu_trap(const char* message);
 long long tl_emu_clock(void);
 }

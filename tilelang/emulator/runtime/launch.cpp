@@ -16,6 +16,7 @@
 #include "checks.h"
 #include "counters.h"
 #include "crash.h"
+#include "interrupt.h"
 #include "report.h"
 #include "shadow.h"
 #include "state.h"
@@ -132,7 +133,7 @@ void work(Launch& launch, Worker& own) {
     std::optional<SignalStack> signals(std::in_place);
     for (;;) {
         const uint64_t number = __atomic_fetch_add(&launch.next_gang, 1, __ATOMIC_RELAXED);
-        if (number >= launch.gang_count) break;
+        if (number >= launch.gang_count || interrupted()) break;
         run_gang(own, launch, number);
     }
     __atomic_fetch_sub(&launch.running, 1u, __ATOMIC_RELAXED);
@@ -205,8 +206,9 @@ int tl_emu_run(const TlEmuLaunch* request, TlEmuReport* report) {
             launch.global = std::make_unique<GlobalShadow>(*request);
         }
         const CrashGuard guard;
+        const InterruptListener listener;
         run_all(launch);
-        result = report->reserved != 0 ? 1 : 0;
+        result = interrupted() ? 3 : report->reserved != 0 ? 1 : 0;
     }
     launch.findings->write(*report);
     if (launch.counters) launch.counters->write(*report);

@@ -134,7 +134,8 @@ struct TlEmuReport {  // arrays belong to the caller; what does not fit is count
     uint64_t shared_bytes;  // of a block: dynamic and static
     uint64_t accesses;      // that were checked
 };
-// 0: all blocks ran to their end (findings are told apart from the result); 1: some block was stopped; 2: refused.
+// 0: all blocks ran to their end (findings are told apart from the result); 1: some block was stopped; 2: refused;
+// 3: the user interrupted the program.
 extern "C" int tl_emu_run(const TlEmuLaunch* launch, TlEmuReport* report);
 extern "C" uint32_t tl_emu_abi(void);
 
