@@ -12,7 +12,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import TileValueError
+from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
 from tilelang.profiler import Profiler, TensorSupplyType, clocks, do_bench
 from tilelang.profiler.bench import suppress_stdout_stderr
@@ -328,6 +328,96 @@ def test_different_results_are_noticed() -> None:
     assert str(error.value) == "two calls with the same inputs differ"
 
 
+def symbolic_kernel(mode: str = "auto", target: str = "cpu") -> tilelang.JITKernel:
+    m, n = T.dynamic("m, n")
+
+    @T.prim_func
+    def add(
+        A: T.Tensor((m * 2, n), "float32"), k: T.int32, B: T.Tensor((m * 2, n), "float32"),
+        C: T.Tensor((m * 2, n), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(T.ceildiv(m * 2, 4), threads=32) as bx:
+            for i, j in T.Parallel(4, n):
+                if bx * 4 + i < m * 2:
+                    C[bx * 4 + i, j] = A[bx * 4 + i, j] + B[bx * 4 + i, j] * k
+
+    return tilelang.compile(add, out_idx=-1, target=target, execution_backend=mode)
+
+
+SYMBOLS = {"m": 3, "n": 5, "k": 4}
+
+
+@pytest.mark.parametrize(
+    ("mode", "target"),
+    [("interpret", "cpu"), ("auto", "cpu"), ("emulator", "cuda -arch=sm_80")],
+)
+def test_values_of_symbols_make_inputs(mode: str, target: str) -> None:
+    profiler = symbolic_kernel(mode, target).get_profiler()
+    shapes = [getattr(item, "shape", item) for item in profiler.inputs(None, SYMBOLS)]
+    assert shapes == [(6, 5), 4, (6, 5)]
+    profiler.assert_allclose(
+        lambda a, k, b: a + k * b, dynamic_symbolic_constraints=SYMBOLS, rtol=1e-5, atol=1e-5,
+        max_mismatched_ratio=0,
+    )  # fmt: skip
+    with pytest.raises(AssertionError, match="elements differ"):
+        profiler.assert_allclose(lambda a, k, b: a + b, dynamic_symbolic_constraints=SYMBOLS)
+    profiler.assert_consistent(2, dynamic_symbolic_constraints=SYMBOLS)
+    assert profiler.run_once(dynamic_symbolic_constraints=SYMBOLS).shape == (6, 5)
+
+
+def test_symbolic_kernels_are_measured(clock: Callable[..., Clock]) -> None:
+    made = clock(2.0)
+    seen: list[Any] = []
+
+    def reference(*inputs: Any) -> None:
+        seen.append(inputs[0].shape)
+        made.work()
+
+    profiler = symbolic_kernel().get_profiler()
+    profiler.do_bench(
+        reference, n_warmup=1, n_repeat=3, dynamic_symbolic_constraints={"m": 2, "n": 7}
+    )
+    assert set(seen) == {(4, 7)}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (
+            {"m": 3},
+            "cannot make an input for the symbolic shape (m * 2, n)\n"
+            "  expected: a value for each symbol\n"
+            "  hint: pass input_tensors=..., or dynamic_symbolic_constraints={'n': 128}",
+        ),
+        (
+            {"m": 3, "n": 5, "q": 1},
+            "the kernel add has no symbol 'q'\n  expected: m, n, k\n  got: q",
+        ),
+        (
+            {"m": -3, "n": 5},
+            "cannot make an input with the extent -6\n"
+            "  expected: extents that are not negative\n  got: m = -3, n = 5",
+        ),
+    ],
+)
+def test_symbols_without_a_sensible_value_are_said(given: dict[str, int], text: str) -> None:
+    with pytest.raises(TileValueError) as error:
+        symbolic_kernel().get_profiler().inputs(None, given)
+    assert str(error.value) == text
+
+
+def test_a_program_of_the_user_compares() -> None:
+    seen: list[Any] = []
+    profiler = add_kernel().get_profiler(TensorSupplyType.One)
+    profiler.manual_assert_close(
+        lambda a, b: a + b, manual_check_prog=lambda got, want: seen.append((got, want))
+    )
+    ((got, want),) = seen
+    np.testing.assert_array_equal(got[0], want[0])
+    with pytest.raises(TileTypeError, match="manual_assert_close has nothing to compare with"):
+        profiler.manual_assert_close(lambda a, b: a + b)
+
+
 def test_symbolic_shapes_need_given_inputs() -> None:
     n = T.symbolic("n")
 
@@ -341,8 +431,8 @@ def test_symbolic_shapes_need_given_inputs() -> None:
         profiler.assert_allclose(lambda a: a)
     assert str(error.value) == (
         "cannot make an input for the symbolic shape (n,)\n"
-        "  expected: constant extents\n"
-        "  hint: pass input_tensors=... to the profiler"
+        "  expected: a value for each symbol\n"
+        "  hint: pass input_tensors=..., or dynamic_symbolic_constraints={'n': 128}"
     )
     profiler.assert_allclose(lambda a: np.ones_like(a), input_tensors=[np.zeros(5, np.float32)])
 

@@ -124,9 +124,24 @@ def test_symbolic_shapes_are_refused() -> None:
         get_tensor_supply()(KernelParam(T.dtype("float32"), (4, n), "A"))
     assert str(error.value) == (
         "cannot make an input for the symbolic shape (4, n)\n"
-        "  expected: constant extents\n"
-        "  hint: pass input_tensors=... to the profiler"
+        "  expected: a value for each symbol\n"
+        "  hint: pass input_tensors=..., or dynamic_symbolic_constraints={'n': 128}"
     )
+
+
+def test_inputs_are_made_for_parameters_of_functions() -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def program(A: T.Tensor((n, 4), "float16"), k: T.int32, s: T.float32):
+        with T.Kernel(1, threads=1):
+            A[0, 0] = k * s
+
+    supply = get_tensor_supply(TensorSupplyType.One, symbols={"n": 3, "k": 5})
+    tensor, number, scale = (supply(param) for param in program.params)
+    assert tuple(tensor.shape) == (3, 4)
+    assert (number, scale) == (5, 1.0)
+    assert isinstance(scale, float)
 
 
 @pytest.mark.parametrize(

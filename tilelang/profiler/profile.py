@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr
 from tilelang.profiler.bench import do_bench
 from tilelang.utils.tensor import TensorSupplyType, as_float, get_tensor_supply, torch_assert_close
 
 if TYPE_CHECKING:
-    from tilelang.jit.kernel import JITKernel
+    from tilelang.jit.kernel import JITKernel, KernelParam
 
 
 class Profiler:
@@ -25,14 +27,37 @@ class Profiler:
             "interpret",
             "emulator",
         )
-        self.supply = get_tensor_supply(supply_type, device="cuda" if gpu else None)
+        self.device = "cuda" if gpu else None
 
-    def inputs(self, input_tensors: Sequence[Any] | None = None) -> list[Any]:
-        """The given inputs, or generated ones for every parameter that a call passes."""
+    def inputs(
+        self,
+        input_tensors: Sequence[Any] | None = None,
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> list[Any]:
+        """The given inputs, or generated ones for every parameter that a call passes.
+
+        Args:
+            input_tensors: inputs, when they are not to be generated.
+            dynamic_symbolic_constraints: values of the symbols in shapes and of scalar parameters,
+                by name.
+
+        Raises:
+            TileValueError: a symbol of a shape without a value, or a value for no symbol.
+        """
         if input_tensors is not None:
             return list(input_tensors)
+        values = dict(dynamic_symbolic_constraints or {})
+        known = _symbols(self.kernel.params)
+        for name in values:
+            if name not in known:
+                raise TileValueError(
+                    f"the kernel {self.kernel.prim_func.name} has no symbol {name!r}",
+                    expected=", ".join(known) or "no dynamic_symbolic_constraints",
+                    got=name,
+                )
+        supply = get_tensor_supply(self.supply_type, device=self.device, symbols=values)
         results = set(self.kernel.out_idx)
-        return [self.supply(p) for i, p in enumerate(self.kernel.params) if i not in results]
+        return [supply(p) for i, p in enumerate(self.kernel.params) if i not in results]
 
     def _results(self, func: Callable[..., Any], inputs: list[Any]) -> list[Any]:
         found = func(*inputs)
@@ -52,8 +77,10 @@ class Profiler:
         atol: float = 1e-2,
         rtol: float = 1e-2,
         max_mismatched_ratio: float = 0.01,
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
     ) -> None:
-        """Check each result against ``reference_program`` on the same inputs.
+        """Check each result against ``reference_program`` on the same inputs; these are given, or
+        generated as :meth:`inputs` does.
 
         A kernel without results is checked by what it leaves in its arguments. Where numpy has no
         such type (bfloat16, 8-bit and 4-bit), inputs are arrays of codes; the reference may give
@@ -62,9 +89,9 @@ class Profiler:
         Raises:
             AssertionError: too many elements differ.
         """
-        inputs = self.inputs(input_tensors)
-        expected = self._results(reference_program, [_copy(item) for item in inputs])
-        actual = self._results(self.kernel, inputs)
+        actual, expected = self._both(
+            reference_program, self.inputs(input_tensors, dynamic_symbolic_constraints)
+        )
         if len(actual) != len(expected):
             raise AssertionError(f"{len(actual)} results, the reference gives {len(expected)}")
         for got, want, dtype in zip(actual, expected, self._result_dtypes()):
@@ -77,9 +104,40 @@ class Profiler:
                 max_mismatched_ratio=max_mismatched_ratio,
             )
 
-    def assert_consistent(self, repeat: int = 10) -> None:
+    def _both(self, reference: Callable[..., Any], inputs: list[Any]) -> tuple[Any, Any]:
+        """Results of the kernel and of a reference on equal inputs."""
+        expected = self._results(reference, [_copy(item) for item in inputs])
+        return self._results(self.kernel, inputs), expected
+
+    def manual_assert_close(
+        self,
+        reference_program: Callable[..., Any],
+        input_tensors: Sequence[Any] | None = None,
+        manual_check_prog: Callable[[list[Any], list[Any]], object] | None = None,
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> None:
+        """Let ``manual_check_prog(results, expected)`` compare the results of the kernel and of
+        ``reference_program``, both as lists; it raises where they differ too much.
+
+        Raises:
+            TileTypeError: there is no ``manual_check_prog``.
+        """
+        if manual_check_prog is None:
+            raise TileTypeError(
+                "manual_assert_close has nothing to compare with",
+                expected="manual_check_prog, a function of two lists of results",
+                hint="assert_allclose compares by itself",
+            )
+        inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
+        manual_check_prog(*self._both(reference_program, inputs))
+
+    def assert_consistent(
+        self,
+        repeat: int = 10,
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> None:
         """Check that repeated calls give bit-identical results."""
-        inputs = self.inputs()
+        inputs = self.inputs(None, dynamic_symbolic_constraints)
         first = self._results(self.kernel, [_copy(item) for item in inputs])
         for _ in range(repeat):
             again = self._results(self.kernel, [_copy(item) for item in inputs])
@@ -96,9 +154,13 @@ class Profiler:
         """One call of the kernel."""
         return self.kernel(*args)
 
-    def run_once(self, func: Callable[..., Any] | None = None) -> Any:
+    def run_once(
+        self,
+        func: Callable[..., Any] | None = None,
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> Any:
         """One call with generated inputs."""
-        return (func or self.kernel)(*self.inputs())
+        return (func or self.kernel)(*self.inputs(None, dynamic_symbolic_constraints))
 
     def do_bench(
         self,
@@ -111,10 +173,12 @@ class Profiler:
         backend: str = "event",
         quantiles: Sequence[float] | None = None,
         return_mode: str = "mean",
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
         **_: Any,
     ) -> Any:
-        """Milliseconds per call of the kernel, or of ``func`` on the same inputs."""
-        inputs = self.inputs(input_tensors)
+        """Milliseconds per call of the kernel, or of ``func`` on the same inputs; see
+        :func:`tilelang.profiler.do_bench` for the measuring and :meth:`inputs` for the inputs."""
+        inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
         target = func or self.kernel
         return do_bench(
             lambda: target(*inputs),
@@ -126,6 +190,18 @@ class Profiler:
             backend=backend,
             return_mode=return_mode,
         )
+
+
+def _symbols(params: Sequence[KernelParam]) -> dict[str, None]:
+    """Names of scalar parameters and of the symbols in shapes."""
+    found: dict[str, None] = {}
+    for param in params:
+        if param.is_scalar():
+            found.setdefault(param.name)
+        for extent in param.shape:
+            if isinstance(extent, Expr):
+                found.update(dict.fromkeys(var.name for var in extent.variables))
+    return found
 
 
 def _copy(tensor: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -11,7 +11,11 @@ import numpy as np
 
 from tilelang.errors import TileValueError
 from tilelang.ir import floats
+from tilelang.ir.buffer import Buffer, as_extent
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Expr, const
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
 
 
 class TensorSupplyType(Enum):
@@ -58,31 +62,66 @@ def get_tensor_supply(
     supply_type: TensorSupplyType = TensorSupplyType.Auto,
     seed: int | None = None,
     device: str | None = None,
+    symbols: Mapping[str, int] | None = None,
 ) -> Callable[[Any], Any]:
-    """A function that makes one input for a kernel parameter (``.dtype``, ``.shape``).
+    """A function that makes one input for a parameter of a kernel or of a traced function.
 
     Tensors are torch tensors when torch is already imported, numpy arrays otherwise. With
-    ``device="cuda"`` they are torch or cupy tensors on the current GPU.
+    ``device="cuda"`` they are torch or cupy tensors on the current GPU. A scalar is 1, or what
+    ``symbols`` says for its name.
+
+    Args:
+        supply_type: how tensors are filled.
+        seed: of the generator; None for other values each time.
+        device: where tensors are.
+        symbols: values of the symbols in shapes (``T.dynamic``) and of scalar parameters, by name.
 
     Raises:
-        TileValueError: by the function, for a parameter with a symbolic shape.
+        TileValueError: by the function, for a shape with a symbol that has no value, or a
+            negative extent.
     """
     rng = np.random.default_rng(seed)
+    known = dict(symbols or {})
 
     def supply(param: Any) -> Any:
-        if hasattr(param, "is_scalar") and param.is_scalar():
-            return 1.0 if param.dtype.is_float else 1
-        if any(not isinstance(extent, int) for extent in param.shape):
-            raise TileValueError(
-                f"cannot make an input for the symbolic shape {tuple(param.shape)}",
-                expected="constant extents",
-                hint="pass input_tensors=... to the profiler",
-            )
-        values = _values(supply_type, param.dtype, tuple(param.shape), rng)
+        if not getattr(param, "shape", ()) and not isinstance(param, Buffer):
+            value = known.get(getattr(param, "name", ""), 1)
+            return float(value) if param.dtype.is_float else value
+        values = _values(supply_type, param.dtype, extents_of(param, known), rng)
         tensor = to_framework(values, param.dtype)
         return tensor if device is None else to_device(tensor, device)
 
     return supply
+
+
+def extents_of(param: Any, symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """The extents of a tensor parameter for these values of symbols, by name.
+
+    Raises:
+        TileValueError: a symbol without a value, or a negative extent.
+    """
+    found = []
+    for extent in param.shape:
+        if isinstance(extent, Expr):
+            unknown = [var.name for var in extent.variables if var.name not in symbols]
+            if unknown:
+                names = ", ".join(f"{name!r}: 128" for name in sorted(set(unknown)))
+                shape = ", ".join(map(str, param.shape)) + ("," if len(param.shape) == 1 else "")
+                raise TileValueError(
+                    f"cannot make an input for the symbolic shape ({shape})",
+                    expected="a value for each symbol",
+                    hint="pass input_tensors=..., or dynamic_symbolic_constraints={" + names + "}",
+                )
+            values = {var: const(int(symbols[var.name]), var.dtype) for var in extent.variables}
+            extent = as_extent(simplify(substitute(extent, dict(values))))
+        if not isinstance(extent, int) or extent < 0:
+            raise TileValueError(
+                f"cannot make an input with the extent {extent}",
+                expected="extents that are not negative",
+                got=", ".join(f"{name} = {value}" for name, value in symbols.items()),
+            )
+        found.append(extent)
+    return tuple(found)
 
 
 def to_framework(values: Any, dtype: DType) -> Any:
