@@ -82,6 +82,7 @@ class PassConfigKey(str, Enum):
     TL_ENABLE_AUTO_WARP_SPECIALIZATION = "tl.enable_auto_warp_specialization"
     TL_ENABLE_FP32X2_REDUCTION = "tl.enable_fp32x2_reduction"
     TL_ENABLE_REDUCER_PLAN_VERBOSE = "tl.enable_reducer_plan_verbose"
+    TL_UNINITIALIZED_READS = "tl.uninitialized_reads"
 
 
 # Keys that change what a compilation does here, with the option they set.
@@ -113,6 +114,7 @@ class Options:
     """Everything besides program and target that decides what is generated."""
 
     unsafe_memory: bool = False  # no bounds checks of global tensors
+    uninitialized: str = "error"  # reads of what nothing has written, in the interpreter
     fast_math: bool = False  # approximate functions, reassociation
     no_auto_sync: bool = False  # the program places its own barriers
     dump: bool = False  # write the program after every pass
@@ -176,6 +178,10 @@ def make_options(
         if key in MEANING:
             wanted = str(value) if MEANING[key] == "dump_dir" else bool(value)
             values[MEANING[key]] = wanted
+        elif key is PassConfigKey.TL_DISABLE_BUFFER_INIT_CHECK and value:
+            values.setdefault("uninitialized", "zero")
+        elif key is PassConfigKey.TL_UNINITIALIZED_READS:
+            values["uninitialized"] = _rule(value)
         elif key in WITHOUT_EFFECT and value:
             _say(f"pass config {key.value!r} has no effect")
         if key is PassConfigKey.TL_DEVICE_COMPILE_FLAGS and value:
@@ -186,6 +192,20 @@ def make_options(
         verbose=verbose,
         compile_flags=flags,
         configs=tuple(sorted(configs, key=lambda item: item[0])),
+    )
+
+
+def _rule(value: object) -> str:
+    """What the interpreter does about a read of what nothing has written; a switch says whether it
+    stops."""
+    if isinstance(value, bool):
+        return "error" if value else "zero"
+    if isinstance(value, str) and value in ("error", "warn", "zero"):
+        return value
+    raise TileValueError(
+        f"pass config {PassConfigKey.TL_UNINITIALIZED_READS.value!r} has an unknown value",
+        expected="error, warn or zero",
+        got=shown(value),
     )
 
 

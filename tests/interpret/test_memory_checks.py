@@ -14,6 +14,8 @@ from tilelang.errors import (
     Loc,
     OutOfBoundsError,
     TileRuntimeError,
+    TileValueError,
+    TileWarning,
     UninitializedReadError,
 )
 from tilelang.ir import stmt as S
@@ -228,4 +230,39 @@ def test_unknown_external_functions_are_named() -> None:
         k.run(zeros(2))
     assert error.value.message == (
         "the external function `my_trace` is not known to the interpreter"
+    )
+
+
+# -- reads of what nothing has written, by choice --------------------------------------------------
+def uncleared() -> Kernel:
+    with Kernel(threads=8) as k:
+        a, f, s = k.tensor("A", (8,)), k.fragment("f", (8,)), k.shared("s", (8,))
+        k.copy(f, a)
+        s[k.tx] = s[k.tx] + 1.0
+        k.copy(s, a)
+    return k
+
+
+def test_unwritten_memory_may_read_as_zero() -> None:
+    array = np.full(8, 7, np.float32)
+    uncleared().run(array, uninitialized="zero")
+    np.testing.assert_array_equal(array, 1)
+
+
+def test_unwritten_memory_may_be_warned_of_once_for_each_place() -> None:
+    array = np.full(8, 7, np.float32)
+    with pytest.warns(TileWarning) as found:
+        uncleared().run(array, uninitialized="warn")
+    np.testing.assert_array_equal(array, 1)
+    assert [str(item.message).splitlines()[0] for item in found] == [
+        "`f[0]` is read before anything is written to it",
+        "`s[0]` is read before anything is written to it",
+    ]
+    assert "hint: it reads as 0 here; initialise the buffer first" in str(found[0].message)
+
+
+def test_there_is_no_other_rule_for_unwritten_memory() -> None:
+    assert text(uncleared(), TileValueError, zeros(8), uninitialized="ignore") == (
+        "there is no such rule for uninitialised reads\n"
+        "  expected: error, warn, zero\n  got: 'ignore'"
     )

@@ -15,7 +15,13 @@ import tilelang
 import tilelang.language as T
 from tilelang import options as module
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, TileWarning
+from tilelang.errors import (
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+    TileWarning,
+    UninitializedReadError,
+)
 from tilelang.jit.execution import BACKENDS, check_backend
 from tilelang.options import WITHOUT_EFFECT, Options, PassConfigKey, make_options
 
@@ -46,6 +52,7 @@ TL_SIMPLIFY_PROPAGATE_KNOWNS_TO_SIMPLIFY_EXPRESSIONS=propagate_knowns_to_simplif
 TL_SIMPLIFY_ENABLE_LET_INLINE=enable_simplify_let_inline
 TL_IF_STMT_BINDING_INLINE_REPLAYABLE_BINDS TL_ENABLE_AUTO_SCHEDULE
 TL_ENABLE_AUTO_WARP_SPECIALIZATION TL_ENABLE_FP32X2_REDUCTION TL_ENABLE_REDUCER_PLAN_VERBOSE
+TL_UNINITIALIZED_READS
 """.split()
 
 
@@ -328,3 +335,46 @@ def test_backend_of_the_environment_is_used_where_none_is_given(
     monkeypatch.setenv("TILELANG_EXECUTION_BACKEND", "interpret")
     made = tilelang.jit(program, target="cpu")
     assert made(8).execution_backend == "interpret"
+
+
+# -- reads of what nothing has written -------------------------------------------------------------
+def uncleared() -> Any:
+    @T.prim_func
+    def sums(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            total = T.alloc_fragment((8,), "float32")
+            for i in T.Parallel(8):
+                total[i] += A[i]
+            T.copy(total, A)
+
+    return sums
+
+
+def interpreted(configs: dict[Any, Any]) -> Any:
+    kernel = tilelang.compile(
+        uncleared(), target="cpu", execution_backend="interpret", pass_configs=configs
+    )
+    array = np.arange(8, dtype=np.float32)
+    kernel(array)
+    return array
+
+
+def test_the_interpreter_stops_at_unwritten_memory_unless_told_otherwise() -> None:
+    key = PassConfigKey.TL_UNINITIALIZED_READS
+    for configs in ({}, {key: "error"}, {PassConfigKey.TL_DISABLE_BUFFER_INIT_CHECK: False}):
+        with pytest.raises(UninitializedReadError):
+            interpreted(configs)
+    for configs in (
+        {key: "zero"}, {"tl.disable_buffer_init_check": True},
+        {key: "zero", PassConfigKey.TL_DISABLE_BUFFER_INIT_CHECK: True},
+    ):  # fmt: skip
+        np.testing.assert_array_equal(interpreted(configs), np.arange(8))
+    with pytest.warns(TileWarning, match="is read before anything is written to it") as found:
+        np.testing.assert_array_equal(interpreted({key: "warn"}), np.arange(8))
+    assert "total[i] += A[i]" in str(found[0].message)
+    with pytest.raises(TileValueError) as error:
+        interpreted({key: "shrug"})
+    assert str(error.value) == (
+        "pass config 'tl.uninitialized_reads' has an unknown value\n"
+        "  expected: error, warn or zero\n  got: 'shrug'"
+    )

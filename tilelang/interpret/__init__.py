@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     from tilelang.ir.stmt import PrimFunc
 
-__all__ = ["run"]
+__all__ = ["UNINITIALIZED", "run"]
+
+UNINITIALIZED = ("error", "warn", "zero")  # what a read of what nothing has written may do
 
 
 def run(
@@ -25,6 +27,7 @@ def run(
     checks: bool = True,
     seed: int | None = None,
     stdout: TextIO | None = None,
+    uninitialized: str = "error",
 ) -> None:
     """Execute ``func`` on ``args``, which are changed in place.
 
@@ -38,6 +41,9 @@ def run(
         checks: evaluate assertions.
         seed: order in which the blocks of a launch run; None is x fastest, then y, then z.
         stdout: where ``T.print`` writes; default ``sys.stdout``.
+        uninitialized: what a read of on-chip memory that nothing has written does: "error" stops,
+            "warn" says so once for each place and reads 0, "zero" reads 0.
+
     Raises:
         KernelArgumentError: an argument does not fit its parameter.
         OutOfBoundsError, UninitializedReadError, DeadlockError, DeviceAssertError: the program
@@ -46,14 +52,21 @@ def run(
     """
     import numpy as np
 
-    from tilelang.errors import at
+    from tilelang.errors import TileValueError, at, shown
     from tilelang.interpret.arguments import bind_arguments
     from tilelang.interpret.lanes import Lanes
     from tilelang.interpret.machine import Block, Run, Scope, Strand
     from tilelang.interpret.stmts import execute
     from tilelang.interpret.sync import drive
 
+    if uninitialized not in UNINITIALIZED:
+        raise TileValueError(
+            "there is no such rule for uninitialised reads",
+            expected=", ".join(UNINITIALIZED),
+            got=shown(uninitialized),
+        )
     state = Run(func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
+    state.uninitialized = uninitialized
     host = Lanes(1)
     strand = Strand(Block(state, host, None, None), Scope(), host)
     with np.errstate(all="ignore"), at(func.loc):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,14 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from tilelang.errors import InternalError, TileNameError, TileRuntimeError
+from tilelang.errors import (
+    InternalError,
+    Loc,
+    TileNameError,
+    TileRuntimeError,
+    TileWarning,
+    UninitializedReadError,
+)
 from tilelang.interpret import memory, values
 from tilelang.interpret.analysis import Facts
 from tilelang.interpret.exprs import evaluate, exact
@@ -39,6 +47,18 @@ class Run:
     workspaces: dict[int, Memory] = field(default_factory=dict)  # alloc_global, per launch
     pointers: dict[int, Array] = field(default_factory=dict)  # arrays given for pointers
     index_forms: dict[Expr, bool] = field(default_factory=dict)
+    uninitialized: str = "error"
+    here: Loc | None = None  # the statement that was begun last
+    doubts: set[tuple[str | None, Loc | None]] = field(default_factory=set)
+
+    def doubt(self, error: UninitializedReadError) -> None:
+        """Warn of a read of what nothing has written; once for each buffer and statement."""
+        key = (error.expected, self.here)
+        if key not in self.doubts:
+            self.doubts.add(key)
+            error.loc = self.here
+            error.hint = f"it reads as 0 here; {error.hint}"
+            warnings.warn(str(error), TileWarning, stacklevel=2)
 
     def is_index(self, expr: Expr) -> bool:
         """Whether ``expr`` is index arithmetic, which stands for an exact integer."""

@@ -28,6 +28,10 @@ def nibbles_of(kind: DType) -> int:
     return 1 if kind.packing > 1 else 2 * kind.as_numpy().itemsize
 
 
+def _stop(error: UninitializedReadError) -> None:
+    raise error
+
+
 class Memory:
     """Bytes of one allocation.
 
@@ -47,6 +51,7 @@ class Memory:
         self.writable = bool(raw.flags.writeable)
         self.owner: Array | None = None  # the lanes that were active at its allocation
         self.absent = False  # a tensor argument that was given as None
+        self.complain = _stop  # what is done about a read of something that nothing has written
         self._typed: dict[object, Array] = {}
 
     def typed(self, kind: np.dtype[Any]) -> Array:
@@ -215,7 +220,7 @@ def read(
         if width > 1:
             unwritten = np.asarray(unwritten.any(-1))
         if (unwritten & good).any():
-            raise _unwritten(bound, indices, unwritten & good, site)
+            bound.memory.complain(_unwritten(bound, indices, unwritten & good, site))
     if not good.any():
         found: Value = np.broadcast_to(bound.safe, spot.shape)
     else:
@@ -249,7 +254,7 @@ def _read_one(bound: Bound, indices: list[Value], site: Site, safe_memory: bool)
             return bound.safe
         raise _outside(bound, indices, np.ones((), np.bool_), site)
     if bound.memory.valid is not None and not _written(bound, np.asarray(spot)).all():
-        raise _unwritten(bound, indices, np.ones((), np.bool_), site)
+        bound.memory.complain(_unwritten(bound, indices, np.ones((), np.bool_), site))
     kind = bound.buffer.dtype
     return values.decode(bound.memory.typed(_stored(kind))[spot], kind)
 
@@ -440,7 +445,8 @@ def read_box(
     if box.valid is not None and not box.valid.all():
         missing = np.zeros(extents, np.bool_)
         missing[box.inner] = ~box.valid
-        raise _unwritten(bound, _grid(mins, extents), missing, Site(site.block, Lanes(1)))
+        whole = Site(site.block, Lanes(1))
+        bound.memory.complain(_unwritten(bound, _grid(mins, extents), missing, whole))
     part = np.asarray(values.decode(box.codes, bound.buffer.dtype))
     if box.whole:
         return part.copy() if part.base is not None else part

@@ -58,6 +58,7 @@ Node: TypeAlias = (
 def execute(s: Strand, stmt: Stmt, active: Active) -> Steps:
     """Run ``stmt``; the result are the lanes that go on."""
     node = cast("Node", stmt)
+    s.run.here = stmt.loc
     with at(stmt.loc):
         match node:
             case Seq():
@@ -372,8 +373,11 @@ def _reserve(s: Strand, node: Alloc, active: Active) -> None:
             found = s.run.workspaces[id(node)] = memory.allocate(buffer, shape, None)
     else:
         found = memory.allocate(buffer, shape, s.lanes if buffer.storage in PRIVATE else None)
-    if buffer.is_var or buffer.storage.endswith("barrier"):
+    plain = buffer.is_var or buffer.storage.endswith("barrier")
+    if plain or s.run.uninitialized == "zero":
         found.valid = None
+    elif s.run.uninitialized == "warn":
+        found.complain = s.run.doubt
     found.owner = active
     s.attach(buffer, found)
 

@@ -144,7 +144,12 @@ def _interpreted(
     decided = as_run(func, target)
 
     def call(arrays: list[Any]) -> None:
-        run(decided, arrays, safe_memory=not options.unsafe_memory)
+        run(
+            decided,
+            arrays,
+            safe_memory=not options.unsafe_memory,
+            uninitialized=options.uninitialized,
+        )
 
     return Executable(ArrayLauncher(spec, call), "interpret", func)
 
