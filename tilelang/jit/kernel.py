@@ -150,8 +150,9 @@ class JITKernel:
         )
         self._call = self._executable.call
 
-    def __call__(self, *args: Any) -> Any:
-        return self._call(*args)
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        # Keywords are for the launcher to refuse.
+        return self._call(*args, **keywords) if keywords else self._call(*args)
 
     @property
     def torch_function(self) -> Any:

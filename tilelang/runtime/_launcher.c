@@ -113,7 +113,7 @@ typedef struct {
 // Classes with a C exchange table. Entries are written before `ntypes` grows, under the GIL.
 static struct { PyTypeObject* type; const DlExchange* api; } types[MAX_TYPES];
 static int ntypes;
-static PyObject* exchange_name;
+static PyObject *exchange_name, *mask_name;
 
 static int64_t format_type(const char* format, Py_ssize_t size) {
     int code;
@@ -218,6 +218,10 @@ static int look(Launcher* l, PyObject* object, View* view, Held* held) {
     for (int i = 0; i < ntypes; ++i)
         if (types[i].type == type) return view_exchange(types[i].api, object, view);
     if (PyObject_CheckBuffer(object)) {
+        // A masked array gives its data and not its mask: Python refuses it.
+        if (strcmp(type->tp_name, "numpy.ndarray") &&
+            PyObject_HasAttr((PyObject*)type, mask_name))
+            return view_adapted(l, object, view, held);
         if (view_buffer(object, view, held) == 0) return 0;
         PyErr_Clear();
         if (held->used) PyBuffer_Release(&held->buffer);
@@ -713,7 +717,8 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_launcher", 0, -1, 0
 
 PyMODINIT_FUNC PyInit__launcher(void) {
     exchange_name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
-    if (!exchange_name || PyType_Ready(&launcher_type) < 0) return 0;
+    mask_name = PyUnicode_InternFromString("mask");
+    if (!exchange_name || !mask_name || PyType_Ready(&launcher_type) < 0) return 0;
     PyObject* m = PyModule_Create(&module);
     if (!m) return 0;
     Py_INCREF(&launcher_type);

@@ -193,7 +193,10 @@ class _Binder:
             info = describe(arg)
         except ArgumentTypeError as error:
             raise ArgumentTypeError(
-                f"{self.name(param)}: {error.message}", expected=error.expected, got=error.got
+                f"{self.name(param)}: {error.message}",
+                expected=error.expected,
+                got=error.got,
+                hint=error.hint,
             ) from error
         self.form(param, info)
         for number, dim in enumerate(param.shape):

@@ -161,19 +161,34 @@ def _describe_torch(tensor: Any) -> TensorInfo:
 
 
 def _describe_numpy(array: Any, owner: object) -> TensorInfo:
+    if hasattr(type(owner), "mask"):
+        raise ArgumentTypeError(
+            "this is a masked array, whose mask a kernel would not see",
+            expected="a plain array",
+            got=type(owner).__name__,
+            hint="pass A.filled(value), or A.data with the mask as an array of its own",
+        )
     pointer, readonly = array.__array_interface__["data"]
     name = array.dtype.name if array.dtype.isnative else array.dtype.str
     size = array.dtype.itemsize or 1
-    whole = all(stride % size == 0 for stride in array.strides)
+    # What stands alone in a dimension has no neighbour there.
+    steps = [s if extent > 1 else 0 for extent, s in zip(array.shape, array.strides)]
+    if any(step % size for step in steps):
+        raise ArgumentTypeError(
+            "the elements of this array do not lie whole elements apart",
+            expected=f"strides that are multiples of {size} bytes",
+            got=f"strides of {array.strides} bytes",
+            hint="pass a copy, e.g. np.ascontiguousarray(A)",
+        )
     return TensorInfo(
         dtype=_numpy_dtype(array.dtype),
         dtype_name=name,
         shape=array.shape,
-        strides=tuple(s // size for s in array.strides) if whole else (0,) * array.ndim,
+        strides=tuple(s // size for s in array.strides),
         device="cpu",
         index=0,
         pointer=pointer,
-        readonly=readonly,
+        readonly=readonly or isinstance(owner, np.generic),  # a scalar is a value, no memory
         owner=(array, owner),
     )
 

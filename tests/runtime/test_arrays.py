@@ -1,0 +1,226 @@
+"""Arrays of every kind as inputs and outputs: right, or the same clean error from each launcher."""
+
+from __future__ import annotations
+
+import array
+import itertools
+import tempfile
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import ArgumentCountError, ArgumentTypeError, KernelArgumentError
+
+BASE = np.arange(24, dtype=np.float32).reshape(4, 6)
+MODES = ("interpret", "python", "auto")
+
+
+class Sub(np.ndarray):
+    """A subclass of somebody's own."""
+
+
+def doubling(shape: tuple[Any, ...] = (4, 6), strided: bool = False) -> Any:
+    sizes = T.dynamic("s0, s1") if strided else None
+
+    def kind() -> Any:
+        return T.StridedTensor(shape, sizes, "float32") if strided else T.Tensor(shape, "float32")
+
+    @T.prim_func
+    def double(A: kind(), C: T.Tensor(shape, "float32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(*shape):
+                C[i, j] = A[i, j] * 2
+
+    return double
+
+
+@pytest.fixture(scope="module")
+def kernels() -> list[Any]:
+    return [tilelang.compile(doubling(), target="cpu", execution_backend=mode) for mode in MODES]
+
+
+def read_only() -> Any:
+    found = BASE.copy()
+    found.setflags(write=False)
+    return found
+
+
+def apart(*strides: int) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return np.lib.stride_tricks.as_strided(np.zeros(100, np.float32), (4, 6), strides)
+
+
+def mapped() -> Any:
+    with tempfile.TemporaryFile() as file:
+        return np.memmap(file, dtype=np.float32, shape=(4, 6), mode="w+")
+
+
+RIGHT: dict[str, Callable[[], Any]] = {
+    "plain": BASE.copy,
+    "subclass": lambda: BASE.copy().view(Sub),
+    "memory-mapped file": mapped,
+    "rows of a larger array": lambda: np.zeros((9, 6), np.float32)[2:6],
+    "buffer": lambda: memoryview(bytearray(96)).cast("f", (4, 6)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_arrays_with_plain_memory_work_both_ways(name: str, kernels: list[Any]) -> None:
+    for kernel in kernels:
+        given, out = RIGHT[name](), RIGHT[name]()
+        np.asarray(given)[...] = BASE
+        kernel(given, out)
+        np.testing.assert_array_equal(np.asarray(out), BASE * 2)
+
+
+def test_read_only_arrays_are_inputs(kernels: list[Any]) -> None:
+    for kernel, given in itertools.product(kernels, (read_only(), np.broadcast_to(BASE, (4, 6)))):
+        out = np.zeros_like(BASE)
+        kernel(given, out)
+        np.testing.assert_array_equal(out, BASE * 2)
+
+
+WRONG_KIND, WRONG_TYPE = KernelArgumentError, ArgumentTypeError
+WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "other byte order": (
+        lambda: BASE.astype(">f4"), WRONG_TYPE, "has the wrong dtype\n  expected: float32\n  got: >f4"
+    ),
+    "structured": (
+        lambda: np.zeros((4, 6), [("x", "f4")]), WRONG_TYPE, "has the wrong dtype\n  expected: "
+        "float32\n  got: void32",
+    ),
+    "records": (
+        lambda: np.rec.array(np.zeros((4, 6), [("mask", "f4")])), WRONG_TYPE,
+        "has the wrong dtype\n  expected: float32\n  got: record32",
+    ),
+    "objects": (lambda: BASE.astype(object), WRONG_TYPE, "has the wrong dtype"),
+    "text": (lambda: BASE.astype("U4"), WRONG_TYPE, "has the wrong dtype"),
+    "dates": (lambda: np.zeros((4, 6), "M8[s]"), WRONG_TYPE, "has the wrong dtype"),
+    "long doubles": (lambda: BASE.astype(np.longdouble), WRONG_TYPE, "has the wrong dtype"),
+    "wider floats": (lambda: BASE.astype(np.float64), WRONG_TYPE, "has the wrong dtype"),
+    "integers": (lambda: BASE.astype(np.int32), WRONG_TYPE, "has the wrong dtype"),
+    "masked": (
+        lambda: np.ma.masked_greater(BASE.copy(), 5), WRONG_TYPE,
+        "this is a masked array, whose mask a kernel would not see\n  expected: a plain array\n"
+        "  got: MaskedArray\n"
+        "  hint: pass A.filled(value), or A.data with the mask as an array of its own",
+    ),
+    "backwards": (
+        lambda: BASE.copy()[::-1], WRONG_KIND,
+        "is not contiguous\n  expected: row-major strides (6, 1)\n  got: (-6, 1)",
+    ),
+    "columns first": (lambda: np.asfortranarray(BASE), WRONG_KIND, "is not contiguous"),
+    "repeated rows": (
+        lambda: np.broadcast_to(BASE[0], (4, 6)), WRONG_KIND, "is not contiguous"
+    ),
+    "half an element apart": (
+        lambda: apart(22, 4), WRONG_TYPE,
+        "the elements of this array do not lie whole elements apart\n"
+        "  expected: strides that are multiples of 4 bytes\n  got: strides of (22, 4) bytes",
+    ),
+    "numpy scalar": (lambda: np.float32(3), WRONG_KIND, "has the wrong number of dimensions"),
+    "empty": (lambda: np.zeros((0, 6), np.float32), WRONG_KIND, "shape[0] does not match"),
+    "flat": (lambda: array.array("f", range(24)), WRONG_KIND, "has the wrong number of dimensions"),
+    "list": (BASE.tolist, WRONG_TYPE, "this is not a tensor"),
+    "number": (lambda: 3, WRONG_TYPE, "this is not a tensor"),
+    "dict": (dict, WRONG_TYPE, "this is not a tensor"),
+    "class": (lambda: np.ndarray, WRONG_TYPE, "this is not a tensor"),
+    "None": (lambda: None, WRONG_KIND, "is None"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_other_arrays_are_refused_by_each_launcher_alike(name: str, kernels: list[Any]) -> None:
+    make, kind, text = WRONG[name]
+    for position in (0, 1):
+        given, messages = make(), set()
+        for kernel in kernels:
+            args = [BASE.copy(), BASE.copy()]
+            args[position] = given
+            with pytest.raises(KernelArgumentError) as caught:
+                kernel(*args)
+            assert type(caught.value) is kind
+            messages.add(str(caught.value))
+            np.testing.assert_array_equal(args[1 - position], BASE)
+        (message,) = messages
+        assert message.startswith(f"kernel double input {'AC'[position]}")
+        assert text in message
+
+
+@pytest.mark.parametrize(
+    "make",
+    [read_only, lambda: memoryview(bytes(96)).cast("f", (4, 6)), lambda: np.broadcast_to(BASE, (4, 6))],
+)  # fmt: skip
+def test_read_only_memory_is_no_output(make: Callable[[], Any], kernels: list[Any]) -> None:
+    for kernel in kernels:
+        with pytest.raises(KernelArgumentError, match="input C is read-only"):
+            kernel(BASE, make())
+
+
+def test_wrong_numbers_of_arguments_and_keywords(kernels: list[Any]) -> None:
+    for kernel in kernels:
+        for args in ((), (BASE,), (BASE,) * 3):
+            with pytest.raises(ArgumentCountError, match=f"2 inputs, but {len(args)} are provided"):
+                kernel(*args)
+        with pytest.raises(ArgumentTypeError) as caught:
+            kernel(BASE, C=BASE)
+        assert str(caught.value) == (
+            "kernel double is called with the keyword argument 'C'\n"
+            "  expected: positional arguments only\n  got: C"
+        )
+
+
+STRIDED: dict[str, Callable[[], Any]] = {
+    "backwards": lambda: BASE[::-1, ::-1],
+    "columns first": lambda: np.asfortranarray(BASE),
+    "every second": lambda: np.repeat(np.repeat(BASE, 2, 0), 2, 1)[::2, ::2],
+    "repeated rows": lambda: np.broadcast_to(BASE[0], (4, 6)),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_strided_inputs_may_run_in_any_direction(mode: str) -> None:
+    kernel = tilelang.compile(doubling(strided=True), target="cpu", execution_backend=mode)
+    for make in STRIDED.values():
+        out = np.zeros_like(BASE)
+        kernel(make(), out)
+        np.testing.assert_array_equal(out, make() * 2)
+    for given in (apart(22, 4), apart(24, 2)):
+        with pytest.raises(ArgumentTypeError, match="do not lie whole elements apart"):
+            kernel(given, np.zeros_like(BASE))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_empty_arrays_are_nothing_to_do(mode: str) -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def rows(A: T.Tensor((n, 6), "float32"), C: T.Tensor((n, 6), "float32")):
+        with T.Kernel(n, threads=32) as bx:
+            for j in T.Parallel(6):
+                C[bx, j] = A[bx, j] * 2
+
+    kernel = tilelang.compile(rows, target="cpu", execution_backend=mode)
+    kernel(BASE[:0], np.zeros((0, 6), np.float32))
+    kernel(np.zeros((6, 0), np.float32).T, np.zeros((0, 6), np.float32))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_numpy_scalar_is_no_memory_to_write(mode: str) -> None:
+    @T.prim_func
+    def add(A: T.Tensor((), "float32"), C: T.Tensor((), "float32")):
+        with T.Kernel(1, threads=1):
+            C[()] = A[()] + 1
+
+    kernel = tilelang.compile(add, target="cpu", execution_backend=mode)
+    out = np.zeros((), np.float32)
+    kernel(np.float32(2), out)
+    assert out == 3
+    with pytest.raises(KernelArgumentError, match="input C is read-only"):
+        kernel(np.float32(2), np.float32(0))
