@@ -503,3 +503,22 @@ def the_absolute_value_of_python():
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 A[i] = abs(A[i])  # here
+
+
+@refused("T.atomic_add", "int16")
+def an_atomic_on_16_bit_integers():
+    @T.prim_func
+    def f(B: T.Tensor((3,), "int16")):
+        with T.Kernel(1, threads=32):
+            T.atomic_add(B[0], 1)  # here
+
+
+@refused("integer", "bool")
+def bits_of_booleans_reduced():
+    @T.prim_func
+    def f(A: T.Tensor((8, 16), "bool")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((8, 16), "bool")
+            r = T.alloc_fragment((8,), "bool")
+            T.copy(A, x)
+            T.reduce_bitand(x, r, dim=1)  # here

@@ -1,0 +1,838 @@
+"""Kinds of wrong code that the trackers of tile compilers report: tiles, layouts, order, loops.
+
+Each program is written anew after the idea of a report; its comment names the kind of mistake.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import tilelang
+import tilelang.language as T
+from tilelang.layout import make_swizzled_layout
+
+from .registry import Out, program
+
+I = np.int32
+F = np.float32
+H = np.float16
+
+
+def _ints(shape, seed=0, dtype=F, low=-50, high=50):
+    return np.random.default_rng(seed).integers(low, high, shape).astype(dtype)
+
+
+@program()
+def a_large_loop_over_a_fragment_that_a_small_one_used_first():
+    # The smaller loop fixes the layout, and the iterations of the larger one outside are dropped.
+    @T.prim_func
+    def f(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32"), C: T.Tensor((100,), "float32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((256,), "float32")
+            for i in T.Parallel(100):
+                x[i] = A[i] + 1
+            for i in T.Parallel(100):
+                C[i] = x[i] * 2
+            for i in T.Parallel(256):
+                x[i] = A[i] * 3
+            for i in T.Parallel(256):
+                B[i] = x[i]
+
+    a = _ints(256)
+    return f, [a, Out(a * 3), Out((a[:100] + 1) * 2)]
+
+
+@program()
+def a_fragment_read_at_two_places():
+    # Two different indices of one fragment in a loop body.
+    @T.prim_func
+    def f(A: T.Tensor((128,), "float32"), B: T.Tensor((128,), "float32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((128,), "float32")
+            T.copy(A, x)
+            for i in T.Parallel(128):
+                B[i] = x[i] + x[(i + 1) % 128] * 2
+
+    a = _ints(128, 1)
+    return f, [a, Out(a + np.roll(a, -1) * 2)]
+
+
+@program()
+def a_fragment_wider_than_the_block_by_an_odd_number():
+    # No layout for widths that are no multiple of the threads.
+    @T.prim_func
+    def f(A: T.Tensor((229,), "float32"), B: T.Tensor((229,), "float32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((229,), "float32")
+            T.copy(A, x)
+            for i in T.Parallel(229):
+                x[i] = x[i] * x[i] + i
+            T.copy(x, B)
+
+    a = _ints(229, 2)
+    return f, [a, Out(a * a + np.arange(229, dtype=F))]
+
+
+@program()
+def a_remainder_inside_a_fused_loop():
+    # (k % 32) % 12 is not k % 12 when 12 does not divide 32.
+    @T.prim_func
+    def f(A: T.Tensor((16, 32), "float32"), W: T.Tensor((12,), "float32"), B: T.Tensor((16, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            w = T.alloc_shared((12,), "float32")
+            T.copy(W, w)
+            for i, j in T.Parallel(16, 32):
+                B[i, j] = A[i, j] * w[j % 12] + W[(i + j) % 12]
+
+    a, w = _ints((16, 32), 3), _ints(12, 4)
+    i, j = np.mgrid[:16, :32]
+    return f, [a, w, Out(a * w[j % 12] + w[(i + j) % 12])]
+
+
+@program()
+def a_part_of_a_fragment_visited_at_an_offset():
+    @T.prim_func
+    def f(A: T.Tensor((8, 32), "float32"), B: T.Tensor((16, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((16, 32), "float32")
+            T.fill(x, -1)
+            for i, j in T.Parallel(8, 32):
+                x[i + 3, j] = A[i, j]
+            T.copy(x, B)
+
+    a = _ints((8, 32), 5)
+    want = np.full((16, 32), -1, F)
+    want[3:11] = a
+    return f, [a, Out(want)]
+
+
+@program()
+def a_copy_into_the_middle_of_a_fragment():
+    @T.prim_func
+    def f(A: T.Tensor((8,), "float32"), B: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((16,), "float32")
+            T.clear(x)
+            T.copy(A, x[3:11])
+            T.copy(x, B)
+
+    a = _ints(8, 6)
+    want = np.zeros(16, F)
+    want[3:11] = a
+    return f, [a, Out(want)]
+
+
+@program(also=("sm_90a",))
+def an_operand_of_a_product_copied_afterwards():
+    # Registers of an operand have the layout of the instruction, also when they are copied.
+    @T.prim_func
+    def f(A: T.Tensor((64, 32), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((64, 32), "float32"), D: T.Tensor((64, 32), "float16"), E: T.Tensor((64, 32), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_fragment((64, 32), "float16")
+            s = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((64, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, clear_accum=True)
+            T.copy(a, s)
+            T.copy(c, C)
+            T.copy(s, D)
+            T.copy(a, E)
+
+    a, b = _ints((64, 32), 7, H, -4, 5), _ints((32, 32), 8, H, -4, 5)
+    return f, [a, b, Out(a.astype(F) @ b.astype(F)), Out(a), Out(a)]
+
+
+def _operands(left, right):
+    @T.prim_func
+    def f(A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 32), "float16"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            a = left((32, 64), "float16")
+            b = right((64, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.fill(c, 1000)
+            T.gemm(a, b, c, clear_accum=True)
+            T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b = _ints((32, 64), 9, H, -4, 5), _ints((64, 32), 10, H, -4, 5)
+    return f, [a, b, Out(2 * (a.astype(F) @ b.astype(F)))]
+
+
+@program()
+def both_operands_in_registers_with_a_cleared_accumulator():
+    # The flag that clears is forgotten for one combination of scopes.
+    return _operands(T.alloc_fragment, T.alloc_fragment)
+
+
+@program()
+def the_right_operand_in_registers_with_a_cleared_accumulator():
+    # The accumulator is cleared again at each step of k.
+    return _operands(T.alloc_shared, T.alloc_fragment)
+
+
+@program()
+def a_scan_of_a_part_of_a_shared_tile():
+    # Rows of the part are further apart than they are long.
+    @T.prim_func
+    def f(A: T.Tensor((8, 40), "int32"), B: T.Tensor((8, 40), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((8, 40), "int32")
+            T.copy(A, s)
+            T.cumsum(s[0:8, 0:24], dim=1)
+            T.copy(s, B)
+
+    a = _ints((8, 40), 11, I)
+    want = a.copy()
+    want[:, :24] = np.cumsum(a[:, :24], 1)
+    return f, [a, Out(want)]
+
+
+@program()
+def a_scan_by_an_odd_number_of_warps():
+    @T.prim_func
+    def f(A: T.Tensor((5, 100), "int32"), B: T.Tensor((5, 100), "int32"), C: T.Tensor((5, 100), "int32")):
+        with T.Kernel(1, threads=96):
+            s = T.alloc_shared((5, 100), "int32")
+            x = T.alloc_fragment((5, 100), "int32")
+            T.copy(A, s)
+            T.copy(A, x)
+            T.cumsum(s, dim=1)
+            T.cummax(x, dim=0)
+            T.copy(s, B)
+            T.copy(x, C)
+
+    a = _ints((5, 100), 12, I)
+    return f, [a, Out(np.cumsum(a, 1).astype(I)), Out(np.maximum.accumulate(a, 0))]
+
+
+@program()
+def a_scan_and_a_sum_of_the_same_tile():
+    @T.prim_func
+    def f(A: T.Tensor((16, 16), "float32"), B: T.Tensor((16, 16), "float32"), C: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((16, 16, 16), "float32")
+            y = T.alloc_fragment((16, 16), "float32")
+            for i, j, k in T.Parallel(16, 16, 16):
+                x[i, j, k] = A[i, j] * B[i, k]
+            for step in T.serial(15):
+                for j, k in T.Parallel(16, 16):
+                    x[step + 1, j, k] = x[step + 1, j, k] + x[step, j, k]
+            T.reduce_sum(x, y, dim=1)
+            T.copy(y, C)
+
+    a, b = _ints((16, 16), 13, low=-4, high=5), _ints((16, 16), 14, low=-4, high=5)
+    kv = np.cumsum(a[:, :, None] * b[:, None, :], 0)
+    return f, [a, b, Out(kv.sum(1).astype(F))]
+
+
+@program()
+def sums_over_a_number_of_threads_that_is_no_power_of_two():
+    # A butterfly over 48 lanes would leave out 16 of them.
+    @T.prim_func
+    def f(A: T.Tensor((48,), "int32"), B: T.Tensor((1,), "int32"), C: T.Tensor((6, 48), "int32"), D: T.Tensor((6,), "int32")):
+        with T.Kernel(1, threads=48):
+            x = T.alloc_fragment((48,), "int32")
+            r = T.alloc_fragment((1,), "int32")
+            y = T.alloc_fragment((6, 48), "int32")
+            q = T.alloc_fragment((6,), "int32")
+            T.copy(A, x)
+            T.reduce_sum(x, r)
+            T.copy(r, B)
+            T.copy(C, y)
+            T.reduce_max(y, q, dim=1)
+            T.copy(q, D)
+
+    a, c = np.arange(1, 49, dtype=I), _ints((6, 48), 15, I)
+    return f, [a, Out(np.array([a.sum()], I)), c, Out(c.max(1))]
+
+
+@program()
+def a_reduction_in_batches():
+    # A workspace sized for the threads of a row, indexed by all threads of the block.
+    @T.prim_func
+    def f(A: T.Tensor((16, 64), "float32"), B: T.Tensor((16,), "float32"), C: T.Tensor((16,), "float32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((16, 64), "float32")
+            r = T.alloc_fragment((16,), "float32")
+            T.copy(A, x)
+            T.reduce_sum(x, r, dim=1, batch=4)
+            T.copy(r, B)
+            T.reduce_max(x, r, dim=1, batch=2)
+            T.copy(r, C)
+
+    a = _ints((16, 64), 16)
+    return f, [a, Out(a.sum(1)), Out(a.max(1))]
+
+
+@program()
+def nan_kept_by_a_reduction_that_adds_to_its_result():
+    # The merge with what was there forgets that NaN is to be kept.
+    @T.prim_func
+    def f(A: T.Tensor((3, 32), "float16"), B: T.Tensor((3,), "float16"), C: T.Tensor((3,), "float16")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((3, 32), "float16")
+            r = T.alloc_fragment((3,), "float16")
+            T.copy(A, x)
+            T.fill(r, -1)
+            T.reduce_max(x, r, dim=1, clear=False, nan_propagate=True)
+            T.copy(r, B)
+            T.fill(r, 100)
+            T.reduce_min(x, r, dim=1, clear=False, nan_propagate=True)
+            T.copy(r, C)
+
+    a = _ints((3, 32), 17, H, -9, -2)
+    a[1, 30] = np.nan
+    nan = np.isnan(a).any(1)
+    return f, [
+        a,
+        Out(np.where(nan, H(np.nan), np.fmax(np.fmax.reduce(a, 1), H(-1)))),
+        Out(np.where(nan, H(np.nan), np.fmin.reduce(a, 1))),
+    ]
+
+
+@program()
+def reductions_of_booleans():
+    @T.prim_func
+    def f(A: T.Tensor((8, 32), "bool"), B: T.Tensor((3, 8), "bool")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((8, 32), "bool")
+            r = T.alloc_fragment((8,), "bool")
+            T.copy(A, x)
+            T.reduce_max(x, r, dim=1)
+            T.copy(r, B[0, 0:8])
+            T.reduce_min(x, r, dim=1)
+            T.copy(r, B[1, 0:8])
+            T.reduce_absmax(x, r, dim=1)
+            T.copy(r, B[2, 0:8])
+
+    a = np.random.default_rng(18).random((8, 32)) < 0.9
+    a[3] = True
+    a[4] = False
+    return f, [a, Out(np.stack([a.max(1), a.min(1), a.max(1)]))]
+
+
+@program()
+def an_absolute_maximum_of_six_numbers_in_each_thread():
+    # A loop of a thread that leaves out one number and takes another one twice.
+    @T.prim_func
+    def f(A: T.Tensor((2, 768), "float32"), B: T.Tensor((2,), "float32")):
+        with T.Kernel(2, threads=128) as b:
+            x = T.alloc_fragment((768,), "float32")
+            m = T.alloc_fragment((1,), "float32")
+            for i in T.Parallel(768):
+                x[i] = T.if_then_else(i < 576, A[b, i], 0.0)
+            T.reduce_absmax(x, m)
+            B[b] = m[0]
+
+    a = _ints((2, 768), 19)
+    a[0, 575], a[1, 2] = -99, 98
+    return f, [a, Out(np.abs(a[:, :576]).max(1))]
+
+
+@program()
+def a_reducer_where_the_tile_does_not_divide_the_threads():
+    # Groups of threads that do the same work are counted several times.
+    @T.prim_func
+    def f(A: T.Tensor((12, 40), "float32"), X: T.Tensor((40,), "float32"), Y: T.Tensor((12,), "float32")):
+        with T.Kernel(1, threads=128):
+            r = T.alloc_reducer((12,), "float32", op="sum", replication="all")
+            T.clear(r)
+            for i, j in T.Parallel(12, 40):
+                r[i] += A[i, j] * X[j]
+            T.finalize_reducer(r)
+            T.copy(r, Y)
+
+    a, x = _ints((12, 40), 20, low=-9, high=9), _ints(40, 21, low=-9, high=9)
+    return f, [a, x, Out(a @ x)]
+
+
+@program()
+def a_reducer_finalised_in_batches():
+    # Only the first elements are combined.
+    @T.prim_func
+    def f(A: T.Tensor((64, 12), "float32"), B: T.Tensor((12,), "float32")):
+        with T.Kernel(1, threads=64):
+            r = T.alloc_reducer((12,), "float32", op="sum", replication="all")
+            T.clear(r)
+            for i, j in T.Parallel(64, 12):
+                r[j] += A[i, j]
+            T.finalize_reducer(r, batch=4)
+            T.copy(r, B)
+
+    a = _ints((64, 12), 22)
+    return f, [a, Out(a.sum(0))]
+
+
+@program()
+def a_pipeline_that_uses_a_tile_before_it_loads_the_next():
+    # Use, then load: the load may not run ahead of the use of the iteration before.
+    @T.prim_func
+    def f(A: T.Tensor((8, 32), "int32"), S: T.Tensor((32,), "int32"), B: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((32,), "int32")
+            x = T.alloc_fragment((32,), "int32")
+            T.clear(x)
+            for i in T.Parallel(32):
+                s[i] = S[i]
+            for k in T.Pipelined(8, num_stages=2):
+                for i in T.Parallel(32):
+                    x[i] = x[i] * 2 + s[i]
+                T.copy(A[k, 0:32], s)
+            T.copy(x, B)
+
+    a, s = _ints((8, 32), 23, I), _ints(32, 24, I)
+    x = np.zeros(32, I)
+    for row in [s, *a[:7]]:
+        x = x * 2 + row
+    return f, [a, s, Out(x)]
+
+
+@program()
+def a_pipeline_that_reads_what_an_atomic_added_before():
+    # A dependence through an atomic is one, too.
+    @T.prim_func
+    def f(A: T.Tensor((6, 32), "float32"), C: T.Tensor((32,), "float32"), B: T.Tensor((6, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((32,), "float32")
+            c = T.alloc_shared((32,), "float32")
+            for k in T.Pipelined(6, num_stages=2):
+                T.copy(A[k, 0:32], s)
+                T.copy(C, c)
+                for i in T.Parallel(32):
+                    B[k, i] = c[31 - i]
+                for i in T.Parallel(32):
+                    T.atomic_add(C[i], s[i])
+
+    a = _ints((6, 32), 25)
+    before = np.cumsum(a, 0) - a
+    return f, [a, Out(a.sum(0), np.zeros(32, F)), Out(before[:, ::-1].astype(F))]
+
+
+@program()
+def sibling_pipelines_of_different_depth():
+    @T.prim_func
+    def f(A: T.Tensor((32, 128), "float16"), B: T.Tensor((128, 32), "float16"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((32, 32), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            for k in T.Pipelined(2, num_stages=4):
+                T.copy(A[0, 64 + k * 32], a)
+                T.copy(B[64 + k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b = _ints((32, 128), 26, H, -4, 5), _ints((128, 32), 27, H, -4, 5)
+    return f, [a, b, Out(a.astype(F) @ b.astype(F))]
+
+
+@program()
+def a_stage_read_after_the_loop_by_a_product():
+    @T.prim_func
+    def f(A: T.Tensor((4, 32, 32), "float16"), C: T.Tensor((32, 32), "float32"), D: T.Tensor((32, 32), "float16")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[k, 0, 0], a)
+                T.gemm(a, a, c)
+            T.gemm(a, a, c, transpose_B=True)
+            T.copy(a, D)
+            T.copy(c, C)
+
+    a = _ints((4, 32, 32), 28, H, -3, 4)
+    x = a.astype(F)
+    return f, [a, Out(sum(m @ m for m in x) + x[3] @ x[3].T), Out(a[3])]
+
+
+@program()
+def a_condition_on_threads_that_fills_part_of_a_row():
+    # The barrier after a branch of some threads is for all of them.
+    @T.prim_func
+    def f(B: T.Tensor((512,), "float32")):
+        with T.Kernel(1, threads=512):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((32,), "float32")
+            if t < 32:
+                s[t] = t * 2
+            B[t] = s[t % 32]
+
+    return f, [Out((np.arange(512) % 32 * 2).astype(F))]
+
+
+@program()
+def a_branch_of_threads_that_are_no_whole_warps():
+    # A write by 48 threads, read by others of them inside the same branch.
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((48,), "int32")
+            if t < 48:
+                s[t] = A[t]
+            T.sync_threads()
+            if t < 48:
+                B[t] = s[47 - t]
+            else:
+                B[t] = -1
+
+    a = _ints(64, 29, I)
+    return f, [a, Out(np.where(np.arange(64) < 48, a[(47 - np.arange(64)) % 64], -1).astype(I))]
+
+
+@program()
+def a_mask_built_in_shared_memory_by_rows():
+    @T.prim_func
+    def f(R: T.Tensor((8,), "int32"), M: T.Tensor((8, 8), "int32")):
+        with T.Kernel(1, threads=64):
+            m = T.alloc_shared((8, 8), "int32")
+            r = T.alloc_shared((8,), "int32")
+            T.copy(R, r)
+            T.clear(m)
+            for i in T.Parallel(8):
+                m[i, r[i]] = 1
+            for i, j in T.Parallel(8, 8):
+                if i >= 4 and r[j] >= 4:
+                    m[i, j] = m[i, j] + 2
+            T.copy(m, M)
+
+    r = np.array([3, 0, 7, 7, 2, 5, 1, 4], I)
+    i, j = np.mgrid[:8, :8]
+    want = (j == r[:, None]) + 2 * ((i >= 4) & (r[None, :] >= 4))
+    return f, [r, Out(want.astype(I))]
+
+
+@program()
+def a_column_of_a_padded_tile_copied():
+    # The distance of rows is that of the tile, not that of the part.
+    @T.prim_func
+    def f(A: T.Tensor((16, 32), "float16"), B: T.Tensor((16, 32), "float16")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((16, 40), "float16")
+            T.fill(s, 7)
+            T.copy(A, s[:, 0:32])
+            T.copy(s[:, 0:32], B)
+
+    a = _ints((16, 32), 30, H)
+    return f, [a, Out(a)]
+
+
+@program()
+def a_part_of_a_result_at_a_column_that_is_not_aligned():
+    @T.prim_func
+    def f(A: T.Tensor((32, 32), "int32"), B: T.Tensor((32, 40), "int32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((32, 32), "int32")
+            T.copy(A, s)
+            T.copy(s, B[0:32, 1:33])
+
+    a = _ints((32, 32), 31, I)
+    want = np.full((32, 40), 4, I)
+    want[:, 1:33] = a
+    return f, [a, Out(want, np.full((32, 40), 4, I))]
+
+
+@program()
+def a_safe_value_for_a_whole_tile():
+    @T.prim_func
+    def f(A: T.Tensor((60, 60), "int32"), B: T.Tensor((64, 64), "int32")):
+        with T.Kernel(1, threads=128):
+            T.annotate_safe_value({A: -99})
+            s = T.alloc_shared((64, 64), "int32")
+            T.copy(A[0:64, 0:64], s)
+            T.copy(s, B)
+
+    a = _ints((60, 60), 32, I)
+    want = np.full((64, 64), -99, I)
+    want[:60, :60] = a
+    return f, [a, Out(want)]
+
+
+@program()
+def persistent_tiles_of_a_number_that_the_group_does_not_divide():
+    # The last, incomplete group of columns is left out.
+    @T.prim_func
+    def f(B: T.Tensor((3, 13), "int32")):
+        with T.Kernel(5, threads=32) as b:
+            for i, j in T.Persistent([3, 13], 5, b):
+                B[i, j] = i * 100 + j
+
+    i, j = np.mgrid[:3, :13]
+    return f, [Out((i * 100 + j).astype(I))]
+
+
+@program()
+def a_product_of_a_tile_seen_as_a_matrix():
+    @T.prim_func
+    def f(A: T.Tensor((1024,), "float16"), B: T.Tensor((32, 32), "float16"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((1024,), "float16")
+            b = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(T.reshape(a, (32, 32)), b, c, clear_accum=True)
+            T.copy(c, C)
+
+    a, b = _ints(1024, 33, H, -4, 5), _ints((32, 32), 34, H, -4, 5)
+    return f, [a, b, Out(a.reshape(32, 32).astype(F) @ b.astype(F))]
+
+
+@program()
+def shared_memory_used_again_in_another_width():
+    # A view of other words over a tile that carries a swizzle.
+    @T.prim_func
+    def f(A: T.Tensor((32, 64), "float16"), B: T.Tensor((32, 64), "float16"), C: T.Tensor((32, 32), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((32, 64), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            T.gemm(a, b, c, transpose_B=True, clear_accum=True)
+            w = T.view(a, (32, 32), "float32")
+            T.copy(c, w)
+            for i, j in T.Parallel(32, 32):
+                C[i, j] = w[j, i]
+
+    a, b = _ints((32, 64), 35, H, -4, 5), _ints((32, 64), 36, H, -4, 5)
+    return f, [a, b, Out((a.astype(F) @ b.astype(F).T).T.copy())]
+
+
+@program()
+def words_of_another_width_of_a_fragment():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "uint32"), B: T.Tensor((128,), "uint16")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((64,), "uint32")
+            T.copy(A, x)
+            v = T.view(x, (128,), "uint16")
+            for i in T.Parallel(128):
+                B[i] = v[i]
+
+    a = np.random.default_rng(37).integers(0, 2**32, 64).astype(np.uint32)
+    return f, [a, Out(a.view("<u2"))]
+
+
+@program()
+def a_fragment_written_by_serial_loops():
+    # A guard made of loop variables that is used again outside of the loops.
+    @T.prim_func
+    def f(B: T.Tensor((16, 16), "int32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((16, 16), "int32")
+            for i in T.serial(16):
+                for j in T.serial(16):
+                    x[i, j] = i * 16 + j
+            T.copy(x, B)
+
+    return f, [Out(np.arange(256, dtype=I).reshape(16, 16))]
+
+
+@program()
+def two_elements_that_a_branch_leaves_alone():
+    # Vectors that store lanes which the program does not write.
+    @T.prim_func
+    def f(A: T.Tensor((64,), "float32"), M: T.Tensor((64,), "int32"), B: T.Tensor((64,), "float16")):
+        with T.Kernel(1, threads=16):
+            for i in T.Parallel(64):
+                if M[i] > 0:
+                    if M[i] > 1:
+                        B[i] = A[i] * 2
+                else:
+                    B[i] = -A[i]
+
+    a, m = _ints(64, 38), np.random.default_rng(39).integers(0, 4, 64).astype(I)
+    want = np.where(m > 1, a * 2, np.where(m > 0, 1234, -a)).astype(H)
+    return f, [a, m, Out(want, np.full(64, 1234, H))]
+
+
+@program()
+def a_vector_width_that_does_not_fit():
+    # A hint that cannot be followed is not an error.
+    @T.prim_func
+    def f(A: T.Tensor((7, 33), "float32"), B: T.Tensor((7, 33), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((7, 33), "float32")
+            T.copy(A, s, coalesced_width=2)
+            for i, j in T.Parallel(7, 33, coalesced_width=8):
+                B[i, j] = s[i, j] + 1
+
+    a = _ints((7, 33), 40)
+    return f, [a, Out(a + 1)]
+
+
+@program()
+def tiles_of_48_and_80_columns():
+    # Widths that no swizzle of a power of two fits.
+    @T.prim_func
+    def f(A: T.Tensor((32, 96), "float16"), B: T.Tensor((96, 80), "float16"), C: T.Tensor((32, 80), "float32")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_shared((32, 48), "float16")
+            b = T.alloc_shared((48, 80), "float16")
+            c = T.alloc_fragment((32, 80), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 48], a)
+                T.copy(B[k * 48, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b = _ints((32, 96), 41, H, -4, 5), _ints((96, 80), 42, H, -4, 5)
+    return f, [a, b, Out(a.astype(F) @ b.astype(F))]
+
+
+@program()
+def a_value_kept_across_a_store_to_its_place():
+    # A bound value that is computed again after its source has changed.
+    @T.prim_func
+    def f(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32"), D: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                tmp = T.max(A[i], 1)
+                A[i] = tmp * 2
+                B[i] = tmp / 2
+            for i in T.Parallel(64):
+                tmp = T.max(C[i], 1)
+                D[i] = tmp / 2
+                C[i] = tmp * 2
+
+    a, c = _ints(64, 43), _ints(64, 44)
+    x, y = np.maximum(a, 1), np.maximum(c, 1)
+    return f, [Out(x * 2, a), Out(x / 2), Out(y * 2, c), Out(y / 2)]
+
+
+@program()
+def a_dynamic_extent_used_in_a_macro():
+    n = T.dynamic("n")
+
+    @T.macro
+    def scaled(A, B, b):
+        for i in T.Parallel(32):
+            if b * 32 + i < n:
+                B[b * 32 + i] = A[b * 32 + i] * n
+
+    @T.prim_func
+    def f(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(T.ceildiv(n, 32), threads=32) as b:
+            scaled(A, B, b)
+
+    def run(options):
+        kernel = tilelang.compile(f, **options)
+        for size in (3, 70):
+            a, b = _ints(size, 45), np.zeros(size, F)
+            kernel(a, b)
+            Out(a * size).check(str(size), b)
+
+    return run
+
+
+@program()
+def kernels_of_closures_with_the_same_text():
+    # A cache that does not look at what a function has captured.
+    def build(width):
+        @tilelang.jit(**_options)
+        def make():
+            m = T.dynamic("m")
+
+            @T.prim_func
+            def f(X: T.Tensor((m, width), "float32"), Y: T.Tensor((m, width), "float32")):
+                with T.Kernel(m, threads=32) as r:
+                    for j in T.Parallel(width):
+                        Y[r, j] = X[r, j] + width
+
+            return f
+
+        return make()
+
+    _options = {}
+
+    def run(options):
+        _options.update(options)
+        for width in (8, 24):
+            x = _ints((3, width), width)
+            y = np.zeros((3, width), F)
+            build(width)(x, y)
+            Out(x + width).check(str(width), y)
+
+    return run
+
+
+@program()
+def an_if_that_is_followed_by_a_store_of_the_same_name():
+    # Two lines that seem to do nothing change the result of others.
+    @T.prim_func
+    def f(A: T.Tensor((20, 2), "float32"), B: T.Tensor((20, 2), "float32"), n: T.int32, C: T.Tensor((20,), "bool")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(20):
+                v = A[i, 0]
+                x = T.alloc_var("float32", v)
+                if i == n:
+                    x = x + 0
+                v = B[i, 0]
+                C[i] = x == v
+
+    a, b = _ints((20, 2), 46, low=0, high=3), _ints((20, 2), 47, low=0, high=3)
+    return f, [a, b, 15, Out(a[:, 0] == b[:, 0])]
+
+
+@program()
+def a_continue_at_the_end_of_a_branch():
+    # An iteration that ends early, followed by a test of what it has changed.
+    @T.prim_func
+    def f(S: T.Tensor((6,), "int32"), X: T.Tensor((6,), "int32")):
+        with T.Kernel(1, threads=1):
+            for p in T.serial(6):
+                X[p] = 0
+                if S[p] == 0:
+                    X[p] = 1
+                    continue
+                if S[p] != 0:
+                    X[p] += 10
+
+    s = np.array([0, 1, 0, 2, 2, 0], I)
+    return f, [s, Out(np.where(s == 0, 1, 10).astype(I))]
+
+
+@program()
+def a_condition_that_is_a_sum_of_comparisons():
+    # `(a < 3) + (b < 1)` is true when either is.
+    @T.prim_func
+    def f(A: T.Tensor((3, 5), "float32"), B: T.Tensor((3, 5), "float32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(3, 5):
+                n = T.cast(i < 1, "int32") + T.cast(j < 2, "int32")
+                B[i, j] = T.if_then_else(n != 0, A[i, j], 0.0)
+
+    a = _ints((3, 5), 48)
+    i, j = np.mgrid[:3, :5]
+    return f, [a, Out(np.where((i < 1) | (j < 2), a, 0).astype(F))]
+
+
+@program()
+def the_counter_of_a_loop_named_as_a_variable():
+    # The name of a loop is a new one, also where a variable has the same name.
+    @T.prim_func
+    def f(B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=1):
+            total = T.alloc_var("int32", 0)
+            for i in T.serial(4):
+                for k in T.serial(i + 1):
+                    total += k
+                B[i] = total
+            for total in T.serial(2):
+                B[total] += 100
+
+    want = np.cumsum([0, 1, 3, 6]).astype(I)
+    want[:2] += 100
+    return f, [Out(want)]
