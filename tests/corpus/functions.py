@@ -405,3 +405,28 @@ def macros_from_a_factory_hold_their_own_constants():
 
     a = np.arange(4, dtype=I)
     return f, [a, Out((a + 11) * 100 + a + 1)]
+
+
+@program()
+def a_macro_with_branches_and_loops_of_the_device():
+    @T.macro
+    def power(x, n, out, i):
+        result = T.alloc_var("int32", 1)
+        base = T.alloc_var("int32", x)
+        rest = T.alloc_var("int32", n)
+        while rest > 0:
+            if rest % 2 == 1:
+                result *= base
+            base *= base
+            rest //= 2
+        out[i] = result
+
+    @T.prim_func
+    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=8):
+            t = T.get_thread_binding()
+            power(A[t], t, B, t)
+            power(A[t], 3, C, t)
+
+    a = np.array([1, 2, 3, -2, 5, -1, 2, 3], I)
+    return f, [a, Out(a ** np.arange(8, dtype=I)), Out(a**3)]

@@ -284,3 +284,20 @@ def zero_points_and_scales_loaded_by_column():
     s = np.array([0.5, 1, 2, 0.25], H)[np.random.default_rng(19).integers(0, 4, (4, 16))]
     value = q.astype(I) - _nibbles(z).astype(I).repeat(16, 0)
     return f, [q, z, s, Out(value.astype(H) * s.repeat(16, 0))]
+
+
+@program()
+def bytes_unpacked_from_words_in_registers():
+    @T.prim_func
+    def f(W: T.Tensor((32, 4), "uint32"), B: T.Tensor((32, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            words = T.alloc_local((4,), "uint32")
+            for k in T.vectorized(4):
+                words[k] = W[t, k]
+            chars = T.view(words, (16,), "int8")
+            for k in T.serial(16):
+                B[t, k] = chars[k]
+
+    w = np.random.default_rng(20).integers(0, 2**32, (32, 4)).astype(np.uint32)
+    return f, [w, Out(w.view(np.int8).astype(F))]

@@ -38,13 +38,24 @@ def bytes_filled_with_a_negative_number():
             for i in T.Parallel(64):
                 D[i] = -100
 
-    return f, [Out(np.full((16, 64), -7, np.int8)), Out(np.full(64, -300, np.int16)), Out(np.full(64, -100, np.int8))]
+    return f, [
+        Out(np.full((16, 64), -7, np.int8)),
+        Out(np.full(64, -300, np.int16)),
+        Out(np.full(64, -100, np.int8)),
+    ]
 
 
 @program()
 def complements_of_vectors():
     @T.prim_func
-    def f(A: T.Tensor((256,), "int16"), B: T.Tensor((256,), "uint32"), C: T.Tensor((256,), "int8"), D: T.Tensor((256,), "int16"), E: T.Tensor((256,), "uint32"), G: T.Tensor((256,), "int8")):
+    def f(
+        A: T.Tensor((256,), "int16"),
+        B: T.Tensor((256,), "uint32"),
+        C: T.Tensor((256,), "int8"),
+        D: T.Tensor((256,), "int16"),
+        E: T.Tensor((256,), "uint32"),
+        G: T.Tensor((256,), "int8"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 D[i] = ~A[i]
@@ -59,7 +70,9 @@ def complements_of_vectors():
 def integers_rounded_to_bfloat16():
     # Truncation towards zero in place of the nearest number.
     @T.prim_func
-    def f(A: T.Tensor((12,), "int32"), B: T.Tensor((12,), "bfloat16"), C: T.Tensor((12,), "float16")):
+    def f(
+        A: T.Tensor((12,), "int32"), B: T.Tensor((12,), "bfloat16"), C: T.Tensor((12,), "float16")
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(12):
                 B[i] = A[i]
@@ -83,7 +96,14 @@ def floor_and_ceiling_of_constants():
             B[5] = T.float32(0.1) + T.float32(0.2)
 
     a = np.array([8388608.5, 0, 0], F)
-    want = [np.ceil(F(8388608.5)), np.floor(H(0.99999)), F(16777216), np.ceil(a[0]), np.floor(F(0.1) * F(10)), F(0.1) + F(0.2)]
+    want = [
+        np.ceil(F(8388608.5)),
+        np.floor(H(0.99999)),
+        F(16777216),
+        np.ceil(a[0]),
+        np.floor(F(0.1) * F(10)),
+        F(0.1) + F(0.2),
+    ]
     return f, [a, Out(np.array(want, F))]
 
 
@@ -135,7 +155,12 @@ def constants_of_64_bits_without_sign():
 @program()
 def loops_that_count_without_sign_and_in_64_bits():
     @T.prim_func
-    def f(S: T.Tensor((1,), "uint64"), L: T.Tensor((1,), "uint32"), B: T.Tensor((3,), "uint64"), C: T.Tensor((3,), "int64")):
+    def f(
+        S: T.Tensor((1,), "uint64"),
+        L: T.Tensor((1,), "uint32"),
+        B: T.Tensor((3,), "uint64"),
+        C: T.Tensor((3,), "int64"),
+    ):
         with T.Kernel(1, threads=1):
             k = T.alloc_var("int32", 0)
             for i in T.serial(S[0], S[0] + 3):
@@ -168,91 +193,15 @@ def a_stride_whose_products_pass_31_bits_only_inside_the_compiler():
 
 
 @program()
-def maxima_of_halves_with_a_literal_of_32_bits():
-    # The low half of the bits of a float taken for a half.
-    @T.prim_func
-    def f(A: T.Tensor((40,), "float32"), B: T.Tensor((2,), "float16"), C: T.Tensor((2,), "bfloat16")):
-        with T.Kernel(1, threads=32):
-            for i in T.Parallel(40):
-                T.atomic_max(B[0], 42.0)
-                T.atomic_min(B[1], A[i])
-                T.atomic_max(C[0], A[i])
-                T.atomic_min(C[1], -42.5)
-
-    a = _ints(40, 2)
-    return f, [
-        a,
-        Out(np.array([42, a.min()], H), np.zeros(2, H)),
-        Out(np.array([a.max(), -42.5], BF), np.zeros(2, BF)),
-    ]
-
-
-@program()
-def quadruples_of_integers_and_halves_added():
-    # The vector form of floats used for other types.
-    @T.prim_func
-    def f(A: T.Tensor((2, 32), "float16"), B: T.Tensor((32,), "float16")):
-        with T.Kernel(2, threads=8) as b:
-            t = T.get_thread_binding()
-            T.atomic_addx4(B[t * 4], A[b, t * 4])
-
-    a = _ints((2, 32), 4, H)
-    return f, [a, Out(a.sum(0) + H(1), np.ones(32, H))]
-
-
-@program()
-def old_values_of_maxima_of_floats():
-    @T.prim_func
-    def f(A: T.Tensor((6,), "float32"), M: T.Tensor((2,), "float32"), B: T.Tensor((2, 6), "float32")):
-        with T.Kernel(1, threads=1):
-            for i in T.serial(6):
-                p = T.atomic_max(M[0], A[i], return_prev=True)
-                q = T.atomic_min(M[1], A[i], return_prev=True)
-                B[0, i] = p
-                B[1, i] = q
-
-    a = np.array([-3, 2, -7, 5, 1, -8], F)
-    high = np.concatenate([[0], np.maximum.accumulate(np.maximum(a, 0))[:-1]])
-    low = np.concatenate([[0], np.minimum.accumulate(np.minimum(a, 0))[:-1]])
-    return f, [a, Out(np.array([5, -8], F), np.zeros(2, F)), Out(np.stack([high, low]).astype(F))]
-
-
-@program()
-def tiles_added_atomically_with_an_order():
-    @T.prim_func
-    def f(A: T.Tensor((2, 48), "bfloat16"), B: T.Tensor((48,), "bfloat16"), C: T.Tensor((48,), "float32")):
-        with T.Kernel(2, threads=16) as b:
-            x = T.alloc_fragment((48,), "bfloat16")
-            T.copy(A[b, 0:48], x)
-            T.atomic_add(B, x, memory_order="acq_rel")
-            T.atomic_add(C, x, memory_order="relaxed")
-
-    a = _ints((2, 48), 5, BF, -8, 8)
-    total = a.astype(F).sum(0)
-    return f, [a, Out(total.astype(BF), np.zeros(48, BF)), Out(total, np.zeros(48, F))]
-
-
-@program()
-def a_maximum_over_a_whole_buffer_by_all_threads():
-    # The documented form of a reduction: an element of the result, a value of each thread.
-    @T.prim_func
-    def f(A: T.Tensor((128,), "int32"), S: T.Tensor((1,), "int32"), M: T.Tensor((1,), "int32"), N: T.Tensor((1,), "int32")):
-        with T.Kernel(1, threads=128):
-            t = T.get_thread_binding()
-            T.atomic_add(S[0], A[t])
-            T.atomic_max(M[0], A[t])
-            T.atomic_min(N[0], A[t])
-
-    a = _ints(128, 6, I)
-    z = np.zeros(1, I)
-    return f, [a, *(Out(np.array([x], I), z) for x in (a.sum(), max(a.max(), 0), min(a.min(), 0)))]
-
-
-@program()
 def functions_of_halves_and_bfloat16():
     # Functions that exist for floats only, or that call themselves.
     @T.prim_func
-    def f(A: T.Tensor((32,), "float16"), B: T.Tensor((32,), "bfloat16"), C: T.Tensor((8, 32), "float16"), D: T.Tensor((8, 32), "bfloat16")):
+    def f(
+        A: T.Tensor((32,), "float16"),
+        B: T.Tensor((32,), "bfloat16"),
+        C: T.Tensor((8, 32), "float16"),
+        D: T.Tensor((8, 32), "bfloat16"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = T.exp(A[i])
@@ -276,14 +225,34 @@ def functions_of_halves_and_bfloat16():
     b = np.linspace(0.1, 4, 32).astype(BF)
     x, y = a.astype(F), b.astype(F)
     c = [np.exp(x), np.log(x), np.sqrt(x), np.tanh(x), np.sin(x), np.floor(x), np.rint(x), x]
-    d = [np.exp(y), np.log(y), np.sqrt(y), np.tanh(y), np.cos(y), np.ceil(y), np.trunc(y), 1 / np.sqrt(y)]
-    return f, [a, b, Out(np.stack(c).astype(H), rtol=2e-3, atol=1e-3), Out(np.stack(d).astype(BF), rtol=1e-2, atol=4e-3)]
+    d = [
+        np.exp(y),
+        np.log(y),
+        np.sqrt(y),
+        np.tanh(y),
+        np.cos(y),
+        np.ceil(y),
+        np.trunc(y),
+        1 / np.sqrt(y),
+    ]
+    return f, [
+        a,
+        b,
+        Out(np.stack(c).astype(H), rtol=2e-3, atol=1e-3),
+        Out(np.stack(d).astype(BF), rtol=1e-2, atol=4e-3),
+    ]
 
 
 @program()
 def functions_of_two_halves():
     @T.prim_func
-    def f(A: T.Tensor((8,), "float16"), B: T.Tensor((8,), "float16"), C: T.Tensor((3, 8), "float16"), D: T.Tensor((8,), "bfloat16"), E: T.Tensor((2, 8), "bfloat16")):
+    def f(
+        A: T.Tensor((8,), "float16"),
+        B: T.Tensor((8,), "float16"),
+        C: T.Tensor((3, 8), "float16"),
+        D: T.Tensor((8,), "bfloat16"),
+        E: T.Tensor((2, 8), "bfloat16"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 C[0, i] = T.copysign(A[i], B[i])
@@ -308,7 +277,13 @@ def functions_of_two_halves():
 @program()
 def maxima_of_small_floats():
     @T.prim_func
-    def f(A: T.Tensor((64,), "float8_e4m3fn"), B: T.Tensor((64,), "float8_e4m3fn"), C: T.Tensor((3, 64), "float8_e4m3fn"), D: T.Tensor((64,), "float8_e5m2"), E: T.Tensor((64,), "float8_e5m2")):
+    def f(
+        A: T.Tensor((64,), "float8_e4m3fn"),
+        B: T.Tensor((64,), "float8_e4m3fn"),
+        C: T.Tensor((3, 64), "float8_e4m3fn"),
+        D: T.Tensor((64,), "float8_e5m2"),
+        E: T.Tensor((64,), "float8_e5m2"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(64):
                 C[0, i] = T.max(A[i], B[i])
@@ -331,7 +306,11 @@ def maxima_of_small_floats():
 @program()
 def small_floats_added_and_multiplied():
     @T.prim_func
-    def f(A: T.Tensor((32,), "float8_e4m3fn"), H_: T.Tensor((32,), "float16"), C: T.Tensor((2, 32), "float32")):
+    def f(
+        A: T.Tensor((32,), "float8_e4m3fn"),
+        H_: T.Tensor((32,), "float16"),
+        C: T.Tensor((2, 32), "float32"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
                 C[0, i] = A[i] * H_[i]
@@ -345,7 +324,14 @@ def small_floats_added_and_multiplied():
 @program()
 def rounding_halves_away_from_zero():
     @T.prim_func
-    def f(A: T.Tensor((8,), "float32"), B: T.Tensor((2, 8), "float32"), C: T.Tensor((8,), "bfloat16"), D: T.Tensor((8,), "bfloat16"), E: T.Tensor((8,), "float64"), G: T.Tensor((8,), "float64")):
+    def f(
+        A: T.Tensor((8,), "float32"),
+        B: T.Tensor((2, 8), "float32"),
+        C: T.Tensor((8,), "bfloat16"),
+        D: T.Tensor((8,), "bfloat16"),
+        E: T.Tensor((8,), "float64"),
+        G: T.Tensor((8,), "float64"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(8):
                 B[0, i] = T.round(A[i], "ties-away-from-zero")
@@ -356,13 +342,26 @@ def rounding_halves_away_from_zero():
     a = np.array([0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.3, -3.7], F)
     away = np.trunc(a + np.copysign(F(0.5), a))
     e = a.astype(np.float64)
-    return f, [a, Out(np.stack([away, np.rint(a)])), a.astype(BF), Out(away.astype(BF)), e, Out(away.astype(np.float64))]
+    return f, [
+        a,
+        Out(np.stack([away, np.rint(a)])),
+        a.astype(BF),
+        Out(away.astype(BF)),
+        e,
+        Out(away.astype(np.float64)),
+    ]
 
 
 @program()
 def arithmetic_with_a_rounding_of_its_own():
     @T.prim_func
-    def f(A: T.Tensor((16,), "float32"), B: T.Tensor((16,), "float32"), C: T.Tensor((4, 16), "float32"), D: T.Tensor((16,), "float64"), E: T.Tensor((2, 16), "float64")):
+    def f(
+        A: T.Tensor((16,), "float32"),
+        B: T.Tensor((16,), "float32"),
+        C: T.Tensor((4, 16), "float32"),
+        D: T.Tensor((16,), "float64"),
+        E: T.Tensor((2, 16), "float64"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(16):
                 C[0, i] = T.ieee_add(A[i], B[i], "rn")
@@ -378,7 +377,13 @@ def arithmetic_with_a_rounding_of_its_own():
     # A product of two singles is exact in a double; the sum with a single is rounded twice only
     # where the double is a tie, which these numbers are not.
     fma = (a.astype(np.float64) * b + a).astype(F)
-    return f, [a, b, Out(np.stack([a + b, a * b, fma, a / b])), d, Out(np.stack([d + d, np.sqrt(d)]))]
+    return f, [
+        a,
+        b,
+        Out(np.stack([a + b, a * b, fma, a / b])),
+        d,
+        Out(np.stack([d + d, np.sqrt(d)])),
+    ]
 
 
 @program()
@@ -396,7 +401,14 @@ def quotients_of_negative_sums():
                 B[5, i] = (A[i] + 7) // 3 - A[i] // 3
 
     a = np.arange(-60, 60, dtype=I)
-    want = [(-3 * (a + 5)) // 6, ((a * 2680) - 195640) // -23, (a * 6 + 4) // 4, (a * -4 + 2) % 8, a, (a + 7) // 3 - a // 3]
+    want = [
+        (-3 * (a + 5)) // 6,
+        ((a * 2680) - 195640) // -23,
+        (a * 6 + 4) // 4,
+        (a * -4 + 2) % 8,
+        a,
+        (a + 7) // 3 - a // 3,
+    ]
     return f, [a, Out(np.stack(want).astype(I))]
 
 
@@ -414,7 +426,13 @@ def remainders_of_remainders_and_scaled_quotients():
 
     a = np.arange(-48, 48, dtype=I)
     i = np.arange(96)
-    want = [a % 32 % 12, a % 12 // 5 * 5, i * 7 % 96 // 7, i % 4, (((i * 3 - 4) // 3 + i) * 4 + 1) // 7]
+    want = [
+        a % 32 % 12,
+        a % 12 // 5 * 5,
+        i * 7 % 96 // 7,
+        i % 4,
+        (((i * 3 - 4) // 3 + i) * 4 + 1) // 7,
+    ]
     return f, [a, Out(np.stack(want).astype(I))]
 
 
@@ -431,7 +449,12 @@ def minima_and_maxima_of_bounds_that_cross():
 
     a = np.arange(-32, 32, dtype=I)
     i = np.arange(64)
-    want = [np.maximum(np.minimum(a, 5), 10), np.minimum(np.maximum(a, i), i + 3) - i, np.maximum(a // 4, -(a // -4)), 2 * (i % 8)]
+    want = [
+        np.maximum(np.minimum(a, 5), 10),
+        np.minimum(np.maximum(a, i), i + 3) - i,
+        np.maximum(a // 4, -(a // -4)),
+        2 * (i % 8),
+    ]
     return f, [a, Out(np.stack(want).astype(I))]
 
 
@@ -441,9 +464,15 @@ def selections_with_equal_sides_and_nested_conditions():
     def f(A: T.Tensor((32,), "float32"), B: T.Tensor((3, 32), "float32")):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(32):
-                B[0, i] = T.if_then_else(A[i] > 0, T.if_then_else(A[i] > 0, 1.0, 2.0), T.if_then_else(A[i] > 0, 3.0, 4.0))
-                B[1, i] = T.if_then_else(A[i] >= 0, A[i], -A[i]) + T.if_then_else(A[i] != A[i], 5.0, 0.0)
-                B[2, i] = T.if_then_else(i % 2 == 0 and i % 3 == 0, 6.0, T.if_then_else(i % 2 == 0, 2.0, 1.0))
+                B[0, i] = T.if_then_else(
+                    A[i] > 0, T.if_then_else(A[i] > 0, 1.0, 2.0), T.if_then_else(A[i] > 0, 3.0, 4.0)
+                )
+                B[1, i] = T.if_then_else(A[i] >= 0, A[i], -A[i]) + T.if_then_else(
+                    A[i] != A[i], 5.0, 0.0
+                )
+                B[2, i] = T.if_then_else(
+                    i % 2 == 0 and i % 3 == 0, 6.0, T.if_then_else(i % 2 == 0, 2.0, 1.0)
+                )
 
     a = _ints(32, 13)
     a[3] = np.nan
@@ -456,7 +485,13 @@ def selections_with_equal_sides_and_nested_conditions():
 @program()
 def stores_of_wider_numbers_into_bytes_in_vectors():
     @T.prim_func
-    def f(A: T.Tensor((256,), "int32"), B: T.Tensor((256,), "uint8"), C: T.Tensor((256,), "float32"), D: T.Tensor((256,), "float8_e4m3fn"), E: T.Tensor((256,), "bool")):
+    def f(
+        A: T.Tensor((256,), "int32"),
+        B: T.Tensor((256,), "uint8"),
+        C: T.Tensor((256,), "float32"),
+        D: T.Tensor((256,), "float8_e4m3fn"),
+        E: T.Tensor((256,), "bool"),
+    ):
         with T.Kernel(1, threads=32):
             for i in T.Parallel(256):
                 B[i] = A[i] * 3
@@ -471,3 +506,22 @@ def stores_of_wider_numbers_into_bytes_in_vectors():
         Out(np.clip(c * 100, -448, 448).astype(E4)),
         Out(a % 3 == 0),
     ]
+
+
+@program()
+def the_ceiling_of_a_quotient_with_a_negative_divisor():
+    @T.prim_func
+    def f(
+        A: T.Tensor((40,), "int32"),
+        B: T.Tensor((40,), "int32"),
+        C: T.Tensor((40,), "int32"),
+        D: T.Tensor((2,), "int32"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(40):
+                C[i] = T.ceildiv(A[i], B[i])
+            D[0] = T.ceildiv(7, -3)
+            D[1] = T.ceildiv(T.int32(-7), -2)
+
+    a, b = (x.reshape(-1).astype(I) for x in np.meshgrid(np.arange(-5, 5), [-3, -1, 2, 4]))
+    return f, [a, b, Out(-(-a // b)), Out(np.array([-2, 4], I))]

@@ -310,3 +310,240 @@ def a_variable_and_a_local_array_in_nested_branches():
                 best = j
         want.append(r[best] * 10 + best if best >= 0 else -1)
     return f, [a, Out(np.array(want, I))]
+
+
+@program()
+def sums_of_warps():
+    @T.prim_func
+    def f(A: T.Tensor((96,), "float32"), B: T.Tensor((3, 96), "float32")):
+        with T.Kernel(1, threads=96):
+            t = T.get_thread_binding()
+            B[0, t] = T.warp_reduce_sum(A[t])
+            B[1, t] = T.warp_reduce_max(A[t])
+            B[2, t] = T.warp_reduce_min(A[t] * 2)
+
+    a = _ints(96, 3)
+    w = a.reshape(3, 32)
+    spread = lambda x: np.repeat(x, 32)
+    return f, [a, Out(np.stack([spread(w.sum(1)), spread(w.max(1)), spread(w.min(1) * 2)]))]
+
+
+@program()
+def bits_of_warps():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((2, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            B[0, t] = T.warp_reduce_bitand(A[t])
+            B[1, t] = T.warp_reduce_bitor(A[t])
+
+    a = _ints(64, 4, I, 0, 2**20) | 64
+    w = a.reshape(2, 32)
+    return f, [
+        a,
+        Out(
+            np.stack(
+                [
+                    np.repeat(np.bitwise_and.reduce(w, 1), 32),
+                    np.repeat(np.bitwise_or.reduce(w, 1), 32),
+                ]
+            )
+        ),
+    ]
+
+
+@program()
+def lanes_exchanged_by_shuffles():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((5, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            v = A[t]
+            B[0, t] = T.shfl_xor(v, 5)
+            B[1, t] = T.shfl_down(v, 3)
+            B[2, t] = T.shfl_up(v, 2)
+            B[3, t] = T.shfl_sync(v, 7)
+            B[4, t] = T.shfl_sync(v, t % 4 * 8)
+
+    a = _ints(64, 5, I)
+    lane, warp = np.arange(64) % 32, np.arange(64) // 32 * 32
+    down = np.where(lane + 3 < 32, lane + 3, lane)
+    up = np.where(lane >= 2, lane - 2, lane)
+    places = [lane ^ 5, down, up, lane * 0 + 7, lane % 4 * 8]
+    return f, [a, Out(np.stack([a[warp + p] for p in places]))]
+
+
+@program()
+def shuffles_in_parts_of_a_warp():
+    @T.prim_func
+    def f(A: T.Tensor((32,), "float32"), B: T.Tensor((3, 32), "float32")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            B[0, t] = T.shfl_sync(A[t], 2, width=8)
+            B[1, t] = T.shfl_down(A[t], 1, width=4)
+            B[2, t] = T.shfl_up(A[t], 1, width=16)
+
+    a = _ints(32, 6)
+    t = np.arange(32)
+    down = np.where(t % 4 < 3, t + 1, t)
+    up = np.where(t % 16 > 0, t - 1, t)
+    return f, [a, Out(np.stack([a[t // 8 * 8 + 2], a[down], a[up]]))]
+
+
+@program()
+def a_sum_by_exchange_of_halves():
+    @T.prim_func
+    def f(
+        A: T.Tensor((4, 32), "float32"), B: T.Tensor((4,), "float32"), C: T.Tensor((4,), "float64")
+    ):
+        with T.Kernel(4, threads=32) as b:
+            t = T.get_thread_binding()
+            v = T.alloc_var("float32", A[b, t])
+            w = T.alloc_var("float64", A[b, t])
+            for k in T.unroll(5):
+                v += T.shfl_xor(v, 1 << k)
+                w += T.shfl_xor(w, 16 >> k)
+            if t == 3:
+                B[b] = v
+                C[b] = w
+
+    a = _ints((4, 32), 7)
+    return f, [a, Out(a.sum(1)), Out(a.sum(1).astype(np.float64))]
+
+
+@program()
+def ballots_of_warps():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "uint32"), C: T.Tensor((2, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            mask = T.ballot(A[t] > 0)
+            B[t] = T.cast(mask, "uint32")
+            C[0, t] = T.cast(T.any_sync(A[t] > 48), "int32")
+            C[1, t] = T.cast(T.all_sync(A[t] > -50), "int32")
+
+    a = _ints(64, 8, I)
+    bits = [sum(1 << k for k in range(32) if a[w * 32 + k] > 0) for w in range(2)]
+    w = a.reshape(2, 32)
+    return f, [
+        a,
+        Out(np.repeat(np.array(bits, np.uint32), 32)),
+        Out(np.stack([np.repeat((w > 48).any(1), 32), np.repeat((w > -50).all(1), 32)]).astype(I)),
+    ]
+
+
+@program()
+def positions_by_ballot_and_popcount():
+    @T.prim_func
+    def f(A: T.Tensor((32,), "int32"), N: T.Tensor((1,), "int32"), B: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            B[t] = -1
+            T.sync_threads()
+            mask = T.cast(T.ballot(A[t] % 3 == 0), "uint32")
+            before = T.popcount(mask & (T.shift_left(T.uint32(1), T.cast(t, "uint32")) - 1))
+            if A[t] % 3 == 0:
+                B[before] = A[t]
+            N[0] = T.cast(T.popcount(mask), "int32")
+
+    a = _ints(32, 9, I)
+    hit = a[a % 3 == 0]
+    want = np.full(32, -1, I)
+    want[: len(hit)] = hit
+    return f, [a, Out(np.array([len(hit)], I)), Out(want)]
+
+
+@program()
+def counts_over_the_block():
+    @T.prim_func
+    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((3, 128), "int32")):
+        with T.Kernel(1, threads=128):
+            t = T.get_thread_binding()
+            B[0, t] = T.syncthreads_count(A[t] > 0)
+            B[1, t] = T.if_then_else(T.syncthreads_or(A[t] == 49) != 0, 1, 0)
+            B[2, t] = T.if_then_else(T.syncthreads_and(A[t] < 50) != 0, 1, 0)
+
+    a = _ints(128, 10, I)
+    want = [
+        np.full(128, (a > 0).sum()),
+        np.full(128, (a == 49).any()),
+        np.full(128, (a < 50).all()),
+    ]
+    return f, [a, Out(np.stack(want).astype(I))]
+
+
+@program()
+def strided_loops_that_fill_shared_memory():
+    @T.prim_func
+    def f(A: T.Tensor((150,), "int32"), B: T.Tensor((150,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((150,), "int32")
+            for i in T.serial(t, 150, 64):
+                s[i] = A[i] * 2
+            T.sync_threads()
+            for i in T.serial(t, 150, 64):
+                B[i] = s[149 - i]
+
+    a = _ints(150, 12, I)
+    return f, [a, Out(a[::-1] * 2)]
+
+
+@program()
+def a_block_wide_sum_by_warps():
+    @T.prim_func
+    def f(A: T.Tensor((2, 256), "float32"), B: T.Tensor((2, 256), "float32")):
+        with T.Kernel(2, threads=256) as b:
+            t = T.get_thread_binding()
+            part = T.alloc_shared((8,), "float32")
+            s = T.warp_reduce_sum(A[b, t])
+            if t % 32 == 0:
+                part[t // 32] = s
+            T.sync_threads()
+            total = T.alloc_var("float32", 0.0)
+            for w in T.serial(8):
+                total += part[w]
+            B[b, t] = A[b, t] - total
+
+    a = _ints((2, 256), 21)
+    return f, [a, Out(a - a.sum(1, keepdims=True))]
+
+
+@program()
+def odd_even_sort_of_a_block():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((64,), "int32")
+            s[t] = A[t]
+            T.sync_threads()
+            for k in T.serial(64):
+                if t % 2 == k % 2 and t < 63:
+                    if s[t] > s[t + 1]:
+                        s[t], s[t + 1] = s[t + 1], s[t]
+                T.sync_threads()
+            B[t] = s[t]
+
+    a = _ints(64, 22, I)
+    return f, [a, Out(np.sort(a))]
+
+
+@program()
+def wide_values_exchanged_by_shuffles():
+    @T.prim_func
+    def f(
+        A: T.Tensor((32,), "int64"),
+        H: T.Tensor((32,), "float16"),
+        B: T.Tensor((32,), "int64"),
+        C: T.Tensor((32,), "float16"),
+    ):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            B[t] = T.shfl_xor(A[t], 1)
+            C[t] = T.shfl_down(H[t], 4)
+
+    a = _ints(32, 23, np.int64) * 2**35
+    h = _ints(32, 24, np.float16)
+    t = np.arange(32)
+    return f, [a, h, Out(a[t ^ 1]), Out(h[np.where(t + 4 < 32, t + 4, t)])]

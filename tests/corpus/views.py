@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import tilelang.language as T
+from tilelang.layout import make_padded_layout, make_swizzled_layout
 
 from .registry import Out, program
 
@@ -499,3 +500,75 @@ def overlapping_parts_of_one_tile_moved_through_registers():
     want = a.copy()
     want[7:37] = a[:30]
     return f, [a, Out(want)]
+
+
+@program()
+def a_view_of_a_swizzled_tile():
+    @T.prim_func
+    def f(A: T.Tensor((32, 64), "float16"), B: T.Tensor((64, 32), "float16")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((32, 64), "float16")
+            T.annotate_layout({s: make_swizzled_layout(s)})
+            T.copy(A, s)
+            v = T.reshape(s, (64, 32))
+            T.copy(v, B)
+
+    a = np.arange(2048, dtype=I).astype(H).reshape(32, 64)
+    return f, [a, Out(a.reshape(64, 32))]
+
+
+@program()
+def a_view_of_a_padded_tile_written_and_read():
+    @T.prim_func
+    def f(A: T.Tensor((16, 64), "float16"), B: T.Tensor((16, 64), "float16")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((16, 64), "float16")
+            T.annotate_layout({s: make_padded_layout(s)})
+            v = T.reshape(s, (4, 4, 64))
+            T.copy(A, s)
+            for i, j, k in T.Parallel(4, 4, 64):
+                v[i, j, k] = v[i, j, k] * 2
+            T.copy(s, B)
+
+    a = (np.arange(1024) % 500).astype(H).reshape(16, 64)
+    return f, [a, Out(a * H(2))]
+
+
+@program()
+def a_fragment_with_a_layout_of_its_own_reduced_through_a_view():
+    @T.prim_func
+    def f(A: T.Tensor((8, 128), "float32"), B: T.Tensor((8, 4), "float32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((8, 128), "float32")
+            m = T.alloc_fragment((8, 4), "float32")
+            T.annotate_layout(
+                {
+                    x: T.Fragment(
+                        (8, 128),
+                        lambda i, j: ((i * 128 + j) // 2 % 64, (i * 128 + j) // 128 * 2 + j % 2),
+                    )
+                }
+            )
+            T.copy(A, x)
+            v = T.reshape(x, (8, 4, 32))
+            T.reduce_sum(v, m, dim=2)
+            T.copy(m, B)
+
+    a = np.random.default_rng(1).integers(-9, 9, (8, 128)).astype(F)
+    return f, [a, Out(a.reshape(8, 4, 32).sum(2))]
+
+
+@program()
+def a_view_of_a_local_array_in_other_words():
+    @T.prim_func
+    def f(A: T.Tensor((32, 4), "uint8"), B: T.Tensor((32,), "uint32")):
+        with T.Kernel(1, threads=32):
+            t = T.get_thread_binding()
+            bytes_ = T.alloc_local((4,), "uint8")
+            word = T.view(bytes_, (1,), "uint32")
+            for j in T.serial(4):
+                bytes_[j] = A[t, j] + 1
+            B[t] = word[0]
+
+    a = np.random.default_rng(2).integers(0, 255, (32, 4)).astype(np.uint8)
+    return f, [a, Out((a + 1).view("<u4").reshape(-1))]

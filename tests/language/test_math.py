@@ -141,9 +141,12 @@ def test_index_arithmetic_on_numbers_gives_numbers() -> None:
         (T.floormod(-9, 4), 3), (T.truncdiv(-9, 4), -2), (T.truncmod(-9, 4), -1),
         (T.bitwise_and(6, 3), 2), (T.bitwise_or(6, 3), 7), (T.bitwise_xor(6, 3), 5),
         (T.bitwise_not(6), -7), (T.shift_left(1, 4), 16), (T.shift_right(-8, 1), -4),
+        (T.ceildiv(7, -3), -2), (T.ceildiv(-7, -2), 4), (T.ceildiv(-7, 2), -3),
     ):  # fmt: skip
         assert type(found) is int and found == wanted
     assert repr(T.ceildiv(n, 4)) == "(v + 3) // 4"
+    assert repr(T.ceildiv(n, -4)) == repr(-(-n // -4))
+    assert repr(T.ceildiv(n, n)) == repr(-(-n // n))  # its sign is not known
     assert T.index_to_coordinates(23, (2, 3, 4)) == [1, 2, 3]
 
 

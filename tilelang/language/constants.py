@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.ir import dtypes as _dtypes
+from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, as_expr, binary, const
 from tilelang.language.regions import shape_tuple
@@ -58,10 +59,21 @@ def min_value(dtype: object, span: object = None) -> Const:
 
 
 def ceildiv(lhs: Any, rhs: Any, span: object = None) -> Any:
-    """``lhs / rhs`` rounded up; an int for ints."""
+    """``lhs / rhs`` rounded up, also where ``rhs`` is negative; an int for ints."""
     if plain_ints(lhs, rhs):
-        return int_op("floordiv", lhs + rhs - 1, rhs)
+        return -int_op("floordiv", -lhs, rhs)
+    if _divisor_may_be_negative(lhs, rhs):
+        return -((-lhs) // rhs)
     return (lhs + (rhs - 1)) // rhs
+
+
+def _divisor_may_be_negative(lhs: Any, rhs: Any) -> bool:
+    """Whether it can be; no quotient of numbers without sign has one."""
+    if any(isinstance(side, Expr) and side.dtype.is_uint for side in (lhs, rhs)):
+        return False
+    if isinstance(rhs, Expr):
+        return rhs.dtype.is_int and interval(rhs).low < 0
+    return isinstance(rhs, int) and rhs < 0
 
 
 cdiv = ceildiv
