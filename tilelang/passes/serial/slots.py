@@ -105,7 +105,7 @@ class ThreadLoops:
 
     def has_slots(self, buffer: Buffer) -> bool:
         """Whether ``buffer`` is one that :meth:`slot_buffer` made."""
-        return buffer.data in self._handles.values()
+        return any(handle is buffer.data for handle in self._handles.values())
 
     def slot_buffer(self, buffer: Buffer) -> Buffer:
         """``buffer``, an allocation or a view of one, with a leading dimension of one slot per
