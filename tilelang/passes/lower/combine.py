@@ -47,10 +47,11 @@ def reducer_op(region: Region) -> str:
 
 
 def combine(kind: str, a: E.Expr, b: E.Expr, nan_propagate: bool = False) -> E.Expr:
-    """``a`` and ``b`` under the reduction ``kind`` (``b`` already in absolute value)."""
+    """``a`` and ``b`` under the reduction ``kind`` (``b`` already in absolute value), in the dtype
+    of ``a``: operators make integers of booleans."""
     if nan_propagate and COMBINE[kind] in ("max", "min") and a.dtype.is_float:
         return E.call("fmax_nan" if COMBINE[kind] == "max" else "fmin_nan", a, b)
-    return E.binary(COMBINE[kind], a, b)
+    return E.cast(E.binary(COMBINE[kind], a, b), a.dtype)
 
 
 def accumulator(a: DType, c: DType) -> DType:
