@@ -184,14 +184,14 @@ def test_barriers_can_be_named_by_number() -> None:
     ("address", "text"),
     [
         (lambda: T.access_ptr(A[2, 3], "w"), 'T.address_of(A[2, 3], "w")'),
-        (lambda: T.access_ptr(A[2, 3], 3, 8, offset=4), "T.address_of(A[2, 7])"),
-        (lambda: T.access_ptr(A[2:4, :], "r", 2, 64), 'T.address_of(A[2, 0], "r")'),
+        (lambda: T.access_ptr(A[2, 3], 3, 8, offset=4), 'T.access_ptr(A[2, 7], "rw", 8)'),
+        (lambda: T.access_ptr(A[2:4, :], "r", 2, 64), 'T.access_ptr(A[2, 0], "r", 128)'),
         (lambda: T.access_ptr(A, 1), 'T.address_of(A[0, 0], "r")'),
         (lambda: T.access_ptr(A[2, 3], "r", ignore_last_ndim=1), 'T.address_of(A[2, 0], "r")'),
         (lambda: T.address_of(A[1, 2]), "T.address_of(A[1, 2])"),
         (lambda: A.access_ptr("r", offset=5), 'T.address_of(A[0, 5], "r")'),
         (lambda: T.tvm_access_ptr(T.type_annotation("float16"), A, 3, 8, 1),
-         'T.address_of(A[0, 3], "r")'),
+         'T.access_ptr(A[0, 3], "r", 8)'),
     ],
 )  # fmt: skip
 def test_addresses(address: Callable[[], Any], text: str) -> None:

@@ -352,7 +352,7 @@ def _mma_sm70(p: CudaPrinter, call: E.Call) -> str:
             '("m16n16k4", row or col, row or col, "fp16", "fp16", "fp16" or "fp32", A, a_index, '
             "B, b_index, C, c_index)",
         )
-    p.require("sm_75", f"T.{call.op}")
+    p.require("sm_70", f"T.{call.op}")
     left, right, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
     name = f"tl_mma_m16n16k4_{texts[1]}_{texts[2]}_f16_f16_{_short(texts[5])}"
     return f"{name}({acc}, {left}, {right})"

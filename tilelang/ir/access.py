@@ -89,9 +89,16 @@ class _Collector:
                 self.region(node.region, self.found.reads)
             elif isinstance(node, AddressOf):
                 if "r" in node.access:
-                    self.element(node.buffer, node.indices, self.found.reads)
+                    self.pointed(node, self.found.reads)
                 if "w" in node.access:
-                    self.element(node.buffer, node.indices, self.found.writes)
+                    self.pointed(node, self.found.writes)
+
+    def pointed(self, node: AddressOf, where: dict[Buffer, list[Region]]) -> None:
+        """Record what lies behind a pointer: its elements in one dimension, else the first."""
+        if node.extent is None or len(node.indices) != 1:
+            self.element(node.buffer, node.indices, where)
+        else:
+            self.region(Region(node.buffer, node.indices, (as_extent(node.extent),)), where)
 
     def element(
         self, buffer: Buffer, indices: tuple[Expr, ...], where: dict[Buffer, list[Region]]

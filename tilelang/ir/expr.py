@@ -458,14 +458,18 @@ class Load(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AddressOf(Expr):
-    """A pointer to the element of ``buffer`` at ``indices``; ``access`` is "r", "w" or "rw"."""
+    """A pointer to the element of ``buffer`` at ``indices``; ``access`` is "r", "w" or "rw".
+
+    ``extent`` is how many elements from there on are accessed, where the program says so.
+    """
 
     buffer: Buffer
     indices: tuple[Expr, ...]
     access: str = "rw"
+    extent: Expr | None = None
 
     def children(self) -> tuple[Expr, ...]:
-        return self.indices
+        return self.indices if self.extent is None else (*self.indices, self.extent)
 
     def _dtype(self) -> DType:
         return DType("handle")

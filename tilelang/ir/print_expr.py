@@ -199,6 +199,9 @@ class ExprPrinter:
             return index(node.buffer, node.indices)
         if isinstance(node, AddressOf):
             access = "" if node.access == "rw" else f", {quoted(node.access)}"
+            if node.extent is not None:
+                place = index(node.buffer, node.indices)
+                return f"T.access_ptr({place}, {quoted(node.access)}, {text(node.extent)})"
             return f"T.address_of({index(node.buffer, node.indices)}{access})"
         if isinstance(node, Cast):
             return self._cast(node, text(node.value))

@@ -12,6 +12,7 @@ from tilelang.errors import TileError, TileTypeError, TileUnsupportedError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import JITKernel, KernelParam
+from tilelang.jit.progress import progress
 from tilelang.options import Options, make_options
 from tilelang.target import Target, parse_target
 
@@ -147,8 +148,6 @@ def run_parallel(
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    from tqdm.auto import tqdm
-
     def guarded(item: Item) -> JITKernel | None:
         try:
             return work(item)
@@ -159,7 +158,7 @@ def run_parallel(
 
     with ThreadPoolExecutor(num_workers or default_workers()) as pool:
         futures = [pool.submit(guarded, item) for item in items]
-        with tqdm(total=len(futures), desc=what, disable=None) as bar:
+        with progress(total=len(futures), desc=what) as bar:
             for future in futures:
                 future.add_done_callback(lambda _: bar.update(1))
             return [future.result() for future in futures]

@@ -19,6 +19,7 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import run_parallel
 from tilelang.jit.kernel import JITKernel
+from tilelang.jit.progress import progress
 from tilelang.language.v2.annot import freeze
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
 from tilelang.target.device import cuda_devices
@@ -210,11 +211,9 @@ class JITImpl:
         self, configs: Sequence[Any], num_workers: int | None = None, ignore_error: bool = False
     ) -> list[JITKernel | None]:
         """Kernels for several sets of arguments (dicts or tuples), compiled at the same time."""
-        from tqdm.auto import tqdm
-
         funcs = [
             self._build((), item) if isinstance(item, Mapping) else self._build(tuple(item), {})
-            for item in tqdm(list(configs), desc="Elaborating", disable=None)
+            for item in progress(list(configs), desc="Elaborating")
         ]
         return run_parallel(self._compile, funcs, num_workers, ignore_error)
 

@@ -319,6 +319,9 @@ class JITKernel:
         _write(path, self._gpu_text("export_sass", "sass"))
 
     def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__qualname__} at {id(self):#x}>"
+
+    def __str__(self) -> str:
         return f"<JITKernel {self.prim_func.name} for {self.target}>"
 
 

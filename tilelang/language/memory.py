@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileIndexError, TileTypeError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -23,6 +23,7 @@ from tilelang.ir.expr import (
     const,
     select,
 )
+from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval, For, If, Store
 from tilelang.language.gemm_op import condition
 from tilelang.language.regions import (
@@ -85,25 +86,105 @@ def access_ptr(
     """A pointer to an element, to the start of a region or of a buffer.
 
     Args:
-        base: buffer, region or element.
+        base: buffer, region or element, or a name that an element was bound to.
         access_type: ``"r"``, ``"w"``, ``"rw"``, or a bit mask of 1 (read) and 2 (write).
-        extents, extent: how much is accessed; checked to be numbers, not kept.
+        extents: how many elements of each of the last dimensions are accessed; their product is
+            the extent.
         offset: elements to add.
+        extent: how many elements are accessed, instead of ``extents``.
         ignore_last_ndim: how many trailing indices count as 0.
+
+    Raises:
+        TileIndexError: the elements certainly do not lie inside of the buffer.
+        TileValueError: an extent that is not positive, or more extents than dimensions.
     """
     what = "T.access_ptr"
     access = _access(access_type, what)
-    found = region_of(base, what, "base")
-    for item in (*extents, *(() if extent is None else (extent,))):
-        for size in item if isinstance(item, (tuple, list)) else (item,):
-            scalar(size, what, "extent")
+    found = region_of(_bound(base, what), what, "base")
     ignored = constant_int(ignore_last_ndim, what, "ignore_last_ndim")
+    if not 0 <= ignored <= len(found.mins):
+        raise TileValueError(
+            f"ignore_last_ndim of {what} is {ignored}",
+            expected=f"0 to {len(found.mins)}, the dimensions of `{found.buffer.name}`",
+        )
     indices: list[Expr] = list(found.mins)
     for dim in range(len(indices) - ignored, len(indices)):
         indices[dim] = const(0)
     if indices:
         indices[-1] = as_expr(indices[-1] + scalar(offset, what, "offset"))
-    return AddressOf(found.buffer, tuple(indices), access)
+    count = _extent(what, found.buffer, extents, extent)
+    made = AddressOf(found.buffer, tuple(indices), access, count)
+    _check_pointer(what, made)
+    return made
+
+
+def _bound(base: object, what: str) -> object:
+    """The element that a name was bound to; anything else as it is.
+
+    Raises:
+        TileTypeError: the name stands for a value that is no element, or whose place may be
+            another one by now.
+    """
+    if not isinstance(base, Var) or base.dtype.is_handle:
+        return base
+    from tilelang.language.v2.builder import builder, is_pure
+
+    value = builder(what).values.get(base)
+    if isinstance(value, Load) and all(map(is_pure, value.indices)):
+        return value
+    raise TileTypeError(
+        f"the base of {what} is a value without a place",
+        expected="a buffer, a region, an element such as A[i, j], or a name of one",
+        got=f"`{base.name}`",
+        hint="give the element itself, e.g. T.access_ptr(A[i, j])",
+    )
+
+
+def _extent(what: str, buffer: Buffer, extents: tuple[object, ...], extent: object) -> Expr | None:
+    """How many elements are accessed, where the program says so."""
+    if len(extents) == 1 and isinstance(extents[0], (tuple, list)):
+        extents = tuple(extents[0])
+    if extent is None and not extents:
+        return None
+    if extent is None and len(extents) > max(1, buffer.ndim):
+        raise TileValueError(
+            f"{what} with more extents than `{buffer.name}` has dimensions",
+            expected=f"at most {buffer.ndim}",
+            got=str(len(extents)),
+        )
+    count: Expr = const(1)
+    for size in extents if extent is None else (extent,):
+        found = scalar(size, what, "extent")
+        if not found.dtype.is_integer or (isinstance(found, Const) and found.value < 1):
+            raise TileValueError(
+                f"an extent of {what} is no number of elements",
+                expected="an integer of at least 1",
+                got=describe(size),
+            )
+        count = as_expr(count * found)
+    return simplify(count)
+
+
+def _check_pointer(what: str, pointer: AddressOf) -> None:
+    """Refuse a pointer whose elements certainly do not lie inside of its buffer."""
+    if not isinstance(pointer.extent, Const):
+        return
+    steps = [simplify(as_expr(step)) for step in pointer.buffer.stride_list()]
+    sizes = [simplify(as_expr(size)) for size in pointer.buffer.shape]
+    places = [simplify(index) for index in pointer.indices]
+    first, end = 0, 1
+    for size, step, place in zip(sizes, steps, places):
+        if not all(isinstance(item, Const) for item in (size, step, place)):
+            return
+        first += int(place.__index__()) * int(step.__index__())
+        end += (int(size.__index__()) - 1) * int(step.__index__())
+    last = first + int(pointer.extent.value)
+    if first < 0 or last > end:
+        raise TileIndexError(
+            f"{what} reaches outside of `{pointer.buffer.name}`",
+            expected=f"elements 0 to {end - 1}",
+            got=f"elements {first} to {last - 1}",
+        )
 
 
 def address_of(obj: object, span: object = None) -> Expr:
@@ -116,7 +197,7 @@ def tvm_access_ptr(
 ) -> Expr:
     """:func:`access_ptr` in TVM's order; ``data`` is a buffer or a pointer variable."""
     if isinstance(data, (Buffer, Region, Load)):
-        return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset)
+        return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset, extent=extent)
     args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
     kind = str(ptype.dtype) if isinstance(ptype, Expr) else str(ptype)
     return call("tvm_access_ptr", *args, dtype="handle", ptype=kind)
@@ -321,7 +402,8 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
     found = address_of_operand(operand, what)
     if isinstance(found, AddressOf):
         lead, last = found.indices[:-1], found.indices[-1]
-        return _Run(found.buffer, lambda k: (*lead, as_expr(last + k)))
+        known = int(found.extent.value) if isinstance(found.extent, Const) else None
+        return _Run(found.buffer, lambda k: (*lead, as_expr(last + k)), known)
     owner = None
     if isinstance(found, Call) and found.op == "tvm_access_ptr":
         owner = builder(what).owner(found.args[0])
@@ -379,6 +461,13 @@ def ptx_cp_async(
     dst = _pointed(dst_access_ptr, what, "destination")
     src = _pointed(src_access_ptr, what, "source")
     count = _elements_of(constant_int(num_elems, what, "element count"), dst, src)
+    for run, role in ((dst, "destination"), (src, "source")):
+        if run.extent is not None and count > run.extent:
+            raise TileValueError(
+                f"{what} copies more than the extent of its {role}",
+                expected=f"at most {run.extent} elements of `{run.buffer.name}`",
+                got=str(count),
+            )
     var = Var("v", DType("int32"))
     value: Expr = Load(src.buffer, src.at(var))
     if predicate is not None:

@@ -143,6 +143,7 @@ class Builder:
         self.outputs: tuple[int, ...] = ()
         self.attrs: dict[str, object] = {}
         self.homes: dict[int, tuple[object, Block]] = {}
+        self.values: dict[Var, Expr] = {}  # what names were bound to
         self.pure_in = ""  # the construct whose operands must not emit statements
         self.macro_depth = 0
         self.open_ifs: list[Any] = []  # frames of T.If that wait for T.Then and T.Else
@@ -379,6 +380,7 @@ class Builder:
         """``name = value``, evaluated here."""
         var = Var(name, value.dtype)
         self.emit(Let(var=var, value=value))
+        self.values[var] = value
         self.live_in(var)
         return var
 
