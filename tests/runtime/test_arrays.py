@@ -224,3 +224,27 @@ def test_a_numpy_scalar_is_no_memory_to_write(mode: str) -> None:
     assert out == 3
     with pytest.raises(KernelArgumentError, match="input C is read-only"):
         kernel(np.float32(2), np.float32(0))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_torch_view_that_is_the_negative_of_its_memory_is_refused(mode: str) -> None:
+    torch = pytest.importorskip("torch", reason="has such views")
+    kernel = tilelang.compile(doubling(strided=True), target="cpu", execution_backend=mode)
+    whole = torch.complex(torch.ones(4, 6), torch.from_numpy(BASE.copy())).conj()
+    out = torch.zeros(4, 6)
+    kernel(whole.real, out)
+    assert (out == 2).all()
+    assert whole.imag.is_neg()
+    with pytest.raises(ArgumentTypeError) as caught:
+        kernel(whole.imag, out)
+    assert str(caught.value) == (
+        "kernel double input A: this torch tensor is the negative of its memory\n"
+        "  expected: a tensor that holds its values\n"
+        "  got: a view with the negative bit of shape (4, 6)\n"
+        "  hint: pass A.resolve_neg()"
+    )
+    kernel(whole.imag.resolve_neg(), out)
+    np.testing.assert_array_equal(out.numpy(), -2 * BASE)
+    single = tilelang.compile(doubling((1, 1)), target="cpu", execution_backend=mode)
+    with pytest.raises(ArgumentTypeError, match="is the negative of its memory"):
+        single(whole.imag[1:2, 1:2], torch.zeros(1, 1))

@@ -113,7 +113,7 @@ typedef struct {
 // Classes with a C exchange table. Entries are written before `ntypes` grows, under the GIL.
 static struct { PyTypeObject* type; const DlExchange* api; } types[MAX_TYPES];
 static int ntypes;
-static PyObject *exchange_name, *mask_name;
+static PyObject *exchange_name, *mask_name, *negative_name;
 
 static int64_t format_type(const char* format, Py_ssize_t size) {
     int code;
@@ -230,6 +230,26 @@ static int look(Launcher* l, PyObject* object, View* view, Held* held) {
     }
     const DlExchange* api = find_exchange(type);
     return api ? view_exchange(api, object, view) : view_adapted(l, object, view, held);
+}
+
+// Views of torch that stand for the negative of their memory: imaginary parts of conjugates, which
+// have strides unless they are single elements.
+static int may_be_negated(const Param* p, const View* v) {
+    if (!v->api || p->strided) return v->api != 0;
+    for (int d = 0; d < v->ndim; ++d)
+        if (v->shape[d] != 1) return 0;
+    return 1;
+}
+
+static int negated(PyObject* object) {
+    PyObject* answer = PyObject_CallMethodNoArgs(object, negative_name);
+    if (!answer) {
+        PyErr_Clear();
+        return 0;
+    }
+    const int yes = PyObject_IsTrue(answer);
+    Py_DECREF(answer);
+    return yes != 0;
 }
 
 static void drop(Held* held) {
@@ -491,6 +511,7 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
             *like = args[i];
         }
         if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
+        if (may_be_negated(p, &view) && negated(args[i])) return -1;
         if (view.device != 1) {
             if (place->device >= 0 && place->device != view.index) return -1;
             if (place->device < 0) *place = (Place){view.index, view.device, view.api};
@@ -718,7 +739,8 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_launcher", 0, -1, 0
 PyMODINIT_FUNC PyInit__launcher(void) {
     exchange_name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
     mask_name = PyUnicode_InternFromString("mask");
-    if (!exchange_name || !mask_name || PyType_Ready(&launcher_type) < 0) return 0;
+    negative_name = PyUnicode_InternFromString("is_neg");
+    if (!exchange_name || !mask_name || !negative_name || PyType_Ready(&launcher_type) < 0) return 0;
     PyObject* m = PyModule_Create(&module);
     if (!m) return 0;
     Py_INCREF(&launcher_type);

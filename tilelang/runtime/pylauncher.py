@@ -126,7 +126,7 @@ class PyLauncher:
                         key += (arg.dtype, arg.shape, arg.strides, readonly)
                 elif kind is torch_tensor:
                     try:
-                        address = arg.data_ptr()
+                        address = 0 if arg.is_neg() else arg.data_ptr()
                         key += (arg.dtype, arg.shape, arg.stride(), arg.device)
                     except RuntimeError:  # no plain memory: the full check says why
                         sound, address = False, 0

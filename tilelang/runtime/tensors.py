@@ -146,6 +146,13 @@ def _describe_torch(tensor: Any) -> TensorInfo:
             expected="a dense tensor",
             got=f"{type(tensor).__name__} with layout {tensor.layout}",
         ) from error
+    if tensor.is_neg():
+        raise ArgumentTypeError(
+            "this torch tensor is the negative of its memory",
+            expected="a tensor that holds its values",
+            got=f"a view with the negative bit of shape {tuple(tensor.shape)}",
+            hint="pass A.resolve_neg()",
+        )
     name = str(tensor.dtype).removeprefix("torch.")
     return TensorInfo(
         dtype=_known(tensor.dtype),
