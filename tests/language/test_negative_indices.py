@@ -235,3 +235,18 @@ def test_a_gather_of_rows_moves_whole_vectors() -> None:
     text = tilelang.compile(gather, target="cuda -arch=sm_80").get_kernel_source()
     assert "tl_copy_16" in text
     assert "? " in text
+
+
+def test_a_tile_before_the_block_moves_in_vectors_of_one_sign(run: Callable[..., None]) -> None:
+    @T.prim_func
+    def before(A: T.Tensor((8 * 512,), "float16"), B: T.Tensor((8 * 512,), "float16")):
+        with T.Kernel(8, threads=128) as bx:
+            for i in T.Parallel(512):
+                B[bx * 512 + i] = A[(bx - 1) * 512 + i]
+
+    a = np.random.default_rng(0).random(8 * 512).astype(np.float16)
+    b = np.zeros_like(a)
+    run(before, a, b)
+    assert np.array_equal(b, np.roll(a, 512))
+    text = tilelang.compile(before, target="cuda -arch=sm_80").get_kernel_source()
+    assert "tl_copy_8(&B[" in text and "for (" not in text

@@ -15,6 +15,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.linear import unwrapped
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
 from tilelang.passes.normalize.alignment import BASE
@@ -42,6 +43,9 @@ def run_of(
         lanes //= 2
     if not indices or buffer.dtype.lanes > 1:
         return 1
+    last = indices[-1]
+    if isinstance(last, E.Select) and unwrapped(last) is not None:
+        return _run_of_sides(buffer, indices[:-1], last, var, bounds, most)
     mine = frozenset((var,))
     form = linear(indices[-1], mine)
     if form is None or form.coeffs.get(var, 0) != 1:
@@ -68,6 +72,26 @@ def run_of(
             return lanes
         lanes //= 2
     return 1
+
+
+def _run_of_sides(
+    buffer: Buffer,
+    outer: tuple[E.Expr, ...],
+    last: E.Select,
+    var: E.Var,
+    bounds: Bounds,
+    most: int,
+) -> int:
+    """:func:`run_of` for an index that counts from the end where it is negative: lanes that start
+    at a multiple of their number have one sign."""
+    lanes = min(run_of(buffer, (*outer, side), var, bounds, most) for side in (last.t, last.f))
+    step = E.Var(f"{var.name}_vector", var.dtype)
+    while lanes > 1:
+        start = substitute(last.f, {var: E.binary("mul", step, E.const(lanes))})
+        if divisible_by(start, lanes, bounds):
+            break
+        lanes //= 2
+    return lanes
 
 
 def _mentions(expr: E.Expr, var: E.Var) -> bool:
