@@ -1,0 +1,94 @@
+"""Write ``docs/documents.md``: which test holds each item of the documents of the language.
+
+    python scripts/document_table.py           write the page
+    python scripts/document_table.py --check   say whether the page is current (status 1 if not)
+
+The items are those of four public documents of the language: annotations, host wrappers, the
+notebook of eager kernels, builtins. Items and tests come from ``docs/data/documents.tsv``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "docs" / "data" / "documents.tsv"
+PAGE = ROOT / "docs" / "documents.md"
+
+# Document -> what it describes, in the order of the page.
+DOCUMENTS = {
+    "annotations": "`tilelang.language.v2.annot`: annotations of parameters",
+    "host wrappers": "`tilelang.jit.adapter.wrapper`: host source around kernels",
+    "notebook": "the notebook of eager kernels: cells, what they show, what is said of them",
+    "builtins": "`tilelang.language.builtin`: words of single instructions",
+}
+# Items of which a part is not there, with what is missing.
+LIMITS = {
+    "TLHIPSourceWrapper": "wraps source of others: there is no generator of HIP kernels",
+    "behaviour: descriptors from the language's own copies": (
+        "copies of the language need no tensor maps; `T.create_tma_descriptor` makes them"
+    ),
+    "output: TIR of foo with sincos": "functions of integers give float32, not int32",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One item of a document with the tests that hold it, as ``file::function``."""
+
+    document: str
+    item: str
+    tests: tuple[str, ...]
+
+
+def rows() -> list[Row]:
+    """All rows in the order of the documents."""
+    lines = DATA.read_text(encoding="utf-8").splitlines()[1:]
+    return [Row(a, b, tuple(c.split())) for a, b, c in (line.split("\t") for line in lines)]
+
+
+def page() -> str:
+    """The text of the page."""
+    found = rows()
+    text = ["# The documents of the language", ""]
+    text += ["<!-- written by scripts/document_table.py; a test compares -->", ""]
+    text += ["Each item of the public documents of the language with the tests that hold it.", ""]
+    text += ["| document | items |", "| --- | ---: |"]
+    for name, what in DOCUMENTS.items():
+        count = sum(row.document == name for row in found)
+        text.append(f"| {what} | {count} |")
+    for name, what in DOCUMENTS.items():
+        text += ["", f"## {name.capitalize()}", "", f"{what[0].upper()}{what[1:]}.", ""]
+        text += ["| item | tests |", "| --- | --- |"]
+        for row in found:
+            if row.document == name:
+                text.append(f"| {_item(row)} | {'<br>'.join(map(_shown, row.tests))} |")
+    return "\n".join(text) + "\n"
+
+
+def _item(row: Row) -> str:
+    limit = LIMITS.get(row.item)
+    item = row.item.replace("*", "\\*").replace("_", "\\_").replace("<", "&lt;")
+    return item if limit is None else f"{item} ({limit})"
+
+
+def _shown(test: str) -> str:
+    file, _, name = test.partition("::")
+    return f"`{file.removeprefix('tests/')}`: {name.removeprefix('test_').replace('_', ' ')}"
+
+
+def main() -> int:
+    """Write or check the page; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    text = page()
+    if parser.parse_args().check:
+        return int(PAGE.read_text(encoding="utf-8") != text)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
