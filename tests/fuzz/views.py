@@ -62,7 +62,7 @@ class _Maker:
         self.copy_in(first, whole=True)
         actions = (
             self.copy_in, self.fill, self.write, self.update, self.copy_out, self.reduce,
-            self.atomic, self.scan, self.turned, self.rows,
+            self.atomic, self.scan, self.turned, self.rows, self.twice,
         )  # fmt: skip
         for _ in range(rng.randint(1, 4)):
             rng.choice(actions)(rng.choice(list(self.names)))
@@ -314,6 +314,38 @@ class _Maker:
         out = self.tensor(np.zeros(count, array.dtype))
         self.put(f"for p in T.Parallel({count}):", f"    {out}[p] = {name}[{', '.join(places)}]")
         self.expected[out] = array.reshape(-1).copy()
+
+    def twice(self, name: str) -> None:
+        """What is written under one name is read under another in the same iteration."""
+        array = self.names[name]
+        others = [n for n, seen in self.names.items()
+                  if seen.base is array.base or seen.base is array or array.base is seen]  # fmt: skip
+        other = self.rng.choice([n for n in others if n != name] or [name])
+        seen = self.names[other]
+        if seen.dtype.itemsize > array.dtype.itemsize:
+            return
+        variables, head = self.loop(array.shape)
+        share = array.dtype.itemsize // seen.dtype.itemsize
+        at = f"(({_flat('ijkl', array.shape)}) * {share})"
+        places: list[str] = []
+        for extent in reversed(seen.shape):
+            places.insert(0, f"{at} % {extent}")
+            at = f"{at} // {extent}"
+        kept = f"u{len(self.lines)}"
+        scope = self.rng.choice(("fragment", "fragment", "shared"))
+        out = self.tensor(np.zeros(array.shape, seen.dtype))
+        value = self.rng.randrange(1, 100)
+        self.put(
+            f"{kept} = T.alloc_{scope}({array.shape}, '{seen.dtype}')",
+            head,
+            f'    {name}[{variables}] = {name}[{variables}] ^ T.cast({value}, "{array.dtype}")',
+            f"    {kept}[{variables}] = {other}[{', '.join(places)}]",
+            f"T.copy({kept}, {out})",
+        )
+        if scope == "fragment" and self.rng.random() < 0.7:
+            self.put(f"T.annotate_layout({{{kept}: {self.fragment(kept, array.shape)}}})")
+        array[...] = array ^ np.array(value, array.dtype)
+        self.expected[out] = seen.reshape(-1)[::share].reshape(array.shape).copy()
 
     def reduce(self, name: str) -> None:
         array = self.names[name]

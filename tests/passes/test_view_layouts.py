@@ -175,6 +175,30 @@ def test_a_product_is_read_by_rows_of_another_length() -> None:
     everywhere(main, [a, b, np.zeros((64, 4), np.float32)], want)
 
 
+@needs_cxx
+def test_what_is_written_under_one_name_is_read_under_another() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((16, 64), "int32"), C: T.Tensor((16, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            x = T.alloc_fragment((16, 64), "int32")
+            v = T.view(x, (16, 128), "int16")
+            y = T.alloc_fragment((16, 64), "int32")
+            T.annotate_layout({
+                x: T.Fragment((16, 64), lambda i, j: (j, i)),
+                y: T.Fragment((16, 64), lambda i, j: (i * 4 + j // 16, j % 16)),
+            })  # fmt: skip
+            T.copy(A, x)
+            for i, j in T.Parallel(16, 64):
+                v[i, j * 2] = T.int16(5)
+                y[i, j] = x[i, j]
+            T.copy(y, C)
+
+    a = numbers(16, 64, dtype=np.int32)
+    want = a.copy()
+    want.view(np.int16)[:, ::2] = 5
+    everywhere(main, [a, 0 * a], want)
+
+
 # -- shared tiles ---------------------------------------------------------------------------------
 @needs_cxx
 @pytest.mark.parametrize("padded", [False, True])
@@ -307,6 +331,25 @@ def test_a_shared_layout_that_takes_wider_elements_apart_is_refused() -> None:
         "  expected: a layout of the whole tile that keeps elements of wider dtypes together\n"
         "  got: T.Layout of shape (8, 8), also used as `v`\n"
         "  hint: annotate the allocated tile, and keep runs of neighbours whole"
+    )
+
+
+def test_a_window_that_moves_over_an_annotated_tile_is_refused() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((4, 64), "int32")):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((4, 64), "int32")
+            T.annotate_layout({s: T.Layout((4, 64), lambda i, j: (i, j ^ i))})
+            T.copy(A, s)
+            for k in T.serial(4):
+                w = T.decl_buffer((64,), "int32", data=s, elem_offset=k * 64)
+                T.copy(w, A[k, 0])
+
+    assert message(main, TileUnsupportedError) == (
+        "the layout of `s` does not fit other names of its memory\n"
+        "  expected: views whose extents, strides and offset are constants\n"
+        "  got: other values for `w`\n"
+        "  hint: leave out the annotation, or index the tile itself"
     )
 
 

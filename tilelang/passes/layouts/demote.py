@@ -3,7 +3,8 @@
 Where the elements only change places inside the warps, shuffles bring them to a second fragment in
 the layout that the operation needs, and bring the results back. Otherwise the fragment is written
 to a shared tile, the operation uses the tile (or a second fragment filled from it), and the result
-goes back the same way. Correct for every combination of layouts; the cost is one exchange.
+goes back the same way. Correct for every combination of layouts; the cost is one exchange. An
+operation that uses a fragment under several names gets one tile with as many names.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class Demotion(Rewriter):
         after: list[S.Stmt] = []
         mapping: dict[Buffer, Buffer] = {}
         for buffer, wanted in found:
+            names = _names(stmt, buffer)
+            if len(names) > 1:
+                if buffer not in mapping:
+                    self.together(names, stmt, before, after, mapping)
+                continue
             direct = wanted is not None and self.exchanges(buffer, wanted, stmt)
             if direct and wanted is not None:
                 held = _moved(buffer, wanted)
@@ -74,6 +80,29 @@ class Demotion(Rewriter):
                 mapping[buffer] = held
         inner = self.like(replace_buffers(stmt, mapping), stmt)
         return [*before, self.laid_out(inner), *after]
+
+    def together(
+        self,
+        names: list[Buffer],
+        stmt: S.Stmt,
+        before: list[S.Stmt],
+        after: list[S.Stmt],
+        mapping: dict[Buffer, Buffer],
+    ) -> None:
+        """One shared tile for all names that ``stmt`` has for a fragment: what it writes under one
+        of them, it reads under the others."""
+        first = names[0]
+        tile = Buffer(f"{first.name}_shared", Shape(first.shape), first.dtype, "shared")
+        before += [S.Alloc(buffer=tile, loc=stmt.loc), self.copy(first, tile, stmt)]
+        mapping[first] = tile
+        for name in names[1:]:
+            seen = Buffer(
+                f"{name.name}_shared", Shape(name.shape), name.dtype, "shared", data=tile.data
+            )
+            before.append(S.View(buffer=seen, loc=stmt.loc))
+            mapping[name] = seen
+        if any(_writes(stmt, name) for name in names):
+            after.append(self.copy(tile, first, stmt))
 
     def exchanges(self, buffer: Buffer, wanted: Distribution, stmt: S.Stmt) -> bool:
         """Whether shuffles can bring ``buffer`` to the layout ``wanted``, and back if written."""
@@ -113,6 +142,16 @@ class Demotion(Rewriter):
         """A copy from or to a fragment that carries its layout already."""
         held = (dst if dst.storage == "local.fragment" else src).attr("distribution")
         return S.Copy(src=_whole(src), dst=_whole(dst), loop_layout=_tile_of(held), loc=stmt.loc)
+
+
+def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
+    """All names that ``stmt`` uses for the storage of ``buffer``."""
+    loop = loop_of(stmt)
+    if loop is not None:
+        used = [access.buffer for access in accesses(loop)]
+    else:
+        used = [r.buffer for r in (*stmt.regions_read(), *stmt.regions_written())]
+    return list(dict.fromkeys(name for name in used if name.data is buffer.data))
 
 
 def _writes(stmt: S.Stmt, buffer: Buffer) -> bool:

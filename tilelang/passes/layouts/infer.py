@@ -257,14 +257,7 @@ class _Inference:
         if before is not None and not np.array_equal(before.addresses(), layout.addresses()):
             raise self.disagree(buffer)
         if before is None and not self.lay_out(buffer, layout, "T.annotate_layout", self.launch):
-            names = ", ".join(f"`{n.name}`" for n in self.storage.of(buffer) if n is not buffer)
-            raise TileUnsupportedError(
-                f"the layout of `{buffer.name}` does not fit other names of its memory",
-                expected="a layout of the whole tile that keeps elements of wider dtypes together",
-                got=f"T.Layout of shape {layout.shape}, also used as {names}",
-                hint="annotate the allocated tile, and keep runs of neighbours whole",
-                loc=self.launch.loc,
-            )
+            raise self.storage.does_not_fit(buffer, layout, self.launch.loc)
 
     def lay_out(self, buffer: Buffer, layout: Layout, why: str, stmt: S.Stmt) -> bool:
         """Give a shared tile and its other names a layout; whether all of them can have it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -81,6 +81,26 @@ class Storage:
                 return None
             found[name] = seen
         return found
+
+    def does_not_fit(self, buffer: Buffer, layout: Layout, loc: Loc | None) -> TileUnsupportedError:
+        """An annotated layout of a shared tile that some other name cannot have."""
+        names = [name for name in self.of(buffer) if name is not buffer]
+        moving = [f"`{name.name}`" for name in names if span_of(name) is None]
+        shown = ", ".join(f"`{name.name}`" for name in names)
+        expected = "a layout of the whole tile that keeps elements of wider dtypes together"
+        hint = "annotate the allocated tile, and keep runs of neighbours whole"
+        got = f"T.Layout of shape {layout.shape}, also used as {shown}"
+        if moving:
+            expected = "views whose extents, strides and offset are constants"
+            hint = "leave out the annotation, or index the tile itself"
+            got = f"other values for {', '.join(moving)}"
+        return TileUnsupportedError(
+            f"the layout of `{buffer.name}` does not fit other names of its memory",
+            expected=expected,
+            got=got,
+            hint=hint,
+            loc=loc,
+        )
 
     def even(self, buffer: Buffer, threads: int) -> Distribution | None:
         """A way to spread ``buffer`` that all its names can have: digits that end where a row of
