@@ -223,3 +223,79 @@ def test_roles_may_have_loops_of_different_lengths() -> None:
                     T.copy(s[1, :, :], B[k, :, :])
 
     holds(lengths, (TILES, 0 * TILES), TILES, on=WITH_BARRIERS)
+
+
+@pytest.mark.parametrize("threads", [64, 96])
+def test_tile_operations_are_shared_out_among_threads_that_have_not_left(threads: int) -> None:
+    @T.prim_func
+    def leaves(A: T.Tensor((64, 64), "float32"), n: T.int32, B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(4, threads=128) as bx:
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((64, 64), "float32")
+            r = T.alloc_fragment((64,), "float32")
+            f = T.alloc_fragment((64, 64), "float32")
+            if bx > 0:
+                if n > 3:
+                    T.thread_return()
+                T.thread_return()
+            elif tx >= threads:
+                T.thread_return()
+            T.copy(A, s)
+            T.copy(s, f)
+            T.reduce_sum(f, r, dim=0)
+            for i, j in T.Parallel(64, 64):
+                B[i, j] = s[j, i] + r[j]
+
+    a = TILE.astype(np.float32)
+    holds(leaves, (a, 5, 0 * a), a.T + a.sum(0))
+
+
+def test_a_tile_operation_after_threads_that_data_lets_leave_is_refused() -> None:
+    @T.prim_func
+    def leaves(A: T.Tensor((64, 64), "float32"), n: T.int32, B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            if T.get_thread_binding() >= n:
+                T.thread_return()
+            T.copy(A, B)
+
+    with pytest.raises(
+        TileUnsupportedError, match="a branch that only some threads of a warp take"
+    ):
+        compiled(leaves, SM_80)
+
+
+@pytest.mark.parametrize("form", ["copy and use", "copy only", "break"])
+def test_branches_in_a_pipeline(form: str) -> None:
+    @T.prim_func
+    def branches(
+        A: T.Tensor((4, 64, 64), "float16"),
+        M: T.Tensor((4,), "int32"),
+        B: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.clear(acc)
+            for k in T.Pipelined(4, num_stages=3):
+                if form == "copy and use":
+                    if M[k] != 0:
+                        T.copy(A[k, :, :], s)
+                        for i, j in T.Parallel(64, 64):
+                            acc[i, j] += s[i, j]
+                elif form == "copy only":
+                    if M[k] != 0:
+                        T.copy(A[k, :, :], s)
+                    for i, j in T.Parallel(64, 64):
+                        acc[i, j] += s[i, j]
+                else:
+                    T.copy(A[k, :, :], s)
+                    if M[k] == 0:
+                        T.loop_break()
+                    for i, j in T.Parallel(64, 64):
+                        acc[i, j] += s[i, j]
+            T.copy(acc, B)
+
+    taken = {"copy and use": [0, 2], "copy only": [0, 0, 2, 2], "break": [0]}[form]
+    wanted = TILES[taken].astype(np.float32).sum(0)
+    given = TILES, np.array([1, 0, 1, 0], np.int32), np.zeros((64, 64), np.float32)
+    holds(branches, given, wanted)

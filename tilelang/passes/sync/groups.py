@@ -14,7 +14,7 @@ import numpy as np
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, const, find
 from tilelang.ir.expr import walk as walk_expr
-from tilelang.ir.stmt import For, If, Launch, Let, Seq, Stmt, While, walk
+from tilelang.ir.stmt import For, If, Launch, Let, Seq, Stmt, ThreadReturn, While, walk
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
@@ -129,6 +129,20 @@ def inverse(cond: Expr) -> Expr:
     return Unary("lnot", cond)
 
 
+def _left(sides: list[Mask | None], uniform: bool) -> Mask | None:
+    """The threads that go on after a branch, from those that go on after its sides, which all
+    threads take together (``uniform``) or each the one that its index says; None where data
+    decides."""
+    then, orelse = sides
+    if then is None or orelse is None:
+        return None
+    if not uniform:
+        return then | orelse
+    if not then.any() or not orelse.any():
+        return then if then.any() else orelse  # all of them leave on the other side
+    return then if bool((then == orelse).all()) else None
+
+
 def same_for(
     expr: Expr,
     threads: Mapping[Var, Any],
@@ -200,21 +214,43 @@ class ThreadGroups:
             if old in known:
                 known.add(new)
 
-    def _visit(self, stmt: Stmt, mask: Mask, lets: dict[Var, Expr]) -> None:
+    def _visit(self, stmt: Stmt, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
+        """Note who runs ``stmt`` and what it holds; gives the threads of ``mask`` that do not
+        leave the kernel in it, None where data decides which do."""
         self._note(stmt, mask)
+        if isinstance(stmt, ThreadReturn):
+            return np.zeros_like(mask)
+        if isinstance(stmt, Seq):
+            return self._sequence(stmt, mask, lets)
         if isinstance(stmt, Let):
             lets[stmt.var] = substitute(stmt.value, lets)
         if isinstance(stmt, If):
-            self._branch(stmt, mask, lets)
-            return
+            return self._branch(stmt, mask, lets)
         if isinstance(stmt, (For, While)):
             rounds = [expr for expr in stmt.exprs() if not self._alike_for(expr, mask, lets)]
             if rounds or varying_exit(stmt.body, self.varying):
                 self.divergent.update(walk(stmt.body))
             elif isinstance(stmt, For):
                 self.alike.add(stmt.var)
+        left: Mask | None = mask
         for block in stmt.blocks():
-            self._visit(block, mask, lets if isinstance(stmt, Seq) else dict(lets))
+            left = self._visit(block, mask, dict(lets))
+        if isinstance(stmt, (For, While)):
+            # They leave in one of its iterations or in none: all of them, or data decides.
+            whole = left is not None and (not left.any() or bool((left == mask).all()))
+            return mask if whole else None
+        return left
+
+    def _sequence(self, stmt: Seq, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
+        left: Mask | None = mask
+        for item in stmt.stmts:
+            if left is None:
+                self.divergent.update(walk(item))
+                self._visit(item, mask, lets)
+                continue
+            mask = left if left.any() else mask
+            left = self._visit(item, mask, lets)
+        return left
 
     def _note(self, stmt: Stmt, mask: Mask) -> None:
         group = range_of(mask)
@@ -227,18 +263,25 @@ class ThreadGroups:
                 self.elected.add(stmt)
         self.found[stmt] = group
 
-    def _branch(self, stmt: If, mask: Mask, lets: dict[Var, Expr]) -> None:
+    def _branch(self, stmt: If, mask: Mask, lets: dict[Var, Expr]) -> Mask | None:
+        uniform = self._alike(stmt.cond)
+        data = False  # whether data decides who takes which side
+        left: list[Mask | None] = []
+        stay = True  # nobody leaves
         for cond, block in ((stmt.cond, stmt.then), (inverse(stmt.cond), stmt.orelse)):
-            if block is None:
-                continue
-            inner = mask
-            if self.varying.expr(cond):
-                chosen = exact_threads(cond, self.launch, lets, self._alike)
-                if chosen is None:
+            chosen = None if uniform else exact_threads(cond, self.launch, lets, self._alike)
+            data |= chosen is None and not uniform
+            inner = mask if chosen is None else chosen & mask
+            rest: Mask | None = inner
+            if block is not None:
+                if chosen is None and not uniform:
                     self.divergent.update(walk(block))
-                elif (chosen & mask).any():
-                    inner = chosen & mask
-            self._visit(block, inner, dict(lets))
+                rest = self._visit(block, inner if inner.any() else mask, dict(lets))
+            left.append(rest if inner.any() else inner)
+            stay &= rest is not None and (not inner.any() or bool((rest == inner).all()))
+        if stay:
+            return mask
+        return None if data else _left(left, uniform)
 
     def _alike(self, expr: Expr) -> bool:
         return not self.varying.expr(expr)
