@@ -410,3 +410,15 @@ def test_the_older_reducer_protocol_adds_up_every_thread() -> None:
     a_, o = rng.integers(0, 9, 96).astype(np.float32), zeros(1)
     k.run(a_, o)
     assert o[0] == a_.sum()
+
+
+def test_scans_of_nan_alone_are_what_reductions_of_it_are() -> None:
+    with Kernel() as k:
+        a, out = k.tensor("A", (6,)), k.tensor("O", (6,))
+        s = k.shared("s", (6,))
+        k.copy(a, s)
+        k.emit(S.Scan(src=s.region(), dst=s.region(), kind="max", dim=0, reverse=False))
+        k.copy(s, out)
+    a_, o = np.array([np.nan, np.nan, 1, -np.inf, np.nan, 2], np.float32), zeros(6)
+    k.run(a_, o)
+    assert o.tolist() == [-np.inf, -np.inf, 1, 1, 1, 2]

@@ -234,8 +234,9 @@ def scan(s: Strand, node: Scan, active: Active) -> None:
     table = table[::-1].copy() if node.reverse else table.copy()
     if node.kind not in ("sum", "max", "min"):
         raise TileValueError(f"unknown scan {node.kind!r}", expected="sum, max", got=node.kind)
-    for k in range(1, table.shape[0]):
-        table[k] = values.combine(node.kind, table[k - 1], table[k], kind)
+    running: Value = values.identity(node.kind, kind)  # what a reduction of NaN alone gives, too
+    for k in range(table.shape[0]):
+        running = table[k] = values.combine(node.kind, running, table[k], kind)
     table = table[::-1] if node.reverse else table
     found = np.moveaxis(table, 0, axis)
     extents = extents_of(s, node.dst, active)

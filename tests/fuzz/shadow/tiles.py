@@ -165,6 +165,14 @@ def clear(target: Any) -> None:
     fill(target, 0)
 
 
+def _of_numbers(ufunc: np.ufunc, found: np.ndarray, magnitude: bool = False) -> np.ndarray:
+    """A maximum or minimum that ignores NaN; where nothing else is, that of no number at all."""
+    if ufunc not in (np.fmax, np.fmin) or found.dtype != np.float64:
+        return found
+    nothing = 0.0 if magnitude else -np.inf if ufunc is np.fmax else np.inf
+    return np.where(np.isnan(found), nothing, found)
+
+
 def _fold(ufunc: np.ufunc, magnitude: bool = False) -> Callable[..., None]:
     def reduce(
         source: Any, target: Any, dim: int = -1, clear: bool = True, nan_propagate: bool = False,
@@ -173,6 +181,7 @@ def _fold(ufunc: np.ufunc, magnitude: bool = False) -> Callable[..., None]:
         part, out = whole(source), whole(target)
         values = part.read(part.sizes())
         found = ufunc.reduce(np.abs(values) if magnitude else values, axis=dim)
+        found = _of_numbers(ufunc, found, magnitude)
         sizes = out.sizes()
         if not clear:
             found = ufunc(out.read(sizes).reshape(found.shape), found)
@@ -195,7 +204,7 @@ def _scan(function: Any) -> Callable[..., None]:
         out = whole(target if target is not None else source)
         values = part.read(part.sizes())
         turned = np.flip(values, dim) if reverse else values
-        found = function.accumulate(turned, axis=dim)
+        found = _of_numbers(function, function.accumulate(turned, axis=dim))
         out.write(out.sizes(), np.flip(found, dim) if reverse else found)
 
     return scan
