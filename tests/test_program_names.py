@@ -74,6 +74,14 @@ def test_a_placeholder_can_be_looked_at_and_not_used() -> None:
             use()
 
 
+def test_everything_of_a_module_can_be_imported() -> None:
+    names: dict[str, Any] = {}
+    exec("from tilelang.autotuner import *", names)
+    assert {"AutoTuner", "autotune", "set_autotune_inputs"} <= set(names)
+    with pytest.raises(TileUnsupportedError, match="does not exist"):
+        names["autotune"](configs=[])
+
+
 def test_a_name_that_nobody_knows_is_an_attribute_error() -> None:
     for module in ABSENT:
         with pytest.raises(AttributeError, match="no_such_name"):

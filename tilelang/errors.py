@@ -11,8 +11,8 @@
         ├── TileUnsupportedError        (NotImplementedError) legal, but not on this target
         │   └── SharedMemoryLimitError  a block does not fit into the shared memory of the target
         ├── JITNoBuilderError           (RuntimeError, ValueError) kernel word outside a kernel
-        ├── KernelArgumentError         (RuntimeError, ValueError) a call's ndim, dtype, shape,
-        │   │                           stride, device, ...
+        ├── KernelArgumentError         (RuntimeError, ValueError, AssertionError) a call's ndim,
+        │   │                           dtype, shape, stride, device, ...
         │   ├── ArgumentCountError      wrong number of arguments
         │   └── ArgumentTypeError       (TypeError) dtype differs from a declared annotation
         ├── CompileError                (RuntimeError) a C/CUDA/... toolchain failed
@@ -362,7 +362,7 @@ class JITNoBuilderError(TileError, RuntimeError, ValueError):
     """A kernel word is called while no kernel is being traced."""
 
 
-class KernelArgumentError(TileError, RuntimeError, ValueError):
+class KernelArgumentError(TileError, RuntimeError, ValueError, AssertionError):
     """An argument of a kernel call differs in ndim, dtype, shape, stride or device."""
 
 

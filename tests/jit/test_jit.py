@@ -574,3 +574,21 @@ def test_measurements_are_noted_on_a_kernel() -> None:
     assert kernel.host_source == kernel.get_host_source()
     with pytest.raises(TileUnsupportedError, match="resources needs a CUDA kernel"):
         _ = kernel.n_regs
+
+
+def test_several_compilations_take_a_list() -> None:
+    @tilelang.jit(target="cpu")
+    def make(n):
+        return scaled_factory(n)
+
+    for wrong in (3, "ab", {"n": 4}):
+        with pytest.raises(TileTypeError, match="takes a list of dicts or tuples of arguments"):
+            make.par_compile(wrong)
+    with pytest.raises(TileTypeError) as caught:
+        make.par_compile([{"n": 4}, 5])
+    assert str(caught.value) == (
+        "par_compile of `make` takes dicts or tuples of arguments\n"
+        "  expected: dicts or tuples of arguments\n  got: 5"
+    )
+    with pytest.raises(TileTypeError, match=r"tilelang\.par_compile takes a list of traced"):
+        tilelang.par_compile(scaled_factory(4), target="cpu")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from tilelang.absent import absent_names
+from tilelang.absent import ABSENT, absent_names
+
+__all__ = list(ABSENT["tilelang.autotuner"])  # programs import everything
 
 __getattr__ = absent_names("tilelang.autotuner")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.env import env
-from tilelang.errors import TileError, TileTypeError, TileUnsupportedError
+from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import JITKernel, KernelParam
@@ -196,7 +196,21 @@ def par_compile(
             compile_flags,
         )  # fmt: skip
 
-    return run_parallel(one, list(funcs), num_workers, ignore_error)
+    given = several(funcs, "tilelang.par_compile", "traced functions")
+    return run_parallel(one, given, num_workers, ignore_error)
+
+
+def several(items: Any, what: str, kinds: str) -> list[Any]:
+    """The items of a sequence as a list.
+
+    Raises:
+        TileTypeError: it is one thing, or text.
+    """
+    if isinstance(items, (str, bytes, Mapping)) or not hasattr(items, "__iter__"):
+        raise TileTypeError(
+            f"{what} takes a list of {kinds}", expected=f"a list of {kinds}", got=shown(items)
+        )
+    return list(items)
 
 
 def target_for(spec: Any, arguments: Sequence[Any] = ()) -> Target:

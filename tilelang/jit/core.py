@@ -17,7 +17,7 @@ from tilelang.env import env
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import compile as compile_func
-from tilelang.jit.compile import run_parallel
+from tilelang.jit.compile import run_parallel, several
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.progress import progress
 from tilelang.language.v2.annot import freeze
@@ -210,10 +210,19 @@ class JITImpl:
     def par_compile(
         self, configs: Sequence[Any], num_workers: int | None = None, ignore_error: bool = False
     ) -> list[JITKernel | None]:
-        """Kernels for several sets of arguments (dicts or tuples), compiled at the same time."""
+        """Kernels for several sets of arguments (dicts or tuples), compiled at the same time.
+
+        Raises:
+            TileTypeError: ``configs`` is no list of these.
+        """
+        what, kinds = f"par_compile of `{self.pyfunc.__name__}`", "dicts or tuples of arguments"
+        given = several(configs, what, kinds)
+        for item in given:
+            if not isinstance(item, (Mapping, tuple, list)):
+                raise TileTypeError(f"{what} takes {kinds}", expected=kinds, got=shown(item))
         funcs = [
             self._build((), item) if isinstance(item, Mapping) else self._build(tuple(item), {})
-            for item in progress(list(configs), desc="Elaborating")
+            for item in progress(given, desc="Elaborating")
         ]
         return run_parallel(self._compile, funcs, num_workers, ignore_error)
 
