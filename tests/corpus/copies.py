@@ -395,3 +395,18 @@ def dynamic_slices_into_static_tiles():
             Out(np.append(c[1:], I(-1))).check(f"D of {size}", d)
 
     return run
+
+
+@program()
+def a_fill_of_global_memory():
+    @T.prim_func
+    def f(B: T.Tensor((10, 20), "float16"), C: T.Tensor((10, 20), "int64")):
+        with T.Kernel(2, threads=64) as b:
+            T.fill(B[b * 5 : b * 5 + 5, 0:20], b + 1)
+            if b == 0:
+                T.clear(C)
+                T.fill(C[3:7, 5:8], -1)
+
+    want = np.zeros((10, 20), np.int64)
+    want[3:7, 5:8] = -1
+    return f, [Out(np.repeat([[1.0], [2.0]], 5, 0).repeat(20, 1).astype(H)), Out(want)]

@@ -380,3 +380,63 @@ def the_counter_of_a_loop_named_as_a_variable():
     want = np.cumsum([0, 1, 3, 6]).astype(I)
     want[:2] += 100
     return f, [Out(want)]
+
+
+@program()
+def global_memory_written_and_read_back_by_other_threads():
+    @T.prim_func
+    def f(
+        A: T.Tensor((128,), "float32"),
+        B: T.Tensor((128,), "float32"),
+        C: T.Tensor((128,), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                B[i] = A[i] * 2
+            for i in T.Parallel(128):
+                C[i] = B[127 - i]
+
+    a = np.arange(128, dtype=F)
+    return f, [a, Out(a * 2), Out(a[::-1] * 2)]
+
+
+@program()
+def global_memory_written_twice():
+    @T.prim_func
+    def f(C: T.Tensor((16, 20), "int32")):
+        with T.Kernel(1, threads=128):
+            T.clear(C)
+            for k in T.serial(3):
+                T.fill(C[k * 4 + 1 : k * 4 + 4, 3 + k : 11 + k], k + 1)
+
+    c = np.zeros((16, 20), I)
+    for k in range(3):
+        c[k * 4 + 1 : k * 4 + 4, 3 + k : 11 + k] = k + 1
+    return f, [Out(c)]
+
+
+@program()
+def an_array_in_global_memory_shifted_by_each_thread():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            A[t] = A[t] * 3
+            B[t] = A[(t + 1) % 64]
+
+    a = np.arange(64, dtype=I)
+    return f, [Out(a * 3, a), Out(np.roll(a * 3, -1))]
+
+
+@program()
+def a_tile_read_before_its_place_is_overwritten():
+    @T.prim_func
+    def f(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                B[i] = A[127 - i]
+            for i in T.Parallel(128):
+                A[i] = 0
+
+    a = np.arange(128, dtype=I)
+    return f, [Out(a * 0, a), Out(a[::-1].copy())]

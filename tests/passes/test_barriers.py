@@ -72,13 +72,13 @@ T.copy(c, C)
 
 def test_disjoint_parts_need_no_barrier() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((64, 32), "float16"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: T.Tensor((64, 32), "float16"), B: T.Tensor((64, 32), "float16"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((4, 32, 32), "float16")
             T.copy(A[0:32, :], a[0, :, :])
             T.copy(A[32:64, :], a[1, :, :])
-            T.copy(a[2, :, :], A[0:32, :])
-            T.copy(a[n, 0:16, :], A[0:16, :])
+            T.copy(a[2, :, :], B[0:32, :])
+            T.copy(a[n, 0:16, :], B[32:48, :])
             T.copy(A[0:16, :], a[n, 16:32, :])
 
     text = body_text(insert_barriers(kernel))
@@ -89,11 +89,11 @@ def test_disjoint_parts_need_no_barrier() -> None:
 @pytest.mark.parametrize(("distance", "barriers"), [(0, 1), (1, 0)])
 def test_moving_parts_are_compared_by_their_distance(distance: int, barriers: int) -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((64, 32), "float16"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(A: T.Tensor((64, 32), "float16"), B: T.Tensor((8, 32), "float16"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=128):
             a = T.alloc_shared((64, 32), "float16")
             T.copy(A[0:8, :], a[n * 8 : n * 8 + 8, :])
-            T.copy(a[(n + distance) * 8 : (n + distance) * 8 + 8, :], A[0:8, :])
+            T.copy(a[(n + distance) * 8 : (n + distance) * 8 + 8, :], B)
 
     assert ordered(kernel).script().count("sync_threads") == barriers
 
@@ -147,23 +147,27 @@ def test_loops_with_one_distribution_hand_nothing_over() -> None:
 
 def test_asynchronous_copies_are_waited_for_before_their_data_is_read() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((8, 32), "float32"), wait: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+    def kernel(
+        A: T.Tensor((8, 32), "float32"),
+        B: T.Tensor((8, 32), "float32"),
+        C: T.Tensor((8, 32), "float32"),
+    ):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((8, 32), "float32")
             b = T.alloc_shared((8, 32), "float32")
             T.async_copy(A, a)
             T.ptx_wait_group(0)
             T.sync_threads()
-            T.copy(a, A)
+            T.copy(a, B)
             T.async_copy(A, b)
             T.sync_threads()
-            T.copy(b, A)
+            T.copy(b, C)
 
     lines = body_text(ordered(kernel)).splitlines()
     assert lines[:4] == ["T.async_copy(A, a)", "T.ptx_wait_group(0)", "T.sync_threads()",
-                         "T.copy(a, A)"]  # fmt: skip
+                         "T.copy(a, B)"]  # fmt: skip
     assert lines[4:] == ["T.async_copy(A, b)", "T.sync_threads()", "T.ptx_wait_group(0)",
-                         "T.sync_threads()", "T.copy(b, A)"]  # fmt: skip
+                         "T.sync_threads()", "T.copy(b, C)"]  # fmt: skip
 
 
 def test_synchronized_loops_are_left_alone() -> None:
@@ -598,3 +602,67 @@ def test_no_barrier_of_all_threads_stands_between_the_halves_of_a_rendezvous() -
     lines = [line.strip() for line in body_text(made).splitlines()]
     assert lines[1:3] == ["T.sync_threads()", "if tx < 32:"]
     assert lines.count("T.sync_threads()") == 2
+
+
+# -- global memory --
+def test_what_a_statement_stores_globally_is_there_for_the_next() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128,), "float32"),
+        B: T.Tensor((128,), "float32"),
+        C: T.Tensor((128,), "float32"),
+    ):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            for i in T.Parallel(128):
+                B[i] = A[i] * 2.0
+            for i in T.Parallel(128):
+                C[i] = B[127 - i]
+
+    text = ordered(kernel).script()
+    stored, read = text.index("B[i] = "), text.index("C[i] = ")
+    assert stored < text.index("T.sync_threads()") < read
+    assert text.count("T.sync_threads()") == 1
+
+
+def test_two_stores_to_one_place_keep_their_order() -> None:
+    @T.prim_func
+    def kernel(C: T.Tensor((16, 20), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            T.clear(C)
+            T.fill(C[3:7, 5:8], 1)
+            T.fill(C[8:12, 5:8], 2)
+
+    text = ordered(kernel).script()
+    assert text.index("T.fill(C, ") < text.index("T.sync_threads()") < text.index("T.fill(C[3:7")
+    assert text.count("T.sync_threads()") == 1  # the parts are disjoint
+
+
+def test_tensors_that_are_read_or_written_once_need_no_barrier() -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 32), "float32"),
+        C: T.Tensor((64, 32), "float32"),
+        N: T.Tensor((1,), "int32"),
+    ):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(2, threads=128) as b:
+            x = T.alloc_fragment((32, 32), "float32")
+            T.copy(A[b * 32, 0], x)
+            T.copy(x, C[b * 32, 0])
+            for i in T.Parallel(32):
+                T.atomic_add(N[0], 1)
+            for i in T.Parallel(8):
+                T.atomic_add(N[0], 2)
+
+    assert "T.sync_threads" not in ordered(kernel).script()
+
+
+def test_order_in_global_memory_is_the_programs_own_where_threads_go_apart() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            if t % 2 == 0:
+                A[t] = A[t] + 1
+                A[t + 1] = A[t]
+
+    assert "sync" not in ordered(kernel).script()

@@ -1,4 +1,4 @@
-"""Barriers between statements that hand shared memory from one thread to another.
+"""Barriers between statements that hand data from one thread to another through memory.
 
 A linear scan over the statements of a kernel keeps the accesses since the last barrier. A statement
 that conflicts with one of them gets a barrier before it. Loops are scanned again with what the
@@ -36,6 +36,7 @@ from tilelang.passes.sync.events import (
     leave_loop,
     own_accesses,
 )
+from tilelang.passes.sync.exchanges import exchanged
 from tilelang.passes.sync.groups import (
     WARP,
     Mask,
@@ -134,8 +135,11 @@ class _Inserter:
         self.scope = Scope(
             thread_indices(launch),
             opaque=self.varying.vars - set(launch.thread_vars),
-            exchanges=frozenset(launch.annotation(EXCHANGES, ())),
         )
+        # Where the program places its own barriers, only what this compiler made one thread's is
+        # ordered here.
+        shared_out = frozenset(launch.annotation(EXCHANGES, ()))
+        self.scope.exchanges = shared_out if own else exchanged(launch, self.scope)
         self.groups: dict[tuple[int, int], int] = {
             (lo, count): ident for lo, count, ident in launch.annotation(GROUPS, ())
         }
