@@ -224,7 +224,7 @@ class _Inference:
 
     def not_held(self, buffer: Buffer) -> _NotHeldError:
         """``buffer`` has to be in shared memory instead."""
-        why = "its elements are no sums of digits under all its names, so it is shared memory"
+        why = "no registers have its layout under all its names, so it is in shared memory"
         return _NotHeldError(Note(buffer.data, why, self.launch.loc))
 
     @property
