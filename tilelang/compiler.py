@@ -41,6 +41,7 @@ from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 from tilelang.passes.normalize.widen import widen_indices
+from tilelang.passes.normalize.workspaces import hoist_workspaces
 from tilelang.passes.normalize.wrap import wrap_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
@@ -164,6 +165,8 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
     return (
         Step("one_thread_by_default", one_thread_by_default, _on_cores,
              "every later pass sees the number of threads of a block"),
+        Step("hoist_workspaces", hoist_workspaces, _on_gpu,
+             "the host allocates what the kernels of a launch share"),
         Step("write_out_functions", write_out_functions, _always,
              "functions that are known by name are ordinary operations to every pass below"),
         Step("widen_indices", widen_indices, _always,

@@ -192,3 +192,36 @@ def test_compare_and_swap_steps_between_barriers_of_the_program(network: str) ->
 
     a = np.random.default_rng(3).permutation(64).astype(I)
     holds(sorts, (a, 0 * a), np.sort(a))
+
+
+def test_a_workspace_of_the_launch_may_be_allocated_in_the_kernel() -> None:
+    @T.prim_func
+    def workspace(A: T.Tensor((4, 64), "int32"), B: T.Tensor((4, 64), "int32")):
+        with T.Kernel(4, threads=64) as bx:
+            w = T.alloc_global((4, 64), "int32")
+            for i in T.Parallel(64):
+                w[bx, i] = A[bx, i] + 1
+            T.sync_threads()
+            for i in T.Parallel(64):
+                B[bx, i] = w[bx, 63 - i]
+
+    a = np.arange(256, dtype=I).reshape(4, 64)
+    holds(workspace, (a, 0 * a), a[:, ::-1] + 1)
+
+
+def test_a_workspace_whose_size_the_kernel_computes_is_refused() -> None:
+    @T.prim_func
+    def workspace(A: T.Tensor((64,), "int32")):
+        with T.Kernel(4, threads=64) as bx:
+            w = T.alloc_global((bx + 64,), "int32")
+            w[0] = 1
+            A[0] = w[0]
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        compiled(workspace, SM_80)
+    assert str(caught.value).split("\n --> ")[0] == (
+        "the size of the workspace `w` is known in the kernel only\n"
+        "  expected: extents that are known before the launch\n"
+        "  got: `bx + 64`\n"
+        "  hint: allocate the most that any block needs"
+    )
