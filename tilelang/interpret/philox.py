@@ -49,7 +49,7 @@ def _init(s: Strand, node: Call, active: Active) -> Value:
     generator = str(node.attr("generator", "curandStatePhilox4_32_10_t"))
     if generator != "curandStatePhilox4_32_10_t":
         raise TileUnsupportedError(
-            f"the random generator {generator} exists only on NVIDIA GPUs",
+            f"the random generator {generator} is not part of this implementation",
             expected="curandStatePhilox4_32_10_t",
             got=generator,
         )

@@ -7,7 +7,7 @@ only on some hardware traces and prints everywhere and is refused by back ends t
 
 from __future__ import annotations
 
-from tilelang.errors import TileTypeError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -282,12 +282,16 @@ def call_intrin(
 def rng_init(
     seed: object, seq: object = None, off: object = 0, generator: str = GENERATORS[0]
 ) -> None:
-    """Start the random generator of each thread, as cuRAND does.
+    """Start the random generator of each thread; its numbers are those of cuRAND, bit for bit.
 
     Args:
         seq: stream number; without it thread plus threads per block times block.
         off: numbers to skip.
-        generator: name of the cuRAND state type.
+        generator: name of the cuRAND state type: ``curandStatePhilox4_32_10_t``.
+
+    Raises:
+        TileUnsupportedError: another generator of cuRAND (XORWOW, MRG32k3a).
+        TileValueError: no generator of cuRAND.
     """
     what = "T.rng_init"
     if generator not in GENERATORS:
@@ -295,6 +299,13 @@ def rng_init(
             f"{what} with an unknown generator",
             expected=", ".join(GENERATORS),
             got=describe(generator),
+        )
+    if generator != GENERATORS[0]:
+        raise TileUnsupportedError(
+            f"the random generator {generator} is not part of this implementation",
+            expected=GENERATORS[0],
+            got=generator,
+            hint="its numbers would have to be those of cuRAND bit for bit; Philox gives them",
         )
     active = emitter(what)
     if seq is None:
