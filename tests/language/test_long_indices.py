@@ -5,8 +5,10 @@ Large tensors are sparse files, of which a kernel touches a few pages.
 
 from __future__ import annotations
 
+import linecache
 import os
 import tempfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +46,17 @@ def sparse(shape: tuple[int, ...], dtype: str) -> np.memmap:
         count = int(np.prod(shape, dtype=np.int64))
         os.ftruncate(file.fileno(), count * np.dtype(dtype).itemsize)
         return np.memmap(file, dtype=dtype, mode="r+", shape=shape)
+
+
+def traced(source: str) -> PrimFunc:
+    """The function that ``source`` defines last, with lines that tracing can read."""
+    file = f"<long-indices-{zlib.crc32(source.encode()):08x}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    names: dict[str, Any] = {"T": T}
+    exec(compile(source, file, "exec", dont_inherit=True), names)  # noqa: S102
+    found = list(names.values())[-1]
+    assert isinstance(found, PrimFunc)
+    return found
 
 
 @pytest.mark.parametrize("extent", ["constant", "int64"])
@@ -224,3 +237,34 @@ def test_the_product_of_block_and_block_size_is_made_in_64_bits() -> None:
     text = tilelang.compile(fill, target="cuda -arch=sm_80").get_kernel_source()
     assert "const int64_t at = (int64_t)bx * 512 + tx * 4;" in text
     assert "if (at + v < n) {" in text
+
+
+@pytest.mark.parametrize("steps", [2, 3, 40])
+def test_index_arithmetic_that_leaves_64_bits_wraps_there(
+    run: Callable[..., None], steps: int
+) -> None:
+    growth = "\n".join(["        v = v * 1103515245 + 12345"] * steps)
+    source = f"""
+@T.prim_func
+def hashed(A: T.Tensor((100,), "int32"), X: T.Tensor((32,), "int32"), Y: T.Tensor((32,), "int32")):
+    with T.Kernel(1, threads=32):
+        t = T.get_thread_binding()
+        v = t
+{growth}
+        X[t] = A[v % 100]
+        Y[t] = A[((t * 1103515245 + 12345) * 1103515245 + 12345) * 1103515245 // 7 % 100]
+"""
+    hashed = traced(source)
+
+    def wrapped(value: int) -> int:
+        return (value + 2**63) % 2**64 - 2**63
+
+    a, x, y = np.arange(100, dtype=np.int32), np.zeros(32, np.int32), np.zeros(32, np.int32)
+    run(hashed, a, x, y)
+    for t in range(32):
+        v = t
+        for _ in range(steps):
+            v = wrapped(v * 1103515245 + 12345)
+        assert x[t] == v % 100
+        w = wrapped(((t * 1103515245 + 12345) * 1103515245 + 12345) * 1103515245)
+        assert y[t] == w // 7 % 100

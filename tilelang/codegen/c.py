@@ -58,6 +58,7 @@ SAME_AS = {
     "ieee_fsqrt": "sqrt", "ieee_frsqrt": "rsqrt", "ieee_fmaf": "fma",
 }  # fmt: skip
 ARITHMETIC = {"ieee_add": "+", "ieee_sub": "-", "ieee_mul": "*", "ieee_fdiv": "/"}
+_INT64 = 2**63 - 1
 RECIPROCAL = ("fast_rcp", "ieee_frcp")
 
 
@@ -113,6 +114,7 @@ class CPrinter:
         self.wide: set[E.Var] = set()  # variables declared int64_t whatever their dtype
         self.sizes: set[E.Var] = set()  # symbols of shapes and integer parameters
         self.at_least_zero: set[E.Var] = set()
+        self.sizes_of: dict[E.Var, int] = {}  # the largest absolute values of names and loops
         self.scalars: set[E.Var] = set()  # storage of one element kept in a C variable
 
     # -- values ------------------------------------------------------------------------------
@@ -244,11 +246,37 @@ class CPrinter:
             room = target.bits - (source.bits + source.is_uint)
             return source.is_integer and room >= 0 and self.nonnegative(expr.value)
         if isinstance(expr, E.Binary):
+            if expr.op in ("add", "mul") and self.largest(expr) > _INT64:
+                return False
             if expr.op in ("add", "mul", "floordiv", "min", "max", "shr", "truncdiv"):
                 return self.nonnegative(expr.a) and self.nonnegative(expr.b)
             if expr.op == "floormod":
                 return self.nonnegative(expr.b)
         return False
+
+    def largest(self, expr: E.Expr) -> int:
+        """The largest absolute value that index arithmetic can have without wrapping, where sizes
+        are of 31 bits; more than 64 bits hold for what is not known."""
+        if isinstance(expr, E.Const):
+            return abs(int(expr.value))
+        if isinstance(expr, E.Var):
+            return self.sizes_of.get(expr, 2**31 if expr.dtype.bits <= 32 else 2**48)
+        if isinstance(expr, E.Cast):
+            return self.largest(expr.value) if expr.value.dtype.is_integer else 2 * _INT64
+        if not isinstance(expr, E.Binary):
+            return 2**31 if expr.dtype.bits <= 32 else 2 * _INT64
+        a, b = self.largest(expr.a), self.largest(expr.b)
+        if expr.op in ("add", "sub"):
+            found = a + b
+        elif expr.op == "mul":
+            found = a * b
+        elif expr.op.endswith("mod"):
+            found = b
+        elif expr.op in ("min", "max"):
+            found = max(a, b)
+        else:
+            found = a if expr.op in ("floordiv", "truncdiv", "shr") else 2 * _INT64
+        return min(found, 2 * _INT64)
 
     def cast(self, expr: E.Cast) -> str:
         """Conversions: floats to integers truncate and saturate, to narrow floats round."""

@@ -162,8 +162,10 @@ class BlockWriter(Writer):
     def let(self, stmt: S.Let) -> None:
         """A constant; integers used as indices keep their C type."""
         value = bare(self.p.value(stmt.value))
-        if stmt.value.dtype.is_int and self.p.nonnegative(stmt.value):
-            self.p.at_least_zero.add(stmt.var)
+        if stmt.value.dtype.is_int:
+            self.p.sizes_of[stmt.var] = self.p.largest(stmt.value)
+            if self.p.nonnegative(stmt.value):
+                self.p.at_least_zero.add(stmt.var)
         kind = value_type(stmt.var.dtype)
         if stmt.var.dtype == "int32" and self.p.is_index(stmt.value):
             self.p.wide.add(stmt.var)  # index arithmetic stays in 64 bits
@@ -232,6 +234,7 @@ class BlockWriter(Writer):
         start, stop = self.p.index(stmt.start), self.p.index(stmt.stop)
         step = stmt.step.value if isinstance(stmt.step, E.Const) else None
         self.p.wide.add(stmt.var)
+        self.p.sizes_of[stmt.var] = max(self.p.largest(stmt.start), self.p.largest(stmt.stop))
         if self.p.nonnegative(stmt.start) and step is not None and step > 0:
             self.p.at_least_zero.add(stmt.var)
         pragma = self.pragma(stmt, notes)

@@ -123,6 +123,7 @@ class _Module:
         printer.wide = set(self.host.wide)
         printer.sizes = set(self.host.sizes)
         printer.at_least_zero = set(self.host.at_least_zero)
+        printer.sizes_of = dict(self.host.sizes_of)
         printer.declared = dict(self.host.declared)
         axes = [self.names.of(var, var.name) for var in stmt.block_vars]
         printer.wide.update(stmt.block_vars)

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 
 LOW, HIGH = -(2**31), 2**31 - 1
+LEAST, MOST = -(2**63), 2**63 - 1
 ATOM, PRODUCT, SUM = 2, 1, 0  # how tightly the text binds
 
 
@@ -57,10 +58,14 @@ def fits(low: float, high: float) -> bool:
     return low >= LOW and high <= HIGH
 
 
-def combine(op: str, a: Term, b: Term) -> Term:
-    """`a op b` for an operation of index arithmetic, exact."""
+def combine(op: str, a: Term, b: Term, within: bool = False) -> Term:
+    """`a op b` for an operation of index arithmetic, exact modulo 2**64.
+
+    Args:
+        within: the result is an offset in memory, which 64 bits hold.
+    """
     if op in ("add", "sub", "mul"):
-        return _ring(op, a, b)
+        return _ring(op, a, b, within)
     if op in ("min", "max"):
         pick = min if op == "min" else max
         low, high = pick(a.low, b.low), pick(a.high, b.high)
@@ -70,11 +75,14 @@ def combine(op: str, a: Term, b: Term) -> Term:
     return _division(op, a, b)
 
 
-def _ring(op: str, a: Term, b: Term) -> Term:
+def _ring(op: str, a: Term, b: Term, within: bool) -> Term:
     known = _plain(op, a, b)
     if known is not None:
         return known
     low, high = span(op, a.low, a.high, b.low, b.high)
+    if not within and (low < LEAST or high > MOST):
+        text = f"tl_{op}_i64({a.text}, {b.text})"  # C++ leaves an overflow undefined
+        return Term(text, LEAST, MOST, True)
     wide = a.wide or b.wide or not fits(low, high)
     if wide and not (a.wide or b.wide):
         a = a.widened()

@@ -261,9 +261,9 @@ class CudaPrinter(CPrinter):
         """Offset in elements of the element at `indices`."""
         total = indexing.number(0)
         for index, stride in zip(indices, buffer.stride_list()):
-            step = indexing.combine("mul", self.term(index), self.term(stride))
-            total = indexing.combine("add", total, step)
-        return indexing.combine("add", total, self.term(buffer.elem_offset))
+            step = indexing.combine("mul", self.term(index), self.term(stride), within=True)
+            total = indexing.combine("add", total, step, within=True)
+        return indexing.combine("add", total, self.term(buffer.elem_offset), within=True)
 
     def stored(self, dtype: DType, pointer: str, offset: str, value: str) -> str:
         """The statement that stores `value`; a store rounds, so its value need not be rounded."""

@@ -49,17 +49,33 @@ def is_index(expr: Expr, values: Collection[Var]) -> bool:
     Args:
         values: the variables that are none, see :func:`plain_values`.
     """
-    if isinstance(expr, Binary):
-        return is_sum(expr) and is_index(expr.a, values) and is_index(expr.b, values)
-    if isinstance(expr, Var):
-        return expr.dtype.is_int and expr.dtype.lanes == 1 and expr not in values
-    if isinstance(expr, Cast):
-        return widens(expr) and is_index(expr.value, values)
-    if isinstance(expr, Ramp):
-        return is_index(expr.base, values) and is_index(expr.stride, values)
-    if isinstance(expr, Broadcast):
-        return expr.value.dtype.lanes == 1 and is_index(expr.value, values)
-    return isinstance(expr, Const) and expr.dtype.is_int and expr.dtype.lanes == 1
+    found: dict[Expr, None] = {expr: None}
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (Const, Var)):
+            if not node.dtype.is_int or node.dtype.lanes > 1 or node in values:
+                return False
+            continue
+        parts = _operands(node)
+        if not parts:
+            return False
+        stack += [part for part in parts if part not in found]
+        found.update(dict.fromkeys(parts))
+    return True
+
+
+def _operands(node: Expr) -> tuple[Expr, ...]:
+    """What has to be index arithmetic for ``node`` to be; nothing for what is none."""
+    if isinstance(node, Binary):
+        return (node.a, node.b) if is_sum(node) else ()
+    if isinstance(node, Cast):
+        return (node.value,) if widens(node) else ()
+    if isinstance(node, Ramp):
+        return (node.base, node.stride)
+    if isinstance(node, Broadcast) and node.value.dtype.lanes == 1:
+        return (node.value,)
+    return ()
 
 
 def plain_values(body: S.Stmt) -> frozenset[Var]:

@@ -20,6 +20,7 @@ from tilelang.ir.indices import widens
 from tilelang.ir.visitor import substitute
 
 _DEPTH = 3  # facts that are put together for one answer
+_HEIGHT = 16  # levels of an expression that are looked at part by part
 _NEGATED = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt", "eq": "ne", "ne": "eq"}
 
 
@@ -129,13 +130,17 @@ class Signs:
         """Whether no value of ``expr`` is negative."""
         return self._nonnegative(self.resolved(expr))
 
-    def _nonnegative(self, expr: E.Expr) -> bool:
+    def _nonnegative(self, expr: E.Expr, height: int = 0) -> bool:
         if expr.dtype.is_uint or interval(expr, self.bounds).low >= 0:
             return True
-        return self._by_parts(expr) or self._by_facts(form_of(expr), _DEPTH)
+        if height > _HEIGHT:
+            return False
+        return self._by_parts(expr, height) or self._by_facts(form_of(expr), _DEPTH)
 
-    def _by_parts(self, expr: E.Expr) -> bool:
-        holds = self._nonnegative
+    def _by_parts(self, expr: E.Expr, height: int = 0) -> bool:
+        def holds(part: E.Expr) -> bool:
+            return self._nonnegative(part, height + 1)
+
         match expr:
             case E.Load():
                 return expr.buffer.data in self.rising
@@ -143,7 +148,7 @@ class Signs:
                 return widens(expr) and holds(expr.value)
             case E.Select():
                 yes, no = self.given(expr.cond), self.given(expr.cond, False)
-                return yes._nonnegative(expr.t) and no._nonnegative(expr.f)
+                return yes._nonnegative(expr.t, height + 1) and no._nonnegative(expr.f, height + 1)
             case E.Binary(op="max" | "bitand"):
                 return holds(expr.a) or holds(expr.b)
             case E.Binary(op="floormod"):

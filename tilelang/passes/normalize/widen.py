@@ -66,6 +66,7 @@ class _Widen(Rewriter):
         self.exact_names: dict[E.Var, E.Var] = {}  # of index arithmetic that overflows
         self.long_names: dict[E.Var, E.Var] = {}  # of other arithmetic, for long dimensions
         self.memo: dict[E.Expr, E.Expr] = {}
+        self.exact_forms: dict[bool, dict[E.Expr, E.Expr]] = {False: {}, True: {}}
 
     # -- statements --------------------------------------------------------------------------------
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
@@ -107,10 +108,11 @@ class _Widen(Rewriter):
     # -- expressions -------------------------------------------------------------------------------
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` as a value, with the indices in it as they have to be."""
-        found = self.memo.get(expr)
-        if found is None:
-            found = self.memo[expr] = self._expr(expr)
-        return found
+        if expr not in self.memo:
+            for node in postorder(expr):  # what is below is known then: no deep recursion
+                if node not in self.memo:
+                    self.memo[node] = self._expr(node)
+        return self.memo[expr]
 
     def _expr(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var):
@@ -148,6 +150,19 @@ class _Widen(Rewriter):
 
     def exact(self, expr: E.Expr, long: bool) -> E.Expr:
         """``expr`` in 64 bits; of what is no index arithmetic only if it is of a long dimension."""
+        known = self.exact_forms[long]
+        if expr not in known:
+            stack = [expr]
+            while stack:  # operands first: no deep recursion
+                node = stack[-1]
+                parts = (node.a, node.b) if isinstance(node, E.Binary) and is_sum(node) else ()
+                pending = [part for part in parts if part not in known]
+                stack += pending
+                if not pending:
+                    known[stack.pop()] = self._exact(node, long)
+        return known[expr]
+
+    def _exact(self, expr: E.Expr, long: bool) -> E.Expr:
         match expr:
             case E.Const() if expr.dtype.lanes == 1:
                 return E.const(int(expr.value), INT64)

@@ -163,10 +163,11 @@ class _Wrap:
         if not E.holds(expr, E.Load, E.Call):
             return expr
         memo = self.memos.setdefault(self.signs, {})
-        found = memo.get(expr)
-        if found is None:
-            found = memo[expr] = self._expr(expr)
-        return found
+        if expr not in memo:
+            for node in _chain(expr):  # what is below is known then: no deep recursion
+                if node not in memo:
+                    memo[node] = self._expr(node)
+        return memo[expr]
 
     def _expr(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Select) and expr.lazy:
@@ -238,6 +239,15 @@ def wrapped(index: E.Expr, extent: int | E.Expr, signs: Signs) -> E.Expr:
     if index.dtype.lanes == 1 and interval(index, signs.bounds).high < 0:
         return moved
     return E.select(index < 0, moved, index)
+
+
+def _chain(expr: E.Expr) -> list[E.Expr]:
+    """``expr`` after the operands of sums, products and the like that stand in it."""
+    found = [expr]
+    for node in found:
+        if isinstance(node, E.Binary) and node.op not in ("land", "lor"):
+            found += [part for part in (node.a, node.b) if E.holds(part, E.Load, E.Call)]
+    return found[::-1]
 
 
 def _repeatable(expr: E.Expr) -> bool:
