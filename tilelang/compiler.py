@@ -131,6 +131,8 @@ def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
              "tiles have all their stages now; everything below asks for layouts"),
         Step("verify_views", verify_views, _always,
              "tiles have their orders in memory, and all their names are still there"),
+        Step("expand_laid_out", partial(expand_any_all, laid_out=True), _on_gpu,
+             "a layout may take neighbours apart that are asked about at once; barriers see loads"),
         Step("store_once", store_once, _on_gpu,
              "layouts say what each thread has of a fragment; barriers are for what one thread "
              "stores and others read"),

@@ -278,6 +278,31 @@ def test_elements_of_other_dtypes_in_a_swizzled_tile() -> None:
     everywhere(main, [a, np.zeros((16, 32), np.int32)], (a.view(np.uint8) ^ 1).view(np.int32))
 
 
+@needs_cxx
+def test_a_row_of_a_swizzled_tile_is_asked_about_as_a_whole() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((16, 64), "float16"), B: T.Tensor((2, 16), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((16, 64), "float16")
+            T.annotate_layout({s: make_swizzled_layout(s)})
+            T.copy(A, s)
+            for i in T.serial(16):
+                if T.all_of(s[i, 0:64]):
+                    B[0, i] = 1
+                else:
+                    B[0, i] = 0
+                B[1, i] = T.Cast("int32", T.any_of(T.reshape(s, (8, 128))[i // 2, 64:128]))
+
+    a = np.ones((16, 64), np.float16)
+    a[::3, 17] = 0
+    a[5] = 0
+    a[6] = 0
+    a[6, 63] = 1
+    rows = a[np.arange(16) // 2 * 2 + 1]
+    want = np.stack([(a != 0).all(1), (rows != 0).any(1)]).astype(np.int32)
+    everywhere(main, [a, np.zeros((2, 16), np.int32)], want)
+
+
 # -- what cannot be -------------------------------------------------------------------------------
 def message(func: S.PrimFunc, kind: type[Exception]) -> str:
     with pytest.raises(kind) as caught:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
@@ -59,6 +59,10 @@ class _Apply(Rewriter):
         return self.array(buffer, layout), simplify(address, self.bounds)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        with at(stmt.loc):
+            return self._placed(stmt)
+
+    def _placed(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, S.Store):
             found = self.place(stmt.buffer, tuple(self.expr(i) for i in stmt.indices))
             if found is not None:
@@ -98,7 +102,7 @@ class _Apply(Rewriter):
                 f"a region of `{region.buffer.name}` is used as one piece, and its layout is not "
                 "row-major",
                 expected="a tile in row-major order",
-                got="a tile that feeds T.gemm and is swizzled",
+                got="a tile with an annotated layout, or swizzled for T.gemm",
                 hint="annotate it with T.annotate_layout({buffer: "
                 "tilelang.layout.make_linear_layout(buffer)})",
             )

@@ -20,22 +20,30 @@ ASKS = ("any_of", "all_of")
 FIRST = (E.const(0),)
 
 
-def expand_any_all(func: S.PrimFunc) -> S.PrimFunc:
-    """``func`` without calls of ``any_of`` and ``all_of``."""
-    body = _Expand().rewrite(func.body)
+def expand_any_all(func: S.PrimFunc, laid_out: bool = False) -> S.PrimFunc:
+    """``func`` without calls of ``any_of`` and ``all_of``.
+
+    Args:
+        laid_out: only those of tiles with a layout are expanded, whose neighbours are not next to
+            each other; the others are left to functions of the target.
+    """
+    body = _Expand(laid_out).rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
 
 
 class _Expand(Rewriter):
+    def __init__(self, laid_out: bool) -> None:
+        self.laid_out = laid_out
+
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if not any(map(_asks, stmt.exprs())):
+        if not any(_asks(expr, self.laid_out) for expr in stmt.exprs()):
             return stmt
         if isinstance(stmt, S.While):
             stop = S.If(cond=E.unary("lnot", stmt.cond), then=S.Break(loc=stmt.loc), loc=stmt.loc)
             made = self.stmt(stop)
             head = made if isinstance(made, list) else [made]
             return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
-        answers = _Answers(stmt)
+        answers = _Answers(stmt, self.laid_out)
         made = rewrite_exprs(stmt, answers.expr)
         return [*answers.out, made]
 
@@ -43,19 +51,20 @@ class _Expand(Rewriter):
 class _Answers:
     """The statements that find the answers which one statement asks for."""
 
-    def __init__(self, stmt: S.Stmt) -> None:
+    def __init__(self, stmt: S.Stmt, laid_out: bool) -> None:
         self.stmt = stmt
+        self.laid_out = laid_out
         self.out: list[S.Stmt] = []
         self.memo: dict[E.Expr, E.Expr] = {}
 
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` with variables for the answers."""
-        if not _asks(expr):
+        if not _asks(expr, self.laid_out):
             return expr
         found = self.memo.get(expr)
         if found is None:
             found = rebuild(expr, self.expr)
-            if isinstance(found, E.Call) and found.op in ASKS:
+            if isinstance(found, E.Call) and _is_asked(found, self.laid_out):
                 found = self.answer(found)
             self.memo[expr] = found
         return found
@@ -82,8 +91,15 @@ class _Answers:
         return E.Load(flag, FIRST)
 
 
-def _asks(expr: E.Expr) -> bool:
-    return any(call.op in ASKS for call in E.find(expr, E.Call))
+def _asks(expr: E.Expr, laid_out: bool) -> bool:
+    return any(_is_asked(call, laid_out) for call in E.find(expr, E.Call))
+
+
+def _is_asked(call: E.Call, laid_out: bool) -> bool:
+    """Whether ``call`` is one that is expanded."""
+    if call.op not in ASKS:
+        return False
+    return not laid_out or _region(call.args[0]).buffer.attr("layout") is not None
 
 
 def _region(arg: E.Expr) -> Region:
