@@ -538,8 +538,11 @@ def test_the_race_detector_sees_a_missing_barrier() -> None:
 def test_more_groups_than_barriers_is_an_error() -> None:
     writer = _Writer()
     branches = [
-        S.If(cond=E.as_expr(writer.tx < 32 * k), then=writer.stmt(("read", ("own", 0))))
-        for k in range(1, 17)
+        S.If(
+            cond=E.as_expr(writer.tx < 32 * k),
+            then=S.seq(writer.stmt(("write", ("own", 0))), writer.stmt(("read", ("shift", 1)))),
+        )
+        for k in range(2, 18)
     ]
     func = writer.func([])
     launch = launch_of(func)
@@ -550,7 +553,7 @@ def test_more_groups_than_barriers_is_an_error() -> None:
     assert str(error.value) == (
         "the kernel needs more barriers than a block has\n"
         "  expected: at most 15 different groups of warps\n"
-        "  got: another group: threads 0 to 511\n"
+        "  got: another group: threads 0 to 543\n"
         "  hint: use fewer different thread ranges, or free ids of T.sync_threads(id, n)"
     )
 

@@ -299,3 +299,26 @@ def test_branches_in_a_pipeline(form: str) -> None:
     wanted = TILES[taken].astype(np.float32).sum(0)
     given = TILES, np.array([1, 0, 1, 0], np.int32), np.zeros((64, 64), np.float32)
     holds(branches, given, wanted)
+
+
+def test_barriers_that_the_program_numbers_leave_some_to_its_roles() -> None:
+    @T.prim_func
+    def ring(A: T.Tensor((6, 64), "float32"), B: T.Tensor((6, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, 64), "float32")
+            if tx < 64:
+                for k in T.serial(6):
+                    if k >= 2:
+                        T.sync_threads(2 + k % 2, 128)
+                    s[k % 2, tx] = A[k, tx] * 2
+                    T.named_barrier_arrive(4 + k % 2, 128)
+            else:
+                for k in T.serial(6):
+                    T.sync_threads(4 + k % 2, 128)
+                    B[k, tx - 64] = s[k % 2, 127 - tx]
+                    if k < 4:
+                        T.named_barrier_arrive(2 + k % 2, 128)
+
+    a = np.arange(384).reshape(6, 64).astype(np.float32)
+    holds(ring, (a, 0 * a), 2 * a[:, ::-1], on=WITH_BARRIERS)

@@ -11,6 +11,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.sync.groups import NO_BARRIER, no_barrier_left
 from tilelang.target import Target
 
 INT = DType("int32")
@@ -108,6 +109,8 @@ def barrier_of(group: Group) -> S.Stmt:
     """A rendezvous of ``group``."""
     if group.barrier == 0:
         return S.Eval(value=E.call("sync_threads", dtype="void"))
+    if group.barrier == NO_BARRIER:
+        raise no_barrier_left((group.lo, group.threads))
     call = E.call("sync_threads", E.const(group.barrier), E.const(group.threads), dtype="void")
     return S.Eval(value=call)
 

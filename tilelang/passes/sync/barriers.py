@@ -20,6 +20,7 @@ import numpy as np
 from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_launches
@@ -38,10 +39,13 @@ from tilelang.passes.sync.events import (
 )
 from tilelang.passes.sync.exchanges import exchanged
 from tilelang.passes.sync.groups import (
+    MAX_BARRIERS,
+    NO_BARRIER,
     WARP,
     Mask,
     exact_threads,
     inverse,
+    no_barrier_left,
     possible_threads,
     range_of,
     same_for,
@@ -61,7 +65,6 @@ _SIGNALS = frozenset(
         "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc",
     )
 )  # fmt: skip
-_MAX_BARRIERS = 16
 GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group
 
 
@@ -373,22 +376,17 @@ class _Inserter:
         if at.group is None:
             return E.call("sync_threads")
         count = -(-at.group[1] // WARP) * WARP
-        return E.call("sync_threads", self.group_id(at.group, loc), count)
+        ident = self.group_id(at.group)
+        if ident == NO_BARRIER:
+            raise no_barrier_left(at.group, loc)
+        return E.call("sync_threads", ident, count)
 
-    def group_id(self, group: tuple[int, int], loc: Loc | None) -> int:
-        """The number of a group's barrier."""
+    def group_id(self, group: tuple[int, int]) -> int:
+        """The number of a group's barrier; ``NO_BARRIER`` where all are taken."""
         if group not in self.groups:
-            free = [k for k in range(1, _MAX_BARRIERS) if k not in self.taken]
-            if not free:
-                raise TileUnsupportedError(
-                    "the kernel needs more barriers than a block has",
-                    loc=loc,
-                    expected=f"at most {_MAX_BARRIERS - 1} different groups of warps",
-                    got=f"another group: threads {group[0]} to {sum(group) - 1}",
-                    hint="use fewer different thread ranges, or free ids of T.sync_threads(id, n)",
-                )
-            self.groups[group] = free[0]
-            self.taken.add(free[0])
+            free = [k for k in range(1, MAX_BARRIERS) if k not in self.taken]
+            self.groups[group] = free[0] if free else NO_BARRIER
+            self.taken.update(free[:1])
         return self.groups[group]
 
     def clear(self, live: list[Access], at: Where) -> None:
@@ -494,7 +492,7 @@ class _Inserter:
             return at
         group = range_of(mask) if exact and at.cond is None else None
         if group is not None:
-            self.group_id(group, None)
+            self.group_id(group)
             return replace(at, mask=mask, group=group)
         why = cond if at.cond is None else at.cond
         return replace(at, mask=mask, exact=exact and at.exact, cond=why)
@@ -642,8 +640,9 @@ def _named_barriers(body: S.Stmt) -> set[int]:
         for expr in stmt.exprs():
             for node in E.find(expr, E.Call):
                 if node.op in ("sync_threads", "named_barrier_arrive") and node.args:
-                    first = node.args[0]
-                    found.update((int(first),) if isinstance(first, E.Const) else range(16))
+                    first = interval(node.args[0])
+                    low = int(max(first.low, 0))
+                    found.update(range(low, int(min(first.high + 1, MAX_BARRIERS))))
     return found
 
 

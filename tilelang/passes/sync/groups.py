@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, const, find
 from tilelang.ir.expr import walk as walk_expr
 from tilelang.ir.stmt import For, If, Launch, Let, Seq, Stmt, ThreadReturn, While, walk
@@ -21,6 +21,19 @@ from tilelang.layout.evaluate import evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 WARP = 32
+MAX_BARRIERS = 16  # of a block
+NO_BARRIER = -1  # in place of the number of a barrier: all of them are taken
+
+
+def no_barrier_left(group: tuple[int, int], loc: Loc | None = None) -> TileUnsupportedError:
+    """The error where a group (first thread, count) has to meet and has no barrier."""
+    return TileUnsupportedError(
+        "the kernel needs more barriers than a block has",
+        loc=loc,
+        expected=f"at most {MAX_BARRIERS - 1} different groups of warps",
+        got=f"another group: threads {group[0]} to {sum(group) - 1}",
+        hint="use fewer different thread ranges, or free ids of T.sync_threads(id, n)",
+    )
 
 
 def thread_indices(launch: Launch) -> dict[Var, Any]:
