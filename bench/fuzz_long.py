@@ -15,11 +15,14 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -30,10 +33,16 @@ from fuzz.programs import make_program
 from fuzz.running import Disagreement, check, numbered
 from fuzz.shrinking import shrink
 
-import tilelang
 from tilelang.errors import TileError
 
+BATCH = 20  # programs in a process, while nothing fails: a GPU's context takes long to make
 SECONDS = 300  # a program that runs longer is killed, and reported as an error
+WARM = """import tilelang.language as T
+@T.prim_func
+def main():
+    with T.Kernel(1, threads=1) as bx:
+        pass
+"""
 TARGET = os.environ.get("FUZZ_TARGET", "cpu")  # inherited by the workers
 
 
@@ -52,34 +61,50 @@ def outcome(program: Program) -> tuple[str, str]:
     return "ok", ""
 
 
-def isolated(program: Program) -> tuple[str, str]:
-    """:func:`outcome` in a process of its own, so that a crash is an outcome too."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
+def isolated(programs: list[Program]) -> list[tuple[str, str]]:
+    """:func:`outcome` of each in a process of its own, so that a crash is an outcome too.
+
+    The process ends with the first program that is not "ok"; the others get another one.
+    """
+    done: list[tuple[str, str]] = []
+    while len(done) < len(programs):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _report(programs[len(done) :], write)
+        os.close(write)
+        with os.fdopen(read, "rb") as answers:
+            done += [tuple(json.loads(line)) for line in answers.read().splitlines()]
+        _, status = os.waitpid(child, 0)
+        if status:
+            done.append(("error", f"the process was killed by signal {os.WTERMSIG(status)}"))
+    return done
+
+
+def _report(programs: list[Program], write: int) -> NoReturn:
+    """In the child: a line for each program, up to the first that fails."""
+    for program in programs:
         signal.alarm(SECONDS)
-        os.write(write, json.dumps(outcome(program))[:60_000].encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read, "rb") as answer:
-        text = answer.read()
-    _, status = os.waitpid(child, 0)
-    if not text:
-        return "error", f"the process was killed by signal {os.WTERMSIG(status)}"
-    kind, detail = json.loads(text)
-    return kind, detail
+        kind, detail = outcome(program)
+        os.write(write, json.dumps([kind, detail[:3000]]).encode() + b"\n")
+        if kind != "ok":
+            break
+    os._exit(0)
 
 
-def run_seed(seed: int) -> tuple[int, str, str]:
-    """One program by its number."""
-    return (seed, *isolated(make_program(SeededDraw(seed))))
+def run_seeds(seeds: list[int]) -> list[tuple[int, str, str]]:
+    """Programs by their numbers."""
+    found = isolated([make_program(SeededDraw(seed)) for seed in seeds])
+    return [(seed, kind, detail) for seed, (kind, detail) in zip(seeds, found, strict=True)]
 
 
 def prepare() -> None:
     """Settings of a worker; what its children need is imported once, before it forks."""
-    tilelang.disable_cache()
     if TARGET == "cuda":
         import torch  # noqa: F401
+    else:  # one block: the launcher is loaded, and no threads are there that a fork would lose
+        warm = Program(source=WARM, kernels=[[]])
+        outcome(warm) if TARGET == "cpu" else isolated([warm])
 
 
 def cause(kind: str, detail: str) -> str:
@@ -95,10 +120,10 @@ def show(seed: int, kind: str, detail: str) -> None:
     wanted = cause(kind, detail)
 
     def fails(candidate: Program) -> bool:
-        return cause(*isolated(candidate)) == wanted
+        return cause(*isolated([candidate])[0]) == wanted
 
     small = shrink(program, fails)
-    print(f"\n--- seed {seed}: {kind}: {isolated(small)[1]}\n{numbered(small.source)}\n")
+    print(f"\n--- seed {seed}: {kind}: {isolated([small])[0][1]}\n{numbered(small.source)}\n")
     sys.stdout.flush()
 
 
@@ -116,13 +141,16 @@ def main() -> int:
     if arguments.target != TARGET:  # read again by this program and its workers
         os.environ["FUZZ_TARGET"] = arguments.target
         os.execv(sys.executable, [sys.executable, *sys.argv])
-    tilelang.disable_cache()
     if arguments.only is not None:
         program = make_program(SeededDraw(arguments.only))
         print(numbered(program.source))
-        print(*isolated(program))
+        print(*isolated([program])[0])
         return 0
-    return _all(arguments)
+    if "TILELANG_CACHE_DIR" in os.environ:
+        return _all(arguments)
+    with tempfile.TemporaryDirectory() as folder:  # for the launcher and the emulator's runtime
+        os.environ["TILELANG_CACHE_DIR"] = folder
+        return _all(arguments)
 
 
 def _all(arguments: argparse.Namespace) -> int:
@@ -130,7 +158,9 @@ def _all(arguments: argparse.Namespace) -> int:
     shown: Counter[str] = Counter()
     seeds = range(arguments.seed, arguments.seed + arguments.programs)
     with get_context("spawn").Pool(arguments.workers, initializer=prepare) as pool:
-        for seed, kind, detail in pool.imap_unordered(run_seed, seeds, chunksize=4):
+        batches = [list(seeds[at : at + BATCH]) for at in range(0, len(seeds), BATCH)]
+        answers = chain.from_iterable(pool.imap_unordered(run_seeds, batches))
+        for seed, kind, detail in answers:
             counts[kind] += 1
             if kind != "ok":
                 key = cause(kind, detail)
