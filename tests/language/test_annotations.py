@@ -220,6 +220,7 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
 def test_support_covers_every_exported_name() -> None:
     assert set(T.__all__) <= set(SUPPORT)
     assert SUPPORT["copy"].cpu and SUPPORT["copy"].interpreter
-    assert (SUPPORT["shfl_xor"].interpreter, SUPPORT["shfl_xor"].cpu) == (True, False)
+    assert (SUPPORT["shfl_xor"].interpreter, SUPPORT["shfl_xor"].cpu) == (True, True)
+    assert not SUPPORT["tcgen05_gemm"].cpu
     assert SUPPORT["tcgen05_gemm"].note == "needs sm_100"
     assert not SUPPORT["tir"].interpreter

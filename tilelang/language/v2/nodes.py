@@ -89,8 +89,8 @@ def same_place(made: Node, at: ast.AST) -> Node:
         for value in node.__dict__.values():
             if isinstance(value, ast.AST):
                 todo.append(value)
-            elif type(value) is list:
-                todo.extend(value)
+            elif type(value) is list:  # of names, or with None for a keyword without a default
+                todo.extend([item for item in value if isinstance(item, ast.AST)])
     return made
 
 
