@@ -250,3 +250,50 @@ def test_a_tile_before_the_block_moves_in_vectors_of_one_sign(run: Callable[...,
     assert np.array_equal(b, np.roll(a, 512))
     text = tilelang.compile(before, target="cuda -arch=sm_80").get_kernel_source()
     assert "tl_copy_8(&B[" in text and "for (" not in text
+
+
+def test_strides_of_a_tensor_do_not_change_where_its_end_is(run: Callable[..., None]) -> None:
+    n, step = T.dynamic("n"), T.dynamic("step", "int64")
+
+    @T.prim_func
+    def strided(A: T.StridedTensor((n, 8), (step, 1), "int32"), B: T.Tensor((n, 8), "int32")):
+        with T.Kernel(n, threads=32) as bx:
+            for j in T.Parallel(8):
+                B[bx, j] = A[bx - 1, j - 3]
+
+    a = np.arange(6 * 40, dtype=np.int32).reshape(6, 40)[:, :8]
+    b = np.zeros((6, 8), np.int32)
+    run(strided, a, b)
+    assert np.array_equal(b, a[np.arange(6)[:, None] - 1, np.arange(8) - 3])
+
+
+def test_a_variable_that_counts_down_passes_the_start(run: Callable[..., None]) -> None:
+    @T.prim_func
+    def down(A: T.Tensor((16,), "int32"), B: T.Tensor((16,), "int32")):
+        with T.Kernel(1, threads=32):
+            i = T.alloc_var("int32", init=5)
+            while i > -16:
+                B[i] = A[i - 1]
+                i = i - 1
+
+    a, b, want = np.arange(1, 17, dtype=np.int32), np.zeros(16, np.int32), np.zeros(16, np.int32)
+    for i in range(5, -16, -1):
+        want[i] = element(a, i - 1)
+    run(down, a, b)
+    assert np.array_equal(b, want)
+
+
+def test_a_reducer_is_updated_from_the_end(run: Callable[..., None]) -> None:
+    @T.prim_func
+    def counted(B: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=32):
+            r = T.alloc_reducer((4,), "float32", op="sum")
+            T.fill(r, 0)
+            for i in T.Parallel(60):
+                r[i % 4 - 4] += i
+            T.finalize_reducer(r)
+            T.copy(r, B)
+
+    b = np.zeros(4, F)
+    run(counted, b)
+    assert b.tolist() == [sum(range(k, 60, 4)) for k in range(4)]
