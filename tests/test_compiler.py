@@ -21,7 +21,7 @@ from tilelang.target import parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "one_thread_by_default", "write_out_functions", "widen_indices", "simplify",
+    "wrap_host_statements", "one_thread_by_default", "write_out_functions", "widen_indices", "simplify",
     "check_tile_bounds", "wrap_indices", "fold_clear", "lower_own_tiles", "expand_any_all",
     "split_lanes", "choose_operands", "serialize_threads",
     "lower_operand_copies", "lower_tiles", "verify_views",

@@ -35,6 +35,7 @@ from tilelang.passes.normalize.alignment import limit_alignments, needed_alignme
 from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.functions import write_out_functions
+from tilelang.passes.normalize.host_statements import wrap_host_statements
 from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.register_hints import follow_register_hints
@@ -165,6 +166,8 @@ def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
 def _normal_form(target: Target) -> tuple[Step, ...]:
     """The passes before those that know how a machine runs a block."""
     return (
+        Step("wrap_host_statements", wrap_host_statements, _on_cores,
+             "later passes look for work in kernels only"),
         Step("one_thread_by_default", one_thread_by_default, _on_cores,
              "every later pass sees the number of threads of a block"),
         Step("hoist_workspaces", hoist_workspaces, _on_gpu,
@@ -217,7 +220,7 @@ def _lower(
     func: S.PrimFunc, target: Target, options: Options, watch: Watch | None, sparing: bool = False
 ) -> S.PrimFunc:
     dump = _Dump(func, options)
-    check(func, "tile")
+    check(func, "tile", host_works=target.kind == "cpu")
     for step in pass_list(target, sparing):
         if not step.when(target, options):
             continue

@@ -223,6 +223,11 @@ class _HostWriter(BlockWriter):
             self.p.at_least_zero.add(stmt.var)
         self.define(self.names.of(stmt.var, stmt.var.name), value_type(stmt.var.dtype), value)
 
+    def loop(self, stmt: S.For) -> None:
+        """A host loop, whose variable the kernels in it may use."""
+        self.module.scope.setdefault(self.names.of(stmt.var, stmt.var.name), "int64_t")
+        super().loop(stmt)
+
     def view(self, stmt: S.View) -> None:
         """A tensor behind a pointer or address."""
         buffer = stmt.buffer

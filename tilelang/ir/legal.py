@@ -34,7 +34,7 @@ _TILE: frozenset[type[S.Stmt]] = frozenset(
     )
 )  # fmt: skip
 # What the host executes before, between and around kernels.
-_HOST: frozenset[type[S.Stmt]] = frozenset(
+HOST: frozenset[type[S.Stmt]] = frozenset(
     (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
 )
 _LOOPS = frozenset(("serial", "unroll", "vectorized", "pipelined"))
@@ -61,8 +61,11 @@ LEVELS: dict[str, Level] = {
 }
 
 
-def check(func: S.PrimFunc, level: str) -> None:
+def check(func: S.PrimFunc, level: str, host_works: bool = False) -> None:
     """Hold ``func`` to the level "tile" or "thread".
+
+    Args:
+        host_works: whether the target runs statements of kernels outside kernels too.
 
     Raises:
         TileSyntaxError: a kernel statement stands outside every kernel.
@@ -71,11 +74,12 @@ def check(func: S.PrimFunc, level: str) -> None:
     row = LEVELS.get(level)
     if row is None:
         raise InternalError(f"unknown IR level {level!r}", expected=", ".join(LEVELS), got=level)
-    _Checker(func, row).run()
+    _Checker(func, row, host_works).run()
 
 
 class _Checker:
-    def __init__(self, func: S.PrimFunc, level: Level) -> None:
+    def __init__(self, func: S.PrimFunc, level: Level, host_works: bool) -> None:
+        self.host_works = host_works
         self.func = func
         self.level = level
         self.loc: Loc | None = func.loc
@@ -142,7 +146,7 @@ class _Checker:
         name = type(stmt).__name__
         if type(stmt) not in self.level.statements:
             self.fail(f"the statement {name} may not appear")
-        if not self.in_kernel and type(stmt) not in _HOST:
+        if not (self.in_kernel or self.host_works) and type(stmt) not in HOST:
             raise TileSyntaxError(
                 f"`{self.func.name}` has a kernel statement ({name}) outside a kernel",
                 loc=self.loc,
