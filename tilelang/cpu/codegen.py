@@ -76,6 +76,8 @@ class CpuPrinter(CPrinter):
             target = expr.args[0]
             assert isinstance(target, E.AddressOf)
             return self.load(target.buffer, target.indices)
+        if op == "sync_grid":
+            return "tl_meet_blocks()"
         if op == "isnullptr":
             return f"({args[0]} == NULL)"
         if expr.intrinsic.exchanges:

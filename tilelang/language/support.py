@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
+from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS, Effect
 
 __all__ = ["SUPPORT", "Support", "support_table"]
 
@@ -72,9 +72,9 @@ _SPECIAL = {
     "call_intrin": Support(True, True, "mathematical functions of C and CUDA"),
     "copy_cluster": Support(False, False, "needs sm_90"),
     "import_source": Support(True, True, "kept; device source needs a CUDA target"),
-    "sync_grid": Support(True, False, "needs all blocks at once"),
-    "sync_global": Support(True, False, "needs all blocks at once"),
-    "tma_copy": Support(True, False, "a copy that is complete at once; barriers need threads"),
+    "sync_grid": Support(True, True, "every block has a thread of the system"),
+    "sync_global": Support(True, True, "every block has a thread of the system"),
+    "tma_copy": Support(True, True, "a copy that is complete at once"),
     "ptx_cp_async": Support(True, True, "a copy that is complete at once"),
     "async_copy": Support(True, True, "a copy that is complete at once"),
     "wgmma_gemm": Support(True, True, "complete at once"),
@@ -105,6 +105,8 @@ def _derived(name: str) -> Support:
     if needs == "threads":
         if operation == "tvm_access_ptr":
             return Support(False, False, "a pointer without a buffer needs a GPU")
+        if row is not None and row.effect is Effect.SYNC:
+            return Support(True, True, "waiting for threads whose turn comes later is an error")
         return Support(True, False, "needs the threads of a block")
     return Support(False, False, f"needs {needs}")
 

@@ -4,7 +4,8 @@ For a target on which one core runs a whole block. After this pass no statement 
 thread": what all threads do alike stands once, what differs stands in a loop over the thread index
 (For with the annotation "threads"), ``T.Parallel`` is a loop nest (annotation "parallel"), and
 private storage that differs has a leading dimension of one slot per thread. Tile operations stay,
-each executed once; block barriers disappear, because statements run to completion in order.
+each executed once; block barriers disappear, because statements run to completion in order
+(:mod:`barriers` says what is left of them).
 
 A loop that threads leave at different iterations, and in which they meet, goes on as long as one
 of them is in it; each of its statements is run by the threads that are. What threads exchange
@@ -26,10 +27,10 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import PRIVATE, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
+from tilelang.passes.serial.barriers import OPERATIONS, Barriers
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
 
-BARRIERS = ("sync_threads", "sync_warp")  # order only: dropped
 SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 
 
@@ -78,6 +79,7 @@ class _Serializer:
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
         self.loops = ThreadLoops(launch)
+        self.barriers = Barriers(self.loops)
         self.varying = self.loops.varying
         self.count = self.loops.count
         self.ordered: set[E.Var] = set()  # varying lets that stay where they stand
@@ -93,6 +95,7 @@ class _Serializer:
             head.append(self._set(alive, True, None))
             self.loops.alive = self.loops.spilled[alive]
         body = self.block([self.launch.body], None)
+        head += self.barriers.head()
         return replace(self.launch, body=S.seq(*head, *body), thread_vars=())
 
     def _threads_return_apart(self) -> bool:
@@ -118,6 +121,10 @@ class _Serializer:
             kind = self.classify(stmt)
             if kind == "drop":
                 self._flush(run, mask, out)
+            elif kind == "barrier":
+                self._flush(run, mask, out)
+                assert isinstance(stmt, S.Eval)
+                out += self.barriers.operation(stmt, mask, mask is not None)
             elif kind == "recompute":
                 assert isinstance(stmt, S.Let)
                 self.loops.recompute[stmt.var] = stmt.value
@@ -156,11 +163,11 @@ class _Serializer:
         return made
 
     def classify(self, stmt: S.Stmt) -> str:
-        """How to run ``stmt``: "thread", "recompute", "drop", or "once" (structured)."""
+        """How to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (structured)."""
         if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call):
             intrinsic = stmt.value.intrinsic
-            if stmt.value.op in BARRIERS:
-                return "drop"
+            if stmt.value.op in OPERATIONS:
+                return "barrier"
             if intrinsic.effect is Effect.HINT:
                 return "drop"
         if isinstance(stmt, S.Let):
@@ -294,6 +301,8 @@ class _Serializer:
         return [self.loops.over([stmt], mask)]  # the operation of each thread on its own storage
 
     def _alloc(self, stmt: S.Alloc, mask: E.Expr | None) -> list[S.Stmt]:
+        if stmt.buffer.storage.endswith("barrier"):
+            return self.barriers.alloc(stmt)
         if stmt.buffer.data not in self.varying.buffers:
             return [stmt]
         wide = self.loops.slot_buffer(stmt.buffer)

@@ -1,0 +1,166 @@
+"""Barriers on the CPU: what orders nothing costs nothing, what counts is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import DeviceAssertError
+
+from .modes import CORES, holds
+
+COUNT = 64
+NUMBERS = np.arange(COUNT, dtype=np.float32)
+
+
+def test_barriers_in_memory_count_arrivals() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4, COUNT), "float32"), B: T.Tensor((4, COUNT), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, COUNT), "float32")
+            full = T.alloc_barrier([COUNT, COUNT])
+            free = T.alloc_barrier([COUNT, COUNT])
+            for k in T.serial(4):
+                T.barrier_wait(free[k % 2], (k // 2 + 1) % 2)
+                s[k % 2, tx] = A[k, tx]
+                T.barrier_arrive(full[k % 2])
+                T.barrier_wait(full[k % 2], k // 2 % 2)
+                B[k, tx] = s[k % 2, COUNT - 1 - tx]
+                T.barrier_arrive(free[k % 2])
+
+    rows = np.arange(4 * COUNT, dtype=np.float32).reshape(4, COUNT)
+    holds(kernel, [rows, 0 * rows], [rows[:, ::-1]])
+
+
+def test_one_part_of_the_block_before_the_other() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((COUNT,), "float32")
+            done = T.alloc_barrier(32)
+            if tx < 32:
+                s[tx] = A[tx]
+                T.barrier_arrive(done)
+            else:
+                T.barrier_wait(done, 0)
+                B[tx] = s[63 - tx] + A[tx]
+                T.sync_threads(1, 32)
+
+    wanted = 0 * NUMBERS
+    wanted[32:] = NUMBERS[:32][::-1] + NUMBERS[32:]
+    holds(kernel, [NUMBERS, 0 * NUMBERS], [wanted])
+
+
+def _waits_first() -> object:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((COUNT,), "float32")
+            done = T.alloc_barrier(32)
+            if tx < 32:
+                T.barrier_wait(done, 0)
+                B[tx] = s[tx + 32]
+            else:
+                s[tx] = A[tx]
+                T.barrier_arrive(done)
+
+    return kernel
+
+
+def _named_first() -> object:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((COUNT,), "float32")
+            if tx < 32:
+                T.sync_threads(1, 64)
+                B[tx] = s[tx + 32]
+            else:
+                s[tx] = A[tx]
+                T.sync_threads(1, 64)
+
+    return kernel
+
+
+def _both_sides() -> object:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((COUNT,), "float32")
+            if tx < 32:
+                T.sync_threads()
+                B[tx] = s[tx + 32]
+            else:
+                s[tx] = A[tx]
+                T.sync_threads()
+
+    return kernel
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+@pytest.mark.parametrize("make", [_waits_first, _named_first, _both_sides])
+def test_waiting_for_threads_whose_turn_comes_later_is_an_error(make: object) -> None:
+    func = make()  # type: ignore[operator]  # a function
+    wanted = 0 * NUMBERS
+    wanted[:32] = NUMBERS[32:]
+    found = 0 * NUMBERS
+    tilelang.compile(func, target="cpu", execution_backend="interpret")(NUMBERS, found)
+    np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(DeviceAssertError) as caught:
+        tilelang.compile(func, target="cpu")(NUMBERS, found)
+    assert (
+        "threads wait here for threads whose turn comes later on the CPU, where one core runs the "
+        "threads of a block statement by statement; the interpreter runs such programs"
+    ) in str(caught.value)
+    assert "T.barrier_wait" in str(caught.value) or "T.sync_threads" in str(caught.value)
+
+
+def test_a_barrier_that_arrived_threads_pass_by_name() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((COUNT,), "float32")
+            for k in T.serial(3):
+                if tx < 32:
+                    s[tx] = A[tx] + k
+                    T.named_barrier_arrive(1, 64)
+                else:
+                    T.sync_threads(1, 64)
+                    B[tx] = B[tx] + s[tx - 32]
+                T.sync_threads()
+
+    wanted = 0 * NUMBERS
+    wanted[32:] = 3 * NUMBERS[:32] + 3
+    holds(kernel, [NUMBERS, 0 * NUMBERS], [wanted], CORES)
+
+
+def test_blocks_wait_for_each_other() -> None:
+    blocks = 7
+
+    @T.prim_func
+    def kernel(A: T.Tensor((blocks, COUNT), "float32"), B: T.Tensor((blocks, COUNT), "float32")):
+        with T.Kernel(blocks, threads=COUNT) as b:
+            tx = T.get_thread_binding()
+            mine = T.alloc_shared((COUNT,), "float32")
+            mine[tx] = A[b, tx]
+            for k in T.serial(5):
+                B[b, tx] = mine[tx]
+                T.sync_grid()
+                mine[tx] = B[(b + 1) % blocks, tx] + k
+                T.sync_grid()
+            B[b, tx] = mine[tx]
+
+    rows = np.arange(blocks * COUNT, dtype=np.float32).reshape(blocks, COUNT)
+    wanted = rows
+    for k in range(5):
+        wanted = np.roll(wanted, -1, axis=0) + k
+    holds(kernel, [rows, 0 * rows], [wanted])

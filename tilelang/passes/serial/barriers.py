@@ -1,0 +1,150 @@
+"""Barriers where one core runs the threads of a block one after the other.
+
+Statements end in order, so a barrier that all threads reach together orders nothing that is not
+ordered already. What is left is to see that they do: threads that wait for others whose turn comes
+later in the program would go on too early, and end the call with an error instead. Barriers in
+memory count their arrivals as they do on a GPU.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.passes.serial.slots import INT, ThreadLoops
+
+ORDER = ("sync_threads", "sync_warp", "sync_grid")
+ARRIVALS = ("mbarrier_arrive", "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc")
+OPERATIONS = (*ORDER, *ARRIVALS, "mbarrier_wait", "mbarrier_expect_tx", "named_barrier_arrive")
+NAMED = 16  # hardware barriers of a block
+PENDING, PHASE, COUNT = range(3)  # of a barrier in memory
+
+LATER = (
+    "threads wait here for threads whose turn comes later on the CPU, where one core runs the "
+    "threads of a block statement by statement; the interpreter runs such programs"
+)
+ZERO = (E.const(0),)
+
+
+class Barriers:
+    """Writes the barrier operations of one launch."""
+
+    def __init__(self, loops: ThreadLoops) -> None:
+        self.loops = loops
+        self.states: dict[E.Var, Buffer] = {}  # storage of barriers -> what is known of each
+        self.named: Buffer | None = None  # arrivals at the hardware barriers
+
+    def head(self) -> list[S.Stmt]:
+        """What stands at the head of the kernel."""
+        if self.named is None:
+            return []
+        number = E.Var("number", INT)
+        clear = S.Store(buffer=self.named, indices=(number,), value=E.const(0))
+        loop = S.For(var=number, start=E.const(0), stop=E.const(NAMED), step=E.const(1), body=clear)
+        return [S.Alloc(buffer=self.named), loop]
+
+    def alloc(self, stmt: S.Alloc) -> list[S.Stmt]:
+        """Barriers in memory: arrivals that are missing, phase, arrivals of a phase."""
+        buffer = stmt.buffer
+        size = int(buffer.shape[0])
+        counts = buffer.attr("arrive_counts", (1,))
+        state = Buffer(buffer.name, Shape((size, 3)), INT, "shared")
+        self.states[buffer.data] = state
+        out: list[S.Stmt] = [S.Alloc(buffer=state, loc=stmt.loc)]
+        for at in range(size):
+            count = int(counts[at] if len(counts) > 1 else counts[0])
+            for place, value in ((PENDING, count), (PHASE, 0), (COUNT, count)):
+                indices = (E.const(at), E.const(place))
+                out.append(S.Store(buffer=state, indices=indices, value=E.const(value)))
+        return out
+
+    def operation(self, stmt: S.Eval, mask: E.Expr | None, masked: bool) -> list[S.Stmt]:
+        """What is left of a barrier operation that the threads which pass ``mask`` execute.
+
+        Args:
+            masked: whether that may be fewer than all.
+        """
+        call = stmt.value
+        assert isinstance(call, E.Call)
+        if call.op in ARRIVALS:
+            return [self._arrive(stmt, call, mask)]
+        if call.op == "mbarrier_wait":
+            return [self._wait(stmt, call, mask)]
+        if call.op == "named_barrier_arrive":
+            self._named()
+            return self._meet(stmt, call.args[0], None, mask)
+        if call.op == "sync_grid":
+            return [*(self._all_here(stmt, mask) if masked else []), stmt]
+        if call.op != "sync_threads" or (not masked and self.named is None):
+            return []
+        args = call.args
+        if not args or (isinstance(args[0], E.Const) and int(args[0].value) < 0):
+            return self._all_here(stmt, mask) if masked else []
+        if len(args) == 1:
+            return self._all_here(stmt, mask) if masked else []
+        self._named()
+        return self._meet(stmt, args[0], args[1], mask)
+
+    # -- barriers in memory ----------------------------------------------------------------------
+    def _place(self, arg: E.Expr) -> tuple[Buffer, E.Expr]:
+        assert isinstance(arg, (E.AddressOf, E.Load))
+        index = arg.indices[-1] if arg.indices else E.const(0)
+        return self.states[arg.buffer.data], index
+
+    def _arrive(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
+        state, index = self._place(call.args[0])
+
+        def field(place: int) -> E.Expr:
+            return E.Load(state, (index, E.const(place)))
+
+        def put(place: int, value: E.Expr) -> S.Stmt:
+            return S.Store(buffer=state, indices=(index, E.const(place)), value=value, loc=stmt.loc)
+
+        over = S.seq(put(PHASE, field(PHASE) + 1), put(PENDING, field(COUNT)))
+        last = S.If(cond=E.binary("eq", field(PENDING), 0), then=over)
+        return self.loops.over([put(PENDING, field(PENDING) - 1), last], mask)
+
+    def _wait(self, stmt: S.Eval, call: E.Call, mask: E.Expr | None) -> S.Stmt:
+        state, index = self._place(call.args[0])
+        phase = E.binary("bitand", E.Load(state, (index, E.const(PHASE))), 1)
+        parity = E.binary("bitand", E.cast(call.args[1], INT), 1)
+        over = E.binary("ne", phase, parity)
+        return self.loops.over([S.Assert(cond=over, message=LATER, loc=stmt.loc)], mask)
+
+    # -- barriers of the hardware ----------------------------------------------------------------
+    def _named(self) -> Buffer:
+        if self.named is None:
+            self.named = Buffer("arrived", Shape((NAMED,)), INT, "local")
+        return self.named
+
+    def _count(self, mask: E.Expr | None) -> tuple[list[S.Stmt], E.Expr]:
+        """The number of threads that are here."""
+        total = Buffer("here", Shape((1,)), INT, "local.var")
+        one = S.Store(buffer=total, indices=ZERO, value=E.Load(total, ZERO) + 1)
+        return [S.Alloc(buffer=total, init=E.const(0)), self.loops.over([one], mask)], E.Load(
+            total, ZERO
+        )
+
+    def _all_here(self, stmt: S.Eval, mask: E.Expr | None) -> list[S.Stmt]:
+        """All threads that have not returned are here, or none of them is."""
+        made, here = self._count(mask)
+        all_made, everyone = self._count(None)
+        right = E.binary("lor", E.binary("eq", here, everyone), E.binary("eq", here, 0))
+        return [*made, *all_made, S.Assert(cond=right, message=LATER, loc=stmt.loc)]
+
+    def _meet(
+        self, stmt: S.Eval, ident: E.Expr, count: E.Expr | None, mask: E.Expr | None
+    ) -> list[S.Stmt]:
+        """Arrivals at a barrier of the hardware; with ``count`` that many have to be there."""
+        named = self._named()
+        at = (E.cast(ident, INT),)
+        made, here = self._count(mask)
+        arrived = E.Load(named, at)
+        add = S.Store(buffer=named, indices=at, value=arrived + here, loc=stmt.loc)
+        if count is None:
+            return [*made, add]
+        need = E.cast(count, INT)
+        enough = E.binary("lor", arrived >= need, E.binary("eq", here, 0))
+        left = E.select(arrived >= need, arrived - need, arrived)
+        done = S.Store(buffer=named, indices=at, value=left, loc=stmt.loc)
+        return [*made, add, S.Assert(cond=enough, message=LATER, loc=stmt.loc), done]
