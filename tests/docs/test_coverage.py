@@ -57,9 +57,7 @@ def test_the_column_of_cuda_is_that_of_the_cases(generator: ModuleType) -> None:
     assert table["ptx_wgmma_ss"].cuda == "sm_90a" and table["wait_wgmma"].cuda == "sm_90a"
     assert table["sync_threads"].cuda == table["copy"].cuda == "yes"
     assert table["tcgen05_gemm"].cuda == "–" and table["tcgen05_gemm"].state == "planned"
-    assert (
-        table["barrier_arrive"].cuda == "sm_80" and table["barrier_arrive"].state == "runs"
-    )
+    assert table["barrier_arrive"].cuda == "sm_80" and table["barrier_arrive"].state == "runs"
     assert set(generator.NOT_ON_CUDA).isdisjoint(generator.on_cuda()) or (
         set(generator.NOT_ON_CUDA) & set(generator.on_cuda()) == {"deallocate_tmem"}
     )

@@ -25,6 +25,8 @@ from tilelang.passes.serial.affine import linear
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
+PHILOX = "curandStatePhilox4_32_10_t"
+UNSEEDED = "a random number is drawn before the generator is initialised"
 GLOBAL_SCOPES = ("global",)
 
 UNIT_BYTES = {
@@ -51,6 +53,9 @@ class CpuPrinter(CPrinter):
         self.unit = unit
         self.host = host
         self.declared: dict[E.Var, str] = {}  # storage -> C element type of its pointer
+        self.thread = ""  # the variable of the loop over threads that is being written
+        self.draws = False  # whether threads have random generators
+        self.here: Loc | None = None  # place in the program of the statement being written
 
     def pointer(self, buffer: Buffer) -> str:
         """The pointer of a buffer; views of another dtype convert it."""
@@ -76,6 +81,8 @@ class CpuPrinter(CPrinter):
             target = expr.args[0]
             assert isinstance(target, E.AddressOf)
             return self.load(target.buffer, target.indices)
+        if op.startswith("rng_"):
+            return self.random(expr, args)
         if op == "sync_grid":
             return "tl_meet_blocks()"
         if op == "isnullptr":
@@ -95,6 +102,30 @@ class CpuPrinter(CPrinter):
             got=f"one that needs {expr.intrinsic.needs or 'device source'}",
             hint='run it with execution_backend="interpret", or compile for a GPU target',
         )
+
+    def random(self, expr: E.Call, args: list[str]) -> str:
+        """A random number of the thread, or the start of its generator."""
+        generator = expr.attr("generator", PHILOX)
+        if not self.thread or generator != PHILOX:
+            raise TileUnsupportedError(
+                f"T.{expr.op} in the iterations of a shared loop on the CPU"
+                if generator == PHILOX
+                else f"the random generator {generator} is not available on the CPU",
+                expected="thread code, outside T.Parallel" if generator == PHILOX else PHILOX,
+                got=f"`{expr!r}`",
+            )
+        self.draws = True
+        state = f"&tl_random[{self.thread}]"
+        if expr.op == "rng_init":
+            return f"(tl_rng_init({', '.join([state, *args])}), 0)"
+        name = "rand"
+        if expr.op == "rng_rand_float":
+            name = f"{expr.attr('dist', 'uniform')}_f{expr.attr('bit', 32)}"
+        failure = UNSEEDED, Site(repr(expr), self.here, True)
+        self.unit.failures.setdefault(failure)
+        code = list(self.unit.failures).index(failure) + 1
+        ready = f"tl_random[{self.thread}].ready"
+        return f"({ready} ? tl_rng_{name}({state}) : (tl_fail(error, {code}), 0))"
 
     def reinterpret(self, expr: E.Call, arg: str) -> str:
         """A bit cast through the storage forms of the two dtypes."""
@@ -259,9 +290,11 @@ class BlockWriter(Writer):
             label = self.names.fresh("next_thread")
             self.thread_labels.append((label, cast("Buffer | None", notes["threads"])))
             self.thread_vars.append(var)
+            self.p.thread = var
             before = len(self.lines)
             self.nested(stmt.body, "")
             self.thread_vars.pop()
+            self.p.thread = self.thread_vars[-1] if self.thread_vars else ""
             self.lines.pop()
             used = any(f"goto {label};" in line for line in self.lines[before:])
             self.thread_labels.pop()
@@ -329,7 +362,7 @@ class BlockWriter(Writer):
     def mark(self, stmt: S.Stmt) -> None:
         """Remember where the program is."""
         super().mark(stmt)
-        self.here = stmt.loc
+        self.here = self.p.here = stmt.loc
 
     def fail_unless(self, cond: E.Expr, message: str) -> None:
         """Stop with an error code that the runtime turns into ``message`` and the place."""

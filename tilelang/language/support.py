@@ -82,7 +82,7 @@ _SPECIAL = {
     "gemm": Support(True, True, "float32 operands are exact; with mbar or tensor memory sm_100"),
     "cast": Support(True, True, "round='rs' needs sm_100"),
     "Cast": Support(True, True, "round='rs' needs sm_100"),
-    "rng_init": Support(True, False, "the Philox generator"),
+    "rng_init": Support(True, True, "the Philox generator"),
 }
 
 # Names of the reference that this implementation does not have.
@@ -107,7 +107,7 @@ def _derived(name: str) -> Support:
             return Support(False, False, "a pointer without a buffer needs a GPU")
         if row is not None and row.effect is Effect.SYNC:
             return Support(True, True, "waiting for threads whose turn comes later is an error")
-        return Support(True, False, "needs the threads of a block")
+        return Support(True, True)
     return Support(False, False, f"needs {needs}")
 
 
