@@ -1,6 +1,9 @@
 """CPU figures: matrix products, attention, softmax and addition beside numpy and torch.
 
-    python bench/cpu_gemm.py [--threads 1 2] [--sizes 1024 2048] [--json FILE]
+    python bench/cpu_gemm.py [--threads 1 2] [--sizes 1024 2048] [--json FILE] [--arch znver3]
+
+``--arch`` builds our kernels for another processor of the family, as ``-march`` names it, and gives
+numpy the kernels for it (``OPENBLAS_CORETYPE``): an AVX2 machine, say, on one with AVX-512.
 
 Every thread count runs in a process of its own; every way of running numpy (its BLAS chooses its
 kernels when it is loaded) in a further one. Within a process the contestants take turns, so that
@@ -16,6 +19,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -253,6 +257,16 @@ def show(threads: int, rows: list[dict[str, Any]]) -> None:
               f"ratio to best {ours / best:.3f}")  # fmt: skip
 
 
+def compile_for(arch: str, folder: str) -> str:
+    """A C compiler for ``arch``: its last ``-march`` counts."""
+    compiler = os.environ.get("CC", "cc")
+    path = os.path.join(folder, f"cc-{arch}")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nexec {compiler} "$@" -march={arch}\n')
+    os.chmod(path, 0o755)
+    return path
+
+
 def main() -> None:
     """All parts for all thread counts."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -260,7 +274,13 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=[1024, 2048])
     parser.add_argument("--json")
     parser.add_argument("--part", choices=("ours", "numpy"))
+    parser.add_argument("--arch", default="")
     options = parser.parse_args()
+    if options.arch:
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["CC"] = compile_for(options.arch, folder)
+            compare(options, ("Haswell", "Zen"))
+        return
     if options.part == "ours":
         rows = [*products(options.sizes), *attention(), *memory_bound()]
         print(json.dumps(rows))
@@ -268,10 +288,15 @@ def main() -> None:
     if options.part == "numpy":
         print(json.dumps(numpy_only(options.sizes)))
         return
+    compare(options, CORETYPES)
+
+
+def compare(options: argparse.Namespace, coretypes: tuple[str, ...]) -> None:
+    """Measure and show every thread count; ``coretypes``: kernels that numpy may use."""
     report: dict[int, Any] = {}
     for threads in options.threads:
         # The BLAS kernels that serve this machine best stand beside ours in one process.
-        choices = {c: child(threads, c, "numpy", options.sizes[:1]) for c in CORETYPES}
+        choices = {c: child(threads, c, "numpy", options.sizes[:1]) for c in coretypes}
         best = max(choices, key=lambda c: choices[c][0]["values"]["numpy"])
         rows = child(threads, best, "ours", options.sizes)
         report[threads] = {"coretype": best, "rows": rows, "choices": choices}
