@@ -121,7 +121,8 @@ class ThreadLoops:
             whole = buffer if base is None else base
             unit = lcm(storage_bits(whole.dtype), *units)
             bits = -(-span(whole) * storage_bits(whole.dtype) // unit) * unit
-            strides = (bits // own, *buffer.stride_list())
+            dense = buffer.strides is None and span(buffer) * own == bits
+            strides = None if dense else (bits // own, *buffer.stride_list())
         data = self._handles.setdefault(buffer.data, E.Var(buffer.name, DType("handle")))
         shape = Shape((self.count, *buffer.shape))
         wide = replace(buffer, shape=shape, storage="local", strides=strides, data=data)
