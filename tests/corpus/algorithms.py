@@ -204,9 +204,14 @@ def shortest_paths_between_all_pairs():
         with T.Kernel(1, threads=64):
             s = T.alloc_shared((16, 16), "int32")
             T.copy(A, s)
+            row = T.alloc_shared((16,), "int32")
+            column = T.alloc_shared((16,), "int32")
             for k in T.serial(16):
+                for i in T.Parallel(16):
+                    row[i] = s[k, i]
+                    column[i] = s[i, k]
                 for i, j in T.Parallel(16, 16):
-                    s[i, j] = T.min(s[i, j], s[i, k] + s[k, j])
+                    s[i, j] = T.min(s[i, j], column[i] + row[j])
             T.copy(s, B)
 
     a = _ints((16, 16), 9, I, 1, 60)

@@ -415,3 +415,29 @@ def a_table_of_addresses():
         Out(np.array(want, F)).check("B", b)
 
     return run
+
+
+@program()
+def random_numbers_are_spread_evenly():
+    @T.prim_func
+    def f(B: T.Tensor((64, 64), "float32"), C: T.Tensor((64, 64), "uint32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            T.rng_init(1234)
+            for i in T.serial(64):
+                C[t, i] = T.rng_rand()
+            for i in T.serial(64):
+                B[t, i] = T.rng_rand_float()
+
+    def run(options):
+        b, c = np.zeros((64, 64), F), np.zeros((64, 64), np.uint32)
+        tilelang.compile(f, **options)(b, c)
+        assert ((b >= 0) & (b <= 1)).all()
+        assert abs(b.mean() - 0.5) < 0.03
+        assert abs(b.std() - 12**-0.5) < 0.03
+        assert len(np.unique(c)) > 4090
+        assert abs((c >> 31).mean() - 0.5) < 0.05
+        assert abs((c & 1).mean() - 0.5) < 0.05
+        assert abs(np.corrcoef(b[:-1].reshape(-1), b[1:].reshape(-1))[0, 1]) < 0.06
+
+    return run

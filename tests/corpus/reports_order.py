@@ -440,3 +440,19 @@ def a_tile_read_before_its_place_is_overwritten():
 
     a = np.arange(128, dtype=I)
     return f, [Out(a * 0, a), Out(a[::-1].copy())]
+
+
+@program()
+def a_workspace_between_two_tiles():
+    @T.prim_func
+    def f(A: T.Tensor((2, 16, 16), "float32"), C: T.Tensor((2, 16, 16), "float32")):
+        with T.Kernel(2, threads=128) as b:
+            w = T.alloc_global((2, 16, 16), "float32")
+            x = T.alloc_fragment((16, 16), "float32")
+            T.copy(A[b, 0, 0], x)
+            T.copy(x, w[b, 0, 0])
+            for i, j in T.Parallel(16, 16):
+                C[b, i, j] = w[b, j, i]
+
+    a = np.arange(512, dtype=F).reshape(2, 16, 16)
+    return f, [a, Out(a.transpose(0, 2, 1).copy())]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 import tilelang.language as T
+from tilelang.layout import make_swizzled_layout
 
 from .registry import Out, program
 
@@ -550,3 +551,30 @@ def tiles_of_48_and_80_columns():
 
     a, b = _ints((32, 96), 41, H, -4, 5), _ints((96, 80), 42, H, -4, 5)
     return f, [a, b, Out(a.astype(F) @ b.astype(F))]
+
+
+@program()
+def any_and_all_of_a_row_of_a_swizzled_tile():
+    # A scan over neighbours in memory does not see the row.
+    @T.prim_func
+    def f(A: T.Tensor((16, 64), "float16"), B: T.Tensor((2, 16), "int32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((16, 64), "float16")
+            T.annotate_layout({s: make_swizzled_layout(s)})
+            T.copy(A, s)
+            for i in T.serial(16):
+                if T.all_of(s[i, 0:64]):
+                    B[0, i] = 1
+                else:
+                    B[0, i] = 0
+                if T.any_of(s[i, 0:64]):
+                    B[1, i] = 1
+                else:
+                    B[1, i] = 0
+
+    a = np.ones((16, 64), H)
+    a[::3, 17] = 0
+    a[5] = 0
+    a[6] = 0
+    a[6, 63] = 1
+    return f, [a, Out(np.stack([(a != 0).all(1), (a != 0).any(1)]).astype(I))]

@@ -547,3 +547,34 @@ def wide_values_exchanged_by_shuffles():
     h = _ints(32, 24, np.float16)
     t = np.arange(32)
     return f, [a, h, Out(a[t ^ 1]), Out(h[np.where(t + 4 < 32, t + 4, t)])]
+
+
+@program(
+    but={"cpu": "the threads of a block run one after the other there and cannot wait in turn"}
+)
+def a_producer_warp_and_consumer_warps():
+    @T.prim_func
+    def f(A: T.Tensor((5, 32), "float32"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=64):
+            t = T.get_thread_binding()
+            s = T.alloc_shared((2, 32), "float32")
+            full = T.alloc_barrier([32, 32])
+            empty = T.alloc_barrier([32, 32])
+            if t < 32:
+                for k in T.serial(5):
+                    T.barrier_wait(empty[k % 2], (k // 2 + 1) % 2)
+                    s[k % 2, t] = A[k, t]
+                    T.barrier_arrive(full[k % 2])
+            else:
+                total = T.alloc_var("float32", 0.0)
+                for k in T.serial(5):
+                    T.barrier_wait(full[k % 2], k // 2 % 2)
+                    total = total * 2 + s[k % 2, 63 - t]
+                    T.barrier_arrive(empty[k % 2])
+                B[t - 32] = total
+
+    a = _ints((5, 32), 15, low=-5, high=5)
+    want = np.zeros(32, F)
+    for k in range(5):
+        want = want * 2 + a[k, ::-1]
+    return f, [a, Out(want)]
