@@ -21,6 +21,7 @@ from tilelang.cuda.module import MapStep
 from tilelang.env import env
 from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError, internal_boundary
 from tilelang.ir import stmt as S
+from tilelang.ir.depth import make_room, nesting
 from tilelang.ir.legal import check
 from tilelang.options import Options
 from tilelang.passes.layouts.hold import hold_operands
@@ -220,6 +221,7 @@ def _lower(
     func: S.PrimFunc, target: Target, options: Options, watch: Watch | None, sparing: bool = False
 ) -> S.PrimFunc:
     dump = _Dump(func, options)
+    make_room(nesting(func.body))
     check(func, "tile", host_works=target.kind == "cpu")
     for step in pass_list(target, sparing):
         if not step.when(target, options):

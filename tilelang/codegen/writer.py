@@ -125,8 +125,11 @@ class Writer(ABC):
         return self.condition(expr)
 
     def branch(self, stmt: S.If) -> None:
-        """if / else."""
+        """if / else; a ladder in one level, since compilers bound how deep braces nest."""
         self.put(f"if ({self.condition(stmt.cond)}) {{")
+        while isinstance(stmt.orelse, S.If) and stmt.orelse.orelse is not None:
+            self.nested(stmt.then, f"}} else if ({self.condition(stmt.orelse.cond)}) {{")
+            stmt = stmt.orelse
         if stmt.orelse is None:
             self.nested(stmt.then)
             return

@@ -58,6 +58,7 @@ def run(
     from tilelang.interpret.machine import Block, Run, Scope, Strand
     from tilelang.interpret.stmts import execute
     from tilelang.interpret.sync import drive
+    from tilelang.ir.depth import make_room, nesting
 
     if uninitialized not in UNINITIALIZED:
         raise TileValueError(
@@ -65,6 +66,7 @@ def run(
             expected=", ".join(UNINITIALIZED),
             got=shown(uninitialized),
         )
+    make_room(nesting(func.body))
     state = Run(func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
     state.uninitialized = uninitialized
     host = Lanes(1)

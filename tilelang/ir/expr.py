@@ -29,6 +29,7 @@ ExprLike: TypeAlias = "Expr | int | float | bool"
 Kind = TypeVar("Kind", bound="Expr")
 Other = TypeVar("Other", bound="Expr")
 _NONE: frozenset[Any] = frozenset()
+_LONG = 400  # characters of an expression in a message
 
 
 def field_names(cls: type[Expr]) -> tuple[str, ...]:
@@ -96,6 +97,7 @@ class Expr:
     issued: ClassVar[bool] = False  # whether it is the handle of one statement: Call.issue
     dtype: DType = field(init=False)
     _kinds: int = field(init=False)  # the bits of all classes in it
+    depth: int = field(init=False)  # nodes on the longest way down, itself included
     variables: frozenset[Var] = field(init=False)
     """The variables in it, itself included."""
 
@@ -140,12 +142,14 @@ class Expr:
         for name, value in zip(cls._fields, args):
             put(node, name, value)
         put(node, "dtype", node._dtype())
-        kinds, variables = cls._bit, _NONE
+        kinds, variables, depth = cls._bit, _NONE, 0
         for child in node.children():
             kinds |= child._kinds
+            depth = max(depth, child.depth)
             if not child.variables <= variables:
                 variables = variables | child.variables if variables else child.variables
         put(node, "_kinds", kinds)
+        put(node, "depth", depth + 1)
         put(node, "variables", variables)
         return node
 
@@ -305,7 +309,8 @@ class Expr:
     def __repr__(self) -> str:
         from tilelang.ir.print_expr import expr_text
 
-        return expr_text(self)
+        text = expr_text(self)
+        return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
 
     def astype(self, dtype: object) -> Expr:
         """This value converted to ``dtype`` (round to nearest even, saturating for fp8)."""

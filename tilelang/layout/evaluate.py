@@ -9,6 +9,7 @@ import numpy as np
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from tilelang.ir.visitor import postorder
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -44,6 +45,9 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+_DEEP = 50
+
+
 def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
     """``expr`` for every combination of ``values``, arrays that broadcast against each other.
 
@@ -77,6 +81,9 @@ def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
             got=type(node).__name__,
         )
 
+    if expr.depth > _DEEP:  # children first: no call goes far down
+        for node in postorder(expr):
+            visit(node)
     return np.asarray(visit(expr), dtype=np.int64)
 
 

@@ -34,6 +34,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from tilelang.errors import Loc, TileSyntaxError
+from tilelang.ir.depth import make_room
 from tilelang.language.v2.flow import Flow
 from tilelang.language.v2.nodes import (
     UNSUPPORTED,
@@ -190,12 +191,10 @@ def _blocks(item: ast.stmt, path: Path) -> Iterator[tuple[Path, list[ast.stmt]]]
 class _Statements:
     """Rewrites the statements of one function."""
 
-    def __init__(
-        self, info: FunctionInfo, *, attributes: bool, params_annotated: frozenset[str]
-    ) -> None:
+    def __init__(self, info: FunctionInfo, attributes: bool, annotated: frozenset[str]) -> None:
         self.info = info
         self.attributes = attributes
-        self.annotated = params_annotated
+        self.annotated = annotated  # parameters whose annotation statements are evaluated
         self.names = _Names(info.node)
         self.flow = Flow(info.node)
         self.again: list[str] = []  # names that the loops around read in their next iteration
@@ -527,6 +526,15 @@ def _has_star(node: ast.AST) -> bool:
     return any(isinstance(child, ast.Starred) for child in ast.iter_child_nodes(node))
 
 
+def _depth(node: ast.AST) -> int:
+    """The number of nodes around each other, at most."""
+    level, below_it = 0, [node]
+    while below_it:
+        level += 1
+        below_it = [part for parent in below_it for part in ast.iter_child_nodes(parent)]
+    return level
+
+
 def _inner_code(code: CodeType, name: str) -> CodeType:
     for item in code.co_consts:
         if isinstance(item, CodeType):
@@ -556,8 +564,11 @@ def rewrite(
     Raises:
         TileSyntaxError: the body uses a construct that kernels do not have.
     """
-    statements = _Statements(info, attributes=attributes, params_annotated=annotated)
-    body = statements.block(info.node.body)
+    try:
+        body = _Statements(info, attributes, annotated).block(info.node.body)
+    except RecursionError:  # long sums and ladders of `elif` are deep trees
+        make_room(_depth(info.node))
+        body = _Statements(info, attributes, annotated).block(info.node.body)
     start = ast.Call(
         func=load("__tl_enter"),
         args=[ast.Call(func=load("__tl_locals"), args=[], keywords=[])],

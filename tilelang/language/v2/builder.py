@@ -56,6 +56,7 @@ from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run
+from tilelang.language.v2.split import split
 
 __all__ = ["Block", "Builder", "builder"]
 
@@ -256,6 +257,7 @@ class Builder:
             )
         if stmt.loc is None:
             object.__setattr__(stmt, "loc", locate())
+        stmt = split(self, stmt)
         block = self.blocks[-1]
         if block.done:
             if block.done != "warned":
