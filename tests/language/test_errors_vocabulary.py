@@ -1018,11 +1018,11 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
     ),
     (
         "reducer-of-an-unknown-combination",
-        lambda: T.comm_reducer(lambda a, b: a * b, [T.float32(1)]),
+        lambda: T.comm_reducer(lambda a, b: a - b, [T.float32(1)]),
         TileUnsupportedError,
         "T.comm_reducer with an unknown combination\n"
-        "  expected: lambda x, y: x + y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y\n"
-        "  got: `x * y`",
+        "  expected: lambda x, y: x + y, x * y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y\n"
+        "  got: `x - y`",
     ),
     (
         "allreduce-outside-a-reduction",

@@ -242,6 +242,8 @@ def identity(op: str, kind: DType) -> Value:
             high = 2 ** (scalar.bits - scalar.is_int) - 1
             return held.type(high if op == "min" else (-high - 1 if scalar.is_int else 0))
         return held.type(-bound if op == "max" else bound)
+    if op == "mul":
+        return held.type(1)
     if op in ("bitand", "and"):
         return rounded(np.invert(held.type(0)), scalar)
     return held.type(0)

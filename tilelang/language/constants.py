@@ -43,7 +43,7 @@ def int_op(op: str, a: object, b: object) -> Any:
 def infinity(dtype: object, span: object = None) -> Const:
     """Infinity of a float dtype, its largest value where the format has none."""
     kind = DType(dtype)
-    return const(_dtypes.infinity_value(kind), kind)
+    return Const(_dtypes.infinity_value(kind), kind)  # not converted: a cast would saturate
 
 
 def max_value(dtype: object, span: object = None) -> Const:

@@ -107,6 +107,14 @@ class KernelLaunchFrame(Frame):
         self.annotations = {k: v for k, v in annotations.items() if v is not None}
 
     def open(self, active: Builder, names: tuple[str, ...]) -> Any:
+        # An eager kernel takes extents from tensors, which may be empty.
+        if active.hooks is None and any(isinstance(e, Const) and e.value == 0 for e in self.grid):
+            raise TileValueError(
+                "a grid extent of T.Kernel is 0",
+                expected="1 or more",
+                got="0",
+                hint="a grid without blocks runs nothing; an extent known at the call may be 0",
+            )
         if len(names) > 1 and len(names) != len(self.grid):
             raise TileValueError(
                 f"{len(names)} names for {len(self.grid)} grid extents",

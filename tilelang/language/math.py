@@ -278,8 +278,12 @@ def min(a: Any, b: Any, span: object = None) -> Any:
 
 
 def clamp(dst: Any, min_val: Any, max_val: Any) -> Any:
-    """``dst`` limited to ``min_val`` ... ``max_val``."""
-    return min(max(dst, min_val), max_val)
+    """``dst`` limited to ``min_val`` ... ``max_val``; NaN stays NaN."""
+    limited = min(max(dst, min_val), max_val)
+    if not isinstance(limited, Expr) or not limited.dtype.is_float or isinstance(dst, (int, float)):
+        return limited
+    low, high = (as_expr(bound, limited.dtype) for bound in (min_val, max_val))
+    return call("fmin_nan", call("fmax_nan", as_expr(dst, limited.dtype), low), high)
 
 
 def _side(value: object, what: str) -> object:

@@ -362,7 +362,7 @@ class CommReducer:
 
 
 _COMBINERS = {
-    "add": "sum", "max": "max", "min": "min",
+    "add": "sum", "mul": "mul", "max": "max", "min": "min",
     "bitand": "bitand", "bitor": "bitor", "bitxor": "bitxor",
 }  # fmt: skip
 
@@ -381,7 +381,7 @@ def comm_reducer(
         return CommReducer(_COMBINERS[found.op], values)
     raise TileUnsupportedError(
         "T.comm_reducer with an unknown combination",
-        expected="lambda x, y: x + y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y",
+        expected="lambda x, y: x + y, x * y, T.max(x, y), T.min(x, y), x & y, x | y or x ^ y",
         got=describe(found),
     )
 

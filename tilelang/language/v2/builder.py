@@ -56,6 +56,7 @@ from tilelang.ir.stmt import walk as walk_stmts
 from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run
+from tilelang.language.v2.place import check_place
 from tilelang.language.v2.split import split
 
 __all__ = ["Block", "Builder", "builder"]
@@ -149,6 +150,7 @@ class Builder:
         self.macro_depth = 0
         self.open_ifs: list[Any] = []  # frames of T.If that wait for T.Then and T.Else
         self.parts: dict[tuple[int, object], tuple[object, list[Block]]] = {}
+        self.reducers: dict[Buffer, str] = {}  # what each waits for
         self.loops: list[Any] = []  # the loop statements being traced, innermost last
         self._places: dict[int, tuple[CodeType, tuple[Any, ...]]] = {}
         self.hooks: Any = None  # the template being traced: T.const and body annotations
@@ -257,6 +259,7 @@ class Builder:
             )
         if stmt.loc is None:
             object.__setattr__(stmt, "loc", locate())
+        check_place(self, stmt)
         stmt = split(self, stmt)
         block = self.blocks[-1]
         if block.done:

@@ -14,6 +14,7 @@ from tilelang.ir.dtypes import dtype as DType
 COMBINE = {
     "sum": "add",
     "abssum": "add",
+    "mul": "mul",
     "max": "max",
     "absmax": "max",
     "min": "min",
@@ -28,6 +29,8 @@ def identity(kind: str, dtype: DType) -> int | float:
     """The value that a reduction of ``kind`` starts from."""
     if kind in ("sum", "abssum", "absmax", "bitor", "bitxor"):
         return 0
+    if kind == "mul":
+        return 1
     if kind == "bitand":
         return -1 if dtype.is_int else int(dtypes.max_value(dtype))
     infinite = dtype.is_float

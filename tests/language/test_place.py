@@ -1,0 +1,184 @@
+"""Statements that cannot stand where they are: in parallel loops, and out of turn on reducers."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileSyntaxError, TileValueError
+
+HOW = {
+    "interpret": {"target": "cpu", "execution_backend": "interpret"},
+    "cpu": {"target": "cpu"},
+    "sm_80": {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+    "sm_90a": {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
+}
+
+
+def traced(body: str) -> Any:
+    lines = [
+        "@T.prim_func",
+        "def f(A: T.Tensor((8, 8), 'float32'), B: T.Tensor((8,), 'float32')):",
+        "    with T.Kernel(1, threads=32):",
+        "        t = T.alloc_fragment((8, 8), 'float32')",
+        "        s = T.alloc_shared((8, 8), 'float32')",
+        "        r = T.alloc_reducer((8,), 'float32')",
+        *("        " + line for line in body.splitlines()),
+    ]
+    text = "\n".join(lines) + "\n"
+    linecache.cache["<place>"] = (len(text), None, text.splitlines(True), "<place>")
+    space: dict[str, Any] = {"T": T}
+    exec(compile(text, "<place>", "exec"), space)  # noqa: S102
+    return space["f"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("T.sync_threads()", "T.sync_threads"),
+        ("T.copy(A, s)", "the tile operation Copy"),
+        ("T.clear(t)", "the tile operation Fill"),
+        ("T.reduce_sum(t, r, dim=1)", "the tile operation Reduce"),
+        ("T.gemm(s, s, t)", "the tile operation Gemm"),
+        ("T.finalize_reducer(r)", "the tile operation ReducerFinalize"),
+        ("for k in T.serial(2):\n        T.sync_threads()", "T.sync_threads"),
+    ],
+)
+def test_what_needs_all_threads_cannot_stand_in_a_parallel_loop(statement: str, what: str) -> None:
+    with pytest.raises(TileSyntaxError) as caught:
+        traced(f"T.clear(r)\nfor i in T.Parallel(8):\n    {statement}")
+    assert str(caught.value).splitlines()[:3] == [
+        f"{what} in a T.Parallel loop",
+        "  expected: loads, stores and arithmetic of single elements",
+        "  hint: an iteration is the work of one thread; end the loop before it, or use T.serial",
+    ]
+
+
+START = "start it with T.clear, T.fill or T.reducer_init"
+FINALIZE = "call T.finalize_reducer first: until then every thread holds a part of the result"
+LOOP = "for i in T.Parallel(8):\n    r[i] += A[i, 0]\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "what", "hint"),
+    [
+        (LOOP, "is updated before it is started", START),
+        ("T.finalize_reducer(r)", "is finalized before it is started", START),
+        ("T.clear(r)\n" + LOOP + "T.copy(r, B)", "is read before T.finalize_reducer", FINALIZE),
+        ("T.clear(r)\n" + LOOP + "B[0] = r[0]", "is read before T.finalize_reducer", FINALIZE),
+        (
+            "T.clear(r)\n" + LOOP + "T.finalize_reducer(r)\nT.finalize_reducer(r)",
+            "is finalized twice",
+            START,
+        ),
+        (
+            "T.clear(r)\n" + LOOP + "T.finalize_reducer(r)\n" + LOOP,
+            "is updated after T.finalize_reducer",
+            START,
+        ),
+        (
+            "T.clear(r)\n" + LOOP + "for i in T.Parallel(8):\n    r[i] = A[i, 0]",
+            "is stored to while it collects",
+            "update it: `acc[i] += x`, or T.max, T.min and so on for its operation",
+        ),
+    ],
+)
+def test_a_reducer_used_out_of_turn_is_an_error(body: str, what: str, hint: str) -> None:
+    with pytest.raises(TileValueError) as caught:
+        traced(body)
+    assert str(caught.value).splitlines()[:3] == [
+        f"the reducer `r` {what}",
+        "  expected: start, updates, T.finalize_reducer, reads, in this order",
+        f"  hint: {hint}",
+    ]
+
+
+def test_a_finished_reducer_is_a_fragment_that_can_start_anew() -> None:
+    func = traced(
+        "T.clear(r)\n"
+        + LOOP
+        + "T.finalize_reducer(r)\nfor i in T.Parallel(8):\n    r[i] = r[i] * 2\nT.copy(r, B)\n"
+        + "T.clear(r)\n"
+        + LOOP
+        + "T.finalize_reducer(r)\nfor i in T.Parallel(8):\n    B[i] = B[i] + r[i]"
+    )
+    a = np.arange(64, dtype=np.float32).reshape(8, 8)
+    for how in HOW.values():
+        b = np.zeros(8, np.float32)
+        tilelang.compile(func, **how)(a, b)
+        assert np.array_equal(b, a[:, 0] * 3)
+
+
+# -- grids ----------------------------------------------------------------------------------------
+def test_a_grid_without_blocks_is_an_error() -> None:
+    with pytest.raises(TileValueError) as caught:
+
+        @T.prim_func
+        def f(A: T.Tensor((8,), "float32")) -> None:  # type: ignore[valid-type]
+            with T.Kernel(4, 0, threads=32):
+                A[0] = 1
+
+    assert str(caught.value).splitlines()[:4] == [
+        "a grid extent of T.Kernel is 0",
+        "  expected: 1 or more",
+        "  got: 0",
+        "  hint: a grid without blocks runs nothing; an extent known at the call may be 0",
+    ]
+
+
+@pytest.mark.parametrize("executor", HOW)
+def test_a_grid_that_is_empty_at_the_call_runs_nothing(executor: str) -> None:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def f(A: T.Tensor((n,), "float32"), B: T.Tensor((1,), "float32")) -> None:  # type: ignore[valid-type]
+        with T.Kernel(T.ceildiv(n, 4), threads=32):
+            B[0] = 1
+
+    kernel = tilelang.compile(f, **HOW[executor])  # type: ignore[arg-type]
+    b = np.zeros(1, np.float32)
+    kernel(np.zeros(0, np.float32), b)
+    assert b[0] == 0
+    kernel(np.zeros(3, np.float32), b)
+    assert b[0] == 1
+
+
+# -- values ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("executor", HOW)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_clamp_keeps_nan(executor: str, dtype: str) -> None:
+    @T.prim_func
+    def f(A: T.Tensor((4,), dtype), B: T.Tensor((4,), dtype)) -> None:  # type: ignore[valid-type]
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(4):
+                B[i] = T.clamp(A[i], -1.0, 1.0)
+
+    a = np.array([np.nan, -5, 5, 0.5], dtype)
+    b = np.zeros(4, dtype)
+    tilelang.compile(f, **HOW[executor])(a, b)  # type: ignore[arg-type]
+    assert np.array_equal(b, np.array([np.nan, -1, 1, 0.5], dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("executor", HOW)
+def test_products_over_threads(executor: str) -> None:
+    product = T.comm_reducer(lambda x, y: x * y, [T.float32(1)])
+
+    @T.prim_func
+    def f(A: T.Tensor((64,), "float32"), B: T.Tensor((1,), "float32")) -> None:  # type: ignore[valid-type]
+        with T.Kernel(1, threads=64):
+            tx = T.get_thread_binding()
+            v = T.alloc_local((1,), "float32")
+            with T.attr(product, "reduce_scope", T.reinterpret(T.uint64(0), dtype="handle")):
+                T.tvm_thread_allreduce(T.uint32(1), A[tx], tx < 60, v[0], tx, dtype="handle")
+            B[0] = v[0]
+
+    a = np.ones(64, np.float32)
+    a[[3, 17, 40, 62]] = 2, -3, 4, 9
+    b = np.zeros(1, np.float32)
+    tilelang.compile(f, **HOW[executor])(a, b)  # type: ignore[arg-type]
+    assert b[0] == -24

@@ -1,0 +1,128 @@
+"""Whether a statement may stand where it is traced: parallel loops and the protocol of reducers.
+
+An iteration of ``T.Parallel`` is the work of one thread, so nothing in it may need all of them.
+A reducer holds a partial result for each thread: it is started, updated, finalized, and only then
+read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilelang.errors import TileSyntaxError, TileValueError
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Call, Load, find
+
+if TYPE_CHECKING:
+    from tilelang.language.v2.builder import Builder
+
+__all__ = ["check_place"]
+
+_COLLECTIVE = (
+    S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerFinalize, S.Transpose, S.Im2col,
+)  # fmt: skip
+_MOVES = (S.Copy, S.Fill)
+# Calls at which threads wait for each other, with the words of the language.
+_WAITS = {
+    "sync_threads": "T.sync_threads",
+    "sync_grid": "T.sync_grid",
+    "barrier_arrive": "T.barrier_arrive",
+    "barrier_wait": "T.barrier_wait",
+    "mbarrier_arrive": "T.barrier_arrive",
+    "mbarrier_wait": "T.barrier_wait",
+    "named_barrier_arrive": "T.named_barrier_arrive",
+    "syncthreads_count": "T.syncthreads_count",
+    "syncthreads_and": "T.syncthreads_and",
+    "syncthreads_or": "T.syncthreads_or",
+    "thread_allreduce": "T.tvm_thread_allreduce",
+}
+_OWN = ("local", "local.var")
+
+
+def check_place(builder: Builder, stmt: S.Stmt) -> None:
+    """Refuse ``stmt`` where it cannot stand.
+
+    Raises:
+        TileSyntaxError: it needs all threads, in a parallel loop.
+        TileValueError: it uses a reducer out of turn.
+    """
+    if any(block.kind == "parallel" for block in builder.blocks):
+        _check_parallel(stmt)
+    if builder.reducers or isinstance(stmt, S.Alloc):
+        _check_reducers(builder.reducers, stmt)
+
+
+def _check_parallel(stmt: S.Stmt) -> None:
+    what = ""
+    if isinstance(stmt, _COLLECTIVE):
+        what = f"the tile operation {type(stmt).__name__}"
+    elif isinstance(stmt, _MOVES):
+        regions = (*stmt.regions_read(), *stmt.regions_written())
+        if not any(region.buffer.storage in _OWN for region in regions):
+            what = f"the tile operation {type(stmt).__name__}"
+    else:
+        calls = (node for expr in stmt.exprs() for node in find(expr, Call))
+        what = next((_WAITS[node.op] for node in calls if node.op in _WAITS), "")
+    if what:
+        raise TileSyntaxError(
+            f"{what} in a T.Parallel loop",
+            expected="loads, stores and arithmetic of single elements",
+            hint="an iteration is the work of one thread; end the loop before it, or use T.serial",
+        )
+
+
+# How far a reducer is: made, started by stores, updated, finalized (then it is a fragment).
+# A fragment that is stored to may be started anew.
+_FRESH, _BEGUN, _OPEN, _DONE, _AGAIN = "made", "started", "updated", "finalized", "stored to"
+
+
+def _check_reducers(states: dict[Buffer, str], stmt: S.Stmt) -> None:
+    if isinstance(stmt, S.Alloc):
+        if stmt.buffer.attr("reducer") is not None:
+            states[stmt.buffer] = _FRESH
+        return
+    for buffer in _read(stmt):
+        if states.get(buffer, _DONE) not in (_DONE, _AGAIN):
+            raise _misused(buffer, "is read before T.finalize_reducer", _ORDER)
+    if isinstance(stmt, S.ReducerUpdate):
+        if states.get(stmt.buffer) == _FRESH:
+            raise _misused(stmt.buffer, "is updated before it is started", _START)
+        if states.get(stmt.buffer) == _DONE:
+            raise _misused(stmt.buffer, "is updated after T.finalize_reducer", _START)
+        states[stmt.buffer] = _OPEN
+    elif isinstance(stmt, S.ReducerFinalize):
+        buffer = stmt.reducer.buffer
+        if states.get(buffer) == _FRESH:
+            raise _misused(buffer, "is finalized before it is started", _START)
+        if states.get(buffer) == _DONE:
+            raise _misused(buffer, "is finalized twice", _START)
+        states[buffer] = _DONE
+    elif isinstance(stmt, S.Store) and states.get(stmt.buffer) == _OPEN:
+        raise _misused(stmt.buffer, "is stored to while it collects", _UPDATE)
+    else:
+        written = {region.buffer for region in stmt.regions_written()}
+        written |= {stmt.buffer} if isinstance(stmt, S.Store) else set()
+        for buffer in written & states.keys():
+            states[buffer] = _AGAIN if states[buffer] in (_DONE, _AGAIN) else _BEGUN
+
+
+_ORDER = "call T.finalize_reducer first: until then every thread holds a part of the result"
+_START = "start it with T.clear, T.fill or T.reducer_init"
+_UPDATE = "update it: `acc[i] += x`, or T.max, T.min and so on for its operation"
+
+
+def _read(stmt: S.Stmt) -> set[Buffer]:
+    """Reducers that ``stmt`` reads other than to finalize them."""
+    found = {node.buffer for expr in stmt.exprs() for node in find(expr, Load)}
+    if not isinstance(stmt, (S.ReducerFinalize, S.ReducerInit)):
+        found |= {region.buffer for region in stmt.regions_read()}
+    return {buffer for buffer in found if buffer.attr("reducer") is not None}
+
+
+def _misused(buffer: Buffer, what: str, hint: str) -> TileValueError:
+    return TileValueError(
+        f"the reducer `{buffer.name}` {what}",
+        expected="start, updates, T.finalize_reducer, reads, in this order",
+        hint=hint,
+    )
