@@ -605,6 +605,55 @@ TileTypeError: this is not a dimension
 """,
     ),
     (
+        "negative extent",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, -3), 'float32')):
+    pass
+""",
+        """\
+TileValueError: the extent of dimension 1 of T.Tensor is negative
+  expected: 0 or more elements
+  got: -3
+ --> wrong.py:3:10
+    3 | def f(A: T.Tensor((8, -3), 'float32')):
+      |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "extent of -1, which elsewhere means any",
+        """\
+@T.prim_func
+def f(A: T.StridedTensor((-1, 4), (4, 1), 'float32')):
+    pass
+""",
+        """\
+TileValueError: the extent of dimension 0 of T.StridedTensor is negative
+  expected: 0 or more elements
+  got: -1
+  hint: an extent known at run time only is T.dynamic("n")
+ --> wrong.py:3:10
+    3 | def f(A: T.StridedTensor((-1, 4), (4, 1), 'float32')):
+      |          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "negative extent in brackets",
+        """\
+@T.prim_func
+def f(A: T.Tensor[[-8], T.float32]):
+    pass
+""",
+        """\
+TileValueError: the extent of dimension 0 of T.Tensor is negative
+  expected: 0 or more elements
+  got: -8
+ --> wrong.py:3:10
+    3 | def f(A: T.Tensor[[-8], T.float32]):
+      |          ^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "unknown dtype",
         """\
 @T.prim_func

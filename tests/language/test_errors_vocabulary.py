@@ -555,6 +555,34 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "the batch of T.reduce_sum is 0\n  expected: at least 1\n  got: 0",
     ),
     (
+        "reduce-in-batches-of-a-negative-number",
+        lambda: T.reduce_absmax(F, ROWS, batch=-2),
+        TileValueError,
+        "the batch of T.reduce_absmax is -2\n  expected: at least 1\n  got: -2",
+    ),
+    (
+        "reduce-in-batches-of-a-float",
+        lambda: T.reduce_max(F, ROWS, batch=1.5),
+        TileTypeError,
+        "the batch of T.reduce_max is not a constant int\n"
+        "  expected: an int known at compile time\n"
+        "  got: 1.5",
+    ),
+    (
+        "reduce-in-run-time-batches",
+        lambda: T.reduce_min(F, ROWS, batch=m),
+        TileTypeError,
+        "the batch of T.reduce_min is not a constant int\n"
+        "  expected: an int known at compile time\n"
+        "  got: `m`",
+    ),
+    (
+        "finalize-in-batches-of-0",
+        lambda: T.finalize_reducer(RED, batch=0),
+        TileValueError,
+        "the batch of T.finalize_reducer is 0\n  expected: at least 1\n  got: 0",
+    ),
+    (
         "reduce-with-a-run-time-clear",
         lambda: T.reduce_sum(F, ROWS, clear=x > 0),
         TileTypeError,
@@ -788,6 +816,20 @@ CASES: list[tuple[str, Callable[[], Any], type[TileError], str]] = [
         "  expected: a float dtype\n"
         "  got: int32\n"
         "  hint: use T.max_value(dtype) or T.min_value(dtype)",
+    ),
+    (
+        "infinity-of-a-pointer",
+        lambda: T.infinity("handle"),
+        TileTypeError,
+        "handle has no infinity\n  expected: a float dtype\n  got: handle",
+    ),
+    (
+        "tensor-at-a-pointer-with-a-negative-extent",
+        lambda: T.make_tensor(A.data, (8, -4), "float16"),
+        TileValueError,
+        "the extent of dimension 1 of T.make_tensor is negative\n"
+        "  expected: 0 or more elements\n"
+        "  got: -4",
     ),
     (
         "and-of-one-condition",

@@ -460,7 +460,7 @@ def infinity_value(kind: object) -> float:
             f"{scalar} has no infinity",
             expected="a float dtype",
             got=str(scalar),
-            hint="use T.max_value(dtype) or T.min_value(dtype)",
+            hint=None if scalar.is_handle else "use T.max_value(dtype) or T.min_value(dtype)",
         )
     found = scalar.float_format
     return float("inf") if found.has_inf else found.max

@@ -25,7 +25,13 @@ from tilelang.language.v2.annot import (
     _extents,
 )
 from tilelang.language.v2.builder import builder, placed
-from tilelang.language.v2.described import check_options, checked_offset, reach, same_memory
+from tilelang.language.v2.described import (
+    check_extents,
+    check_options,
+    checked_offset,
+    reach,
+    same_memory,
+)
 
 __all__ = [
     "Buffer",
@@ -140,6 +146,7 @@ def empty(*shape: Any, dtype: object = "float32") -> BufferNode:
             expected="T.empty((M, N), dtype)",
             hint="for one value use T.empty((1,), dtype)",
         )
+    check_extents("T.empty", extents)
     made = BufferNode("", Shape(extents), _element_type(dtype) or DType("float32"))
     return builder("T.empty").add_output(made)
 
@@ -171,7 +178,8 @@ def make_tensor(
 
     Raises:
         TileTypeError: no pointer, or memory of another scope.
-        TileValueError: the tensor certainly leaves the memory that it is made of.
+        TileValueError: a negative extent, or the tensor certainly leaves the memory that it is
+            made of.
     """
     active = builder("T.make_tensor")
     kind = _element_type(dtype) or DType("float32")
@@ -182,6 +190,7 @@ def make_tensor(
     offset = checked_offset("T.make_tensor", elem_offset, offset_factor)
     steps = None if strides is None else tuple(Shape(_extents(strides)))
     extents = Shape(_extents(shape))
+    check_extents("T.make_tensor", extents)
     if steps is not None and len(steps) != len(extents):
         raise TileValueError(
             "T.make_tensor has a different number of extents and strides",

@@ -55,6 +55,14 @@ def dimension(dim: object, rank: int, what: str) -> int:
     return found % rank
 
 
+def batch_of(batch: object, what: str) -> int:
+    """How many independent results go together; any positive number, as it is a hint only."""
+    count = constant_int(batch, what, "batch")
+    if count < 1:
+        raise TileValueError(f"the batch of {what} is {count}", expected="at least 1", got=count)
+    return count
+
+
 def _reduce(
     kind: str,
     buffer: object,
@@ -83,9 +91,7 @@ def _reduce(
         )
     for region, role in ((src, "source"), (dst, "result")):
         _check_dtype(kind, region, what, role)
-    count = constant_int(batch, what, "batch")
-    if count < 1:
-        raise TileValueError(f"the batch of {what} is {count}", expected="at least 1", got=count)
+    count = batch_of(batch, what)
     active.emit(
         Reduce(
             src=src,

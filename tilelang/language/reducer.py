@@ -14,10 +14,10 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Load
 from tilelang.ir.stmt import ReducerFinalize, ReducerInit, ReducerUpdate
+from tilelang.language.reduce_op import batch_of
 from tilelang.language.regions import (
     cast_to,
     constant_extents,
-    constant_int,
     describe,
     equal_shapes,
     scalar,
@@ -84,5 +84,5 @@ def finalize_reducer(
                 expected=f"{text_of(buffer.shape)}, as `{buffer.name}`",
                 got=f"{text_of(target.extents)} of `{target!r}`",
             )
-    count = constant_int(batch, what, "batch")
+    count = batch_of(batch, what)
     emitter(what).emit(ReducerFinalize(reducer=buffer.region(), dst=target, op=op, batch=count))

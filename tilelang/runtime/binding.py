@@ -171,10 +171,10 @@ class _Binder:
         except ZeroDivisionError:
             shape = (-1,)
         if any(extent < 0 for extent in shape):
+            known = ", ".join(f"{n} = {v}" for n, v in zip(self.spec.names, values))
             self.fail(
                 KernelArgumentError, param, "cannot be allocated", "extents >= 0",
-                self.shape_text(param) + " with "
-                + ", ".join(f"{n} = {v}" for n, v in zip(self.spec.names, values)),
+                f"{self.shape_text(param)} with {known}" if known else self.shape_text(param),
             )  # fmt: skip
         return storage_shape(shape, DType(param.dtype))
 

@@ -32,7 +32,12 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage
 from tilelang.ir.expr import Expr, Var
 from tilelang.language.v2.builder import placed
-from tilelang.language.v2.described import check_options, checked_offset, same_memory
+from tilelang.language.v2.described import (
+    check_extents,
+    check_options,
+    checked_offset,
+    same_memory,
+)
 from tilelang.language.v2.keys import freeze
 from tilelang.language.v2.values import (
     Annot,
@@ -113,6 +118,11 @@ class BufferAnnot(Annot):
         return True
 
     @property
+    def word(self) -> str:
+        """What programs call this kind of annotation."""
+        return f"T.{type(self).__name__.removesuffix('Annot')}"
+
+    @property
     def scope(self) -> str:
         """Memory scope of the buffer."""
         return self.said_scope or "global"
@@ -161,7 +171,7 @@ class BufferAnnot(Annot):
                 data, shape, dtype, strides, elem_offset=elem_offset, scope=scope, **options
             )
         kind = _element_type(dtype)
-        what = f"T.{type(self).__name__.removesuffix('Annot')}"
+        what = self.word
         check_options(what, kind, **options)
         if checked_offset(what, elem_offset, options["offset_factor"]) != 0:
             raise TileUnsupportedError(
@@ -171,6 +181,7 @@ class BufferAnnot(Annot):
                 hint="pass a slice such as x[8:], or give data= to describe memory of the kernel",
             )
         extents = None if shape is None else _extents(shape)
+        check_extents(what, extents or ())
         steps = None if strides is None else _extents(strides)
         return type(self)(extents, steps, kind, scope)
 
@@ -180,6 +191,7 @@ class BufferAnnot(Annot):
         if isinstance(params, tuple) and not isinstance(shape, (list, tuple)):
             shape, dtype = ([shape], dtype) if len(params) == 2 else (list(params), None)
         with placed():
+            check_extents(self.word, _extents(shape))
             return type(self)(_extents(shape), None, dtype)
 
     def with_name(self, name: str) -> BufferAnnot:
@@ -385,6 +397,7 @@ class StridedTensorAnnot(BufferAnnot):
                 )
             shape, strides = params[:2]
             _check_steps(shape, strides)
+            check_extents(self.word, _extents(shape))
             kind = params[2] if len(params) == 3 else None
             return type(self)(_extents(shape), _extents(strides), kind)
 

@@ -12,12 +12,36 @@ from typing import TYPE_CHECKING, Any
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.buffer import Buffer, as_extent, same_extent
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr
+from tilelang.ir.expr import Const, Expr
 
 if TYPE_CHECKING:
     from tilelang.language.v2.annot import BufferAnnot
 
-__all__ = ["check_macro_argument", "check_options", "checked_offset", "reach", "same_memory"]
+__all__ = [
+    "check_extents",
+    "check_macro_argument",
+    "check_options",
+    "checked_offset",
+    "reach",
+    "same_memory",
+]
+
+
+def check_extents(what: str, extents: Sequence[Any]) -> None:
+    """Refuse constant extents below 0; 0 is an empty tensor.
+
+    Raises:
+        TileValueError: a negative one.
+    """
+    for number, extent in enumerate(extents):
+        known = int(extent) if isinstance(extent, Const) else extent
+        if isinstance(known, int) and known < 0:
+            raise TileValueError(
+                f"the extent of dimension {number} of {what} is negative",
+                expected="0 or more elements",
+                got=str(known),
+                hint='an extent known at run time only is T.dynamic("n")' if known == -1 else None,
+            )
 
 
 def check_options(
