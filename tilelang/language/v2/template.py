@@ -63,6 +63,7 @@ from tilelang.language.v2.builder import Builder, builder, describe, locate
 from tilelang.language.v2.scope import Scope
 from tilelang.language.v2.trace import trace_root
 from tilelang.language.v2.values import Key
+from tilelang.language.v2.variadic import Variadic
 
 __all__ = ["EagerFunc", "LazyFunc", "classify_by_call", "is_factory", "trace_prim_func"]
 
@@ -192,7 +193,7 @@ def argument_loc(info: FunctionInfo, name: str) -> Loc:
 
 
 def check_parameters(info: FunctionInfo, what: str) -> None:
-    """Refuse parameters a kernel cannot have."""
+    """Refuse parameters that no kernel can have."""
     arguments = info.node.args
     if arguments.posonlyargs:
         name = arguments.posonlyargs[0].arg
@@ -200,13 +201,6 @@ def check_parameters(info: FunctionInfo, what: str) -> None:
             f"{what} `{info.name}` has the positional-only parameter `{name}`",
             loc=argument_loc(info, name),
             hint="remove the `/`",
-        )
-    star = arguments.vararg or arguments.kwarg
-    if star is not None:
-        raise TileSyntaxError(
-            f"{what} `{info.name}` has the variable parameter `{star.arg}`",
-            loc=argument_loc(info, star.arg),
-            expected="a fixed list of parameters",
         )
 
 
@@ -243,6 +237,13 @@ def trace_prim_func(fn: Any) -> PrimFunc:
     function = plain_function(fn, "T.prim_func")
     info = analyse(function)
     check_parameters(info, "prim_func")
+    star = info.node.args.vararg or info.node.args.kwarg
+    if star is not None:
+        raise TileSyntaxError(
+            f"prim_func `{info.name}` has the variable parameter `{star.arg}`",
+            loc=argument_loc(info, star.arg),
+            expected="a fixed list of parameters",
+        )
     traced = _Traced(function, info, eager=False)
     written = evaluate_annotations(function, info, traced.captured)
     missing = [name for name in info.params if written.get(name) is None]
@@ -348,7 +349,9 @@ class _KernelHooks(_Hooks):
         raise TileValueError(
             f"the constant `{name}` cannot be inferred",
             expected=f"`{name}` alone as an extent or stride of an annotated tensor",
-            hint=f"annotate a tensor with it, or pass {name}=... by keyword",
+            hint=f"annotate a tensor with it, or pass {name}=... by keyword"
+            if self.template.variadic.kwargs is None
+            else f"annotate a tensor with it: `**{self.template.variadic.kwargs}` takes keywords",
         )
 
     def create(self, annot: Annot, name: str, current: Any) -> Any:
@@ -461,8 +464,14 @@ class EagerFunc:
         check_parameters(self.info, "the kernel")
         self._traced = _Traced(self.orig_func, self.info, eager=True)
         written = evaluate_annotations(self.orig_func, self.info, self._traced.captured)
-        self.signature = inspect.signature(self.orig_func)
+        self.variadic = Variadic(self.info.name, inspect.signature(self.orig_func))
+        self.signature = self.variadic.signature
         self.func_annot = FuncAnnot.from_sig_annots(self.signature, written)
+        self.variadic.check(
+            self.func_annot.annots,
+            self.info.body_annotated,
+            lambda name: argument_loc(self.info, name),
+        )
         self.__name__ = self.orig_func.__name__
         self.__doc__ = self.orig_func.__doc__
         self.__wrapped__ = self.orig_func
@@ -490,6 +499,8 @@ class EagerFunc:
     def with_placeholders(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """``kwargs``, and for tensors left out whose annotations say all, the annotations."""
         found = dict(kwargs)
+        if self.variadic:
+            args = args[: len(self.variadic.positional)]
         for number, name in enumerate(self.func_annot.arg_names):
             annot = self.annot[name]
             if number < len(args) or name in found or number in self._body_at:
@@ -500,6 +511,8 @@ class EagerFunc:
 
     def parse_key(self, *args: Any, **kwargs: Any) -> Key:
         """The cache key of a call."""
+        if self.variadic:
+            args, kwargs = self.variadic.fold(args, kwargs)
         if not self._uses_consts:
             return self.func_annot.parse_key(*args, **kwargs)
         values, given = self._bind(args, kwargs)
@@ -508,6 +521,8 @@ class EagerFunc:
 
     def kernel_args(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The launch arguments in the order of ``PrimFunc.params``, without outputs."""
+        if self.variadic:
+            args, kwargs = self.variadic.fold(args, kwargs)
         if not self._uses_consts:
             return tuple(self.func_annot.convert_to_kernel_args(*args, **kwargs))
         values, _ = self._bind(args, kwargs)
@@ -519,6 +534,8 @@ class EagerFunc:
 
     def specialise(self, *args: Any, **kwargs: Any) -> PrimFunc:
         """The function traced for these arguments."""
+        if self.variadic:
+            args, kwargs = self.variadic.fold(args, kwargs)
         values, given = self._bind(args, kwargs)
         consts: Mapping[str, int] = given
         if self._body_at:
@@ -534,7 +551,7 @@ class EagerFunc:
         made.hooks = hooks
         body = made.push("func")
         arguments = self._arguments(values, made, vt)
-        result = trace_root(made, self._traced.run, (), arguments)
+        result = trace_root(made, self._traced.run, *self.variadic.unfold(arguments))
         hooks.made.update({k: v for k, v in arguments.items() if k not in hooks.made})
         order = [hooks.made[name] for name in self.func_annot.arg_names]
         inputs = [item for item in order if any(item is param for param in made.params)]
@@ -593,7 +610,7 @@ class EagerFunc:
             arguments = self._arguments(values, made, vt)
             try:
                 if self._body_at:
-                    trace_root(made, self._traced.run, (), arguments)
+                    trace_root(made, self._traced.run, *self.variadic.unfold(arguments))
             except _SignatureDone:
                 pass
             plan = self._plans[static] = _Plan(self, hooks)

@@ -1,0 +1,184 @@
+"""``*args`` and ``**kwargs`` of kernels: constants that are part of the key of a call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import ArgumentTypeError, TileSyntaxError, TileTypeError
+
+needs_c = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
+needs_cxx = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+
+EXECUTORS = [
+    pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpreter"),
+    pytest.param({"target": "cpu"}, id="cpu", marks=needs_c),
+    pytest.param(
+        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"}, id="sm_80", marks=needs_cxx
+    ),
+]
+X = np.arange(8, dtype=np.float32)
+
+
+def polynomial(**settings: Any) -> Any:
+    @tilelang.jit(**settings)
+    def kernel(X: T.Tensor((8,), "float32"), *scales, **options):
+        Y = T.empty((8,), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(8):
+                Y[i] = X[i] * (scales[0] if scales else 1) + sum(options.values()) + sum(scales[1:])
+        return Y
+
+    return kernel
+
+
+@pytest.mark.parametrize("settings", EXECUTORS)
+def test_constants_by_position_and_by_name(settings: dict[str, Any]) -> None:
+    kernel = polynomial(**settings)
+    np.testing.assert_array_equal(kernel(X), X)
+    np.testing.assert_array_equal(kernel(X, 2.0), X * 2)
+    np.testing.assert_array_equal(kernel(X, bias=3, more=64), X + 67)
+    np.testing.assert_array_equal(kernel(X, 2.0, 5.0, bias=1), X * 2 + 6)
+    np.testing.assert_array_equal(kernel(X=X, bias=4), X + 4)
+
+
+@pytest.mark.parametrize("settings", EXECUTORS)
+def test_lazy_functions_have_them_too(settings: dict[str, Any]) -> None:
+    @tilelang.lazy_jit(**settings)
+    def shifted(X: T.Tensor[[int], T.float32], s: T.float32, *, by=1, **more):
+        Y = T.empty((X.shape[0],), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(X.shape[0]):
+                Y[i] = X[i] * s + by + sum(more.values())
+        return Y
+
+    np.testing.assert_array_equal(shifted(X, 2.0), X * 2 + 1)
+    np.testing.assert_array_equal(shifted(X[:5], 2.0, by=3, a=10, b=20), X[:5] * 2 + 33)
+
+
+@pytest.mark.parametrize("settings", EXECUTORS)
+def test_tensors_annotated_in_the_body_keep_their_constants(settings: dict[str, Any]) -> None:
+    @tilelang.jit(**settings)
+    def scaled(X, *powers, **options):
+        N = T.const("N")
+        X: T.Tensor((N,), "float32")
+        Y = T.empty((N,), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(N):
+                Y[i] = X[i] * options["scale"] + len(powers)
+        return Y
+
+    np.testing.assert_array_equal(scaled(X, scale=2), X * 2)
+    np.testing.assert_array_equal(scaled(X[:3], "a", ("b", 1), scale=3), X[:3] * 3 + 2)
+
+
+def test_each_set_of_constants_is_one_kernel() -> None:
+    kernel = polynomial(target="cpu", execution_backend="interpret")
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((), {}), ((1,), {}), ((1.0,), {}), ((), {"bias": 1}), ((1,), {"bias": 1}), ((1, 2), {}),
+    ]  # fmt: skip
+    keys = [kernel.parse_args(X, *args, **kwargs)[0] for args, kwargs in calls]
+    assert len(set(keys)) == len(calls)
+    assert kernel.parse_args(X, 1, bias=1)[0] == keys[4]
+    assert kernel.compile(T.Tensor((8,), "float32"), 2) is kernel.compile(X, 2)
+    assert kernel.compile(X, 2) is not kernel.compile(X, 3)
+
+
+@pytest.mark.parametrize("rest", [(), (1, 2)])
+def test_a_name_of_the_signature_may_be_a_keyword(rest: tuple[int, ...]) -> None:
+    @tilelang.jit(target="cpu", execution_backend="interpret")
+    def kernel(X: T.Tensor((8,), "float32"), *rest, **options):
+        with T.Kernel(1, threads=32):
+            X[0] = len(rest) * 100 + options["rest"] * 10 + options["options"]
+
+    x = X.copy()
+    kernel(x, *rest, rest=3, options=4)
+    assert x[0] == len(rest) * 100 + 34
+
+
+def _refused(*args: Any, **kwargs: Any) -> str:
+    with pytest.raises((ArgumentTypeError, TileTypeError)) as error:
+        polynomial(target="cpu", execution_backend="interpret")(*args, **kwargs)
+    return str(error.value)
+
+
+def test_tensors_are_no_constants() -> None:
+    assert _refused(X, X) == (
+        "`*scales` of the kernel `kernel` takes a tensor\n"
+        "  expected: values that are known at compile time\n"
+        "  got: ndarray of shape (8,)\n"
+        "  hint: give the tensor a parameter of its own: X: T.Tensor(shape, dtype)"
+    )
+    assert _refused(X, bias=X) == (
+        "`**options` of the kernel `kernel` takes a tensor\n"
+        "  expected: values that are known at compile time\n"
+        "  got: ndarray of shape (8,)\n"
+        "  hint: give the tensor a parameter of its own: X: T.Tensor(shape, dtype)"
+    )
+
+
+def test_what_cannot_be_hashed_is_refused() -> None:
+    assert _refused(X, bias=bytearray(b"1")) == (
+        "a value of type bytearray cannot be a compile-time argument\n"
+        "  expected: a hashable value, or a list, tuple, dict or set of such values\n"
+        "  got: bytearray(b'1')\n"
+        "  hint: a tensor needs an annotation: T.Tensor[[...], dtype]"
+    )
+
+
+def test_values_by_position_have_no_keyword() -> None:
+    @tilelang.jit(target="cpu", execution_backend="interpret")
+    def kernel(X: T.Tensor((8,), "float32"), *scales):
+        with T.Kernel(1, threads=32):
+            X[0] = len(scales)
+
+    with pytest.raises(ArgumentTypeError) as error:
+        kernel(X, scales=3)
+    assert str(error.value) == (
+        "unexpected argument `scales`\n  expected: values of `*scales` by position"
+    )
+    with pytest.raises(ArgumentTypeError) as error:
+        kernel(X, 1, bias=3)
+    assert str(error.value) == "unexpected argument `bias`\n  expected: (X, scales)"
+
+
+def test_run_time_arguments_cannot_vary_in_number() -> None:
+    with pytest.raises(TileSyntaxError) as error:
+
+        @tilelang.jit
+        def kernel(*tensors: T.Tensor((8,), "float32")):
+            with T.Kernel(1, threads=32):
+                tensors[0][0] = 1
+
+    text = str(error.value)
+    assert text.split(" --> ")[0] == (
+        "the variable parameter `*tensors` of the kernel `kernel` is annotated\n"
+        "  expected: no annotation: what it takes is known at compile time\n"
+        "  hint: give each tensor and run-time scalar a parameter of its own\n"
+    )
+    assert text.endswith(
+        '        def kernel(*tensors: T.Tensor((8,), "float32")):\n'
+        "      |                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"
+    )
+
+
+def test_keywords_are_not_constants_of_the_body() -> None:
+    @tilelang.jit(target="cpu", execution_backend="interpret")
+    def kernel(X: T.Tensor((8,), "float32"), **options):
+        N = T.const("N")
+        with T.Kernel(1, threads=32):
+            X[0] = N
+
+    with pytest.raises(ValueError, match="the constant `N` cannot be inferred") as error:
+        kernel(X, N=3)
+    assert str(error.value).split(" --> ")[0] == (
+        "the constant `N` cannot be inferred\n"
+        "  expected: `N` alone as an extent or stride of an annotated tensor\n"
+        "  hint: annotate a tensor with it: `**options` takes keywords\n"
+    )
