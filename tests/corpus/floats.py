@@ -488,3 +488,230 @@ def float64_keeps_its_digits():
 
     a = np.random.default_rng(4).standard_normal(32) * 1e-9
     return f, [a, Out(np.stack([a + 1, a * a, np.sqrt(np.abs(a))]))]
+
+
+@program()
+def a_clamp_keeps_nan():
+    @T.prim_func
+    def f(
+        A: T.Tensor((16,), "float32"),
+        B: T.Tensor((16,), "float32"),
+        C: T.Tensor((16,), "int32"),
+        D: T.Tensor((16,), "int32"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(16):
+                B[i] = T.clamp(A[i], -1.0, 1.0)
+                D[i] = T.clamp(C[i], -3, 5)
+
+    c = np.arange(-8, 8, dtype=I)
+    return f, [SPECIAL, Out(np.clip(SPECIAL, -1, 1)), c, Out(np.clip(c, -3, 5))]
+
+
+# Infinity and NaN of e5m2: conversions to it saturate, what is moved or computed in it keeps them.
+CODES = np.arange(256).astype(np.uint8).view(E5)
+
+
+def _converted(x):
+    return np.clip(x, -57344, 57344).astype(E5)
+
+
+def _computed(x):
+    return np.where(np.isinf(x), x, np.clip(x, -57344, 57344)).astype(E5)
+
+
+@program(also=["sm_90a"])
+def infinity_of_small_floats():
+    # A constant of e5m2 is infinite; a cast of one saturates, as all casts to it do.
+    @T.prim_func
+    def f(B: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((8,), "float8_e5m2")
+            T.fill(s, -T.infinity("float8_e5m2"))
+            for i in T.Parallel(8):
+                B[i] = T.cast(s[i], "float32")
+                C[i] = T.cast(T.max_value("float8_e4m3fn"), "float32")
+
+    return f, [Out(np.full(8, -np.inf, F)), Out(np.full(8, 448, F))]
+
+
+@program(also=["sm_90a"])
+def e5m2_is_filled_with_infinity_and_nan():
+    @T.prim_func
+    def f(
+        A: T.Tensor((8,), "float8_e5m2"),
+        B: T.Tensor((8,), "uint8"),
+        C: T.Tensor((8,), "float8_e5m2"),
+        D: T.Tensor((8,), "float8_e5m2"),
+        E: T.Tensor((8,), "float8_e3m4"),
+    ):
+        with T.Kernel(1, threads=32):
+            T.fill(A, T.infinity("float8_e5m2"))
+            T.fill(C, T.float8_e5m2(float("nan")))
+            T.fill(E, T.infinity("float8_e3m4"))
+            v = T.alloc_var("float8_e5m2", init=T.infinity("float8_e5m2"))
+            for i in T.Parallel(8):
+                B[i] = T.reinterpret(T.infinity("float8_e5m2"), "uint8")
+                D[i] = T.if_then_else(i < 4, -T.infinity("float8_e5m2"), v)
+
+    want = np.where(np.arange(8) < 4, -np.inf, np.inf)
+    return f, [
+        Out(np.full(8, np.inf, E5)),
+        Out(np.full(8, 0x7C, np.uint8)),
+        Out(np.full(8, np.nan, E5)),
+        Out(want.astype(E5)),
+        Out(np.full(8, np.inf, ml_dtypes.float8_e3m4)),
+    ]
+
+
+@program(also=["sm_90a"])
+def every_e5m2_is_moved_with_its_bits():
+    @T.prim_func
+    def f(
+        A: T.Tensor((256,), "float8_e5m2"),
+        P: T.Tensor((256,), "int32"),
+        B: T.Tensor((5, 256), "float8_e5m2"),
+    ):
+        with T.Kernel(1, threads=64):
+            s = T.alloc_shared((256,), "float8_e5m2")
+            r = T.alloc_fragment((256,), "float8_e5m2")
+            T.copy(A, s)
+            T.copy(s, r)
+            T.copy(r, B[0, :])
+            for i in T.Parallel(256):
+                B[1, i] = A[P[i]]
+                B[2, i] = T.if_then_else(P[i] % 2 == 0, A[i], r[i])
+                B[3, i] = T.reinterpret(T.reinterpret(s[i], "uint8"), "float8_e5m2")
+            for i in T.serial(256):
+                v = T.alloc_var("float8_e5m2")
+                v = A[i]
+                B[4, i] = v
+
+    order = np.random.default_rng(5).permutation(256).astype(I)
+    return f, [CODES, order, Out(np.stack([CODES, CODES[order], CODES, CODES, CODES]))]
+
+
+@program(also=["sm_90a"])
+def signs_and_extremes_of_e5m2_keep_infinity():
+    @T.prim_func
+    def f(
+        A: T.Tensor((256,), "float8_e5m2"),
+        B: T.Tensor((256,), "float8_e5m2"),
+        C: T.Tensor((4, 256), "float8_e5m2"),
+        D: T.Tensor((256,), "float32"),
+        E: T.Tensor((256,), "float16"),
+    ):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(256):
+                C[0, i] = -A[i]
+                C[1, i] = T.abs(A[i])
+                C[2, i] = T.max(A[i], B[i])
+                C[3, i] = T.min(A[i], B[i])
+                D[i] = T.cast(A[i], "float32")
+                E[i] = T.cast(A[i], "float16")
+
+    a = CODES.astype(F)
+    b = np.roll(CODES, 99)
+    b[np.isnan(b.astype(F)) | (b == 0)] = (
+        1  # maxima with NaN, and of zeros, have tests of their own
+    )
+    wide = b.astype(F)
+    want = np.stack([-a, np.abs(a), np.fmax(a, wide), np.fmin(a, wide)]).astype(E5)
+    return f, [CODES, b, Out(want), Out(a), Out(a.astype(H))]
+
+
+@program(also=["sm_90a"])
+def arithmetic_of_e5m2_saturates_and_keeps_infinity():
+    # Finite results that are too large become the largest number; infinite ones stay infinite.
+    @T.prim_func
+    def f(
+        A: T.Tensor((1024,), "float8_e5m2"),
+        B: T.Tensor((1024,), "float8_e5m2"),
+        C: T.Tensor((4, 1024), "float8_e5m2"),
+        D: T.Tensor((1024,), "float32"),
+    ):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(1024):
+                C[0, i] = A[i] + B[i]
+                C[1, i] = A[i] - B[i]
+                C[2, i] = A[i] * B[i]
+                C[3, i] = A[i] / B[i]
+                D[i] = T.cast(A[i] + B[i], "float32")
+
+    some = np.concatenate([CODES[::11], CODES[[0x7B, 0x7C, 0xFB, 0xFC, 0x7F, 0x00, 0x80, 0x3C]]])[
+        :32
+    ]
+    a, b = (x.reshape(-1).copy() for x in np.meshgrid(some, some))
+    x, y = a.astype(F), b.astype(F)
+    with np.errstate(all="ignore"):
+        want = _computed(np.stack([x + y, x - y, x * y, x / y]))
+    return f, [a, b, Out(want), Out(want[0].astype(F))]
+
+
+@program(also=["sm_90a"])
+def reductions_of_e5m2_keep_infinity():
+    @T.prim_func
+    def f(
+        A: T.Tensor((8, 32), "float8_e5m2"),
+        B: T.Tensor((4, 8), "float8_e5m2"),
+        C: T.Tensor((8, 32), "float8_e5m2"),
+    ):
+        with T.Kernel(1, threads=32):
+            r = T.alloc_fragment((8, 32), "float8_e5m2")
+            s = T.alloc_shared((8, 32), "float8_e5m2")
+            high = T.alloc_fragment((8,), "float8_e5m2")
+            low = T.alloc_fragment((8,), "float8_e5m2")
+            total = T.alloc_fragment((8,), "float8_e5m2")
+            T.copy(A, r)
+            T.copy(A, s)
+            T.reduce_max(r, high, dim=1)
+            T.reduce_min(r, low, dim=1)
+            T.reduce_sum(r, total, dim=1)
+            T.copy(high, B[0, :])
+            T.copy(low, B[1, :])
+            T.copy(total, B[2, :])
+            highest = T.alloc_reducer((8,), "float8_e5m2", op="max")
+            T.fill(highest, -T.infinity("float8_e5m2"))
+            for i, j in T.Parallel(8, 32):
+                highest[i] = T.max(highest[i], r[i, j])
+            T.finalize_reducer(highest)
+            T.copy(highest, B[3, :])
+            T.cumsum(s, dim=1)
+            T.copy(s, C)
+
+    a = np.zeros((8, 32), F)
+    a[1, 3], a[2, 5], a[3], a[4], a[5, 7], a[6, 31] = INF, -INF, INF, -INF, 4, NAN
+    a[7, 2], a[7, 9] = INF, -INF
+    with np.errstate(invalid="ignore"):
+        high = np.fmax.reduce(a, 1)
+        want = np.stack([high, np.fmin.reduce(a, 1), a.sum(1), high])
+        running = np.cumsum(a, 1)
+    return f, [a.astype(E5), Out(_computed(want)), Out(_computed(running))]
+
+
+@program(also=["sm_90a"])
+def conversions_to_e5m2_saturate_infinity():
+    @T.prim_func
+    def f(
+        A: T.Tensor((16,), "float32"),
+        H: T.Tensor((16,), "float16"),
+        D: T.Tensor((16,), "float64"),
+        x: T.float8_e5m2,
+        B: T.Tensor((6, 16), "float8_e5m2"),
+    ):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((16,), "float32")
+            T.copy(A, s)
+            T.copy(s, B[0, :])
+            for i in T.Parallel(16):
+                B[1, i] = A[i]
+                B[2, i] = T.cast(H[i], "float8_e5m2")
+                B[3, i] = D[i]
+                B[4, i] = T.cast(T.infinity("float32"), "float8_e5m2")
+                B[5, i] = x
+
+    with np.errstate(over="ignore"):
+        half = SPECIAL.astype(np.float16)
+    full = np.full(16, 57344, F)
+    want = np.stack([SPECIAL, SPECIAL, half.astype(F), SPECIAL, full, -full])
+    return f, [SPECIAL, half, SPECIAL.astype(np.float64), -np.inf, Out(_converted(want))]

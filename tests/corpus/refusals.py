@@ -522,3 +522,18 @@ def bits_of_booleans_reduced():
             r = T.alloc_fragment((8,), "bool")
             T.copy(A, x)
             T.reduce_bitand(x, r, dim=1)  # here
+
+
+@refused("`r`", "finalize_reducer")
+def a_reducer_read_before_it_is_final():
+    @T.prim_func
+    def f(A: T.Tensor((64,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=64):
+            r = T.alloc_reducer((1,), "float32", op="sum")
+            T.clear(r)
+            for i in T.Parallel(64):
+                r[0] += A[i]
+            T.copy(r, B)  # here
+            T.finalize_reducer(r)
+
+    tilelang.compile(f, target=SM80).get_kernel_source()

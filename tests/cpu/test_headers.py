@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.codegen.c import NARROW_FLOATS
+from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import floats
@@ -33,6 +34,13 @@ def library() -> ctypes.CDLL:
             f"{{ for (long i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
             f"void encode_{name}(const float* x, {unit}* c, long n) "
             f"{{ for (long i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
+        )
+    for _, name in sorted(NARROW_FLOATS[dtype] for dtype in WITH_INFINITY):
+        source += (
+            f"void code_{name}(const float* x, uint8_t* c, long n) "
+            f"{{ for (long i = 0; i < n; ++i) c[i] = tl_code_{name}(x[i]); }}\n"
+            f"void result_{name}(const float* x, float* y, long n) "
+            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_result_{name}(x[i]); }}\n"
         )
     for name in UNARY:
         source += (
@@ -89,6 +97,23 @@ def test_values_encode_as_defined(library: ctypes.CDLL, dtype: str) -> None:
     with np.errstate(over="ignore"):
         wanted = np.asarray(floats.encode(values, kind)).view(found.dtype)
     np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(("dtype", "infinity"), [("float8_e5m2", 0x7C), ("float8_e3m4", 0x70)])
+def test_results_keep_infinity_and_saturate_when_finite(
+    library: ctypes.CDLL, dtype: str, infinity: int
+) -> None:
+    name = NARROW_FLOATS[DType(dtype)][1]
+    inputs = np.float32([np.inf, -np.inf, 3e38, -3e38, 1.0, -0.0, np.nan])
+    codes, values = np.empty(7, np.uint8), np.empty(7, np.float32)
+    run(library[f"code_{name}"], inputs, codes, ctypes.c_long(inputs.size))
+    run(library[f"result_{name}"], inputs, values, ctypes.c_long(inputs.size))
+    one = {"float8_e5m2": 0x3C, "float8_e3m4": 0x30}[dtype]
+    top = infinity - 1
+    assert codes[:6].tolist() == [infinity, infinity | 0x80, top, top | 0x80, one, 0x80]
+    numbers = codes.view(getattr(ml_dtypes, dtype)).astype(np.float32)
+    np.testing.assert_array_equal(values, numbers)
+    assert np.isnan(values[6])
 
 
 @pytest.mark.parametrize("name", UNARY)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import tilelang
-from tilelang.codegen.c import NARROW_FLOATS
+from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
 from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
@@ -56,6 +56,13 @@ def kernel_text() -> str:
             f"{{ for (int i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
             f"void encode_{name}(const float* x, {unit}* c, int n) "
             f"{{ for (int i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
+        )
+    for _, name in sorted(NARROW_FLOATS[dtype] for dtype in WITH_INFINITY):
+        text += (
+            f"void code_{name}(const float* x, uint8_t* c, int n) "
+            f"{{ for (int i = 0; i < n; ++i) c[i] = tl_code_{name}(x[i]); }}\n"
+            f"void result_{name}(const float* x, float* y, int n) "
+            f"{{ for (int i = 0; i < n; ++i) y[i] = tl_result_{name}(x[i]); }}\n"
         )
     for mode in MODES:
         for kind, unit in (("f32", "float"), ("f64", "double")):
@@ -274,3 +281,21 @@ def test_double_rounds_to_odd(library: ctypes.CDLL) -> None:
     found = np.float32([library.odd(float(v)) for v in x])
     for dtype in ("bfloat16", "float8_e4m3"):
         np.testing.assert_array_equal(floats.round_to(found, dtype), floats.round_to(x, dtype))
+
+
+@pytest.mark.parametrize(("dtype", "infinity"), [("float8_e5m2", 0x7C), ("float8_e3m4", 0x70)])
+def test_results_keep_infinity_and_saturate_when_finite(
+    library: ctypes.CDLL, dtype: str, infinity: int
+) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="compares with ml_dtypes")
+    name = NARROW_FLOATS[DType(dtype)][1]
+    inputs = np.float32([np.inf, -np.inf, 3e38, -3e38, 1.0, -0.0, np.nan])
+    codes, values = np.empty(7, np.uint8), np.empty(7, np.float32)
+    library[f"code_{name}"](inputs.ctypes, codes.ctypes, inputs.size)
+    library[f"result_{name}"](inputs.ctypes, values.ctypes, inputs.size)
+    one = {"float8_e5m2": 0x3C, "float8_e3m4": 0x30}[dtype]
+    top = infinity - 1
+    assert codes[:6].tolist() == [infinity, infinity | 0x80, top, top | 0x80, one, 0x80]
+    numbers = codes.view(getattr(ml_dtypes, dtype)).astype(np.float32)
+    np.testing.assert_array_equal(values, numbers)
+    assert np.isnan(values[6])

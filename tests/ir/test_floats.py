@@ -131,6 +131,20 @@ def test_rounding_keeps_order(name: str, values: list[float]) -> None:
     assert (np.diff(rounded) >= 0).all()
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_results_of_operations_keep_infinity_where_the_format_has_it(name: str) -> None:
+    infinity = {"float8_e5m2": 0x7C, "float8_e3m4": 0x70}.get(name)
+    saturated = int(floats.encode(1e30, name))
+    assert floats.encode_results([1e30, math.inf, 1.0], name).tolist() == [
+        saturated, saturated if infinity is None else infinity, int(floats.encode(1.0, name)),
+    ]  # fmt: skip
+    if infinity is not None:
+        assert floats.encode_results(-math.inf, name) == infinity | 0x80
+        assert floats.round_results([math.inf, 1e30], name).tolist() == [
+            math.inf, floats.decode(infinity - 1, name),
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "saturated", "plain"),
     [

@@ -206,6 +206,26 @@ def test_casts_of_constants_fold(value: float, kind: str, result: float) -> None
         assert isinstance(found, E.Const) and found.value == result and found.dtype == kind
 
 
+def test_infinity_of_small_floats_stays_in_results_and_saturates_in_casts() -> None:
+    kind = DType("float8_e5m2")
+    infinity = E.special(math.inf, kind)
+    one = E.const(1.0, kind)
+    assert infinity.value == math.inf
+    assert build_unary("neg", infinity).value == -math.inf  # type: ignore[attr-defined]  # folded
+    results = {
+        "add": math.inf, "sub": math.inf, "mul": math.inf, "div": math.inf,
+        "max": math.inf, "min": 1.0,
+    }  # fmt: skip
+    for op, want in results.items():
+        folded = build_binary(op, infinity, one)
+        assert isinstance(folded, E.Const) and folded.value == want and folded.dtype == kind
+    assert build_cast(infinity, kind) is infinity
+    assert build_cast(infinity, DType("float32")) is E.const(math.inf, "float32")
+    assert build_cast(E.const(math.inf, "float32"), kind) is E.const(57344.0, kind)
+    assert build_cast(infinity, DType("float8_e4m3fn")) is E.const(448.0, "float8_e4m3fn")
+    assert E.special(math.inf, DType("float8_e4m3fn")) is E.const(448.0, "float8_e4m3fn")
+
+
 def test_two_python_numbers_give_a_constant() -> None:
     assert int(build_binary("floordiv", -7, 2)) == -4
     assert int(build_binary("floormod", -7, 2)) == 1

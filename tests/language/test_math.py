@@ -134,6 +134,9 @@ def test_limits_are_typed_constants() -> None:
     assert T.infinity("float16").dtype == "float16"
     assert (-T.infinity("float32")).value == -math.inf
     assert T.infinity("float8_e4m3fn").value == 448.0
+    assert (-T.infinity("float8_e5m2")).value == -math.inf
+    assert T.float8_e5m2("inf") is T.infinity("float8_e5m2")  # as the printer writes it
+    assert T.cast(T.infinity("float32"), "float8_e5m2").value == 57344.0
     assert T.max_value("int8").value == 127 and T.min_value("uint8").value == 0
 
 

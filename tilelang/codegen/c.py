@@ -39,6 +39,10 @@ NARROW_FLOATS = {
     "float4_e2m1fn": ("uint8_t", "e2m1fn"), "float4_e2m1_unpacked": ("uint8_t", "e2m1fn"),
 }  # fmt: skip
 
+# Formats of one byte with an infinity. Conversions to them saturate, results of operations and
+# what is only moved keep it: tl_result_SUFFIX rounds a result, tl_code_SUFFIX is the code of one.
+WITH_INFINITY = frozenset(("float8_e3m4", "float8_e5m2"))
+
 SUFFIX = {
     "bool": "i32", "int4": "i32", "uint4": "i32", "int8": "i32", "int16": "i32", "int32": "i32",
     "uint8": "i32", "uint16": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",
@@ -97,6 +101,13 @@ def bare(text: str) -> str:
         if depth == 0 and position < len(text) - 1:
             return text
     return text[1:-1]
+
+
+def argument_of(function: str, text: str) -> str | None:
+    """The argument, where ``text`` is one call of ``function``."""
+    inner = text.removeprefix(function)
+    found = bare(inner)
+    return found if inner != text and found != inner else None
 
 
 def term(text: str) -> str:
@@ -180,7 +191,8 @@ class CPrinter:
     def rounded(self, dtype: DType, text: str) -> str:
         """``text`` (a wider result) brought to the values of ``dtype``."""
         if dtype in NARROW_FLOATS:
-            return f"tl_round_{NARROW_FLOATS[dtype][1]}({text})"
+            verb = "result" if dtype in WITH_INFINITY else "round"
+            return f"tl_{verb}_{NARROW_FLOATS[dtype][1]}({text})"
         if dtype.is_integer and dtype.bits in (8, 16):
             return f"({PLAIN_TYPES[dtype]})({text})"
         if dtype == "int4":
@@ -188,6 +200,22 @@ class CPrinter:
         if dtype.is_integer and dtype.bits < 8:
             return f"(({text}) & {2**dtype.bits - 1})"
         return f"({text})"
+
+    @staticmethod
+    def converted(dtype: DType, text: str) -> str:
+        """``text``, a float, converted to the values of the narrow float ``dtype``."""
+        return f"tl_round_{NARROW_FLOATS[dtype][1]}({text})"
+
+    @staticmethod
+    def coded(dtype: DType, text: str) -> str:
+        """The bits of ``text``, a value of the narrow float ``dtype``; rounded once where the text
+        is a rounding."""
+        kind = NARROW_FLOATS[dtype][1]
+        converted = argument_of(f"tl_round_{kind}", text)
+        if converted is not None or dtype not in WITH_INFINITY:
+            return f"tl_f32_to_{kind}({text if converted is None else converted})"
+        result = argument_of(f"tl_result_{kind}", text)
+        return f"tl_code_{kind}({text if result is None else result})"
 
     def unary(self, expr: E.Unary) -> str:
         """Negation and complements."""
@@ -293,8 +321,8 @@ class CPrinter:
                 if dst == src:
                     return inner
                 if src == "float64":
-                    return f"tl_round_{NARROW_FLOATS[dst][1]}(tl_f64_to_f32_odd({inner}))"
-                return f"tl_round_{NARROW_FLOATS[dst][1]}({as_float})"
+                    return self.converted(dst, f"tl_f64_to_f32_odd({inner})")
+                return self.converted(dst, as_float)
             same = src in NARROW_FLOATS and dst == "float32"
             return inner if same else f"({value_type(dst)}){inner}"
         if src.is_float:
@@ -389,9 +417,10 @@ class CPrinter:
         """The statement that stores ``value`` at ``pointer[offset]``."""
         if is_packed(dtype):
             kind = NARROW_FLOATS[dtype][1] if dtype in NARROW_FLOATS else self.int_name(dtype)
-            return f"tl_store_{kind}({pointer}, {offset}, {value});"
+            inner = argument_of(f"tl_round_{kind}", value)
+            return f"tl_store_{kind}({pointer}, {offset}, {value if inner is None else inner});"
         if dtype in NARROW_FLOATS:
-            value = f"tl_f32_to_{NARROW_FLOATS[dtype][1]}({value})"
+            value = self.coded(dtype, value)
         return f"{pointer}[{offset}] = {value};"
 
     def pointer(self, buffer: Buffer) -> str:

@@ -143,9 +143,6 @@ class Writer(ABC):
             self.put(f"{printer.pointer(stmt.buffer)} = {bare(printer.value(stmt.value))};")
             return
         source = stmt.value
-        if isinstance(source, E.Cast) and source.dtype in NARROW_FLOATS:
-            if source.value.dtype == "float32" and not source.rounding:
-                source = source.value  # the store rounds
         if _is_raw(source, stmt.buffer.dtype):
             assert isinstance(source, E.Call)
             bits = bare(printer.value(source.args[0]))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from tilelang.codegen.c import storage_type, value_type
+from tilelang.codegen.c import NARROW_FLOATS, storage_type, value_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment, quote
@@ -228,7 +228,9 @@ class _HostWriter(BlockWriter):
         elif param.dtype.is_float:
             value = f"tl_bits_f64((uint64_t)slots[{position}])"
             kind = value_type(param.dtype)
-            self.define(name, kind, self.p.rounded(param.dtype, f"({kind}){value}"))
+            text = f"({kind}){value}"
+            narrow = param.dtype in NARROW_FLOATS
+            self.define(name, kind, self.p.converted(param.dtype, text) if narrow else f"({text})")
         else:
             kind = value_type(param.dtype)
             self.define(name, kind, f"({kind})slots[{position}]")

@@ -269,8 +269,7 @@ def _warp_reduce(p: CudaPrinter, call: E.Call) -> str:
     op, dtype = call.op.removeprefix("warp_reduce_"), call.dtype
     text = p.value(call.args[0])
     if op == "sum" and dtype in NARROW_FLOATS:
-        kind = NARROW_FLOATS[dtype][1]
-        step = f"[](float a, float b) {{ return tl_round_{kind}(a + b); }}"
+        step = f"[](float a, float b) {{ return {p.rounded(dtype, 'a + b')}; }}"
         return f"tl_warp_reduce({text}, {step})"
     # Integers narrower than int are reduced as int: the low bits are the same.
     if dtype.bits < 32 and not dtype.is_float:

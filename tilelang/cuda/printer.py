@@ -11,6 +11,7 @@ from tilelang.codegen.c import (
     NARROW_FLOATS,
     PLAIN_TYPES,
     CPrinter,
+    argument_of,
     bare,
     is_packed,
     storage_type,
@@ -265,12 +266,6 @@ class CudaPrinter(CPrinter):
             total = indexing.combine("add", total, step, within=True)
         return indexing.combine("add", total, self.term(buffer.elem_offset), within=True)
 
-    def stored(self, dtype: DType, pointer: str, offset: str, value: str) -> str:
-        """The statement that stores `value`; a store rounds, so its value need not be rounded."""
-        if dtype in NARROW_FLOATS:
-            value = _unrounded(value, NARROW_FLOATS[dtype][1])
-        return super().stored(dtype, pointer, offset, value)
-
     def flat_index(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Text of the offset in elements of the element at `indices`."""
         return bare(self.offset(buffer, indices).text)
@@ -371,10 +366,10 @@ class CudaPrinter(CPrinter):
         """The bits of a value of `dtype`, as its storage type."""
         if dtype in NARROW_FLOATS:
             kind = NARROW_FLOATS[dtype][1]
-            inner = text.removeprefix(f"tl_{kind}_to_f32")
-            if inner != text and bare(inner) != inner:
-                return bare(inner)  # it has just been read
-            return f"tl_f32_to_{kind}({_unrounded(text, kind)})"
+            read = argument_of(f"tl_{kind}_to_f32", text)
+            if read is not None:
+                return read
+            return self.coded(dtype, text)
         if dtype.bits < 8:
             return f"(uint8_t)({text} & {2**dtype.bits - 1})"
         return f"({PLAIN_TYPES[dtype]}){text}"
@@ -384,15 +379,6 @@ class CudaPrinter(CPrinter):
         if dtype in NARROW_FLOATS:
             return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
         return f"tl_wrap_i4({text})" if dtype == "int4" else text
-
-
-def _unrounded(text: str, kind: str) -> str:
-    """`text` without a rounding to `kind` around all of it."""
-    head = f"tl_round_{kind}"
-    inner = text.removeprefix(head)
-    if inner == text or bare(inner) == inner:
-        return text
-    return bare(inner)
 
 
 def _number(arch: str) -> int:

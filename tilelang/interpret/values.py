@@ -58,7 +58,7 @@ def rounder(kind: DType) -> Callable[[Value], Value] | None:
     if scalar == "uint4":
         return lambda x: np.bitwise_and(x, np.uint8(15))
     if scalar.is_float and scalar not in ("float32", "float64"):
-        return lambda x: floats.round_to(x, scalar)[()]
+        return lambda x: floats.round_results(x, scalar)[()]
     return None
 
 
@@ -96,7 +96,7 @@ def encode(value: Value, kind: DType) -> Value:
     if scalar.packing > 1 and not scalar.is_float:
         return np.asarray(value).astype(np.uint8) & np.uint8(15)
     if scalar == "bfloat16" or (scalar.is_float and scalar.bits <= 8):
-        return floats.encode(value, scalar)
+        return floats.encode_results(value, scalar)
     return np.asarray(value).astype(scalar.as_numpy(), copy=False)
 
 

@@ -10,6 +10,7 @@ Casts are explicit in the tree: operands of a binary node have the same dtype ex
 
 from __future__ import annotations
 
+import math
 import struct
 import threading
 import weakref
@@ -624,6 +625,13 @@ def const(value: PyScalar, dtype: object = None) -> Const:
     return Const(to_range(value, kind), kind)
 
 
+def special(value: float, dtype: DType) -> Const:
+    """Infinity as a literal of ``dtype`` itself: small floats that have one keep it, whereas
+    :func:`const` converts, which saturates."""
+    has = dtype.is_float and dtype.element_of.float_format.has_inf
+    return Const(value, dtype) if has else const(value, dtype)
+
+
 def as_expr(value: object, dtype: object = None) -> Expr:
     """``value`` as an expression, cast to ``dtype`` if given (literals take it directly)."""
     if isinstance(value, (bool, int, float)):
@@ -692,7 +700,8 @@ def dtype_call(dtype: DType, *args: object) -> Expr:
         )
     if isinstance(args[0], str):
         try:
-            return const(float(args[0]), dtype)
+            number = float(args[0])
+            return special(number, dtype) if math.isinf(number) else const(number, dtype)
         except ValueError:
             raise TileSyntaxError(f"{args[0]!r} is not a number") from None
     value = as_expr(args[0]) if not isinstance(args[0], (bool, int, float)) else args[0]

@@ -67,6 +67,18 @@ def encode(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True) -> 
     return _to_natural(array, str(kind)).view(width)
 
 
+def encode_results(values: npt.ArrayLike, dtype: DType | str) -> Array:
+    """Codes of results of operations in ``dtype``: as ``encode``, but infinity stays infinity in
+    formats of at most eight bits that have one. Finite results saturate."""
+    kind = DType(dtype).element_of
+    codes = encode(values, kind)
+    if kind.bits > 8 or not kind.float_format.has_inf:
+        return codes
+    return np.asarray(
+        codes + np.isinf(values).astype(np.uint8)
+    )  # the code above the largest number
+
+
 def decode(codes: npt.ArrayLike, dtype: DType | str) -> Array:
     """Numbers that ``codes`` stand for: float32, same shape (float64 for float64).
 
@@ -103,6 +115,14 @@ def round_to(values: npt.ArrayLike, dtype: DType | str, saturate: bool = True) -
     if kind == "tfloat32":
         return round_tf32(values)
     return decode(encode(values, kind, saturate), kind)
+
+
+def round_results(values: npt.ArrayLike, dtype: DType | str) -> Array:
+    """Results of operations in ``dtype``, rounded: as ``round_to``, but infinity stays."""
+    kind = DType(dtype).element_of
+    if kind.bits > 8:
+        return round_to(values, kind)
+    return decode(encode_results(values, kind), kind)
 
 
 def round_tf32(values: npt.ArrayLike, truncate: bool = False) -> Array:

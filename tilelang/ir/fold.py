@@ -27,6 +27,7 @@ from tilelang.ir.expr import (
     Unary,
     as_expr,
     const,
+    special,
 )
 from tilelang.ir.tables import BINARY, INTRINSICS, Effect
 
@@ -133,17 +134,22 @@ def _fold(op: str, a: Const, b: Const) -> Expr | None:
     if op in ("min", "max"):
         if x != x or y != y:  # NaN is ignored
             return a if y != y else b
-        return const(_extreme(op, x, y), dtype)
+        return _result(_extreme(op, x, y), dtype)
     if dtype.is_float:
         if op == "div":
-            return None if y == 0 else const(float(x) / float(y), dtype)
-        return const(_FLOAT_OPS[op](float(x), float(y)), dtype) if op in _FLOAT_OPS else None
+            return None if y == 0 else _result(float(x) / float(y), dtype)
+        return _result(_FLOAT_OPS[op](float(x), float(y)), dtype) if op in _FLOAT_OPS else None
     if op in ("shl", "shr") and not 0 <= int(y) < dtype.bits:
         return None
     if op in _INT_OPS:
         result = _INT_OPS[op](int(x), int(y))
         return const(bool(result) if dtype.is_bool else result, dtype)
     return None
+
+
+def _result(value: bool | int | float, dtype: DType) -> Const:
+    """What operands of ``dtype`` gave, as a constant: infinity stays, where a cast saturates."""
+    return special(value, dtype) if math.isinf(value) else const(value, dtype)
 
 
 def _extreme(op: str, x: bool | int | float, y: bool | int | float) -> bool | int | float:
@@ -344,7 +350,7 @@ def build_unary(op: str, a: object) -> Expr:
         x = build_cast(x, DType("int32"))
     if isinstance(x, Const) and x.dtype.lanes == 1:
         value = -x.value if op == "neg" else ~int(x.value)
-        return const(value, x.dtype)
+        return _result(value, x.dtype)
     return Unary(op, x)
 
 
@@ -361,7 +367,7 @@ def build_cast(value: object, dtype: DType, rounding: str = "", sat: bool = True
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}", expected="the same lanes")
     if "handle" in (x.dtype, dtype) and not (x.dtype.is_integer or dtype.is_integer):
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}")
-    if isinstance(x, Const) and not rounding:
+    if isinstance(x, Const) and not rounding and sat:
         return const(x.value, dtype)
     return Cast(x, dtype, rounding, sat)
 

@@ -32,4 +32,13 @@ TL_INLINE void tl_store_e2m1fn(uint8_t* p, int64_t i, float v) { tl_store_u4(p, 
 #define TL_ROUND(NAME) TL_INLINE float tl_round_##NAME(float x) { return tl_##NAME##_to_f32(tl_f32_to_##NAME(x)); }
 TL_ROUND(f16) TL_ROUND(bf16) TL_ROUND(e3m4) TL_ROUND(e4m3) TL_ROUND(e4m3fn) TL_ROUND(e4m3fnuz) TL_ROUND(e4m3b11fnuz)
 TL_ROUND(e5m2) TL_ROUND(e5m2fnuz) TL_ROUND(e8m0fnu) TL_ROUND(e2m3fn) TL_ROUND(e3m2fn) TL_ROUND(e2m1fn)
+
+// -- results of operations ---------------------------------------------------------------------------
+// Infinity, whose code is the one above the largest number, stays; only conversions saturate it.
+#define TL_INFINITE(NAME)                                                                                        \
+    TL_INLINE uint8_t tl_code_##NAME(float x) {                                                                  \
+        return (uint8_t)(tl_f32_to_##NAME(x) + (tl_as_u32(x) << 1 == 0xff000000u));                              \
+    }                                                                                                            \
+    TL_INLINE float tl_result_##NAME(float x) { return tl_##NAME##_to_f32(tl_code_##NAME(x)); }
+TL_INFINITE(e3m4) TL_INFINITE(e5m2)
 #endif

@@ -5,6 +5,8 @@ Shared by every lowering of reductions, scans and reducers, for CPUs and GPUs al
 
 from __future__ import annotations
 
+import math
+
 from tilelang.ir import dtypes
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -41,7 +43,25 @@ def identity(kind: str, dtype: DType) -> int | float:
 
 def identity_of(region: Region) -> E.Expr:
     """The identity element of a reducer buffer."""
-    return E.const(identity(reducer_op(region), region.dtype), region.dtype)
+    return start_of(reducer_op(region), region.dtype)
+
+
+def start_of(kind: str, dtype: DType) -> E.Const:
+    """:func:`identity` as a constant of ``dtype``."""
+    value = identity(kind, dtype)
+    return E.special(value, dtype) if math.isinf(value) else E.const(value, dtype)
+
+
+def settled(total: E.Expr, dtype: DType) -> E.Expr:
+    """``total``, held in a wider dtype, rounded as a result of ``dtype``: small floats keep
+    infinity, which a cast from a wider dtype would make the largest finite number."""
+    value = E.cast(total, dtype)
+    if value is total or dtype.bits > 8 or not dtype.is_float or not dtype.float_format.has_inf:
+        return value
+    for infinity in (-math.inf, math.inf):
+        reached = E.binary("eq", total, E.const(infinity, total.dtype))
+        value = E.select(reached, E.special(infinity, dtype), value)
+    return value
 
 
 def reducer_op(region: Region) -> str:

@@ -22,7 +22,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.lower.allreduce import WARP, Operation, all_reduce
-from tilelang.passes.lower.combine import identity, register_dtype
+from tilelang.passes.lower.combine import register_dtype, start_of
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -95,7 +95,7 @@ class _Job:
     def start(self) -> E.Expr:
         """The value that changes nothing."""
         kind = self.stmt.dst.dtype
-        return E.cast(E.const(identity(self.stmt.kind, kind), kind), self.wide)
+        return E.cast(start_of(self.stmt.kind, kind), self.wide)
 
     def operand(self, value: E.Expr) -> E.Expr:
         """A source element as it enters the reduction."""

@@ -19,7 +19,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.layouts.exchange import WARP, warp_exchange
 from tilelang.passes.lower.allreduce import Operation
-from tilelang.passes.lower.combine import register_dtype
+from tilelang.passes.lower.combine import register_dtype, settled
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -48,7 +48,7 @@ class Target:
     def put(self, item: Element, total: E.Expr) -> S.Stmt:
         """Store one total."""
         kind = self.region.dtype
-        value = E.cast(total, kind)
+        value = settled(total, kind)
         if self.op is not None:
             wide = register_dtype(kind)
             value = self.op(E.cast(item.load(), wide), E.cast(value, wide))

@@ -16,7 +16,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.passes.lower.allreduce import WARP, Operation
-from tilelang.passes.lower.combine import identity, register_dtype
+from tilelang.passes.lower.combine import register_dtype, settled, start_of
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -145,7 +145,7 @@ class _Rows:
     def start(self) -> E.Expr:
         """The value before the first element."""
         kind = self.stmt.dst.dtype
-        return E.cast(E.const(identity(self.stmt.kind, kind), kind), self.wide)
+        return E.cast(start_of(self.stmt.kind, kind), self.wide)
 
     def at(self, row: Indices, k: E.Expr) -> Indices:
         """Indices of the ``k``-th element in scanning order."""
@@ -156,6 +156,10 @@ class _Rows:
     def value(self, row: Indices, k: E.Expr) -> E.Expr:
         """That element, converted."""
         return E.cast(E.cast(self.read(self.at(row, k)), self.stmt.dst.dtype), self.wide)
+
+    def settled(self, total: E.Expr) -> E.Expr:
+        """A running value as a result."""
+        return settled(total, self.stmt.dst.dtype)
 
     # -- who scans them ---------------------------------------------------------------------------
     def by_group(self) -> S.Stmt:
@@ -191,7 +195,7 @@ class _Rows:
         new = self.op(E.Load(total, zero), self.value(row, k))
         step = S.seq(
             S.Store(buffer=total, indices=zero, value=new),
-            self.write(self.at(row, k), E.Load(total, zero)),
+            self.write(self.at(row, k), self.settled(E.Load(total, zero))),
         )
         return S.seq(
             S.Alloc(buffer=total),
@@ -219,7 +223,7 @@ class _Rows:
         joined = self.op(E.Load(held, carry), E.Load(held, mine))
         body += [
             S.Store(buffer=held, indices=mine, value=joined),
-            guarded(inside, self.write(self.at(row, position), E.Load(held, mine))),
+            guarded(inside, self.write(self.at(row, position), self.settled(E.Load(held, mine)))),
         ]
         if steps > 1:
             last = E.call("shfl_sync", E.Load(held, mine), WARP - 1)

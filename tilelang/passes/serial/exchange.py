@@ -16,7 +16,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import rebuild
-from tilelang.passes.lower.combine import combine, identity
+from tilelang.passes.lower.combine import combine, start_of
 from tilelang.passes.serial.slots import INT, ThreadLoops
 
 WARP = 32
@@ -166,7 +166,7 @@ def _shuffle(kind: str) -> Writer:
 def _warp_reduce(op: str) -> Writer:
     def write(x: Exchange, call: E.Call) -> E.Expr:
         dtype = call.args[0].dtype
-        table = x.gather("part", call.args[0], E.const(identity(op, dtype), dtype))
+        table = x.gather("part", call.args[0], start_of(op, dtype))
         other = Buffer("next", table.shape, dtype, "local")
         x.out.append(S.Alloc(buffer=other))
         for step in (16, 8, 4, 2, 1):
@@ -183,7 +183,7 @@ def _warp_reduce(op: str) -> Writer:
 def _allreduce(x: Exchange, call: E.Call) -> E.Expr:
     """Halves are folded onto each other, as the interpreter folds them."""
     op, dtype = str(call.attr("op", "sum")), call.args[0].dtype
-    nothing = E.const(identity(op, dtype), dtype)
+    nothing = start_of(op, dtype)
     takes = E.binary("ne", call.args[1], E.const(0, call.args[1].dtype))
     table = x.gather("part", E.select(takes, call.args[0], nothing), nothing)
     axis, dims = call.attr("axis", None), x.loops.launch.threads

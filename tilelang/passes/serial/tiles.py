@@ -24,8 +24,9 @@ from tilelang.passes.lower.combine import (
     COMBINE,
     accumulator,
     combine,
-    identity,
     identity_of,
+    settled,
+    start_of,
     update_store,
 )
 
@@ -175,7 +176,7 @@ def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
         value = E.cast(load_at(src, tuple(range(rank)), every), dst.dtype)
         return E.call("abs", value) if stmt.kind.startswith("abs") else value
 
-    start = E.const(identity(stmt.kind, dst.dtype), dst.dtype)
+    start = start_of(stmt.kind, dst.dtype)
     length = E.as_expr(src.extents[stmt.dim])
     if stmt.dim == rank - 1:
         return [
@@ -231,7 +232,7 @@ def _reduce_row(
         annotations=notes,
         loc=stmt.loc,
     )
-    result = E.cast(E.Load(total, zero), dtype)
+    result = settled(E.Load(total, zero), dtype)
     if not stmt.clear:
         old = E.Load(stmt.dst.buffer, indices)
         result = combine(stmt.kind, old, result, stmt.nan_propagate)
@@ -281,7 +282,7 @@ def _scan(stmt: S.Scan) -> S.Stmt:
     length = E.as_expr(stmt.src.extents[stmt.dim])
     others = [d for d in range(rank) if d != stmt.dim]
     kind = "sum" if stmt.kind == "sum" else "max"
-    start = E.const(identity(kind, stmt.dst.dtype), stmt.dst.dtype)
+    start = start_of(kind, stmt.dst.dtype)
 
     def body(variables: list[E.Var]) -> S.Stmt:
         total = Buffer("total", Shape((1,)), stmt.dst.dtype, "local.var")
