@@ -289,6 +289,7 @@ def _cuda_artifact(func: S.PrimFunc, target: Target) -> Artifact:
         entry=module.kernels[0] if module.kernels else "",
         symbols=tuple(symbol.name for symbol in symbols_of(func)),
         messages=module.messages,
+        sites=module.sites,
         cuda=module,
         alignments=tuple(needs.items()),
         flags=module.flags,

@@ -235,15 +235,18 @@ def _expand(text: str) -> str:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a check of generated code stands: its condition as text, its place, and whether a
-    kernel or the host code around it does the checking."""
+    """Where a check of generated code stands: its condition as text, its place, whether a kernel
+    or the host code around it does the checking, and whether ``T.assume`` asked for it."""
 
     condition: str
     loc: Loc | None = None
     in_kernel: bool = True
+    assumed: bool = False
 
-    def error(self, message: str) -> TileRuntimeError:
+    def error(self, message: str) -> TileRuntimeError | KernelArgumentError:
         """What is raised when the check fails with ``message``."""
+        if self.assumed:
+            return KernelArgumentError(message, loc=self.loc)
         if not self.in_kernel:
             return TileRuntimeError(message, loc=self.loc)
         expected = f"`{self.condition}` to hold"

@@ -16,7 +16,7 @@ from tilelang.cuda.module import (
     LetStep,
     WorkspaceStep,
 )
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
@@ -92,7 +92,8 @@ def test_host_values_get_slots_and_assertions_get_messages() -> None:
     let, check, plan = module.steps
     assert isinstance(let, LetStep) and isinstance(check, AssertStep)
     assert (let.slot, let.dtype, run(let.value, [0, 9])) == (2, "int32", 4)
-    assert module.messages[check.message] == "n is too small"
+    assert module.messages[check.message] == "Assert failed: n is too small"
+    assert module.sites[check.message] == Site("half > 0", in_kernel=False)
     assert [run(check.condition, [0, 0, value]) for value in (0, 4)] == [0, 1]
     assert plan.args == (KernelArg(0, "pointer", "int32"), KernelArg(2, "int", "int32"))
     assert module.slots == 3

@@ -146,7 +146,7 @@ def test_host_assumptions_are_checked() -> None:
         n = k.scalar("n")
         k.host.append(S.Assert(cond=(n % 8).equal(0), message="n is a multiple of 8", assumed=True))
     k.run(16)
-    assert text(k, TileRuntimeError, 12) == "Assume: n is a multiple of 8"
+    assert text(k, KernelArgumentError, 12) == "Assume: n is a multiple of 8"
 
 
 def test_argument_errors() -> None:

@@ -12,7 +12,15 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import DeviceAssertError, Loc, Site, TileRuntimeError
+from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import (
+    DeviceAssertError,
+    KernelArgumentError,
+    Loc,
+    Site,
+    TileError,
+    TileRuntimeError,
+)
 from tilelang.runtime.signature import LaunchSpec
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
@@ -54,9 +62,9 @@ def place(text: str) -> str:
     )
 
 
-def failure(value: int, n: int, backend: str = "auto") -> TileRuntimeError:
+def failure(value: int, n: int, backend: str = "auto") -> TileError:
     kernel = tilelang.compile(careful, target="cpu", execution_backend=backend)
-    with pytest.raises(TileRuntimeError) as error:
+    with pytest.raises((TileRuntimeError, KernelArgumentError)) as error:
         kernel(np.full(64, value, np.int32), n)
     return error.value
 
@@ -91,20 +99,89 @@ def test_assertion_in_a_macro_shows_the_call_too() -> None:
 
 
 IN_HOST = [
-    (20, "Assume: n < 10\n --> ", "T.assume(n < 10)"),
-    (7, "Assert failed: n is not seven\n --> ", 'assert n != 7, "n is not seven"'),
-    (8, "Assert failed: n != 8\n --> ", "assert n != 8"),
+    (20, KernelArgumentError, "Assume: n < 10\n --> ", "T.assume(n < 10)"),
+    (
+        7,
+        TileRuntimeError,
+        "Assert failed: n is not seven\n --> ",
+        'assert n != 7, "n is not seven"',
+    ),
+    (8, TileRuntimeError, "Assert failed: n != 8\n --> ", "assert n != 8"),
 ]
 
 
-@pytest.mark.parametrize(("n", "text", "at"), IN_HOST)
+@pytest.mark.parametrize(("n", "kind", "text", "at"), IN_HOST)
 @pytest.mark.parametrize("backend", ["auto", "interpret"])
 def test_failing_assertion_before_a_launch_is_no_device_assertion(
-    n: int, text: str, at: str, backend: str
+    n: int, kind: type[TileError], text: str, at: str, backend: str
 ) -> None:
     error = failure(1, n, backend)
-    assert type(error) is TileRuntimeError
+    assert type(error) is kind
     assert str(error) == text + place(at)
+
+
+@T.prim_func
+def assuming(
+    A: T.Tensor((T.dynamic("m"), T.dynamic("n")), "float32"),
+    B: T.Tensor((T.dynamic("n"),), "float32"),
+    k: T.int32,
+    big: T.int64,
+    flag: T.bool,
+):
+    m, n = A.shape
+    T.assume(m % 4 == 0)
+    T.assume(n >= m + k)
+    T.assume(n >= m + k)
+    T.assume(k > 0 or flag)
+    T.assume(big // 2 == k - T.if_then_else(flag, 1, 0))
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(n):
+            B[i] = A[0, i] + k
+
+
+LAUNCHERS = [
+    pytest.param({"target": "cpu"}, id="c"),
+    pytest.param({"target": "cpu", "execution_backend": "python"}, id="python"),
+    pytest.param({"target": "cpu", "execution_backend": "interpret"}, id="interpreter"),
+    *(
+        pytest.param(
+            {"target": f"cuda -arch={arch}", "execution_backend": "emulator"},
+            id=arch,
+            marks=pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler"),
+        )
+        for arch in ("sm_80", "sm_90a")
+    ),
+]
+BROKEN = [
+    ({"m": 3}, "m % 4 == 0", "T.assume(m % 4 == 0)"),
+    ({"n": 5}, "n >= m + k", "T.assume(n >= m + k)"),
+    ({"k": -1}, "k > 0 or flag", "T.assume(k > 0 or flag)"),
+    (
+        {"big": 2**33},
+        'big // T.int64(2) == T.Cast("int64", k - T.if_then_else(flag, 1, 0))',
+        "T.assume(big // 2 == k - T.if_then_else(flag, 1, 0))",
+    ),
+]
+
+
+@pytest.mark.parametrize("settings", LAUNCHERS)
+def test_assumptions_about_symbols_and_scalars_are_arguments_that_do_not_fit(
+    settings: dict[str, Any],
+) -> None:
+    kernel = tilelang.compile(assuming, **settings)
+
+    def call(m: int = 4, n: int = 8, k: int = 2, big: int = 5, flag: bool = False) -> Any:
+        out = np.zeros(n, np.float32)
+        kernel(np.ones((m, n), np.float32), out, k, big, flag)
+        return out
+
+    np.testing.assert_array_equal(call(), np.full(8, 3, np.float32))
+    np.testing.assert_array_equal(call(k=0, big=-1, flag=True), np.ones(8, np.float32))
+    for wrong, condition, line in BROKEN:
+        with pytest.raises(KernelArgumentError) as error:
+            call(**wrong)
+        assert type(error.value) is KernelArgumentError
+        assert str(error.value) == f"Assume: {condition}\n --> " + place(line)
 
 
 @pytest.mark.parametrize(("value", "n"), [(60, 1), (1, 6), (1, 3), (1, 0), (1, 20), (1, 7), (1, 8)])

@@ -354,8 +354,7 @@ class BlockWriter(Writer):
     def check(self, stmt: S.Assert) -> None:
         """An assertion; facts given by T.assume inside a kernel cost nothing."""
         if self.p.host:
-            what = "Assume" if stmt.assumed else "Assert failed"
-            self.fail_unless(stmt.cond, f"{what}: {stmt.message or f'`{stmt.cond!r}`'}")
+            self.fail_unless(stmt.cond, stmt.host_text, stmt.assumed)
         elif not stmt.assumed:
             self.fail_unless(stmt.cond, device_assert_text(stmt.message))
 
@@ -364,9 +363,9 @@ class BlockWriter(Writer):
         super().mark(stmt)
         self.here = self.p.here = stmt.loc
 
-    def fail_unless(self, cond: E.Expr, message: str) -> None:
+    def fail_unless(self, cond: E.Expr, message: str, assumed: bool = False) -> None:
         """Stop with an error code that the runtime turns into ``message`` and the place."""
-        failure = message, Site(repr(cond), self.here, not self.p.host)
+        failure = message, Site(repr(cond), self.here, not self.p.host, assumed)
         self.unit.failures.setdefault(failure)
         code = list(self.unit.failures).index(failure) + 1
         done = f"return {code};" if self.p.host else f"{{ tl_fail(error, {code}); return; }}"

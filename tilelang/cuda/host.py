@@ -25,7 +25,7 @@ from tilelang.cuda.module import (
     Step,
     WorkspaceStep,
 )
-from tilelang.errors import TileUnsupportedError, at
+from tilelang.errors import Site, TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -77,7 +77,7 @@ class HostWriter:
         self.slots = slots
         self.launch = launch
         self.steps: list[Step] = []
-        self.messages: list[str] = []
+        self.checks: dict[tuple[str, Site], None] = {}  # message and place, by their numbers
 
     def write(self, stmt: S.Stmt) -> None:
         """Append the steps of `stmt`."""
@@ -129,11 +129,11 @@ class HostWriter:
         self.steps.append(LetStep(self.slots.take(stmt.var), program, str(stmt.var.dtype)))
 
     def _assert(self, stmt: S.Assert) -> None:
-        prefix = "Assume: " if stmt.assumed else ""
-        message = prefix + (stmt.message or f"{stmt.cond!r} does not hold")
-        if message not in self.messages:
-            self.messages.append(message)
-        self.steps.append(AssertStep(self.program(stmt.cond), self.messages.index(message)))
+        condition = self.program(stmt.cond)
+        site = Site(repr(stmt.cond), stmt.loc, in_kernel=False, assumed=stmt.assumed)
+        check = stmt.host_text, site
+        self.checks.setdefault(check)
+        self.steps.append(AssertStep(condition, list(self.checks).index(check)))
 
     def _view(self, stmt: S.View) -> None:
         if stmt.source is None:

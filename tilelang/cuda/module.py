@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from tilelang.cuda.tensor_map import TmaDescriptor
+    from tilelang.errors import Site
     from tilelang.layout.layout import Layout
 
 #: Postfix tokens: "s<k>" pushes slot k, "c<int>" a constant; "lnot" and "neg" replace the top,
@@ -167,7 +168,8 @@ class CudaModule:
     `slots` counts the call's slots (parameters, then symbols) and the host's own slots after
     them. `features` names what the source needs from the compiler beyond the target's plain
     architecture (for example "cooperative_groups"); it is empty for most kernels. `shared` explains
-    the arenas. `flags` are compiler options that suit the kernels.
+    the arenas. `flags` are compiler options that suit the kernels. `sites` are the places of the
+    assertions, message by message.
     """
 
     source: str
@@ -178,3 +180,4 @@ class CudaModule:
     features: tuple[str, ...] = ()
     shared: tuple[SharedBuffer, ...] = ()
     flags: tuple[str, ...] = ()
+    sites: tuple[Site, ...] = ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import DeviceAssertError, TileRuntimeError, at
+from tilelang.errors import DeviceAssertError, KernelArgumentError, TileRuntimeError, at
 from tilelang.interpret import atomics, barriers, memory, pointers, values
 from tilelang.interpret.analysis import PRIVATE, plain, variables
 from tilelang.interpret.blocks import launch
@@ -414,8 +414,7 @@ def check(s: Strand, node: Assert, active: Active) -> None:
     if not failed:
         return
     if on_host:
-        message = node.message or f"`{node.cond!r}`"
-        raise TileRuntimeError(("Assume: " if node.assumed else "Assert failed: ") + message)
+        raise (KernelArgumentError if node.assumed else TileRuntimeError)(node.host_text)
     raise DeviceAssertError(
         "Device assert failed" + (f": {node.message}" if node.message else ""),
         expected=f"`{node.cond!r}` to hold",

@@ -234,6 +234,12 @@ class Assert(Stmt):
     message: str = attr_("")
     assumed: bool = attr_(False)
 
+    @property
+    def host_text(self) -> str:
+        """What a failure on the host says."""
+        what = "Assume" if self.assumed else "Assert failed"
+        return f"{what}: {self.message or f'`{self.cond!r}`'}"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Break(Stmt):
