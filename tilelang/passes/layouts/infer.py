@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from math import prod
 
 import numpy as np
@@ -108,14 +109,16 @@ class _Inference:
         self.floating: set[Buffer] = set()
         self.ops: list[Op] = []
         self.known: dict[S.Stmt, Op] = {}
+        self.users: dict[Buffer, list[int]] = {}  # fragment -> places in ops, in order
+        self.changed: set[int] = set()  # places in ops that a layout has changed for
 
     def run(self) -> S.Launch:
         """The launch with layouts on its buffers and loops."""
         self.collect()
         self.seed()
-        self.spread()
-        while self.choose():
-            self.spread()
+        self.spread(range(len(self.ops)))
+        for _ in self.choices():
+            self.spread(self.changed)
         self.settle_reducers()
         self.choose_shared()
         mapping = self.new_buffers()
@@ -137,6 +140,9 @@ class _Inference:
         for buffer, threads in tuple(self.fragments.items()):
             for name in self.storage.of(buffer):
                 self.fragments.setdefault(name, threads)
+        for place, op in enumerate(self.ops):
+            for buffer in dict.fromkeys(_fragments(op)):
+                self.users.setdefault(buffer, []).append(place)
 
     def _collect(self, stmt: S.Stmt) -> None:
         if isinstance(stmt, (S.TileOp, S.Parallel)):
@@ -219,6 +225,7 @@ class _Inference:
             return False
         for name, seen in found.items():
             self.held[name] = seen
+            self.changed.update(self.users.get(name, ()))
             self.note(name, why, stmt)
         return True
 
@@ -295,13 +302,28 @@ class _Inference:
                 self.lay_out(buffer, staged(layout, buffer), why, stmt)
 
     # -- spreading -------------------------------------------------------------------------------
-    def spread(self) -> None:
-        """Carry known layouts through operations until nothing changes."""
-        changed = True
-        while changed:
-            changed = False
-            for op in self.ops:
-                changed |= self.spread_op(op)
+    def spread(self, places: Iterable[int]) -> None:
+        """Carry known layouts through the operations at ``places``, and through those that what
+        is found there changes, in rounds from the first to the last until nothing changes.
+
+        What an operation gives follows from the layouts of its own fragments, so that one is
+        looked at again only when these have changed.
+        """
+        coming = set(places)
+        while coming:
+            now, ahead, coming = sorted(coming), coming, set()
+            self.changed.clear()
+            while now:
+                place = heappop(now)
+                ahead.remove(place)
+                self.spread_op(self.ops[place])
+                for other in self.changed - ahead:
+                    if other <= place:
+                        coming.add(other)
+                    else:
+                        ahead.add(other)
+                        heappush(now, other)
+                self.changed.clear()
 
     def spread_op(self, op: Op) -> bool:
         """Give layouts to the fragments of ``op`` that follow from its known ones."""
@@ -343,7 +365,7 @@ class _Inference:
 
     def suits(self, buffer: Buffer, held: Distribution) -> bool:
         """Whether the loops that touch a fragment access global memory well if it is held so."""
-        for op in self.ops:
+        for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             for access in op.touched:
                 if access.buffer is not buffer or op.loop is None or op.extents is None:
                     continue
@@ -389,23 +411,28 @@ class _Inference:
         """The layout of a fragment, if it is known."""
         return self.held.get(buffer) or buffer.attr("distribution")
 
-    def choose(self) -> bool:
-        """Give one free loop or fragment a layout; False when there is none left."""
-        free = [op for op in self.ops if any(a.buffer not in self.held for a in op.touched)]
-        free = [op for op in free if op.extents is not None]
+    def choices(self) -> Iterator[None]:
+        """Give one free loop or fragment a layout at a time, until none is left.
+
+        What a loop cannot give now it cannot give later, so that each is asked once.
+        """
+        free = [op for op in self.ops if op.extents is not None and self.is_free(op)]
         free.sort(
             key=lambda op: (isinstance(op.stmt, S.Fill), -_reach(op), -prod(op.extents or ()))
         )
-        for op in free:
+        for op in filter(self.is_free, free):
             assert op.loop is not None and op.extents is not None
             spread = free_spread(op.loop, op.extents, op.threads, self.bounds)
             if self.assign(op, spread, "chosen for the memory accesses of"):
-                return True
+                yield
         for buffer, threads in self.fragments.items():
             if buffer not in self.held:
                 self.spread_evenly(buffer, threads)
-                return True
-        return False
+                yield
+
+    def is_free(self, op: Op) -> bool:
+        """Whether a fragment that the loop of ``op`` touches has no layout yet."""
+        return any(access.buffer not in self.held for access in op.touched)
 
     def spread_evenly(self, buffer: Buffer, threads: int) -> None:
         """A layout for a fragment that no operation gives one."""
@@ -531,6 +558,13 @@ class _Inference:
         for buffer, layout in self.layouts.items():
             found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
         return found
+
+
+def _fragments(op: Op) -> Iterator[Buffer]:
+    """The fragments whose layouts say what follows from ``op`` (see ``spread_op``)."""
+    yield from (access.buffer for access in op.touched)
+    if isinstance(op.stmt, S.Reduce):
+        yield from (op.stmt.src.buffer, op.stmt.dst.buffer)
 
 
 def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
