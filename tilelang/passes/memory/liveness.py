@@ -7,6 +7,7 @@ one is finished before the other begins and all threads meet in between.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -20,6 +21,7 @@ _STARTS = frozenset(("cp_async", "ptx_cp_async"))
 _WAITS = frozenset(("cp_async_wait", "ptx_wait_group"))
 _CONTROL = (S.If, S.For, S.While)
 _LOOPS = (S.For, S.While)
+_LAUNCH = 0  # stands for the control around what no control is around
 
 
 def is_planned(buffer: Buffer) -> bool:
@@ -68,7 +70,7 @@ class Lives:
     """All allocations of a launch and the points where every thread of the block meets."""
 
     lives: list[Life] = field(default_factory=list)
-    barriers: list[tuple[int, tuple[Control, ...]]] = field(default_factory=list)
+    barriers: dict[int, list[int]] = field(default_factory=dict)  # control -> positions, in order
     ends: dict[int, int] = field(default_factory=dict)  # control -> position of its end
     early: set[int] = field(default_factory=set)  # loops whose iterations may end early
 
@@ -92,12 +94,21 @@ class Lives:
 
     def _meet(self, low: int, high: int, before: Life, after: Life) -> bool:
         """Whether a barrier surely stands between two positions whenever both lives happen."""
-        return any(
-            low < position < high
-            and not any(control.ident in self.early for control in path)
-            and (_inside(path, before.path or ()) or _inside(path, after.path or ()))
-            for position, path in self.barriers
+        return self._passes(low, high, before.path or ()) or self._passes(
+            low, high, after.path or ()
         )
+
+    def _passes(self, low: int, high: int, path: tuple[Control, ...]) -> bool:
+        """Whether whoever runs what stands under ``path`` passes a barrier on the way, under
+        some part of it, between two positions."""
+        for ident in (_LAUNCH, *(control.ident for control in path)):
+            if ident in self.early:
+                return False
+            places = self.barriers.get(ident, ())
+            first = bisect_right(places, low)
+            if first < len(places) and places[first] < high:
+                return True
+        return False
 
 
 def _common(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ...]:
@@ -105,11 +116,6 @@ def _common(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ..
     while count < min(len(a), len(b)) and a[count].ident == b[count].ident:
         count += 1
     return a[:count]
-
-
-def _inside(path: tuple[Control, ...], life: tuple[Control, ...]) -> bool:
-    """Whether whoever runs ``life`` also passes what stands under ``path``."""
-    return len(path) <= len(life) and _common(path, life) == path
 
 
 def find_lives(launch: S.Launch) -> Lives:
@@ -169,17 +175,15 @@ class _Scan:
         self.controls += 1
         self.position += 1
         control = Control(self.controls, self.position, isinstance(stmt, _LOOPS))
-        before = {data: (life.first, life.last) for data, life in self.known.items()}
         self.visit(block, (*path, control))
         self.position += 1
         self.result.ends[control.ident] = self.position
         if not control.loop:
             return
-        for data, life in self.known.items():
-            inside = any(item.ident == control.ident for item in life.home)
-            if (life.first, life.last) != before[data] and not inside:
+        for life in self.known.values():
+            if life.last > control.first and control not in life.home:
                 # Live from one iteration to the next.
-                life.first = control.first if before[data][0] < 0 else life.first
+                life.first = min(life.first, control.first)
                 life.last = self.position
                 life.path = _common(life.path or (), path)
 
@@ -201,7 +205,8 @@ class _Scan:
                         if data in self.known:
                             self.known[data].raw = self.known[data].always = True
                 elif node.op == "sync_threads" and self._whole(node):
-                    self.result.barriers.append((here, path))
+                    control = path[-1].ident if path else _LAUNCH
+                    self.result.barriers.setdefault(control, []).append(here)
                 elif node.op == "loop_break":
                     self._leave(path)
         if isinstance(stmt, S.Let):
