@@ -2,7 +2,8 @@
 
 Counted are calls of Python functions, which is the same on every machine. Work inside one call
 (a hash of a whole function, a copied list) is not seen; the programs are long enough that such
-work has shown up as calls, too.
+work has shown up as calls, too. Barriers compare accesses in a loop without calls; there the
+lines that are executed count.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -35,12 +37,39 @@ PROGRAMS: dict[str, Callable[[int], str]] = {
     ),
     "parallel loops": lambda n: f"for i in T.Parallel(64):\n    X[i] = X[i] + {n}.0\n",
     "copies": lambda n: "T.copy(X, S)\nT.copy(S, X)\n",
+    "fragments": lambda n: (
+        f"F{n} = T.alloc_fragment((64,), 'float32')\nT.copy(X, F{n})\n"
+        f"for i in T.Parallel(64):\n    F{n}[i] = F{n}[i] + {n}.0\nT.copy(F{n}, X)\n"
+    ),
+    "fragments in a row": lambda n: (
+        f"F{n} = T.alloc_fragment((64,), 'float32')\nT.clear(F{n})\n"
+        f"for i in T.Parallel(64):\n    F{n}[i] = F{max(n - 1, 0)}[i] + {n}.0\n"
+    ),
+    "fragments in another order": lambda n: (
+        f"F{n} = T.alloc_fragment((64,), 'float32')\nT.clear(F{n})\n"
+        f"for i in T.Parallel(64):\n    F{n}[i] = F{max(n - 1, 0)}[63 - i] + {n}.0\n"
+    ),
+    "reductions": lambda n: (
+        f"F{n} = T.alloc_fragment((64,), 'float32')\nG{n} = T.alloc_fragment((1,), 'float32')\n"
+        f"T.copy(X, F{n})\nT.reduce_sum(F{n}, G{n})\nX[{n % 64}] = G{n}[0]\n"
+    ),
+    "shared tiles": lambda n: (
+        f"S{n} = T.alloc_shared((64,), 'float32')\nT.copy(X, S{n})\nT.copy(S{n}, X)\n"
+    ),
+    "elements": lambda n: f"B[{n}] = {n}.0\n",
+    "elements and loops": lambda n: (
+        f"B[{n}] = {n}.0\nfor i in T.serial(8):\n    X[i] = X[i] + {n}.0\n"
+    ),
+    "elements and branches": lambda n: (
+        f"B[{n}] = {n}.0\nif X[{n % 64}] > {n}.0:\n    X[{n % 64}] = 1.0\n"
+    ),
 }
 
 
 def program(name: str, count: int) -> Any:
     """The code of a module with the kernel."""
-    body = "S = T.alloc_shared((64,), 'float32')\n" + "".join(map(PROGRAMS[name], range(count)))
+    body = "S = T.alloc_shared((64,), 'float32')\nB = T.alloc_shared((4096,), 'float32')\n"
+    body += "".join(map(PROGRAMS[name], range(count)))
     lines = [
         "@T.prim_func",
         "def f(X: T.Tensor((64,), 'float32')):",
@@ -87,3 +116,34 @@ def test_ten_times_the_statements_cost_ten_times_the_calls(name: str, target: st
     work(2)()  # imports and caches of the first time
     small, large = calls(work(16)), calls(work(160))
     assert large < 12 * small, f"{large} calls for 160, {small} for 16"
+
+
+def lines(part: str, work: Callable[[], object]) -> int:
+    """Lines that ``work`` executes in files whose path holds ``part``."""
+    made = 0
+
+    def line(_: FrameType, event: str, __: object) -> object:
+        nonlocal made
+        made += event == "line"
+        return line
+
+    def call(frame: FrameType, _: str, __: object) -> object:
+        return line if part in frame.f_code.co_filename else None
+
+    before = sys.gettrace()
+    sys.settrace(call)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return made
+
+
+def test_barriers_for_elements_of_a_tile_cost_the_same_for_each() -> None:
+    def barriers(count: int) -> int:
+        func = traced(program("elements", count))
+        target = parse_target("cuda -arch=sm_80")
+        return lines("/passes/sync/", lambda: to_source(func, target, Options()))
+
+    small, large = barriers(100), barriers(1000)
+    assert large < 12 * small, f"{large} lines for 1000, {small} for 100"

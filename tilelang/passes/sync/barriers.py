@@ -51,6 +51,7 @@ from tilelang.passes.sync.groups import (
     same_for,
     thread_indices,
 )
+from tilelang.passes.sync.opened import Open
 
 # Calls at which every thread of the block waits for the others.
 _RENDEZVOUS = frozenset(
@@ -91,7 +92,7 @@ def _synchronized(launch: S.Launch, own: bool) -> S.Launch:
         return launch
     inserter = _Inserter(launch, own)
     start = Where(np.ones(prod(launch.threads), np.bool_))
-    body = inserter.visit(launch.body, [], start)
+    body = inserter.visit(launch.body, Open(), start)
     notes = launch.annotations
     found = tuple((lo, count, ident) for (lo, count), ident in inserter.groups.items())
     if found != launch.annotation(GROUPS, ()):
@@ -159,7 +160,7 @@ class _Inserter:
         self._kept: list[object] = []  # keeps identities in the memos taken
 
     # -- statements ----------------------------------------------------------------------------
-    def visit(self, stmt: S.Stmt, live: list[Access], at: Where) -> S.Stmt:
+    def visit(self, stmt: S.Stmt, live: Open, at: Where) -> S.Stmt:
         """``stmt`` with barriers; ``live`` are the accesses since the last one, updated."""
         if isinstance(stmt, S.Seq):
             made = self.sequence(stmt.stmts, live, at)
@@ -182,7 +183,7 @@ class _Inserter:
             return stmt
         return self.leaf(stmt, live, at)
 
-    def sequence(self, stmts: tuple[S.Stmt, ...], live: list[Access], at: Where) -> list[S.Stmt]:
+    def sequence(self, stmts: tuple[S.Stmt, ...], live: Open, at: Where) -> list[S.Stmt]:
         """Statements in order. Where branches of different threads wait for each other, as the
         program wrote it, a barrier of all threads may only stand before the first of them."""
         roles = [k for k, item in enumerate(stmts) if self.is_role(item, at)]
@@ -215,7 +216,7 @@ class _Inserter:
     def settle(
         self,
         parts: list[tuple[S.Stmt, Where | None]],
-        live: list[Access],
+        live: Open,
         at: Where,
         loc: Loc | None,
     ) -> list[S.Stmt]:
@@ -225,8 +226,12 @@ class _Inserter:
         for block, where in parts:
             if where is None:
                 continue
-            others = [access for access in live if not _belongs(access, where, at)]
-            made = self.order(self.accesses(block, where, nested=True), others, at, loc)
+            found = self.accesses(block, where, nested=True)
+            met = self.meetings(found, live, at)
+            if all(_belongs(meeting.first, where, at) for meeting in met):
+                continue
+            others = Open(access for access in live if not _belongs(access, where, at))
+            made = self.order(found, others, at, loc)
             if made:
                 if len(made) > 1:
                     self.arrive(live)
@@ -234,7 +239,7 @@ class _Inserter:
                 before += made
         return before
 
-    def leaf(self, stmt: S.Stmt, live: list[Access], at: Where) -> S.Stmt:
+    def leaf(self, stmt: S.Stmt, live: Open, at: Where) -> S.Stmt:
         """A statement without control flow; a parallel loop is one, too."""
         found = self.accesses(stmt, at)
         if isinstance(stmt, S.Let):
@@ -244,12 +249,12 @@ class _Inserter:
             split = self.split(stmt, found, live, at)
             if split is not None:
                 return S.seq(*before, split)
-        live[:] = _union(live, found)
+        live.add(found)
         self.user_barrier(stmt, live, at)
         after = self.meet(stmt, live, at) if _signals_next(stmt) else []
         return S.seq(*before, stmt, *after) if before or after else stmt
 
-    def meet(self, stmt: S.Stmt, live: list[Access], at: Where) -> list[S.Stmt]:
+    def meet(self, stmt: S.Stmt, live: Open, at: Where) -> list[S.Stmt]:
         """What has to stand behind a copy before one thread may say that it is complete."""
         if at.cond is None:
             self.clear(live, at)
@@ -268,19 +273,17 @@ class _Inserter:
         self.clear(live, at)
         return [S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=stmt.loc)]
 
-    def split(
-        self, stmt: S.Store, found: list[Access], live: list[Access], at: Where
-    ) -> S.Stmt | None:
+    def split(self, stmt: S.Store, found: list[Access], live: Open, at: Where) -> S.Stmt | None:
         """A store that overwrites what other threads still read for it: value first."""
         reads = [access for access in found if access.mode == "read"]
         writes = [access for access in found if access.mode == "write"]
-        mine = list(reads)
+        mine = Open(reads)
         between = self.order(writes, mine, at, stmt.loc)
         if not between:
             return None
-        live.extend(reads)
+        live.add(reads)
         self.clear(live, at)
-        live.extend(writes)
+        live.add(writes)
         value = E.Var("value", stmt.value.dtype)
         let = S.Let(var=value, value=stmt.value, loc=stmt.loc)
         return S.seq(let, *between, replace(stmt, value=value))
@@ -292,23 +295,27 @@ class _Inserter:
         if found is None:
             scope = self.scope.copy(mask=None if at.mask.all() else at.mask)
             every = all_accesses(stmt, scope) if nested else own_accesses(stmt, scope)
-            found = _union(map(self.known.one, every))
+            found = list(Open(map(self.known.one, every)))
             self._accesses[key] = found
             self._kept.append(stmt)
         return found
 
     # -- order ---------------------------------------------------------------------------------
-    def order(
-        self, found: Iterable[Access], live: list[Access], at: Where, loc: Loc | None
-    ) -> list[S.Stmt]:
-        """What has to stand before accesses ``found``; ``live`` afterwards."""
-        meetings = [
+    def meetings(self, found: Iterable[Access], live: Open, at: Where) -> list[Meeting]:
+        """How accesses ``found`` of threads of ``at`` conflict with those that are open."""
+        return [
             meeting
             for b in found
-            for meeting in self.compare.meetings(live, b)
+            for meeting in self.compare.meetings(live.near(b), b)
             if meeting.first.buffer.data not in at.exempt
             and not (self.manual and _strangers(meeting.first, b))
         ]
+
+    def order(
+        self, found: Iterable[Access], live: Open, at: Where, loc: Loc | None
+    ) -> list[S.Stmt]:
+        """What has to stand before accesses ``found``; ``live`` afterwards."""
+        meetings = self.meetings(found, live, at)
         if not meetings:
             return []
         if at.cond is not None:
@@ -324,7 +331,7 @@ class _Inserter:
         return made
 
     def order_lanes(
-        self, meetings: list[Meeting], live: list[Access], at: Where, loc: Loc | None
+        self, meetings: list[Meeting], live: Open, at: Where, loc: Loc | None
     ) -> list[S.Stmt]:
         """Order among some threads of a warp. Writes of elements that depend on data are left
         to the program: which of them comes last is not defined without a barrier of its own.
@@ -345,12 +352,12 @@ class _Inserter:
         self.meet_in_warps(live, at)
         return [S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=loc)]
 
-    def meet_in_warps(self, live: list[Access], at: Where) -> None:
+    def meet_in_warps(self, live: Open, at: Where) -> None:
         """What a barrier of the warps of ``at`` settles: everything, if that is one warp."""
         if _warps(at.mask) == 1:
             self.clear(live, at)
         else:
-            live[:] = [access if access.pending else self.ordered(access) for access in live]
+            live.assign(access if access.pending else self.ordered(access) for access in live)
 
     def ordered(self, access: Access) -> Access:
         """``access`` after a barrier of each warp."""
@@ -389,27 +396,30 @@ class _Inserter:
             self.taken.update(free[:1])
         return self.groups[group]
 
-    def clear(self, live: list[Access], at: Where) -> None:
+    def clear(self, live: Open, at: Where) -> None:
         """Forget what a barrier of the threads of ``at`` has ordered."""
         outside = ~at.mask
-        live[:] = [
+        some = bool(outside.any())
+        live.assign(
             access
             for access in live
             if access.pending
-            or (outside.any() and (access.mask is None or bool((access.mask & outside).any())))
-        ]
+            or (some and (access.mask is None or bool((access.mask & outside).any())))
+        )
 
-    def arrive(self, live: list[Access]) -> None:
+    def arrive(self, live: Open) -> None:
         """Asynchronous copies have arrived: from now on they are ordinary writes."""
-        for k, access in enumerate(live):
-            if access.pending:
-                known = self._arrived.get(id(access))
-                if known is None:
-                    known = self._arrived[id(access)] = replace(access, pending=False)
-                    self._kept.append(access)
-                live[k] = known
+        live.assign(self.arrived(access) if access.pending else access for access in live)
 
-    def user_barrier(self, stmt: S.Stmt, live: list[Access], at: Where) -> None:
+    def arrived(self, access: Access) -> Access:
+        """The pending ``access`` when it is complete."""
+        known = self._arrived.get(id(access))
+        if known is None:
+            known = self._arrived[id(access)] = replace(access, pending=False)
+            self._kept.append(access)
+        return known
+
+    def user_barrier(self, stmt: S.Stmt, live: Open, at: Where) -> None:
         """What synchronisation that the program wrote itself settles."""
         for expr in stmt.exprs():
             for node in E.find(expr, E.Call):
@@ -428,15 +438,15 @@ class _Inserter:
         return isinstance(count, E.Const) and int(count) >= int(np.count_nonzero(at.mask))
 
     # -- branches ------------------------------------------------------------------------------
-    def branch(self, stmt: S.If, live: list[Access], at: Where) -> S.Stmt:
+    def branch(self, stmt: S.If, live: Open, at: Where) -> S.Stmt:
         """Both sides, with what has to stand before them."""
         before = self.leaf_exprs(stmt, live, at)
         inner = replace(at, path=(*at.path, id(stmt)))
         if self.uniform(stmt.cond, at):
-            left, right = list(live), list(live)
+            left, right = Open(base=live), Open(base=live)
             then = self.visit(stmt.then, left, inner)
             orelse = None if stmt.orelse is None else self.visit(stmt.orelse, right, inner)
-            live[:] = _union(left, right)
+            live.assign((*left, *right))
         else:
             made, found = self.sides(self.parts(stmt, at), live, at, stmt.loc)
             before += found
@@ -445,17 +455,17 @@ class _Inserter:
             stmt = replace(stmt, then=then, orelse=orelse)
         return S.seq(*before, stmt) if before else stmt
 
-    def leaf_exprs(self, stmt: S.Stmt, live: list[Access], at: Where) -> list[S.Stmt]:
+    def leaf_exprs(self, stmt: S.Stmt, live: Open, at: Where) -> list[S.Stmt]:
         """The expressions of a statement with blocks, evaluated before these."""
         found = self.accesses(stmt, at)
         before = self.order(found, live, at, stmt.loc)
-        live[:] = _union(live, found)
+        live.add(found)
         return before
 
     def sides(
         self,
         sides: list[tuple[S.Stmt, Where | None]],
-        live: list[Access],
+        live: Open,
         at: Where,
         loc: Loc | None,
     ) -> tuple[list[S.Stmt], list[S.Stmt]]:
@@ -471,10 +481,12 @@ class _Inserter:
             if where is None:
                 made.append(block)
                 continue
-            own = [access for access in live if _belongs(access, where, at)]
+            own = Open()
+            if _may_belong(where, at):
+                own.add(access for access in live if _belongs(access, where, at))
             made.append(self.visit(block, own, where))
             opened += self.accesses(block, where, nested=True)
-        live[:] = _union(live, opened)
+        live.add(opened)
         return made, before
 
     def narrowed(self, cond: E.Expr, at: Where) -> Where | None:
@@ -507,7 +519,7 @@ class _Inserter:
         return same_for(expr, threads, self.scope.lets, self.varying, self.alike)
 
     # -- loops ---------------------------------------------------------------------------------
-    def loop(self, stmt: S.For | S.While, live: list[Access], at: Where) -> S.Stmt:
+    def loop(self, stmt: S.For | S.While, live: Open, at: Where) -> S.Stmt:
         """A loop, scanned until the accesses it hands to its next iteration are all known."""
         before = self.leaf_exprs(stmt, live, at)
         inner = replace(at, path=(*at.path, id(stmt)))
@@ -521,14 +533,12 @@ class _Inserter:
             inner = replace(inner, cond=why)
         if not same:
             inner = replace(inner, exact=False)
-        body, leaving = self.iterate(stmt, list(live), inner)
-        live[:] = leaving if _runs(stmt) else _union(live, leaving)
+        body, leaving = self.iterate(stmt, live, inner)
+        live.assign(leaving if _runs(stmt) else (*live, *leaving))
         made = stmt if body is stmt.body else replace(stmt, body=body)
         return S.seq(*before, made) if before else made
 
-    def iterate(
-        self, stmt: S.For | S.While, entry: list[Access], at: Where
-    ) -> tuple[S.Stmt, list[Access]]:
+    def iterate(self, stmt: S.For | S.While, entry: Open, at: Where) -> tuple[S.Stmt, list[Access]]:
         """The body, and the accesses that are open when the loop ends."""
         var, values = self.scope.bind_loop(stmt) if isinstance(stmt, S.For) else (None, None)
         if var is not None and values is not None:
@@ -538,14 +548,14 @@ class _Inserter:
         )
         carried: list[Access] = []
         while True:
-            current = _union(entry, carried)
+            current = Open(carried, base=entry)
             self.exits.append(_Exits())
             body = self.visit(stmt.body, current, at)
             if isinstance(stmt, S.While):
                 again = self.accesses(stmt, at)
                 after = self.order(again, current, at, stmt.loc)
                 body = S.seq(body, *after) if after else body
-                current = _union(current, again)
+                current.add(again)
             exits = self.exits.pop()
 
             def left(access: Access) -> Access:
@@ -556,12 +566,13 @@ class _Inserter:
                     self._kept.append(access)
                 return self._left[key]
 
-            leaving = [left(access) for access in (*current, *exits.continues)]
+            # What is at one place by constant indices is the same outside of the iteration.
+            leaving = [a if a.spot else left(a) for a in (*current, *exits.continues)]
             known = {id(access) for access in (*entry, *carried)}
             fresh = [access for access in leaving if id(access) not in known]
             if not fresh:
-                return body, _union(leaving, [left(access) for access in exits.breaks])
-            carried = _union(carried, fresh)
+                return body, list(Open(leaving, map(left, exits.breaks)))
+            carried += fresh
 
 
 def _runs(stmt: S.For | S.While) -> bool:
@@ -575,19 +586,16 @@ def _runs(stmt: S.For | S.While) -> bool:
     return bool(step) and len(range(start, stop, step)) > 0
 
 
-def _union(*groups: Iterable[Access]) -> list[Access]:
-    found: dict[int, Access] = {}
-    for group in groups:
-        for access in group:
-            found.setdefault(id(access), access)
-    return list(found.values())
-
-
 def _belongs(access: Access, where: Where, at: Where) -> bool:
     """Whether only threads of the group ``where``, a part of ``at``, made the access."""
-    if where.cond is not None or where.mask is at.mask or access.mask is None:
+    if access.mask is None or not _may_belong(where, at):
         return False
     return not bool((access.mask & ~where.mask).any())
+
+
+def _may_belong(where: Where, at: Where) -> bool:
+    """Whether ``where`` is a group of its own, so that an access can belong to it."""
+    return where.cond is None and where.mask is not at.mask
 
 
 def _strangers(a: Access, b: Access) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from typing import Any, TypeAlias
 
@@ -62,6 +62,14 @@ class Access:
     warped: bool = False  # ordered before what follows, within each warp
     loose: bool = False  # touches some of the elements that its indices name: data decides which
     loc: Loc | None = None
+
+    @cached_property
+    def spot(self) -> tuple[int, ...]:
+        """The constant indices of an access of one element, else nothing."""
+        lows = [
+            int(dim[0]) for dim in self.dims if dim and dim[1] == 1 and isinstance(dim[0], E.Const)
+        ]
+        return tuple(lows) if len(lows) == len(self.dims) else ()
 
 
 # -- collecting -----------------------------------------------------------------------------------
@@ -383,7 +391,6 @@ class Comparer:
         self.count = prod(launch.threads)
         self._memo: dict[int, dict[int, Meeting | None]] = {}  # by the later access, the earlier
         self._intervals: dict[tuple[int, int], tuple[int, int, E.Expr] | None] = {}
-        self._spots: dict[int, tuple[int, ...]] = {}
         self._kept: list[Access] = []  # so that identities in the memo stay taken
         self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
 
@@ -391,15 +398,11 @@ class Comparer:
         """How ``a`` and the later ``b`` conflict, None if they cannot."""
         return next(iter(self.meetings((a,), b)), None)
 
-    def meetings(self, live: Iterable[Access], b: Access) -> list[Meeting]:
-        """How the accesses ``live`` conflict with the later ``b``."""
+    def meetings(self, earlier: Iterable[Access], b: Access) -> list[Meeting]:
+        """How the accesses ``earlier`` conflict with the later ``b``."""
         found: list[Meeting] = []
         row = self._memo.setdefault(id(b), {})
-        spot, spots = self._spot(b), self._spots
-        for a in live:
-            other = spots.get(id(a))
-            if spot and other and a.buffer is b.buffer and spot != other:
-                continue  # two elements by constant indices: most pairs of long programs
+        for a in earlier:
             if id(a) not in row:
                 self._kept += [a, b]
                 row[id(a)] = self._conflict(a, b)
@@ -407,18 +410,6 @@ class Comparer:
             if meeting is not None:
                 found.append(meeting)
         return found
-
-    def _spot(self, access: Access) -> tuple[int, ...]:
-        """The constant indices of an access of one element, else nothing."""
-        if id(access) not in self._spots:
-            self._kept.append(access)
-            lows = [
-                int(dim[0])
-                for dim in access.dims
-                if dim and dim[1] == 1 and isinstance(dim[0], E.Const)
-            ]
-            self._spots[id(access)] = tuple(lows) if len(lows) == len(access.dims) else ()
-        return self._spots[id(access)]
 
     def _conflict(self, a: Access, b: Access) -> Meeting | None:
         if a.buffer.data is not b.buffer.data or a.mode == b.mode != "write":
