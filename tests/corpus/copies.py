@@ -398,6 +398,50 @@ def dynamic_slices_into_static_tiles():
 
 
 @program()
+def slices_that_end_at_a_run_time_value():
+    m, n = T.dynamic("m"), T.dynamic("n")
+
+    @T.prim_func
+    def f(
+        A: T.Tensor((m, n), "float32"),
+        L: T.Tensor((2,), "int32"),
+        k: T.int32,
+        B: T.Tensor((2, 4, 8), "float32"),
+        C: T.Tensor((m, n), "float32"),
+    ):
+        with T.Kernel(2, threads=32) as b:
+            x = T.alloc_fragment((4, 8), "float32")
+            s = T.alloc_shared((4, 8), "float32")
+            T.copy(A[L[b] : m - 1, k:n], x)
+            T.copy(A[L[b] : L[b] + k, : n - k], s)
+            for i, j in T.Parallel(4, 8):
+                x[i, j] = x[i, j] * 100 + s[i, j]
+            T.copy(x, B[b, :, :])
+            if b == 1:
+                T.copy(x, C[k : m - 1, 1:k])
+
+    def run(options):
+        kernel = tilelang.compile(f, **options)
+        for rows, columns, k in ((5, 6, 2), (9, 20, 3), (3, 1, 1)):
+            a, starts = _ints((rows, columns), 5), np.array([0, 2], I)
+            b, c = np.full((2, 4, 8), -1, F), np.full((rows, columns), -2, F)
+            kernel(a, starts, k, b, c)
+            # the tile says how much is copied, the shape of the tensor where it ends
+            padded = np.zeros((rows + 4, columns + 8 + k), F)
+            padded[:rows, :columns] = a
+            wanted = np.stack(
+                [padded[s : s + 4, k : k + 8] * 100 + padded[s : s + 4, :8] for s in starts]
+            )
+            Out(wanted).check(f"B of {rows} x {columns}", b)
+            target = np.full((rows, columns), -2, F)
+            part = target[k : k + 4, 1:9]
+            part[:] = wanted[1, : part.shape[0], : part.shape[1]]
+            Out(target).check(f"C of {rows} x {columns}", c)
+
+    return run
+
+
+@program()
 def a_fill_of_global_memory():
     @T.prim_func
     def f(B: T.Tensor((10, 20), "float16"), C: T.Tensor((10, 20), "int64")):
