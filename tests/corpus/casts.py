@@ -269,3 +269,64 @@ def casts_between_all_float_types():
     b = a.astype(F)
     d = b.astype(BF)
     return f, [a, Out(b), Out(a.astype(H)), Out(d), Out(d.astype(F).astype(H))]
+
+
+@program(also=["sm_90a"])
+def casts_without_saturation_leave_the_range():
+    # Beyond the largest number: infinity, or NaN where the format has no infinity. 464 is halfway
+    # between the largest number of e4m3fn, which is even, and the one above it.
+    @T.prim_func
+    def f(
+        A: T.Tensor((16,), "float32"),
+        D: T.Tensor((16,), "float64"),
+        B: T.Tensor((3, 16), "float8_e5m2"),
+        C: T.Tensor((2, 16), "float8_e4m3fn"),
+        E: T.Tensor((16,), "float8_e3m4"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(16):
+                B[0, i] = T.cast(A[i], "float8_e5m2", sat=False)
+                B[1, i] = T.cast(D[i], "float8_e5m2", sat=False)
+                B[2, i] = T.cast(-1e9, "float8_e5m2", sat=False)
+                C[0, i] = T.cast(A[i], "float8_e4m3fn", sat=False)
+                C[1, i] = T.cast(1e9, "float8_e4m3fn", sat=False)
+                E[i] = T.cast(A[i], "float8_e3m4", sat=False)
+
+    inf, nan = np.inf, np.nan
+    a = np.array(
+        [
+            inf,
+            -inf,
+            nan,
+            1e9,
+            -1e9,
+            61439,
+            61440,
+            -61440,
+            464,
+            464.1,
+            -464,
+            3,
+            -0.0,
+            15.7,
+            15.75,
+            448,
+        ],
+        np.float32,
+    )
+    e5 = a.astype(ml_dtypes.float8_e5m2)
+    low = np.full(16, -inf).astype(ml_dtypes.float8_e5m2)
+    e4 = np.array(
+        [nan, nan, nan, nan, nan, nan, nan, nan, 448, nan, -448, 3, -0.0, 16, 16, 448]
+    ).astype(ml_dtypes.float8_e4m3fn)
+    none = np.full(16, nan).astype(ml_dtypes.float8_e4m3fn)
+    e3 = np.array(
+        [inf, -inf, nan, inf, -inf, inf, inf, -inf, inf, inf, -inf, 3, -0.0, 15.5, inf, inf]
+    ).astype(ml_dtypes.float8_e3m4)
+    return f, [
+        a,
+        a.astype(np.float64),
+        Out(np.stack([e5, e5, low])),
+        Out(np.stack([e4, none])),
+        Out(e3),
+    ]

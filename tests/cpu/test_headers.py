@@ -22,6 +22,11 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compi
 SOURCE = (
     '#include "tl_math.h"\n#include "tl_float.h"\n#include "tl_gemm.h"\n#include "tl_block.h"\n'
 )
+OPEN = {
+    dtype: name
+    for dtype, (_, name) in NARROW_FLOATS.items()
+    if DType(dtype).bits <= 8 and DType(dtype).float_format.has_nan
+}
 UNARY = ("exp", "exp2", "log", "log2", "log10", "tanh", "sigmoid", "rsqrt")
 
 
@@ -34,6 +39,11 @@ def library() -> ctypes.CDLL:
             f"{{ for (long i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
             f"void encode_{name}(const float* x, {unit}* c, long n) "
             f"{{ for (long i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
+        )
+    for name in OPEN.values():
+        source += (
+            f"void open_{name}(const float* x, float* y, long n) "
+            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_open_{name}(x[i]); }}\n"
         )
     for _, name in sorted(NARROW_FLOATS[dtype] for dtype in WITH_INFINITY):
         source += (
@@ -114,6 +124,18 @@ def test_results_keep_infinity_and_saturate_when_finite(
     numbers = codes.view(getattr(ml_dtypes, dtype)).astype(np.float32)
     np.testing.assert_array_equal(values, numbers)
     assert np.isnan(values[6])
+
+
+@pytest.mark.parametrize("dtype", sorted(OPEN))
+def test_conversions_without_saturation_leave_the_range_as_defined(
+    library: ctypes.CDLL, dtype: str
+) -> None:
+    upper = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32)
+    upper = upper[~np.isnan(upper)]
+    values = np.concatenate([upper, np.nextafter(upper, np.float32(0)), np.float32([np.nan])])
+    found = np.empty_like(values)
+    run(library[f"open_{OPEN[dtype]}"], values, found, ctypes.c_long(values.size))
+    np.testing.assert_array_equal(found, floats.round_to(values, dtype, saturate=False))
 
 
 @pytest.mark.parametrize("name", UNARY)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tilelang.codegen.c import NARROW_FLOATS
+from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
 from tilelang.cuda.codegen import INCLUDE_DIR, includes
 from tilelang.cuda.intrinsics import (
     ARITHMETIC_HEADERS,
@@ -65,6 +65,11 @@ def numeric() -> list[str]:
         lines.append(
             f"{pointer}[n] = tl_f32_to_{name}(tl_round_{name}(tl_{name}_to_f32({pointer}[0])));"
         )
+    for dtype in sorted(WITH_INFINITY):
+        name = NARROW_FLOATS[dtype][1]
+        lines.append(f"u8[n] = tl_code_{name}(tl_result_{name}(f32[0]));")
+    for name in "e3m4 e4m3 e4m3fn e4m3fnuz e4m3b11fnuz e5m2 e5m2fnuz e8m0fnu".split():
+        lines.append(f"f32[n] += tl_open_{name}(f32[1]);")
     for suffix, pointer in (("i32", "i32"), ("u32", "u32"), ("i64", "i64"), ("u64", "u64")):
         for op in "truncdiv truncmod floordiv floormod min max fmin_nan fmax_nan pow".split():
             lines.append(f"{pointer}[n] += tl_{op}_{suffix}({pointer}[1], {pointer}[2]);")

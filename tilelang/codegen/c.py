@@ -202,9 +202,11 @@ class CPrinter:
         return f"({text})"
 
     @staticmethod
-    def converted(dtype: DType, text: str) -> str:
-        """``text``, a float, converted to the values of the narrow float ``dtype``."""
-        return f"tl_round_{NARROW_FLOATS[dtype][1]}({text})"
+    def converted(dtype: DType, text: str, saturate: bool = True) -> str:
+        """``text``, a float, converted to the values of the narrow float ``dtype``; formats of one
+        byte without infinity and NaN saturate always, those of two bytes never."""
+        is_open = not saturate and dtype.bits <= 8 and dtype.float_format.has_nan
+        return f"tl_{'open' if is_open else 'round'}_{NARROW_FLOATS[dtype][1]}({text})"
 
     @staticmethod
     def coded(dtype: DType, text: str) -> str:
@@ -321,8 +323,8 @@ class CPrinter:
                 if dst == src:
                     return inner
                 if src == "float64":
-                    return self.converted(dst, f"tl_f64_to_f32_odd({inner})")
-                return self.converted(dst, as_float)
+                    return self.converted(dst, f"tl_f64_to_f32_odd({inner})", expr.sat)
+                return self.converted(dst, as_float, expr.sat)
             same = src in NARROW_FLOATS and dst == "float32"
             return inner if same else f"({value_type(dst)}){inner}"
         if src.is_float:

@@ -356,7 +356,7 @@ def build_unary(op: str, a: object) -> Expr:
 
 def build_cast(value: object, dtype: DType, rounding: str = "", sat: bool = True) -> Expr:
     """``value`` as ``dtype``; constants fold, a cast to the own dtype is the value."""
-    if _is_literal(value):
+    if _is_literal(value) and sat:
         return const(value, dtype)  # type: ignore[arg-type]  # a literal
     x = as_expr(value)
     if x.dtype == dtype:
@@ -367,9 +367,15 @@ def build_cast(value: object, dtype: DType, rounding: str = "", sat: bool = True
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}", expected="the same lanes")
     if "handle" in (x.dtype, dtype) and not (x.dtype.is_integer or dtype.is_integer):
         raise TileTypeError(f"cannot convert {x.dtype} to {dtype}")
-    if isinstance(x, Const) and not rounding and sat:
+    if isinstance(x, Const) and not rounding and (sat or not _leaves(x.value, dtype)):
         return const(x.value, dtype)
     return Cast(x, dtype, rounding, sat)
+
+
+def _leaves(value: bool | int | float, dtype: DType) -> bool:
+    """Whether ``value`` is beyond the numbers of a small float; NaN is not."""
+    scalar = dtype.element_of
+    return scalar.is_float and scalar.bits <= 8 and abs(value) > scalar.float_format.max
 
 
 def build_select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:

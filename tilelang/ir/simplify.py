@@ -326,7 +326,7 @@ def _folded(node: Expr) -> Expr:
     if isinstance(node, Unary):
         return unary(node.op, node.a)
     if isinstance(node, Cast) and isinstance(node.value, Const) and not node.rounding:
-        return cast(node.value, node.dtype)
+        return cast(node.value, node.dtype, sat=node.sat)
     if isinstance(node, Select):
         return select(node.cond, node.t, node.f, node.lazy)
     return node

@@ -99,4 +99,16 @@ TL_ROUND(e5m2) TL_ROUND(e5m2fnuz) TL_ROUND(e8m0fnu) TL_ROUND(e2m3fn) TL_ROUND(e3
     }                                                                                                             \
     TL_INLINE float tl_result_##NAME(float x) { return tl_##NAME##_to_f32(tl_code_##NAME(x)); }
 TL_INFINITE(e3m4) TL_INFINITE(e5m2)
+
+// -- conversions without saturation: what rounds beyond the largest number is infinity, or else NaN --
+#define TL_OPEN(NAME, BEYOND, OVER)                                                                               \
+    TL_INLINE float tl_open_##NAME(float x) {                                                                     \
+        uint32_t u = tl_as_u32(x);                                                                                \
+        float a = tl_as_f32(u & 0x7fffffffu);                                                                     \
+        return BEYOND ? tl_as_f32(tl_as_u32(OVER) | (u & 0x80000000u)) : tl_round_##NAME(x);                      \
+    }
+TL_OPEN(e3m4, a >= 15.75f, INFINITY) TL_OPEN(e5m2, a >= 61440.0f, INFINITY)
+TL_OPEN(e4m3, a > 464.0f, NAN) TL_OPEN(e4m3fn, a > 464.0f, NAN) TL_OPEN(e4m3fnuz, a >= 248.0f, NAN)
+TL_OPEN(e4m3b11fnuz, a >= 31.0f, NAN) TL_OPEN(e5m2fnuz, a >= 61440.0f, NAN)
+TL_OPEN(e8m0fnu, a >= 2.5521177519070385e38f, NAN)
 #endif
