@@ -20,6 +20,7 @@ from tilelang.errors import (
     Site,
     TileError,
     TileRuntimeError,
+    TileUnsupportedError,
 )
 from tilelang.runtime.signature import LaunchSpec
 
@@ -182,6 +183,56 @@ def test_assumptions_about_symbols_and_scalars_are_arguments_that_do_not_fit(
             call(**wrong)
         assert type(error.value) is KernelArgumentError
         assert str(error.value) == f"Assume: {condition}\n --> " + place(line)
+
+
+@T.prim_func
+def limited_floats(B: T.Tensor((4,), "float32"), s: T.float32, d: T.float64):
+    T.assume(s < 0.1)
+    T.assume(d >= 0.1)
+    T.assume(s != 0.0)
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(4):
+            B[i] = s
+
+
+@pytest.mark.parametrize("settings", LAUNCHERS)
+def test_assumptions_about_floats_compare_what_the_kernel_gets(settings: dict[str, Any]) -> None:
+    kernel = tilelang.compile(limited_floats, **settings)
+    low = float(np.nextafter(np.float32(0.1), np.float32(0)))
+    cases = [
+        (low, 0.1, None),
+        (-3.5, np.inf, None),
+        (0.09999999999, 1.0, "s < T.float32(0.10000000149011612)"),  # 0.1 as a float32
+        (np.nan, 1.0, "s < T.float32(0.10000000149011612)"),
+        (-1.0, 0.09999999999, "d >= T.float64(0.1)"),
+        (-1.0, np.nan, "d >= T.float64(0.1)"),
+        (-0.0, 1.0, "s != T.float32(0.0)"),
+        (1e-60, 1.0, "s != T.float32(0.0)"),  # 0 as a float32
+    ]
+    for s, d, broken in cases:
+        out = np.zeros(4, np.float32)
+        if broken is None:
+            kernel(out, s, d)
+            np.testing.assert_array_equal(out, np.full(4, s, np.float32))
+            continue
+        with pytest.raises(KernelArgumentError) as error:
+            kernel(out, s, d)
+        assert str(error.value).startswith(f"Assume: {broken}\n --> ")
+        assert not out.any()
+
+
+@pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+def test_host_source_of_assumptions_about_floats_is_refused() -> None:
+    kernel = tilelang.compile(
+        limited_floats, target="cuda -arch=sm_80", execution_backend="emulator"
+    )
+    with pytest.raises(TileUnsupportedError) as error:
+        kernel.get_host_source()
+    assert str(error.value) == (
+        "the host source of a program that compares floats before its kernels\n"
+        "  expected: integer arithmetic on sizes, symbols and scalar parameters\n"
+        "  hint: the kernel itself runs and checks them"
+    )
 
 
 @pytest.mark.parametrize(("value", "n"), [(60, 1), (1, 6), (1, 3), (1, 0), (1, 20), (1, 7), (1, 8)])

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+
 from tilelang.codegen.c import value_type
 from tilelang.cuda.kernel_writer import unit_bytes
 from tilelang.cuda.module import (
@@ -31,6 +33,11 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 
 Launcher: TypeAlias = "Callable[[S.Launch], LaunchPlan]"
+# Comparison of floats -> operation, whether the sides change places, whether it is negated.
+_REAL = {
+    "eq": ("feq", False, False), "ne": ("feq", False, True), "lt": ("flt", False, False),
+    "le": ("fle", False, False), "gt": ("flt", True, False), "ge": ("fle", True, False),
+}  # fmt: skip
 _ARGUMENT_DTYPES = {"float": "float32", "double": "float64"}
 
 
@@ -68,6 +75,15 @@ class Slots:
             return KernelArg(slot, "float", _ARGUMENT_DTYPES[value_type(var.dtype)])
         narrow = var.dtype.bits < 8 and var.dtype.is_integer
         return KernelArg(slot, "int", "int32" if narrow else str(var.dtype))
+
+
+def _not_on_host(expr: E.Expr) -> TileUnsupportedError:
+    return TileUnsupportedError(
+        f"`{expr!r}` cannot be computed on the host for CUDA",
+        expected="integer arithmetic on sizes, symbols and scalar parameters",
+        got=f"`{expr!r}` of dtype {expr.dtype}",
+        hint="pass the value as a parameter, or compute it inside the kernel",
+    )
 
 
 class HostWriter:
@@ -183,7 +199,12 @@ class HostWriter:
             case E.Unary():
                 inner = self.program(expr.a)
                 return (*inner, "c-1", "bitxor") if expr.op == "bitnot" else (*inner, expr.op)
-            case E.Binary() if expr.op in BINARY:
+            case E.Binary() if expr.op in _REAL and expr.a.dtype.is_float:
+                word, swapped, negated = _REAL[expr.op]
+                sides = (expr.b, expr.a) if swapped else (expr.a, expr.b)
+                made = (*self._real(sides[0]), *self._real(sides[1]), word)
+                return (*made, "lnot") if negated else made
+            case E.Binary() if expr.op in BINARY and not expr.a.dtype.is_float:
                 return (*self.program(expr.a), *self.program(expr.b), expr.op)
             case E.Select():
                 parts = [self.program(part) for part in (expr.cond, expr.t, expr.f)]
@@ -200,12 +221,18 @@ class HostWriter:
             case E.AddressOf():
                 return self.pointer(expr)
             case _:
-                raise TileUnsupportedError(
-                    f"`{expr!r}` cannot be computed on the host for CUDA",
-                    expected="integer arithmetic on sizes, symbols and scalar parameters",
-                    got=f"`{expr!r}` of dtype {expr.dtype}",
-                    hint="pass the value as a parameter, or compute it inside the kernel",
-                )
+                raise _not_on_host(expr)
+
+    def _real(self, expr: E.Expr) -> Program:
+        """The bits of `expr`, a float32 or float64 constant or parameter, as a float64."""
+        if expr.dtype in ("float32", "float64"):
+            if isinstance(expr, E.Const):
+                value = np.float64(np.dtype(str(expr.dtype)).type(expr.value))
+                return (f"c{int(value.view(np.int64))}",)
+            if isinstance(expr, E.Var) and expr in self.slots.of:
+                slot = f"s{self.slots.of[expr]}"
+                return (slot, "fround") if expr.dtype == "float32" else (slot,)
+        raise _not_on_host(expr)
 
     def _cast(self, expr: E.Cast) -> Program:
         """An integer conversion; where it may change the value, through a slot of that dtype."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 #: Postfix tokens: "s<k>" pushes slot k, "c<int>" a constant; "lnot" and "neg" replace the top,
 #: "select" replaces condition, true value and false value; every other token is a binary
-#: operation of `BINARY`. All values are int64.
+#: operation of `BINARY`. All values are int64. "feq", "flt" and "fle" compare the bits of two
+#: float64 values; "fround" rounds such a value to float32 and keeps it as a float64.
 Program: TypeAlias = tuple[str, ...]
 
 BINARY = frozenset(

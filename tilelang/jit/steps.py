@@ -23,7 +23,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.runtime import steps as W
 from tilelang.runtime.gpu import Program as HostProgram
 
-_NUMBERS = {name: number for number, name in enumerate(W.OPERATIONS)}
+_NUMBERS = {name: number for number, name in enumerate(W.OPERATIONS + W.REAL_OPERATIONS)}
 
 
 def host_program(module: CudaModule) -> HostProgram:
@@ -38,6 +38,9 @@ def host_program(module: CudaModule) -> HostProgram:
         len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
         for plan in plans
     ) and all(depth <= W.STACK for depth in map(_depth, _programs(module.steps)))
+    native = native and not any(
+        token in W.REAL_OPERATIONS for program in _programs(module.steps) for token in program
+    )
     # A loop may encode its maps any number of times.
     maps = [step for step in module.steps if isinstance(step, MapStep)]
     nested = [step for step in _inner(module.steps) if isinstance(step, MapStep)]
@@ -169,8 +172,8 @@ def _depth(program: Program) -> int:
     depth = deepest = 0
     for token in program:
         number = _NUMBERS.get(token)
-        name = None if number is None else W.OPERATIONS[number]
-        depth += {None: 1, "lnot": 0, "neg": 0, "select": -2}.get(name, -1)
+        name = None if number is None else token
+        depth += {None: 1, "lnot": 0, "neg": 0, "fround": 0, "select": -2}.get(name, -1)
         deepest = max(deepest, depth)
     return deepest
 

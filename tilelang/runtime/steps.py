@@ -41,6 +41,9 @@ OPERATIONS = (
     "max", "eq", "ne", "lt", "le", "gt", "ge", "land", "lor", "bitand", "bitor", "bitxor", "shl",
     "shr", "lnot", "neg", "select",
 )  # fmt: skip
+# On the bits of float64 values; programs with these run in Python.
+REAL_OPERATIONS = ("feq", "flt", "fle", "fround")
+_NAMES = OPERATIONS + REAL_OPERATIONS
 # How a slot becomes a kernel parameter: its low bytes, a float32, the bytes of a tensor map, or a
 # narrow float. C knows the first three.
 FORMS = (
@@ -114,6 +117,17 @@ def wrap(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
+def real(bits: int) -> float:
+    """The float64 with these bits."""
+    return float(np.int64(bits).view(np.float64))
+
+
+def _rounded(bits: int) -> int:
+    """The bits of a float64 rounded to float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return int(np.float64(np.float32(real(bits))).view(np.int64))
+
+
 def _truncdiv(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
@@ -126,6 +140,8 @@ _BINARY: dict[str, Callable[[int, int], int]] = {
     "gt": operator.gt, "ge": operator.ge,
     "bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor,
     "shl": operator.lshift, "shr": operator.rshift,
+    "feq": lambda a, b: real(a) == real(b), "flt": lambda a, b: real(a) < real(b),
+    "fle": lambda a, b: real(a) <= real(b),
 }  # fmt: skip
 
 
@@ -149,7 +165,7 @@ def evaluate(program: Sequence[tuple[int, int]], slots: Sequence[int]) -> Value:
     """The value of a postfix program over ``slots``; None when it has none."""
     stack: list[Value] = []
     for number, operand in program:
-        name = OPERATIONS[number]
+        name = _NAMES[number]
         if name == "const":
             stack.append(operand)
         elif name == "slot":
@@ -160,6 +176,9 @@ def evaluate(program: Sequence[tuple[int, int]], slots: Sequence[int]) -> Value:
         elif name == "lnot":
             top = stack[-1]
             stack[-1] = None if top is None else int(not top)
+        elif name == "fround":
+            top = stack[-1]
+            stack[-1] = None if top is None else _rounded(top)
         elif name == "select":
             condition, yes, no = stack[-3:]
             del stack[-3:]

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilelang.cuda.module import BINARY, UNARY, Program
-from tilelang.errors import InternalError
+from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.runtime.steps import REAL_OPERATIONS
 
 ATOM = 100  # binds tighter than every operator
 _PREFIX, _CHOICE = 13, 2
@@ -69,6 +70,12 @@ class Printer(ABC):
             elif token in BINARY:
                 right, left = stack.pop(), stack.pop()
                 stack.append(self.binary(token, left, right))
+            elif token in REAL_OPERATIONS:
+                raise TileUnsupportedError(
+                    "the host source of a program that compares floats before its kernels",
+                    expected="integer arithmetic on sizes, symbols and scalar parameters",
+                    hint="the kernel itself runs and checks them",
+                )
             else:
                 raise InternalError(f"the host program has the unknown operation {token!r}")
         return stack[0].text
