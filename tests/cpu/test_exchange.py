@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
         lambda v, tx: T.shfl_sync(v, (tx * 3) % 32),
         NUMBERS[LANES // 32 * 32 + LANES * 3 % 32],
     ),
-    "sync of 8": (lambda v, tx: T.shfl_sync(v, 10, 8), NUMBERS[LANES // 8 * 8 + 2]),
+    "sync of 8": (lambda v, tx: T.shfl_sync(v, 10, width=8), NUMBERS[LANES // 8 * 8 + 2]),
     "warp sum": (lambda v, tx: T.warp_reduce_sum(v), _per_warp(WARPS.sum(1))),
     "warp max": (lambda v, tx: T.warp_reduce_max(v), _per_warp(WARPS.max(1))),
     "warp min": (lambda v, tx: T.warp_reduce_min(v), _per_warp(WARPS.min(1))),
