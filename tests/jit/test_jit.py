@@ -275,17 +275,17 @@ def test_par_compile_shows_progress(scaled: JITImpl, monkeypatch: pytest.MonkeyP
 
 
 def unprintable(n: int) -> PrimFunc:
-    """A program that has no place on the CPU: waits for what another thread does."""
+    """A program that is refused when it is compiled: shared memory outlives its kernel."""
 
     @T.prim_func
-    def waits(A: T.Tensor((n,), "float32")):
+    def outlives(A: T.Tensor((n,), "float32")):
+        tile = T.alloc_shared((n,), "float32")
         with T.Kernel(1, threads=32):
-            done = T.alloc_barrier(32)
-            T.barrier_arrive(done)
-            T.barrier_wait(done, 0)
-            A[0] = 1.0
+            T.copy(A, tile)
+        with T.Kernel(1, threads=32):
+            T.copy(tile, A)
 
-    return waits
+    return outlives
 
 
 def test_par_compile_raises_what_a_program_raises_unless_told_otherwise() -> None:
