@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
 from tilelang.errors import TileError
 
@@ -31,6 +32,41 @@ def test_a_tile_of_local_memory_is_added_once() -> None:
     wanted = NUMBERS + 1
     wanted[2:6] = np.maximum(wanted[2:6], NUMBERS[:4])
     holds(kernel, [NUMBERS, 0 * NUMBERS], [wanted])
+
+
+def _updated_twice(first: Any, second: Any, loops: int) -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((COUNT,), "int32"), B: T.Tensor((COUNT,), "int32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((COUNT,), "int32")
+            T.copy(B, s)
+            for _ in range(loops):
+                first(s[tx], A[tx])
+                second(s[(tx + 33) % COUNT], 40)
+            T.copy(s, B)
+
+    return kernel
+
+
+@pytest.mark.parametrize("loops", [1, 3])
+def test_atomic_updates_of_two_kinds_take_effect_in_order(loops: int) -> None:
+    numbers = np.arange(COUNT, dtype=np.int32)
+    added, least = 0 * numbers, 0 * numbers
+    for _ in range(loops):
+        added = np.maximum(added + numbers, 40)
+        least = np.minimum(np.maximum(least, numbers), 40)
+    holds(_updated_twice(T.atomic_add, T.atomic_max, loops), [numbers, 0 * numbers], [added])
+    holds(_updated_twice(T.atomic_max, T.atomic_min, loops), [numbers, 0 * numbers], [least])
+
+
+def test_atomic_updates_of_one_kind_need_no_order() -> None:
+    def barriers(*words: Any) -> int:
+        options = {"target": "cuda -arch=sm_80", "execution_backend": "emulator"}
+        compiled = tilelang.compile(_updated_twice(*words, 1), **options)
+        return compiled.get_kernel_source().count("__syncthreads")
+
+    assert barriers(T.atomic_add, T.atomic_max) == barriers(T.atomic_add, T.atomic_add) + 1
 
 
 def test_a_tile_of_local_memory_is_added_once_by_each_block() -> None:

@@ -139,6 +139,12 @@ _ELEMENTWISE = [
     Intrinsic("ldg", 1, 1, "given", effect=Effect.READ, reads=(0,)),
 ]
 
+# The kinds of atomic updates: those of one kind give the same in any order, those of two do not.
+ATOMIC_UPDATES = {
+    **{f"atomic_{op}": f"atomic_{op}" for op in ("add", "max", "min", "or", "and", "xor")},
+    **dict.fromkeys(("atomic_addx2", "atomic_addx4"), "atomic_add"),
+}
+
 _MEMORY = [
     *[
         Intrinsic(f"atomic_{op}", 2, 2, "given", effect=Effect.ATOMIC, writes=(0,), reads=(0,))

@@ -33,6 +33,7 @@ from tilelang.passes.sync.events import (
     Meeting,
     Scope,
     all_accesses,
+    is_atomic,
     is_shared,
     leave_loop,
     own_accesses,
@@ -284,9 +285,15 @@ class _Inserter:
         live.add(reads)
         self.clear(live, at)
         live.add(writes)
-        value = E.Var("value", stmt.value.dtype)
-        let = S.Let(var=value, value=stmt.value, loc=stmt.loc)
-        return S.seq(let, *between, replace(stmt, value=value))
+        source = stmt.value
+        # The name of an instruction that stores stays at its store.
+        word = source if isinstance(source, E.Call) and source.op == "stg32" else None
+        if word is not None:
+            source = word.args[0]
+        value = E.Var("value", source.dtype)
+        let = S.Let(var=value, value=source, loc=stmt.loc)
+        stored = E.Call(word.op, (value,), word.dtype) if word is not None else value
+        return S.seq(let, *between, replace(stmt, value=stored))
 
     def accesses(self, stmt: S.Stmt, at: Where, nested: bool = False) -> list[Access]:
         """What ``stmt`` does, the same objects every time it is asked at this place."""
@@ -319,8 +326,8 @@ class _Inserter:
         if not meetings:
             return []
         if at.cond is not None:
-            # Global memory is the program's own to order where no barrier can stand.
-            inside = [meeting for meeting in meetings if is_shared(meeting.first.buffer)]
+            # The rest is the program's own to order where no barrier can stand.
+            inside = [meeting for meeting in meetings if _ordered_in_branches(meeting)]
             return self.order_lanes(inside, live, at, loc) if inside else []
         made: list[S.Stmt] = []
         if any(meeting.first.pending for meeting in meetings):
@@ -654,10 +661,19 @@ def _named_barriers(body: S.Stmt) -> set[int]:
     return found
 
 
+def _ordered_in_branches(meeting: Meeting) -> bool:
+    """Whether data moves through shared memory; atomic updates of two kinds may meet."""
+    atomic = is_atomic(meeting.first.mode) and is_atomic(meeting.second.mode)
+    return is_shared(meeting.first.buffer) and not atomic
+
+
 def _refuse(meeting: Meeting, at: Where, loc: Loc | None) -> NoReturn:
     first, second = meeting.first, meeting.second
     name = second.buffer.name
-    words = {"read": "read", "write": "written", "atomic": "updated"}
+    words = {
+        mode: "updated" if is_atomic(mode) else {"read": "read", "write": "written"}[mode]
+        for mode in (first.mode, second.mode)
+    }
     again = (
         "end the `if` (or the loop) after the first access and start it again for the second; the "
         "barrier then goes in between"

@@ -24,7 +24,7 @@ from tilelang.ir.bounds import Interval, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tables import Effect
+from tilelang.ir.tables import ATOMIC_UPDATES, Effect
 from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.sync.groups import WARP, Mask, thread_indices
@@ -52,7 +52,7 @@ class Access:
     """
 
     buffer: Buffer
-    mode: str  # "read", "write" or "atomic"
+    mode: str  # "read", "write", or an atomic update: see ``commutes``
     dims: tuple[Dim, ...]
     free: tuple[tuple[E.Var, Values], ...] = ()
     joint: bool = False
@@ -70,6 +70,19 @@ class Access:
             int(dim[0]) for dim in self.dims if dim and dim[1] == 1 and isinstance(dim[0], E.Const)
         ]
         return tuple(lows) if len(lows) == len(self.dims) else ()
+
+
+def is_atomic(mode: str) -> bool:
+    """Whether an access is an atomic update, an atomic load or an atomic store."""
+    return mode.startswith("atomic")
+
+
+def commutes(first: str, second: str) -> bool:
+    """Whether accesses of one element in these modes need no order. A program makes an order of
+    its own with atomic loads, stores and exchanges (mode "atomic")."""
+    if is_atomic(first) and is_atomic(second):
+        return first == second or "atomic" in (first, second)
+    return first == second == "read"
 
 
 # -- collecting -----------------------------------------------------------------------------------
@@ -233,7 +246,8 @@ def _note_targets(node: E.Call, targets: dict[int, list[str]]) -> None:
         for spot in spots:
             if spot < len(node.args):
                 found = targets.setdefault(id(node.args[spot]), [])
-                found.append("atomic" if info.effect is Effect.ATOMIC else mode)
+                atomic = ATOMIC_UPDATES.get(node.op, "atomic")
+                found.append(atomic if info.effect is Effect.ATOMIC else mode)
 
 
 def _region(region: Region, mode: str, scope: Scope, loc: Loc | None) -> Access:
@@ -258,7 +272,9 @@ def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
             found.append(_region(region, "read", scope, stmt.loc))
     for region in stmt.regions_written():
         if scope.watches(region.buffer):
-            mode = "atomic" if region is atomic else "write"
+            mode = "write"
+            if isinstance(stmt, S.AtomicTile) and region is atomic:
+                mode = f"atomic_{stmt.op}"
             found.append(_region(region, mode, scope, stmt.loc))
     if isinstance(stmt, S.Copy) and stmt.mode == "async":
         found = [replace(a, pending=a.mode == "write") for a in found]
@@ -412,7 +428,7 @@ class Comparer:
         return found
 
     def _conflict(self, a: Access, b: Access) -> Meeting | None:
-        if a.buffer.data is not b.buffer.data or a.mode == b.mode != "write":
+        if a.buffer.data is not b.buffer.data or commutes(a.mode, b.mode):
             return None
         found = self._meet(a, b)
         if found is not None and not found.exact:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.passes.sync.events import EXCHANGES, Scope, is_shared, own_accesses
+from tilelang.passes.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
 
 
 def exchanged(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
@@ -33,9 +33,9 @@ def exchanged(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
 
 
 def _meets(uses: set[tuple[int, str]]) -> bool:
-    """Whether two uses need an order; atomic updates of one buffer do not."""
+    """Whether two uses need an order; atomic updates of one kind do not."""
     modes = {mode for _, mode in uses}
-    return len(uses) > 1 and modes not in ({"read"}, {"atomic"})
+    return len(uses) > 1 and not all(commutes(a, b) for a in modes for b in modes)
 
 
 def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:

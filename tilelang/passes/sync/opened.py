@@ -8,7 +8,7 @@ from itertools import islice
 
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
-from tilelang.passes.sync.events import Access
+from tilelang.passes.sync.events import Access, commutes
 
 Numbered = list[tuple[int, Access]]  # with the place in the order in which they were entered
 
@@ -84,7 +84,7 @@ class Open:
             modes.setdefault(item.mode, _Kind()).add(number, item)
         self._entered = len(self._all)
         for mode, kind in self._kinds.get(access.buffer.data, {}).items():
-            if mode != access.mode or mode == "write":
+            if not commutes(mode, access.mode):
                 found += kind.near(access)
         return found
 
