@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from on_device import OnDevice, has_device
 
 import tilelang
 from tilelang.emulator.compilers import find_cxx
@@ -19,6 +20,7 @@ from tilelang.emulator.launch import Settings
 from tilelang.jit import emulated
 
 INTERPRETER, CPU, SM_80, SM_90A = "interpreter", "cpu", "sm_80", "sm_90a"
+DEVICE = "device"  # the GPU of the machine, where it has one; tests for the emulator run there, too
 EVERYWHERE = (INTERPRETER, CPU, SM_80, SM_90A)
 GPUS = (SM_80, SM_90A)
 
@@ -29,6 +31,8 @@ def compiled(func: Any, place: str) -> Any:
         return tilelang.compile(func, target="cpu", execution_backend="interpret")
     if place == CPU:
         return tilelang.compile(func, target="cpu")
+    if place == DEVICE:
+        return OnDevice(func)
     if find_cxx() is None:
         pytest.skip("needs a C++ compiler")
     return tilelang.compile(func, target=f"cuda -arch={place}", execution_backend="emulator")
@@ -43,6 +47,8 @@ def holds(
         given: arguments; arrays are copied for each call.
         wanted: one array for each of the last arguments.
     """
+    if set(on) & set(GPUS) and has_device():
+        on = (*on, DEVICE)
     for place in on:
         with pytest.MonkeyPatch.context() as patch:
             seed = zlib.crc32(f"{func.name} {place}".encode()) % 1000

@@ -6,11 +6,12 @@ import importlib
 from pathlib import Path
 
 import pytest
+from on_device import has_device
 
 import tilelang
 from tilelang.emulator.compilers import find_cxx
 
-from .registry import EXECUTORS, PROGRAMS, REFUSED
+from .registry import DEVICE, EXECUTORS, PROGRAMS, REFUSED
 
 HERE = Path(__file__).resolve().parent
 THEMES = sorted(
@@ -22,11 +23,13 @@ for theme in THEMES:
     importlib.import_module(f"{__package__}.{theme}")
 
 RUNS = [(name, executor) for name, made in PROGRAMS.items() for executor in made.executors]
+if has_device():
+    RUNS += [(name, DEVICE) for name, made in PROGRAMS.items() if "sm_80" in made.executors]
 
 
 @pytest.mark.parametrize(("name", "executor"), RUNS, ids=lambda value: value)
 def test_a_program_computes_what_numpy_says(name: str, executor: str) -> None:
-    if EXECUTORS[executor].get("execution_backend") == "emulator" and find_cxx() is None:
+    if EXECUTORS.get(executor, {}).get("execution_backend") == "emulator" and find_cxx() is None:
         pytest.skip("needs a C++ compiler")
     PROGRAMS[name].run(executor)
 

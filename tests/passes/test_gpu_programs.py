@@ -50,6 +50,8 @@ def simulated(program: Program, arch: str) -> dict[str, np.ndarray]:
 def test_programs_mean_the_same(first: int) -> None:
     for seed in range(first, first + BATCH):
         program = make_program(SeededDraw(seed))
+        if "rebinds" in program.features:
+            continue  # refused, or right: tests/fuzz/test_differential.py
         with np.errstate(all="ignore"):
             expected = execute(program, load(program.source), "interpret", 0)
             try:
