@@ -33,6 +33,7 @@ def poke():
         if time.sleep(1 if BACKEND == "emulator" else 0.05) or memory[3] or BACKEND == "emulator":  # whose kernels work on copies
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell runs this apart
 kernel = tilelang.compile(endless, TARGET, execution_backend=BACKEND)
 for repeated in range(2):
     memory, kernel_runs = np.zeros(4, np.int32), True
