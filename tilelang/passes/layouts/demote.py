@@ -36,7 +36,9 @@ class Demotion(Rewriter):
         conflicts: Conflicts,
         groups: ThreadGroups,
         held_of: Callable[[Buffer], Distribution | None],
+        varies: Callable[[E.Expr], bool],
     ) -> None:
+        self.varies = varies
         self.groups = groups
         self.held_of = held_of
         self.spread_of = spread_of
@@ -61,25 +63,43 @@ class Demotion(Rewriter):
             direct = wanted is not None and self.exchanges(buffer, wanted, stmt)
             if direct and wanted is not None:
                 held = _moved(buffer, wanted)
-                before += [S.Alloc(buffer=held, loc=stmt.loc), self.exchange(buffer, held, stmt)]
+                fill = self.exchange(buffer, held, stmt)
+                before += [S.Alloc(buffer=held, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
                 if _writes(stmt, buffer):
                     after.append(self.exchange(held, buffer, stmt))
                 mapping[buffer] = held
                 continue
             tile = Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared")
-            before += [S.Alloc(buffer=tile, loc=stmt.loc), self.copy(buffer, tile, stmt)]
+            fills = [self.copy(buffer, tile, stmt)]
+            before.append(S.Alloc(buffer=tile, loc=stmt.loc))
             written = _writes(stmt, buffer)
             if written:
                 after.append(self.copy(tile, buffer, stmt))
             mapping[buffer] = tile
             if wanted is not None:
                 held = _moved(buffer, wanted)
-                before += [S.Alloc(buffer=held, loc=stmt.loc), self.moved(tile, held, stmt)]
+                before.append(S.Alloc(buffer=held, loc=stmt.loc))
+                fills.append(self.moved(tile, held, stmt))
                 if written:
                     after.insert(0, self.moved(held, tile, stmt))
                 mapping[buffer] = held
+            before += self.needed(stmt, buffer, *fills)
         inner = self.like(replace_buffers(stmt, mapping), stmt)
         return [*before, self.laid_out(inner), *after]
+
+    def needed(self, stmt: S.Stmt, buffer: Buffer, *fills: S.Stmt) -> list[S.Stmt]:
+        """``fills``, which bring the old elements of ``buffer``, where ``stmt`` reads them.
+
+        A product that overwrites its whole accumulator does not: it may never have been written.
+        """
+        if not (isinstance(stmt, S.Gemm) and stmt.c.buffer is buffer and stmt.c.is_whole):
+            return list(fills)
+        if any(region.buffer is buffer for region in (stmt.a, stmt.b)) or self.varies(stmt.clear):
+            return list(fills)
+        if isinstance(stmt.clear, E.Const):
+            return [] if stmt.clear.value else list(fills)
+        kept = E.unary("lnot", stmt.clear)
+        return [self.like(S.If(cond=kept, then=S.seq(*fills), loc=stmt.loc), stmt)]
 
     def together(
         self,

@@ -25,6 +25,7 @@ from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
@@ -122,7 +123,9 @@ class _Inference:
         self.settle_reducers()
         self.choose_shared()
         mapping = self.new_buffers()
-        demotion = Demotion(self.spread_of, self.conflicts, self.groups, self.layout_of)
+        demotion = Demotion(
+            self.spread_of, self.conflicts, self.groups, self.layout_of, Varying(self.launch).expr
+        )
         body = demotion.rewrite(self.launch.body)
         # Copies made by demotion touch the same fragments, so that nothing new is to be found.
         body = replace_buffers(body, mapping)
