@@ -60,6 +60,27 @@ def test_atomic_updates_of_two_kinds_take_effect_in_order(loops: int) -> None:
     holds(_updated_twice(T.atomic_max, T.atomic_min, loops), [numbers, 0 * numbers], [least])
 
 
+def test_atomic_updates_of_two_kinds_in_global_memory_take_effect_in_order() -> None:
+    @T.prim_func
+    def threads(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            tx = T.get_thread_binding()
+            T.atomic_add(B[tx], A[tx])
+            T.atomic_max(B[(tx + 33) % COUNT], 40.0)
+
+    @T.prim_func
+    def loops(A: T.Tensor((COUNT,), "float32"), B: T.Tensor((COUNT,), "float32")):
+        with T.Kernel(1, threads=COUNT):
+            for i in T.Parallel(COUNT):
+                T.atomic_add(B[i], A[i])
+            for i in T.Parallel(COUNT):
+                T.atomic_max(B[COUNT - 1 - i], 40.0)
+
+    numbers = np.arange(COUNT, dtype=np.float32)
+    for func in (threads, loops):
+        holds(func, [numbers, 0 * numbers], [np.maximum(numbers, 40)])
+
+
 def test_atomic_updates_of_one_kind_need_no_order() -> None:
     def barriers(*words: Any) -> int:
         options = {"target": "cuda -arch=sm_80", "execution_backend": "emulator"}

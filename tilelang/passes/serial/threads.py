@@ -24,12 +24,13 @@ from dataclasses import dataclass, field, replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.tables import ATOMIC_UPDATES, Effect
+from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import PRIVATE, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
 from tilelang.passes.serial.barriers import OPERATIONS, Barriers
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
+from tilelang.passes.sync.exchanges import updated_in_two_ways
 
 SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 
@@ -241,7 +242,7 @@ class _Serializer:
             isinstance(n, (S.For, S.While)) for n in S.walk(stmt)
         ):
             return bool(reads & writes)
-        return bool(shared) or bool(reads & writes) or _updates_in_two_ways(stmt)
+        return bool(shared) or bool(reads & writes) or bool(updated_in_two_ways(stmt))
 
     # -- one loop over the threads ---------------------------------------------------------
     def _flush(self, run: _Run, mask: E.Expr | None, out: list[S.Stmt]) -> None:
@@ -529,18 +530,6 @@ def _cooperates(stmt: S.Stmt) -> bool:
         )
         for node in S.walk(stmt)
     )
-
-
-def _updates_in_two_ways(stmt: S.Stmt) -> bool:
-    """Whether a buffer gets atomic updates of two kinds, whose order matters."""
-    kinds: dict[E.Var, set[str]] = {}
-    for node in S.walk(stmt):
-        for item in node.exprs():
-            for call in E.find(item, E.Call):
-                for target in call.written if call.op in ATOMIC_UPDATES else ():
-                    if isinstance(target, E.AddressOf) and target.buffer.storage not in PRIVATE:
-                        kinds.setdefault(target.buffer.data, set()).add(ATOMIC_UPDATES[call.op])
-    return any(len(found) > 1 for found in kinds.values())
 
 
 def _leaves(stmt: S.Stmt) -> bool:

@@ -3,7 +3,7 @@
 Statements of a block take effect one after the other, in global memory too: what one of them has
 stored, the next one reads, whichever thread does it. Most tensors are only read, or only written
 once, and need no order. A buffer is watched when a launch writes it in one place and uses it in
-another one, or reads and writes it in the same.
+another one, reads and writes it in the same, or has atomic updates of two kinds.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.tables import ATOMIC_UPDATES
+from tilelang.ir.uniform import PRIVATE
 from tilelang.passes.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
 
 
@@ -20,7 +22,8 @@ def exchanged(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
     """The global buffers of ``launch`` that barriers order like shared memory; those that the
     launch annotation "exchanges" lists are among them."""
     known = frozenset(launch.annotation(EXCHANGES, ()))
-    written = {var for stmt in _steps(launch.body) for var in _written(stmt)} - known
+    written = {var for stmt in _steps(launch.body) for var in _written(stmt)}
+    written = (written | updated_in_two_ways(launch.body)) - known
     if not written:
         return known
     everything = replace(scope, exchanges=frozenset(written))
@@ -36,6 +39,18 @@ def _meets(uses: set[tuple[int, str]]) -> bool:
     """Whether two uses need an order; atomic updates of one kind do not."""
     modes = {mode for _, mode in uses}
     return len(uses) > 1 and not all(commutes(a, b) for a in modes for b in modes)
+
+
+def updated_in_two_ways(stmt: S.Stmt) -> set[E.Var]:
+    """Memory that threads share and words in ``stmt`` update in two kinds, whose order matters."""
+    kinds: dict[E.Var, set[str]] = {}
+    for node in S.walk(stmt):
+        for item in node.exprs():
+            for call in E.find(item, E.Call):
+                for target in call.written if call.op in ATOMIC_UPDATES else ():
+                    if isinstance(target, E.AddressOf) and target.buffer.storage not in PRIVATE:
+                        kinds.setdefault(target.buffer.data, set()).add(ATOMIC_UPDATES[call.op])
+    return {var for var, found in kinds.items() if len(found) > 1}
 
 
 def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:
