@@ -63,6 +63,7 @@ class Body:
             for tile in self.frame.tiles.values()
             if letters in (None, tile.letters) and dtype in (None, tile.dtype)
             if tile.ready or not self.frame.nested
+            if not tile.name.startswith("red")  # nothing updates a reducer that is final
         ]
         if found and self.draw.chance(0.5):
             return self.draw.choice(found)
@@ -409,7 +410,8 @@ class Body:
         mag = source.mag * (source.shape[at] if kind == "cumsum" else 1)
         if source.is_float and not fits(Value("", source.dtype, mag, source.frac)):
             kind, mag = "cummax", source.mag
-        inside = not frame.nested and draw.chance(0.4)
+        final = source.name.startswith("red")
+        inside = not frame.nested and not final and draw.chance(0.4)
         target = source if inside else frame.new_tile(source.letters, source.dtype, None, "c")
         words = [source.name]
         if not inside:

@@ -158,7 +158,7 @@ class WideStatements:
         if frame.nested:
             return self.body.elementwise()
         source = self.body.source(lambda t: t.dtype in ("int32", "int8", "float32"))
-        if source.is_float and source.mag > 1e4:
+        if source.name.startswith("red") or (source.is_float and source.mag > 1e4):
             return None
         name, shape = self._view(source)
         index = ["i", "j", "p"][: len(shape)]
@@ -242,7 +242,9 @@ class WideStatements:
     def macro(self) -> None:
         """A function of the program that changes a tile; names in it are bound again."""
         frame, draw = self.frame, self.draw
-        source = self.body.source(lambda t: t.dtype == "int32")
+        source = self.body.source(
+            lambda t: t.dtype == "int32" and not t.name.startswith("red")  # which are final
+        )
         name, index = self.fresh("change"), ["i", "j", "p"][: len(source.shape)]
         here = f"tile[{', '.join(index)}]"
         frame.program.features.add("macro")

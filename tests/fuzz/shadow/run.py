@@ -348,8 +348,9 @@ def shadow_results(
         assert isinstance(call, ast.Call)
         extents = [eval(ast.unparse(arg), space) for arg in call.args]  # noqa: S307
         keywords = {k.arg: k.value for k in call.keywords}
+        kinds = [joint(0, extent) for extent in extents]  # 64 bits where the extent has them
         for index in itertools.product(*(range(int(n)) for n in extents)):
-            blocks = [scalar(i) for i in index]
+            blocks = [Scalar(i, kind) for i, kind in zip(index, kinds, strict=True)]
             if not per_thread:
                 block(*blocks)
                 continue
