@@ -60,7 +60,7 @@ def _placed(array: np.ndarray, kind: Any) -> Any:
     source = torch.from_numpy(np.ascontiguousarray(codes))
     found = torch.empty_strided(codes.shape, steps, dtype=source.dtype, device="cuda")
     found.copy_(source)
-    torch_kind = kind.as_torch()
+    torch_kind = kind.as_torch() if kind is not None else source.dtype  # a pointer has no dtype
     return found if torch_kind == source.dtype else found.view(torch_kind)
 
 
