@@ -71,6 +71,7 @@ class _Module:
         self.scope: dict[str, str] = {}
         self.kernels = 0
         self.random = False  # whether threads have random generators
+        self.together = False  # whether blocks of some launch wait for each other
 
     def build(self) -> CModule:
         """Assemble the file."""
@@ -84,7 +85,7 @@ class _Module:
         included = [*INCLUDES, INTERRUPT] if self.unit.endless else INCLUDES
         if self.random:
             included = [*included, RANDOM]
-        if any(map(_meets, S.walk(self.func.body))):
+        if self.together:
             included = [*included, TOGETHER]
         lines += [f'#include "{name}"' for name in included]
         lines += ["", *self.unit.support.values(), *self.unit.kernels]
@@ -300,16 +301,18 @@ class _HostWriter(BlockWriter):
         fields = ", ".join([*used.split(), f"{{{', '.join(grid)}}}"])
         self.put(f"const {prefix}_args args = {{{fields}}};")
         self.put("const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];")
-        how = "tl_launch_together" if _meets(stmt) else "tl_launch"
+        meets = _meets(stmt)
+        self.module.together |= meets
+        how = "tl_launch_together" if meets else "tl_launch"
         self.put(f"const int32_t error = {how}({prefix}_run, &args, blocks, {arena});")
         self.put("if (error) return error;")
         self.depth -= 1
         self.put("}")
 
 
-def _meets(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` is a launch whose blocks wait for each other."""
-    return isinstance(stmt, S.Launch) and any(
+def _meets(stmt: S.Launch) -> bool:
+    """Whether the blocks of a launch wait for each other."""
+    return any(
         call.op == "sync_grid"
         for node in S.walk(stmt.body)
         for item in node.exprs()

@@ -720,6 +720,11 @@ def holds(expr: Expr, *kinds: type[Expr]) -> bool:
     return expr._kinds & bits != 0
 
 
+def repeatable(expr: Expr) -> bool:
+    """Whether evaluating ``expr`` more than once is as good as once."""
+    return all(call.intrinsic.effect.repeatable for call in find(expr, Call))
+
+
 @overload
 def find(expr: Expr, kind: type[Kind], /) -> list[Kind]: ...
 

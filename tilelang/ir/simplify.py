@@ -36,13 +36,12 @@ from tilelang.ir.expr import (
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
-from tilelang.ir.tables import BINARY, Effect
+from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import rebuild
 
 _STEPS = 64  # rewrites of one node; more means that rules undo each other
 _SUMS = ("add", "sub", "mul")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-_IDEMPOTENT = (Effect.NONE, Effect.READ, Effect.HINT)
 
 
 def simplify(expr: object, bounds: Bounds | None = None) -> Expr:
@@ -186,7 +185,7 @@ class _Simplifier:
             return True
         found = self.free.get(node)
         if found is None:
-            own = not isinstance(node, Call) or node.intrinsic.effect in _IDEMPOTENT
+            own = not isinstance(node, Call) or node.intrinsic.effect.repeatable
             found = own and all(self.repeatable(child) for child in node.children())
             self.free[node] = found
         return found

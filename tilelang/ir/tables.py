@@ -61,6 +61,11 @@ class Effect(Enum):
     OUTPUT = 5  # prints, traps or leaves the kernel
     HINT = 6  # no effect on results; may be dropped
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether evaluating more than once, with no store between, is as good as once."""
+        return self in (Effect.NONE, Effect.READ, Effect.HINT)
+
 
 @dataclass(frozen=True)
 class Intrinsic:

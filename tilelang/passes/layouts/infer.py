@@ -328,17 +328,17 @@ class _Inference:
                         heappush(now, other)
                 self.changed.clear()
 
-    def spread_op(self, op: Op) -> bool:
+    def spread_op(self, op: Op) -> None:
         """Give layouts to the fragments of ``op`` that follow from its known ones."""
         if isinstance(op.stmt, S.Reduce):
-            return self.spread_reduce(op.stmt)
+            self.spread_reduce(op.stmt)
+            return
         unknown = [access for access in op.touched if access.buffer not in self.held]
         if op.loop is None or op.extents is None or not unknown:
-            return False
+            return
         found = self.known_spread(op)
-        if found is None or self.spoils(op, found):
-            return False
-        return self.assign(op, found, "follows the other tiles of")
+        if found is not None and not self.spoils(op, found):
+            self.assign(op, found, "follows the other tiles of")
 
     def spoils(self, op: Op, spread: Distribution) -> bool:
         """Whether a fragment with fewer dimensions than the loop asks for ``spread``, which would
@@ -389,21 +389,21 @@ class _Inference:
                     changed |= self.hold(access.buffer, held, why, op.stmt)
         return changed
 
-    def spread_reduce(self, stmt: S.Reduce) -> bool:
+    def spread_reduce(self, stmt: S.Reduce) -> None:
         """A result is held where the reduced elements were."""
         src, dst = stmt.src, stmt.dst
         held = self.held.get(src.buffer)
         if held is None or dst.buffer in self.held or dst.buffer.storage != FRAGMENT:
-            return False
+            return
         keep = len(dst.buffer.shape) == len(src.buffer.shape)
         if not src.is_whole or not dst.is_whole:
-            return False
+            return
         found = held.drop(stmt.dim, keep)
         if found.shape != _constant_shape(dst.buffer):
             if prod(found.shape) != 1 or prod(_constant_shape(dst.buffer)) != 1:
-                return False
+                return
             found = replace(found, shape=(1,), digits=((),))
-        return self.hold(dst.buffer, found, f"what reducing `{src.buffer.name}` leaves", stmt)
+        self.hold(dst.buffer, found, f"what reducing `{src.buffer.name}` leaves", stmt)
 
     def known_spread(self, op: Op) -> Distribution | None:
         """The distribution of the loop of ``op`` as its known fragments ask for it."""

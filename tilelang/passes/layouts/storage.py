@@ -7,8 +7,10 @@ indices see it, and a layout that some name cannot have is given to none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from typing import TypeVar
 
 from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
@@ -16,9 +18,11 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
-from tilelang.layout.views import seen_distribution, seen_layout, span_of
+from tilelang.layout.views import Span, seen_distribution, seen_layout, span_of
 from tilelang.passes.layouts.access import FRAGMENT, is_reducer
 from tilelang.passes.layouts.demote import replace_buffers
+
+Known = TypeVar("Known")
 
 
 class Storage:
@@ -52,31 +56,23 @@ class Storage:
     def held(self, buffer: Buffer, held: Distribution) -> dict[Buffer, Distribution] | None:
         """The distribution of every name when ``buffer`` is spread as ``held`` says; None where
         some name has none."""
-        found: dict[Buffer, Distribution] = {}
-        own = span_of(buffer)
-        for name in self.of(buffer):
-            other = span_of(name)
-            seen: Distribution | None = held
-            if name is not buffer:
-                seen = None
-                if own is not None and other is not None:
-                    seen = seen_distribution(held, own, other)
-            if seen is None:
-                return None
-            found[name] = seen
-        return found
+        return self._seen(buffer, held, seen_distribution)
 
     def laid_out(self, buffer: Buffer, layout: Layout) -> dict[Buffer, Layout] | None:
         """The same for the layout of a shared tile."""
-        found: dict[Buffer, Layout] = {}
+        return self._seen(buffer, layout, seen_layout)
+
+    def _seen(
+        self, buffer: Buffer, known: Known, follow: Callable[[Known, Span, Span], Known | None]
+    ) -> dict[Buffer, Known] | None:
+        """``known`` of ``buffer`` as each name sees it; None where some name cannot."""
+        found = {buffer: known}
         own = span_of(buffer)
         for name in self.of(buffer):
+            if name is buffer:
+                continue
             other = span_of(name)
-            seen: Layout | None = layout
-            if name is not buffer:
-                seen = None
-                if own is not None and other is not None:
-                    seen = seen_layout(layout, own, other)
+            seen = None if own is None or other is None else follow(known, own, other)
             if seen is None:
                 return None
             found[name] = seen

@@ -14,11 +14,9 @@ from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.functions import as_expression
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild
 
 _BY_NAME = ("call_extern", "call_intrin")
-_REPEATABLE = (Effect.NONE, Effect.READ)
 
 
 def write_out_functions(func: S.PrimFunc) -> S.PrimFunc:
@@ -63,7 +61,7 @@ class _WriteOut(Rewriter):
         if re.search(rf"\b{re.escape(name)}\b", self.own):
             return expr
         made = as_expression(expr)
-        if made is None or all(map(_once, expr.args)):
+        if made is None or all(map(E.repeatable, expr.args)):
             return expr if made is None else made
         raise TileUnsupportedError(
             f"an operand of `{name}` has an effect of its own",
@@ -71,11 +69,6 @@ class _WriteOut(Rewriter):
             got=f"`{expr!r}`",
             hint="give the operand a name first: x = ...",
         )
-
-
-def _once(operand: E.Expr) -> bool:
-    """Whether ``operand`` may be evaluated more than once."""
-    return all(call.intrinsic.effect in _REPEATABLE for call in E.find(operand, E.Call))
 
 
 def _own_source(func: S.PrimFunc) -> str:

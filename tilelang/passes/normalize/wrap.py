@@ -20,12 +20,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import INF, Bounds, Interval, interval
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import rebuild, rewrite_blocks
 from tilelang.passes.normalize.signs import Signs, form_of
 from tilelang.passes.serial.guards import GUARDED_CALLS
 
-_REPEATABLE = (Effect.NONE, Effect.READ, Effect.HINT)
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
@@ -212,7 +210,7 @@ class _Wrap:
         for index, extent in zip(indices, buffer.shape):
             new = self.expr(index)
             if not self.known(index, buffer.shape):
-                if not _repeatable(new):
+                if not E.repeatable(new):
                     raise _effect(index, what)
                 new = wrapped(new, extent, self.signs)
             found.append(new)
@@ -248,10 +246,6 @@ def _chain(expr: E.Expr) -> list[E.Expr]:
         if isinstance(node, E.Binary) and node.op not in ("land", "lor"):
             found += [part for part in (node.a, node.b) if E.holds(part, E.Load, E.Call)]
     return found[::-1]
-
-
-def _repeatable(expr: E.Expr) -> bool:
-    return all(call.intrinsic.effect in _REPEATABLE for call in E.find(expr, E.Call))
 
 
 def _effect(index: E.Expr, what: object) -> TileUnsupportedError:
