@@ -1,0 +1,29 @@
+"""The compiler generates the text that it generated before, for more than 800 programs.
+
+A change that means to change texts says so in its commit and updates the hashes with
+``pytest tests/test_replay.py --update-golden``; ``scripts/replay.py FOLDER`` writes the texts, so that
+those of two states can be compared with ``diff -r``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import replay
+
+
+@pytest.mark.parametrize("group", replay.groups())
+def test_the_text_is_what_it_was(group: str, golden: Callable[[str, str], None]) -> None:
+    if group == "h200":
+        pytest.importorskip("torch", reason="the benchmarks of the GPU import torch")
+    programs = replay.groups()[group]()
+    assert programs
+    golden(f"replay_{group}.txt", "\n".join(map(replay.line, programs)))
+
+
+def test_a_change_of_the_text_shows() -> None:
+    first, second = replay.groups()["compile_time"]()[:2]
+    renamed = replay.Replayed(first.name, second.func)
+    assert replay.line(first) == replay.line(first)
+    assert replay.line(first) != replay.line(renamed)
