@@ -1,0 +1,170 @@
+"""Counts that say whether instructions, targets and layers stay in one place.
+
+    python scripts/counts.py [--list]     ``--list`` names the places
+
+* instructions: in how many files of the package each name of an instruction stands, in code (not in
+  docstrings or comments). One is its row, one its device header.
+* name sets: collections of two or more instructions' names in passes, explain or the interpreter,
+  which know by name what a row should say.
+* kinds: comparisons with a kind of target, and architecture numbers, outside ``target/`` and the
+  back ends.
+* warps: module constants that are the width of a warp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "tilelang"
+BACK_ENDS = ("target", "cpu", "cuda", "hip", "metal", "emulator", "rocm")
+KNOWS_BY_NAME = ("passes", "explain", "interpret", "codegen", "compiler.py")
+KINDS = frozenset(("cpu", "cuda", "hip", "metal", "c", "llvm"))
+
+
+def instructions() -> list[str]:
+    """Names of instructions of NVIDIA's GPUs that are no words of mathematics."""
+    from tilelang.ir.tables import INTRINSICS
+
+    return sorted(
+        name
+        for name, row in INTRINSICS.items()
+        if row.needs and "_" in name and re.fullmatch(r"[a-z0-9_]+", name)
+    )
+
+
+def strings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """String constants of a module that are no docstrings."""
+    plain = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in plain:
+            yield node
+
+
+def parsed() -> dict[Path, ast.Module]:
+    """The modules of the package by their path in it."""
+    return {
+        path.relative_to(PACKAGE): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+
+
+def words_of(tree: ast.Module) -> set[str]:
+    """Names and words of strings in the code of a module."""
+    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    found |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    found |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for constant in strings(tree):
+        found.update(re.findall(r"\w+", str(constant.value)))
+    return found
+
+
+def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str]]:
+    """Files that name each instruction. Facades only pass names on."""
+    words = {str(path): words_of(tree) for path, tree in modules.items()
+             if path.name != "__init__.py"}  # fmt: skip
+    for path in sorted(PACKAGE.rglob("*.h")):
+        words[str(path.relative_to(PACKAGE))] = set(
+            re.findall(r"\w+", path.read_text(encoding="utf-8"))
+        )
+    return {
+        name: [path for path, found in words.items() if name in found or f"tl_{name}" in found]
+        for name in instructions()
+    }
+
+
+def name_sets(modules: dict[Path, ast.Module]) -> list[str]:
+    """Places of collections whose elements are names of instructions."""
+    from tilelang.ir.tables import INTRINSICS
+
+    found: list[str] = []
+    for path, tree in modules.items():
+        if path.parts[0] not in KNOWS_BY_NAME:
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, (ast.Set, ast.Tuple, ast.List)):
+                continue
+            names = [
+                item.value
+                for item in node.elts
+                if isinstance(item, ast.Constant) and isinstance(item.value, str)
+            ]
+            if len(names) == len(node.elts) > 1 and all(name in INTRINSICS for name in names):
+                found.append(f"{path}:{node.lineno}: {', '.join(names)}")
+    return found
+
+
+def kinds(modules: dict[Path, ast.Module]) -> list[str]:
+    """Places that ask which kind of target, or which architecture, it is."""
+    found: list[str] = []
+    for path, tree in modules.items():
+        if path.parts[0] in BACK_ENDS:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                kind = any(isinstance(s, ast.Attribute) and s.attr == "kind" for s in sides)
+                named = {
+                    leaf.value
+                    for side in sides
+                    for leaf in ast.walk(side)
+                    if isinstance(leaf, ast.Constant)
+                }
+                if kind and named & KINDS:
+                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id == "arch_number":
+                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def warps(modules: dict[Path, ast.Module]) -> list[str]:
+    """Constants of modules and classes that are called after warps or lanes and are 32."""
+    found: list[str] = []
+    for path, tree in modules.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+                continue
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            value = node.value
+            if any(re.fullmatch(r"_?(WARP\w*|LANES|warp\w*)", name) for name in names):
+                if isinstance(value, ast.Constant) and value.value == 32:
+                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--list", action="store_true", help="name the places")
+    listed = parser.parse_args().list
+    modules = parsed()
+    files = files_of_instructions(modules)
+    counts = [len(places) for places in files.values()]
+    wide = {name: places for name, places in files.items() if len(places) > 3}
+    print(f"instructions: {len(files)}; files of each: median {statistics.median(counts):g}, "
+          f"most {max(counts)}; in more than 3 files: {len(wide)}")  # fmt: skip
+    if listed:
+        for name, places in sorted(wide.items(), key=lambda item: -len(item[1])):
+            print(f"  {name}: {len(places)}: {' '.join(places)}")
+    for title, places in (
+        ("sets of instructions' names", name_sets(modules)),
+        ("questions for a kind or an architecture", kinds(modules)),
+        ("definitions of the warp's width", warps(modules)),
+    ):
+        print(f"{title}: {len(places)}")
+        if listed:
+            print("".join(f"  {place}\n" for place in places), end="")
+
+
+if __name__ == "__main__":
+    main()
