@@ -98,7 +98,7 @@ class Emulator:
     """All kernels of some cases, compiled as one text."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
-        from tilelang.cuda.module import SharedBuffer
+        from tilelang.codegen.gpu.module import SharedBuffer
         from tilelang.emulator.build import load_kernels, load_runtime
         from tilelang.emulator.compilers import need_cxx
         from tilelang.runtime.cache import default_cache

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.compiler import lower
-from tilelang.cuda.codegen import emit_cuda
+from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.errors import TileError
 from tilelang.explain.moves import Line, lines_of

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from tilelang.codegen.artifact import Artifact as Artifact
+from tilelang.codegen.gpu.module import MapStep
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cpu.gemm_writer import has_kernel
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import choose_operands, lower_operand_copies
-from tilelang.cuda.codegen import emit_cuda
-from tilelang.cuda.module import MapStep
+from tilelang.cuda.dialect import emit_cuda
 from tilelang.env import env
 from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError, internal_boundary
 from tilelang.ir import stmt as S

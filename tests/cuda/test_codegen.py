@@ -6,8 +6,8 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cuda.codegen import emit_cuda
-from tilelang.cuda.module import CudaModule, KernelArg
+from tilelang.codegen.gpu.module import CudaModule, KernelArg
+from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.errors import TileUnsupportedError

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
-from tilelang.cuda.codegen import INCLUDE_DIR, includes
+from tilelang.cuda.dialect import includes
 from tilelang.cuda.intrinsics import (
     ARITHMETIC_HEADERS,
     ATOMIC_SUFFIX,
@@ -19,7 +19,7 @@ from tilelang.cuda.intrinsics import (
     WGMMA_K,
 )
 from tilelang.cuda.nvrtc import find_nvrtc
-from tilelang.cuda.toolchain import compile_cubin
+from tilelang.cuda.toolchain import INCLUDE_DIR, compile_cubin
 
 pytestmark = pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cuda.codegen import INCLUDE_DIR
+from tilelang.cuda.toolchain import INCLUDE_DIR
 from tilelang.interpret.philox import philox
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType

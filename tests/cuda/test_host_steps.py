@@ -7,8 +7,7 @@ from dataclasses import asdict
 import pytest
 
 import tilelang.language as T
-from tilelang.cuda.codegen import emit_cuda
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.module import (
     AssertStep,
     CudaModule,
     KernelArg,
@@ -16,6 +15,7 @@ from tilelang.cuda.module import (
     LetStep,
     WorkspaceStep,
 )
+from tilelang.cuda.dialect import emit_cuda
 from tilelang.errors import Site, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S

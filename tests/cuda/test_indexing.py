@@ -8,8 +8,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilelang.cuda import indexing
-from tilelang.cuda.indexing import HIGH, LOW, Term
+from tilelang.codegen.gpu import indexing
+from tilelang.codegen.gpu.indexing import HIGH, LOW, Term
 
 OPS = ("add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min", "max")
 

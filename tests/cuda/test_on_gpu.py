@@ -12,11 +12,11 @@ import pytest
 from gpus import DEVICE, EMULATOR, Gpu, opened
 
 import tilelang.language as T
+from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan, WorkspaceStep
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.code import Code
 from tilelang.cuda.driver import driver
-from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan, WorkspaceStep
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.launch import DEFAULT_CHECKS, Settings
 from tilelang.errors import TileRuntimeError

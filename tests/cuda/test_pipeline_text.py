@@ -9,8 +9,8 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cuda.effort import assembler_flags
-from tilelang.cuda.phases import phases_of, steps_of
+from tilelang.codegen.gpu.phases import phases_of, steps_of
+from tilelang.cuda.dialect import assembler_flags
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape

@@ -16,8 +16,8 @@ from word_programs import BYTES
 
 import tilelang
 import tilelang.language as T
+from tilelang.codegen.gpu.module import LaunchPlan, MapStep
 from tilelang.compiler import compile
-from tilelang.cuda.module import LaunchPlan, MapStep
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.compilers import find_cxx

@@ -9,7 +9,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.cuda.module import SharedBuffer
+from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.compilers import find_cxx
 from tilelang.emulator.declarations import rewrite_tiles
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tilelang.cuda.module import SharedBuffer
+from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.explain import _shared_index
 from tilelang.emulator.launch import Memory, Settings, checks_of
 from tilelang.emulator.locate import Lines, Place

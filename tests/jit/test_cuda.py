@@ -12,12 +12,12 @@ from cuda_stub import Stub, build, fake_torch, on_gpu
 
 import tilelang
 import tilelang.language as T
+from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda import code as code_module
 from tilelang.cuda import toolchain
 from tilelang.cuda.driver import Driver
-from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import CompileResult, KernelResources
 from tilelang.errors import (

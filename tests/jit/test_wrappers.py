@@ -12,9 +12,7 @@ import pytest
 from host_stub import CppHost, FakeDriver, FakeTensor, needs_compiler, python_host
 
 import tilelang.language as T
-from tilelang.compiler import Artifact
-from tilelang.cuda.codegen import emit_cuda
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.module import (
     AssertStep,
     CudaModule,
     ForStep,
@@ -26,6 +24,8 @@ from tilelang.cuda.module import (
     Step,
     WorkspaceStep,
 )
+from tilelang.compiler import Artifact
+from tilelang.cuda.dialect import emit_cuda
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.adapter.device_text import standalone

@@ -9,8 +9,8 @@ import pytest
 
 import tilelang.language as T
 from tilelang import compiler
+from tilelang.codegen.gpu.module import CudaModule, MapStep
 from tilelang.compiler import compile, lower
-from tilelang.cuda.module import CudaModule, MapStep
 from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S

@@ -14,11 +14,7 @@ import pytest
 from cuda_stub import STREAM, Stub, build, fake_torch, on_gpu
 from hypothesis import given, settings
 
-from tilelang.cpu.toolchain import Compiler
-from tilelang.cuda import driver as driver_module
-from tilelang.cuda.code import Code
-from tilelang.cuda.driver import Driver
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.module import (
     AssertStep,
     CudaModule,
     ForStep,
@@ -31,6 +27,10 @@ from tilelang.cuda.module import (
     Step,
     WorkspaceStep,
 )
+from tilelang.cpu.toolchain import Compiler
+from tilelang.cuda import driver as driver_module
+from tilelang.cuda.code import Code
+from tilelang.cuda.driver import Driver
 from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import (
     ArgumentTypeError,

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import tilelang.language as T
+from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.compiler import Artifact
 from tilelang.compiler import compile as compile_program
-from tilelang.cuda.codegen import emit_cuda
-from tilelang.cuda.module import CudaModule, KernelArg, LaunchPlan
+from tilelang.cuda.dialect import emit_cuda
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.jit.adapter import wrapper
 from tilelang.jit.adapter.host_module import HostModule, host_module

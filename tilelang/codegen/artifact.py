@@ -20,7 +20,7 @@ class Artifact:
     sites: tuple[Site, ...] = ()  # error code - 1 -> the check that gives it
     flags: tuple[str, ...] = ()
     explain: str = ""
-    # Of a CUDA program: its source and host steps, a `cuda.module.CudaModule`.
+    # Of a CUDA program: its source and host steps, a `codegen.gpu.module.CudaModule`.
     cuda: Any = None
     # Bytes that the address of a parameter must be a multiple of, by name; None: not told.
     alignments: tuple[tuple[str, int], ...] | None = None

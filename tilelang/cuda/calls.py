@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
+from tilelang.codegen.gpu.printer import thread_index
 from tilelang.codegen.text import quote
 from tilelang.cuda.intrinsics import (
     ATOMIC_SUFFIX,
@@ -22,7 +23,7 @@ from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 
 if TYPE_CHECKING:
-    from tilelang.cuda.printer import CudaPrinter
+    from tilelang.codegen.gpu.printer import CudaPrinter
 
 # Instructions of inline assembly: the compiler splits no constant from their addresses itself.
 STEADY = ("cp_async", "ldmatrix", "stmatrix")
@@ -282,15 +283,6 @@ def _shuffle_elect(p: CudaPrinter, call: E.Call) -> str:
     extent = constant(call, 0, "thread extent")
     total = p.threads[0] * p.threads[1] * p.threads[2]
     return f"({thread_index(p)} % {extent if extent > 0 else total} == 0)"
-
-
-def thread_index(p: CudaPrinter) -> str:
-    """The linear number of the thread in its block."""
-    x, y, z = p.threads
-    if y == z == 1:
-        return "(int)threadIdx.x"
-    plane = f"threadIdx.x + {x} * threadIdx.y"
-    return f"(int)({plane})" if z == 1 else f"(int)({plane} + {x * y} * threadIdx.z)"
 
 
 def _allreduce(p: CudaPrinter, call: E.Call) -> str:

@@ -18,7 +18,7 @@ from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 
 if TYPE_CHECKING:
-    from tilelang.cuda.printer import CudaPrinter
+    from tilelang.codegen.gpu.printer import CudaPrinter
 
 Handler: TypeAlias = "Callable[[CudaPrinter, E.Call], str]"
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilelang.cuda.module import MapStep, Program
+from tilelang.codegen.gpu.module import MapStep, Program
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
@@ -19,7 +19,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import substitute
 
 if TYPE_CHECKING:
-    from tilelang.cuda.host import HostWriter, Slots
+    from tilelang.codegen.gpu.host import HostWriter, Slots
 
 # Value of CUtensorMapDataType -> bytes of an element; the packed 4 and 6 bit types are left out.
 ELEMENT_BYTES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4, 12: 4}

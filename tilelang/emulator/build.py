@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tilelang.cuda.module import SharedBuffer
+from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler
 from tilelang.emulator.declarations import rewrite_arrays, rewrite_shared, rewrite_tiles
 from tilelang.errors import CompileError

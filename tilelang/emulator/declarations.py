@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilelang.cuda.module import SharedBuffer
+    from tilelang.codegen.gpu.module import SharedBuffer
 
 _ALIGN = r"(?:(?:__align__|alignas)\s*\(\s*(?P<align>[^()]*)\)\s*)?"
 # extern __shared__ __align__(1024) unsigned char name[];

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelang.cuda.module import CudaModule, SharedBuffer
+from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator import abi
 from tilelang.emulator.locate import Lines, Place, generated_lines
 from tilelang.emulator.report import Actor, Barrier, Cost, Finding, Report, Totals

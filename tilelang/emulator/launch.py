@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelang.cuda.module import CudaModule, SharedBuffer
+from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator.build import KernelLibrary
 from tilelang.errors import TileRuntimeError, TileValueError
 from tilelang.runtime.gpu import GpuLauncher, Narrow, Program

@@ -16,10 +16,10 @@ from textwrap import indent
 from typing import Any
 
 from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.gpu.module import CudaModule
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.code import Code
 from tilelang.cuda.disassembly import disassemble
-from tilelang.cuda.module import CudaModule
 from tilelang.cuda.nvrtc import load_ahead
 from tilelang.cuda.toolchain import (
     CompileResult,

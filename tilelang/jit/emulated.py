@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from tilelang.codegen.gpu.module import CudaModule
 from tilelang.compiler import Artifact, compile, for_alignments
-from tilelang.cuda.module import CudaModule
 from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
 from tilelang.emulator.compilers import need_cxx
 from tilelang.emulator.explain import explain

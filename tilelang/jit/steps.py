@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.module import (
     AssertStep,
     CudaModule,
     ForStep,

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilelang.codegen.c import storage_type, value_type
-from tilelang.codegen.text import quote
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.module import (
     AssertStep,
     ForStep,
     IfStep,
@@ -17,6 +16,7 @@ from tilelang.cuda.module import (
     Program,
     WorkspaceStep,
 )
+from tilelang.codegen.text import quote
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.jit.adapter import templates

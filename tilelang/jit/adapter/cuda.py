@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tilelang.cuda.module import LaunchPlan
+from tilelang.codegen.gpu.module import LaunchPlan
 from tilelang.errors import TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.adapter import templates

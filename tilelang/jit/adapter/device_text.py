@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from tilelang.cuda.codegen import INCLUDE_DIR
+from tilelang.cuda.toolchain import INCLUDE_DIR
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"(tl_\w+\.h)"[ \t]*$', re.MULTILINE)
 _TYPES = tuple(f"{sign}int{bits}_t" for bits in (8, 16, 32, 64) for sign in ("", "u"))

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tilelang.codegen.symbols import symbols_of
-from tilelang.cuda.host import HostWriter, Slots
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.host import HostWriter, Slots
+from tilelang.codegen.gpu.module import (
     CudaModule,
     ForStep,
     IfStep,
@@ -22,6 +21,7 @@ from tilelang.cuda.module import (
     Program,
     Step,
 )
+from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import InternalError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S

@@ -1,9 +1,9 @@
 """Host expressions as C and as Python text.
 
 The host part of a GPU program computes with postfix programs over 64-bit slots (see
-``tilelang.cuda.module``). Here they become expressions that a person can read. What has no value,
-such as a division by zero, must stop a call: in Python it raises by itself, in C the helper
-functions note it in ``tl_undefined``, which the host code looks at before it uses a value.
+``tilelang.codegen.gpu.module``). Here they become expressions that a person can read. What has
+no value, such as a division by zero, must stop a call: in Python it raises by itself, in C the
+helper functions note it in ``tl_undefined``, which the host code looks at before it uses a value.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilelang.cuda.module import BINARY, UNARY, Program
+from tilelang.codegen.gpu.module import BINARY, UNARY, Program
 from tilelang.errors import InternalError, TileUnsupportedError
 from tilelang.runtime.steps import REAL_OPERATIONS
 

@@ -6,7 +6,7 @@ import builtins
 import keyword
 from collections.abc import Mapping
 
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.module import (
     AssertStep,
     ForStep,
     IfStep,

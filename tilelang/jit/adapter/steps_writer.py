@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tilelang.codegen.names import Names
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.module import (
     AssertStep,
     ForStep,
     IfStep,
@@ -20,6 +19,7 @@ from tilelang.cuda.module import (
     Step,
     WorkspaceStep,
 )
+from tilelang.codegen.names import Names
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.jit.adapter.host_module import (
     TENSOR_MAP,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tilelang.cuda.toolchain import MODEST
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 
@@ -11,12 +10,6 @@ _UNROLLED = ("unroll", "vectorized")
 # between them better than the level below (3 % of a GEMM's time on an H200), which takes it 0.2 s
 # and 20 registers; up to here it gains nothing.
 FEW = 64
-
-
-def assembler_flags(func: S.PrimFunc) -> tuple[str, ...]:
-    """Options for the assembler that suit the loops of `func`."""
-    counts = [matrix_calls(stmt.body) for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
-    return (MODEST,) if 0 < max(counts, default=0) <= FEW else ()
 
 
 def matrix_calls(stmt: S.Stmt) -> int:

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from tilelang.codegen.c import value_type
-from tilelang.cuda.kernel_writer import unit_bytes
-from tilelang.cuda.module import (
+from tilelang.codegen.gpu.kernel_writer import unit_bytes
+from tilelang.codegen.gpu.module import (
     BINARY,
     AssertStep,
     ForStep,

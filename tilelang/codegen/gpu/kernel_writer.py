@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
+from tilelang.codegen.gpu import indexing
+from tilelang.codegen.gpu.effort import FEW, matrix_calls, only_copies
+from tilelang.codegen.gpu.phases import phases_of, steps_of
+from tilelang.codegen.gpu.printer import CudaPrinter, thread_index
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
 from tilelang.codegen.writer import Writer
-from tilelang.cuda import indexing
-from tilelang.cuda.calls import constant, thread_index
-from tilelang.cuda.effort import FEW, matrix_calls, only_copies
-from tilelang.cuda.intrinsics import COUNTED_HINTS, HINTS
-from tilelang.cuda.phases import phases_of, steps_of
-from tilelang.cuda.printer import CudaPrinter
-from tilelang.cuda.raw_words import touched_registers
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -278,26 +275,10 @@ class KernelWriter(Writer):
 
     def hint(self, call: E.Call) -> None:
         """Order and register hints, where the architecture has them."""
-        p = self.p
-        p.words.add(call.op)
-        if call.op in HINTS:
-            word = HINTS[call.op]
-            if p.has(word.needs):
-                args = call.args[: 2 if call.op == "mbarrier_init" else 0]
-                self.put(f"{word.function}({', '.join(p.value(arg) for arg in args)});")
-        elif call.op in COUNTED_HINTS:
-            word = COUNTED_HINTS[call.op]
-            if p.has(word.needs):
-                self.put(f"{word.function}<{constant(call, 0, 'count')}>();")
-        elif call.op == "tma_store_wait" and p.has("sm_90"):
-            read = "_read" if call.attr("read", True) else ""
-            self.put(f"tl_bulk_wait{read}<{constant(call, 0, 'count')}>();")
-        elif call.op == "warpgroup_fence_operand" and p.has("sm_90a"):
-            self.put(f"{touched_registers(p, call)};")
-        elif call.op == "set_max_nreg" and p.target.arch.endswith("a") and p.has("sm_90"):
-            count, raising = (constant(call, k, "operand") for k in range(2))
-            if count:
-                self.put(f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>();")
+        self.p.words.add(call.op)
+        text = self.p.dialect.hint(self.p, call)
+        if text is not None:
+            self.put(f"{text};")
 
     def check(self, stmt: S.Assert) -> None:
         """An assertion; facts given by T.assume cost nothing."""

@@ -17,11 +17,10 @@ from tilelang.codegen.c import (
     storage_type,
     value_type,
 )
+from tilelang.codegen.gpu import indexing
+from tilelang.codegen.gpu.dialect import Dialect
+from tilelang.codegen.gpu.indexing import Term
 from tilelang.codegen.names import Names
-from tilelang.cuda import indexing
-from tilelang.cuda.calls import CALLS, print_word
-from tilelang.cuda.indexing import Term
-from tilelang.cuda.intrinsics import WORDS
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import Bounds, Interval, full, interval
@@ -67,9 +66,12 @@ class CudaPrinter(CPrinter):
         templates: function templates in the source that the program brings.
     """
 
-    def __init__(self, names: Names, target: Target, threads: tuple[int, ...]) -> None:
+    def __init__(
+        self, names: Names, target: Target, threads: tuple[int, ...], dialect: Dialect
+    ) -> None:
         super().__init__(names)
         self.target = target
+        self.dialect = dialect
         self.threads = threads
         self.ranges: dict[E.Var, Interval] = {}
         self.bounds = Bounds(self.ranges)
@@ -343,12 +345,8 @@ class CudaPrinter(CPrinter):
     def call(self, expr: E.Call) -> str:
         """An intrinsic: one with a rule of its own, an elementwise one, or a header function."""
         self.words.add(expr.op)
-        own = CALLS.get(expr.op)
-        if own is not None:
-            return own(self, expr)
-        if expr.op in WORDS:
-            return print_word(self, WORDS[expr.op], expr)
-        return super().call(expr)
+        own = self.dialect.call(self, expr)
+        return super().call(expr) if own is None else own
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """An intrinsic without a meaning on CUDA."""
@@ -379,6 +377,15 @@ class CudaPrinter(CPrinter):
         if dtype in NARROW_FLOATS:
             return f"tl_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
         return f"tl_wrap_i4({text})" if dtype == "int4" else text
+
+
+def thread_index(p: CudaPrinter) -> str:
+    """The linear number of the thread in its block."""
+    x, y, z = p.threads
+    if y == z == 1:
+        return "(int)threadIdx.x"
+    plane = f"threadIdx.x + {x} * threadIdx.y"
+    return f"(int)({plane})" if z == 1 else f"(int)({plane} + {x * y} * threadIdx.z)"
 
 
 def _number(arch: str) -> int:

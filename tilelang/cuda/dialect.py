@@ -1,0 +1,124 @@
+"""CUDA: the row of its dialect, and from Thread IR to a CUDA module."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from tilelang.codegen.gpu.dialect import Dialect
+from tilelang.codegen.gpu.effort import FEW, matrix_calls
+from tilelang.codegen.gpu.emit import emit_module
+from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.printer import CudaPrinter
+from tilelang.cuda.calls import CALLS, constant, print_word
+from tilelang.cuda.intrinsics import (
+    ARITHMETIC_HEADERS,
+    COUNTED_HINTS,
+    HEADERS,
+    HINTS,
+    WORDS,
+    arithmetic_header,
+)
+from tilelang.cuda.raw_words import MAPS, touched_registers
+from tilelang.cuda.tensor_map import map_step, map_tensor
+from tilelang.cuda.toolchain import MODEST
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.target import Target
+
+
+def emit_cuda(func: S.PrimFunc, target: Target) -> CudaModule:
+    """The CUDA module of `func`, which is legal Thread IR.
+
+    Raises:
+        TileUnsupportedError: the program needs something that the target lacks.
+    """
+    return emit_module(func, target, CUDA)
+
+
+def call_text(p: CudaPrinter, call: E.Call) -> str | None:
+    """An intrinsic with a rule of its own, or one that is a header function."""
+    own = CALLS.get(call.op)
+    if own is not None:
+        return own(p, call)
+    return print_word(p, WORDS[call.op], call) if call.op in WORDS else None
+
+
+def hint_text(p: CudaPrinter, call: E.Call) -> str | None:
+    """Order and register hints, where the architecture has them."""
+    if call.op in HINTS:
+        word = HINTS[call.op]
+        args = call.args[: 2 if call.op == "mbarrier_init" else 0]
+        if p.has(word.needs):
+            return f"{word.function}({', '.join(p.value(arg) for arg in args)})"
+    elif call.op in COUNTED_HINTS:
+        word = COUNTED_HINTS[call.op]
+        if p.has(word.needs):
+            return f"{word.function}<{constant(call, 0, 'count')}>()"
+    elif call.op == "tma_store_wait" and p.has("sm_90"):
+        read = "_read" if call.attr("read", True) else ""
+        return f"tl_bulk_wait{read}<{constant(call, 0, 'count')}>()"
+    elif call.op == "warpgroup_fence_operand" and p.has("sm_90a"):
+        return touched_registers(p, call)
+    elif call.op == "set_max_nreg" and p.target.arch.endswith("a") and p.has("sm_90"):
+        count, raising = (constant(call, k, "operand") for k in range(2))
+        if count:
+            return f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>()"
+    return None
+
+
+def assembler_flags(func: S.PrimFunc) -> tuple[str, ...]:
+    """Options for the assembler that suit the loops of `func`."""
+    counts = [matrix_calls(stmt.body) for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
+    return (MODEST,) if 0 < max(counts, default=0) <= FEW else ()
+
+
+def includes(text: str) -> list[str]:
+    """The headers whose functions `text` calls; the types always."""
+    words = tuple(dict.fromkeys(re.findall(r"\btl_\w+", text)))
+    plain = set(map(arithmetic_header, words))
+    found = [name for name in ARITHMETIC_HEADERS if name in plain]
+    found += [name for name, pattern in HEADERS if _mentions(words, pattern)]
+    return ["tl_types.h", *found]
+
+
+def _mentions(words: tuple[str, ...], pattern: str) -> bool:
+    """Whether one of ``words`` starts as ``pattern`` says. Compiling a regular expression takes
+    longer than everything else here, so that it is done for what starts right only."""
+    for start, rest in _starts(pattern):
+        near = [word for word in words if word.startswith(start)]
+        if near and (rest is None or any(map(re.compile(rest).match, near))):
+            return True
+    return False
+
+
+@lru_cache(maxsize=64)
+def _starts(pattern: str) -> tuple[tuple[str, str | None], ...]:
+    """The alternatives of ``pattern``: plain text they start with, and the whole where there is
+    more to it."""
+    parts, depth = [""], 0
+    for letter in pattern:
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if letter == "|" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    found = []
+    for part in parts:
+        start = part[
+            : next((i for i, letter in enumerate(part) if letter in "\\([.*+?"), len(part))
+        ]
+        found.append((start, None if start == part else part))
+    return tuple(found)
+
+
+CUDA = Dialect(
+    name="CUDA",
+    call=call_text,
+    hint=hint_text,
+    includes=includes,
+    maps=MAPS,
+    map_tensor=map_tensor,
+    map_step=map_step,
+    flags=assembler_flags,
+)
