@@ -32,6 +32,34 @@ def test_one_kernel_serves_all_sizes(gpu: Gpu) -> None:
         assert torch.equal(kernel(data, 3.0), data * 3.0)
 
 
+def test_a_fill_of_more_than_8_gib_reaches_the_last_element(gpu: Gpu) -> None:
+    if gpu.emulated or torch.cuda.mem_get_info()[0] < 12 << 30:
+        pytest.skip("needs a GPU with 12 GiB of free memory: elements beyond 2**31 are its point")
+    rows, width = (1 << 21) + 3, 1024  # 2**31 + 3072 elements of 4 bytes
+
+    @T.prim_func
+    def filled(A: T.Tensor((rows, width), "float32")):
+        with T.Kernel(T.ceildiv(rows, 64), threads=128) as bx:
+            T.fill(A[bx * 64 : bx * 64 + 64, 0:width], 3.0)
+
+    memory = torch.zeros((rows, width), device=gpu.memory)
+    gpu.compile(filled)(memory)
+    gpu.wait()
+    for first in range(0, rows, 1 << 18):
+        assert bool((memory[first : first + (1 << 18)] == 3.0).all())
+
+    @T.prim_func
+    def counted(C: T.Tensor((rows * width,), "float32")):
+        with T.Kernel(T.ceildiv(rows * width, 1024), threads=128) as bx:
+            for i in T.Parallel(1024):
+                C[bx * 1024 + i] = C[bx * 1024 + i] + 1.0
+
+    gpu.compile(counted)(memory.view(-1))
+    gpu.wait()
+    assert [float(memory[row, -1]) for row in (0, rows // 2, rows - 1)] == [4.0] * 3
+    assert float(memory[rows - 1].sum()) == 4.0 * width
+
+
 def test_what_is_printed_comes_out(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
     @T.prim_func
     def shows(A: T.Tensor((64,), "int32")):
