@@ -6,12 +6,15 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+import textwrap
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.language import builtin
 
 MODULES = sorted(
     info.name
@@ -59,6 +62,16 @@ def test_every_module_can_be_imported_and_has_what_it_lists(name: str) -> None:
 @pytest.mark.parametrize("name", PATHS)
 def test_import_paths_of_programs_exist(name: str) -> None:
     importlib.import_module(name)
+
+
+def test_facades_have_exactly_these_names(golden: Callable[[str, str], None]) -> None:
+    golden(
+        "names.txt",
+        "\n".join(
+            f"[{module.__name__}]\n{textwrap.fill(' '.join(sorted(module.__all__)), 100)}\n"
+            for module in (tilelang, T, builtin)
+        ),
+    )
 
 
 @pytest.mark.parametrize("module", [tilelang, T], ids=lambda module: module.__name__)
