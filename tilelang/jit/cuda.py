@@ -34,7 +34,7 @@ from tilelang.env import env
 from tilelang.errors import InternalError, TileWarning
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.artifacts import artifact_of
-from tilelang.jit.execution import Executable, results_form
+from tilelang.jit.executable import Executable, results_form
 from tilelang.jit.steps import host_program, kernel_table, launches
 from tilelang.options import Options
 from tilelang.runtime.cache import Entry, content_key, default_cache

@@ -35,7 +35,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.stmt import PrimFunc, View, walk
 from tilelang.jit.cuda import aligned, concrete
-from tilelang.jit.execution import Executable, results_form
+from tilelang.jit.executable import Executable, results_form
 from tilelang.jit.steps import host_program
 from tilelang.options import Options
 from tilelang.runtime.cache import default_cache

@@ -11,7 +11,8 @@ from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.execution import Executable, build
+from tilelang.jit.executable import Executable
+from tilelang.jit.execution import build
 from tilelang.options import Options
 from tilelang.target import Target
 

@@ -13,7 +13,7 @@ from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import Compiler
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.execution import Executable, results_form
+from tilelang.jit.executable import Executable, results_form
 from tilelang.options import Options
 from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.contract import launch_spec

@@ -1,0 +1,71 @@
+"""A program that can be called, whichever way it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import TileRuntimeError, TileUnsupportedError
+from tilelang.ir.stmt import PrimFunc
+
+if TYPE_CHECKING:
+    from tilelang.compiler import Artifact
+    from tilelang.runtime.library import Library
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program that can be called.
+
+    Attributes:
+        call: takes the inputs, gives the results.
+        backend: "c", "python" (C code without the C launcher), "emulator" or "interpret".
+        artifact: the generated source; None for the interpreter.
+        library: the loaded shared library, if there is one.
+    """
+
+    call: Callable[..., Any]
+    backend: str
+    func: PrimFunc
+    artifact: Artifact | None = None
+    library: Library | None = None
+
+    @property
+    def source(self) -> str:
+        """Generated text, or the program itself for the interpreter."""
+        return self.artifact.source if self.artifact is not None else self.func.script()
+
+    def explain(self) -> str:
+        """How the program is run, in words."""
+        if self.artifact is None:
+            return f"`{self.func.name}` runs in the interpreter"
+        where = "as C on the CPU cores" if self.artifact.language == "c" else "on the GPU"
+        return self.artifact.explain or f"`{self.func.name}` runs {where}"
+
+    @property
+    def resources(self) -> Any:
+        """What a CUDA kernel needs; see :class:`tilelang.jit.cuda.Resources`."""
+        raise TileUnsupportedError("resources needs a CUDA kernel")
+
+    def text(self, which: str) -> str:
+        """The "cuda", "ptx" or "sass" text of a CUDA kernel."""
+        raise TileUnsupportedError(f"the {which} text needs a CUDA kernel")
+
+    def export(self, path: str) -> None:
+        """Write the shared library to ``path``."""
+        if self.library is None:
+            raise TileRuntimeError(
+                "there is no library to export",
+                expected="a compiled kernel",
+                got=f"a kernel that runs by {self.backend!r}",
+            )
+        Path(path).write_bytes(self.library.data)
+
+
+def results_form(func: PrimFunc, out_idx: tuple[int, ...]) -> str:
+    """How results are returned: as the program returns them, else by their number."""
+    if func.attr("returns_list", False):
+        return "list"
+    return ("none", "one")[len(out_idx)] if len(out_idx) < 2 else "list"
