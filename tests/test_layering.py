@@ -1,6 +1,7 @@
 """Every import, at any depth of the code, goes down the table. The table is the architecture.
 
-``docs/architecture.md`` shows the same table to readers; the last test compares the two.
+Two packages have a table of their own parts. ``docs/architecture.md`` shows the same tables to
+readers; the last test compares them.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import tilelang
 
@@ -50,6 +53,36 @@ MAY_IMPORT = {
         " jit"
     ),
 }
+# Package -> its parts (folders, files) -> what each may import of the others, bottom up.
+PARTS = {
+    "passes": {
+        "notes": "",
+        "analysis": "",
+        "normalize": "analysis",
+        "serial": "analysis",
+        "schedule": "analysis",
+        "layouts": "notes analysis",
+        "sync": "analysis schedule",
+        "lower": "analysis normalize layouts",
+        "memory": "",
+        "verify": "analysis layouts",
+    },
+    "jit": {
+        "progress": "",
+        "artifacts": "",
+        "steps": "",
+        "executable": "",
+        "adapter": "steps",
+        "native": "executable",
+        "cuda": "artifacts steps executable",
+        "emulated": "steps executable cuda",
+        "execution": "executable native cuda emulated",
+        # One row: a kernel can be made by its class, and compile() gives a kernel.
+        "kernel compile": "progress executable adapter execution",
+        "core": "progress kernel compile",
+        "sanitize": "cuda emulated kernel core",
+    },
+}
 # Import paths that programs know, with their real home elsewhere: above everything, imported by
 # nothing but the package itself.
 FACADES = frozenset(
@@ -62,12 +95,12 @@ FACADES = frozenset(
 
 
 def module_of(path: Path, root: Path) -> str:
-    """The top-level module that the file belongs to."""
+    """The module directly in ``root`` that the file belongs to."""
     return path.relative_to(root).parts[0].removesuffix(".py")
 
 
-def imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
-    """Line and top-level module of each import of our own package, lazy imports included.
+def imported(path: Path, root: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line and path below ``root`` of each import of our own package, lazy imports included.
 
     Imports for the type checker alone do not count: they tie no code together at run time.
     """
@@ -87,7 +120,7 @@ def imported(path: Path, root: Path) -> Iterator[tuple[int, str]]:
         for name in names:
             parts = name.split(".")
             if parts[0] == root.name and len(parts) > 1:
-                yield node.lineno, parts[1]
+                yield node.lineno, parts[1:]
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
@@ -117,8 +150,29 @@ def violations(root: Path) -> list[str]:
         allowed = {here, *MAY_IMPORT[here].split()}
         found += [
             f"{place}:{line}: {here} may not import {name}"
-            for line, name in imported(path, root)
+            for line, (name, *_) in imported(path, root)
             if name not in allowed
+        ]
+    return found
+
+
+def violations_inside(package: str, root: Path) -> list[str]:
+    """Imports between the parts of ``package`` that its table does not allow."""
+    rows = {name: row for row in PARTS[package] for name in row.split()}
+    found = []
+    for path in sorted((root / package).rglob("*.py")):
+        here = module_of(path, root / package)
+        if here == "__init__":
+            continue  # it re-exports; importing from it is found below
+        place = path.relative_to(root.parent).as_posix()
+        if here not in rows:
+            found.append(f"{place}: the part {here} is not in the table of {package}")
+            continue
+        allowed = {*rows[here].split(), *PARTS[package][rows[here]].split()}
+        found += [
+            f"{place}:{line}: {package}/{here} may not import {'.'.join(parts[:2])}"
+            for line, parts in imported(path, root)
+            if parts[0] == package and (len(parts) == 1 or parts[1] not in allowed)
         ]
     return found
 
@@ -128,11 +182,24 @@ def test_imports_go_down() -> None:
     assert not found, "\n".join(found)
 
 
-def test_the_table_has_no_cycle() -> None:
+@pytest.mark.parametrize("package", PARTS)
+def test_imports_go_down_inside(package: str) -> None:
+    found = violations_inside(package, ROOT)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("table", [MAY_IMPORT, *PARTS.values()], ids=["all", *PARTS])
+def test_the_table_has_no_cycle(table: dict[str, str]) -> None:
     seen: set[str] = set()
-    for name, below in MAY_IMPORT.items():
+    for name, below in table.items():
         assert set(below.split()) <= seen, f"{name} imports something that is not above its row"
-        seen.add(name)
+        seen.update(name.split())
+
+
+@pytest.mark.parametrize("package", PARTS)
+def test_the_table_of_parts_has_no_more_than_is_there(package: str) -> None:
+    there = {module_of(path, ROOT / package) for path in (ROOT / package).rglob("*.py")}
+    assert {name for row in PARTS[package] for name in row.split()} == there - {"__init__"}
 
 
 def test_an_upward_import_is_found(tmp_path: Path) -> None:
@@ -155,14 +222,48 @@ def test_an_upward_import_is_found(tmp_path: Path) -> None:
     ]
 
 
-def test_the_page_shows_this_table() -> None:
+def test_an_upward_import_between_parts_is_found(tmp_path: Path) -> None:
+    passes = tmp_path / ROOT.name / "passes"
+    for folder in ("analysis", "lower", "extra"):
+        (passes / folder).mkdir(parents=True)
+    (passes / "__init__.py").write_text("from tilelang.passes.lower import tiles\n")
+    (passes / "analysis" / "loops.py").write_text(
+        "from tilelang.ir import stmt\nfrom tilelang.passes.lower.tiles import element\n"
+        "def lazy():\n    from ..lower import tiles\n    from tilelang import passes\n"
+    )
+    (passes / "lower" / "tiles.py").write_text("from tilelang.passes.analysis import loops\n")
+    (passes / "extra" / "more.py").write_text("")
+    assert violations_inside("passes", passes.parent) == [
+        "tilelang/passes/analysis/loops.py:2: passes/analysis may not import passes.lower",
+        "tilelang/passes/analysis/loops.py:4: passes/analysis may not import passes.lower",
+        "tilelang/passes/analysis/loops.py:5: passes/analysis may not import passes",
+        "tilelang/passes/extra/more.py: the part extra is not in the table of passes",
+    ]
+
+
+def rows_of_page(heading: str) -> dict[str, set[str]]:
+    """The table under a heading of the page: module -> what it says it may import."""
     text = DOCS.read_text(encoding="utf-8")
+    section = text.partition(f"# {heading}\n")[2].partition("\n#")[0]
     shown: dict[str, set[str]] = {}
-    for row in re.findall(r"^\| (`[^|]*`) \|[^|]*\| ([^|]*) \|$", text, re.MULTILINE):
+    for row in re.findall(r"^\| (`[^|]*`) \|[^|]*\| ([^|]*) \|$", section, re.MULTILINE):
         for name in re.findall(r"`([a-z]+)(?:\.py|/)?`", row[0]):
             shown[name] = set(re.findall(r"[a-z]+", row[1]))
+    return shown
+
+
+def test_the_page_shows_this_table() -> None:
+    shown = rows_of_page("The package, bottom up")
     there = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or path.is_dir()}
     for name, below in MAY_IMPORT.items():
         if name in there and name not in ("version", "math"):
             expected = {item for item in below.split() if item in there}
             assert shown.get(name) == expected, f"the row of {name} in {DOCS.name}"
+
+
+@pytest.mark.parametrize("package", PARTS)
+def test_the_page_shows_the_parts(package: str) -> None:
+    expected = {
+        name: set(below.split()) for row, below in PARTS[package].items() for name in row.split()
+    }
+    assert rows_of_page(f"Inside `{package}/`") == expected

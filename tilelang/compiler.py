@@ -27,6 +27,7 @@ from tilelang.options import Options
 from tilelang.passes.layouts.hold import hold_operands
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.lower.addresses import apply_layouts
+from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.halves import pack_halves
 from tilelang.passes.lower.hoist import hoist_indices
 from tilelang.passes.lower.tiles import lower_tiles_gpu
@@ -37,8 +38,8 @@ from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.functions import write_out_functions
 from tilelang.passes.normalize.host_statements import wrap_host_statements
+from tilelang.passes.normalize.lanes import split_lanes
 from tilelang.passes.normalize.launch_limits import check_launch_limits
-from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
@@ -49,8 +50,7 @@ from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.any_all import expand_any_all
-from tilelang.passes.serial.guards import insert_guards
-from tilelang.passes.serial.lanes import split_lanes
+from tilelang.passes.serial.own_tiles import lower_own_tiles
 from tilelang.passes.serial.threads import serialize_threads
 from tilelang.passes.serial.tiles import lower_tiles_except
 from tilelang.passes.sync.barriers import insert_barriers

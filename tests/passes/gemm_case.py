@@ -16,10 +16,10 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.layout import Layout
+from tilelang.passes.analysis.loops import bounds_of
+from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.lower.context import Group, Lowering
 from tilelang.passes.lower.gemm_mma import lower_gemm
-from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
-from tilelang.passes.lower.vectors import bounds_of
 from tilelang.target import parse_target
 
 INT = DType("int32")

@@ -10,7 +10,7 @@ from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.passes.serial.affine import depends_on, linear
+from tilelang.passes.analysis.affine import depends_on, linear
 
 i, j, n = (E.Var(name, DType("int32")) for name in "ijn")
 LOOPS = frozenset((i, j))

@@ -22,8 +22,8 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.analysis.groups import inverse, thread_group_of
 from tilelang.passes.sync.barriers import insert_barriers
-from tilelang.passes.sync.groups import inverse, thread_group_of
 
 
 def ordered(func: S.PrimFunc) -> S.PrimFunc:

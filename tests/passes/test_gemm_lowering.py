@@ -19,7 +19,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
-from tilelang.passes.lower.gemm_plan import plan_gemm
+from tilelang.passes.layouts.gemm_plan import plan_gemm
 from tilelang.target import parse_target
 
 SM80 = parse_target("cuda -arch=sm_80")

@@ -6,8 +6,8 @@ from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
+from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.normalize.simplify import simplify_func
-from tilelang.passes.serial.guards import insert_guards
 from tilelang.passes.serial.threads import serialize_threads
 from tilelang.passes.serial.tiles import lower_tiles
 

@@ -10,7 +10,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.passes.serial.lanes import split_lanes
+from tilelang.passes.normalize.lanes import split_lanes
 
 
 def lanes(func: S.PrimFunc) -> str:

@@ -13,7 +13,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Digit, Distribution
-from tilelang.passes.lower.combine import update_store
+from tilelang.passes.analysis.combine import update_store
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.reducer import (
     lower_reducer_fill,

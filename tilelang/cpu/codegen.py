@@ -21,7 +21,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import substitute
-from tilelang.passes.serial.affine import linear
+from tilelang.passes.analysis.affine import linear
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64

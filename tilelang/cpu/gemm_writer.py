@@ -11,7 +11,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.passes.lower.combine import accumulator
+from tilelang.passes.analysis.combine import accumulator
 
 if TYPE_CHECKING:
     from tilelang.cpu.codegen import BlockWriter

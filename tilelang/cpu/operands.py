@@ -20,7 +20,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter
-from tilelang.passes.lower.combine import accumulator
+from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.serial.tiles import indices_at, load_at, nest
 
 TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")

@@ -21,13 +21,13 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.distribution import Distribution
 from tilelang.options import Options
-from tilelang.passes.layouts.access import FRAGMENT
-from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
+from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.memory.arena import OFFSET, TOTAL
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.schedule.pipeline import NOTE
-from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
 
 _ORDER = {"loads": 0, "updates": 1, "stores": 2}

@@ -26,7 +26,6 @@ from tilelang.layout.evaluate import Array, evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
-FRAGMENT = "local.fragment"
 MAX_POINTS = 1 << 22  # thread-register pairs looked at for one access
 
 

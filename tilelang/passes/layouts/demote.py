@@ -17,10 +17,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.layouts.access import accesses
 from tilelang.passes.layouts.exchange import WARP, warp_exchange
 from tilelang.passes.layouts.loops import loop_of
-from tilelang.passes.sync.groups import ThreadGroups
 
 EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 

@@ -21,11 +21,13 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import rewrite_launches
-from tilelang.passes.layouts.access import FRAGMENT, accesses
+from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.loops import static_extents
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.access import accesses
 from tilelang.passes.layouts.demote import replace_buffers
-from tilelang.passes.layouts.loops import loop_of, static_extents
-from tilelang.passes.lower.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
-from tilelang.passes.sync.groups import ThreadGroups
+from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
+from tilelang.passes.layouts.loops import loop_of
 from tilelang.target import Target
 
 MAX_SLOTS = 256  # elements of 16 bits of a factor that a thread may hold

@@ -31,8 +31,10 @@ from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
 from tilelang.layout.validity import check_threads
+from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.loops import bounds_of, static_extents
+from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import (
-    FRAGMENT,
     Access,
     accesses,
     held_from,
@@ -44,14 +46,12 @@ from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.demote import Demotion, replace_buffers
 from tilelang.passes.layouts.exchange import warp_exchange
-from tilelang.passes.layouts.loops import free_spread, loop_of, static_extents
+from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
+from tilelang.passes.layouts.loops import free_spread, loop_of
 from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.spread import spread_by
 from tilelang.passes.layouts.storage import Storage, to_shared
-from tilelang.passes.lower.gemm_plan import GemmPlan, plan_gemm
-from tilelang.passes.lower.vectors import bounds_of
 from tilelang.passes.notes import NOTES, Note
-from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
 
 MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold

@@ -8,8 +8,8 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.analysis.vectors import VECTOR_BITS, run_of
 from tilelang.passes.layouts.access import accesses, is_memory
-from tilelang.passes.lower.vectors import VECTOR_BITS, run_of
 
 INT = DType("int32")
 NAMES = "ijklmn"
@@ -56,12 +56,6 @@ def element(region: Region, variables: tuple[E.Expr, ...]) -> tuple[E.Expr, ...]
         low if d not in position else E.binary("add", low, position[d])
         for d, low in enumerate(region.mins)
     )
-
-
-def static_extents(loop: S.Parallel) -> tuple[int, ...] | None:
-    """The extents of a loop if all are constants."""
-    found = [int(e.value) if isinstance(e, E.Const) else -1 for e in map(E.as_expr, loop.extents)]
-    return None if -1 in found else tuple(found)
 
 
 def free_spread(

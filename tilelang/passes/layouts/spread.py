@@ -9,8 +9,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.distribution import Distribution
-from tilelang.passes.layouts.access import FRAGMENT, Access, accesses, spread_from
-from tilelang.passes.layouts.loops import free_spread, static_extents
+from tilelang.passes.analysis.loops import static_extents
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.access import Access, accesses, spread_from
+from tilelang.passes.layouts.loops import free_spread
 
 
 def spread_by(

@@ -19,7 +19,8 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
 from tilelang.layout.views import Span, seen_distribution, seen_layout, span_of
-from tilelang.passes.layouts.access import FRAGMENT, is_reducer
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.access import is_reducer
 from tilelang.passes.layouts.demote import replace_buffers
 
 Known = TypeVar("Known")

@@ -17,7 +17,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
-from tilelang.passes.lower.vectors import bounds_of
+from tilelang.passes.analysis.loops import bounds_of
 
 
 def apply_layouts(func: S.PrimFunc) -> S.PrimFunc:

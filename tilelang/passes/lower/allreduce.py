@@ -16,7 +16,7 @@ from math import prod
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.passes.lower.combine import combine
+from tilelang.passes.analysis.combine import combine
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import digit, guarded, loop, nest
 

@@ -11,7 +11,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
-from tilelang.passes.sync.groups import NO_BARRIER, no_barrier_left
+from tilelang.passes.analysis.groups import NO_BARRIER, no_barrier_left
 from tilelang.target import Target
 
 INT = DType("int32")

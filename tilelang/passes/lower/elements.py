@@ -18,6 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.context import MADE, Lowering
 
 INT = DType("int32")
@@ -111,16 +112,6 @@ def constant_extents(region: Region, what: str) -> tuple[int, ...]:
 def array(name: str, dtype: DType, count: int) -> Buffer:
     """A per-thread array."""
     return Buffer(name, Shape((count,)), dtype, "local", attrs=MADE)
-
-
-def is_fragment(region: Region) -> bool:
-    """Whether the region is of a fragment."""
-    return region.buffer.storage == "local.fragment"
-
-
-def is_private(region: Region) -> bool:
-    """Whether every thread has a tile of its own."""
-    return region.buffer.storage in ("local", "local.var")
 
 
 # -- registers of a distribution ------------------------------------------------------------------

@@ -16,11 +16,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
+from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.layouts.gemm_plan import plan_gemm
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.gemm_mma import factors_of, steps
-from tilelang.passes.lower.gemm_plan import plan_gemm
 from tilelang.passes.lower.gemm_sum import sum_of
-from tilelang.passes.schedule.pipeline import trip_count
 
 
 def product_of(loop: S.For) -> tuple[Sequence[S.Stmt], Sequence[S.Stmt], S.Gemm] | None:

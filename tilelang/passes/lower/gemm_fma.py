@@ -12,10 +12,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.distribution import Distribution
-from tilelang.passes.lower.combine import accumulator
+from tilelang.passes.analysis.combine import accumulator
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.gemm_plan import GemmPlan
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, guarded, loop
-from tilelang.passes.lower.gemm_plan import FRAGMENT, GemmPlan
 from tilelang.passes.lower.gemm_sum import sum_of
 
 

@@ -27,10 +27,11 @@ from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, exchanged
 from tilelang.passes.lower.context import REGISTER, Lowering
 from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
-from tilelang.passes.lower.gemm_plan import CHUNK_BITS, FRAGMENT, GemmPlan, exchanged
 from tilelang.passes.lower.gemm_runs import run_steps
 from tilelang.passes.lower.gemm_sum import Sum, sum_of
 from tilelang.target.atoms import BLOCK, WARP, MmaAtom

@@ -9,9 +9,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.gemm_plan import GemmPlan
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, guarded, loop, slots_of
-from tilelang.passes.lower.gemm_plan import FRAGMENT, GemmPlan
 
 
 @dataclass(frozen=True)

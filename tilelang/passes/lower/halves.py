@@ -22,9 +22,9 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
+from tilelang.passes.analysis.affine import linear
+from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.lower.context import INT
-from tilelang.passes.lower.vectors import bounds_of
-from tilelang.passes.serial.affine import linear
 
 HALF, WORD = DType("float16"), DType("uint32")
 OPS = {"add": "half2_add", "sub": "half2_sub", "mul": "half2_mul"}

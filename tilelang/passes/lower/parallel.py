@@ -22,12 +22,13 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild, substitute
 from tilelang.layout.distribution import Distribution
-from tilelang.passes.layouts.access import FRAGMENT, Access, Registers, is_reducer, registers_of
-from tilelang.passes.layouts.loops import static_extents
-from tilelang.passes.lower.combine import combine
+from tilelang.passes.analysis.combine import combine
+from tilelang.passes.analysis.loops import static_extents
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.vectors import MAX_LANES
+from tilelang.passes.layouts.access import Access, Registers, is_reducer, registers_of
 from tilelang.passes.lower.context import INT, Lowering, distribution_of
 from tilelang.passes.lower.reducer import lower_reducer_update
-from tilelang.passes.lower.vectors import MAX_LANES
 
 UNROLL_LIMIT = 64  # slots of loops without fragments that are still unrolled
 

@@ -10,15 +10,9 @@ from collections.abc import Callable
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.passes.analysis.scopes import is_fragment
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import (
-    constant_extents,
-    element,
-    is_fragment,
-    nest,
-    row_major,
-    stage,
-)
+from tilelang.passes.lower.elements import constant_extents, element, nest, row_major, stage
 
 EVERYONE = ("local", "local.var", "global")
 

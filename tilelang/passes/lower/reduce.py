@@ -21,8 +21,9 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.analysis.combine import register_dtype, start_of
+from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.allreduce import WARP, Operation, all_reduce
-from tilelang.passes.lower.combine import register_dtype, start_of
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -31,8 +32,6 @@ from tilelang.passes.lower.elements import (
     each,
     element,
     guarded,
-    is_fragment,
-    is_private,
     loop,
     membership,
     row_major,

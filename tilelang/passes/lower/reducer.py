@@ -15,16 +15,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.analysis.combine import identity_of, update_store
 from tilelang.passes.lower.allreduce import Operation, all_reduce
-from tilelang.passes.lower.combine import identity_of, update_store
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import (
-    conjunction,
-    guarded,
-    loop,
-    membership,
-    slots_of,
-)
+from tilelang.passes.lower.elements import conjunction, guarded, loop, membership, slots_of
 from tilelang.passes.lower.results import Target, Totals, deliver, private_totals
 
 

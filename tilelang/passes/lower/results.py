@@ -17,9 +17,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
+from tilelang.passes.analysis.combine import register_dtype, settled
+from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.layouts.exchange import WARP, warp_exchange
 from tilelang.passes.lower.allreduce import Operation
-from tilelang.passes.lower.combine import register_dtype, settled
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -29,8 +30,6 @@ from tilelang.passes.lower.elements import (
     each,
     element,
     guarded,
-    is_fragment,
-    is_private,
     loop,
     row_major,
     unravel,

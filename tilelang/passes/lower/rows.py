@@ -15,11 +15,11 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Digit
-from tilelang.passes.layouts.access import FRAGMENT
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.layouts.loops import element
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
-from tilelang.passes.lower.vectors import run_of
 from tilelang.target.atoms import WARP, arch_number
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread

@@ -15,8 +15,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.passes.analysis.combine import register_dtype, settled, start_of
+from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.allreduce import WARP, Operation
-from tilelang.passes.lower.combine import register_dtype, settled, start_of
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -25,8 +26,6 @@ from tilelang.passes.lower.elements import (
     each,
     element,
     guarded,
-    is_fragment,
-    is_private,
     loop,
     row_major,
     stage,

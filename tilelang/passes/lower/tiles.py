@@ -15,16 +15,18 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
-from tilelang.passes.layouts.access import FRAGMENT
+from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.loops import bounds_of, static_extents
+from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.demote import EXCHANGE
-from tilelang.passes.layouts.loops import loop_of, static_extents
+from tilelang.passes.layouts.gemm_plan import plan_gemm
+from tilelang.passes.layouts.loops import loop_of
 from tilelang.passes.layouts.spread import known_spread
 from tilelang.passes.lower.atomic import lower_atomic
 from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
 from tilelang.passes.lower.exchange import lower_exchange
 from tilelang.passes.lower.gemm_ahead import lower_ahead, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
-from tilelang.passes.lower.gemm_plan import plan_gemm
 from tilelang.passes.lower.im2col import lower_im2col
 from tilelang.passes.lower.parallel import lower_parallel
 from tilelang.passes.lower.print_tile import lower_print
@@ -38,8 +40,6 @@ from tilelang.passes.lower.reducer import (
 from tilelang.passes.lower.rows import lower_rows
 from tilelang.passes.lower.scan import lower_scan
 from tilelang.passes.lower.transpose import lower_transpose
-from tilelang.passes.lower.vectors import bounds_of
-from tilelang.passes.sync.groups import ThreadGroups
 from tilelang.target import Target
 from tilelang.target.atoms import arch_number
 

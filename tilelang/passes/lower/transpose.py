@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
+from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
     constant_extents,
     each,
     element,
-    is_fragment,
-    is_private,
     row_major,
     stage,
 )

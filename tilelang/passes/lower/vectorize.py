@@ -21,10 +21,11 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
+from tilelang.passes.analysis.affine import linear
+from tilelang.passes.analysis.loops import bounds_of
+from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
-from tilelang.passes.lower.vectors import MAX_LANES, VECTOR_BITS, bounds_of, run_of
-from tilelang.passes.serial.affine import linear
-from tilelang.passes.serial.lanes import THROUGH
+from tilelang.passes.normalize.lanes import THROUGH
 from tilelang.target import Target
 from tilelang.target.atoms import arch_number
 

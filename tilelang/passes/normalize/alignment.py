@@ -3,7 +3,7 @@
 Vector accesses need the address of a tensor to be a multiple of their size. Allocators give such
 addresses; slices of tensors may not. ``needed_alignments`` reads from a lowered program what it
 relies on; ``limit_alignments`` makes the same program for tensors that offer less, in which
-:func:`tilelang.passes.lower.vectors.run_of` allows narrower vectors only.
+:func:`tilelang.passes.analysis.vectors.run_of` allows narrower vectors only.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.passes.analysis.vectors import BASE
 
-BASE = "base_alignment"  # attribute of a tensor: bytes that divide its address
 _WIDE = {"atomic_addx2": 2, "atomic_addx4": 4}  # elements that one call touches
 
 

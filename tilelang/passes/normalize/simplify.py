@@ -7,14 +7,14 @@ which hold no program to an order, are dropped, so that no pass takes them for a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import Bounds, Range
+from tilelang.ir.bounds import Bounds
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter
+from tilelang.passes.analysis.loops import ranges_of
 
 
 def simplify_func(func: S.PrimFunc) -> S.PrimFunc:
@@ -22,18 +22,6 @@ def simplify_func(func: S.PrimFunc) -> S.PrimFunc:
     bounds = Bounds().with_ranges(ranges_of(func.body))
     body = _Simplify(bounds).rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
-
-
-def ranges_of(stmt: S.Stmt) -> Iterator[Range]:
-    """The ranges of the variables that ``stmt`` and what is in it bind, the outer ones first."""
-    for node in S.walk(stmt):
-        if isinstance(node, S.Launch):
-            yield from ((var, 0, extent, 1) for var, extent in zip(node.block_vars, node.grid))
-            yield from ((var, 0, count, 1) for var, count in zip(node.thread_vars, node.threads))
-        elif isinstance(node, S.For) and isinstance(node.step, E.Const) and node.step.value > 0:
-            yield node.var, node.start, node.stop, node.step
-        elif isinstance(node, S.Parallel):
-            yield from ((var, 0, extent, 1) for var, extent in zip(node.vars, node.extents))
 
 
 class _Simplify(Rewriter):

@@ -28,7 +28,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import is_index, is_long, is_sum, plain_values, widens
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
-from tilelang.passes.normalize.simplify import ranges_of
+from tilelang.passes.analysis.loops import ranges_of
 
 INT64 = DType("int64")
 _UNKNOWN = Interval(0, 2)  # stands for what may be of any size

@@ -21,8 +21,8 @@ from tilelang.ir.bounds import INF, Bounds, Interval, interval
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import rebuild, rewrite_blocks
+from tilelang.passes.analysis.atomics import GUARDED_CALLS
 from tilelang.passes.normalize.signs import Signs, form_of
-from tilelang.passes.serial.guards import GUARDED_CALLS
 
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 

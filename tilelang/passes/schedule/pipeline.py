@@ -19,6 +19,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
+from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
 from tilelang.target import Target
@@ -53,15 +54,6 @@ def stages_of(loop: S.For) -> int:
     if not stages and isinstance(explicit, tuple):
         stages = 1 + max((item for item in explicit if isinstance(item, int)), default=-1)
     return stages if isinstance(stages, int) else 0
-
-
-def trip_count(loop: S.For) -> int | None:
-    """The number of iterations if it is a constant."""
-    bounds = (loop.start, loop.stop, loop.step)
-    if not all(isinstance(bound, E.Const) for bound in bounds):
-        return None
-    start, stop, step = (int(bound) for bound in bounds)
-    return len(range(start, stop, step)) if step else None
 
 
 @dataclass

@@ -17,8 +17,7 @@ from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
-from tilelang.passes.layouts.loops import static_extents
-from tilelang.passes.lower.vectors import bounds_of
+from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.target import Target
 from tilelang.target.atoms import arch_number
 

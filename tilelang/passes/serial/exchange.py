@@ -16,7 +16,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import rebuild
-from tilelang.passes.lower.combine import combine, start_of
+from tilelang.passes.analysis.combine import combine, start_of
 from tilelang.passes.serial.slots import INT, ThreadLoops
 
 WARP = 32

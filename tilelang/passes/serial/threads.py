@@ -27,10 +27,10 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import PRIVATE, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
+from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.serial.barriers import OPERATIONS, Barriers
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
-from tilelang.passes.sync.exchanges import updated_in_two_ways
 
 SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 

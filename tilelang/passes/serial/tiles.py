@@ -20,7 +20,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import Rewriter
-from tilelang.passes.lower.combine import (
+from tilelang.passes.analysis.combine import (
     COMBINE,
     accumulator,
     combine,

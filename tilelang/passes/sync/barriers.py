@@ -24,6 +24,19 @@ from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_launches
+from tilelang.passes.analysis.groups import (
+    MAX_BARRIERS,
+    NO_BARRIER,
+    WARP,
+    Mask,
+    exact_threads,
+    inverse,
+    no_barrier_left,
+    possible_threads,
+    range_of,
+    same_for,
+    thread_indices,
+)
 from tilelang.passes.schedule.bulk_copies import SIGNALS
 from tilelang.passes.sync.events import (
     EXCHANGES,
@@ -39,19 +52,6 @@ from tilelang.passes.sync.events import (
     own_accesses,
 )
 from tilelang.passes.sync.exchanges import exchanged
-from tilelang.passes.sync.groups import (
-    MAX_BARRIERS,
-    NO_BARRIER,
-    WARP,
-    Mask,
-    exact_threads,
-    inverse,
-    no_barrier_left,
-    possible_threads,
-    range_of,
-    same_for,
-    thread_indices,
-)
 from tilelang.passes.sync.opened import Open
 
 # Calls at which every thread of the block waits for the others.

@@ -27,7 +27,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import ATOMIC_UPDATES, Effect
 from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.passes.sync.groups import WARP, Mask, thread_indices
+from tilelang.passes.analysis.groups import WARP, Mask, thread_indices
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it

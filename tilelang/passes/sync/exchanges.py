@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.tables import ATOMIC_UPDATES
-from tilelang.ir.uniform import PRIVATE
+from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
 
 
@@ -39,18 +38,6 @@ def _meets(uses: set[tuple[int, str]]) -> bool:
     """Whether two uses need an order; atomic updates of one kind do not."""
     modes = {mode for _, mode in uses}
     return len(uses) > 1 and not all(commutes(a, b) for a in modes for b in modes)
-
-
-def updated_in_two_ways(stmt: S.Stmt) -> set[E.Var]:
-    """Memory that threads share and words in ``stmt`` update in two kinds, whose order matters."""
-    kinds: dict[E.Var, set[str]] = {}
-    for node in S.walk(stmt):
-        for item in node.exprs():
-            for call in E.find(item, E.Call):
-                for target in call.written if call.op in ATOMIC_UPDATES else ():
-                    if isinstance(target, E.AddressOf) and target.buffer.storage not in PRIVATE:
-                        kinds.setdefault(target.buffer.data, set()).add(ATOMIC_UPDATES[call.op])
-    return {var for var, found in kinds.items() if len(found) > 1}
 
 
 def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:

@@ -20,8 +20,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
+from tilelang.passes.analysis.groups import Mask, inverse, thread_indices, thread_mask
 from tilelang.passes.sync.events import EXCHANGES, is_shared
-from tilelang.passes.sync.groups import Mask, inverse, thread_indices, thread_mask
 
 _MOVABLE = (Effect.NONE, Effect.READ)
 

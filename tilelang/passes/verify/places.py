@@ -23,7 +23,7 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import rewrite_bodies, substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.passes.lower.vectors import bounds_of
+from tilelang.passes.analysis.loops import bounds_of
 from tilelang.target.atoms import WARP
 
 MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one access

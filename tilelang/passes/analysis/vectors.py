@@ -12,23 +12,16 @@ from functools import lru_cache
 import numpy as np
 
 from tilelang.ir import expr as E
-from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.linear import unwrapped
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
-from tilelang.passes.normalize.alignment import BASE
-from tilelang.passes.normalize.simplify import ranges_of
-from tilelang.passes.serial.affine import linear
+from tilelang.passes.analysis.affine import linear
 
 VECTOR_BITS = 128
 MAX_LANES = 16
-
-
-def bounds_of(launch: S.Launch) -> Bounds:
-    """What is known of the block, thread and loop variables of a launch."""
-    return Bounds().with_ranges(ranges_of(launch))
+BASE = "base_alignment"  # attribute of a tensor: bytes that divide its address
 
 
 def run_of(

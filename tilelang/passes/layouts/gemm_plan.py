@@ -21,12 +21,12 @@ from tilelang.layout.distribution import Digit, Distribution
 from tilelang.layout.layout import Layout
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
+from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Target
 from tilelang.target.atoms import WARP, Digits, MmaAtom, arch_number, find_atom
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128
-FRAGMENT = "local.fragment"
 K_RUN = "k_run"  # attribute of a factor: see GemmPlan.run
 EXCHANGED = "exchanged"  # attribute of a right factor: see GemmPlan.exchanged
 

@@ -20,7 +20,8 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.linear import Linear, unwrapped
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, substitute
-from tilelang.passes.serial.affine import depends_on, linear
+from tilelang.passes.analysis.affine import depends_on, linear
+from tilelang.passes.analysis.atomics import GUARDED_CALLS, SUMS
 
 
 def insert_guards(func: S.PrimFunc) -> S.PrimFunc:
@@ -229,13 +230,6 @@ def _counted(index: E.Expr, extent: int | E.Expr) -> tuple[E.Expr, E.Expr | int]
     if found is None or found[1] != Linear.of(E.cast(E.as_expr(extent), index.dtype)):
         return index, 0
     return found[0], E.unary("neg", E.as_expr(extent))
-
-
-SUMS = {"atomic_addx2": 2, "atomic_addx4": 4}  # elements that one call adds to
-GUARDED_CALLS = frozenset(
-    ["ldg", "atomic_load", *SUMS]
-    + [f"atomic_{op}" for op in ("add", "max", "min", "or", "and", "xor", "exch", "store")]
-)
 
 
 def _beside(indices: tuple[E.Expr, ...], at: int) -> tuple[E.Expr, ...]:

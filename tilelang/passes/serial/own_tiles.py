@@ -19,7 +19,7 @@ from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.passes.lower.elements import is_private
+from tilelang.passes.analysis.scopes import is_private
 from tilelang.passes.serial.tiles import lower_tile_op
 
 _KINDS = (S.Copy, S.Fill, S.AtomicTile)  # reductions and scans know such arrays

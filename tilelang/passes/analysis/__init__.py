@@ -1,0 +1,1 @@
+"""What several passes ask of a program; nothing here changes one."""

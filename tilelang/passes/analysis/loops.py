@@ -1,0 +1,41 @@
+"""What is known of loops before they run: extents, trip counts, ranges of variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds, Range
+
+
+def trip_count(loop: S.For) -> int | None:
+    """The number of iterations if it is a constant."""
+    bounds = (loop.start, loop.stop, loop.step)
+    if not all(isinstance(bound, E.Const) for bound in bounds):
+        return None
+    start, stop, step = (int(bound) for bound in bounds)
+    return len(range(start, stop, step)) if step else None
+
+
+def static_extents(loop: S.Parallel) -> tuple[int, ...] | None:
+    """The extents of a loop if all are constants."""
+    found = [int(e.value) if isinstance(e, E.Const) else -1 for e in map(E.as_expr, loop.extents)]
+    return None if -1 in found else tuple(found)
+
+
+def ranges_of(stmt: S.Stmt) -> Iterator[Range]:
+    """The ranges of the variables that ``stmt`` and what is in it bind, the outer ones first."""
+    for node in S.walk(stmt):
+        if isinstance(node, S.Launch):
+            yield from ((var, 0, extent, 1) for var, extent in zip(node.block_vars, node.grid))
+            yield from ((var, 0, count, 1) for var, count in zip(node.thread_vars, node.threads))
+        elif isinstance(node, S.For) and isinstance(node.step, E.Const) and node.step.value > 0:
+            yield node.var, node.start, node.stop, node.step
+        elif isinstance(node, S.Parallel):
+            yield from ((var, 0, extent, 1) for var, extent in zip(node.vars, node.extents))
+
+
+def bounds_of(launch: S.Launch) -> Bounds:
+    """What is known of the block, thread and loop variables of a launch."""
+    return Bounds().with_ranges(ranges_of(launch))

@@ -1,0 +1,17 @@
+"""Scopes of tiles that decide how a pass goes on."""
+
+from __future__ import annotations
+
+from tilelang.ir.buffer import Region
+
+FRAGMENT = "local.fragment"
+
+
+def is_fragment(region: Region) -> bool:
+    """Whether the region is of a fragment."""
+    return region.buffer.storage == FRAGMENT
+
+
+def is_private(region: Region) -> bool:
+    """Whether every thread has a tile of its own."""
+    return region.buffer.storage in ("local", "local.var")
