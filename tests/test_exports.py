@@ -36,6 +36,8 @@ PATHS = (
     "tilelang.language.dtypes",
     "tilelang.language.eager.ast",
     "tilelang.language.eager.builder",
+    "tilelang.language.kernel",
+    "tilelang.language.loop",
     "tilelang.language.v2.annot",
     "tilelang.language.v2.ast",
     "tilelang.language.v2.builder",

@@ -24,7 +24,11 @@ BOUNDARIES = frozenset((("errors.py", "internal_boundary"), ("language/v2/trace.
 
 # Modules that only give names of others a home (tests/test_exports.py has the names): nobody reads
 # them to learn where a name comes from.
-FACADES = frozenset(("language/__init__.py", "language/builtin.py"))
+FACADES = frozenset(
+    (
+        "language/__init__.py", "language/builtin.py", "language/kernel.py", "language/loop.py",
+    )
+)  # fmt: skip
 
 _NO_CODE = frozenset(
     (

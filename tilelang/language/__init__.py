@@ -57,8 +57,6 @@ from tilelang.language.entry import *
 from tilelang.language.fill_op import *
 from tilelang.language.gemm_op import *
 from tilelang.language.hardware import *
-from tilelang.language.kernel import *
-from tilelang.language.loop import *
 from tilelang.language.macro import *
 from tilelang.language.math import *
 from tilelang.language.math import __cos, __exp, __exp10, __log, __log2, __log10, __sin, __tan
@@ -73,6 +71,8 @@ from tilelang.language.schedules import *
 from tilelang.language.sync import *
 from tilelang.language.v2 import annot, ast, builder
 from tilelang.language.v2.dtypes import AnyDType, dtype
+from tilelang.language.v2.kernel import *
+from tilelang.language.v2.loop import *
 from tilelang.language.view import *
 from tilelang.language.warp import *
 from tilelang.layout import Fragment, Layout

@@ -30,7 +30,6 @@ from tilelang.language.hardware import (
     ptx_mma_sm70,
     tcgen05_mma_arrive,
 )
-from tilelang.language.loop import loop_break
 from tilelang.language.memory import *
 from tilelang.language.raw import *
 from tilelang.language.regions import (
@@ -41,6 +40,7 @@ from tilelang.language.regions import (
     scalar,
 )
 from tilelang.language.sync import *
+from tilelang.language.v2.loop import loop_break
 from tilelang.language.warp import (
     get_lane_idx,
     get_warp_group_idx,
@@ -170,7 +170,7 @@ def rng_init(
         )
     active = emitter(what)
     if seq is None:
-        from tilelang.language.kernel import get_block_binding, get_thread_binding
+        from tilelang.language.v2.kernel import get_block_binding, get_thread_binding
 
         width = active.thread_extents()[0]
         seq = get_thread_binding(0) + get_block_binding(0) * width

@@ -398,7 +398,7 @@ class Scope:
         """``range(...)`` as the source of a loop; a function of that name is just called."""
         if function is not range:
             return function(*args)
-        from tilelang.language.loop import loop_over_range
+        from tilelang.language.v2.loop import loop_over_range
 
         return loop_over_range(*args)
 
