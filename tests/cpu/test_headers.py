@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import re
 
 import ml_dtypes
 import numpy as np
@@ -13,8 +15,10 @@ import tilelang.language as T
 from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import CompileError
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.jit.native import BASE_FLAGS
 from tilelang.runtime.library import load_library
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
@@ -220,3 +224,28 @@ def test_halves_round_as_the_program_says(mode: str, dtype: str) -> None:
         b = np.zeros_like(a)
         tilelang.compile(main, target="cpu", execution_backend=backend)(a, b)
         np.testing.assert_array_equal(b, wanted)
+
+
+HALF_STEPS = """
+void sum_of_product(const uint16_t* a, const uint16_t* b, uint16_t* c, long n) {
+    for (long i = 0; i < n; ++i)
+        c[i] = tl_f32_to_f16(tl_round_f16(tl_f16_to_f32(a[i]) * tl_f16_to_f32(b[i])) + tl_f16_to_f32(b[i]));
+}
+"""
+HALF_MACHINES = ("-march=sapphirerapids", "-march=armv8.2-a+fp16")
+
+
+def test_half_products_are_not_contracted_where_the_machine_computes_in_half() -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    native = []
+    for machine in HALF_MACHINES:
+        flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
+        with contextlib.suppress(CompileError):  # of another processor, or newer than the compiler
+            native.append(compiler.compile_shared(SOURCE + HALF_STEPS, flags).decode())
+    if not native:
+        pytest.skip("the compiler knows no machine with half arithmetic")
+    for text in native:
+        steps = text.partition("sum_of_product:")[2].partition(".size")[0]
+        assert re.search(r"mul", steps)
+        assert not re.search(r"v?fn?m(add|sub|la|ls)", steps), steps

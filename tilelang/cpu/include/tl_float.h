@@ -5,9 +5,26 @@
 #include "tl_math.h"
 
 // -- float16 and bfloat16 ------------------------------------------------------------------------
-#if defined(__FLT16_MANT_DIG__) && (defined(__F16C__) || defined(__aarch64__))
+// Where the machine has half arithmetic, GCC computes (_Float16)((float)a * (float)b) as a half product, which
+// has the same value, and then contracts it with a sum that follows, so that the product is not rounded. The
+// barrier keeps the float operation. Clang contracts within an expression of the program only.
+#ifdef __has_builtin
+#if __has_builtin(__builtin_assoc_barrier)
+#define TL_IN_FLOAT(x) __builtin_assoc_barrier(x)
+#endif
+#endif
+#if defined(__clang__) || !(defined(__AVX512FP16__) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC))
+#undef TL_IN_FLOAT
+#define TL_IN_FLOAT(x) (x)
+#endif
+#if defined(__FLT16_MANT_DIG__) && (defined(__F16C__) || defined(__aarch64__)) && defined(TL_IN_FLOAT)
 TL_INLINE float tl_f16_to_f32(uint16_t h) { _Float16 f; memcpy(&f, &h, 2); return (float)f; }
-TL_INLINE uint16_t tl_f32_to_f16(float x) { _Float16 f = (_Float16)x; uint16_t h; memcpy(&h, &f, 2); return h; }
+TL_INLINE uint16_t tl_f32_to_f16(float x) {
+    _Float16 f = (_Float16)TL_IN_FLOAT(x);
+    uint16_t h;
+    memcpy(&h, &f, 2);
+    return h;
+}
 #else
 TL_INLINE float tl_f16_to_f32(uint16_t h) {
     uint32_t s = (uint32_t)(h & 0x8000) << 16, b = h & 0x7fff;
