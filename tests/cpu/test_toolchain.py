@@ -38,7 +38,9 @@ def forget() -> Any:
 
 
 @pytest.fixture
-def compiler() -> Compiler:
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    """The one that is found without ``CC``, which tests set."""
+    monkeypatch.delenv("CC", raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = find_compiler()
