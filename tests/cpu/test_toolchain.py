@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tilelang.cpu import toolchain
-from tilelang.cpu.toolchain import Compiler, find_compiler, summary_of
+from tilelang import hostcc
+from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.errors import CompileError, TileWarning
+from tilelang.hostcc import summary_of
 
 
 class Memory:
@@ -30,11 +31,9 @@ class Memory:
 
 @pytest.fixture(autouse=True)
 def forget() -> Any:
-    toolchain._find.cache_clear()
-    toolchain._warn.cache_clear()
+    hostcc.forget()
     yield
-    toolchain._find.cache_clear()
-    toolchain._warn.cache_clear()
+    hostcc.forget()
 
 
 @pytest.fixture
@@ -109,7 +108,7 @@ def test_no_compiler_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        toolchain._find.cache_clear()
+        hostcc._find.cache_clear()
         assert find_compiler() is None
 
 
@@ -144,11 +143,11 @@ def test_probe_is_kept_and_made_again_when_the_compiler_changes(
     first = find_compiler(store)
     runs = len(log.read_text().splitlines())
     assert runs >= 3
-    toolchain._find.cache_clear()
+    hostcc._find.cache_clear()
     assert find_compiler(store) == first
     assert len(log.read_text().splitlines()) == runs
     os.utime(path, (1, 1))
-    toolchain._find.cache_clear()
+    hostcc._find.cache_clear()
     assert find_compiler(store) != first
     assert len(log.read_text().splitlines()) > runs
 
@@ -158,15 +157,15 @@ def test_full_temporary_directory_moves_to_memory(
 ) -> None:
     if not os.path.isdir("/dev/shm"):
         pytest.skip("needs a file system in memory")
-    real, places = Compiler._run, []
+    real, places = Compiler.run, []
 
-    def run(self: Compiler, words: list[str], source: str, folder: Path) -> bytes:
+    def run(self: Compiler, words: list[str], folder: Path) -> str:
         places.append(str(folder))
         if len(places) == 1:
-            raise toolchain._failure("refused", "as: No space left on device")
-        return real(self, words, source, folder)
+            raise hostcc.failed("refused", "as: No space left on device")
+        return real(self, words, folder)
 
-    monkeypatch.setattr(Compiler, "_run", run)
+    monkeypatch.setattr(Compiler, "run", run)
     assert compiler.compile_shared("int x;")
     assert places[1].startswith("/dev/shm/")
     assert not any(os.path.exists(place) for place in places)

@@ -11,7 +11,8 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.emulator import build, compilers
+from tilelang import hostcc
+from tilelang.emulator import build
 from tilelang.emulator.compilers import CxxCompiler, find_cxx, need_cxx
 from tilelang.emulator.declarations import rewrite_shared
 from tilelang.errors import CompileError, TileUnsupportedError
@@ -41,9 +42,9 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "ziglang" else found(name)
     )
-    compilers._find.cache_clear()
+    hostcc.forget()
     yield
-    compilers._find.cache_clear()
+    hostcc.forget()
 
 
 def test_a_missing_compiler_is_named_with_what_brings_one(bare_machine: None) -> None:
@@ -76,7 +77,7 @@ def test_the_zig_package_is_the_last_resort(
         "find_spec",
         lambda name: importlib.util.spec_from_file_location(name, home),
     )
-    ((command, stamp),) = compilers._candidates(None, str(tmp_path))
+    ((command, stamp),) = hostcc.candidates(CxxCompiler, None, str(tmp_path))
     assert command[:4] == (sys.executable, "-m", "ziglang", "c++")
     assert stamp == str(home)
 
@@ -87,10 +88,10 @@ def test_what_was_found_out_about_a_compiler_is_kept(
 ) -> None:
     store = DiskCache(tmp_path)
     found = find_cxx(store)
-    compilers._find.cache_clear()
-    monkeypatch.setattr(compilers, "_probe", lambda *_: pytest.fail("asked again"))
+    hostcc.forget()
+    monkeypatch.setattr(CxxCompiler, "probed", lambda *_: pytest.fail("asked again"))
     assert find_cxx(DiskCache(tmp_path)) == found
-    compilers._find.cache_clear()
+    hostcc.forget()
 
 
 # -- building --------------------------------------------------------------------------------------

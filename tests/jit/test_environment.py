@@ -110,13 +110,13 @@ def test_number_of_threads_is_not_part_of_the_code(
 def places(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Folders that the C compiler works in."""
     seen: list[str] = []
-    original = toolchain.Compiler._run
+    original = toolchain.Compiler.run
 
-    def noted(self: Any, words: list[str], source: str, folder: Path) -> bytes:
+    def noted(self: Any, words: list[str], folder: Path) -> str:
         seen.append(str(folder.parent))
-        return original(self, words, source, folder)
+        return original(self, words, folder)
 
-    monkeypatch.setattr(toolchain.Compiler, "_run", noted)
+    monkeypatch.setattr(toolchain.Compiler, "run", noted)
     return seen
 
 
