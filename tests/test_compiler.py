@@ -17,7 +17,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.options import Options
-from tilelang.target import parse_target
+from tilelang.target import Context, parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
@@ -47,8 +47,8 @@ def program() -> S.PrimFunc:
 
 
 def test_every_pass_has_a_name_of_its_own_and_a_reason() -> None:
-    steps = pass_list(CPU)
-    assert [step.name for step in steps if step.when(CPU, Options())] == NAMES
+    steps = pass_list()
+    assert [step.name for step in steps if step.when(Context(CPU))] == NAMES
     assert len({step.name for step in steps}) == len(steps)
     assert all(step.why for step in steps)
 
@@ -57,8 +57,8 @@ def test_without_memory_checks_no_guards_are_inserted() -> None:
     options = Options(unsafe_memory=True)
     left_out = {
         step.name
-        for step in pass_list(CPU)
-        if step.when(CPU, Options()) and not step.when(CPU, options)
+        for step in pass_list()
+        if step.when(Context(CPU)) and not step.when(Context(CPU, options))
     }
     assert left_out == {"insert_guards"}
     guard = "bx * 32 + i < 40"
@@ -87,15 +87,15 @@ def test_an_illegal_program_is_found_before_the_first_pass() -> None:
 def test_a_pass_that_breaks_the_program_is_found_after_the_last_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    steps = tuple(step for step in pass_list(CPU) if step.name != "lower_tiles")
-    monkeypatch.setattr("tilelang.compiler.pass_list", lambda target, sparing: steps)
+    steps = tuple(step for step in pass_list() if step.name != "lower_tiles")
+    monkeypatch.setattr("tilelang.compiler.pass_list", lambda: steps)
     with pytest.raises(InternalError) as caught:
         lower(program(), CPU, Options())
     assert str(caught.value).startswith("`scale` is not legal Thread IR: ")
 
 
 def test_a_crash_in_a_pass_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    def crash(func: S.PrimFunc) -> S.PrimFunc:
+    def crash(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         raise KeyError("lost")
 
     monkeypatch.setattr("tilelang.compiler.fold_clear", crash)

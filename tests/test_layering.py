@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "options": "errors",
     "ir": "errors",
     "layout": "errors ir",
-    "target": "errors env ir layout",
+    "target": "errors env options ir layout",
     "language": "errors ir layout",
     "passes": "errors ir layout language target",
     "codegen": "errors ir target",

@@ -7,16 +7,15 @@ same text in every process, so the text can be cached by content.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tilelang.codegen.artifact import Artifact as Artifact
 from tilelang.codegen.gpu.module import MapStep
 from tilelang.codegen.symbols import symbols_of
-from tilelang.cpu.gemm_writer import has_kernel
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import choose_operands, lower_operand_copies
+from tilelang.cpu.tiles import lower_tiles_without_kernel
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.env import env
 from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError, internal_boundary
@@ -52,14 +51,13 @@ from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.any_all import expand_any_all
 from tilelang.passes.serial.own_tiles import lower_own_tiles
 from tilelang.passes.serial.threads import serialize_threads
-from tilelang.passes.serial.tiles import lower_tiles_except
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.once import store_once
 from tilelang.passes.verify.places import verify_places
 from tilelang.passes.verify.views import verify_views
-from tilelang.target import Target
+from tilelang.target import Context, Target
 
-Pass = Callable[[S.PrimFunc], S.PrimFunc]
+Pass = Callable[[S.PrimFunc, Context], S.PrimFunc]
 TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a multiple of
 
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
@@ -74,42 +72,30 @@ class Step:
 
     name: str
     run: Pass
-    when: Callable[[Target, Options], bool]
+    when: Callable[[Context], bool]
     why: str
 
 
-def _on_cores(target: Target, options: Options) -> bool:
-    return target.kind == "cpu"
+def _on_cores(context: Context) -> bool:
+    return context.has("cores")
 
 
-def _checks_bounds(target: Target, options: Options) -> bool:
-    return not options.unsafe_memory
+def _on_gpu(context: Context) -> bool:
+    return context.has("simt")
 
 
-def _on_gpu(target: Target, options: Options) -> bool:
-    return target.kind == "cuda"
+def _checks_bounds(context: Context) -> bool:
+    return not context.options.unsafe_memory
 
 
-def _orders_threads(target: Target, options: Options) -> bool:
-    return _on_gpu(target, options) and not options.no_auto_sync
-
-
-def _trusts_barriers(target: Target, options: Options) -> bool:
-    return _on_gpu(target, options) and options.no_auto_sync
-
-
-def _always(target: Target, options: Options) -> bool:
+def _always(context: Context) -> bool:
     return True
 
 
-def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
-    """Every pass in order. A pass may rely on what stands above it and on nothing else.
-
-    Args:
-        sparing: shared memory is short: leave out what takes some of it for speed.
-    """
+def pass_list() -> tuple[Step, ...]:
+    """Every pass in order. A pass may rely on what stands above it and on nothing else."""
     return (
-        *_normal_form(target),
+        *_normal_form(),
         Step("choose_operands", choose_operands, _on_cores,
              "kernels choose the layouts of their operands while copies are still whole, so that "
              "a copy can pack"),
@@ -118,36 +104,34 @@ def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
              "their loops hide them"),
         Step("lower_operand_copies", lower_operand_copies, _on_cores,
              "copies into operand tiles know their layout; the general lowering does not"),
-        Step("lower_tiles", partial(lower_tiles_except, keep=has_kernel), _on_cores,
+        Step("lower_tiles", lower_tiles_without_kernel, _on_cores,
              "what is left of tile operations becomes loops over elements"),
-        Step("stage_reads", partial(stage_reads, target=target), _on_gpu,
+        Step("stage_reads", stage_reads, _on_gpu,
              "reads of loops are seen with their indices; as copies of tiles they can be staged"),
-        Step("pipeline_loops", partial(pipeline_loops, target=target), _on_gpu,
+        Step("pipeline_loops", pipeline_loops, _on_gpu,
              "stages are copies of whole tiles, so they are planned while copies are still whole"),
-        Step("hold_operands", partial(hold_operands, target=target), _on_gpu,
+        Step("hold_operands", hold_operands, _on_gpu,
              "tiles that are copied ahead have all their stages; what loops compute for products "
              "may stay in registers, which layouts have to know"),
         Step("settle_bulk_copies", settle_bulk_copies, _on_gpu,
              "pipelines are planned, so that only the program's barriers order these copies"),
-        Step("infer_layouts", partial(infer_layouts, target=target), _on_gpu,
+        Step("infer_layouts", infer_layouts, _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
         Step("verify_views", verify_views, _always,
              "tiles have their orders in memory, and all their names are still there"),
-        Step("expand_laid_out", partial(expand_any_all, laid_out=True), _on_gpu,
+        Step("expand_laid_out", expand_any_all, _on_gpu,
              "a layout may take neighbours apart that are asked about at once; barriers see loads"),
         Step("store_once", store_once, _on_gpu,
              "layouts say what each thread has of a fragment; barriers are for what one thread "
              "stores and others read"),
-        Step("insert_barriers", insert_barriers, _orders_threads,
+        Step("insert_barriers", insert_barriers, _on_gpu,
              "what exchanges data is decided on tile operations, where regions are exact; layouts "
              "may have added copies through shared memory"),
-        Step("insert_tile_barriers", partial(insert_barriers, own=True), _trusts_barriers,
-             "the same, for programs that place barriers between single threads themselves"),
-        Step("lower_tiles_gpu", partial(lower_tiles_gpu, target=target, sparing=sparing), _on_gpu,
+        Step("lower_tiles_gpu", lower_tiles_gpu, _on_gpu,
              "layouts and barriers are fixed; each operation becomes what one thread does"),
         Step("insert_guards", insert_guards, _checks_bounds,
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
-        Step("vectorize_loops", partial(vectorize_loops, target=target), _on_gpu,
+        Step("vectorize_loops", vectorize_loops, _on_gpu,
              "conditions stand at the accesses now, so that a vector can share one"),
         Step("pack_halves", pack_halves, _on_gpu,
              "what memory does not move in vectors stands in loops over lanes now"),
@@ -155,7 +139,7 @@ def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
              "vectors were found on logical indices, which layouts keep whole"),
         Step("simplify_again", simplify_func, _always,
              "index arithmetic of the lowered loops is printed as it stands"),
-        Step("plan_shared", partial(plan_shared, target=target), _on_gpu,
+        Step("plan_shared", plan_shared, _on_gpu,
              "no pass below makes shared buffers, and the barriers between uses are known"),
         Step("hoist_indices", hoist_indices, _on_gpu,
              "indices are as they will be printed"),
@@ -164,7 +148,7 @@ def pass_list(target: Target, sparing: bool = False) -> tuple[Step, ...]:
     )  # fmt: skip
 
 
-def _normal_form(target: Target) -> tuple[Step, ...]:
+def _normal_form() -> tuple[Step, ...]:
     """The passes before those that know how a machine runs a block."""
     return (
         Step("wrap_host_statements", wrap_host_statements, _on_cores,
@@ -187,7 +171,7 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
         Step("wrap_indices", wrap_indices, _always,
              "an element of a tile operation is named by its lowering and never counts from the "
              "end, so this has to be done before"),
-        Step("check_launch_limits", partial(check_launch_limits, target=target), _on_gpu,
+        Step("check_launch_limits", check_launch_limits, _on_gpu,
              "constant grids are plain numbers now; no pass below changes a launch"),
         Step("fold_clear", fold_clear, _always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
@@ -196,7 +180,7 @@ def _normal_form(target: Target) -> tuple[Step, ...]:
              "what a thread does with arrays of its own is not shared out like other tiles"),
         Step("expand_any_all", expand_any_all, _on_cores,
              "regions that are asked about are loops over scalars, which may hold lanes"),
-        Step("split_lanes", partial(split_lanes, rows=target.kind == "cuda"), _always,
+        Step("split_lanes", split_lanes, _always,
              "vectors are found again in loops, so the later passes need only scalars"),
     )  # fmt: skip
 
@@ -211,23 +195,22 @@ def lower(
 
     A kernel that does not fit into shared memory goes through it once more, sparingly.
     """
+    context = Context(target, options)
     try:
-        return _lower(func, target, options, watch)
+        return _lower(func, context, watch)
     except SharedMemoryLimitError:
-        return _lower(func, target, options, watch, sparing=True)
+        return _lower(func, replace(context, sparing=True), watch)
 
 
-def _lower(
-    func: S.PrimFunc, target: Target, options: Options, watch: Watch | None, sparing: bool = False
-) -> S.PrimFunc:
-    dump = _Dump(func, options)
+def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFunc:
+    dump = _Dump(func, context.options)
     make_room(nesting(func.body))
-    check(func, "tile", host_works=target.kind == "cpu")
-    for step in pass_list(target, sparing):
-        if not step.when(target, options):
+    check(func, "tile", host_works=context.has("cores"))
+    for step in pass_list():
+        if not step.when(context):
             continue
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
-            func = step.run(func)
+            func = step.run(func, context)
         dump.after(step.name, func)
         if watch is not None:
             watch(step.name, func)
@@ -237,7 +220,8 @@ def _lower(
 
 def as_run(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """``func`` with what it leaves to the target decided, still as the interpreter runs it."""
-    return one_thread_by_default(func) if target.kind == "cpu" else func
+    context = Context(target)
+    return one_thread_by_default(func, context) if _on_cores(context) else func
 
 
 def compile(func: S.PrimFunc, target: Target, options: Options | None = None) -> Artifact:

@@ -92,6 +92,9 @@ MEANING = {
     PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: "no_auto_sync",
     PassConfigKey.TL_ENABLE_DUMP_IR: "dump",
     PassConfigKey.TL_DUMP_IR_DIR: "dump_dir",
+    PassConfigKey.TL_DISABLE_TMA_LOWER: "no_tma",
+    PassConfigKey.TL_DISABLE_WGMMA: "no_wgmma",
+    PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: "no_roles",
 }
 # Debugging output of another implementation: asked for, not given.
 WITHOUT_EFFECT = frozenset(
@@ -117,16 +120,14 @@ class Options:
     uninitialized: str = "error"  # reads of what nothing has written, in the interpreter
     fast_math: bool = False  # approximate functions, reassociation
     no_auto_sync: bool = False  # the program places its own barriers
+    no_tma: bool = False  # copies do not become bulk copies by themselves
+    no_wgmma: bool = False  # products do not become those of warpgroups
+    no_roles: bool = False  # warps do not get roles (copying, computing) by themselves
     dump: bool = False  # write the program after every pass
     dump_dir: str = ""
     verbose: bool = False
     compile_flags: tuple[str, ...] = ()
     configs: tuple[tuple[str, object], ...] = field(default=())
-
-    def key(self) -> str:
-        """Text that differs when generated code may differ."""
-        parts = (self.unsafe_memory, self.fast_math, self.no_auto_sync, self.compile_flags)
-        return repr(parts)
 
 
 def config_key(key: object) -> PassConfigKey:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from contexts import CPU
 
 import tilelang.language as T
 from tilelang.cpu.gemm_writer import has_kernel
@@ -46,7 +47,7 @@ def program(
                 d = T.alloc_fragment((rows, rows), acc)
                 T.gemm(b, b, d, transpose_B=True)
 
-    func: S.PrimFunc = simplify_func(kernel)
+    func: S.PrimFunc = simplify_func(kernel, CPU)
     return func
 
 
@@ -66,7 +67,7 @@ PANELS_B = ((2, 16, 32), "float32", None, None)
 def test_the_left_tile_gets_padded_rows_and_the_right_tile_panels_in_the_accumulator_dtype() -> (
     None
 ):
-    found = tiles(choose_operands(program()))
+    found = tiles(choose_operands(program(), CPU))
     assert described(found["a"]) == ((16, 16), "float32", (32, 1), 16)
     assert described(found["b"]) == PANELS_B
     assert described(found["c"]) == ((16, 40), "float32", None, None)
@@ -85,7 +86,7 @@ def test_the_left_tile_gets_padded_rows_and_the_right_tile_panels_in_the_accumul
     ids=["read by others", "filled in part", "also a left operand", "transposed", "int8", "double"],
 )
 def test_the_right_tile(options: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    assert described(tiles(choose_operands(program(**options)))["b"]) == expected
+    assert described(tiles(choose_operands(program(**options), CPU))["b"]) == expected
 
 
 def test_a_program_without_products_is_the_same_object() -> None:
@@ -95,12 +96,12 @@ def test_a_program_without_products_is_the_same_object() -> None:
             a = T.alloc_shared((16,), "float32")
             T.copy(A, a)
 
-    assert choose_operands(kernel) is kernel
-    assert lower_operand_copies(kernel) is kernel
+    assert choose_operands(kernel, CPU) is kernel
+    assert lower_operand_copies(kernel, CPU) is kernel
 
 
 def test_statements_are_marked_for_the_later_passes() -> None:
-    nodes = list(S.walk(choose_operands(program()).body))
+    nodes = list(S.walk(choose_operands(program(), CPU).body))
     panels = Panels(rows=16, columns=40, width=32)
     notes = [dict(n.annotations).get("operand") for n in nodes if isinstance(n, S.Copy)]
     assert notes == [("float16", None), ("float16", panels)]
@@ -109,7 +110,9 @@ def test_statements_are_marked_for_the_later_passes() -> None:
 
 def loops(func: S.PrimFunc) -> str:
     """The text between the tiles and the product."""
-    lines = textwrap.dedent(lower_operand_copies(choose_operands(func)).script()).splitlines()
+    lines = textwrap.dedent(
+        lower_operand_copies(choose_operands(func, CPU), CPU).script()
+    ).splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("        c = ")) + 1
     last = next(n for n, line in enumerate(lines) if "T.gemm(" in line)
     return textwrap.dedent("\n".join(lines[first:last]))
@@ -158,7 +161,9 @@ def test_a_value_is_rounded_to_the_dtype_of_the_tile_before_it_is_widened() -> N
             T.copy(A, a)
             T.gemm(a, a, c)
 
-    assert 'a[i, j] = T.Cast("float32", T.Cast("float16", A[i, j]))' in loops(simplify_func(kernel))
+    assert 'a[i, j] = T.Cast("float32", T.Cast("float16", A[i, j]))' in loops(
+        simplify_func(kernel, CPU)
+    )
 
 
 # -- kernels --------------------------------------------------------------------------------
@@ -218,7 +223,9 @@ def test_equal_products_share_a_kernel() -> None:
             T.gemm(a, a, c)
             T.gemm(a, a, c)
 
-    source = emit_module(lower_operand_copies(choose_operands(simplify_func(kernel)))).source
+    source = emit_module(
+        lower_operand_copies(choose_operands(simplify_func(kernel, CPU), CPU), CPU)
+    ).source
     name = "tl_gemm_f32_16x16x16_32_1_16"
     assert source.count(f"static void {name}(") == 1
     assert source.count(f"        {name}((a + (0)), ") == 2

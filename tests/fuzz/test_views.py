@@ -13,7 +13,7 @@ from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import TileUnsupportedError
 from tilelang.options import Options
 from tilelang.passes.verify.places import verify_places
-from tilelang.target import parse_target
+from tilelang.target import Context, parse_target
 
 from .products import make_product
 from .running import load, numbered
@@ -45,7 +45,8 @@ def agree(program: ViewProgram, seed: int) -> int:
             continue
         if way.get("execution_backend") != "interpret":
             lowered = lower(load(program.source), parse_target(way["target"]), Options())
-            verify_places(lowered, everything=True)
+            context = Context(parse_target(way["target"]))
+            verify_places(lowered, context, everything=True)
         for name, array in given.items():
             np.testing.assert_array_equal(
                 array,

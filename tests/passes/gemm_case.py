@@ -20,7 +20,7 @@ from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.lower.context import Group, Lowering
 from tilelang.passes.lower.gemm_mma import lower_gemm
-from tilelang.target import parse_target
+from tilelang.target import Context, parse_target
 
 INT = DType("int32")
 
@@ -153,15 +153,15 @@ class Build:
         clear = {"no": E.const(False), "yes": E.const(True), "expression": self.flag == 1}
         stmt = S.Gemm(a=a, b=b, c=c, trans_a=case.trans_a, trans_b=case.trans_b,
                       clear=clear[case.clear], policy=case.policy)  # fmt: skip
-        target = parse_target(f"cuda -arch=sm_{case.arch}")
-        plan = self.plan = plan_gemm(stmt, case.threads, target)
+        context = Context(parse_target(f"cuda -arch=sm_{case.arch}"))
+        plan = self.plan = plan_gemm(stmt, case.threads, context)
         a = self.held(a, plan.a, plan.a_layout)
         b = self.held(b, plan.b, plan.b_layout)
         c = self.held(c, plan.c, None)
         stmt = replace(stmt, a=a, b=b, c=c)
         draft = self.shell(S.Seq(stmts=()))
         group = Group(self.thread, case.threads, case.lo)
-        ctx = Lowering(target, group, bounds_of(draft), fragments=case.fragments)
+        ctx = Lowering(context, group, bounds_of(draft), fragments=case.fragments)
         self.ctx = ctx
         self.load(a, self.a.T if case.trans_a else self.a)
         self.load(b, self.b.T if case.trans_b else self.b)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from contexts import SM_80
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,9 +18,7 @@ from tilelang.ir.legal import check
 from tilelang.layout.layout import Layout
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.memory.liveness import find_lives
-from tilelang.target import parse_target
 
-SM80 = parse_target("cuda -arch=sm_80")
 INT32 = DType("int32")
 ZERO, ONE = E.const(0), E.const(1)
 
@@ -74,7 +73,7 @@ def launch_of(func: S.PrimFunc) -> S.Launch:
 
 def planned(*body: S.Stmt, reuse: bool = True) -> tuple[dict[str, int], int]:
     """Offset by name, and the total; every use names the buffer that was placed."""
-    func = plan_shared(P.func(*body), SM80, reuse)
+    func = plan_shared(P.func(*body), SM_80, reuse)
     check(func, "thread")
     found: dict[str, int] = {}
     for node in S.walk(func.body):
@@ -199,9 +198,9 @@ def test_alignment_and_order() -> None:
 def test_barriers_that_a_plan_needs_are_added_and_no_others() -> None:
     a, b, c = P.tile("a", 1, 256, 128), P.tile("b", 1, 64, 128), P.tile("c", 1, 64, 128)
     body = [P.alloc(a, b, c), P.use(a), P.use(b), P.use(c), P.use(b)]
-    made = plan_shared(P.func(*body), SM80)
+    made = plan_shared(P.func(*body), SM_80)
     (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
-    assert launch.annotation("shared_bytes") <= SM80.limits.shared_block
+    assert launch.annotation("shared_bytes") <= SM_80.limits.shared_block
     lines = [line.strip() for line in made.script().splitlines()]
     meets = [k for k, line in enumerate(lines) if line == "T.sync_threads()"]
     assert len(meets) == 1
@@ -226,7 +225,7 @@ def test_too_much_is_an_error_that_adds_up() -> None:
 def test_sizes_must_be_constants() -> None:
     a = Buffer("a", Shape((P.n, 4)), DType("float32"), "shared.dyn")
     with pytest.raises(TileUnsupportedError) as error:
-        plan_shared(P.func(P.alloc(a)), SM80)
+        plan_shared(P.func(P.alloc(a)), SM_80)
     assert str(error.value) == (
         "the size of the shared buffer `a` is not a constant\n"
         "  expected: extents known when the kernel is compiled\n"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contexts import OWN_BARRIERS, SM_80
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from thread_races import RaceError
@@ -28,9 +29,9 @@ from tilelang.passes.sync.barriers import insert_barriers
 
 def ordered(func: S.PrimFunc) -> S.PrimFunc:
     """After the pass; legal, and the pass finds nothing more to do."""
-    made = insert_barriers(func)
+    made = insert_barriers(func, SM_80)
     check(made, "tile")
-    assert insert_barriers(made).script() == made.script()
+    assert insert_barriers(made, SM_80).script() == made.script()
     return made
 
 
@@ -81,7 +82,7 @@ def test_disjoint_parts_need_no_barrier() -> None:
             T.copy(a[n, 0:16, :], B[32:48, :])
             T.copy(A[0:16, :], a[n, 16:32, :])
 
-    text = body_text(insert_barriers(kernel))
+    text = body_text(insert_barriers(kernel, SM_80))
     assert text.count("sync_threads") == 1
     assert text.splitlines()[3] == "T.sync_threads()"
 
@@ -138,7 +139,7 @@ def test_loops_with_one_distribution_hand_nothing_over() -> None:
         return S.PrimFunc("kernel", kernel.params, Lay().rewrite(kernel.body))
 
     def count(*options: bool) -> int:
-        return insert_barriers(kernel_with(*options)).script().count("sync_threads")
+        return insert_barriers(kernel_with(*options), SM_80).script().count("sync_threads")
 
     assert count(False, True) == 0
     assert count(True, True) == 1
@@ -363,7 +364,7 @@ def test_groups_are_listed_with_their_barriers() -> None:
 @pytest.mark.parametrize("kind", ["divergent", "divergent loop"])
 def test_an_exchange_that_some_threads_miss_is_an_error(kind: str) -> None:
     with pytest.raises(TileUnsupportedError) as error:
-        insert_barriers(threads_program(kind))
+        insert_barriers(threads_program(kind), SM_80)
     text = str(error.value)
     under = "A[tx] > 0" if kind == "divergent" else "A[tx]"
     line = error.value.loc.line if error.value.loc is not None else 0
@@ -380,12 +381,12 @@ def test_an_exchange_that_some_threads_miss_is_an_error(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["divergent", "divergent loop"])
 def test_single_threads_are_left_to_programs_with_barriers_of_their_own(kind: str) -> None:
     program = threads_program(kind)
-    assert body_text(insert_barriers(program, own=True)) == body_text(program)
+    assert body_text(insert_barriers(program, OWN_BARRIERS)) == body_text(program)
 
 
 @pytest.mark.parametrize("kind", sorted(TEXTS))
 def test_barriers_that_can_stand_do_so_beside_the_program_s_own(kind: str) -> None:
-    assert body_text(insert_barriers(threads_program(kind), own=True)) == TEXTS[kind]
+    assert body_text(insert_barriers(threads_program(kind), OWN_BARRIERS)) == TEXTS[kind]
 
 
 @pytest.mark.parametrize(
@@ -518,7 +519,7 @@ def test_random_programs_have_no_races(program: Program, n: int) -> None:
     writer = _Writer()
     func = writer.func(program)
     try:
-        made = insert_barriers(func)
+        made = insert_barriers(func, SM_80)
     except TileUnsupportedError:
         return
     want = np.zeros((THREADS, 2), np.int32)
@@ -549,7 +550,7 @@ def test_more_groups_than_barriers_is_an_error() -> None:
     body = S.seq(launch.body, *branches)
     wide = replace(launch, body=body, threads=(1024, 1, 1))
     with pytest.raises(TileUnsupportedError) as error:
-        insert_barriers(replace(func, body=wide))
+        insert_barriers(replace(func, body=wide), SM_80)
     assert str(error.value) == (
         "the kernel needs more barriers than a block has\n"
         "  expected: at most 15 different groups of warps\n"

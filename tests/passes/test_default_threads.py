@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from contexts import CPU
 
 import tilelang
 import tilelang.language as T
@@ -50,8 +51,8 @@ def test_a_number_that_the_program_gives_or_asks_for_stays() -> None:
         with T.Kernel(1):
             A[0] = T.get_thread_extent(0)
 
-    assert one_thread_by_default(given) is given
-    assert one_thread_by_default(asked) is asked
+    assert one_thread_by_default(given, CPU) is given
+    assert one_thread_by_default(asked, CPU) is asked
 
 
 def test_loops_lose_the_layout_that_speaks_of_threads_of_a_gpu() -> None:
@@ -62,7 +63,7 @@ def test_loops_lose_the_layout_that_speaks_of_threads_of_a_gpu() -> None:
             for i in T.Parallel(256, loop_layout=layout):
                 A[i] = i
 
-    launch = _launch(one_thread_by_default(kernel))
+    launch = _launch(one_thread_by_default(kernel, CPU))
     loop = next(node for node in S.walk(launch) if isinstance(node, S.Parallel))
     assert launch.threads == (1, 1, 1) and loop.loop_layout is None
     assert _launch(kernel).threads == (128, 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contexts import CPU
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
@@ -40,9 +41,9 @@ def shape_of(func: S.PrimFunc) -> tuple[int, list[str]]:
 
 
 def test_the_first_product_overwrites() -> None:
-    func = simplify_func(program())
+    func = simplify_func(program(), CPU)
     assert shape_of(func) == (1, ["T.bool(False)"])
-    assert shape_of(fold_clear(func)) == (0, ["k == 0"])
+    assert shape_of(fold_clear(func, CPU)) == (0, ["k == 0"])
 
 
 @pytest.mark.parametrize(
@@ -51,6 +52,6 @@ def test_the_first_product_overwrites() -> None:
     ids=["empty loop", "read in between", "partial clear", "two products"],
 )
 def test_otherwise_the_clear_stays(options: dict[str, object]) -> None:
-    func = simplify_func(program(**options))
-    assert fold_clear(func) is func
+    func = simplify_func(program(**options), CPU)
+    assert fold_clear(func, CPU) is func
     assert shape_of(func)[0] == 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contexts import SM_80
 from gemm_case import Build, Case, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,9 +21,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
 from tilelang.passes.layouts.gemm_plan import plan_gemm
-from tilelang.target import parse_target
 
-SM80 = parse_target("cuda -arch=sm_80")
 BOTH = [(a, b) for a in (False, True) for b in (False, True)]
 # Factors, result, least architecture, k of the instruction.
 KINDS = [
@@ -319,8 +318,8 @@ def tile(
 def test_the_plan_is_a_value() -> None:
     a, b = tile("a", (64, 32)), tile("b", (32, 64))
     c = tile("c", (64, 64), "float32", "local.fragment")
-    plan = plan_gemm(gemm(a, b, c), 128, SM80)
-    again = plan_gemm(gemm(a, b, c), 128, SM80)
+    plan = plan_gemm(gemm(a, b, c), 128, SM_80)
+    again = plan_gemm(gemm(a, b, c), 128, SM_80)
     assert plan == again
     assert hash(plan) == hash(again)
     assert plan.instruction == "mma.sync.m16n8k16.float16"
@@ -337,7 +336,7 @@ def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
         a, b, c,
         a_region=Region(a, zero * 2, (64, 32)), c_region=Region(c, zero * 3, (1, 64, 64)),
     )  # fmt: skip
-    plan = plan_gemm(stmt, 128, SM80)
+    plan = plan_gemm(stmt, 128, SM_80)
     assert plan.a is None
     assert plan.c is None
     assert isinstance(plan.sum, Distribution)
@@ -345,7 +344,7 @@ def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
 
 def test_leading_dimensions_of_whole_fragments() -> None:
     c = tile("c", (1, 64, 64), "float32", "local.fragment")
-    plan = plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 128, SM80)
+    plan = plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 128, SM_80)
     assert plan.c is not None
     assert plan.c.shape == (1, 64, 64)
     assert np.array_equal(plan.c.owner_table()[0], plan.sum.owner_table())
@@ -373,7 +372,7 @@ def test_eight_rows_of_16_bytes_lie_in_different_banks(
         tile("c", (64, 64), out, "local.fragment"), trans_b,
         b_region=Region(tile("b", (3, *shape), dtype), (E.const(0),) * 3, (1, *shape)),
     )  # fmt: skip
-    layout = plan_gemm(stmt, 128, SM80).b_layout
+    layout = plan_gemm(stmt, 128, SM_80).b_layout
     assert isinstance(layout, Layout)
     assert layout.shape == shape
     chunk = 128 // DType(dtype).bits
@@ -388,7 +387,7 @@ def test_bytes_read_down_columns_are_padded() -> None:
         tile("a", (64, 32), "int8"), tile("b", (32, 64), "int8"),
         tile("c", (64, 64), "int32", "local.fragment"),
     )  # fmt: skip
-    layout = plan_gemm(stmt, 128, SM80).b_layout
+    layout = plan_gemm(stmt, 128, SM_80).b_layout
     assert layout is not None
     assert layout.addresses()[1, 0] == 64 + 16
 
@@ -397,7 +396,7 @@ def test_bytes_read_down_columns_are_padded() -> None:
 def test_no_partition_is_an_error() -> None:
     c = tile("c", (64, 64), "float32", "local.fragment")
     with pytest.raises(TileValueError) as caught:
-        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 96, SM80)
+        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 96, SM_80)
     assert str(caught.value) == (
         "no valid warp partition for T.gemm\n"
         "  expected: rows * columns = 3 warps, with 16 * rows dividing M = 64 and 8 * columns "
@@ -411,7 +410,7 @@ def test_no_partition_is_an_error() -> None:
 def test_private_arrays_are_an_error() -> None:
     c = tile("c", (64, 64), "float32", "local")
     with pytest.raises(TileTypeError) as caught:
-        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 128, SM80)
+        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 128, SM_80)
     assert str(caught.value) == (
         "C of T.gemm is in local memory\n"
         "  expected: a tile made by T.alloc_shared or T.alloc_fragment\n"
@@ -427,7 +426,7 @@ def test_sizes_known_at_run_time_are_an_error() -> None:
     rows = E.Var("rows", DType("int32"))
     stmt = gemm(a, b, c, c_region=Region(c, (E.const(0),) * 2, (rows, 64)))
     with pytest.raises(TileUnsupportedError) as caught:
-        plan_gemm(stmt, 128, SM80)
+        plan_gemm(stmt, 128, SM_80)
     assert str(caught.value) == (
         "T.gemm of a tile whose size is only known at run time\n"
         "  expected: constant extents\n"

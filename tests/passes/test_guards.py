@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contexts import CPU
 from script_text import body_of, text
 
 import tilelang.language as T
@@ -13,11 +14,11 @@ from tilelang.passes.serial.tiles import lower_tiles
 
 
 def plain(func: S.PrimFunc) -> S.PrimFunc:
-    return lower_tiles(serialize_threads(simplify_func(func)))
+    return lower_tiles(serialize_threads(simplify_func(func, CPU), CPU), CPU)
 
 
 def guarded(func: S.PrimFunc) -> str:
-    return body_of(insert_guards(plain(func)))
+    return body_of(insert_guards(plain(func), CPU))
 
 
 def test_an_access_proved_inside_gets_no_condition() -> None:

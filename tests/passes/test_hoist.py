@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from contexts import SM_80
 from test_vectorize import body
 
 import tilelang.language as T
@@ -26,13 +27,17 @@ def loop(index: Any, kind: str = "unroll", count: int = 4) -> tuple[S.PrimFunc, 
 
 
 def lets(func: S.PrimFunc) -> list[E.Expr]:
-    return [node.value for node in S.walk(hoist_indices(func).body) if isinstance(node, S.Let)]
+    return [
+        node.value for node in S.walk(hoist_indices(func, SM_80).body) if isinstance(node, S.Let)
+    ]
 
 
 def test_terms_without_the_loop_variable_become_one_name() -> None:
     func, x = loop(lambda x, i: x // 4 * 32 + i * 8 + 5)
     assert lets(func) == [x // 4 * 32]
-    store = [node for node in S.walk(hoist_indices(func).body) if isinstance(node, S.Store)][0]
+    store = [node for node in S.walk(hoist_indices(func, SM_80).body) if isinstance(node, S.Store)][
+        0
+    ]
     assert repr(store.indices[0]) == "A_at + i * 8 + 5"
 
 
@@ -56,7 +61,7 @@ def test_a_divisor_that_may_be_zero_stays_where_it_is() -> None:
 
 def test_nothing_to_name_gives_the_same_program() -> None:
     func, _ = loop(lambda x, i: i)
-    assert hoist_indices(func) is func
+    assert hoist_indices(func, SM_80) is func
 
 
 def test_a_name_serves_later_loops_of_its_block() -> None:

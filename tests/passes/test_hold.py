@@ -14,7 +14,7 @@ import tilelang.language as T
 from tilelang.compiler import lower, pass_list
 from tilelang.ir import stmt as S
 from tilelang.options import Options
-from tilelang.target import parse_target
+from tilelang.target import Context, parse_target
 
 TARGET = parse_target("cuda -arch=sm_80")
 GROUP = 64
@@ -57,9 +57,10 @@ def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, thr
 
 def held(func: S.PrimFunc) -> dict[str, str]:
     """Where each tile is after the pass."""
-    for step in pass_list(TARGET):
-        if step.when(TARGET, Options()):
-            func = step.run(func)
+    context = Context(TARGET)
+    for step in pass_list():
+        if step.when(context):
+            func = step.run(func, context)
         if step.name == "hold_operands":
             break
     return {n.buffer.name: n.buffer.storage for n in S.walk(func.body) if isinstance(n, S.Alloc)}

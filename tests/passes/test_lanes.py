@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contexts import CPU
 from script_text import body_of, text
 
 import tilelang.language as T
@@ -14,7 +15,7 @@ from tilelang.passes.normalize.lanes import split_lanes
 
 
 def lanes(func: S.PrimFunc) -> str:
-    return body_of(split_lanes(func))
+    return body_of(split_lanes(func, CPU))
 
 
 def test_a_program_without_vectors_is_the_same_object() -> None:
@@ -23,7 +24,7 @@ def test_a_program_without_vectors_is_the_same_object() -> None:
         with T.Kernel(1, threads=1):
             A[0] = A[1]
 
-    assert split_lanes(kernel) is kernel
+    assert split_lanes(kernel, CPU) is kernel
 
 
 def test_a_buffer_of_vectors_gets_a_dimension_of_lanes() -> None:
@@ -32,7 +33,7 @@ def test_a_buffer_of_vectors_gets_a_dimension_of_lanes() -> None:
         with T.Kernel(1, threads=1):
             A[0] = A[1]
 
-    func = split_lanes(kernel)
+    func = split_lanes(kernel, CPU)
     (A,) = func.buffers
     assert (tuple(A.shape), A.dtype) == ((8, 2), "float16")
     assert body_of(func) == text("""
@@ -91,7 +92,7 @@ def run(value: E.Expr, count: int) -> list[E.Expr]:
         with T.Kernel(1, threads=1):
             A[0] = value
 
-    return [node.value for node in S.walk(split_lanes(kernel).body) if isinstance(node, S.Let)]
+    return [node.value for node in S.walk(split_lanes(kernel, CPU).body) if isinstance(node, S.Let)]
 
 
 def test_a_ramp_counts_and_a_broadcast_repeats() -> None:
@@ -114,7 +115,7 @@ def test_narrow_lanes_join_into_a_wide_value_from_the_low_bits() -> None:
         with T.Kernel(1, threads=1):
             B[0] = T.reinterpret(A[0], "uint32")
 
-    (store,) = (n for n in S.walk(split_lanes(kernel).body) if isinstance(n, S.Store))
+    (store,) = (n for n in S.walk(split_lanes(kernel, CPU).body) if isinstance(n, S.Store))
     assert repr(store.value) == (
         'T.Cast("uint32", A[0, 0]) | T.Cast("uint32", A[0, 1]) << T.uint32(16)'
     )

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from contexts import SM_80
 
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.passes.normalize.launch_limits import check_launch_limits
-from tilelang.target import parse_target
-
-TARGET = parse_target("cuda -arch=sm_80")
 
 
 def kernel(grid: tuple[int, ...], threads: Any) -> S.PrimFunc:
@@ -47,7 +45,7 @@ def kernel(grid: tuple[int, ...], threads: Any) -> S.PrimFunc:
 )  # fmt: skip
 def test_too_much_is_refused_at_the_kernel(grid: Any, threads: Any, text: str) -> None:
     with pytest.raises(TileUnsupportedError) as found:
-        check_launch_limits(kernel(grid, threads), TARGET)
+        check_launch_limits(kernel(grid, threads), SM_80)
     assert str(found.value).split("\n -->")[0] == text
     assert "with T.Kernel(*grid, threads=threads):" in str(found.value)
 
@@ -55,4 +53,4 @@ def test_too_much_is_refused_at_the_kernel(grid: Any, threads: Any, text: str) -
 @pytest.mark.parametrize(("grid", "threads"), [((1,), 1024), ((70000, 65535, 3), (8, 2, 64))])
 def test_the_largest_pass(grid: Any, threads: Any) -> None:
     func = kernel(grid, threads)
-    assert check_launch_limits(func, TARGET) is func
+    assert check_launch_limits(func, SM_80) is func

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from contexts import SM_80
 
 import tilelang.language as T
 from tilelang.compiler import lower
@@ -13,14 +14,11 @@ from tilelang.layout import Layout
 from tilelang.options import Options
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.normalize.simplify import simplify_func
-from tilelang.target import parse_target
-
-SM_80 = parse_target("cuda -arch=sm_80")
 
 
 def buffers(func: S.PrimFunc) -> dict[str, Buffer]:
     """The allocated buffers after inference, by name."""
-    found = infer_layouts(simplify_func(func), SM_80)
+    found = infer_layouts(simplify_func(func, SM_80), SM_80)
     return {node.buffer.name: node.buffer for node in S.walk(found.body)
             if isinstance(node, S.Alloc)}  # fmt: skip
 
@@ -53,7 +51,7 @@ def test_an_update_keeps_all_iterations_of_an_element_in_its_threads() -> None:
                 b[i] += a[i, j]
             T.copy(b, B)
 
-    found = infer_layouts(simplify_func(main), SM_80)
+    found = infer_layouts(simplify_func(main, SM_80), SM_80)
     loop = next(node for node in S.walk(found.body) if isinstance(node, S.Parallel))
     digits = loop.loop_layout.digits[1]  # of j
     assert all(digit.place == "slot" for digit in digits)
@@ -135,13 +133,13 @@ def test_a_fragment_in_an_unsuitable_layout_goes_through_shared_memory() -> None
                 b[i, j] = a[i, j] + a[j, i]
             T.copy(b, B)
 
-    text = lower(main, SM_80, Options()).script()
+    text = lower(main, SM_80.target, Options()).script()
     assert "a_shared" in text or "b_shared" in text
 
 
 def refusal(func: S.PrimFunc) -> str:
     with pytest.raises(TileUnsupportedError) as caught:
-        infer_layouts(simplify_func(func), SM_80)
+        infer_layouts(simplify_func(func, SM_80), SM_80)
     return str(caught.value).split("\n --> ")[0]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contexts import SM_80
 
 import tilelang
 import tilelang.language as T
@@ -22,9 +23,7 @@ from tilelang.options import Options
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.verify.places import verify_places
-from tilelang.target import parse_target
 
-SM_80 = parse_target("cuda -arch=sm_80")
 ROWS, COLUMNS = 32, 64
 SHAPE = (ROWS, COLUMNS)
 WAYS = [
@@ -147,7 +146,7 @@ def test_a_fragment_is_copied_changed_and_reduced(name: str) -> None:
         np.testing.assert_array_equal(given[1], below)
         np.testing.assert_array_equal(given[2], top)
         np.testing.assert_array_equal(given[3], below.sum(0))
-    verify_places(lower(func, SM_80, Options()), everything=True)
+    verify_places(lower(func, SM_80.target, Options()), SM_80, everything=True)
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
@@ -166,7 +165,7 @@ def test_a_fragment_is_the_result_of_a_product(name: str) -> None:
 def test_digits_stay_in_registers_as_they_are_asked_for(name: str) -> None:
     threads, layout, registers = LAYOUTS[name]
     asked = layout()
-    found = infer_layouts(simplify_func(elementwise(asked, threads)), SM_80)
+    found = infer_layouts(simplify_func(elementwise(asked, threads), SM_80), SM_80)
     (tile,) = (
         node.buffer for node in S.walk(found.body)
         if isinstance(node, S.Alloc) and node.buffer.name == "x"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from contexts import SM_80
+
 import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.ir.printer import stmt_text
@@ -16,10 +18,10 @@ def body(program: Callable[..., Any], barriers: bool = False) -> str:
     """The kernel's statements after the pass, a line each, without the frame."""
     func = T.prim_func(program)
     assert isinstance(func, S.PrimFunc)
-    made = store_once(func)
+    made = store_once(func, SM_80)
     (launch,) = (
         node
-        for node in S.walk((insert_barriers(made) if barriers else made).body)
+        for node in S.walk((insert_barriers(made, SM_80) if barriers else made).body)
         if isinstance(node, S.Launch)
     )
     return stmt_text(launch.body)
@@ -97,4 +99,4 @@ def test_nothing_to_do_is_the_same_program() -> None:
 
     func = T.prim_func(program)
     assert isinstance(func, S.PrimFunc)
-    assert store_once(func) is func
+    assert store_once(func, SM_80) is func

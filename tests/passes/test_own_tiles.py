@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contexts import SM_80
 
 import tilelang
 import tilelang.language as T
@@ -88,7 +89,7 @@ def test_loops_stand_in_place_of_the_operations() -> None:
             T.copy(A[tx * 4 : tx * 4 + 4], mine[1, :])
 
     (launch,) = (
-        n for n in S.walk(lower_own_tiles(traced(program)).body) if isinstance(n, S.Launch)
+        n for n in S.walk(lower_own_tiles(traced(program), SM_80).body) if isinstance(n, S.Launch)
     )
     text = stmt_text(launch.body)
     assert "T.copy" not in text and "T.fill" not in text and "T.clear" not in text
@@ -105,4 +106,4 @@ def test_shared_tiles_and_copies_with_a_layout_stay() -> None:
             T.clear(part)
 
     func = traced(program)
-    assert lower_own_tiles(func) is func
+    assert lower_own_tiles(func, SM_80) is func

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from contexts import SM_75, SM_80
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,15 +23,11 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.pipeline import NOTE, pipeline_loops
 from tilelang.passes.sync.barriers import insert_barriers
-from tilelang.target import parse_target
-
-SM80 = parse_target("cuda -arch=sm_80")
-SM75 = parse_target("cuda -arch=sm_75")
 
 
-def pipelined(func: S.PrimFunc, target: Any = SM80) -> S.PrimFunc:
+def pipelined(func: S.PrimFunc, context: Any = SM_80) -> S.PrimFunc:
     """After the passes before it; what comes out is legal."""
-    made = pipeline_loops(simplify_func(func), target)
+    made = pipeline_loops(simplify_func(func, context), context)
     check(made, "tile")
     return made
 
@@ -98,7 +95,7 @@ def same_results(func: S.PrimFunc, *args: Any, expect: str | None = None) -> S.P
     for context in (contextlib.nullcontext(), late_copies()):
         got = [np.array(item) if isinstance(item, np.ndarray) else item for item in args]
         with context:
-            interpret.run(insert_barriers(made), got)
+            interpret.run(insert_barriers(made, SM_80), got)
         for a, b in zip(want, got):
             np.testing.assert_array_equal(a, b)
     if expect is not None:
@@ -160,7 +157,7 @@ T.copy(c, C)
 def test_three_stages_with_one_barrier_per_iteration() -> None:
     made = pipelined(product)
     assert body_text(made) == EXPECTED
-    assert insert_barriers(made) is made
+    assert insert_barriers(made, SM_80) is made
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 5, 8])
@@ -170,7 +167,7 @@ def test_any_number_of_iterations(trips: int) -> None:
 
 
 def test_targets_without_asynchronous_copies_keep_the_loop() -> None:
-    made = pipelined(product, SM75)
+    made = pipelined(product, SM_75)
     assert notes(made) == ["serial: the target has no asynchronous copies"]
     assert not any(isinstance(n, S.Copy) and n.mode != "copy" for n in S.walk(made.body))
     assert not any(isinstance(n, S.For) and n.kind == "pipelined" for n in S.walk(made.body))

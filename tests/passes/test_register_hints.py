@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from contexts import SM_80
 
 import tilelang
 import tilelang.language as T
@@ -41,7 +42,7 @@ def registers(hint: Callable[[], Any], explicit: bool = True) -> tuple[list[str]
 
 def test_without_hints_the_numbers_of_the_program_stand() -> None:
     func = roles(lambda: None)
-    assert follow_register_hints(func) is func
+    assert follow_register_hints(func, SM_80) is func
     both = ["tl_setmaxnreg_dec<40>();", "tl_setmaxnreg_inc<232>();"]
     assert registers(lambda: None) == (both, "")
 

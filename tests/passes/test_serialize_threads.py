@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from contexts import CPU
 from script_text import body_of, text
 
 import tilelang
@@ -15,7 +16,7 @@ from tilelang.passes.serial.threads import serialize_threads
 
 
 def serial(func: S.PrimFunc) -> str:
-    return body_of(serialize_threads(simplify_func(func)))
+    return body_of(serialize_threads(simplify_func(func, CPU), CPU))
 
 
 def same_as_interpreted(func: S.PrimFunc, A: np.ndarray, count: int) -> None:

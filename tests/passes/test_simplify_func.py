@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contexts import CPU
 from script_text import body_of, text
 
 import tilelang.language as T
@@ -20,7 +21,7 @@ def test_linear_index_arithmetic_is_merged() -> None:
         for i in range(8):
             A[i * 2 + i] = i + 3 - i
         """)
-    assert body_of(simplify_func(kernel)) == text("""
+    assert body_of(simplify_func(kernel, CPU)) == text("""
         for i in range(8):
             A[i * 3] = 3
         """)
@@ -40,7 +41,7 @@ def test_a_branch_decided_by_a_loop_range_loses_the_dead_side() -> None:
                 else:
                     A[i] = 4
 
-    assert body_of(simplify_func(kernel)) == text("""
+    assert body_of(simplify_func(kernel, CPU)) == text("""
         for i in range(8):
             A[i] = 1
             A[i] = 4
@@ -55,7 +56,7 @@ def test_a_branch_that_one_iteration_takes_stays() -> None:
                 if i < 7:
                     A[i] = 1
 
-    assert simplify_func(kernel) is kernel
+    assert simplify_func(kernel, CPU) is kernel
 
 
 def test_block_thread_and_parallel_variables_have_ranges() -> None:
@@ -70,7 +71,7 @@ def test_block_thread_and_parallel_variables_have_ranges() -> None:
                 if i < 16:
                     A[i] = 2
 
-    assert body_of(simplify_func(kernel)) == text("""
+    assert body_of(simplify_func(kernel, CPU)) == text("""
         A[1] = 1
         for i in T.Parallel(16):
             A[i] = 2
@@ -85,7 +86,7 @@ def test_a_loop_that_counts_down_gives_no_range() -> None:
                 if i < 8:
                     A[i] = 1
 
-    assert "if i < 8:" in body_of(simplify_func(kernel))
+    assert "if i < 8:" in body_of(simplify_func(kernel, CPU))
 
 
 def test_a_condition_on_a_parameter_stays() -> None:
@@ -95,7 +96,7 @@ def test_a_condition_on_a_parameter_stays() -> None:
             if n > 3:
                 A[0] = n * 1 + 0
 
-    assert body_of(simplify_func(kernel)) == text("""
+    assert body_of(simplify_func(kernel, CPU)) == text("""
         if n > 3:
             A[0] = n
         """)
@@ -109,7 +110,7 @@ def test_simplifying_twice_changes_nothing() -> None:
                 A[(bx * 8 + i) % 64] = (i + n) * 2 - i
             T.copy(A[bx * 4 + bx * 4 : bx * 8 + 4], A[0:4])
 
-    once = simplify_func(kernel)
+    once = simplify_func(kernel, CPU)
     assert once is not kernel
-    assert simplify_func(once) is once
+    assert simplify_func(once, CPU) is once
     assert isinstance(once, S.PrimFunc)

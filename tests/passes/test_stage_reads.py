@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contexts import SM_80
 from thread_sim import simulate
 
 import tilelang.language as T
@@ -14,9 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.stage_reads import stage_reads
-from tilelang.target import parse_target
 
-TARGET = parse_target("cuda -arch=sm_80")
 N, K, BLOCK = 48, 512, 128
 
 
@@ -50,7 +49,7 @@ def scaled(group: int, stages: int = 2, guarded: bool = False, changed: bool = F
 
 def copies(func: S.PrimFunc) -> list[str]:
     """Sources of the copies to shared memory."""
-    found = stage_reads(simplify_func(func), TARGET)
+    found = stage_reads(simplify_func(func, SM_80), SM_80)
     return [n.src.buffer.name for n in S.walk(found.body)
             if isinstance(n, S.Copy) and n.dst.buffer.storage.startswith("shared")]  # fmt: skip
 
@@ -64,7 +63,7 @@ def test_a_staged_tile_reads_the_same(group: int, stages: int) -> None:
     c = np.zeros((64, BLOCK), np.float32)
     func = scaled(group, stages)
     assert copies(func) == ["scales", "A"]
-    func = lower(func, TARGET, Options())
+    func = lower(func, SM_80.target, Options())
     simulate(func.body, dict(zip(func.params, (a, scales, c), strict=True)))
     products = a * np.repeat(scales, group, axis=1).astype(np.float32)
     expected = np.zeros((64, BLOCK), np.float32)  # rows beyond the arrays read as 0

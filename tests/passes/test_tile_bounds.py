@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from contexts import CPU
 
 import tilelang.language as T
 from tilelang.errors import TileIndexError
@@ -15,9 +16,9 @@ from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 
 
 def checked(program: Callable[..., Any]) -> None:
-    func = simplify_func(T.prim_func(program))
+    func = simplify_func(T.prim_func(program), CPU)
     assert isinstance(func, S.PrimFunc)
-    assert check_tile_bounds(func) is func
+    assert check_tile_bounds(func, CPU) is func
 
 
 def refused(program: Callable[..., Any]) -> TileIndexError:

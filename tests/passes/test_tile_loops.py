@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from contexts import CPU
 from script_text import body_of, text
 
 import tilelang.language as T
@@ -29,7 +30,9 @@ def lowered(operation: Callable[..., None]) -> str:
             s = T.alloc_shared((4, 8), "int32")
             operation(A, a, b, r, c, s)
 
-    lines = body_of(lower_tiles(serialize_threads(simplify_func(kernel)))).splitlines()
+    lines = body_of(
+        lower_tiles(serialize_threads(simplify_func(kernel, CPU), CPU), CPU)
+    ).splitlines()
     return "\n".join(lines[5:])
 
 
@@ -169,7 +172,7 @@ def test_a_product_that_the_back_end_has_a_kernel_for_is_left() -> None:
 
     kept = lower_tiles_except(kernel, lambda gemm: gemm.c.buffer.name == "c")
     assert [type(n).__name__ for n in S.walk(kept.body) if isinstance(n, S.TileOp)] == ["Gemm"]
-    assert not [n for n in S.walk(lower_tiles(kernel).body) if isinstance(n, S.TileOp)]
+    assert not [n for n in S.walk(lower_tiles(kernel, CPU).body) if isinstance(n, S.TileOp)]
 
 
 def test_a_statement_that_is_no_tile_operation_is_itself() -> None:

@@ -20,7 +20,7 @@ from tilelang.options import Options
 from tilelang.passes.layouts import storage
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.verify.places import undecided, verify_places
-from tilelang.target import parse_target
+from tilelang.target import Context, parse_target
 
 TARGETS = [parse_target("cuda -arch=sm_80"), parse_target("cuda -arch=sm_90a")]
 CPU = parse_target("cpu")
@@ -123,7 +123,7 @@ def test_registers_that_are_missing_are_found(program: S.PrimFunc, target) -> No
     for buffer in arrays(lowered):
         for planted in (Shrunk(buffer.data), Moved(buffer.data)):
             with pytest.raises(TileIndexError, match=f"`{buffer.name}`"):
-                verify_places(replace(lowered, body=planted.rewrite(lowered.body)))
+                verify_places(replace(lowered, body=planted.rewrite(lowered.body)), Context(target))
             tried += 1
     assert tried >= 4
 
@@ -163,7 +163,7 @@ def test_an_access_that_a_condition_keeps_inside_is_fine() -> None:
             A[tx] = T.if_then_else(tx % 8 < 4, own[tx % 8], 0)
 
     for target in (*TARGETS, CPU):
-        verify_places(lower(main, target, Options()), everything=True)
+        verify_places(lower(main, target, Options()), Context(target), everything=True)
 
 
 @pytest.mark.parametrize("target", [*TARGETS, CPU], ids=str)
@@ -179,7 +179,7 @@ def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(targ
             A[tx] = own[0]
 
     with pytest.raises(TileIndexError) as caught:
-        verify_places(lower(main, target, Options()), everything=True)
+        verify_places(lower(main, target, Options()), Context(target), everything=True)
     assert str(caught.value).split("\n --> ")[0] == (
         "an access of `own` leaves its local memory\n"
         "  expected: an index from 0 to 3\n"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contexts import SM_80
 
 import tilelang
 import tilelang.language as T
@@ -20,9 +21,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout import Layout, make_swizzled_layout
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.normalize.simplify import simplify_func
-from tilelang.target import parse_target
 
-SM_80 = parse_target("cuda -arch=sm_80")
 WAYS = [
     {"target": "cpu", "execution_backend": "interpret"},
     {"target": "cpu"},
@@ -42,7 +41,7 @@ def everywhere(func: S.PrimFunc, arguments: list[np.ndarray], want: np.ndarray) 
 
 def named(func: S.PrimFunc) -> dict[str, Buffer]:
     """Allocations and views after inference, by name."""
-    found = infer_layouts(simplify_func(func), SM_80)
+    found = infer_layouts(simplify_func(func, SM_80), SM_80)
     return {
         node.buffer.name: node.buffer
         for node in S.walk(found.body)
@@ -306,7 +305,7 @@ def test_a_row_of_a_swizzled_tile_is_asked_about_as_a_whole() -> None:
 # -- what cannot be -------------------------------------------------------------------------------
 def message(func: S.PrimFunc, kind: type[Exception]) -> str:
     with pytest.raises(kind) as caught:
-        infer_layouts(simplify_func(func), SM_80)
+        infer_layouts(simplify_func(func, SM_80), SM_80)
     return str(caught.value).split("\n --> ")[0]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from contexts import CPU
 
 import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
@@ -24,7 +25,7 @@ I = T.Tensor((64,), "int32")
 
 def choices(program: Callable[..., Any]) -> list[str]:
     """The indices that count from the end where they are negative."""
-    func = wrap_indices(simplify_func(widen_indices(T.prim_func(program))))
+    func = wrap_indices(simplify_func(widen_indices(T.prim_func(program), CPU), CPU), CPU)
     found: dict[E.Expr, None] = {}
     for stmt in S.walk(func.body):
         for expr in stmt.exprs():
@@ -138,7 +139,7 @@ def test_unknown_signs_get_a_choice_and_known_negative_ones_none() -> None:
                 B[i] = A[i - 2] + A[off] + A[I[i]] + A[i - 4]
 
     assert choices(program) == ["i - 2", "off", "I[i]"]
-    func = wrap_indices(simplify_func(T.prim_func(program)))
+    func = wrap_indices(simplify_func(T.prim_func(program), CPU), CPU)
     assert "A[i + 60]" in func.script() or "A[i - 4 + 64]" in func.script()
 
 
@@ -149,8 +150,8 @@ def test_nothing_changes_where_all_signs_are_known() -> None:
             for i in T.Parallel(64):
                 B[i] = A[63 - i]
 
-    func = simplify_func(program)
-    assert wrap_indices(func) is func
+    func = simplify_func(program, CPU)
+    assert wrap_indices(func, CPU) is func
 
 
 def test_starts_of_tiles_do_not_wrap() -> None:

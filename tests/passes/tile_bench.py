@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from contexts import SM_80
 from thread_sim import simulate
 
 from tilelang.ir import expr as E
@@ -22,7 +23,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.layout.distribution import Digit, Distribution
 from tilelang.passes.lower.context import Group, Lowering
-from tilelang.target import parse_target
 
 INT = DType("int32")
 Array = Any
@@ -65,7 +65,7 @@ class Bench:
         self.tx = E.Var("tx", INT)
         barrier = 0 if group is None else 1
         self.mine = Group(self.tx - lo if lo else self.tx, count, lo, barrier)
-        self.ctx = Lowering(parse_target("cuda -arch=sm_80"), self.mine, Bounds())
+        self.ctx = Lowering(SM_80, self.mine, Bounds())
         self.arrays: dict[Buffer, Array] = {}
         self.before: list[S.Stmt] = []
         self.after: list[S.Stmt] = []

@@ -10,10 +10,12 @@ import pytest
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target import parse_target
-from tilelang.target.atoms import ATOMS, WARP, MmaAtom, arch_number, find_atom
+from tilelang.target.atoms import ATOMS, WARP, MmaAtom, find_atom
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "passes"))
 from thread_sim import ptx_layout  # noqa: E402  # written from the manual, without our tables
+
+SM_80 = parse_target("cuda -arch=sm_80").features
 
 
 @pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
@@ -67,22 +69,29 @@ def test_every_element_is_held_once(atom: MmaAtom) -> None:
     ],
 )
 def test_instruction_of_a_product(a: str, c: str, k: int, arch: int, shape: str | None) -> None:
-    found = find_atom(DType(a), DType(a), DType(c), k, arch)
+    found = find_atom(
+        DType(a), DType(a), DType(c), k, parse_target(f"cuda -arch=sm_{arch}").features
+    )
     assert (None if found is None else found.shape) == shape
 
 
 def test_sums_in_float16_only_for_results_in_float16() -> None:
     half, single = DType("float16"), DType("float32")
     for kind, wanted in (("float16", half), ("float32", single), ("bfloat16", single)):
-        found = find_atom(half, half, DType(kind), 16, 80)
+        found = find_atom(half, half, DType(kind), 16, SM_80)
         assert found is not None
         assert found.c is wanted
 
 
 def test_factors_of_two_dtypes_have_no_instruction() -> None:
-    assert find_atom(DType("int8"), DType("uint8"), DType("int32"), 32, 80) is None
+    assert find_atom(DType("int8"), DType("uint8"), DType("int32"), 32, SM_80) is None
 
 
-def test_architecture_of_a_target() -> None:
-    assert arch_number(parse_target("cuda -arch=sm_75")) == 75
-    assert arch_number(parse_target("cuda -arch=sm_120a")) == 120
+@pytest.mark.parametrize(
+    "target", ["hip -arch=gfx942", "hip -arch=gfx1201", "hip", "metal", "webgpu", "cpu"]
+)
+def test_other_targets_have_no_instruction_of_nvidia(target: str) -> None:
+    features = parse_target(target).features
+    assert not [atom for atom in ATOMS if atom.needs in features]
+    for atom in ATOMS:
+        assert find_atom(atom.a, atom.b, atom.c, atom.k, features) is None

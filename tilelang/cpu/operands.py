@@ -22,6 +22,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter
 from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.serial.tiles import indices_at, load_at, nest
+from tilelang.target import Context
 
 TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")
 ROW_PADDING = 16  # elements added to a row, so that rows do not fall into the same cache sets
@@ -37,7 +38,7 @@ class Panels:
     width: int
 
 
-def choose_operands(func: S.PrimFunc) -> S.PrimFunc:
+def choose_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with operand tiles of products in the layouts that kernels want."""
 
     class Launches(Rewriter):
@@ -149,7 +150,7 @@ class _Replace(Rewriter):
         return stmt
 
 
-def lower_operand_copies(func: S.PrimFunc) -> S.PrimFunc:
+def lower_operand_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """Copies into operand tiles as loops; the value takes the tile's own dtype on the way."""
 
     class Copies(Rewriter):

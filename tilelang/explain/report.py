@@ -28,7 +28,7 @@ from tilelang.passes.memory.arena import OFFSET, TOTAL
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.schedule.pipeline import NOTE
-from tilelang.target import Target
+from tilelang.target import Context, Target
 
 _ORDER = {"loads": 0, "updates": 1, "stores": 2}
 # Instructions that the lines about memory and products tell already.
@@ -45,7 +45,7 @@ def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
     lines = [f"`{func.name}` for {target}"]
     stages = (seen.staged, seen.laid, seen.ordered, seen.final)
     for number, parts in enumerate(zip(*map(launches, stages)), start=1):
-        lines += ["", *_Kernel(number, Stages(*parts), target).text()]
+        lines += ["", *_Kernel(number, Stages(*parts), Context(target, options)).text()]
     return "\n".join(lines)
 
 
@@ -60,10 +60,10 @@ class Stages:
 
 
 class _Kernel:
-    def __init__(self, number: int, stages: Stages, target: Target) -> None:
+    def __init__(self, number: int, stages: Stages, context: Context) -> None:
         self.number = number
         self.stages = stages
-        self.target = target
+        self.context = context
         self.notes: dict[object, Note] = {
             note.data: note for note in stages.laid.annotation(NOTES, ())
         }
@@ -141,7 +141,7 @@ class _Kernel:
                 if note is not None:
                     say(node.loc, f"pipeline: {note}")
             elif isinstance(node, S.Gemm):
-                plan = plan_gemm(node, groups.of(node)[1], self.target)
+                plan = plan_gemm(node, groups.of(node)[1], self.context)
                 say(node.loc, _product(plan))
         for item in self.conversions:
             say(item.loc, _conversion(item))

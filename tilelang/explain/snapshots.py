@@ -34,8 +34,7 @@ def snapshots(func: S.PrimFunc, target: Target, options: Options) -> Snapshots:
     """``func`` lowered for a GPU, with what it was on the way."""
     seen: dict[str, S.PrimFunc] = {}
     final = lower(func, target, options, seen.__setitem__)
-    barriers = "insert_tile_barriers" if options.no_auto_sync else "insert_barriers"
-    return Snapshots(seen["pipeline_loops"], seen["infer_layouts"], seen[barriers], final)
+    return Snapshots(seen["pipeline_loops"], seen["infer_layouts"], seen["insert_barriers"], final)
 
 
 def launches(func: S.PrimFunc) -> Iterator[S.Launch]:

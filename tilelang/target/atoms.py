@@ -1,4 +1,4 @@
-"""Matrix instructions of one warp (``mma.sync``): shapes, dtypes, first architecture, registers.
+"""Matrix instructions of one warp (``mma.sync``): shapes, dtypes, features, registers.
 
 An atom multiplies an m x k by a k x n matrix into an m x n one, all held in the registers of the
 32 threads of a warp. The register layouts of all of them follow one rule, of which the figures of
@@ -18,11 +18,9 @@ from functools import cached_property
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Digit, Distribution
-from tilelang.target.parse import Target
 
 WARP = 32
 BLOCK = 8  # rows of A, columns of B of one block
-DEFAULT_ARCH = 80  # of a CUDA target that names none
 
 Digits = tuple[Digit, ...]
 
@@ -34,7 +32,7 @@ class MmaAtom:
     Attributes:
         m, n, k: its shape.
         a, b, c: dtypes of the factors and of the sum, as the instruction names them.
-        arch: the first architecture that has it, e.g. 80.
+        needs: the feature of targets that have it.
     """
 
     m: int
@@ -43,7 +41,7 @@ class MmaAtom:
     a: DType
     b: DType
     c: DType
-    arch: int
+    needs: str
 
     @property
     def shape(self) -> str:
@@ -126,40 +124,40 @@ def _used(*digits: Digit) -> Digits:
     return tuple(digit for digit in digits if digit.extent > 1)
 
 
-# Shape, factors, sum, first architecture. On sm_75 the longer shapes of float16 and of bytes are
+# Shape, factors, sum, feature. On sm_75 the longer shapes of float16 and of bytes are
 # made of two or four of its own instructions, in the same registers.
-_TABLE: tuple[tuple[tuple[int, int, int], str, str, int], ...] = (
-    ((16, 8, 16), "float16", "float32", 75),
-    ((16, 8, 8), "float16", "float32", 75),
-    ((16, 8, 16), "float16", "float16", 75),
-    ((16, 8, 8), "float16", "float16", 75),
-    ((16, 8, 16), "bfloat16", "float32", 80),
-    ((16, 8, 8), "bfloat16", "float32", 80),
-    ((16, 8, 8), "tfloat32", "float32", 80),
-    ((16, 8, 4), "tfloat32", "float32", 80),
-    ((8, 8, 4), "float64", "float64", 80),
-    ((16, 8, 32), "int8", "int32", 75),
-    ((16, 8, 16), "int8", "int32", 80),
-    ((16, 8, 32), "uint8", "int32", 75),
-    ((16, 8, 16), "uint8", "int32", 80),
-    ((16, 8, 64), "int4", "int32", 80),
-    ((16, 8, 32), "int4", "int32", 80),
-    ((16, 8, 64), "uint4", "int32", 80),
-    ((16, 8, 32), "uint4", "int32", 80),
-    ((16, 8, 32), "float8_e4m3fn", "float32", 89),
-    ((16, 8, 32), "float8_e5m2", "float32", 89),
+_TABLE: tuple[tuple[tuple[int, int, int], str, str, str], ...] = (
+    ((16, 8, 16), "float16", "float32", "mma"),
+    ((16, 8, 8), "float16", "float32", "mma"),
+    ((16, 8, 16), "float16", "float16", "mma"),
+    ((16, 8, 8), "float16", "float16", "mma"),
+    ((16, 8, 16), "bfloat16", "float32", "mma_sm80"),
+    ((16, 8, 8), "bfloat16", "float32", "mma_sm80"),
+    ((16, 8, 8), "tfloat32", "float32", "mma_sm80"),
+    ((16, 8, 4), "tfloat32", "float32", "mma_sm80"),
+    ((8, 8, 4), "float64", "float64", "mma_sm80"),
+    ((16, 8, 32), "int8", "int32", "mma"),
+    ((16, 8, 16), "int8", "int32", "mma_sm80"),
+    ((16, 8, 32), "uint8", "int32", "mma"),
+    ((16, 8, 16), "uint8", "int32", "mma_sm80"),
+    ((16, 8, 64), "int4", "int32", "mma_sm80"),
+    ((16, 8, 32), "int4", "int32", "mma_sm80"),
+    ((16, 8, 64), "uint4", "int32", "mma_sm80"),
+    ((16, 8, 32), "uint4", "int32", "mma_sm80"),
+    ((16, 8, 32), "float8_e4m3fn", "float32", "mma_fp8"),
+    ((16, 8, 32), "float8_e5m2", "float32", "mma_fp8"),
 )
 
 ATOMS: tuple[MmaAtom, ...] = tuple(
-    MmaAtom(m, n, k, DType(kind), DType(kind), DType(result), arch)
-    for (m, n, k), kind, result, arch in _TABLE
+    MmaAtom(m, n, k, DType(kind), DType(kind), DType(result), needs)
+    for (m, n, k), kind, result, needs in _TABLE
 )
 
 # What the operand's dtype is called by the instruction that takes it.
 _CALLED = {"float32": "tfloat32", "float8_e4m3": "float8_e4m3fn"}
 
 
-def find_atom(a: DType, b: DType, c: DType, k: int, arch: int) -> MmaAtom | None:
+def find_atom(a: DType, b: DType, c: DType, k: int, features: frozenset[str]) -> MmaAtom | None:
     """The instruction for factors of dtypes ``a`` and ``b``, summed into ``c``.
 
     The sum of the instruction has dtype ``c`` where that exists, else a wider one (of 32 bits or
@@ -167,19 +165,13 @@ def find_atom(a: DType, b: DType, c: DType, k: int, arch: int) -> MmaAtom | None
 
     Args:
         k: length of the products.
-        arch: architecture number, e.g. 80.
+        features: of the target, e.g. "mma".
     """
     x, y = (DType(_CALLED.get(str(kind), str(kind))) for kind in (a, b))
     fitting = [
         atom
         for atom in ATOMS
-        if atom.a is x and atom.b is y and atom.arch <= arch and k % atom.k == 0
+        if atom.a is x and atom.b is y and atom.needs in features and k % atom.k == 0
         and atom.c.is_float == c.is_float and atom.c.bits >= c.bits
     ]  # fmt: skip
     return min(fitting, key=lambda atom: (atom.c is not c, -atom.m, -atom.k), default=None)
-
-
-def arch_number(target: Target) -> int:
-    """The architecture of a CUDA target as a number, e.g. 80 for sm_80."""
-    compute = target.compute
-    return DEFAULT_ARCH if compute is None else 10 * compute[0] + compute[1]

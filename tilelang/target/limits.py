@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilelang.target.features import cuda_number
+
 KIB = 1024
 
 
@@ -94,7 +96,7 @@ CPU = Limits(warp=32, shared_static=0, shared_block=0, grid=(2**63 - 1, 2**63 - 
 def limits_of(kind: str, arch: str) -> Limits:
     """The row of an architecture; of the nearest older one when it has no row of its own."""
     if kind == "cuda":
-        number = int("".join(filter(str.isdigit, arch)) or 80)
+        number = cuda_number(arch)
         known = [version for version in CUDA if version <= number]
         return CUDA[max(known, default=min(CUDA))]
     if kind == "hip":

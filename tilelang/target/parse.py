@@ -14,6 +14,7 @@ from typing import Any
 from tilelang.env import env
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.target import device
+from tilelang.target.features import features_of
 from tilelang.target.limits import Limits, limits_of
 
 # Spelling -> (kind, extra key). Another implementation's names for what we call cpu and cuda.
@@ -61,6 +62,11 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether blocks of threads run on a device of its own."""
         return self.kind in _GPU_KINDS
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the machine can do, names of ``target.features.FEATURES``."""
+        return features_of(self.kind, self.arch)
 
     @property
     def limits(self) -> Limits:

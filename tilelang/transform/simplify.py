@@ -23,6 +23,7 @@ def apply_simplify(func: PrimFunc, inline_let: bool = False) -> PrimFunc:
         TileTypeError: ``func`` is no traced function.
     """
     from tilelang.passes.normalize.simplify import simplify_func
+    from tilelang.target import Context, Target
 
     if not isinstance(func, PrimFunc):
         raise TileTypeError(
@@ -30,7 +31,7 @@ def apply_simplify(func: PrimFunc, inline_let: bool = False) -> PrimFunc:
             expected="the result of @T.prim_func",
             got=type(func).__name__,
         )
-    return simplify_func(func)
+    return simplify_func(func, Context(Target("cpu")))
 
 
 def simplify_prim_func(function: Callable[..., PrimFunc]) -> Callable[..., PrimFunc]:

@@ -22,8 +22,8 @@ from tilelang.layout.layout import Layout
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.target import Target
-from tilelang.target.atoms import WARP, Digits, MmaAtom, arch_number, find_atom
+from tilelang.target import Context
+from tilelang.target.atoms import WARP, Digits, MmaAtom, find_atom
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128
@@ -77,7 +77,7 @@ class GemmPlan:
         return "fma" if self.atom is None else f"mma.sync.{self.atom.shape}.{self.atom.a}"
 
 
-def plan_gemm(stmt: S.Gemm, threads: int, target: Target) -> GemmPlan:
+def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
     """The plan of ``stmt`` for a group of ``threads`` threads.
 
     Raises:
@@ -92,7 +92,7 @@ def plan_gemm(stmt: S.Gemm, threads: int, target: Target) -> GemmPlan:
         stmt, m, n = exchanged(stmt), n, m
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
-    atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, arch_number(target))
+    atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, context.features)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % WARP:
         held = shared_out(m, n, threads)
         return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held))

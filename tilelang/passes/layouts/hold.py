@@ -28,7 +28,7 @@ from tilelang.passes.layouts.access import accesses
 from tilelang.passes.layouts.demote import replace_buffers
 from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
 from tilelang.passes.layouts.loops import loop_of
-from tilelang.target import Target
+from tilelang.target import Context
 
 MAX_SLOTS = 256  # elements of 16 bits of a factor that a thread may hold
 REGISTERS = 65536  # of a multiprocessor; half of a thread's share may hold the factor
@@ -36,9 +36,9 @@ MAX_ROWS = 32  # rows of a result that may be computed transposed
 RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, best first
 
 
-def hold_operands(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+def hold_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with computed factors in fragments, marked with the order of k that they want."""
-    return rewrite_launches(func, lambda launch: _Holder(launch, target).run())
+    return rewrite_launches(func, lambda launch: _Holder(launch, context).run())
 
 
 @dataclass
@@ -51,9 +51,9 @@ class _Uses:
 
 
 class _Holder:
-    def __init__(self, launch: S.Launch, target: Target) -> None:
+    def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
-        self.target = target
+        self.context = context
         self.uses: dict[Buffer, _Uses] = {}
         self.blocks: dict[S.Stmt, tuple[int, int]] = {}  # statement -> its block, its place there
         self.plans: dict[S.Gemm, GemmPlan] = {}
@@ -105,7 +105,7 @@ class _Holder:
         found = self.plans.get(product)
         if found is None:
             threads = self.groups.of(product)[1]
-            found = self.plans[product] = plan_gemm(product, threads, self.target)
+            found = self.plans[product] = plan_gemm(product, threads, self.context)
         return found
 
     # -- questions -------------------------------------------------------------------------------

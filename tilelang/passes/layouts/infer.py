@@ -52,12 +52,12 @@ from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.spread import spread_by
 from tilelang.passes.layouts.storage import Storage, to_shared
 from tilelang.passes.notes import NOTES, Note
-from tilelang.target import Target
+from tilelang.target import Context
 
 MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold
 
 
-def infer_layouts(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with a layout on every fragment and loop."""
 
     def inferred(launch: S.Launch) -> S.Stmt:
@@ -66,7 +66,7 @@ def infer_layouts(func: S.PrimFunc, target: Target) -> S.PrimFunc:
         while True:
             assert isinstance(flat, S.Launch)
             try:
-                return _Inference(flat, target, moved).run()
+                return _Inference(flat, context, moved).run()
             except _NotHeldError as found:
                 flat = to_shared(flat, found.note.data)
                 moved = (*moved, found.note)
@@ -95,9 +95,9 @@ class Op:
 
 
 class _Inference:
-    def __init__(self, launch: S.Launch, target: Target, moved: tuple[Note, ...]) -> None:
+    def __init__(self, launch: S.Launch, context: Context, moved: tuple[Note, ...]) -> None:
         self.launch = launch
-        self.target = target
+        self.context = context
         self.moved = moved  # of fragments that are in shared memory instead
         self.storage = Storage(launch)
         self.bounds = bounds_of(launch)
@@ -292,7 +292,7 @@ class _Inference:
 
     def plan(self, op: Op, stmt: S.Gemm) -> None:
         """The instruction of a product decides layouts of operands that have none yet."""
-        plan = self.plans[stmt] = plan_gemm(stmt, op.threads, self.target)
+        plan = self.plans[stmt] = plan_gemm(stmt, op.threads, self.context)
         for region, held in ((stmt.c, plan.c), (stmt.a, plan.a), (stmt.b, plan.b)):
             if held is not None and region.buffer.storage == FRAGMENT:
                 if region.buffer not in self.held:

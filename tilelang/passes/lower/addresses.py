@@ -18,9 +18,10 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.loops import bounds_of
+from tilelang.target import Context
 
 
-def apply_layouts(func: S.PrimFunc) -> S.PrimFunc:
+def apply_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with physical accesses of shared buffers that have a layout."""
     return rewrite_bodies(func, lambda launch: _Apply(bounds_of(launch)).rewrite(launch.body))
 

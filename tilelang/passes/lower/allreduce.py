@@ -126,7 +126,7 @@ def _exchange(
     moved = [
         (extent, stride // prod(e for e, low in lanes if low < stride)) for extent, stride in rest
     ]
-    most = LITTLE_ROOM if ctx.sparing else ROOM
+    most = LITTLE_ROOM if ctx.context.sparing else ROOM
     per_round = min(count, max(1, most // (columns * (partial.dtype.bits // 8))))
     room = ctx.workspace("exchange", partial.dtype, columns * per_round)
     base = _without_values(column, moved, columns)

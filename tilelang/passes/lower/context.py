@@ -12,7 +12,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.groups import NO_BARRIER, no_barrier_left
-from tilelang.target import Target
+from tilelang.target import Context
 
 INT = DType("int32")
 REGISTER = 32  # bits
@@ -40,13 +40,12 @@ class Group:
 class Lowering:
     """The state of one launch while its tile operations are lowered."""
 
-    target: Target
+    context: Context
     group: Group
     bounds: Bounds
     arrays: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> registers
     workspaces: list[Buffer] = field(default_factory=list)  # made by the operation in hand
     fragments: int = 0  # registers of all fragments of the launch
-    sparing: bool = False  # shared memory is short: workspaces that only speed is for are left out
 
     @property
     def thread(self) -> E.Expr:

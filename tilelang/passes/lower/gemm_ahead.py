@@ -51,7 +51,7 @@ def lower_ahead(
 
     None where the registers of a step cannot be handed to the next iteration.
     """
-    plan = plan_gemm(gemm, ctx.threads, ctx.target)
+    plan = plan_gemm(gemm, ctx.threads, ctx.context)
     adds = isinstance(gemm.clear, E.Const) and not gemm.clear.value
     at_start = gemm.clear is E.binary("eq", loop.var, loop.start)  # equal expressions are one
     if plan.atom is None or plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):

@@ -22,9 +22,10 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, substitute
 from tilelang.passes.analysis.affine import depends_on, linear
 from tilelang.passes.analysis.atomics import GUARDED_CALLS, SUMS
+from tilelang.target import Context
 
 
-def insert_guards(func: S.PrimFunc) -> S.PrimFunc:
+def insert_guards(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the out-of-bounds rule written out."""
     body = _Guards(Bounds(), {}).visit(func.body)
     return func if body is func.body else replace(func, body=body)

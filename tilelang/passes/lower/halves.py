@@ -25,6 +25,7 @@ from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.lower.context import INT
+from tilelang.target import Context
 
 HALF, WORD = DType("float16"), DType("uint32")
 OPS = {"add": "half2_add", "sub": "half2_sub", "mul": "half2_mul"}
@@ -33,7 +34,7 @@ MAX_INLINED = 256  # nodes of a value
 MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
 
 
-def pack_halves(func: S.PrimFunc) -> S.PrimFunc:
+def pack_halves(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with lanes of float16 in pairs."""
     return rewrite_bodies(func, lambda launch: _Loops(bounds_of(launch)).rewrite(launch.body))
 

@@ -21,6 +21,7 @@ from tilelang.ir.buffer import Region
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.visitor import rebuild, rewrite_blocks
+from tilelang.target import Context
 
 _LEAST = 2  # operations that are worth a name
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -29,7 +30,7 @@ _OTHERS = ("bitxor", "bitand", "bitor", "min", "max")
 _UNROLLED = ("unroll", "vectorized")
 
 
-def hoist_indices(func: S.PrimFunc) -> S.PrimFunc:
+def hoist_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with names for the unchanging parts of the indices in unrolled loops."""
     body = _Scope({}).visit(func.body)
     return func if body is func.body else replace(func, body=body)

@@ -20,7 +20,7 @@ from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.layouts.loops import element
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
-from tilelang.target.atoms import WARP, arch_number
+from tilelang.target.atoms import WARP
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
 CHUNK_BITS = 128
@@ -46,7 +46,7 @@ def lower_rows(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
     src, dst = stmt.src, stmt.dst
     bits = dst.dtype.bits
     fragment = src.buffer.storage == FRAGMENT and src.is_whole and len(src.extents) == 2
-    if ctx.sparing or not fragment or dst.buffer.storage != "global" or bits not in (8, 16):
+    if ctx.context.sparing or not fragment or dst.buffer.storage != "global" or bits not in (8, 16):
         return None
     if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % WARP:
         return None
@@ -151,7 +151,7 @@ class _Rows:
         tile = self.ctx.fresh("j")
         slots = strip * (4 * self.tile.tiles)
         v = self.ctx.fresh("v")
-        if arch_number(self.ctx.target) >= 90 and self.stmt.dst.dtype.bits == 16:
+        if self.ctx.context.has("stmatrix") and self.stmt.dst.dtype.bits == 16:
             four = array("four", self.stmt.dst.dtype, 8)
             fill = S.Store(buffer=four, indices=(v,), value=self._value(slots + tile * 8 + v))
             at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8

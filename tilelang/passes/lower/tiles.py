@@ -40,8 +40,7 @@ from tilelang.passes.lower.reducer import (
 from tilelang.passes.lower.rows import lower_rows
 from tilelang.passes.lower.scan import lower_scan
 from tilelang.passes.lower.transpose import lower_transpose
-from tilelang.target import Target
-from tilelang.target.atoms import arch_number
+from tilelang.target import Context
 
 LOWERINGS: dict[type[S.Stmt], Any] = {
     S.Reduce: lower_reduce,
@@ -57,17 +56,13 @@ LOWERINGS: dict[type[S.Stmt], Any] = {
 """Statement class -> ``lower(stmt, ctx)``; loops and products are below."""
 
 
-def lower_tiles_gpu(func: S.PrimFunc, target: Target, sparing: bool = False) -> S.PrimFunc:
-    """``func`` without tile operations, parallel loops and fragments.
-
-    Args:
-        sparing: take as little shared memory as possible.
-    """
-    return rewrite_launches(func, lambda launch: _Tiles(launch, target, sparing).run())
+def lower_tiles_gpu(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without tile operations, parallel loops and fragments."""
+    return rewrite_launches(func, lambda launch: _Tiles(launch, context).run())
 
 
 class _Tiles(Rewriter):
-    def __init__(self, launch: S.Launch, target: Target, sparing: bool) -> None:
+    def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
         self.groups = ThreadGroups(launch)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
@@ -78,9 +73,7 @@ class _Tiles(Rewriter):
                 thread = E.binary("add", thread, E.binary("mul", var, E.const(step)))
         self.thread = thread
         whole = Group(thread, prod(launch.threads))
-        self.ctx = Lowering(
-            target, whole, bounds_of(launch), fragments=_registers(launch), sparing=sparing
-        )
+        self.ctx = Lowering(context, whole, bounds_of(launch), fragments=_registers(launch))
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
 
@@ -133,7 +126,7 @@ class _Tiles(Rewriter):
     def lower_one(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
         """Thread IR of one operation."""
         if isinstance(stmt, S.Gemm):
-            return lower_gemm(stmt, plan_gemm(stmt, ctx.threads, ctx.target), ctx)
+            return lower_gemm(stmt, plan_gemm(stmt, ctx.threads, ctx.context), ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
             return lower_reducer_fill(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
@@ -154,7 +147,7 @@ class _Tiles(Rewriter):
             raise TileUnsupportedError(
                 f"T.{name} is not supported on this target",
                 expected=f"a target with {needs}",
-                got=f"target={str(ctx.target)!r}",
+                got=f"target={str(ctx.context.target)!r}",
                 hint="write the operation with T.copy and T.gemm",
                 loc=stmt.loc,
             )
@@ -168,7 +161,7 @@ class _Tiles(Rewriter):
             raise TileUnsupportedError(
                 f"T.copy with mode {stmt.mode!r} is not supported on this target",
                 expected="T.copy or T.async_copy",
-                got=f"a copy that needs units of sm_90, for target={str(ctx.target)!r}",
+                got=f"a copy that needs units of sm_90, for target={str(ctx.context.target)!r}",
                 hint="use T.copy",
                 loc=stmt.loc,
             )
@@ -181,7 +174,7 @@ class _Tiles(Rewriter):
         if (
             asynchronous
             and dict(loop.annotations).get("commit", True)
-            and arch_number(ctx.target) >= 80
+            and ctx.context.has("cp_async")
         ):
             commit = S.Eval(value=E.call("cp_async_commit", dtype="void"), loc=stmt.loc)
             return S.seq(found, commit)

@@ -26,19 +26,18 @@ from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
 from tilelang.passes.normalize.lanes import THROUGH
-from tilelang.target import Target
-from tilelang.target.atoms import arch_number
+from tilelang.target import Context
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
 ASYNC_BYTES = (4, 8, 16)
 MAX_INLINED = 64  # nodes of a value that is computed where it is used, as often as it is
 
 
-def vectorize_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+def vectorize_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with its lane loops as vector accesses."""
 
     def body(launch: S.Launch) -> S.Stmt:
-        return _Lanes(bounds_of(launch), target).rewrite(launch.body)
+        return _Lanes(bounds_of(launch), context).rewrite(launch.body)
 
     return rewrite_bodies(func, body)
 
@@ -65,13 +64,13 @@ class Piece:
 class _Lanes(Rewriter):
     """Rewrites the lane loops of one launch, innermost first."""
 
-    def __init__(self, bounds: Bounds, target: Target) -> None:
+    def __init__(self, bounds: Bounds, context: Context) -> None:
         self.bounds = bounds
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
         self.through = ""  # the word whose access the lanes are, if they are one's
-        self.widest = WIDE_BITS if arch_number(target) >= 100 else VECTOR_BITS
-        self.has_async = target.kind == "cuda" and arch_number(target) >= 80
+        self.widest = WIDE_BITS if context.has("access_256") else VECTOR_BITS
+        self.has_async = context.has("cp_async")
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer and not _loads(stmt.value):

@@ -19,7 +19,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, postorder, rebuild, rewrite_launches
 from tilelang.passes.memory.liveness import Life, Lives, find_lives, is_barrier
 from tilelang.passes.memory.meetings import relieved
-from tilelang.target import Target
+from tilelang.target import Context, Target
 
 OFFSET = "arena_offset"
 TOTAL = "shared_bytes"
@@ -28,13 +28,13 @@ _TILE = 128  # what rows of tiles should start at
 _SWIZZLED = 1024  # the period of the widest swizzle
 
 
-def plan_shared(func: S.PrimFunc, target: Target, reuse: bool = True) -> S.PrimFunc:
+def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.PrimFunc:
     """``func`` with the attribute "arena_offset" (bytes) on every shared buffer and the launch
     annotation "shared_bytes" on every kernel; with further barriers where it does not fit without.
 
     Args:
         func: Thread IR with all its barriers.
-        target: says how much a block may have.
+        context: its limits say how much a block may have.
         reuse: let buffers overlap whose uses never meet.
     Raises:
         SharedMemoryLimitError: a kernel needs more than the target has.
@@ -42,12 +42,12 @@ def plan_shared(func: S.PrimFunc, target: Target, reuse: bool = True) -> S.PrimF
     """
 
     def planned(launch: S.Launch) -> S.Launch:
-        limit = target.limits.shared_block
+        limit = context.limits.shared_block
         places, total = _plan(launch, reuse)
         if total > limit:
             fitting = relieved(launch, lambda other: _plan(other, reuse)[1] <= limit)
             if fitting is None:
-                raise _too_large(launch, places, total, limit, target)
+                raise _too_large(launch, places, total, limit, context.target)
             launch = fitting
             places, total = _plan(launch, reuse)
         made = _Place({item.life.buffer.data: place for item, place in places}).rewrite(launch.body)

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter, rewrite_launches
+from tilelang.target import Context
 
 MARK = "default_threads"
 
 
-def one_thread_by_default(func: S.PrimFunc) -> S.PrimFunc:
+def one_thread_by_default(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with one thread in the blocks of its marked launches.
 
     Layouts of their loops, which speak of the threads of a GPU, go with them. Relies on nothing:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter
+from tilelang.target import Context
 
 
-def fold_clear(func: S.PrimFunc) -> S.PrimFunc:
+def fold_clear(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with clears folded into the products that follow them."""
 
     class Sequences(Rewriter):

@@ -15,11 +15,12 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.functions import as_expression
 from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.target import Context
 
 _BY_NAME = ("call_extern", "call_intrin")
 
 
-def write_out_functions(func: S.PrimFunc) -> S.PrimFunc:
+def write_out_functions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without calls of functions that the language can compute itself.
 
     A name that the program's own source mentions is the program's.

@@ -15,9 +15,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import HOST
 from tilelang.ir.visitor import rewrite_blocks
+from tilelang.target import Context
 
 
-def wrap_host_statements(func: S.PrimFunc) -> S.PrimFunc:
+def wrap_host_statements(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all its work in kernels.
 
     Relies on nothing. Raises:

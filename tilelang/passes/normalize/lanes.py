@@ -16,6 +16,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import MOVES
 from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.target import Context
 
 # Words that name the access by which bits are loaded or stored.
 EXPLICIT = frozenset(f"{way}{bits}" for way in MOVES for bits in (32, 64, 128, 256))
@@ -24,14 +25,13 @@ THROUGH = "through"  # annotation of a loop over lanes: "ldg" or "stg"
 PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
 
 
-def split_lanes(func: S.PrimFunc, rows: bool = False) -> S.PrimFunc:
+def split_lanes(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without vector values.
 
-    Args:
-        rows: bring neighbouring elements of memory to local arrays and back in loops, for targets
-            that make one access of such a loop.
+    Where threads run beside each other, neighbouring elements of memory come to local arrays and
+    go back in loops, of which ``vectorize_loops`` makes one access.
     """
-    rewriter = _Lanes(rows)
+    rewriter = _Lanes(rows=context.has("simt"))
     body = rewriter.rewrite(func.body)
     if not rewriter.changed:
         return func

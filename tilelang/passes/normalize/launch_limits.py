@@ -8,10 +8,10 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Const
 from tilelang.ir.visitor import rewrite_launches
-from tilelang.target import Target
+from tilelang.target import Context, Target
 
 
-def check_launch_limits(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+def check_launch_limits(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` itself, if the target can launch its kernels.
 
     Extents of the grid that only a call knows are left to the driver, whose refusal the launcher
@@ -22,8 +22,8 @@ def check_launch_limits(func: S.PrimFunc, target: Target) -> S.PrimFunc:
     """
 
     def checked(launch: S.Launch) -> S.Stmt:
-        _check_threads(launch, target)
-        _check_grid(launch, target)
+        _check_threads(launch, context.target)
+        _check_grid(launch, context.target)
         return launch
 
     return rewrite_launches(func, checked)

@@ -15,13 +15,14 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter
+from tilelang.target import Context
 
 NOTE = "register_note"  # annotation of a launch: what came of its hints, as text
 _OFF = ("no_set_max_nreg", "disable_warp_group_reg_alloc")
 _COUNTS = {"annotate_producer_reg_dealloc": 0, "annotate_consumer_reg_alloc": 1}
 
 
-def follow_register_hints(func: S.PrimFunc) -> S.PrimFunc:
+def follow_register_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with its register instructions as the hints of each kernel want them."""
 
     class Kernels(Rewriter):

@@ -15,9 +15,10 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter
 from tilelang.passes.analysis.loops import ranges_of
+from tilelang.target import Context
 
 
-def simplify_func(func: S.PrimFunc) -> S.PrimFunc:
+def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
     bounds = Bounds().with_ranges(ranges_of(func.body))
     body = _Simplify(bounds).rewrite(func.body)

@@ -20,12 +20,13 @@ from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import evaluate
+from tilelang.target import Context
 
 _MOST_POINTS = 1 << 16  # of the variables of one index that are looked at one by one
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
-def check_tile_bounds(func: S.PrimFunc) -> S.PrimFunc:
+def check_tile_bounds(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` itself, if no access certainly leaves an on-chip buffer.
 
     Relies on ``simplify``: extents of loops are constants where they can be.

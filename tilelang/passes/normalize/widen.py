@@ -29,12 +29,13 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import is_index, is_long, is_sum, plain_values, widens
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
 from tilelang.passes.analysis.loops import ranges_of
+from tilelang.target import Context
 
 INT64 = DType("int64")
 _UNKNOWN = Interval(0, 2)  # stands for what may be of any size
 
 
-def widen_indices(func: S.PrimFunc) -> S.PrimFunc:
+def widen_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the index arithmetic in int64 that int32 may not hold.
 
     Relies on nothing: it is the first pass, as later ones may simplify what wraps.

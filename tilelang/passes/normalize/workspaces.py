@@ -12,9 +12,10 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Expr
 from tilelang.ir.visitor import Rewriter
+from tilelang.target import Context
 
 
-def hoist_workspaces(func: S.PrimFunc) -> S.PrimFunc:
+def hoist_workspaces(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with the global workspaces of its launches in front of these.
 
     Raises:

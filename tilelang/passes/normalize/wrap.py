@@ -23,11 +23,12 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import rebuild, rewrite_blocks
 from tilelang.passes.analysis.atomics import GUARDED_CALLS
 from tilelang.passes.normalize.signs import Signs, form_of
+from tilelang.target import Context
 
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
-def wrap_indices(func: S.PrimFunc) -> S.PrimFunc:
+def wrap_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with indices that are not negative, or outside.
 
     Relies on ``simplify``: conditions and extents are in their plain forms; and on tile operations

@@ -15,6 +15,7 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter, rewrite_launches
+from tilelang.target import Context
 
 SIGNALS = "signals"  # annotation of copies: the group meets after it, before one thread arrives
 # Copies by hand that count bytes themselves: announcements are theirs.
@@ -24,7 +25,7 @@ _COUNTED = frozenset(
 _ANNOUNCED = ("mbarrier_expect_tx", "mbarrier_arrive_expect_tx")
 
 
-def settle_bulk_copies(func: S.PrimFunc) -> S.PrimFunc:
+def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with ordinary copies in place of bulk copies between shared and global memory.
 
     Stands after the pipelines are planned: these copies are ordered by the program's barriers.

@@ -22,12 +22,12 @@ from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
-from tilelang.target import Target
+from tilelang.target import Context
 
 NOTE = "pipeline_note"
 
 
-def pipeline_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without loops of kind "pipelined".
 
     What became of each is in the annotation "pipeline_note" of the serial loop that is left. A
@@ -36,7 +36,7 @@ def pipeline_loops(func: S.PrimFunc, target: Target) -> S.PrimFunc:
 
     def pipelined(launch: S.Launch) -> S.Stmt:
         if any(_is_pipelined(node) for node in S.walk(launch.body)):
-            return _Pipeliner(launch, target).run()
+            return _Pipeliner(launch, context).run()
         return launch
 
     return rewrite_launches(func, pipelined)
@@ -70,7 +70,7 @@ class _Pipeliner:
     """One launch."""
 
     launch: S.Launch
-    target: Target
+    context: Context
     choices: dict[int, _Choice] = field(default_factory=dict)
 
     def run(self) -> S.Stmt:
@@ -110,7 +110,7 @@ class _Pipeliner:
             stages = min(stages, count)
         if stages <= 1:
             return _Choice(loop, note="serial: one stage, copies are finished where they stand")
-        if self.target.kind != "cuda" or (self.target.compute or (8, 0)) < (8, 0):
+        if not self.context.has("cp_async"):
             return _Choice(loop, note="serial: the target has no asynchronous copies")
         if divergent:
             return _Choice(loop, note="serial: not all threads of the block run it together")

@@ -18,8 +18,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
 from tilelang.passes.analysis.loops import bounds_of, static_extents
-from tilelang.target import Target
-from tilelang.target.atoms import arch_number
+from tilelang.target import Context
 
 SHARED_BY = 8  # iterations of a parallel loop for each element of a tile, at least
 MAX_BYTES = 4096
@@ -27,9 +26,9 @@ WORD_BITS = 32  # of the smallest asynchronous copy
 ORDERED = ("stage", "order", "group")  # annotations that count the statements of a loop
 
 
-def stage_reads(func: S.PrimFunc, target: Target) -> S.PrimFunc:
+def stage_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with copies for the tiles that parallel loops of pipelined loops read."""
-    if arch_number(target) < 80:
+    if not context.has("cp_async"):
         return func  # nothing is copied ahead there
 
     def body(launch: S.Launch) -> S.Stmt:

@@ -15,19 +15,19 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_exprs
 from tilelang.passes.serial.tiles import load_at, nest
+from tilelang.target import Context
 
 ASKS = ("any_of", "all_of")
 FIRST = (E.const(0),)
 
 
-def expand_any_all(func: S.PrimFunc, laid_out: bool = False) -> S.PrimFunc:
+def expand_any_all(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without calls of ``any_of`` and ``all_of``.
 
-    Args:
-        laid_out: only those of tiles with a layout are expanded, whose neighbours are not next to
-            each other; the others are left to functions of the target.
+    Where threads run beside each other only those of tiles with a layout are expanded, whose
+    neighbours are not next to each other; the others are left to functions of the target.
     """
-    body = _Expand(laid_out).rewrite(func.body)
+    body = _Expand(laid_out=context.has("simt")).rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
 
 

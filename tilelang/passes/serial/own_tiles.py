@@ -21,13 +21,14 @@ from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.analysis.scopes import is_private
 from tilelang.passes.serial.tiles import lower_tile_op
+from tilelang.target import Context
 
 _KINDS = (S.Copy, S.Fill, S.AtomicTile)  # reductions and scans know such arrays
 
 _MOST = 64  # iterations that are copied out
 
 
-def lower_own_tiles(func: S.PrimFunc) -> S.PrimFunc:
+def lower_own_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with loops for operations on arrays of single threads.
 
     A ``loop_layout`` says that threads share the elements of a copy, which is then left alone, and

@@ -31,11 +31,12 @@ from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.serial.barriers import OPERATIONS, Barriers
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
+from tilelang.target import Context
 
 SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 
 
-def serialize_threads(func: S.PrimFunc) -> S.PrimFunc:
+def serialize_threads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with every launch's threads made explicit loops."""
     return rewrite_launches(func, lambda launch: _Serializer(launch).run())
 

@@ -29,11 +29,12 @@ from tilelang.passes.analysis.combine import (
     start_of,
     update_store,
 )
+from tilelang.target import Context
 
 INT = DType("int32")
 
 
-def lower_tiles(func: S.PrimFunc) -> S.PrimFunc:
+def lower_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with tile operations as loops."""
     return lower_tiles_except(func, lambda _: False)
 

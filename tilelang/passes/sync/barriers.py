@@ -53,6 +53,7 @@ from tilelang.passes.sync.events import (
 )
 from tilelang.passes.sync.exchanges import exchanged
 from tilelang.passes.sync.opened import Open
+from tilelang.target import Context
 
 # Calls at which every thread of the block waits for the others.
 _RENDEZVOUS = frozenset(
@@ -70,7 +71,7 @@ _SIGNALS = frozenset(
 GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group
 
 
-def insert_barriers(func: S.PrimFunc, own: bool = False) -> S.PrimFunc:
+def insert_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with ``sync_threads`` wherever threads exchange data through shared memory.
 
     Thread groups (branches of whole warps) get named barriers; the launch annotation
@@ -78,13 +79,16 @@ def insert_barriers(func: S.PrimFunc, own: bool = False) -> S.PrimFunc:
 
     Args:
         func: the program, with layouts.
-        own: the program says that it places its own barriers. Then accesses of single threads
-            are left to it where no barrier can stand; tile operations are ordered as always.
+        context: with the option "no_auto_sync" the program places its own barriers. Then accesses
+            of single threads are left to it where no barrier can stand; tile operations are
+            ordered as always.
 
     Raises:
         TileUnsupportedError: an exchange inside a branch that only some threads of a warp take.
     """
-    return rewrite_launches(func, lambda launch: _synchronized(launch, own))
+    return rewrite_launches(
+        func, lambda launch: _synchronized(launch, context.options.no_auto_sync)
+    )
 
 
 def _synchronized(launch: S.Launch, own: bool) -> S.Launch:

@@ -22,11 +22,12 @@ from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
 from tilelang.passes.analysis.groups import Mask, inverse, thread_indices, thread_mask
 from tilelang.passes.sync.events import EXCHANGES, is_shared
+from tilelang.target import Context
 
 _MOVABLE = (Effect.NONE, Effect.READ)
 
 
-def store_once(func: S.PrimFunc) -> S.PrimFunc:
+def store_once(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with uniform stores under a condition that only one thread of those there fulfils.
 
     The launch annotation "exchanges" lists the global buffers that are written so; barriers order

@@ -24,6 +24,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import rewrite_bodies, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.analysis.loops import bounds_of
+from tilelang.target import Context
 from tilelang.target.atoms import WARP
 
 MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one access
@@ -31,7 +32,7 @@ _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 _MMA = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
-def verify_places(func: S.PrimFunc, everything: bool = False) -> S.PrimFunc:
+def verify_places(func: S.PrimFunc, context: Context, everything: bool = False) -> S.PrimFunc:
     """``func`` itself, if no access leaves the registers that it names.
 
     Relies on the attribute "made" of arrays that lowerings make, otherwise on nothing but the

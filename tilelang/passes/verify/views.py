@@ -21,11 +21,12 @@ from tilelang.layout.evaluate import Array
 from tilelang.layout.layout import Layout
 from tilelang.layout.views import Span, span_of
 from tilelang.passes.layouts.storage import used_buffers
+from tilelang.target import Context
 
 MOST_PARTS = 1 << 22  # of a tile that are looked at
 
 
-def verify_views(func: S.PrimFunc) -> S.PrimFunc:
+def verify_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` itself, if its views are where their tiles are.
 
     Relies on layouts as attributes of buffers ("distribution", "layout"), where there are such.

@@ -1,0 +1,54 @@
+"""What a compilation is for, as one object that every pass gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tilelang.errors import InternalError
+from tilelang.options import Options
+from tilelang.target.features import FEATURES
+from tilelang.target.limits import Limits
+from tilelang.target.parse import Target
+
+# Options that take features away -> which ones.
+_WITHOUT = {
+    "no_tma": ("tma", "bulk_copy"),
+    "no_wgmma": ("wgmma",),
+    "no_roles": ("roles",),
+}
+
+
+@dataclass(frozen=True)
+class Context:
+    """The target of a compilation and what the program asks of it.
+
+    Attributes:
+        target: the machine.
+        options: what the program was told to be compiled with.
+        sparing: shared memory is short: what takes some of it for speed is left out.
+    """
+
+    target: Target
+    options: Options = field(default_factory=Options)
+    sparing: bool = False
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """Features of the target that passes may choose: those of the options are left out.
+
+        Instructions that the program names itself need ``target.features`` only.
+        """
+        left_out = (names for option, names in _WITHOUT.items() if getattr(self.options, option))
+        return self.target.features.difference(*left_out)
+
+    @property
+    def limits(self) -> Limits:
+        """What a block may use."""
+        return self.target.limits
+
+    def has(self, feature: str) -> bool:
+        """Whether passes may use ``feature``, a name of :data:`FEATURES`."""
+        if feature not in FEATURES:
+            raise InternalError(f"there is no feature {feature!r}")
+        return feature in self.features

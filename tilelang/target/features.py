@@ -1,0 +1,104 @@
+"""What a machine can do, by name: what passes ask instead of the kind and number of a target.
+
+Sources: PTX ISA, the "Target ISA Notes" of each instruction; CUDA C++ Programming Guide, "Compute
+Capabilities"; AMD CDNA3 and RDNA4 instruction set manuals; Metal Feature Set Tables.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+FEATURES: dict[str, str] = {
+    "cores": "one core runs a whole block, and host code may compute",
+    "simt": "the threads of a block run beside each other, in warps",
+    # Number formats of matrix instructions and conversions.
+    "bf16": "bfloat16",
+    "fp8": "8-bit floats",
+    # NVIDIA.
+    "ldmatrix": "ldmatrix: 8x8 tiles from shared memory to the registers of mma",
+    "stmatrix": "stmatrix: 8x8 tiles from the registers of mma to shared memory",
+    "mma": "mma.sync for float16 and bytes",
+    "mma_sm80": "mma.sync for bfloat16, tfloat32, float64 and 4-bit integers, and short ones",
+    "mma_fp8": "mma.sync for 8-bit floats",
+    "mma_sp": "mma.sp: a sparse factor",
+    "mma_blockscaled": "mma with scales of blocks of the factors",
+    "wgmma": "wgmma: products of a warpgroup, with factors in shared memory",
+    "tcgen05": "tcgen05: products with sums in tensor memory",
+    "cp_async": "cp.async: copies of 4 to 16 bytes to shared memory that complete later",
+    "bulk_copy": "cp.async.bulk: copies of runs of bytes, counted by an mbarrier",
+    "tma": "cp.async.bulk.tensor: copies of boxes of a tensor with a tensor map",
+    "mbarrier": "mbarrier objects in shared memory",
+    "cluster": "clusters of blocks, which reach each other's shared memory",
+    "elect": "elect.sync: one lane of a warp",
+    "setmaxnreg": "setmaxnreg: registers move between warpgroups",
+    "roles": "warps that copy beside warps that compute: mbarriers, bulk copies and setmaxnreg",
+    "access_256": "loads and stores of 256 bits of global memory",
+    # AMD.
+    "mfma": "matrix fused multiply-add of a wavefront",
+    "wmma": "matrix multiply-accumulate of RDNA",
+    "ds_read": "reads of LDS in vectors of up to 128 bits",
+    "vmcnt": "counters of outstanding memory instructions",
+    "direct_lds": "loads from global memory straight to LDS",
+    # Apple.
+    "simdgroup": "matrices of 8x8 in the registers of a simdgroup",
+}
+
+# First compute capability of each feature that all later ones have, too.
+_CUDA_SINCE = {
+    "mma": 75, "ldmatrix": 75,
+    "mma_sm80": 80, "mma_sp": 80, "cp_async": 80, "mbarrier": 80, "bf16": 80,
+    "fp8": 89, "mma_fp8": 89,
+    "stmatrix": 90, "bulk_copy": 90, "tma": 90, "cluster": 90, "elect": 90,
+    "access_256": 100,
+}  # fmt: skip
+# Features that only code for exactly one chip ("sm_90a") or for its family ("sm_100f") may use:
+# no later chip promises them.
+_CUDA_OF_CHIP = {
+    "wgmma": (90,),
+    "setmaxnreg": (90, 100, 101, 103, 110, 120, 121),
+    "roles": (90, 100, 101, 103, 110, 120, 121),
+    "tcgen05": (100, 101, 103, 110),
+    "mma_blockscaled": (120, 121),
+}
+# What the names of AMD's architectures start with -> what they have besides threads.
+_HIP = {
+    "gfx90a": ("mfma", "ds_read", "vmcnt", "direct_lds", "bf16"),
+    "gfx94": ("mfma", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8"),
+    "gfx95": ("mfma", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8"),
+    "gfx9": ("ds_read", "vmcnt"),
+    "gfx10": ("ds_read", "vmcnt"),
+    "gfx11": ("wmma", "ds_read", "vmcnt", "bf16"),
+    "gfx12": ("wmma", "ds_read", "vmcnt", "bf16", "fp8"),
+}
+_OTHERS = {
+    "cpu": ("cores",),
+    "metal": ("simt", "simdgroup"),
+    "webgpu": ("simt",),
+}
+
+
+@lru_cache(maxsize=64)
+def features_of(kind: str, arch: str) -> frozenset[str]:
+    """Names of :data:`FEATURES` that an architecture has.
+
+    Args:
+        kind: "cpu", "cuda", "hip", "metal" or "webgpu".
+        arch: e.g. "sm_90a" or "gfx942:sramecc+"; "" is the oldest that the kind is used with.
+    """
+    if kind == "cuda":
+        return _of_cuda(cuda_number(arch), arch[-1:] in ("a", "f"))
+    if kind == "hip":
+        start = max(filter((arch or "gfx90a").startswith, _HIP), key=len, default="")
+        return frozenset(("simt", *_HIP.get(start, ())))
+    return frozenset(_OTHERS.get(kind, ()))
+
+
+def cuda_number(arch: str) -> int:
+    """The compute capability of "sm_90a" as a number, 90; 80 where a target names none."""
+    return int("".join(filter(str.isdigit, arch)) or 80)
+
+
+def _of_cuda(number: int, own: bool) -> frozenset[str]:
+    since = (name for name, first in _CUDA_SINCE.items() if first <= number)
+    chip = (name for name, chips in _CUDA_OF_CHIP.items() if own and number in chips)
+    return frozenset(("simt", *since, *chip))
