@@ -158,4 +158,7 @@ def test_a_kernel_statement_outside_a_kernel_is_the_users_mistake() -> None:
 def test_an_unknown_level_is_named() -> None:
     with pytest.raises(InternalError) as caught:
         check(func(), "asm")
-    assert str(caught.value) == "unknown IR level 'asm'\n  expected: tile, thread\n  got: asm"
+    assert (
+        str(caught.value)
+        == "unknown IR level 'asm'\n  expected: tile, scheduled, thread\n  got: asm"
+    )

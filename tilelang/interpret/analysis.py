@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
 from tilelang.ir.expr import walk as walk_expr
+from tilelang.ir.schedule import Acquire, Pipeline, Roles
+from tilelang.ir.schedule import Wait as WaitForItem
 from tilelang.ir.stmt import (
     Alloc,
     Attr,
@@ -102,7 +104,8 @@ class Facts:
         found = self._waits.get(id(stmt))
         if found is None:
             found = any(
-                (isinstance(part, While) and self.spins(part))
+                isinstance(part, (Acquire, WaitForItem))
+                or (isinstance(part, While) and self.spins(part))
                 or any(call.op in BLOCKING for call in calls_in(part.exprs()))
                 for part in walk(stmt)
             )
@@ -127,7 +130,7 @@ class Facts:
     def _needs_group(self, stmt: Stmt) -> bool:
         if isinstance(stmt, (TileOp, Parallel)):
             return True
-        if isinstance(stmt, If) and self.depends_on_thread(stmt.cond):
+        if isinstance(stmt, Roles) or self._by_thread(stmt):
             return False
         joint = ("thread_allreduce", "syncthreads_count", "syncthreads_and", "syncthreads_or")
         if any(call.op in joint for call in calls_in(stmt.exprs())):
@@ -140,9 +143,13 @@ class Facts:
         """Whether ``stmt`` makes a tile that its threads share."""
         if isinstance(stmt, Alloc):
             return stmt.buffer.storage not in PRIVATE
-        if isinstance(stmt, If) and self.depends_on_thread(stmt.cond):
+        if isinstance(stmt, Roles) or self._by_thread(stmt):
             return False
         return any(self._allocates(block) for block in stmt.blocks())
+
+    def _by_thread(self, stmt: Stmt) -> bool:
+        """Whether ``stmt`` is a branch that depends on the thread."""
+        return isinstance(stmt, If) and self.depends_on_thread(stmt.cond)
 
     def conditions(self, stmts: Iterable[Stmt]) -> Iterator[Let | If]:
         """Lets, and branches on the thread that hold waits, in program order."""
@@ -155,7 +162,7 @@ class Facts:
                 for block in stmt.blocks():
                     if not self.needs_group(block):
                         yield from self.conditions((block,))
-            elif isinstance(stmt, (Seq, For, Attr)):
+            elif isinstance(stmt, (Seq, For, Attr, Pipeline)):
                 yield from self.conditions(stmt.blocks())
 
     def updates_itself(self, stmt: Store) -> bool:

@@ -24,6 +24,7 @@ from tilelang.interpret.analysis import Facts
 from tilelang.interpret.exprs import evaluate, exact
 from tilelang.interpret.lanes import Active, Lanes, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
+from tilelang.interpret.schedule import Items
 from tilelang.interpret.sync import MBarrier, Rendezvous
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
@@ -115,6 +116,7 @@ class Block:
         self.gone = lanes.nobody.copy()  # threads that left the kernel
         self.barriers: dict[int, Rendezvous] = {}
         self.mbarriers: dict[tuple[Memory, int], MBarrier] = {}
+        self.pipelines: dict[Var, Items] = {}
         self.grid = Rendezvous(lambda: lanes.count)  # shared by the blocks of a launch
         self.random: dict[str, Any] = {}
         self.safe_values: dict[int, Expr] = {}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import numpy as np
 
 from tilelang.errors import DeviceAssertError, KernelArgumentError, TileRuntimeError, at
-from tilelang.interpret import atomics, barriers, memory, pointers, values
+from tilelang.interpret import atomics, barriers, memory, pointers, schedule, values
 from tilelang.interpret.analysis import PRIVATE, plain, variables
 from tilelang.interpret.blocks import launch
 from tilelang.interpret.lanes import Active, Mask, anyone, narrow, union
@@ -24,6 +24,7 @@ from tilelang.interpret.tile_ops import run_tile_op
 from tilelang.interpret.values import Value, assert_never
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call, Expr, const
+from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles
 from tilelang.ir.stmt import (
     Alloc,
     Assert,
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 
 Node: TypeAlias = (
     "Seq | Let | Alloc | View | Store | For | Parallel | While | If | Eval | Assert | Break "
-    "| Continue | ThreadReturn | Attr | Launch | ReducerUpdate | TileOp"
+    "| Continue | ThreadReturn | Attr | Launch | ReducerUpdate | TileOp | Pipeline "
+    "| PipelineStep | Roles | Fence"
 )
 
 
@@ -100,6 +102,14 @@ def execute(s: Strand, stmt: Stmt, active: Active) -> Steps:
                 reducer_update(s, node, active)
             case Launch():
                 launch(s, node, execute)
+            case Pipeline():
+                return (yield from schedule.pipeline(s, node, active, execute))
+            case PipelineStep():
+                return (yield from schedule.step(s, node, active))
+            case Roles():
+                return (yield from schedule.roles(s, node, active, execute))
+            case Fence():
+                pass  # every access is visible when it is made
             case _:
                 assert_never(node)
     return active

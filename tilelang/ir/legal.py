@@ -1,8 +1,10 @@
 """What may appear at each level of the IR, and the check that holds a function to it.
 
-Two levels of one node set. *Tile IR* is what tracing makes: tile operations and parallel loops
-over logical tiles. *Thread IR* is what text is printed from: loops, loads, stores and calls only.
-Each level is one row of ``LEVELS``. Besides the tables :func:`check` holds at both levels that
+Three levels of one node set. *Tile IR* is what tracing makes: tile operations and parallel loops
+over logical tiles. *Scheduled IR* also has pipelines, roles and fences, which say in what order
+threads and copies go on. *Thread IR* is what text is printed from: loops, loads, stores and calls
+only.
+Each level is one row of ``LEVELS``. Besides the tables :func:`check` holds at all levels that
 every variable is bound where it is used, that every buffer exists, that accesses have one integer
 index per dimension, and that stored values have the dtype of their buffer.
 """
@@ -13,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilelang.errors import InternalError, Loc, TileError, TileSyntaxError
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import SCOPES, Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
@@ -33,6 +36,9 @@ _TILE: frozenset[type[S.Stmt]] = frozenset(
         S.Parallel,
     )
 )  # fmt: skip
+_SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
+    (H.Pipeline, H.Acquire, H.Commit, H.Wait, H.Release, H.Roles, H.Role, H.Fence)
+)
 # What the host executes before, between and around kernels.
 HOST: frozenset[type[S.Stmt]] = frozenset(
     (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
@@ -56,13 +62,16 @@ LEVELS: dict[str, Level] = {
     "tile": Level(
         "Tile IR", _PLAIN | _TILE, _LOOPS | {"thread"}, frozenset(SCOPES), frozenset(Effect)
     ),
+    "scheduled": Level(
+        "Scheduled IR", _PLAIN | _TILE | _SCHEDULE, _LOOPS, frozenset(SCOPES), frozenset(Effect)
+    ),
     # Back ends with matrix kernels of their own print a Gemm as a call.
     "thread": Level("Thread IR", _PLAIN | {S.Gemm}, _LOOPS, frozenset(SCOPES), frozenset(Effect)),
 }
 
 
 def check(func: S.PrimFunc, level: str, host_works: bool = False) -> None:
-    """Hold ``func`` to the level "tile" or "thread".
+    """Hold ``func`` to the level "tile", "scheduled" or "thread".
 
     Args:
         host_works: whether the target runs statements of kernels outside kernels too.
@@ -191,6 +200,29 @@ class _Checker:
             self.fail("a condition is not a bool", expected="bool", got=stmt.cond.dtype)
         elif isinstance(stmt, (S.Break, S.Continue)) and not self.loops:
             self.fail(f"{type(stmt).__name__} outside a loop")
+        else:
+            self.schedule(stmt)
+
+    def schedule(self, stmt: S.Stmt) -> None:
+        """What holds for statements of the schedule."""
+        if isinstance(stmt, H.Pipeline) and stmt.stages < 1:
+            self.fail(f"the pipeline `{stmt.pipe.name}` has {stmt.stages} stages")
+        elif isinstance(stmt, H.Roles) and not all(isinstance(r, H.Role) for r in stmt.branches):
+            self.fail("a branch of Roles is no Role")
+        elif isinstance(stmt, H.Roles):
+            taken: set[int] = set()
+            for role in (role for role in stmt.branches if isinstance(role, H.Role)):
+                mine = set(range(role.first, role.first + role.count))
+                if not mine or min(mine) < 0 or mine & taken:
+                    self.fail(f"the role {role.name!r} has no threads of its own")
+                taken |= mine
+        elif isinstance(stmt, H.Fence):
+            if {stmt.source, stmt.target} - set(H.PROXIES):
+                self.fail(
+                    "a fence between proxies that do not exist",
+                    expected=", ".join(H.PROXIES),
+                    got=f"{stmt.source}, {stmt.target}",
+                )
 
     def blocks(self, stmt: S.Stmt) -> None:
         """Nested statements, with what ``stmt`` binds."""

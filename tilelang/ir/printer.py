@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tilelang.errors import InternalError
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.access import accesses
 from tilelang.ir.buffer import Buffer
@@ -288,6 +289,12 @@ class _Printer:
             self.line("T.thread_return()")
         elif isinstance(stmt, S.TileOp):
             self.line(tile_text(stmt, text))
+        elif isinstance(stmt, H.PipelineStep):
+            ahead = f", ahead={stmt.ahead}" if isinstance(stmt, H.Wait) else ""
+            item = f"{text.expr(stmt.pipe)}, {text.expr(stmt.number)}{ahead}"
+            self.line(f"T.{type(stmt).__name__.lower()}({item})")
+        elif isinstance(stmt, H.Fence):
+            self.line(f"T.fence({quoted(stmt.source)}, {quoted(stmt.target)})")
         else:
             self.compound(stmt)
 
@@ -310,6 +317,15 @@ class _Printer:
         elif isinstance(stmt, S.Attr):
             node, value = text.value(stmt.node), text.value(stmt.value)
             self.line(f"with T.attr({node}, {quoted(stmt.key)}, {value}):")
+            self.block(stmt.body)
+        elif isinstance(stmt, H.Pipeline):
+            self.pipeline(stmt)
+        elif isinstance(stmt, H.Roles):
+            self.line("with T.roles():")
+            self.block(S.Seq(stmts=stmt.branches))
+        elif isinstance(stmt, H.Role):
+            limit = "" if stmt.registers is None else f", registers={stmt.registers}"
+            self.line(f"with T.role({quoted(stmt.name)}, {stmt.first}, {stmt.count}{limit}):")
             self.block(stmt.body)
         else:
             raise InternalError(f"the printer does not know the statement {type(stmt).__name__}")
@@ -372,6 +388,15 @@ class _Printer:
         names = ", ".join(self.names.define(var) for var in loop_vars)
         self.line(f"for {names} in {domain}:")
         self.block(body)
+        self.names.close()
+
+    def pipeline(self, stmt: H.Pipeline) -> None:
+        """A pipeline, whose name ends with it."""
+        tiles = self.text.value(tuple(stmt.tiles))
+        self.names.open()
+        name = self.names.define(stmt.pipe)
+        self.line(f"with T.pipeline({stmt.stages}, {tiles}, {quoted(stmt.mechanism)}) as {name}:")
+        self.block(stmt.body)
         self.names.close()
 
     def options(self, pairs: S.Pairs) -> Iterator[str]:

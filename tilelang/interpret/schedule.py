@@ -1,0 +1,101 @@
+"""Pipelines and roles: items handed on in order, and threads that run branches side by side.
+
+Copies complete where they stand, so a pipeline means nothing but its order: an item is acquired
+after its version was released, and used after it was committed. Threads that run in step meet
+that order on their own; roles wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tilelang.errors import Loc
+from tilelang.interpret.lanes import Active, Mask, narrow, population, union
+from tilelang.interpret.sync import Steps, Wait, join
+from tilelang.ir import schedule as H
+from tilelang.ir.expr import Var
+from tilelang.ir.stmt import Stmt, walk
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+Execute = Callable[["Strand", Stmt, Active], Steps]
+
+
+@dataclass
+class Items:
+    """What has become of the items of a pipeline; ``users``: threads that wait for each."""
+
+    stages: int
+    users: int
+    committed: set[int] = field(default_factory=set)
+    released: Counter[int] = field(default_factory=Counter)
+
+
+def pipeline(s: Strand, node: H.Pipeline, active: Active, execute: Execute) -> Steps:
+    """The body, with items that nobody has filled yet."""
+    s.block.pipelines[node.pipe] = Items(node.stages, _users(s, node, active))
+    return (yield from execute(s, node.body, active))
+
+
+def _users(s: Strand, node: H.Pipeline, active: Active) -> int:
+    roles = [part for part in walk(node.body) if isinstance(part, H.Role)]
+    using = [role for role in roles if any(isinstance(p, H.Wait) for p in walk(role.body))]
+    return sum(role.count for role in using) if roles else population(active, s.lanes)
+
+
+def step(s: Strand, node: H.PipelineStep, active: Active) -> Steps:
+    """One thing that the active threads do with an item; waits where others come first."""
+    assert isinstance(node.pipe, Var)
+    items = s.block.pipelines[node.pipe]
+    number = s.number(node.number, active, "the number of an item")
+    match node:
+        case H.Acquire():
+            before = number - items.stages
+            yield from _until(
+                lambda: before < 0 or items.released[before] >= items.users,
+                s, active, node.loc,
+                lambda: f"acquire item {number}: {items.released[before]} of {items.users} threads "
+                f"have released item {before}",
+            )  # fmt: skip
+        case H.Commit():
+            items.committed.add(number)
+        case H.Wait():
+            yield from _until(
+                lambda: number in items.committed,
+                s, active, node.loc, lambda: f"wait for item {number}: it is not committed",
+            )  # fmt: skip
+        case H.Release():
+            items.released[number] += population(active, s.lanes)
+    return active
+
+
+def _until(
+    ready: Callable[[], bool], s: Strand, active: Active, loc: Loc | None, what: Callable[[], str]
+) -> Steps:
+    if not ready():
+        members = s.lanes.members(active)
+        who = f"threads {members[0]}..{members[-1]} of block {s.block.index}"
+        yield Wait(ready, lambda: f"{who} {what()}", loc)
+    return active
+
+
+def roles(s: Strand, node: H.Roles, active: Active, execute: Execute) -> Steps:
+    """Every role by its threads, side by side."""
+    threads = s.lanes.threads
+    assert threads is not None, "roles are taken by threads"
+    left: Mask = narrow(active, threads >= 0)
+    flows: list[Steps] = []
+    for role in node.branches:
+        assert isinstance(role, H.Role)
+        mine = (threads >= role.first) & (threads < role.first + role.count)
+        group, left = narrow(active, mine), left & ~mine
+        if group.any():
+            flows.append(execute(s.fork(), role.body, group))
+    found: Active = left
+    for result in (yield from join(flows)):
+        found = union(found, result)
+    return found

@@ -1,0 +1,101 @@
+"""Statements of the schedule: pipelines of tiles, roles of threads, fences between proxies.
+
+They say what is ordered and leave open how: a pass chooses a mechanism of the target and lowers
+them. For values they mean nothing but that copies are complete where they are waited for.
+
+A pipeline hands *items* from the statements that fill its tiles to those that use them. Item ``n``
+lives in version ``n % stages`` of every tile. ``Acquire(p, n)`` .. copies .. ``Commit(p, n)`` fill
+it, ``Wait(p, n)`` .. uses .. ``Release(p, n)`` use it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.ir.expr import Expr, Var
+from tilelang.ir.stmt import Stmt, attr_, block_, expr_, var_
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Pipeline(Stmt):
+    """``body`` with the pipeline ``pipe`` of ``stages`` versions of each of ``tiles``.
+
+    ``tiles`` are the storage of buffers whose first dimension counts the versions. ``mechanism``
+    names the row of the mechanism table that orders it. Where ``body`` ends, every copy has
+    arrived, for all threads, and nobody uses the tiles any more.
+    """
+
+    pipe: Var = var_()
+    stages: int = attr_()
+    tiles: tuple[Var, ...] = attr_()
+    mechanism: str = attr_()
+    body: Stmt = block_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class PipelineStep(Stmt):
+    """Something that a thread does with the item ``number`` of ``pipe``."""
+
+    pipe: Expr = expr_()
+    number: Expr = expr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Acquire(PipelineStep):
+    """The version of the item may be overwritten: whoever used it has released it."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Commit(PipelineStep):
+    """The copies since the item was acquired are all of them.
+
+    A mechanism that counts items commits those that do not exist, too, without acquiring them.
+    """
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Wait(PipelineStep):
+    """The item has arrived, for every thread that waits.
+
+    ``ahead``: how many of the items committed after it may still be under way.
+    """
+
+    ahead: int = attr_(0)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Release(PipelineStep):
+    """The executing thread does not use the item any more."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Role(Stmt):
+    """What the threads ``first`` .. ``first + count - 1`` of a block do: a branch of ``Roles``.
+
+    ``registers``: how many each of them may use from here on; None leaves that as it is.
+    """
+
+    name: str = attr_()
+    first: int = attr_()
+    count: int = attr_()
+    registers: int | None = attr_(None)
+    body: Stmt = block_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Roles(Stmt):
+    """Branches of different threads that run side by side; threads of no role skip them."""
+
+    branches: tuple[Stmt, ...] = block_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Fence(Stmt):
+    """What the thread did to shared memory through the proxy ``source`` is visible to what it
+    does, or starts, through ``target`` afterwards ("generic" or "async"; PTX, Proxies)."""
+
+    source: str = attr_()
+    target: str = attr_()
+
+
+PROXIES = ("generic", "async")
