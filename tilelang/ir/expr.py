@@ -166,7 +166,7 @@ class Expr:
             if isinstance(value, Expr):
                 found.append(value)
             elif not isinstance(value, str):
-                found.extend(_exprs_in(value))
+                found.extend(exprs_in(value))
         return tuple(found)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -588,12 +588,13 @@ class RegionArg(Expr):
         return DType("handle")
 
 
-def _exprs_in(value: object) -> Iterator[Expr]:
+def exprs_in(value: object) -> Iterator[Expr]:
+    """Expressions in a value of a field: in nested tuples and in regions too."""
     if isinstance(value, Expr):
         yield value
     elif isinstance(value, tuple):
         for item in value:
-            yield from _exprs_in(item)
+            yield from exprs_in(item)
     elif hasattr(value, "region_exprs"):
         yield from value.region_exprs()
 

@@ -69,9 +69,10 @@ def update_(default: Any = ...) -> Any:
     return _tag("update", default)
 
 
-def buffer_() -> Any:
-    """A buffer that the statement allocates or stores to."""
-    return _tag("buffer")
+def buffer_(mode: str) -> Any:
+    """A buffer: one element is stored to ("write") or updated ("update"), or it is only named
+    ("name": allocated or viewed)."""
+    return field(metadata={"role": "buffer", "mode": mode})
 
 
 def attr_(default: Any = ...) -> Any:
@@ -147,7 +148,7 @@ class Let(Stmt):
 class Alloc(Stmt):
     """Storage for ``buffer``; ``init`` is the first value of an ``alloc_var``."""
 
-    buffer: Buffer = buffer_()
+    buffer: Buffer = buffer_("name")
     init: Expr | None = expr_(None)
 
 
@@ -155,7 +156,7 @@ class Alloc(Stmt):
 class View(Stmt):
     """``buffer`` names memory that exists: another buffer's storage or the pointer ``source``."""
 
-    buffer: Buffer = buffer_()
+    buffer: Buffer = buffer_("name")
     source: Expr | None = expr_(None)
 
 
@@ -163,7 +164,7 @@ class View(Stmt):
 class Store(Stmt):
     """``buffer[indices] = value``; the value already has the buffer's dtype."""
 
-    buffer: Buffer = buffer_()
+    buffer: Buffer = buffer_("write")
     indices: tuple[Expr, ...] = exprs_()
     value: Expr = expr_()
 
@@ -380,7 +381,7 @@ class ReducerInit(TileOp):
 class ReducerUpdate(Stmt):
     """``buffer[indices] = op(buffer[indices], value)`` in the executing thread's partial."""
 
-    buffer: Buffer = buffer_()
+    buffer: Buffer = buffer_("update")
     indices: tuple[Expr, ...] = exprs_()
     value: Expr = expr_()
     op: str = attr_()

@@ -1,0 +1,258 @@
+"""What statements and expressions read and write: the one answer that everything else asks.
+
+It follows from the tags of the fields of statements and from the rows of intrinsics. An operand
+that a row declares is read or written as the row says, whatever the pointer claims; behind a
+pointer given to anything else (an external function, a word of the hardware) the program's own
+declaration holds, and a pointer without one may do both. A pointer that gets a name, or is
+computed with, may be used at any later time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import cache
+from typing import TypeAlias
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, as_extent
+from tilelang.ir.tables import Effect
+
+READ, WRITE, UPDATE, NAME = "read", "write", "update", "name"
+PLACES = (E.Load, E.AddressOf, E.RegionArg)  # expressions that name memory
+_DECLARED = {"r": READ, "w": WRITE}  # access of a pointer; anything else may do both
+_BY_ROLE = {"read": READ, "write": WRITE, "update": UPDATE}
+_MASKS = {1: READ, 2: WRITE}  # of tvm_access_ptr
+_QUIET = (Effect.NONE, Effect.HINT)
+
+Where: TypeAlias = "tuple[E.Expr, ...] | Region | None"
+
+
+class How(Enum):
+    """By which way, and when, memory is accessed."""
+
+    PLAIN = 0  # by the executing threads, finished with the statement
+    POINTER = 1  # a call does it through an address: from ``where`` on, nobody says how far
+    NAMED = 2  # the address gets a name: whoever has it may access the memory later
+    ASYNC = 3  # a copy or matrix unit beside the threads does it; something waits for it
+    TENSOR = 4  # in tensor memory, by its own instructions
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One access of ``buffer``.
+
+    ``where``: the indices of an element (of the first one for pointers), a region, or None for all
+    of it. ``mode``: "read", "write", "update" (both), or "name" (allocated or viewed here). ``by``:
+    the statement, or the load, call or address in it.
+    """
+
+    buffer: Buffer
+    where: Where
+    mode: str
+    how: How
+    by: S.Stmt | E.Expr
+
+    @property
+    def data(self) -> E.Var:
+        """The storage; views of one storage are one."""
+        return self.buffer.data
+
+    @property
+    def reads(self) -> bool:
+        """Whether old contents may matter."""
+        return self.mode in (READ, UPDATE)
+
+    @property
+    def writes(self) -> bool:
+        """Whether contents may change."""
+        return self.mode in (WRITE, UPDATE)
+
+    @property
+    def indices(self) -> tuple[E.Expr, ...]:
+        """Indices of the first element."""
+        if isinstance(self.where, Region):
+            return self.where.mins
+        return (E.const(0),) * self.buffer.ndim if self.where is None else self.where
+
+    @property
+    def region(self) -> Region:
+        """What is accessed, as far as that is known; all of it behind a pointer."""
+        if isinstance(self.where, Region):
+            return self.where
+        if self.where is None or self.how is not How.PLAIN:
+            return self.buffer.region()
+        return Region(self.buffer, self.where, (1,) * len(self.where))
+
+
+def accesses(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[Access]:
+    """The accesses of an expression, or of a statement itself (with ``nested``: of everything in
+    it, in program order): first those of its expressions, then its own."""
+    if isinstance(node, E.Expr):
+        yield from _in_expr(node)
+        return
+    for stmt in S.walk(node) if nested else (node,):
+        for expr in expressions(stmt):
+            yield from _in_expr(expr)
+        yield from own(stmt)
+
+
+def own(stmt: S.Stmt) -> Iterator[Access]:
+    """The accesses of the fields of ``stmt`` itself, without those of its expressions."""
+    for name, mode in _tagged(type(stmt)):  # type: ignore[arg-type]  # classes hash
+        value = getattr(stmt, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Region):
+                yield Access(item.buffer, item, mode, _how(stmt, mode, item.buffer), stmt)
+            elif isinstance(item, Buffer):
+                first = isinstance(stmt, S.Alloc) and stmt.init is not None
+                where = getattr(stmt, "indices", None)
+                yield Access(item, where, WRITE if first else mode, _how(stmt, mode, item), stmt)
+
+
+def expressions(stmt: S.Stmt) -> list[E.Expr]:
+    """The expressions that ``stmt`` itself evaluates, those of its annotations included."""
+    found = stmt.exprs()
+    for value in stmt.parts("attr"):
+        if isinstance(value, (E.Expr, tuple)):
+            found += E.exprs_in(value)
+    return found
+
+
+# -- storage --
+def written(node: S.Stmt | E.Expr, nested: bool = True) -> set[E.Var]:
+    """The storage that ``node`` may write, through raw pointers too."""
+    found = {access.data for access in accesses(node, nested) if access.writes}
+    return found | {var for var, mode in pointers(node, nested) if mode in (WRITE, UPDATE)}
+
+
+def used(node: S.Stmt | E.Expr, nested: bool = True) -> set[E.Var]:
+    """The storage that ``node`` names in any way, by raw pointers too."""
+    found = {access.data for access in accesses(node, nested)}
+    return found | {var for var, _ in pointers(node, nested)}
+
+
+def pointers(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[tuple[E.Var, str]]:
+    """Raw pointers (``A.data``, parameters that are handles), and what is done through them."""
+    if isinstance(node, E.Expr):
+        yield from _raw(node)
+        return
+    for stmt in S.walk(node) if nested else (node,):
+        for expr in expressions(stmt):
+            yield from _raw(expr)
+
+
+def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:
+    if not any(var.dtype.is_handle for var in expr.variables):
+        return
+    for node in E.walk(expr):
+        if isinstance(node, E.Call):
+            said = dict(operands(node))
+            for at, arg in enumerate(node.args):
+                if isinstance(arg, E.Var) and arg.dtype.is_handle:
+                    yield arg, said.get(at) or _through(node)
+        elif not isinstance(node, PLACES):
+            for child in node.children():
+                if isinstance(child, E.Var) and child.dtype.is_handle:
+                    yield child, UPDATE
+    if isinstance(expr, E.Var):
+        yield expr, UPDATE
+
+
+def _through(call: E.Call) -> str:
+    """What ``call`` does through a raw pointer of which its row says nothing."""
+    if call.op == "tvm_access_ptr":
+        mask = call.args[3]
+        return _MASKS.get(int(mask.value), UPDATE) if isinstance(mask, E.Const) else UPDATE
+    return NAME if call.intrinsic.effect in _QUIET else UPDATE
+
+
+# -- what rows and tags say --
+def operands(call: E.Call) -> Iterator[tuple[int, str]]:
+    """(position, mode) of the operands of ``call`` whose memory its row declares."""
+    row = call.intrinsic
+    for at in range(len(call.args)):
+        if at in row.writes:
+            yield at, UPDATE if at in row.reads else WRITE
+        elif at in row.reads:
+            yield at, READ
+
+
+@cache
+def _tagged(cls: type[S.Stmt]) -> tuple[tuple[str, str], ...]:
+    """(field, mode) of the fields that are memory: reads before writes."""
+    modes = {
+        item.name: item.metadata.get("mode") or _BY_ROLE.get(item.metadata["role"])
+        for item in fields(cls)
+    }
+    found = [(name, mode) for name, mode in modes.items() if mode is not None]
+    return tuple(sorted(found, key=lambda item: item[1] != READ))
+
+
+def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
+    if buffer.storage == "shared.tmem":
+        return How.TENSOR
+    if isinstance(node, E.Call):
+        return How.ASYNC if node.intrinsic.own_order else How.POINTER
+    late = isinstance(node, S.Copy) and (
+        node.mode == "tma" or (node.mode == "async" and mode == WRITE)
+    )
+    return How.ASYNC if late or getattr(node, "asynchronous", False) else How.PLAIN
+
+
+# -- expressions --
+def _in_expr(expr: E.Expr) -> list[Access]:
+    found: list[Access] = []
+    if E.holds(expr, *PLACES):
+        _visit(expr, set(), found)
+    return found
+
+
+def _visit(node: E.Expr, seen: set[E.Expr], found: list[Access]) -> None:
+    """Enter the accesses of ``node``, operands first, each distinct node once."""
+    if node in seen or not E.holds(node, *PLACES):
+        return
+    seen.add(node)
+    call = node if isinstance(node, E.Call) else None
+    said = {} if call is None else dict(operands(call))
+    for at, child in enumerate(node.children()):
+        if call is not None and _is_place(child, at in said):
+            for part in child.children():
+                _visit(part, seen, found)
+            found.append(_operand(call, child, said.get(at)))
+        else:
+            _visit(child, seen, found)
+    if isinstance(node, E.Load):
+        found.append(Access(node.buffer, node.indices, READ, How.PLAIN, node))
+    elif isinstance(node, E.RegionArg):
+        found.append(Access(node.region.buffer, node.region, READ, How.PLAIN, node))
+    elif isinstance(node, E.AddressOf):
+        found.append(Access(node.buffer, _pointed(node), _declared(node), How.NAMED, node))
+
+
+def _is_place(operand: E.Expr, declared: bool) -> bool:
+    """Whether a call gets the memory that ``operand`` names, not a value."""
+    return isinstance(operand, PLACES if declared else E.AddressOf)
+
+
+def _operand(call: E.Call, place: E.Expr, said: str | None) -> Access:
+    """What ``call`` does with the memory that an operand names; ``said``: what its row says."""
+    if isinstance(place, E.RegionArg):
+        return Access(place.region.buffer, place.region, said or READ, How.PLAIN, call)
+    assert isinstance(place, (E.Load, E.AddressOf))
+    mode = said or (_declared(place) if isinstance(place, E.AddressOf) else READ)
+    where = _pointed(place) if isinstance(place, E.AddressOf) else place.indices
+    return Access(place.buffer, where, mode, _how(call, mode, place.buffer), call)
+
+
+def _declared(place: E.AddressOf) -> str:
+    return _DECLARED.get(place.access, UPDATE)
+
+
+def _pointed(place: E.AddressOf) -> Where:
+    """What lies behind a pointer: its elements in one dimension, else the first."""
+    if place.extent is None or len(place.indices) != 1:
+        return place.indices
+    return Region(place.buffer, place.indices, (as_extent(place.extent),))
