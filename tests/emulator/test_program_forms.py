@@ -15,7 +15,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.emulator.compilers import find_cxx
-from tilelang.errors import CompileError
+from tilelang.errors import CompileError, KernelArgumentError
 from tilelang.ir.stmt import PrimFunc
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
@@ -236,3 +236,25 @@ def test_templates_of_the_user_take_pointers_to_halves_but_do_not_compute_with_t
     assert out.tolist() == [1, 1, 1, 1]
     with pytest.raises(CompileError, match="no operator"):
         tilelang.compile(with_templates("twice"), target=GPU)
+
+
+def test_read_only_memory_is_not_given_to_external_calls_that_may_write() -> None:
+    @T.prim_func
+    def call(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=1):
+            T.import_source("static __device__ void set_two(float* at) { *at = 2.0f; }")
+            T.call_extern("void", "set_two", T.address_of(A[0]))
+
+    kernel = tilelang.compile(call, target=GPU, execution_backend="emulator")
+    given = np.zeros(4, np.float32)
+    kernel(given)
+    assert given[0] == 2
+    given.flags.writeable = False
+    with pytest.raises(KernelArgumentError) as caught:
+        kernel(given)
+    assert str(caught.value) == (
+        "kernel call input A is read-only\n"
+        "  expected: memory that the kernel can write\n"
+        "  got: a read-only array\n"
+        "  hint: pass a copy"
+    )

@@ -100,3 +100,19 @@ def test_size_that_no_argument_tells_is_refused() -> None:
     func = S.PrimFunc("f", (buffer("C", m),), S.Seq(stmts=()), outputs=(0,))
     with pytest.raises(TileValueError, match="kernel f: no argument tells the value of m"):
         launch_spec(func)
+
+
+def test_what_external_calls_get_the_address_of_is_written() -> None:
+    def called(*args: E.Expr) -> S.Stmt:
+        return S.Eval(value=E.Call("call_extern", (E.StringImm("f"), *args), dtype("void")))
+
+    a, b, c, d = buffer("A", 4), buffer("B", 4), buffer("C", 4), buffer("D", 4)
+    zero = (E.const(0),)
+    body = S.seq(
+        called(E.AddressOf(a, zero), E.AddressOf(b, zero, "r")),
+        S.Let(var=E.Var("p", dtype("handle")), value=E.AddressOf(c, zero)),
+        called(d.data),
+    )
+    spec = launch_spec(S.PrimFunc("f", (a, b, c, d), body))
+    assert [param.written for param in spec.params] == [True, False, True, True]
+    assert not any(param.nullable for param in spec.params)

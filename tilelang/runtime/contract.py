@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelang.errors import Site, TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.tables import INTRINSICS
 from tilelang.runtime.dims import DimExpr, Program
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, pointer, scalar, tensor
 
@@ -66,7 +66,13 @@ def launch_spec(
     """
     results = tuple(func.outputs if outputs is None else outputs)
     free = tuple(symbols_of(func) if symbols is None else symbols)
-    used, written = _touched(func.body)
+    written = effects.written(func.body)
+    used = effects.used(func.body) | {
+        var
+        for stmt in S.walk(func.body)
+        for item in effects.expressions(stmt)
+        for var in item.variables
+    }
     needed = _needed(func, used, results)
     table = [Symbol(var.name, str(var.dtype), used=var in needed) for var in free]
     numbers = {var: number for number, var in enumerate(free)}
@@ -168,36 +174,3 @@ def _needed(func: S.PrimFunc, used: set[E.Var], results: Sequence[int]) -> set[E
             if isinstance(extent, E.Expr):
                 found.update(extent.variables)
     return found
-
-
-def _touched(body: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
-    """Storage that the body uses at all, and that it writes (views of one storage are one)."""
-    used: set[E.Var] = set()
-    written: set[E.Var] = set()
-    for stmt in S.walk(body):
-        for buffer in stmt.parts("buffer"):
-            used.add(buffer.data)
-            if isinstance(stmt, S.Store):
-                written.add(buffer.data)
-        for region in (*stmt.regions_read(), *stmt.regions_written()):
-            used.add(region.buffer.data)
-        written.update(region.buffer.data for region in stmt.regions_written())
-        for expr in stmt.exprs():
-            for node in E.walk(expr):
-                _touch(node, used, written)
-    return used, written
-
-
-def _touch(node: E.Expr, used: set[E.Var], written: set[E.Var]) -> None:
-    if isinstance(node, (E.Load, E.AddressOf)):
-        used.add(node.buffer.data)
-    elif isinstance(node, E.RegionArg):
-        used.add(node.region.buffer.data)
-    elif isinstance(node, E.Var):
-        used.add(node)
-    elif isinstance(node, E.Call) and node.op in INTRINSICS:
-        for number in INTRINSICS[node.op].writes:
-            if number < len(node.args):
-                operand = node.args[number]
-                if isinstance(operand, E.AddressOf):
-                    written.add(operand.buffer.data)
