@@ -17,6 +17,7 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment
 from tilelang.errors import TileUnsupportedError, at
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Interval, full
@@ -166,7 +167,13 @@ class _Kernel:
         self.printer.templates = _templates(module.preludes)
         self.args: tuple[KernelArg, ...] = ()
         self.shared: list[SharedBuffer] = []
-        self.written = written_storage(stmt.body)
+        found = list(effects.accesses(stmt.body, nested=True))
+        # Pointers with names are no pointers to constants.
+        named = {access.data for access in found if access.how is effects.How.NAMED}
+        self.written = effects.written(stmt.body) | named
+        self.addressed = frozenset(
+            access.data for access in found if not isinstance(access.by, (S.Stmt, E.Load))
+        )
         self.restrict = True
         self.lets: dict[E.Var, E.Expr] = {}
         self._declare()
@@ -226,7 +233,7 @@ class _Kernel:
         """The function's text; sets `args` on the way."""
         stmt, printer = self.stmt, self.printer
         axes = tuple(self.names.of(var, var.name) for var in stmt.block_vars)
-        writer = KernelWriter(self.names, printer, addressed_storage(stmt.body), axes)
+        writer = KernelWriter(self.names, printer, self.addressed, axes)
         writer.write(stmt.body)
         writer.finish()
         self.shared = [_shared(self.name, name, buffer, stmt) for name, buffer in writer.tiles]
@@ -361,41 +368,3 @@ def _all_exprs(body: S.Stmt) -> tuple[E.Expr, ...]:
 
 def _is_call(node: E.Expr, op: str) -> bool:
     return isinstance(node, E.Call) and node.op == op
-
-
-def written_storage(body: S.Stmt) -> frozenset[E.Var]:
-    """Storage that the kernel may write: stores, and addresses given to calls that write."""
-    found = {stmt.buffer.data for stmt in S.walk(body) if isinstance(stmt, S.Store)}
-    for node in _all_exprs(body):
-        if not isinstance(node, E.Call):
-            continue
-        info = node.intrinsic
-        if node.op == "tvm_access_ptr" and isinstance(node.args[0], E.Var):
-            mask = node.args[3]
-            if not isinstance(mask, E.Const) or int(mask.value) & 2:
-                found.add(node.args[0])
-        known = bool(info.writes or info.reads)
-        for position, arg in enumerate(node.args):
-            if isinstance(arg, E.AddressOf):
-                reads = position not in info.writes if known else arg.access == "r"
-                if not reads:
-                    found.add(arg.buffer.data)
-    # A pointer made from the address of a tensor may write it.
-    for stmt in S.walk(body):
-        if isinstance(stmt, (S.View, S.Let)):
-            for item in stmt.exprs():
-                for node in postorder(item):
-                    if isinstance(node, E.AddressOf):
-                        found.add(node.buffer.data)
-    return frozenset(found)
-
-
-def addressed_storage(body: S.Stmt) -> frozenset[E.Var]:
-    """Storage whose address is taken."""
-    found: set[E.Var] = set()
-    for node in _all_exprs(body):
-        if isinstance(node, E.AddressOf):
-            found.add(node.buffer.data)
-        elif isinstance(node, E.RegionArg):
-            found.add(node.region.buffer.data)
-    return frozenset(found)
