@@ -29,6 +29,7 @@ from tilelang.passes.lower.addresses import apply_layouts
 from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.halves import pack_halves
 from tilelang.passes.lower.hoist import hoist_indices
+from tilelang.passes.lower.reduce_modulo import reduce_modulo
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
@@ -143,6 +144,8 @@ def pass_list() -> tuple[Step, ...]:
              "no pass below makes shared buffers, and the barriers between uses are known"),
         Step("hoist_indices", hoist_indices, _on_gpu,
              "indices are as they will be printed"),
+        Step("reduce_modulo", reduce_modulo, _on_gpu,
+             "indices are as they will be printed, and their unchanging parts have names"),
         Step("verify_places", verify_places, _on_gpu,
              "this is what is printed; whatever made an index, it is looked at here"),
     )  # fmt: skip

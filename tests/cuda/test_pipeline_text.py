@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.codegen.gpu.phases import phases_of, steps_of
 from tilelang.cuda.dialect import assembler_flags
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -58,62 +56,6 @@ def test_powers_of_two_stay_remainders(stages: int) -> None:
     text = product(stages)
     assert f"k % {stages}" in text
     assert "stage" not in text
-
-
-def loop(start: int, stop: int, ahead: tuple[int, ...], size: int, op: str = "cp_async") -> S.For:
-    """A loop with the remainders of its variable in copies."""
-    var = E.Var("k", INT)
-    there = Buffer("there", Shape((64,)), DType("float16"), "shared")
-    here = Buffer("here", Shape((64,)), DType("float16"))
-    stmts = []
-    for distance in ahead:
-        index = E.binary("floormod", E.binary("add", var, E.const(distance)), E.const(size))
-        dst = E.AddressOf(there, (index,), "w")
-        src = E.AddressOf(here, (E.const(0),), "r")
-        stmts.append(S.Eval(value=E.call(op, dst, src, dtype="void", bytes=4)))
-    return S.For(
-        var=var, start=E.const(start), stop=E.const(stop), step=E.const(1), body=S.seq(*stmts)
-    )
-
-
-def names() -> Any:
-    made: list[str] = []
-
-    def fresh(name: str) -> str:
-        made.append(name)
-        return f"{name}{len(made)}"
-
-    return fresh
-
-
-@pytest.mark.parametrize("start", [0, 2, 5])
-@pytest.mark.parametrize(("ahead", "size"), [((0, 1, 2), 3), ((0, 4), 5), ((2,), 6), ((3, 1), 7)])
-def test_counted_remainders_are_the_remainders(
-    start: int, ahead: tuple[int, ...], size: int
-) -> None:
-    phases = phases_of(loop(start, start + 20, ahead, size), names())
-    wanted = sorted(ahead)
-    values = {phase.name: phase.first for phase in phases}
-    for k in range(start, start + 20):
-        assert [values[phase.name] for phase in phases] == [(k + c) % size for c in wanted]
-        for step in steps_of(phases):
-            name, value = step.split(" = ", 1)
-            chosen = re.fullmatch(r"(\w+) == (\d+) \? 0 : (\w+) \+ 1", value)
-            if chosen is None:
-                values[name] = values[value]
-            else:
-                values[name] = 0 if values[chosen[1]] == int(chosen[2]) else values[chosen[3]] + 1
-
-
-def test_remainders_of_other_variables_are_left_alone() -> None:
-    other = loop(0, 8, (1,), 3)
-    assert not phases_of(S.For(var=E.Var("k", INT), start=other.start, stop=other.stop,
-                               step=other.step, body=other.body), names())  # fmt: skip
-
-
-def test_only_loops_of_copies_and_real_divisions_are_counted() -> None:
-    assert not phases_of(loop(0, 8, (0, 1), 4), names())
-    assert not phases_of(loop(0, 8, (0, 1), 3, "vector_copy"), names())
 
 
 def test_constants_of_addresses_stand_apart() -> None:

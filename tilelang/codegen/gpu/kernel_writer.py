@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
 from tilelang.codegen.gpu import indexing
 from tilelang.codegen.gpu.effort import FEW, matrix_calls, only_copies
-from tilelang.codegen.gpu.phases import phases_of, steps_of
 from tilelang.codegen.gpu.printer import CudaPrinter, thread_index
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
@@ -16,11 +17,19 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import Linear
 
 _BARRIERS = ("shared.barrier", "shared.cluster_barrier")
 STORAGE_BYTES = {
     "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
 }  # fmt: skip
+
+
+class _Counter(NamedTuple):
+    """A variable that goes around with a loop: its start, and its step after an iteration."""
+
+    start: str
+    step: str
 
 
 class KernelWriter(Writer):
@@ -224,15 +233,11 @@ class KernelWriter(Writer):
         if pragma == "#pragma unroll":
             p.unrolled.add(var)
         begin = f"for ({kind} {name} = {start.text};"
-        phases = () if wide else phases_of(stmt, self.names.fresh)
-        for phase in phases:
-            p.counted[phase.expr] = indexing.Term(phase.name, 0, phase.size - 1)
-        if phases:
-            starts = ", ".join(
-                [f"{name} = {start.text}", *(f"{f.name} = {f.first}" for f in phases)]
-            )
-            moves = ", ".join([f"++{name}", *steps_of(phases)])
-            self.put(f"for (int {starts}; {name} < {stop.text}; {moves}) {{")
+        counters, body = self.counters(stmt, wide)
+        if counters:
+            starts = ", ".join([f"{name} = {start.text}", *(c.start for c in counters)])
+            moves = ", ".join([f"++{name}", *(c.step for c in counters)])
+            self.put(f"for ({kind} {starts}; {name} < {stop.text}; {moves}) {{")
         elif step.constant == 1:
             self.put(f"{begin} {name} < {stop.text}; ++{name}) {{")
         elif up or down:
@@ -246,9 +251,37 @@ class KernelWriter(Writer):
                 f"({by} < 0 && {name} > {stop.text}); {name} += {by}) {{"
             )
         outer = self.around
-        self.around = outer if pragma == "#pragma unroll" else stmt.body
-        self.nested(stmt.body)
+        self.around = outer if pragma == "#pragma unroll" else body
+        self.nested(body)
         self.around = outer
+
+    def counters(self, loop: S.For, wide: bool) -> tuple[list[_Counter], S.Stmt]:
+        """The remainders that the loop counts along with its variable, and the rest of its body.
+
+        Each is ``(var + c) % S``. One that is next to the following one takes over its value, so
+        that only the last one of a chain compares.
+        """
+        count = dict(loop.annotations).get("counted", 0)
+        assert isinstance(count, int)
+        if not count:
+            return [], loop.body
+        assert isinstance(loop.body, S.Seq) and isinstance(loop.start, E.Const)
+        found: list[tuple[str, int, int]] = []
+        for let in loop.body.stmts[:count]:
+            assert isinstance(let, S.Let) and isinstance(let.value, E.Binary)
+            size = int(let.value.b)
+            first = (int(loop.start) + Linear.of(let.value.a).constant) % size
+            found.append((self.names.of(let.var, let.var.name), first, size))
+            self.p.indices.add(let.var)
+            self.p.ranges[let.var] = Interval(0, size - 1)
+            (self.p.wide if wide else self.p.narrow).add(let.var)
+        made = []
+        for (name, first, size), after in zip(found, [*found[1:], None]):
+            step = f"{name} == {size - 1} ? 0 : {name} + 1"
+            if after is not None and after[1:] == ((first + 1) % size, size):
+                step = after[0]
+            made.append(_Counter(f"{name} = {first}", f"{name} = {step}"))
+        return made, S.seq(*loop.body.stmts[count:])
 
     @staticmethod
     def pragma(stmt: S.For) -> str:

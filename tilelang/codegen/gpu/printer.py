@@ -59,7 +59,6 @@ class CudaPrinter(CPrinter):
         threads: threads of a block.
         state: helpers that the text needs at the head of the kernel, name -> declaration.
         unrolled: variables of loops that are copied out: constants to the compiler.
-        counted: expressions that a variable stands for.
         polls: whether a condition is printed for which threads may wait: what it loads is loaded
             every time, as other threads change it.
         copies_if: the condition under which asynchronous copies are made, "" for always.
@@ -87,7 +86,6 @@ class CudaPrinter(CPrinter):
         self.map_names: dict[E.Call, str] = {}
         self.taken: dict[str, E.Call] = {}  # names of maps in all kernels of the module
         self.unrolled: set[E.Var] = set()
-        self.counted: dict[E.Expr, Term] = {}
         self.polls = False
         self.copies_if = ""
         self.templates: frozenset[str] = frozenset()
@@ -242,8 +240,6 @@ class CudaPrinter(CPrinter):
         if isinstance(expr, E.Cast) and self.is_index(expr):
             return self.term(expr.value)  # the type follows from the values
         if isinstance(expr, E.Binary) and self.is_index(expr):
-            if expr in self.counted:
-                return self.counted[expr]
             return indexing.combine(expr.op, self.term(expr.a), self.term(expr.b))
         known = self.interval(expr)
         if isinstance(expr, E.Select) and self.is_index(expr):
