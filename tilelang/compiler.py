@@ -40,6 +40,7 @@ from tilelang.passes.normalize.functions import write_out_functions
 from tilelang.passes.normalize.host_statements import wrap_host_statements
 from tilelang.passes.normalize.lanes import split_lanes
 from tilelang.passes.normalize.launch_limits import check_launch_limits
+from tilelang.passes.normalize.overlaps import separate_overlaps
 from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
@@ -176,6 +177,8 @@ def _normal_form() -> tuple[Step, ...]:
              "end, so this has to be done before"),
         Step("check_launch_limits", check_launch_limits, _on_gpu,
              "constant grids are plain numbers now; no pass below changes a launch"),
+        Step("separate_overlaps", separate_overlaps, _always,
+             "operations are whole: below, loops and threads take them apart"),
         Step("fold_clear", fold_clear, _always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
