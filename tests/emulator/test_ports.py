@@ -57,8 +57,11 @@ PORTS = (
 def test_the_runtime_holds_on(port: Port) -> None:
     if port.missing():
         pytest.skip(f"needs {port.missing()}")
-    variables = {**os.environ, "CXX": port.compiler, "TL_TEST_RUNNER": port.runner}
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *FILES]
+    # Options of the run around it, its plugins and number of processes, are not those of this one.
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    variables = {**inherited, "CXX": port.compiler, "TL_TEST_RUNNER": port.runner}
+    words = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider"]
+    words += FILES
     if port.choice:
         words += ["-k", port.choice]
     done = subprocess.run(
