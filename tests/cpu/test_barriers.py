@@ -8,7 +8,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.errors import DeviceAssertError
+from tilelang.errors import DeviceAssertError, TileUnsupportedError
 
 from .modes import CORES, holds
 
@@ -164,3 +164,26 @@ def test_blocks_wait_for_each_other() -> None:
     for k in range(5):
         wanted = np.roll(wanted, -1, axis=0) + k
     holds(kernel, [rows, 0 * rows], [wanted])
+
+
+def test_a_word_of_a_gpu_that_completes_a_barrier_is_refused() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8, 64), "float16")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((8, 64), "float16")
+            bar = T.alloc_barrier(1)
+            box = T.create_tma_descriptor(6, 2, A, 64, 8, 2, 128, 64, 8, 1, 1, 0, 0, 2, 0)
+            if T.get_thread_binding() == 0:
+                T.tma_load(box, bar, tile, 0, 0)
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        tilelang.compile(kernel, target="cpu")
+    text, place = str(caught.value).split("\n --> ")
+    assert text == (
+        "T.tma_load is not available on the CPU\n"
+        "  expected: an operation that runs on any target\n"
+        "  got: one that needs sm_90\n"
+        "  hint: compile it for a GPU of sm_90 or later; "
+        'execution_backend="emulator" runs that code without one'
+    )
+    assert "T.tma_load(box, bar, tile, 0, 0)" in place

@@ -22,6 +22,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import substitute
 from tilelang.passes.analysis.affine import linear
+from tilelang.passes.serial.barriers import no_word_of_cpus
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
@@ -94,14 +95,7 @@ class CpuPrinter(CPrinter):
                 got=f"`{expr!r}`",
                 hint="one core runs the iterations one after the other; use the thread index",
             )
-        name = expr.attr("name", op)
-        raise TileUnsupportedError(
-            f"T.{name if op != 'call_extern' else 'call_extern(...)'} is not available on the CPU"
-            + (f": the function {name!r} is not known" if op == "call_extern" else ""),
-            expected="an operation that runs on any target",
-            got=f"one that needs {expr.intrinsic.needs or 'device source'}",
-            hint='run it with execution_backend="interpret", or compile for a GPU target',
-        )
+        raise no_word_of_cpus(expr)
 
     def random(self, expr: E.Call, args: list[str]) -> str:
         """A random number of the thread, or the start of its generator."""

@@ -8,6 +8,8 @@ memory count their arrivals as they do on a GPU.
 
 from __future__ import annotations
 
+from tilelang.errors import TileUnsupportedError
+from tilelang.errors import at as located
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
@@ -24,6 +26,40 @@ LATER = (
     "threads of a block statement by statement; the interpreter runs such programs"
 )
 ZERO = (E.const(0),)
+
+
+def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
+    """The error for an operation that exists on other targets only."""
+    needs = call.intrinsic.needs
+    name = call.attr("name", call.op)
+    unknown = call.op == "call_extern"
+    return TileUnsupportedError(
+        f"T.{'call_extern(...)' if unknown else name} is not available on the CPU"
+        + (f": the function {name!r} is not known" if unknown else ""),
+        expected="an operation that runs on any target",
+        got=f"one that needs {needs or 'device source'}",
+        hint=f"compile it for a GPU of {needs} or later; "
+        'execution_backend="emulator" runs that code without one'
+        if needs.startswith("sm_")  # words of single instructions: nothing else knows them
+        else 'run it with execution_backend="interpret", or compile for a GPU target',
+    )
+
+
+def check_words(launch: S.Launch) -> None:
+    """Refuse barriers in the hands of other operations than those that are counted here.
+
+    Words that complete a barrier need it as an object in memory, and none is left.
+    """
+    for stmt in S.walk(launch.body):
+        with located(stmt.loc):
+            for node in (part for item in stmt.exprs() for part in E.walk(item)):
+                if isinstance(node, E.Call) and node.op not in OPERATIONS:
+                    if any(map(_is_barrier, node.args)):
+                        raise no_word_of_cpus(node)
+
+
+def _is_barrier(arg: E.Expr) -> bool:
+    return isinstance(arg, (E.AddressOf, E.Load)) and arg.buffer.storage.endswith("barrier")
 
 
 class Barriers:

@@ -28,7 +28,7 @@ from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import PRIVATE, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
 from tilelang.passes.analysis.atomics import updated_in_two_ways
-from tilelang.passes.serial.barriers import OPERATIONS, Barriers
+from tilelang.passes.serial.barriers import OPERATIONS, Barriers, check_words
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
 from tilelang.target import Context
@@ -91,6 +91,7 @@ class _Serializer:
         self.turns: list[_Turns | None] = []  # of the loops around; None for a plain loop
 
     def run(self) -> S.Launch:
+        check_words(self.launch)
         head: list[S.Stmt] = []
         if self._threads_return_apart():
             alive, head = self._flags("alive")
