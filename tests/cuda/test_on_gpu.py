@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(64, 1) second(float* C, float* W, i
     if (i < n) C[i] = W[i] + 1.0f;
 }
 """
-GRID = (("s3", "c63", "add", "c64", "floordiv"), ("c1",), ("c1",))
+GRID = (("$3", 63, "add", 64, "floordiv"), (1,), (1,))
 
 
 def pointer(slot: int) -> KernelArg:
@@ -69,7 +69,7 @@ def module() -> CudaModule:
     return CudaModule(
         SOURCE,
         (
-            WorkspaceStep(4, ("s3", "c4", "mul")),
+            WorkspaceStep(4, ("$3", 4, "mul")),
             LaunchPlan("first", GRID, (64, 1, 1), 100 * 1024, (pointer(0), pointer(4), s, n)),
             LaunchPlan("second", GRID, (64, 1, 1), 0, (pointer(1), pointer(4), n), pdl=True),
         ),

@@ -20,13 +20,13 @@ from tilelang.codegen.gpu.module import (
     KernelArg,
     LaunchPlan,
     LetStep,
-    Program,
     Step,
     WorkspaceStep,
 )
 from tilelang.compiler import Artifact
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir.postfix import Program, evaluate
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.adapter.device_text import standalone
 from tilelang.jit.adapter.host import host_source
@@ -45,13 +45,12 @@ from tilelang.jit.adapter.wrapper import (
     TLHIPSourceWrapper,
     TLNVRTCSourceWrapper,
 )
-from tilelang.runtime import steps as W
 from tilelang.target import Target
 
 n, stride = T.dynamic("n"), T.dynamic("stride", "int64")
-ONE: Program = ("c1",)
+ONE: Program = (1,)
 POINTER = KernelArg(0, "pointer", "float32")
-BLOCKS: Program = ("s5", "c63", "add", "c64", "floordiv")
+BLOCKS: Program = ("$5", 63, "add", 64, "floordiv")
 
 
 @T.prim_func
@@ -250,7 +249,7 @@ def test_a_scalar_that_hosts_cannot_pass_is_refused(wrapper: Any) -> None:
 # -- grids -----------------------------------------------------------------------------------------
 @needs_compiler
 def test_an_empty_grid_launches_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = module(plan(), plan("second", grid=(("c3",), ("c2",), ONE)))
+    given = module(plan(), plan("second", grid=((3,), (2,), ONE)))
     host = cpp(given, tmp_path)
     assert host.call(*arguments(0), sizes=(8,)) == 0
     assert [line.split(" parameters")[0] for line in host.notes()] == [
@@ -263,7 +262,7 @@ def test_an_empty_grid_launches_nothing(tmp_path: Path, monkeypatch: pytest.Monk
 
 @needs_compiler
 def test_a_grid_that_is_too_large_is_an_error(tmp_path: Path) -> None:
-    host = cpp(module(plan(grid=(ONE, ("s5",), ONE))), tmp_path)
+    host = cpp(module(plan(grid=(ONE, ("$5",), ONE))), tmp_path)
     assert host.call(*arguments(65536)) == -1
     assert host.error() == "the grid of kernel first is too large"
     assert host.notes() == []
@@ -272,7 +271,7 @@ def test_a_grid_that_is_too_large_is_an_error(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_a_division_by_zero_ends_the_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = module(plan(grid=(("c64", "s3", "floordiv"), ONE, ONE)))
+    given = module(plan(grid=((64, "$3", "floordiv"), ONE, ONE)))
     host = cpp(given, tmp_path)
     assert host.call(*arguments(k=0)) == -1
     assert host.error() == "program: division by zero on the host"
@@ -289,7 +288,7 @@ def test_a_division_by_zero_ends_the_call(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_side_that_is_not_chosen_may_divide_by_zero(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen: Program = ("s3", "c0", "eq", "c5", "c64", "s3", "floordiv", "select")
+    chosen: Program = ("$3", 0, "eq", 5, 64, "$3", "floordiv", "select")
     given = module(plan(grid=(chosen, ONE, ONE)))
     host = cpp(given, tmp_path)
     assert host.call(*arguments(k=0), sizes=(8,)) == 0
@@ -372,15 +371,15 @@ def test_a_failing_launch_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 # -- steps -----------------------------------------------------------------------------------------
 STEPS = (
-    LetStep(7, ("s5", "c3", "mul"), "int32"),
-    AssertStep(("s7", "c1000", "lt"), 0),
+    LetStep(7, ("$5", 3, "mul"), "int32"),
+    AssertStep(("$7", 1000, "lt"), 0),
     IfStep(
-        ("s3", "c0", "gt"),
-        (plan(grid=(("s7",), ONE, ONE)),),
+        ("$3", 0, "gt"),
+        (plan(grid=(("$7",), ONE, ONE)),),
         (
             ForStep(
-                8, ("c0",), ("s5",), ("c4",),
-                (plan("second", grid=(("s8", "c1", "add"), ONE, ONE),
+                8, (0,), ("$5",), (4,),
+                (plan("second", grid=(("$8", 1, "add"), ONE, ONE),
                       args=(KernelArg(8, "int", "int32"),)),),
             ),
         ),
@@ -422,7 +421,7 @@ def test_steps_run_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_host_values_are_cut_to_their_type(
     dtype: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = module(LetStep(7, ("s5",), dtype), plan(grid=(("s7",), ONE, ONE)))
+    given = module(LetStep(7, ("$5",), dtype), plan(grid=(("$7",), ONE, ONE)))
     host = cpp(given, tmp_path)
     assert host.call(*arguments(300), sizes=(8,)) == 0
     assert host.notes()[0].startswith(f"launch ({expected}, 1, 1)")
@@ -433,7 +432,7 @@ def test_host_values_are_cut_to_their_type(
 
 @needs_compiler
 def test_a_loop_needs_a_positive_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = module(ForStep(7, ("c0",), ("c4",), ("s3",), (plan(),)))
+    given = module(ForStep(7, (0,), (4,), ("$3",), (plan(),)))
     host = cpp(given, tmp_path)
     assert host.call(*arguments(k=0)) == -1
     assert host.error() == "program: the step of a loop is not positive"
@@ -447,7 +446,7 @@ def test_a_loop_needs_a_positive_step(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 WORKSPACE = (
-    WorkspaceStep(7, ("s5", "c4", "mul")),
+    WorkspaceStep(7, ("$5", 4, "mul")),
     plan(args=(KernelArg(7, "pointer", "float32"),)),
 )
 
@@ -484,38 +483,27 @@ def test_workspaces_are_given_back_in_python(monkeypatch: pytest.MonkeyPatch) ->
 
 # -- expressions -----------------------------------------------------------------------------------
 PROGRAMS: tuple[Program, ...] = (
-    ("s0", "s1", "sub", "s2", "sub"),
-    ("s0", "s1", "s2", "sub", "sub"),
-    ("s0", "s1", "add", "s2", "mul", "neg"),
-    ("s0", "neg", "neg", "s1", "lnot", "add"),
-    ("s0", "s1", "lt", "s2", "c1", "gt", "eq"),
-    ("s0", "s1", "lt", "s2", "lt"),
-    ("s0", "s1", "land", "s2", "lor", "c2", "add"),
-    ("s0", "s1", "lor", "lnot"),
-    ("s0", "s1", "eq", "s2", "c3", "s0", "add", "select", "c2", "mul"),
-    ("s0", "s1", "bitand", "s2", "bitor", "c5", "bitxor"),
-    ("s0", "c3", "shl", "c1", "shr", "s1", "c1", "sub", "add"),
-    ("s0", "c3", "floordiv", "s1", "c-4", "floordiv", "add"),
-    ("s0", "c3", "floormod", "s1", "c-4", "floormod", "mul"),
-    ("s0", "c3", "truncdiv", "s1", "c-4", "truncmod", "sub"),
-    ("s0", "s1", "truncdiv", "s0", "s1", "truncmod", "sub"),
-    ("s0", "s1", "floordiv", "s0", "s1", "floormod", "sub"),
-    ("s0", "s1", "min", "s2", "max", "c-7", "add"),
-    ("c65536", "c65536", "mul", "s0", "add"),
-    ("c5000000000", "s0", "mul", f"c{-(2**63)}", "max"),
-    ("c1", "c40", "shl", "s0", "bitor"),
+    ("$0", "$1", "sub", "$2", "sub"),
+    ("$0", "$1", "$2", "sub", "sub"),
+    ("$0", "$1", "add", "$2", "mul", "neg"),
+    ("$0", "neg", "neg", "$1", "lnot", "add"),
+    ("$0", "$1", "lt", "$2", 1, "gt", "eq"),
+    ("$0", "$1", "lt", "$2", "lt"),
+    ("$0", "$1", "land", "$2", "lor", 2, "add"),
+    ("$0", "$1", "lor", "lnot"),
+    ("$0", "$1", "eq", "$2", 3, "$0", "add", "select", 2, "mul"),
+    ("$0", "$1", "bitand", "$2", "bitor", 5, "bitxor"),
+    ("$0", 3, "shl", 1, "shr", "$1", 1, "sub", "add"),
+    ("$0", 3, "floordiv", "$1", -4, "floordiv", "add"),
+    ("$0", 3, "floormod", "$1", -4, "floormod", "mul"),
+    ("$0", 3, "truncdiv", "$1", -4, "truncmod", "sub"),
+    ("$0", "$1", "truncdiv", "$0", "$1", "truncmod", "sub"),
+    ("$0", "$1", "floordiv", "$0", "$1", "floormod", "sub"),
+    ("$0", "$1", "min", "$2", "max", -7, "add"),
+    (65536, 65536, "mul", "$0", "add"),
+    (5000000000, "$0", "mul", -(2**63), "max"),
+    (1, 40, "shl", "$0", "bitor"),
 )
-
-
-def machine(program: Program, values: tuple[int, ...]) -> int | None:
-    numbers = {name: number for number, name in enumerate(W.OPERATIONS)}
-    pairs = []
-    for token in program:
-        if token in numbers:
-            pairs.append((numbers[token], 0))
-        else:
-            pairs.append((0 if token[0] == "c" else 1, int(token[1:])))
-    return W.evaluate(pairs, values)
 
 
 VALUES = ((7, 2, 3), (-7, 2, 0), (7, -2, 5), (-8, -3, -1), (0, 0, 4), (5, 5, 1))
@@ -529,7 +517,7 @@ def test_python_texts_mean_what_the_launcher_computes() -> None:
     for item in PROGRAMS:
         printed = PythonPrinter(text).text(item)
         for values in VALUES:
-            expected = machine(item, values)
+            expected = evaluate(item, values)
             if expected is not None:
                 found = eval(printed, names, dict(zip("abc", values)))
                 assert found == expected, (printed, values)
@@ -550,7 +538,7 @@ def test_c_texts_mean_what_the_launcher_computes(tmp_path: Path) -> None:
     host.library.call.restype = ctypes.c_int64
     for number, item in enumerate(PROGRAMS):
         for values in VALUES:
-            expected = machine(item, values)
+            expected = evaluate(item, values)
             found = host.library.call(number, *map(ctypes.c_int64, values))
             assert bool(host.init()) == (expected is None), (texts[number], values)
             if expected is not None:
@@ -558,14 +546,14 @@ def test_c_texts_mean_what_the_launcher_computes(tmp_path: Path) -> None:
 
 
 def test_only_divisions_by_unknown_numbers_may_be_undefined() -> None:
-    assert not may_be_undefined(("s0", "c3", "floordiv", "c0", "c2", "shl", "add"))
-    for item in (("s0", "s1", "floordiv"), ("s0", "c0", "truncmod"), ("s0", "c64", "shl")):
+    assert not may_be_undefined(("$0", 3, "floordiv", 0, 2, "shl", "add"))
+    for item in (("$0", "$1", "floordiv"), ("$0", 0, "truncmod"), ("$0", 64, "shl")):
         assert may_be_undefined(item)
 
 
 # -- tensor maps -----------------------------------------------------------------------------------
 TILED = TmaDescriptor(
-    "A", 7, (64, ("s5",)), (4, ("s5", "c16", "mul")), (1, 2), box=(32, 8), swizzle=3,
+    "A", 7, (64, ("$5",)), (4, ("$5", 16, "mul")), (1, 2), box=(32, 8), swizzle=3,
     l2_promotion=2, fill=1,
 )  # fmt: skip
 IM2COL = TmaDescriptor(

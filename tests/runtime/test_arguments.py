@@ -194,7 +194,7 @@ def test_larger_alignment_may_be_demanded(harness: Any) -> None:
 
 
 def test_extent_that_is_no_multiple_is_refused(harness: Any) -> None:
-    a = tensor("A", "int8", (("$0", 4, "*"),))
+    a = tensor("A", "int8", (("$0", 4, "mul"),))
     call, _ = harness.make(LaunchSpec("f", (a,), (Symbol("m"),)))
     with pytest.raises(KernelArgumentError) as found:
         call(np.zeros(7, np.int8))
@@ -209,7 +209,7 @@ def test_computed_extent_is_explained(harness: Any) -> None:
     call, _ = harness.make(
         LaunchSpec(
             "f",
-            (tensor("A", "int8", (M,)), tensor("B", "int8", (("$0", 3, "+", 4, "//"),))),
+            (tensor("A", "int8", (M,)), tensor("B", "int8", (("$0", 3, "add", 4, "floordiv"),))),
             (Symbol("m"),),
         )
     )
@@ -288,7 +288,7 @@ def test_extent_beyond_the_symbols_type_is_refused(harness: Any) -> None:
 
 
 def test_failed_check_gives_its_message(harness: Any) -> None:
-    check = Check(("$0", 8, "%", 0, "=="), "m must be a multiple of 8")
+    check = Check(("$0", 8, "floormod", 0, "eq"), "m must be a multiple of 8")
     a = tensor("A", "int8", (M,))
     call, _ = harness.make(LaunchSpec("f", (a,), (Symbol("m"),), checks=(check,)))
     call(np.zeros(16, np.int8))

@@ -32,9 +32,9 @@ def test_parameters_in_order_with_programs_for_sizes() -> None:
     spec = launch_spec(func, messages=("no",))
     assert symbols_of(func) == (m, n)
     assert spec.params == (
-        tensor("A", "float32", (("$0", 4, "*"), 8)),
+        tensor("A", "float32", (("$0", 4, "mul"), 8)),
         scalar("x", "float16"),
-        tensor("C", "float32", (("$0",), ("$1",)), (("$1", 2, "*"), 1), written=True),
+        tensor("C", "float32", (("$0",), ("$1",)), (("$1", 2, "mul"), 1), written=True),
         pointer("p"),
     )
     assert spec.symbols == (Symbol("m", "int32"), Symbol("n", "int64"))
@@ -81,7 +81,7 @@ def test_every_integer_operator_becomes_a_program() -> None:
     size = E.select(m > 3, -m, E.binary("min", m // 2, m % 5))
     spec = launch_spec(S.PrimFunc("f", (buffer("A", m), buffer("B", size)), S.Seq(stmts=())))
     program = spec.params[1].shape[0]
-    from tilelang.runtime.dims import evaluate
+    from tilelang.ir.postfix import evaluate
 
     for value in range(9):
         wanted = -value if value > 3 else min(value // 2, value % 5)

@@ -23,7 +23,6 @@ from tilelang.codegen.gpu.module import (
     LaunchPlan,
     LetStep,
     MapStep,
-    Program,
     Step,
     WorkspaceStep,
 )
@@ -40,20 +39,20 @@ from tilelang.errors import (
     TileRuntimeError,
     TileUnsupportedError,
 )
+from tilelang.ir.postfix import OPERATORS, REAL, Program, evaluate
 from tilelang.jit.steps import host_program, kernel_table
 from tilelang.runtime import gpu as gpu_module
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.gpu import GpuLauncher, make_gpu_launcher
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, scalar, tensor
-from tilelang.runtime.steps import OPERATIONS, evaluate, wrap
 
 torch = pytest.importorskip("torch", reason="the tensors are torch's")
 
-ONE: Program = ("c1",)
+ONE: Program = (1,)
 A, B = KernelArg(0, "pointer", "float32"), KernelArg(1, "pointer", "float32")
 
 
-def plan(*args: KernelArg, grid: tuple[Program, ...] = (("c4",),), **changes: Any) -> LaunchPlan:
+def plan(*args: KernelArg, grid: tuple[Program, ...] = ((4,),), **changes: Any) -> LaunchPlan:
     full = (*grid, *[ONE] * (3 - len(grid)))
     values: dict[str, Any] = {"threads": (128, 1, 1), "shared_bytes": 0, **changes}
     return LaunchPlan("k", full, args=args, **values)  # type: ignore[arg-type]
@@ -127,7 +126,7 @@ def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:
     args = (A, KernelArg(1, "int", "int32"), KernelArg(2, "int", "uint64"),
             KernelArg(3, "float", "float32"), KernelArg(4, "float", "float64"),
             KernelArg(5, "int", "bool"), KernelArg(6, "int", "int32"))  # fmt: skip
-    grid: tuple[Program, ...] = (("s6", "c63", "add", "c64", "floordiv"), ("c2",))
+    grid: tuple[Program, ...] = (("$6", 63, "add", 64, "floordiv"), (2,))
     made = module(plan(*args, grid=grid, threads=(32, 4, 1), shared_bytes=1024))
     call = make(contract, made, (8, 4, 8, 4, 8, 1, 4))
     data = floats(1000)
@@ -143,7 +142,7 @@ def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:
 
 def test_results_are_allocated_beside_the_inputs(make: Maker, stub: Stub) -> None:
     contract = spec(
-        tensor("A", "float32", (("$0",),)), tensor("B", "bfloat16", (("$0", 2, "*"),), is_output=True),
+        tensor("A", "float32", (("$0",),)), tensor("B", "bfloat16", (("$0", 2, "mul"),), is_output=True),
         symbols=(Symbol("n"),), outputs=(1,), returns="one",
     )  # fmt: skip
     call = make(contract, module(plan(A, B)), (8, 8))
@@ -208,7 +207,7 @@ def test_launch_attributes(make: Maker, stub: Stub) -> None:
     assert launch.split()[7] == "4:2,8,1;2:1,0,0;6:1,0,0"
 
 
-@pytest.mark.parametrize("extent", [("c0",), ("s1", "neg")])
+@pytest.mark.parametrize("extent", [(0,), ("$1", "neg")])
 def test_empty_grid_starts_nothing(make: Maker, stub: Stub, extent: Program) -> None:
     contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
     call = make(contract, module(plan(A, grid=(ONE, extent))), (8,))
@@ -223,11 +222,11 @@ def test_empty_tensor_is_passed_as_it_is(make: Maker, stub: Stub) -> None:
 
 def test_host_steps_decide_loop_and_compute(make: Maker, stub: Stub) -> None:
     contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
-    inner = plan(A, KernelArg(2, "int", "int32"), grid=(("s3",),))
+    inner = plan(A, KernelArg(2, "int", "int32"), grid=(("$3",),))
     made = module(
-        LetStep(3, ("s1", "c250", "add"), "uint8"),
-        ForStep(2, ("c1",), ("s1",), ("c2",), (
-            IfStep(("s2", "c3", "eq"), (), (inner,)),
+        LetStep(3, ("$1", 250, "add"), "uint8"),
+        ForStep(2, (1,), ("$1",), (2,), (
+            IfStep(("$2", 3, "eq"), (), (inner,)),
         )),
     )  # fmt: skip
     make(contract, made, (8, 4))(floats(8))
@@ -242,8 +241,8 @@ def test_failed_assertion_stops_the_call(make: Maker, stub: Stub) -> None:
         messages=("n must be even", "n must be small"),
     )  # fmt: skip
     made = module(
-        AssertStep(("s1", "c2", "floormod", "c0", "eq"), 0),
-        AssertStep(("s1", "c100", "lt"), 1), plan(A),
+        AssertStep(("$1", 2, "floormod", 0, "eq"), 0),
+        AssertStep(("$1", 100, "lt"), 1), plan(A),
     )  # fmt: skip
     call = make(contract, made, (8,))
     call(floats(8))
@@ -259,7 +258,7 @@ def test_failed_assertion_stops_the_call(make: Maker, stub: Stub) -> None:
 def test_workspaces_live_for_the_call_in_stream_order(make: Maker, stub: Stub) -> None:
     contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
     made = module(
-        WorkspaceStep(2, ("s1", "c4", "mul")), WorkspaceStep(3, ("c0",)),
+        WorkspaceStep(2, ("$1", 4, "mul")), WorkspaceStep(3, (0,)),
         plan(A, KernelArg(2, "pointer", "float32")),
     )  # fmt: skip
     call = make(contract, made, (8, 8))
@@ -329,7 +328,7 @@ def test_refused_code_is_reported_on_the_first_call(make: Maker, stub: Stub) -> 
 
 
 def test_grid_beyond_the_limits(make: Maker) -> None:
-    call = make(spec(tensor("A", "float32", (4,))), module(plan(A, grid=(ONE, ("c65536",)))), (8,))
+    call = make(spec(tensor("A", "float32", (4,))), module(plan(A, grid=(ONE, (65536,)))), (8,))
     with pytest.raises(TileRuntimeError) as found:
         call(floats(4))
     assert str(found.value) == (
@@ -341,7 +340,7 @@ def test_grid_beyond_the_limits(make: Maker) -> None:
 
 def test_size_that_divides_by_zero(make: Maker) -> None:
     contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
-    call = make(contract, module(plan(A, grid=(("c8", "s1", "floordiv"),))), (8,))
+    call = make(contract, module(plan(A, grid=((8, "$1", "floordiv"),))), (8,))
     with pytest.raises(TileRuntimeError) as found:
         call(floats(0))
     assert str(found.value) == (
@@ -416,7 +415,7 @@ def test_other_frameworks_cannot_be_given_results(
 
 # -- host programs ---------------------------------------------------------------------------------
 NUMBERS = st.one_of(st.integers(-9, 9), st.sampled_from([2**63 - 1, -(2**63), 2**31, 64, 63]))
-BINARY = [name for name in OPERATIONS[2:] if name not in ("lnot", "neg", "select")]
+BINARY = [name for name, (count, _) in OPERATORS.items() if count == 2 and name not in REAL]
 
 
 @st.composite
@@ -425,7 +424,7 @@ def programs(draw: st.DrawFn, depth: int = 4) -> Program:
         draw(st.sampled_from(["leaf", "binary", "binary", "unary", "select"])) if depth else "leaf"
     )
     if kind == "leaf":
-        return (draw(st.sampled_from(["s2", "s3", f"c{draw(NUMBERS)}"])),)
+        return (draw(st.sampled_from(["$2", "$3", draw(NUMBERS)])),)
     inner = programs(depth - 1)
     if kind == "unary":
         return (*draw(inner), draw(st.sampled_from(["lnot", "neg"])))
@@ -472,11 +471,9 @@ def test_every_operation_in_c(
     fake_torch(monkeypatch)
     maker = Maker("c", stub, compiler, session_cache)
     contract = spec(tensor("A", "float32", (1,)), scalar("x", "int64"), scalar("y", "int64"))
-    numbers = {name: number for number, name in enumerate(OPERATIONS)}
     for x, y in [(7, -2), (-7, 2), (3, 3), (0, 5), (5, 0), (-(2**63), -1), (1, 63), (-8, 64)]:
-        programs = [("s1", "s2", name) for name in BINARY]
-        pairs = {p: [(1, 1), (1, 2), (numbers[p[2]], 0)] for p in programs}
-        expected = {p: evaluate(pairs[p], [0, x, y]) for p in programs}
+        programs = [("$1", "$2", name) for name in BINARY]
+        expected = {p: evaluate(p, [0, x, y]) for p in programs}
         valid = [p for p in programs if expected[p] is not None]
         steps = [LetStep(3 + i, p, "int64") for i, p in enumerate(valid)]
         args = [KernelArg(3 + i, "int", "int64") for i in range(len(valid))]
@@ -488,21 +485,19 @@ def test_every_operation_in_c(
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
-        (("c7", "c-2", "floordiv"), -4), (("c7", "c-2", "truncdiv"), -3),
-        (("c-7", "c2", "floormod"), 1), (("c-7", "c2", "truncmod"), -1),
-        (("c1", "c0", "floordiv"), None), (("c0", "c1", "c0", "floordiv", "land"), 0),
-        (("c0", "c1", "c0", "floordiv", "c5", "select"), 5), (("c1", "c64", "shl"), None),
-        ((f"c{2**63 - 1}", "c1", "add"), -(2**63)), (("c3", "c3", "ge"), 1), (("c5", "neg"), -5),
+        ((7, -2, "floordiv"), -4), ((7, -2, "truncdiv"), -3),
+        ((-7, 2, "floormod"), 1), ((-7, 2, "truncmod"), -1),
+        ((1, 0, "floordiv"), None), ((0, 1, 0, "floordiv", "land"), 0),
+        ((0, 1, 0, "floordiv", 5, "select"), 5), ((1, 64, "shl"), None),
+        ((2**63 - 1, 1, "add"), -(2**63)), ((3, 3, "ge"), 1), ((5, "neg"), -5),
     ],
 )  # fmt: skip
 def test_values_of_programs(program: Program, expected: int | None) -> None:
-    numbers = {name: number for number, name in enumerate(OPERATIONS)}
-    pairs = [(numbers[t], 0) if t in numbers else (0, wrap(int(t[1:]))) for t in program]
-    assert evaluate(pairs, []) == expected
+    assert evaluate(program, []) == expected
 
 
 def test_programs_that_c_has_no_room_for_go_through_python() -> None:
-    deep: Program = (*["c1"] * 40, *["add"] * 39)
+    deep: Program = (*[1] * 40, *["add"] * 39)
     assert not host_program(module(plan(A, grid=(deep,)))).native
     half = KernelArg(1, "float", "float16")
     assert not host_program(module(plan(A, half))).native
@@ -522,7 +517,7 @@ def test_narrow_floats_are_rounded_by_python(
 
 def test_unknown_words_are_refused() -> None:
     with pytest.raises(InternalError, match="the unknown operation 'xyz'"):
-        host_program(module(plan(A, grid=(("c1", "xyz"),))))
+        host_program(module(plan(A, grid=((1, "xyz"),))))
     with pytest.raises(TileUnsupportedError) as found:
         host_program(module(plan(KernelArg(0, "float", "float4_e2m1fn"))))
     assert str(found.value) == (
@@ -541,10 +536,8 @@ def maps(*steps: Step) -> CudaModule:
 
 
 def test_tensor_maps_are_encoded_for_each_call_and_passed_by_value(make: Maker, stub: Stub) -> None:
-    rows: Program = ("s2", "c2", "mul")
-    tiled = TmaDescriptor(
-        "A", 6, (64, rows), (2, ("s2", "c128", "mul")), (1, 1), (64, 32), swizzle=3
-    )
+    rows: Program = ("$2", 2, "mul")
+    tiled = TmaDescriptor("A", 6, (64, rows), (2, ("$2", 128, "mul")), (1, 1), (64, 32), swizzle=3)
     image = TmaDescriptor(
         "A", 7, (32, 8, 9, 4), (4, 128, 1024, 9216), (1, 2, 2, 1), lower=(-1, -2), upper=(1, 2),
         channels=32, pixels=64, l2_promotion=2, fill=1,
@@ -553,8 +546,8 @@ def test_tensor_maps_are_encoded_for_each_call_and_passed_by_value(make: Maker, 
         tensor("A", "float16", (("$0",),)), tensor("B", "float16", (("$0",),)),
         symbols=(Symbol("n"),),
     )  # fmt: skip
-    start: Program = ("s0", "c256", "add")
-    call = make(contract, maps(MapStep(5, "a", ("s0",), tiled), MapStep(6, "b", start, image)),
+    start: Program = ("$0", 256, "add")
+    call = make(contract, maps(MapStep(5, "a", ("$0",), tiled), MapStep(6, "b", start, image)),
                 (128, 128, 8))  # fmt: skip
     data = floats(100).half()
     data = on_gpu(data.as_subclass(torch.Tensor), 0)
@@ -579,7 +572,7 @@ def test_tensor_maps_are_encoded_for_each_call_and_passed_by_value(make: Maker, 
 def test_a_map_that_the_driver_refuses_ends_the_call(make: Maker, stub: Stub) -> None:
     tiled = TmaDescriptor("A", 7, (64,), (4,), (1,), (32,))
     call = make(
-        spec(tensor("A", "float32", ((64,),))), maps(MapStep(3, "a", ("s0",), tiled)), (128, 8)
+        spec(tensor("A", "float32", ((64,),))), maps(MapStep(3, "a", ("$0",), tiled)), (128, 8)
     )
     stub.fail("cuTensorMapEncodeTiled", 1)
     with pytest.raises(TileRuntimeError) as found:
@@ -590,8 +583,8 @@ def test_a_map_that_the_driver_refuses_ends_the_call(make: Maker, stub: Stub) ->
 
 def test_maps_inside_of_loops_leave_the_loop_to_python(make: Maker, stub: Stub) -> None:
     tiled = TmaDescriptor("A", 7, (64,), (4,), (1,), (32,))
-    inner = (MapStep(3, "a", ("s0",), tiled), plan(KernelArg(3, "tensormap", "a")))
-    loop = ForStep(2, ("c0",), ("c3",), ("c1",), inner)
+    inner = (MapStep(3, "a", ("$0",), tiled), plan(KernelArg(3, "tensormap", "a")))
+    loop = ForStep(2, (0,), (3,), (1,), inner)
     assert not host_program(module(loop)).native
     if make.kind == "python":
         call = make(spec(tensor("A", "float32", ((64,),))), module(loop), (128,))

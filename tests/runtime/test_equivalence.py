@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilelang.errors import TileError
-from tilelang.runtime.dims import evaluate
+from tilelang.ir.postfix import evaluate
 from tilelang.runtime.native import encode, launcher_class, native_launcher
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, scalar, tensor
@@ -21,9 +21,15 @@ LEAVES = st.one_of(st.integers(0, 4), st.sampled_from(["$0", "$1", "$2"]))
 FORMS = st.one_of(
     st.integers(0, 4),
     st.sampled_from([("$0",), ("$1",), ("$2",)]),
-    st.tuples(LEAVES, LEAVES, st.sampled_from(["+", "-", "*", "//", "%", "min", "max"])),
     st.tuples(
-        LEAVES, LEAVES, st.sampled_from(["+", "*", "tdiv", "<"]), LEAVES, st.sampled_from("+-*")
+        LEAVES, LEAVES, st.sampled_from(["add", "sub", "mul", "floordiv", "floormod", "min", "max"])
+    ),
+    st.tuples(
+        LEAVES,
+        LEAVES,
+        st.sampled_from(["add", "mul", "truncdiv", "lt"]),
+        LEAVES,
+        st.sampled_from(["add", "sub", "mul"]),
     ),
 )
 DTYPES = ["int8", "float32", "bool", "bfloat16", "int4"]
@@ -58,10 +64,9 @@ def tensors(draw: st.DrawFn) -> Any:
 
 def fitting(param: Param, values: list[int]) -> Any:
     """A tensor as the contract wants it for these symbols, or None when none can be."""
-    try:
-        shape = [evaluate(dim, values) for dim in param.shape]
-        strides = [evaluate(dim, values) for dim in param.strides or ()]
-    except ZeroDivisionError:
+    shape: Any = [evaluate(dim, values) for dim in param.shape]
+    strides: Any = [evaluate(dim, values) for dim in param.strides or ()]
+    if None in (*shape, *strides):
         return None
     kind = ARRAYS[DTYPES.index(param.dtype)]
     if any(extent < 0 or extent > 40 for extent in shape) or any(abs(s) > 40 for s in strides):

@@ -84,8 +84,8 @@ def test_linear_extents_are_solved(harness: Any) -> None:
     spec = LaunchSpec(
         "f",
         (
-            tensor("A", "int8", (("$0", 4, "*"), ("$1", 1, "+"))),
-            tensor("B", "int8", (("$0", "$2", "*"), ("$0", 4, "+", 4, "//"))),
+            tensor("A", "int8", (("$0", 4, "mul"), ("$1", 1, "add"))),
+            tensor("B", "int8", (("$0", "$2", "mul"), ("$0", 4, "add", 4, "floordiv"))),
         ),
         (MM, Symbol("n"), Symbol("k")),
     )
@@ -99,7 +99,7 @@ def test_extent_that_mentions_later_symbols_waits_for_them(harness: Any) -> None
     spec = LaunchSpec(
         "f",
         (
-            tensor("A", "int8", (("$0", "$1", "*"), ("$0", 3, "+", 4, "//"))),
+            tensor("A", "int8", (("$0", "$1", "mul"), ("$0", 3, "add", 4, "floordiv"))),
             tensor("B", "int8", (M, N)),
         ),
         (MM, Symbol("n")),
@@ -176,7 +176,7 @@ def test_several_results_come_in_the_order_asked_for(
         params=(
             tensor("X", "int8", (M,), is_output=True),
             tensor("A", "float32", (M, 4)),
-            tensor("Y", "int32", (("$0", 2, "*"),), is_output=True),
+            tensor("Y", "int32", (("$0", 2, "mul"),), is_output=True),
         ),
         outputs=(2, 0), returns=rule,
     )  # fmt: skip

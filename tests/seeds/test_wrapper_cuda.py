@@ -99,8 +99,8 @@ def with_map() -> HostModule:
     maps = (KernelArg(-1, "tensormap", "B_desc"), KernelArg(-1, "tensormap", "B_desc_1"))
     changed = LaunchPlan(plan.kernel, plan.grid, plan.threads, 1024, (*maps, *plan.args))
     found = CudaModule(module.source, (changed,), module.slots, (), module.kernels)
-    near = TmaDescriptor("B", 7, (("s3",),), (4,), (1,), box=(32,))
-    wide = TmaDescriptor("B", 7, (("s3",),), (4,), (1,), box=(64,), l2_promotion=2)
+    near = TmaDescriptor("B", 7, (("$3",),), (4,), (1,), box=(32,))
+    wide = TmaDescriptor("B", 7, (("$3",),), (4,), (1,), box=(64,), l2_promotion=2)
     return host_module(found, scale, {"B_desc": near, "B_desc_1": wide})
 
 

@@ -11,11 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilelang.codegen.gpu.module import MapStep, Program
+from tilelang.codegen.gpu.module import (
+    MapStep,
+)
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.postfix import Program
 from tilelang.ir.visitor import substitute
 
 if TYPE_CHECKING:

@@ -14,16 +14,14 @@ from tilelang.codegen.gpu.module import (
     LaunchPlan,
     LetStep,
     MapStep,
-    Program,
     Step,
     WorkspaceStep,
 )
-from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.postfix import REAL, STACK, Program, depth_of, encode
 from tilelang.runtime import steps as W
 from tilelang.runtime.gpu import Program as HostProgram
-
-_NUMBERS = {name: number for number, name in enumerate(W.OPERATIONS + W.REAL_OPERATIONS)}
 
 
 def host_program(module: CudaModule) -> HostProgram:
@@ -37,9 +35,9 @@ def host_program(module: CudaModule) -> HostProgram:
     native = all(
         len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
         for plan in plans
-    ) and all(depth <= W.STACK for depth in map(_depth, _programs(module.steps)))
+    ) and all(depth <= STACK for depth in map(depth_of, _programs(module.steps)))
     native = native and not any(
-        token in W.REAL_OPERATIONS for program in _programs(module.steps) for token in program
+        token in REAL for program in _programs(module.steps) for token in program
     )
     # A loop may encode its maps any number of times.
     maps = [step for step in module.steps if isinstance(step, MapStep)]
@@ -93,17 +91,17 @@ def _steps(steps: Sequence[Step], module: CudaModule) -> list[int]:
 
 def _step(step: Step, module: CudaModule) -> list[int]:
     if isinstance(step, LetStep):
-        return [W.LET, step.slot, _stored(step.dtype), *_program(step.value)]
+        return [W.LET, step.slot, _stored(step.dtype), *encode(step.value)]
     if isinstance(step, AssertStep):
-        return [W.ASSERT, step.message + 1, *_program(step.condition)]
+        return [W.ASSERT, step.message + 1, *encode(step.condition)]
     if isinstance(step, WorkspaceStep):
-        return [W.WORKSPACE, step.slot, *_program(step.bytes)]
+        return [W.WORKSPACE, step.slot, *encode(step.bytes)]
     if isinstance(step, IfStep):
         then, orelse = _steps(step.then, module), _steps(step.orelse, module)
-        return [W.IF, *_program(step.condition), len(then), len(orelse), *then, *orelse]
+        return [W.IF, *encode(step.condition), len(then), len(orelse), *then, *orelse]
     if isinstance(step, ForStep):
         body = _steps(step.body, module)
-        bounds = [*_program(step.start), *_program(step.stop), *_program(step.step)]
+        bounds = [*encode(step.start), *encode(step.stop), *encode(step.step)]
         return [W.FOR, step.slot, *bounds, len(body), *body]
     if isinstance(step, MapStep):
         return _map(step)
@@ -112,7 +110,7 @@ def _step(step: Step, module: CudaModule) -> list[int]:
     for arg in step.args:
         words += [arg.slot, _form(arg)]
     for program in step.grid:
-        words += _program(program)
+        words += encode(program)
     return words
 
 
@@ -123,28 +121,14 @@ def _map(step: MapStep) -> list[int]:
     words += [made.swizzle, made.l2_promotion, made.fill, made.channels, made.pixels]
     words += [*made.element_strides, *made.box, *made.lower, *made.upper]
     for program in _map_programs(step):
-        words += _program(program)
+        words += encode(program)
     return words
 
 
 def _map_programs(step: MapStep) -> list[Program]:
     """Address, extents and strides of a tensor map."""
     items = (*step.map.dims, *step.map.strides[1:])
-    return [step.address, *((f"c{item}",) if isinstance(item, int) else item for item in items)]
-
-
-def _program(program: Program) -> list[int]:
-    words = [len(program)]
-    for token in program:
-        if token in _NUMBERS:
-            words += [_NUMBERS[token], 0]
-        elif token[:1] == "c":
-            words += [0, W.wrap(int(token[1:]))]
-        elif token[:1] == "s":
-            words += [1, int(token[1:])]
-        else:
-            raise InternalError(f"the host program has the unknown operation {token!r}")
-    return words
+    return [step.address, *((item,) if isinstance(item, int) else item for item in items)]
 
 
 def _programs(steps: Sequence[Step]) -> Iterator[Program]:
@@ -165,17 +149,6 @@ def _programs(steps: Sequence[Step]) -> Iterator[Program]:
         else:
             yield from (step.start, step.stop, step.step)
             yield from _programs(step.body)
-
-
-def _depth(program: Program) -> int:
-    """Operands on the stack at the deepest point."""
-    depth = deepest = 0
-    for token in program:
-        number = _NUMBERS.get(token)
-        name = None if number is None else token
-        depth += {None: 1, "lnot": 0, "neg": 0, "fround": 0, "select": -2}.get(name, -1)
-        deepest = max(deepest, depth)
-    return deepest
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 enum { LET = 1, ASSERT, LAUNCH, IF, FOR, WORKSPACE, MAP };
-enum { NO_VALUE = -2, GRID_TOO_LARGE = -3, DRIVER = -1000, NOT_SUPPORTED = 801 };
+enum { GRID_TOO_LARGE = -3, DRIVER = -1000, NOT_SUPPORTED = 801 };
 // Places in the table of a device.
 enum {
     T_EPOCH, T_SEEN, T_CONTEXT, T_LAUNCH, T_GET, T_SET, T_ALLOCATE, T_FREE, T_TILED, T_IM2COL, T_FUNCTIONS
@@ -50,75 +50,11 @@ typedef int (*CuTiled)(CuMap*, int, uint32_t, void*, const uint64_t*, const uint
 typedef int (*CuIm2col)(CuMap*, int, uint32_t, void*, const uint64_t*, const uint64_t*, const int*,
                         const int*, uint32_t, uint32_t, const uint32_t*, int, int, int, int);
 
-// One binary operation of two values; -1 when it has no value.
-static int host_binary(int64_t op, int64_t a, int64_t b, int64_t* r) {
-    switch (op) {
-        case 2: *r = WRAP(+); return 0;
-        case 3: *r = WRAP(-); return 0;
-        case 4: *r = WRAP(*); return 0;
-        case 5: case 6: case 7: case 8:
-            if (b == 0) return -1;
-            if (b == -1) { *r = op == 5 || op == 7 ? (int64_t)(0 - (uint64_t)a) : 0; return 0; }
-            if (op == 5) *r = floor_div(a, b);
-            else if (op == 6) *r = a - floor_div(a, b) * b;
-            else *r = op == 7 ? a / b : a % b;
-            return 0;
-        case 9: *r = a < b ? a : b; return 0;
-        case 10: *r = a > b ? a : b; return 0;
-        case 11: *r = a == b; return 0;
-        case 12: *r = a != b; return 0;
-        case 13: *r = a < b; return 0;
-        case 14: *r = a <= b; return 0;
-        case 15: *r = a > b; return 0;
-        case 16: *r = a >= b; return 0;
-        case 17: *r = a && b; return 0;
-        case 18: *r = a || b; return 0;
-        case 19: *r = a & b; return 0;
-        case 20: *r = a | b; return 0;
-        case 21: *r = a ^ b; return 0;
-        case 22: case 23:
-            if (b < 0 || b > 63) return -1;
-            *r = op == 22 ? (int64_t)((uint64_t)a << b) : a >> b;
-            return 0;
-        default: return -1;
-    }
-}
-
-// Evaluate the program at *at and move behind it. `dead` has a bit per operand without a value.
+// The value of the program at *at, which is moved behind it.
 static int host_value(const int64_t** at, const int64_t* slots, int64_t* out) {
-    const int64_t* p = *at;
-    const int64_t length = *p++;
-    int64_t s[STACK];
-    uint64_t dead = 0;
-    int top = 0;
-    for (int64_t i = 0; i < length; ++i, p += 2) {
-        const int64_t op = p[0];
-        if (op <= 1) {
-            dead &= ~((uint64_t)1 << top);
-            s[top++] = op == 0 ? p[1] : slots[p[1]];
-        } else if (op == 24) {
-            s[top - 1] = !s[top - 1];
-        } else if (op == 25) {
-            s[top - 1] = (int64_t)(0 - (uint64_t)s[top - 1]);
-        } else if (op == 26) {
-            top -= 2;
-            const int from = s[top - 1] ? top : top + 1;
-            const uint64_t bad = (dead >> (top - 1) | dead >> from) & 1;
-            s[top - 1] = s[from];
-            dead |= bad << (top - 1);
-        } else {
-            const int64_t b = s[--top], a = s[top - 1];
-            const uint64_t bit = (uint64_t)1 << (top - 1);
-            if (!(dead & bit) && ((op == 17 && !a) || (op == 18 && a))) {
-                s[top - 1] = op == 18;
-            } else if ((dead & (bit | bit << 1)) || host_binary(op, a, b, &s[top - 1]) < 0) {
-                dead |= bit;
-            }
-        }
-    }
-    *at = p;
-    *out = s[0];
-    return dead & 1 ? NO_VALUE : 0;
+    const int64_t length = **at, *program = *at + 1;
+    *at = program + 2 * length;
+    return evaluate(program, length, slots, out);
 }
 
 static int64_t host_store(int64_t value, int64_t form) {

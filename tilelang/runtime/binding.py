@@ -21,7 +21,8 @@ from tilelang.errors import (
 )
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage, max_value, min_value
-from tilelang.runtime.dims import DimExpr, dim_text, evaluate, solvable_in, solve, symbols_in
+from tilelang.ir.postfix import evaluate
+from tilelang.runtime.dims import DimExpr, dim_text, solvable_in, solve, symbols_in
 from tilelang.runtime.signature import LaunchSpec, Param
 from tilelang.runtime.tensors import TensorInfo, describe, storage_shape
 
@@ -166,10 +167,8 @@ class _Binder:
 
     def result_shape(self, position: int, values: Sequence[int]) -> tuple[int, ...]:
         param = self.spec.params[position]
-        try:
-            shape = tuple(evaluate(dim, values) for dim in param.shape)
-        except ZeroDivisionError:
-            shape = (-1,)
+        extents = [evaluate(dim, values) for dim in param.shape]
+        shape = tuple(-1 if extent is None else extent for extent in extents)
         if any(extent < 0 for extent in shape):
             known = ", ".join(f"{n} = {v}" for n, v in zip(self.spec.names, values))
             self.fail(
@@ -323,10 +322,7 @@ class _Binder:
         """``solve``; a plain symbol takes any value, since strides may be negative."""
         if isinstance(dim, tuple) and len(dim) == 1:
             return actual
-        try:
-            return solve(dim, symbol, actual, self.values)
-        except ZeroDivisionError:
-            return None
+        return solve(dim, symbol, actual, self.values)
 
     def set(self, param: Param, where: str, symbol: int, value: int, source: str) -> None:
         known = self.spec.symbols[symbol]
@@ -340,10 +336,8 @@ class _Binder:
         self.sources[symbol] = source
 
     def compare(self, param: Param, where: str, dim: DimExpr, actual: int, got: str) -> None:
-        try:
-            wanted = evaluate(dim, self.values)
-        except ZeroDivisionError:
-            wanted = -1
+        found = evaluate(dim, self.values)
+        wanted = -1 if found is None else found
         packed = where == f"shape[{param.ndim - 1}]" and param.packing > 1
         if packed:
             wanted = -(-wanted // param.packing) * param.packing

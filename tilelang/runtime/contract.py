@@ -9,16 +9,9 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.runtime.dims import DimExpr, Program
+from tilelang.ir.postfix import Program, program_of
+from tilelang.runtime.dims import DimExpr
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, pointer, scalar, tensor
-
-_BINARY = {
-    "add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%", "min": "min",
-    "max": "max", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "land": "and", "lor": "or",
-    "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>", "truncdiv": "tdiv",
-    "truncmod": "tmod",
-}  # fmt: skip
-_SWAPPED = {"gt": "<", "ge": "<="}
 
 
 def symbols_of(func: S.PrimFunc) -> tuple[E.Var, ...]:
@@ -130,35 +123,20 @@ def program(extent: int | E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -
     """An extent as an int or postfix program over numbered symbols."""
     if isinstance(extent, int):
         return extent
-    items = _postfix(extent, numbers, func)
+
+    def leaf(node: E.Expr) -> Program:
+        if isinstance(node, E.Var) and node in numbers:
+            return (f"${numbers[node]}",)
+        if isinstance(node, E.Cast) and not node.type.is_float:
+            return program_of(node.value, leaf)
+        raise TileUnsupportedError(
+            f"kernel {func.name}: the extent `{node!r}` cannot be computed before the launch",
+            loc=func.loc,
+            expected="integer arithmetic on sizes and scalar parameters",
+        )
+
+    items = program_of(extent, leaf)
     return items[0] if len(items) == 1 and isinstance(items[0], int) else items
-
-
-def _postfix(node: E.Expr, numbers: dict[E.Var, int], func: S.PrimFunc) -> Program:
-    if isinstance(node, E.Const):
-        return (int(node.value),)
-    if isinstance(node, E.Var) and node in numbers:
-        return (f"${numbers[node]}",)
-    if isinstance(node, E.Cast) and not node.type.is_float:
-        return _postfix(node.value, numbers, func)
-    if isinstance(node, E.Binary) and node.op in _BINARY:
-        a, b = _postfix(node.a, numbers, func), _postfix(node.b, numbers, func)
-        return (*a, *b, _BINARY[node.op])
-    if isinstance(node, E.Binary) and node.op in _SWAPPED:
-        a, b = _postfix(node.a, numbers, func), _postfix(node.b, numbers, func)
-        return (*b, *a, _SWAPPED[node.op])
-    if isinstance(node, E.Unary) and node.op == "neg":
-        return (0, *_postfix(node.a, numbers, func), "-")
-    if isinstance(node, E.Unary) and node.op == "lnot":
-        return (*_postfix(node.a, numbers, func), "not")
-    if isinstance(node, E.Select):
-        parts = (node.cond, node.t, node.f)
-        return (*(item for part in parts for item in _postfix(part, numbers, func)), "if")
-    raise TileUnsupportedError(
-        f"kernel {func.name}: the extent `{node!r}` cannot be computed before the launch",
-        loc=func.loc,
-        expected="integer arithmetic on sizes and scalar parameters",
-    )
 
 
 def _needed(func: S.PrimFunc, used: set[E.Var], results: Sequence[int]) -> set[E.Var]:

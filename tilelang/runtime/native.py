@@ -24,10 +24,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilelang.errors import ArgumentTypeError, CompileError
+from tilelang.ir import postfix
 from tilelang.ir.dtypes import SCALARS, is_compatible_storage, max_value, min_value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.runtime.cache import DiskCache, Entry, content_key
-from tilelang.runtime.dims import OPERATORS, STACK, DimExpr, depth_of, solvable_in, symbols_in
+from tilelang.runtime.dims import DimExpr, solvable_in, symbols_in
 from tilelang.runtime.dlpack import type_code
 from tilelang.runtime.library import loadable
 from tilelang.runtime.pylauncher import PyLauncher
@@ -170,7 +171,7 @@ def encode(spec: LaunchSpec) -> bytes | None:
         and len(spec.symbols) <= _MAX_SYMBOLS
         and len(spec.checks) <= _MAX_PARAMS
         and all(param.ndim <= _MAX_DIMS for param in spec.params)
-        and all(depth_of(dim) <= STACK for dim in dims)
+        and all(postfix.depth_of(dim) <= postfix.STACK for dim in dims)
         and all(-_INT64 <= number < _INT64 for dim in dims for number in _numbers(dim))
         and spec.device in _DEVICES
     )
@@ -231,16 +232,7 @@ def _dim(dim: DimExpr) -> list[int]:
     symbols = _mask(symbols_in(dim))
     if len(dim) == 1 and symbols:
         return [1, symbols_in(dim)[0], symbols, symbols, 0]
-    words = [2, 0, symbols, _mask(solvable_in(dim)), len(dim)]
-    operations = list(OPERATORS)
-    for item in dim:
-        if isinstance(item, int):
-            words += [0, item]
-        elif item[0] == "$":
-            words += [1, int(item[1:])]
-        else:
-            words += [2 + operations.index(item), 0]
-    return words
+    return [2, 0, symbols, _mask(solvable_in(dim)), *postfix.encode(dim)]
 
 
 def _mask(symbols: tuple[int, ...] | frozenset[int]) -> int:

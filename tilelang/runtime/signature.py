@@ -22,7 +22,8 @@ from typing import Any
 
 from tilelang.errors import Loc, Site, TileUnsupportedError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.runtime.dims import DimExpr, Program, solvable_in, symbols_in
+from tilelang.ir.postfix import Program
+from tilelang.runtime.dims import DimExpr, solvable_in, symbols_in
 
 RETURNS = ("none", "one", "list", "tuple")
 OUT_OF_MEMORY = -1

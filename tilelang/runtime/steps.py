@@ -16,34 +16,23 @@ and run without any host compiler by :class:`Machine`. Steps follow one another:
                                            "tensormap". Programs: address, extents, strides. An
                                            im2col map has lower*(rank-2) upper*(rank-2) for a box
 
-A PROGRAM is a count and that many pairs (operation, operand) in postfix order. Values are 64-bit
-and wrap around. What divides by zero or shifts too far has no value; that matters only if it
-is used, so the untaken side of ``select``, ``land`` and ``lor`` may contain it.
+A PROGRAM is a count and that many pairs (operation, operand), see :mod:`tilelang.ir.postfix`.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.postfix import Program, decode, evaluate, wrap
 
 LET, ASSERT, LAUNCH, IF, FOR, WORKSPACE, MAP = range(1, 8)
 
-# Operations in the order of their numbers, which _cuda.h uses too.
-OPERATIONS = (
-    "const", "slot", "add", "sub", "mul", "floordiv", "floormod", "truncdiv", "truncmod", "min",
-    "max", "eq", "ne", "lt", "le", "gt", "ge", "land", "lor", "bitand", "bitor", "bitxor", "shl",
-    "shr", "lnot", "neg", "select",
-)  # fmt: skip
-# On the bits of float64 values; programs with these run in Python.
-REAL_OPERATIONS = ("feq", "flt", "fle", "fround")
-_NAMES = OPERATIONS + REAL_OPERATIONS
 # How a slot becomes a kernel parameter: its low bytes, a float32, the bytes of a tensor map, or a
 # narrow float. C knows the first three.
 FORMS = (
@@ -52,14 +41,11 @@ FORMS = (
 )  # fmt: skip
 NATIVE_FORMS = 3
 MAX_MAPS = 16  # tensor maps of one call that C can hold
-STACK = 32  # operands that C can hold
 MAX_SLOTS, MAX_ARGS = 256, 128  # slots, and parameters of one kernel, that C can hold
 
 # Codes of a run besides 0 and the positive numbers of messages; -1 is "out of memory".
 NO_VALUE, GRID_TOO_LARGE, DRIVER = -2, -3, -1000
 MAX_GRID = (2**31 - 1, 65535, 65535)
-
-Value: TypeAlias = "int | None"  # None: has no value
 
 
 @dataclass(frozen=True)
@@ -112,83 +98,6 @@ class Launches(Protocol):
         """Give it back in stream order."""
 
 
-def wrap(value: int) -> int:
-    """``value`` modulo 2**64 as a signed number."""
-    return (value + 2**63) % 2**64 - 2**63
-
-
-def real(bits: int) -> float:
-    """The float64 with these bits."""
-    return float(np.int64(bits).view(np.float64))
-
-
-def _rounded(bits: int) -> int:
-    """The bits of a float64 rounded to float32."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return int(np.float64(np.float32(real(bits))).view(np.int64))
-
-
-def _truncdiv(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-_BINARY: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "min": min, "max": max,
-    "floordiv": operator.floordiv, "floormod": operator.mod, "truncdiv": _truncdiv,
-    "truncmod": lambda a, b: a - _truncdiv(a, b) * b,
-    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
-    "gt": operator.gt, "ge": operator.ge,
-    "bitand": operator.and_, "bitor": operator.or_, "bitxor": operator.xor,
-    "shl": operator.lshift, "shr": operator.rshift,
-    "feq": lambda a, b: real(a) == real(b), "flt": lambda a, b: real(a) < real(b),
-    "fle": lambda a, b: real(a) <= real(b),
-}  # fmt: skip
-
-
-def _binary(name: str, a: Value, b: Value) -> Value:
-    if name == "land" and a == 0:
-        return 0
-    if name == "lor" and a:
-        return 1
-    if a is None or b is None:
-        return None
-    if name in ("land", "lor"):
-        return int(b != 0)
-    if name in ("shl", "shr") and not 0 <= b < 64:
-        return None
-    if b == 0 and name in ("floordiv", "floormod", "truncdiv", "truncmod"):
-        return None
-    return wrap(int(_BINARY[name](a, b)))
-
-
-def evaluate(program: Sequence[tuple[int, int]], slots: Sequence[int]) -> Value:
-    """The value of a postfix program over ``slots``; None when it has none."""
-    stack: list[Value] = []
-    for number, operand in program:
-        name = _NAMES[number]
-        if name == "const":
-            stack.append(operand)
-        elif name == "slot":
-            stack.append(slots[operand])
-        elif name == "neg":
-            top = stack[-1]
-            stack[-1] = None if top is None else wrap(-top)
-        elif name == "lnot":
-            top = stack[-1]
-            stack[-1] = None if top is None else int(not top)
-        elif name == "fround":
-            top = stack[-1]
-            stack[-1] = None if top is None else _rounded(top)
-        elif name == "select":
-            condition, yes, no = stack[-3:]
-            del stack[-3:]
-            stack.append(None if condition is None else yes if condition else no)
-        else:
-            b, a = stack.pop(), stack.pop()
-            stack.append(_binary(name, a, b))
-    return stack[0]
-
-
 def store(value: int, form: int) -> int:
     """``value`` as an integer of ``form`` bits: negative for unsigned, 1 for bool, 0 as it is."""
     if form == 1:
@@ -225,8 +134,8 @@ class _Reader:
     def many(self, count: int) -> tuple[int, ...]:
         return tuple(self.next() for _ in range(count))
 
-    def program(self) -> tuple[tuple[int, int], ...]:
-        return tuple((self.next(), self.next()) for _ in range(self.next()))
+    def program(self) -> Program:
+        return decode([(self.next(), self.next()) for _ in range(self.next())])
 
     def steps(self, end: int) -> tuple[Any, ...]:
         found = []
@@ -361,7 +270,7 @@ class Machine:
             raise _Stop(DRIVER - code)
 
 
-def _value(program: Sequence[tuple[int, int]], slots: Sequence[int]) -> int:
+def _value(program: Program, slots: Sequence[int]) -> int:
     found = evaluate(program, slots)
     if found is None:
         raise _Stop(NO_VALUE)

@@ -11,7 +11,12 @@ from tilelang.codegen.c import NARROW_FLOATS, storage_type, value_type
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.host import HostWriter, Slots
 from tilelang.codegen.gpu.kernel_writer import KernelWriter, storage_units, unit_bytes
-from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan, Program, SharedBuffer
+from tilelang.codegen.gpu.module import (
+    CudaModule,
+    KernelArg,
+    LaunchPlan,
+    SharedBuffer,
+)
 from tilelang.codegen.gpu.printer import RESERVED, CudaPrinter
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
@@ -22,6 +27,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Interval, full
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.postfix import Program
 from tilelang.ir.visitor import postorder
 from tilelang.target import Target
 
@@ -123,7 +129,7 @@ class _Module:
         if len(stmt.grid) > 3:
             raise TileUnsupportedError("a kernel has at most three grid dimensions", loc=stmt.loc)
         grid = [self.host.program(extent) for extent in stmt.grid]
-        grid += [("c1",)] * (3 - len(grid))
+        grid += [(1,)] * (3 - len(grid))
         return grid[0], grid[1], grid[2]
 
     def _cluster(self, stmt: S.Launch, printer: CudaPrinter) -> tuple[int, int, int]:

@@ -16,14 +16,12 @@ import numpy as np
 from tilelang.codegen.c import value_type
 from tilelang.codegen.gpu.kernel_writer import unit_bytes
 from tilelang.codegen.gpu.module import (
-    BINARY,
     AssertStep,
     ForStep,
     IfStep,
     KernelArg,
     LaunchPlan,
     LetStep,
-    Program,
     Step,
     WorkspaceStep,
 )
@@ -31,6 +29,7 @@ from tilelang.errors import Site, TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.postfix import Program, program_of
 
 Launcher: TypeAlias = "Callable[[S.Launch], LaunchPlan]"
 # Comparison of floats -> operation, whether the sides change places, whether it is negated.
@@ -167,7 +166,7 @@ class HostWriter:
                 expected="global memory",
                 got=buffer.storage,
             )
-        count: Program = (f"c{unit_bytes(buffer.dtype)}",)
+        count: Program = (unit_bytes(buffer.dtype),)
         for extent in buffer.shape:
             count = (*count, *self.program(E.as_expr(extent)), "mul")
         slot = self.slots.take(buffer.data)
@@ -191,33 +190,22 @@ class HostWriter:
 
     def program(self, expr: E.Expr) -> Program:
         """`expr` as a postfix program."""
+        return program_of(expr, self._leaf)
+
+    def _leaf(self, expr: E.Expr) -> Program:
+        """What is no plain integer arithmetic."""
         match expr:
-            case E.Const() if not expr.dtype.is_float:
-                return (f"c{int(expr.value)}",)
             case E.Var() if expr in self.slots.of and not expr.dtype.is_float:
-                return (f"s{self.slots.of[expr]}",)
-            case E.Unary():
-                inner = self.program(expr.a)
-                return (*inner, "c-1", "bitxor") if expr.op == "bitnot" else (*inner, expr.op)
+                return (f"${self.slots.of[expr]}",)
             case E.Binary() if expr.op in _REAL and expr.a.dtype.is_float:
                 word, swapped, negated = _REAL[expr.op]
                 sides = (expr.b, expr.a) if swapped else (expr.a, expr.b)
                 made = (*self._real(sides[0]), *self._real(sides[1]), word)
                 return (*made, "lnot") if negated else made
-            case E.Binary() if expr.op in BINARY and not expr.a.dtype.is_float:
-                return (*self.program(expr.a), *self.program(expr.b), expr.op)
-            case E.Select():
-                parts = [self.program(part) for part in (expr.cond, expr.t, expr.f)]
-                return (*parts[0], *parts[1], *parts[2], "select")
             case E.Cast():
                 return self._cast(expr)
-            case E.Call(op="likely"):
-                return self.program(expr.args[0])
-            case E.Call(op="abs"):
-                inner = self.program(expr.args[0])
-                return (*inner, *inner, "neg", "max")
             case E.Call(op="isnullptr"):
-                return (*self.pointer(expr.args[0]), "c0", "eq")
+                return (*self.pointer(expr.args[0]), 0, "eq")
             case E.AddressOf():
                 return self.pointer(expr)
             case _:
@@ -228,9 +216,9 @@ class HostWriter:
         if expr.dtype in ("float32", "float64"):
             if isinstance(expr, E.Const):
                 value = np.float64(np.dtype(str(expr.dtype)).type(expr.value))
-                return (f"c{int(value.view(np.int64))}",)
+                return (int(value.view(np.int64)),)
             if isinstance(expr, E.Var) and expr in self.slots.of:
-                slot = f"s{self.slots.of[expr]}"
+                slot = f"${self.slots.of[expr]}"
                 return (slot, "fround") if expr.dtype == "float32" else (slot,)
         raise _not_on_host(expr)
 
@@ -239,14 +227,14 @@ class HostWriter:
         source, target = expr.value.dtype, expr.dtype
         inner = self.program(expr.value)
         if target.is_bool:
-            return (*inner, "c0", "ne")
+            return (*inner, 0, "ne")
         wider = target.bits > source.bits and (target.is_int or source.is_uint)
         if source.is_bool or wider or target == "int64" or source == target:
             return inner
         temporary = E.Var("cast", target)
         slot = self.slots.take(temporary)
         self.steps.append(LetStep(slot, inner, str(target)))
-        return (f"s{slot}",)
+        return (f"${slot}",)
 
     def pointer(self, expr: E.Expr) -> Program:
         """The address of an element, or a pointer."""
@@ -257,8 +245,8 @@ class HostWriter:
             raise TileUnsupportedError(
                 f"the address of `{buffer.name}` is not known on the host", got=f"`{expr!r}`"
             )
-        result: Program = (f"s{self.slots.of[buffer.data]}",)
-        size = f"c{unit_bytes(buffer.dtype)}"
+        result: Program = (f"${self.slots.of[buffer.data]}",)
+        size = unit_bytes(buffer.dtype)
         for index, stride in zip(expr.indices, buffer.stride_list()):
             if isinstance(index, E.Const) and int(index.value) == 0:
                 continue

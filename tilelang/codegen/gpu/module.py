@@ -10,44 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from tilelang.ir.postfix import Program
+
 if TYPE_CHECKING:
     from tilelang.cuda.tensor_map import TmaDescriptor
     from tilelang.errors import Site
     from tilelang.layout.layout import Layout
-
-#: Postfix tokens: "s<k>" pushes slot k, "c<int>" a constant; "lnot" and "neg" replace the top,
-#: "select" replaces condition, true value and false value; every other token is a binary
-#: operation of `BINARY`. All values are int64. "feq", "flt" and "fle" compare the bits of two
-#: float64 values; "fround" rounds such a value to float32 and keeps it as a float64.
-Program: TypeAlias = tuple[str, ...]
-
-BINARY = frozenset(
-    {
-        "add",
-        "sub",
-        "mul",
-        "floordiv",
-        "floormod",
-        "truncdiv",
-        "truncmod",
-        "min",
-        "max",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "land",
-        "lor",
-        "bitand",
-        "bitor",
-        "bitxor",
-        "shl",
-        "shr",
-    }
-)
-UNARY = frozenset({"lnot", "neg"})
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from tilelang.codegen.gpu.module import (
     KernelArg,
     LaunchPlan,
     LetStep,
-    Program,
     WorkspaceStep,
 )
 from tilelang.codegen.text import quote
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.postfix import Program
 from tilelang.jit.adapter import templates
 from tilelang.jit.adapter.host_module import TENSOR_MAP, HostArgument, HostModule, Window
 from tilelang.jit.adapter.programs import CPrinter, constant_of, may_be_undefined

@@ -18,7 +18,6 @@ from tilelang.codegen.gpu.module import (
     IfStep,
     LaunchPlan,
     MapStep,
-    Program,
     Step,
 )
 from tilelang.codegen.symbols import symbols_of
@@ -26,6 +25,7 @@ from tilelang.errors import InternalError, TileUnsupportedError, TileValueError,
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.postfix import Program
 from tilelang.jit.adapter.tma import TmaDescriptor
 from tilelang.jit.steps import launches
 
@@ -196,7 +196,7 @@ def _maps(steps: tuple[Step, ...], func: S.PrimFunc) -> dict[str, TmaDescriptor]
     Raises:
         TileUnsupportedError: a map of a part of a tensor.
     """
-    starts = {param.name: (f"s{slot}",) for slot, param in enumerate(func.params)}
+    starts = {param.name: (f"${slot}",) for slot, param in enumerate(func.params)}
     found = {}
     for step in walk_maps(steps):
         if starts.get(step.map.tensor) != step.address:
@@ -238,10 +238,10 @@ def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, W
 
 def _size(buffer: Buffer, writer: HostWriter) -> Program:
     """Bytes of a tensor without gaps."""
-    size: Program = (f"c{max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)}",)
+    size: Program = (max(1, buffer.dtype.bits * buffer.dtype.lanes // 8),)
     for extent in buffer.shape:
         size = (*size, *writer.program(E.as_expr(extent)), "mul")
-    return (*size, "c2", "floordiv") if buffer.dtype.bits == 4 else size
+    return (*size, 2, "floordiv") if buffer.dtype.bits == 4 else size
 
 
 def _shape_writer(func: S.PrimFunc) -> tuple[HostWriter, Slots]:

@@ -1,7 +1,7 @@
 """Host expressions as C and as Python text.
 
 The host part of a GPU program computes with postfix programs over 64-bit slots (see
-``tilelang.codegen.gpu.module``). Here they become expressions that a person can read. What has
+``tilelang.ir.postfix``). Here they become expressions that a person can read. What has
 no value, such as a division by zero, must stop a call: in Python it raises by itself, in C the
 helper functions note it in ``tl_undefined``, which the host code looks at before it uses a value.
 """
@@ -13,14 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tilelang.codegen.gpu.module import BINARY, UNARY, Program
-from tilelang.errors import InternalError, TileUnsupportedError
-from tilelang.runtime.steps import REAL_OPERATIONS
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir.postfix import OPERATORS, REAL, Program
 
 ATOM = 100  # binds tighter than every operator
 _PREFIX, _CHOICE = 13, 2
 _PARTIAL = frozenset(("floordiv", "floormod", "truncdiv", "truncmod", "shl", "shr"))
-_SLOT, _CONSTANT = re.compile(r"s\d+"), re.compile(r"c-?\d+")
 
 
 @dataclass(frozen=True)
@@ -52,32 +50,33 @@ class Printer(ABC):
 
     def knows(self, program: Program) -> bool:
         """Whether all slots of ``program`` have names."""
-        return all(int(token[1:]) in self.names for token in program if _SLOT.fullmatch(token))
+        slots = [item for item in program if isinstance(item, str) and item[0] == "$"]
+        return all(int(item[1:]) in self.names for item in slots)
 
     def text(self, program: Program) -> str:
         """The expression of ``program``."""
         stack: list[Text] = []
-        for token in program:
-            if _CONSTANT.fullmatch(token):
-                stack.append(self.constant(int(token[1:])))
-            elif _SLOT.fullmatch(token):
-                stack.append(Text(self.names[int(token[1:])]))
-            elif token in UNARY:
-                stack.append(self.unary(token, stack.pop()))
-            elif token == "select":
-                no, yes, condition = stack.pop(), stack.pop(), stack.pop()
-                stack.append(self.select(condition, yes, no))
-            elif token in BINARY:
-                right, left = stack.pop(), stack.pop()
-                stack.append(self.binary(token, left, right))
-            elif token in REAL_OPERATIONS:
+        for item in program:
+            if isinstance(item, int):
+                stack.append(self.constant(item))
+            elif item[0] == "$":
+                stack.append(Text(self.names[int(item[1:])]))
+            elif item in REAL:
                 raise TileUnsupportedError(
                     "the host source of a program that compares floats before its kernels",
                     expected="integer arithmetic on sizes, symbols and scalar parameters",
                     hint="the kernel itself runs and checks them",
                 )
             else:
-                raise InternalError(f"the host program has the unknown operation {token!r}")
+                count = OPERATORS[item][0]
+                operands = stack[-count:]
+                del stack[-count:]
+                if count == 1:
+                    stack.append(self.unary(item, *operands))
+                elif count == 2:
+                    stack.append(self.binary(item, *operands))
+                else:
+                    stack.append(self.select(*operands))
         return stack[0].text
 
     def operator(self, name: str, left: Text, right: Text) -> Text:
@@ -95,7 +94,7 @@ class Printer(ABC):
 
     @abstractmethod
     def binary(self, name: str, left: Text, right: Text) -> Text:
-        """An operation of ``BINARY``."""
+        """An operation on two values."""
 
     @abstractmethod
     def select(self, condition: Text, yes: Text, no: Text) -> Text:
@@ -188,7 +187,7 @@ class PythonPrinter(Printer):
 
 def constant_of(program: Program) -> int | None:
     """The value of a program that is one constant."""
-    return int(program[0][1:]) if len(program) == 1 and _CONSTANT.fullmatch(program[0]) else None
+    return program[0] if len(program) == 1 and isinstance(program[0], int) else None
 
 
 # -- what the texts call ---------------------------------------------------------------------------

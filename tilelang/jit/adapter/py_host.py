@@ -13,11 +13,11 @@ from tilelang.codegen.gpu.module import (
     KernelArg,
     LaunchPlan,
     LetStep,
-    Program,
     Step,
     WorkspaceStep,
 )
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.postfix import Program
 from tilelang.jit.adapter import templates
 from tilelang.jit.adapter.host_module import TENSOR_MAP, HostArgument, HostModule, Window
 from tilelang.jit.adapter.programs import PythonPrinter, constant_of, python_helpers

@@ -15,12 +15,12 @@ from tilelang.codegen.gpu.module import (
     LaunchPlan,
     LetStep,
     MapStep,
-    Program,
     Step,
     WorkspaceStep,
 )
 from tilelang.codegen.names import Names
 from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir.postfix import Program
 from tilelang.jit.adapter.host_module import (
     TENSOR_MAP,
     HostModule,
