@@ -60,7 +60,7 @@ def compiling(func: Any, watched: bool, runs: int) -> float:
     """Milliseconds from the text to a library that is not in the cache."""
     artifact, compiler = lower(func, parse_target(TARGET)), need_cxx()
     load_runtime(compiler, default_cache())
-    names, times = artifact.cuda.kernels, []
+    names, times = artifact.device.kernels, []
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             os.chmod(folder, 0o700)

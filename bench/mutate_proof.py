@@ -166,9 +166,9 @@ def _records(case: Any, text: str, arch: str) -> np.ndarray | None:
     artifact = compile_source(case.func, target)
     settings = Settings(workers=1)
     made = from_artifact(case.func, case.out_idx, artifact, target, Options(), settings)
-    assert artifact.cuda is not None
+    assert artifact.device is not None
     assert made.machinery is not None
-    kernels = artifact.cuda.kernels
+    kernels = artifact.device.kernels
     flags = (*build._INCLUDE, "-O1", *cxx.hooks, *build._KERNEL_FLAGS, *build.arch_flags(arch))
     data = cxx.shared(
         {build.TEXT: build.kernel_text(text, kernels)}, [build.TEXT], flags,

@@ -45,9 +45,9 @@ class Runner:
     def program(self, source: str) -> Any:
         """The executable for a text in place of the case's own."""
         if self._program[0] != source:
-            assert self.artifact.cuda is not None
-            module = replace(self.artifact.cuda, source=source)
-            artifact = replace(self.artifact, source=source, cuda=module)
+            assert self.artifact.device is not None
+            module = replace(self.artifact.device, source=source)
+            artifact = replace(self.artifact, source=source, device=module)
             settings = Settings(("races",))
             made = from_artifact(
                 self.func, self.out_idx, artifact, self.target, self.options, settings

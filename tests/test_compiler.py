@@ -47,7 +47,7 @@ def program() -> S.PrimFunc:
 
 
 def test_every_pass_has_a_name_of_its_own_and_a_reason() -> None:
-    steps = pass_list()
+    steps = pass_list(CPU)
     assert [step.name for step in steps if step.when(Context(CPU))] == NAMES
     assert len({step.name for step in steps}) == len(steps)
     assert all(step.why for step in steps)
@@ -57,7 +57,7 @@ def test_without_memory_checks_no_guards_are_inserted() -> None:
     options = Options(unsafe_memory=True)
     left_out = {
         step.name
-        for step in pass_list()
+        for step in pass_list(CPU)
         if step.when(Context(CPU)) and not step.when(Context(CPU, options))
     }
     assert left_out == {"insert_guards"}
@@ -87,8 +87,8 @@ def test_an_illegal_program_is_found_before_the_first_pass() -> None:
 def test_a_pass_that_breaks_the_program_is_found_after_the_last_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    steps = tuple(step for step in pass_list() if step.name != "lower_tiles")
-    monkeypatch.setattr("tilelang.compiler.pass_list", lambda: steps)
+    steps = tuple(step for step in pass_list(CPU) if step.name != "lower_tiles")
+    monkeypatch.setattr("tilelang.compiler.pass_list", lambda target: steps)
     with pytest.raises(InternalError) as caught:
         lower(program(), CPU, Options())
     assert str(caught.value).startswith("`scale` is not legal Thread IR: ")

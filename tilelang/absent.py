@@ -14,7 +14,7 @@ from tilelang.errors import TileUnsupportedError
 
 _PASSES = (
     "the passes of this compiler are functions PrimFunc -> PrimFunc; "
-    "tilelang.compiler.pass_list() lists them, PassConfigKey.TL_ENABLE_DUMP_IR writes the "
+    "tilelang.compiler.pass_list(target) lists them, PassConfigKey.TL_ENABLE_DUMP_IR writes the "
     "program after each"
 )
 _EMITTERS = "T.gemm chooses matrix instructions; T.ptx_mma and its relatives issue single ones"

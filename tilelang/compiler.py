@@ -7,18 +7,13 @@ same text in every process, so the text can be cached by content.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
+from tilelang.backends import backend_of
 from tilelang.codegen.artifact import Artifact as Artifact
-from tilelang.codegen.gpu.module import MapStep
-from tilelang.codegen.symbols import symbols_of
-from tilelang.cpu.module import emit_module
-from tilelang.cpu.operands import choose_operands, lower_operand_copies
-from tilelang.cpu.tiles import lower_tiles_without_kernel
-from tilelang.cuda.dialect import emit_cuda
 from tilelang.env import env
-from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError, internal_boundary
+from tilelang.errors import SharedMemoryLimitError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.depth import make_room, nesting
 from tilelang.ir.legal import check
@@ -33,7 +28,7 @@ from tilelang.passes.lower.reduce_modulo import reduce_modulo
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
-from tilelang.passes.normalize.alignment import limit_alignments, needed_alignments
+from tilelang.passes.normalize.alignment import limit_alignments
 from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.functions import write_out_functions
@@ -52,30 +47,12 @@ from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.any_all import expand_any_all
 from tilelang.passes.serial.own_tiles import lower_own_tiles
-from tilelang.passes.serial.threads import serialize_threads
+from tilelang.passes.step import Step, always
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.once import store_once
 from tilelang.passes.verify.places import verify_places
 from tilelang.passes.verify.views import verify_views
 from tilelang.target import Context, Target
-
-Pass = Callable[[S.PrimFunc, Context], S.PrimFunc]
-TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a multiple of
-
-# What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
-# (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
-# order does not matter.
-FAST_MATH = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-freciprocal-math")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One entry of the pass list: what runs, for which targets, and why it stands there."""
-
-    name: str
-    run: Pass
-    when: Callable[[Context], bool]
-    why: str
 
 
 def _on_cores(context: Context) -> bool:
@@ -90,24 +67,14 @@ def _checks_bounds(context: Context) -> bool:
     return not context.options.unsafe_memory
 
 
-def _always(context: Context) -> bool:
-    return True
+def pass_list(target: Target) -> tuple[Step, ...]:
+    """Every pass for ``target`` in order, its back end's own among them.
 
-
-def pass_list() -> tuple[Step, ...]:
-    """Every pass in order. A pass may rely on what stands above it and on nothing else."""
+    A pass may rely on what stands above it and on nothing else.
+    """
     return (
         *_normal_form(),
-        Step("choose_operands", choose_operands, _on_cores,
-             "kernels choose the layouts of their operands while copies are still whole, so that "
-             "a copy can pack"),
-        Step("serialize_threads", serialize_threads, _on_cores,
-             "which statements run once or per thread is decided on tile operations, before "
-             "their loops hide them"),
-        Step("lower_operand_copies", lower_operand_copies, _on_cores,
-             "copies into operand tiles know their layout; the general lowering does not"),
-        Step("lower_tiles", lower_tiles_without_kernel, _on_cores,
-             "what is left of tile operations becomes loops over elements"),
+        *backend_of(target).steps,
         Step("stage_reads", stage_reads, _on_gpu,
              "reads of loops are seen with their indices; as copies of tiles they can be staged"),
         Step("pipeline_loops", pipeline_loops, _on_gpu,
@@ -119,7 +86,7 @@ def pass_list() -> tuple[Step, ...]:
              "pipelines are planned, so that only the program's barriers order these copies"),
         Step("infer_layouts", infer_layouts, _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
-        Step("verify_views", verify_views, _always,
+        Step("verify_views", verify_views, always,
              "tiles have their orders in memory, and all their names are still there"),
         Step("expand_laid_out", expand_any_all, _on_gpu,
              "a layout may take neighbours apart that are asked about at once; barriers see loads"),
@@ -139,7 +106,7 @@ def pass_list() -> tuple[Step, ...]:
              "what memory does not move in vectors stands in loops over lanes now"),
         Step("apply_layouts", apply_layouts, _on_gpu,
              "vectors were found on logical indices, which layouts keep whole"),
-        Step("simplify_again", simplify_func, _always,
+        Step("simplify_again", simplify_func, always,
              "index arithmetic of the lowered loops is printed as it stands"),
         Step("plan_shared", plan_shared, _on_gpu,
              "no pass below makes shared buffers, and the barriers between uses are known"),
@@ -161,32 +128,32 @@ def _normal_form() -> tuple[Step, ...]:
              "every later pass sees the number of threads of a block"),
         Step("hoist_workspaces", hoist_workspaces, _on_gpu,
              "the host allocates what the kernels of a launch share"),
-        Step("write_out_functions", write_out_functions, _always,
+        Step("write_out_functions", write_out_functions, always,
              "functions that are known by name are ordinary operations to every pass below"),
-        Step("widen_indices", widen_indices, _always,
+        Step("widen_indices", widen_indices, always,
              "an index is an exact integer; every pass below takes its dtype at its word"),
         Step("follow_register_hints", follow_register_hints, _on_gpu,
              "hints speak of the instructions of the program; nothing has copied any yet"),
-        Step("simplify", simplify_func, _always,
+        Step("simplify", simplify_func, always,
              "constant extents and folded conditions make every later pass see plain shapes"),
-        Step("check_tile_bounds", check_tile_bounds, _always,
+        Step("check_tile_bounds", check_tile_bounds, always,
              "constant extents show which accesses certainly leave a tile; nothing is lowered yet, "
              "so the error speaks of the program"),
-        Step("wrap_indices", wrap_indices, _always,
+        Step("wrap_indices", wrap_indices, always,
              "an element of a tile operation is named by its lowering and never counts from the "
              "end, so this has to be done before"),
         Step("check_launch_limits", check_launch_limits, _on_gpu,
              "constant grids are plain numbers now; no pass below changes a launch"),
-        Step("separate_overlaps", separate_overlaps, _always,
+        Step("separate_overlaps", separate_overlaps, always,
              "operations are whole: below, loops and threads take them apart"),
-        Step("fold_clear", fold_clear, _always,
+        Step("fold_clear", fold_clear, always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
-        Step("lower_own_tiles", lower_own_tiles, _always,
+        Step("lower_own_tiles", lower_own_tiles, always,
              "what a thread does with arrays of its own is not shared out like other tiles"),
         Step("expand_any_all", expand_any_all, _on_cores,
              "regions that are asked about are loops over scalars, which may hold lanes"),
-        Step("split_lanes", split_lanes, _always,
+        Step("split_lanes", split_lanes, always,
              "vectors are found again in loops, so the later passes need only scalars"),
     )  # fmt: skip
 
@@ -212,7 +179,7 @@ def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFun
     dump = _Dump(func, context.options)
     make_room(nesting(func.body))
     check(func, "tile", host_works=context.has("cores"))
-    for step in pass_list():
+    for step in pass_list(context.target):
         if not step.when(context):
             continue
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
@@ -236,66 +203,16 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
     Raises:
         TileUnsupportedError: the target cannot run the program; says what it needs instead.
     """
-    options = options or Options()
-    if target.kind not in ("cpu", "cuda"):
-        raise TileUnsupportedError(
-            f"no code generator for the target {target.kind!r} yet",
-            expected='target="cpu" or target="cuda"',
-            got=f"target={str(target)!r}",
-            hint='the program can be run anywhere with execution_backend="interpret"',
-        )
-    lowered = lower(func, target, options)
-    if target.kind == "cuda":
-        return _cuda_artifact(lowered, target)
-    with internal_boundary(f"printing C for `{func.name}`", func.loc):
-        module = emit_module(lowered)
-    return Artifact(
-        source=module.source,
-        language="c",
-        entry="tl_call",
-        symbols=tuple(symbol.name for symbol in module.symbols),
-        messages=module.messages,
-        sites=module.sites,
-        flags=_host_flags(options) + _view_flags(lowered),
-    )
+    context = Context(target, options or Options())
+    backend = backend_of(target)
+    lowered = lower(func, target, context.options)
+    with internal_boundary(f"printing {backend.language} for `{func.name}`", func.loc):
+        return backend.emit(lowered, context)
 
 
 def for_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
     """``func`` for tensors whose addresses are multiples of few bytes: parameter name -> bytes."""
     return limit_alignments(func, limits)
-
-
-def _cuda_artifact(func: S.PrimFunc, target: Target) -> Artifact:
-    """The device text and the host steps of a lowered program."""
-    with internal_boundary(f"printing CUDA for `{func.name}`", func.loc):
-        module = emit_cuda(func, target)
-    needs = dict(needed_alignments(func))
-    needs.update(
-        (step.map.tensor, TENSOR_MAP) for step in module.steps if isinstance(step, MapStep)
-    )
-    return Artifact(
-        source=module.source,
-        language="cuda",
-        entry=module.kernels[0] if module.kernels else "",
-        symbols=tuple(symbol.name for symbol in symbols_of(func)),
-        messages=module.messages,
-        sites=module.sites,
-        cuda=module,
-        alignments=tuple(needs.items()),
-        flags=module.flags,
-    )
-
-
-def _host_flags(options: Options) -> tuple[str, ...]:
-    """Flags of the program that a C compiler knows; device-only ones are left out."""
-    own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
-    return (*FAST_MATH, *own) if options.fast_math else own
-
-
-def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
-    """Flags for a program with several names for one memory, which may be of different types."""
-    viewed = any(isinstance(stmt, S.View) for stmt in S.walk(func.body))
-    return ("-fno-strict-aliasing",) if viewed else ()
 
 
 class _Dump:

@@ -143,7 +143,7 @@ def test_the_emulator_runs_the_same_module() -> None:
         text = '#include "tl_types.h"\n' + SOURCE  # the words of CUDA are the headers' there
         found = replace(module(), source=text)
         made = from_artifact(
-            declared, (1,), Artifact(text, "cuda", "first", ("n",), (), cuda=found),
+            declared, (1,), Artifact(text, "cuda", "first", ("n",), (), device=found),
             parse_target(gpu.target()), Options(),
             Settings(DEFAULT_CHECKS, "random", gpu.seed),
         )  # fmt: skip

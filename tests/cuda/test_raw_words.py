@@ -440,7 +440,7 @@ def test_maps_are_parameters_that_the_host_encodes_before_the_kernel():
                     6, 2, A[8, 0], 64, n - 8, 2, 128, 64, 8, 1, 1, 0, 3, 2, 0
                 ), tile, 0, bx * 8)  # fmt: skip
 
-    module = compile(moves, Target("cuda", "sm_90a")).cuda
+    module = compile(moves, Target("cuda", "sm_90a")).device
     machine_code(module.source, "sm_90a")
     first, second, plan = module.steps
     assert isinstance(first, MapStep) and isinstance(second, MapStep)
@@ -509,7 +509,7 @@ def test_descriptors_pointers_and_barriers_in_the_form_of_tvm():
                 C[tx] = A_tile[k % 3, tx % 64, 0]
                 T.ptx_arrive_barrier(T.get_mbarrier(k % 3 + 3))
 
-    module = compile(tvm, Target("cuda", "sm_90a")).cuda
+    module = compile(tvm, Target("cuda", "sm_90a")).device
     machine_code(module.source, "sm_90a")
     expected = "tl_tma_load(A_tile + k % 3 * 2048, &A_map, &buf[k % 3], k * 32, by * 64);"
     assert expected in module.source
@@ -528,7 +528,7 @@ def test_different_maps_of_two_kernels_have_different_names():
             T.prefetch_tma_descriptor(word_programs.map_of(A, 6, 64, 64, 16, 64))
             T.prefetch_tma_descriptor(whole)
 
-    module = compile(both, Target("cuda", "sm_90a")).cuda
+    module = compile(both, Target("cuda", "sm_90a")).device
     machine_code(module.source, "sm_90a")
     boxes = {}
     for step in module.steps:
@@ -540,7 +540,7 @@ def test_different_maps_of_two_kernels_have_different_names():
 
 
 def test_host_source_encodes_the_maps():
-    module = compile(word_programs.boxes(), Target("cuda", "sm_90a")).cuda
+    module = compile(word_programs.boxes(), Target("cuda", "sm_90a")).device
     host = host_module(module, word_programs.boxes())
     assert [name for name, _ in host.descriptors] == ["A_map", "B_map"]
     text = CHost(host).function({"name": "stream", "type": "cudaStream_t"}, {
@@ -561,7 +561,7 @@ def test_host_source_of_a_map_inside_a_tensor_is_refused():
                 T.create_tma_descriptor(6, 2, A[8, 0], 64, 8, 2, 128, 64, 8, 1, 1, 0, 3, 2, 0)
             )
 
-    module = compile(part, Target("cuda", "sm_90a")).cuda
+    module = compile(part, Target("cuda", "sm_90a")).device
     with pytest.raises(TileUnsupportedError) as found:
         host_module(module, part)
     assert str(found.value) == (

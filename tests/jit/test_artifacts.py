@@ -75,8 +75,8 @@ def test_a_known_program_runs_no_pass(cache: DiskCache, compiled: list[str]) -> 
     first = artifact_of(program(), SM_80, Options(), cache)
     again = artifact_of(program(), SM_80, Options(), cache)
     assert compiled == ["main"]
-    assert again.source == first.source and again.cuda.steps == first.cuda.steps
-    shared = again.cuda.shared[0]
+    assert again.source == first.source and again.device.steps == first.device.steps
+    shared = again.device.shared[0]
     assert shared.layout is None or shared.layout.shape == (64, 64)
 
 

@@ -80,7 +80,7 @@ def made(
         held["targets"].append(target)
         source = held["module"].source
         return Artifact(
-            source, "cuda", "add_kernel", ("n",), (), flags=held["flags"], cuda=held["module"]
+            source, "cuda", "add_kernel", ("n",), (), flags=held["flags"], device=held["module"]
         )
 
     monkeypatch.setattr(cuda, "artifact_of", front)

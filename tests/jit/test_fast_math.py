@@ -11,7 +11,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang import PassConfigKey
-from tilelang.compiler import FAST_MATH
+from tilelang.cpu.backend import FAST_MATH
 from tilelang.cpu.toolchain import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")

@@ -798,13 +798,13 @@ def test_hip_refuses_what_it_does_not_have(changes: dict[str, Any]) -> None:
 
 def test_host_source_follows_artifact_and_backend() -> None:
     given = module(plan(args=ARGS))
-    artifact = Artifact(SOURCE, "cuda", "first", (), (), cuda=given)
+    artifact = Artifact(SOURCE, "cuda", "first", (), (), device=given)
     c = host_source(artifact, program)
     assert c == TLCUDASourceWrapper(program, SOURCE, "cuda", given).lib_code
     python_code = host_source(artifact, program, "nvrtc")
     assert python_code == TLNVRTCSourceWrapper(program, SOURCE, "cuda", given).lib_code
     compile(python_code, "host", "exec")
-    hip = Artifact(SOURCE, "hip", "first", (), (), cuda=given)
+    hip = Artifact(SOURCE, "hip", "first", (), (), device=given)
     assert "hipLaunchKernel(" in host_source(hip, program, "nvrtc")
     metal = Artifact("kernel void first() {}", "metal", "first", (), ())
     assert host_source(metal, program) == metal.source

@@ -58,7 +58,7 @@ def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, thr
 def held(func: S.PrimFunc) -> dict[str, str]:
     """Where each tile is after the pass."""
     context = Context(TARGET)
-    for step in pass_list():
+    for step in pass_list(TARGET):
         if step.when(context):
             func = step.run(func, context)
         if step.name == "hold_operands":

@@ -449,7 +449,7 @@ def test_something_else_as_device_module_is_refused() -> None:
 
 def test_an_artifact_serves_as_device_module() -> None:
     module = emitted()
-    artifact = Artifact(module.source, "cuda", "scale_kernel", (), (), cuda=module)
+    artifact = Artifact(module.source, "cuda", "scale_kernel", (), (), device=module)
     assert made(device_mod=artifact).lib_code == made().lib_code
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from tilelang.codegen.gpu.module import CudaModule
 from tilelang.errors import Site
 
 
@@ -20,8 +20,7 @@ class Artifact:
     sites: tuple[Site, ...] = ()  # error code - 1 -> the check that gives it
     flags: tuple[str, ...] = ()
     explain: str = ""
-    # Of a CUDA program: its source and host steps, a `codegen.gpu.module.CudaModule`.
-    cuda: Any = None
+    device: CudaModule | None = None  # of a program for a GPU: its kernels and host steps
     # Bytes that the address of a parameter must be a multiple of, by name; None: not told.
     alignments: tuple[tuple[str, int], ...] | None = None
 

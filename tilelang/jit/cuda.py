@@ -151,7 +151,7 @@ def compiled(
     cache = default_cache()
     ahead = None if backend == "nvcc" else partial(load_ahead, target.arch)
     artifact = artifact_of(func, target, options, cache, ahead)
-    module = artifact.cuda
+    module = artifact.device
     if module is None:
         raise InternalError(f"the CUDA back end gave no module for {func.name}")
     if options.verbose:

@@ -131,7 +131,7 @@ def from_artifact(
     settings: Settings,
 ) -> EmulatedExecutable:
     """An executable for a generated text; what goes wrong in a call is raised."""
-    module = artifact.cuda
+    module = artifact.device
     if module is None:
         raise InternalError(f"the CUDA back end gave no module for {func.name}")
     machinery = make_machinery(module, target, options)

@@ -172,10 +172,10 @@ def _program(
     chosen = concrete(chosen)
     artifact = compile_source(func, chosen, options)
     if source is not None:
-        if artifact.cuda is None:
+        if artifact.device is None:
             raise InternalError(f"the CUDA back end gave no module for {func.name}")
-        module = replace(artifact.cuda, source=source)
-        artifact = replace(artifact, source=source, cuda=module)
+        module = replace(artifact.device, source=source)
+        artifact = replace(artifact, source=source, device=module)
     made = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))
     if source is not None:  # of which there are no others
         made = replace(made, narrowed=None)

@@ -25,5 +25,5 @@ def host_source(artifact: Artifact, func: PrimFunc, backend: str = "auto") -> st
     python = backend == "nvrtc" and target == "cuda"
     wrapper = TLPyWrapper(target) if python else TLWrapper(target)
     wrapper.assign_optimized_module(func)
-    wrapper.assign_device_module(artifact.cuda)
+    wrapper.assign_device_module(artifact.device)
     return wrapper.wrap(artifact.source)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.gpu.host import HostWriter, Slots
 from tilelang.codegen.gpu.module import (
     CudaModule,
@@ -113,7 +114,7 @@ def find_module(given: Any, func: S.PrimFunc, target: Any, configs: Any) -> Host
     """
     if isinstance(given, HostModule):
         return given
-    module = getattr(given, "cuda", given)
+    module = given.device if isinstance(given, Artifact) else given
     if given is None:
         module = _compiled(func, target, configs)
     if not isinstance(module, CudaModule):
@@ -131,7 +132,7 @@ def _compiled(func: S.PrimFunc, target: Any, configs: Any) -> CudaModule:
     from tilelang.target import parse_target
 
     found = parse_target(target)
-    module: CudaModule | None = compile(func, found, make_options(configs)).cuda
+    module = compile(func, found, make_options(configs)).device
     if module is None:
         raise TileUnsupportedError(
             f"no compiler tells how kernels for {found.kind} are launched",

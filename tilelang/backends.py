@@ -1,0 +1,31 @@
+"""The back ends: a row for each kind of target that code is generated for.
+
+A new back end is a folder with its row, and a name here.
+"""
+
+from __future__ import annotations
+
+from tilelang.codegen.backend import Backend
+from tilelang.cpu.backend import CPU
+from tilelang.cuda.backend import CUDA
+from tilelang.errors import TileUnsupportedError
+from tilelang.target import Target
+
+BACKENDS: dict[str, Backend] = {row.kind: row for row in (CPU, CUDA)}
+
+
+def backend_of(target: Target) -> Backend:
+    """The back end for ``target``.
+
+    Raises:
+        TileUnsupportedError: there is none for its kind.
+    """
+    found = BACKENDS.get(target.kind)
+    if found is None:
+        raise TileUnsupportedError(
+            f"no code generator for the target {target.kind!r} yet",
+            expected=" or ".join(f'target="{kind}"' for kind in BACKENDS),
+            got=f"target={str(target)!r}",
+            hint='the program can be run anywhere with execution_backend="interpret"',
+        )
+    return found

@@ -1,0 +1,63 @@
+"""The row of the CPU back end: C text."""
+
+from __future__ import annotations
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Backend
+from tilelang.cpu.module import emit_module
+from tilelang.cpu.operands import choose_operands, lower_operand_copies
+from tilelang.cpu.tiles import lower_tiles_without_kernel
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.passes.serial.threads import serialize_threads
+from tilelang.passes.step import Step, always
+from tilelang.target import Context
+
+# What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
+# (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
+# order does not matter.
+FAST_MATH = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-freciprocal-math")
+
+
+def _emit(func: S.PrimFunc, context: Context) -> Artifact:
+    module = emit_module(func)
+    return Artifact(
+        source=module.source,
+        language="c",
+        entry="tl_call",
+        symbols=tuple(symbol.name for symbol in module.symbols),
+        messages=module.messages,
+        sites=module.sites,
+        flags=_host_flags(context.options) + _view_flags(func),
+    )
+
+
+def _host_flags(options: Options) -> tuple[str, ...]:
+    """Flags of the program that a C compiler knows; device-only ones are left out."""
+    own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
+    return (*FAST_MATH, *own) if options.fast_math else own
+
+
+def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
+    """Flags for a program with several names for one memory, which may be of different types."""
+    viewed = any(isinstance(stmt, S.View) for stmt in S.walk(func.body))
+    return ("-fno-strict-aliasing",) if viewed else ()
+
+
+CPU = Backend(
+    kind="cpu",
+    language="C",
+    emit=_emit,
+    steps=(
+        Step("choose_operands", choose_operands, always,
+             "kernels choose the layouts of their operands while copies are still whole, so that "
+             "a copy can pack"),
+        Step("serialize_threads", serialize_threads, always,
+             "which statements run once or per thread is decided on tile operations, before "
+             "their loops hide them"),
+        Step("lower_operand_copies", lower_operand_copies, always,
+             "copies into operand tiles know their layout; the general lowering does not"),
+        Step("lower_tiles", lower_tiles_without_kernel, always,
+             "what is left of tile operations becomes loops over elements"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,37 @@
+"""The row of the CUDA back end."""
+
+from __future__ import annotations
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Backend
+from tilelang.codegen.gpu.module import MapStep
+from tilelang.codegen.symbols import symbols_of
+from tilelang.cuda.dialect import emit_cuda
+from tilelang.ir.stmt import PrimFunc
+from tilelang.passes.normalize.alignment import needed_alignments
+from tilelang.target import Context
+
+TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a multiple of
+
+
+def _emit(func: PrimFunc, context: Context) -> Artifact:
+    """The device text and the host steps of a lowered program."""
+    module = emit_cuda(func, context.target)
+    needs = dict(needed_alignments(func))
+    needs.update(
+        (step.map.tensor, TENSOR_MAP) for step in module.steps if isinstance(step, MapStep)
+    )
+    return Artifact(
+        source=module.source,
+        language="cuda",
+        entry=module.kernels[0] if module.kernels else "",
+        symbols=tuple(symbol.name for symbol in symbols_of(func)),
+        messages=module.messages,
+        sites=module.sites,
+        device=module,
+        alignments=tuple(needs.items()),
+        flags=module.flags,
+    )
+
+
+CUDA = Backend(kind="cuda", language="CUDA", emit=_emit)

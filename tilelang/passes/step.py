@@ -1,0 +1,26 @@
+"""What an entry of the pass list is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tilelang.ir.stmt import PrimFunc
+from tilelang.target import Context
+
+Pass = Callable[[PrimFunc, Context], PrimFunc]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One entry of the pass list: what runs, in which contexts, and why it stands there."""
+
+    name: str
+    run: Pass
+    when: Callable[[Context], bool]
+    why: str
+
+
+def always(context: Context) -> bool:
+    """For passes that no context leaves out."""
+    return True
