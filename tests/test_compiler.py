@@ -22,8 +22,8 @@ from tilelang.target import Context, parse_target
 CPU = parse_target("cpu")
 NAMES = [
     "wrap_host_statements", "one_thread_by_default", "write_out_functions", "widen_indices", "simplify",
-    "check_tile_bounds", "wrap_indices", "fold_clear", "lower_own_tiles", "expand_any_all",
-    "split_lanes", "choose_operands", "serialize_threads",
+    "check_tile_bounds", "wrap_indices", "separate_overlaps", "fold_clear", "lower_own_tiles",
+    "expand_any_all", "split_lanes", "choose_operands", "serialize_threads",
     "lower_operand_copies", "lower_tiles", "verify_views",
     "insert_guards", "simplify_again",
 ]  # fmt: skip
