@@ -7,6 +7,7 @@ import pytest
 from kernel_builder import Kernel, at, region, zeros
 
 from tilelang.errors import DeadlockError, TileRuntimeError
+from tilelang.ir import stmt as S
 from tilelang.ir.expr import const, select
 
 INT = np.int32
@@ -170,7 +171,7 @@ def test_threads_that_left_do_not_block_a_barrier() -> None:
     with Kernel(threads=64) as k:
         out = k.tensor("O", (1,), "int32")
         with k.when(k.tx < 16):
-            k.do("thread_return")
+            k.emit(S.ThreadReturn())
         k.do("sync_threads")
         out[0] = 1
     o = zeros(1, dtype=INT)

@@ -179,7 +179,7 @@ def test_thread_return_leaves_the_kernel() -> None:
         with k.when(k.bx >= 2):
             k.emit(S.ThreadReturn())
         with k.when(k.tx >= 20):
-            k.do("thread_return")
+            k.emit(S.ThreadReturn())
         out[k.bx, k.tx] = 1
         k.do("sync_threads")
         out[k.bx, k.tx] = 2

@@ -167,20 +167,6 @@ def test_votes_look_at_the_lanes_of_the_mask() -> None:
     assert o[0] == 0b1100 and o[63] == 0b1111
 
 
-def test_cp_async_copies_contiguous_elements_per_thread() -> None:
-    from kernel_builder import at
-
-    with Kernel(threads=8) as k:
-        a, out = k.tensor("A", (8, 4), "float16"), k.tensor("O", (8, 4), "float16")
-        s = k.shared("s", (8, 4), "float16")
-        k.do("ptx_cp_async", at(s, k.tx, 0), at(a, k.tx, 0), 4, k.tx < 6)
-        k.copy(s, out)
-    a_ = np.arange(1, 33, dtype=np.float16).reshape(8, 4)
-    o = zeros(8, 4, dtype=np.float16)
-    k.run(a_, o)
-    assert (o[:6] == a_[:6]).all() and (o[6:] == 0).all()
-
-
 def test_vector_loads_by_address() -> None:
     from kernel_builder import at
 

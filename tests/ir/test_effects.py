@@ -10,10 +10,11 @@ import pytest
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import How, accesses, pointers, used, written
-from tilelang.ir.tables import INTRINSICS, Effect
+from tilelang.ir.tables import INTRINSICS
 
 I32, F32, HANDLE = DType("int32"), DType("float32"), DType("handle")
 ZERO, ONE = E.const(0), E.const(1.0)

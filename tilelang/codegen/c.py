@@ -470,5 +470,5 @@ class CPrinter:
         """An intrinsic that only some targets have."""
         raise TileUnsupportedError(
             f"T.{expr.op} is not available on this target",
-            expected="a target with it" if not expr.intrinsic.needs else expr.intrinsic.needs,
+            expected="a target with it" if not expr.atom.needs else expr.atom.needs,
         )

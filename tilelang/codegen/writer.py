@@ -16,7 +16,6 @@ from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.tables import Effect
 
 # The comment before what a line of the program became: (file, line).
 PLACE = re.compile(r"^\s*// ([^\s:]+):(\d+)$")
@@ -179,13 +178,7 @@ class Writer(ABC):
             if call.op == "device_assert":
                 self.fail_unless(call.args[0], device_assert_text(call.attr("message", "")))
                 return
-            if call.op == "thread_return":
-                self.thread_return()
-                return
-            if call.op == "loop_break":
-                self.put("break;")
-                return
-            if call.intrinsic.effect is Effect.HINT:
+            if call.atom.optional:
                 self.hint(call)
                 return
         self.effect(call)

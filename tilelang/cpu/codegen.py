@@ -88,7 +88,7 @@ class CpuPrinter(CPrinter):
             return "tl_meet_blocks()"
         if op == "isnullptr":
             return f"({args[0]} == NULL)"
-        if expr.intrinsic.exchanges:
+        if expr.atom.exchanges:
             raise TileUnsupportedError(
                 f"T.{op} runs in the iterations of a shared loop",
                 expected="thread code, outside T.Parallel",
@@ -387,7 +387,7 @@ def is_straight(body: S.Stmt) -> bool:
         if isinstance(node, S.Store) and is_packed(node.buffer.dtype):
             return False  # neighbours share a byte
         for item in node.exprs():
-            if any(isinstance(n, E.Call) and n.intrinsic.effect.value > 1 for n in E.walk(item)):
+            if any(isinstance(n, E.Call) and n.atom.effect.value > 1 for n in E.walk(item)):
                 return False
     return True
 

@@ -67,7 +67,7 @@ def _conversion(items: Sequence[S.Stmt], tile: Buffer) -> Conversion:
                 through += size
             for expr in node.exprs():
                 barriers += sum(
-                    isinstance(part, E.Call) and part.op == "sync_threads" for part in E.walk(expr)
+                    isinstance(part, E.Call) and part.atom.meets("block") for part in E.walk(expr)
                 )
     name = tile.name.removesuffix("_shared").removesuffix("_moved")
     return Conversion(items[0].loc, name, through, barriers)

@@ -9,8 +9,8 @@ from tilelang.errors import Loc
 from tilelang.explain.banks import Place, Waves, waves_of
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import substitute
 
 _MATRIX_ROW = 16  # bytes that a lane of ldmatrix and stmatrix names
@@ -33,7 +33,8 @@ class Line:
 
     loc: Loc
     moves: dict[Move, Waves | None] = field(default_factory=dict)
-    calls: dict[str, int] = field(default_factory=dict)  # other instructions with an effect
+    calls: dict[str, int] = field(default_factory=dict)  # instructions with an effect
+    lowered: set[str] = field(default_factory=set)  # those that moves and products tell already
 
 
 Key = tuple[str, int]
@@ -93,9 +94,11 @@ class _Walk:
             line.moves[move] = waves if before is None or waves is None else before + waves
         for expr in stmt.exprs():
             for node in E.walk(expr):
-                if isinstance(node, E.Call) and node.intrinsic.effect is not Effect.NONE:
+                if isinstance(node, E.Call) and node.atom.effect is not Effect.NONE:
                     name = _name(node)
                     line.calls[name] = line.calls.get(name, 0) + 1
+                    if node.atom.lowered:
+                        line.lowered.add(name)
 
 
 def _name(call: E.Call) -> str:

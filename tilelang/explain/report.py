@@ -31,8 +31,6 @@ from tilelang.passes.schedule.pipeline import NOTE
 from tilelang.target import Context, Target
 
 _ORDER = {"loads": 0, "updates": 1, "stores": 2}
-# Instructions that the lines about memory and products tell already.
-_QUIET = ("cp_async", "ldmatrix", "stmatrix", "mma", "vector_copy", "half2")
 
 
 def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
@@ -206,6 +204,6 @@ def _waves(move: Move, waves: Waves | None) -> str:
 
 
 def _calls(line: Line) -> Iterator[str]:
-    loud = {name: count for name, count in line.calls.items() if not name.startswith(_QUIET)}
+    loud = {name: count for name, count in line.calls.items() if name not in line.lowered}
     if loud:
         yield "also: " + ", ".join(f"{name} x{n}" if n > 1 else name for name, n in loud.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
 from tilelang.ir.expr import walk as walk_expr
@@ -28,9 +29,7 @@ from tilelang.ir.stmt import (
     While,
     walk,
 )
-from tilelang.ir.tables import Effect
 
-BLOCKING = frozenset(("sync_threads", "sync_grid", "mbarrier_wait"))  # may have to wait
 PRIVATE = frozenset(("local", "local.var"))
 
 
@@ -95,7 +94,7 @@ class Facts:
         """Whether a value is computed from the thread index (loads do not count)."""
         return any(
             (isinstance(node, Var) and node in self.by_thread)
-            or (isinstance(node, Call) and node.intrinsic.per_thread)
+            or (isinstance(node, Call) and node.atom.per_thread)
             for node in walk_expr(expr)
         )
 
@@ -106,7 +105,7 @@ class Facts:
             found = any(
                 isinstance(part, (Acquire, WaitForItem))
                 or (isinstance(part, While) and self.spins(part))
-                or any(call.op in BLOCKING for call in calls_in(part.exprs()))
+                or any(call.atom.may_wait for call in calls_in(part.exprs()))
                 for part in walk(stmt)
             )
             self._waits[id(stmt)] = found
@@ -132,8 +131,7 @@ class Facts:
             return True
         if isinstance(stmt, Roles) or self._by_thread(stmt):
             return False
-        joint = ("thread_allreduce", "syncthreads_count", "syncthreads_and", "syncthreads_or")
-        if any(call.op in joint for call in calls_in(stmt.exprs())):
+        if any(call.atom.exchanges == "block" for call in calls_in(stmt.exprs())):
             return True
         if isinstance(stmt, (For, While)) and self._allocates(stmt.body):
             return True  # one tile per iteration for all threads, not one per strand
@@ -217,9 +215,9 @@ class Facts:
                 if isinstance(node, Var):
                     facts.free.add(node)
                 elif isinstance(node, Call):
-                    info = node.intrinsic
+                    info = node.atom
                     facts.thread_code |= (
-                        info.per_thread or info.exchanges or info.needs == "threads"
+                        info.per_thread or bool(info.exchanges) or info.needs == "threads"
                     )
                     for target in node.written:
                         for buffer, _ in touched(target):
@@ -238,7 +236,7 @@ def plain(expr: Expr) -> bool:
     """Whether ``expr`` is arithmetic on variables: no memory, no calls with effects."""
     return not any(
         isinstance(node, (Load, AddressOf, RegionArg))
-        or (isinstance(node, Call) and node.intrinsic.effect is not Effect.NONE)
+        or (isinstance(node, Call) and node.atom.effect is not Effect.NONE)
         for node in walk_expr(expr)
     )
 

@@ -17,44 +17,36 @@ from tilelang.ir.expr import Call, Expr
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
 
-OPERATIONS = frozenset(
-    [
-        "sync_threads",
-        "sync_warp",
-        "sync_grid",
-        "named_barrier_arrive",
-        "mbarrier_arrive",
-        "mbarrier_wait",
-        "mbarrier_expect_tx",
-        "mbarrier_arrive_expect_tx",
-        "cp_async_barrier_noinc",
-    ]
-)
-
 
 def synchronise(
     s: Strand, node: Call, active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
-    """Execute one of ``OPERATIONS`` for the active threads; yields while they have to wait."""
+    """Execute what ``synchronises`` for the active threads; yields while they have to wait.
+
+    Threads of a warp run together, and copies complete when they are issued, so that their bytes
+    need not be announced.
+    """
     if s.lanes.threads is None:
         raise TileRuntimeError(
             f"T.{node.op} runs in the iterations of a shared loop",
             expected="thread code, outside T.Parallel",
             hint="T.Parallel iterations are spread over the threads and cannot wait for each other",
         )
-    if node.op == "sync_threads":
-        yield from _sync_threads(s, node, active, loc)
-    elif node.op == "sync_grid":
-        yield from _meet(s, s.block.grid, active, loc, "T.sync_grid()", False)
-    elif node.op == "named_barrier_arrive":
-        ident, count = (s.number(arg, active, "a barrier operand") for arg in node.args)
-        s.block.barrier(ident, count).arrive(population(active, s.lanes))
-    elif node.op == "mbarrier_wait":
-        yield from _wait(s, node, active, loc)
-    elif node.op in ("mbarrier_arrive", "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc"):
-        # Copies complete when they are issued, so transaction counts are always settled.
-        for barrier, threads in _barriers(s, node.args[0], active):
-            barrier.arrive(threads)
+    orders = node.atom.orders
+    assert orders is not None
+    match orders.kind, orders.scope:
+        case "rendezvous", "block":
+            yield from _sync_threads(s, node, active, loc)
+        case "rendezvous", "grid":
+            yield from _meet(s, s.block.grid, active, loc, "T.sync_grid()", False)
+        case "wait", _:
+            yield from _wait(s, node, active, loc)
+        case "arrive", _ if node.atom.operands[0].space == "barrier id":
+            ident, count = (s.number(arg, active, "a barrier operand") for arg in node.args)
+            s.block.barrier(ident, count).arrive(population(active, s.lanes))
+        case "arrive", _:
+            for barrier, threads in _barriers(s, node.args[0], active):
+                barrier.arrive(threads)
 
 
 def _sync_threads(

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tilelang.errors import DeviceAssertError, InternalError, TileTypeError, TileUnsupportedError
+from tilelang.errors import DeviceAssertError, TileTypeError, TileUnsupportedError
 from tilelang.interpret import atomics, externs, philox, printing, values, warp
 from tilelang.interpret.elementwise import ELEMENTWISE
-from tilelang.interpret.lanes import Active, anyone, narrow
+from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import nibbles_of
 from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg
-from tilelang.ir.tables import MOVES, Effect
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
@@ -31,12 +30,12 @@ def call(s: Strand, node: Call, active: Active) -> Value:
         operands = [s.eval(arg, active) for arg in node.args]
         found = function(operands, node.args[0].dtype, dict(node.attrs))
         return values.rounded(found, node.dtype)
-    handler = HANDLERS.get(node.op)
+    handler = _reinterpret if node.atom.moves else HANDLERS.get(node.op)
     if handler is not None:
         return handler(s, node, active)
-    if node.intrinsic.effect is Effect.HINT:
+    if node.atom.optional:  # everything asynchronous is complete already
         return NOTHING
-    needs = node.intrinsic.needs
+    needs = node.atom.needs
     raise TileUnsupportedError(
         f"T.{node.op} needs {needs}"
         if needs.startswith("sm_")
@@ -78,24 +77,6 @@ def _ldg(s: Strand, node: Call, active: Active) -> Value:
         return s.load(buffer, indices, active)
     found = atomics.contiguous(s, buffer, indices, node.dtype.lanes, active)
     return values.reinterpret(found, buffer.dtype.with_lanes(node.dtype.lanes), node.dtype)
-
-
-def _cp_async(s: Strand, node: Call, active: Active) -> Value:
-    """One thread's copy of contiguous elements; zeros where the predicate does not hold."""
-    (dst, dst_at), (src, src_at) = target(node.args[0]), target(node.args[1])
-    count = s.number(node.args[2], active, "the element count")
-    pred = node.args[3] if len(node.args) > 3 else None
-    chosen: Active = active
-    if pred is not None:
-        chosen = narrow(active, s.spread(np.not_equal(s.eval(pred, active), 0)))
-    for k in range(count):
-        value: Value = values.constant(0, dst.dtype)
-        if anyone(chosen):
-            found = s.load(src, src_at, chosen, k, plain=True)
-            found = values.convert(found, src.dtype, dst.dtype)
-            value = found if chosen is None else np.where(chosen, found, value)
-        s.store(dst, dst_at, value, active, k, plain=True)
-    return NOTHING
 
 
 def _isnullptr(s: Strand, node: Call, active: Active) -> Value:
@@ -172,33 +153,18 @@ def _device_assert(s: Strand, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-def _control(s: Strand, node: Call, active: Active) -> Value:
-    raise InternalError(f"{node.op} inside an expression")
-
-
-def _in_order(s: Strand, node: Call, active: Active) -> Value:
-    """Groups of asynchronous copies: they are complete already."""
-    return NOTHING
-
-
 def _call_intrin(s: Strand, node: Call, active: Active) -> Value:
     return externs.call(s, node, active)
 
 
 HANDLERS: dict[str, Handler] = {
     "ldg": _ldg,
-    "ptx_cp_async": _cp_async,
-    "cp_async_commit": _in_order,
-    "cp_async_wait": _in_order,
     "isnullptr": _isnullptr,
     "any_of": _any_of,
     "all_of": _all_of,
     "dp4a": _dp4a,
     "reinterpret": _reinterpret,
-    **{f"{way}{bits}": _reinterpret for way in MOVES for bits in (32, 64, 128, 256)},
     "device_assert": _device_assert,
-    "thread_return": _control,
-    "loop_break": _control,
     "call_extern": _call_intrin,
     "call_intrin": _call_intrin,
     "print": printing.print_value,

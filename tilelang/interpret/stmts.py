@@ -360,13 +360,7 @@ def effect(s: Strand, node: Eval, active: Active) -> Steps:
     """An expression evaluated for its effect."""
     value = node.value
     if isinstance(value, Call):
-        if value.op == "thread_return":
-            s.leave_kernel(active)
-            return s.lanes.nobody
-        if value.op == "loop_break":
-            s.leave_iteration(active, True)
-            return s.lanes.nobody
-        if value.op in barriers.OPERATIONS:
+        if value.atom.synchronises:
             yield from barriers.synchronise(s, value, active, node.loc)
             return active
     s.eval(value, active)

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, as_extent
-from tilelang.ir.tables import Effect
 
 READ, WRITE, UPDATE, NAME = "read", "write", "update", "name"
 PLACES = (E.Load, E.AddressOf, E.RegionArg)  # expressions that name memory
@@ -166,13 +166,13 @@ def _through(call: E.Call) -> str:
     if call.op == "tvm_access_ptr":
         mask = call.args[3]
         return _MASKS.get(int(mask.value), UPDATE) if isinstance(mask, E.Const) else UPDATE
-    return NAME if call.intrinsic.effect in _QUIET else UPDATE
+    return NAME if call.atom.effect in _QUIET else UPDATE
 
 
 # -- what rows and tags say --
 def operands(call: E.Call) -> Iterator[tuple[int, str]]:
     """(position, mode) of the operands of ``call`` whose memory its row declares."""
-    row = call.intrinsic
+    row = call.atom
     for at in range(len(call.args)):
         if at in row.writes:
             yield at, UPDATE if at in row.reads else WRITE
@@ -195,7 +195,7 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
     if buffer.storage == "shared.tmem":
         return How.TENSOR
     if isinstance(node, E.Call):
-        return How.ASYNC if node.intrinsic.own_order else How.POINTER
+        return How.ASYNC if node.atom.own_order else How.POINTER
     late = isinstance(node, S.Copy) and (
         node.mode == "tma" or (node.mode == "async" and mode == WRITE)
     )

@@ -19,8 +19,9 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError, shown
+from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.tables import BINARY, INTRINSICS, Intrinsic
+from tilelang.ir.tables import BINARY, INTRINSICS
 
 if TYPE_CHECKING:
     from tilelang.ir.buffer import Buffer, Region
@@ -506,14 +507,14 @@ class Call(Expr):
     @property
     def written(self) -> tuple[Expr, ...]:
         """The operands whose places are written; optional ones only where they are given."""
-        return tuple(self.args[at] for at in self.intrinsic.writes if at < len(self.args))
+        return tuple(self.args[at] for at in self.atom.writes if at < len(self.args))
 
     def children(self) -> tuple[Expr, ...]:
         return super().children() if self.attrs else self.args
 
     @property
-    def intrinsic(self) -> Intrinsic:
-        """What the table says of this operation (effect, arity, scope it needs)."""
+    def atom(self) -> Atom:
+        """The row of this operation: its operands, what it does and what it orders."""
         return INTRINSICS[self.op]
 
     def attr(self, name: str, default: Any = None) -> Any:
@@ -723,7 +724,7 @@ def holds(expr: Expr, *kinds: type[Expr]) -> bool:
 
 def repeatable(expr: Expr) -> bool:
     """Whether evaluating ``expr`` more than once is as good as once."""
-    return all(call.intrinsic.effect.repeatable for call in find(expr, Call))
+    return all(call.atom.effect.repeatable for call in find(expr, Call))
 
 
 @overload

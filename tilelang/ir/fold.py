@@ -14,6 +14,7 @@ import numpy as np
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
+from tilelang.ir.atoms import Effect
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, promote
 from tilelang.ir.expr import (
@@ -29,7 +30,7 @@ from tilelang.ir.expr import (
     const,
     special,
 )
-from tilelang.ir.tables import BINARY, INTRINSICS, Effect
+from tilelang.ir.tables import BINARY, INTRINSICS
 
 BOOL = DType("bool")
 FLOAT32 = DType("float32")
@@ -397,14 +398,14 @@ def build_call(
     if not (info.low <= len(args) and (info.high < 0 or len(args) <= info.high)):
         count = str(info.low) if info.low == info.high else f"{info.low} or more"
         raise TileTypeError(f"T.{op} takes {count} operands", got=str(len(args)))
-    if info.operands in ("float", "number", "int") and len(args) > 1:
+    if info.takes in ("float", "number", "int") and len(args) > 1:
         lead = _operands("max", args[0], args[1])
         exprs = (*lead, *(build_cast(arg, lead[0].dtype) for arg in args[2:]))
     else:
         exprs = tuple(as_expr(arg) for arg in args)
-    if info.operands == "float":
+    if info.takes == "float":
         exprs = tuple(e if e.dtype.is_float else build_cast(e, FLOAT32) for e in exprs)
-    if info.operands == "int" and not exprs[0].dtype.is_integer:
+    if info.takes == "int" and not exprs[0].dtype.is_integer:
         raise TileTypeError(
             f"T.{op} on a {exprs[0].dtype} operand", expected="an integer", got=f"{exprs[0].dtype}"
         )

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from tilelang.errors import InternalError, Loc, TileError, TileSyntaxError
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import SCOPES, Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var, find
 from tilelang.ir.print_expr import shape_vars
-from tilelang.ir.tables import INTRINSICS, Effect
+from tilelang.ir.tables import INTRINSICS
 
 _PLAIN: frozenset[type[S.Stmt]] = frozenset(
     (

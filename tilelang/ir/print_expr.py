@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from tilelang.errors import InternalError
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.expr import (
     AddressOf,
@@ -31,7 +32,7 @@ from tilelang.ir.expr import (
     Vector,
     as_expr,
 )
-from tilelang.ir.tables import BINARY, UNARY, Effect
+from tilelang.ir.tables import BINARY, UNARY
 from tilelang.ir.visitor import postorder
 
 ATOM = 100  # binding strength of names, calls and subscripts
@@ -233,7 +234,7 @@ class ExprPrinter:
         return f'T.cast({value}, "{node.dtype}"{options})'
 
     def _call(self, node: Call, args: list[str]) -> str:
-        info = node.intrinsic
+        info = node.atom
         parts = list(args)
         for at, name in _BY_NAME.get(node.op, ()):
             if at < len(parts):
@@ -251,7 +252,7 @@ _BY_NAME = {"shfl_sync": ((2, "width"), (3, "mask"))}
 
 def _written(node: Call) -> tuple[Expr, ...]:
     """The operands as a program writes them: functions of floats convert integers themselves."""
-    if node.intrinsic.operands != "float":
+    if node.atom.takes != "float":
         return node.args
     return tuple(
         arg.value

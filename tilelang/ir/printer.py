@@ -267,7 +267,7 @@ class _Printer:
             self.view(stmt)
         elif isinstance(stmt, S.Store):
             place, stored = self.element(stmt.buffer, stmt.indices), stmt.value
-            if isinstance(stored, Call) and stored.op.startswith("stg"):
+            if isinstance(stored, Call) and stored.atom.moves == "stg":
                 self.line(f"T.{stored.op}({place}, {text.expr(stored.args[0])})")
             else:
                 self.line(f"{place} = {text.expr(stored)}")

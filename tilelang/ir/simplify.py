@@ -185,7 +185,7 @@ class _Simplifier:
             return True
         found = self.free.get(node)
         if found is None:
-            own = not isinstance(node, Call) or node.intrinsic.effect.repeatable
+            own = not isinstance(node, Call) or node.atom.effect.repeatable
             found = own and all(self.repeatable(child) for child in node.children())
             self.free[node] = found
         return found

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.tables import Effect
 
 PRIVATE = ("local", "local.var", "local.descriptor")
 # Effects that each executing thread has on its own.
@@ -56,18 +56,16 @@ class Varying:
                 return True
             if isinstance(buffer.elem_offset, E.Expr) and self.expr(buffer.elem_offset):
                 return True
-        if isinstance(expr, E.Call) and (
-            expr.intrinsic.per_thread or expr.intrinsic.effect is Effect.ATOMIC
-        ):
+        if isinstance(expr, E.Call) and (expr.atom.per_thread or expr.atom.effect is Effect.ATOMIC):
             return True
-        if self.votes and isinstance(expr, E.Call) and expr.intrinsic.vote:
+        if self.votes and isinstance(expr, E.Call) and expr.atom.vote:
             return False
         return any(self.expr(child) for child in expr.children())
 
     def has_effect(self, expr: E.Expr) -> bool:
         """Whether every thread that evaluates ``expr`` does something of its own."""
         return any(
-            isinstance(node, E.Call) and node.intrinsic.effect in PER_THREAD_EFFECTS
+            isinstance(node, E.Call) and node.atom.effect in PER_THREAD_EFFECTS
             for node in E.walk(expr)
         )
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS, Effect
+from tilelang.ir.atoms import Effect
+from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
 
 __all__ = ["SUPPORT", "Support", "support_table"]
 
@@ -99,7 +100,7 @@ def _derived(name: str) -> Support:
     needs = HARDWARE_TILES.get(operation, "")
     row = INTRINSICS.get(operation)
     if row is not None:
-        needs = row.needs
+        needs = "" if row.optional else row.needs
     if not needs:
         return Support(True, True)
     if needs == "threads":

@@ -346,7 +346,7 @@ class CudaPrinter(CPrinter):
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """An intrinsic without a meaning on CUDA."""
-        needs = expr.intrinsic.needs
+        needs = expr.atom.needs
         if needs.startswith("sm_"):
             self.require(needs, f"T.{expr.op}")
         raise TileUnsupportedError(

@@ -27,6 +27,7 @@ from tilelang.errors import (
     shown,
 )
 from tilelang.ir.active import activate, current
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
@@ -53,7 +54,6 @@ from tilelang.ir.stmt import (
     seq,
 )
 from tilelang.ir.stmt import walk as walk_stmts
-from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import Varying
 from tilelang.language.regions import as_run
 from tilelang.language.v2.place import check_place
@@ -117,7 +117,7 @@ def is_pure(expr: Expr) -> bool:
     """Whether the value is the same whenever it is evaluated: no loads, no effects."""
     return not any(
         isinstance(node, Load)
-        or (isinstance(node, Call) and node.intrinsic.effect not in (Effect.NONE, Effect.HINT))
+        or (isinstance(node, Call) and node.atom.effect not in (Effect.NONE, Effect.HINT))
         for node in walk(expr)
     )
 
@@ -125,7 +125,7 @@ def is_pure(expr: Expr) -> bool:
 def has_effect(expr: Expr) -> bool:
     """Whether evaluating ``expr`` does something besides giving a value."""
     return any(
-        isinstance(node, Call) and node.intrinsic.effect not in (Effect.NONE, Effect.READ)
+        isinstance(node, Call) and node.atom.effect not in (Effect.NONE, Effect.READ)
         for node in walk(expr)
     )
 

@@ -23,20 +23,6 @@ _COLLECTIVE = (
     S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerFinalize, S.Transpose, S.Im2col,
 )  # fmt: skip
 _MOVES = (S.Copy, S.Fill)
-# Calls at which threads wait for each other, with the words of the language.
-_WAITS = {
-    "sync_threads": "T.sync_threads",
-    "sync_grid": "T.sync_grid",
-    "barrier_arrive": "T.barrier_arrive",
-    "barrier_wait": "T.barrier_wait",
-    "mbarrier_arrive": "T.barrier_arrive",
-    "mbarrier_wait": "T.barrier_wait",
-    "named_barrier_arrive": "T.named_barrier_arrive",
-    "syncthreads_count": "T.syncthreads_count",
-    "syncthreads_and": "T.syncthreads_and",
-    "syncthreads_or": "T.syncthreads_or",
-    "thread_allreduce": "T.tvm_thread_allreduce",
-}
 _OWN = ("local", "local.var")
 
 
@@ -63,13 +49,19 @@ def _check_parallel(stmt: S.Stmt) -> None:
             what = f"the tile operation {type(stmt).__name__}"
     else:
         calls = (node for expr in stmt.exprs() for node in find(expr, Call))
-        what = next((_WAITS[node.op] for node in calls if node.op in _WAITS), "")
+        what = next((f"T.{node.atom.word or node.op}" for node in calls if _joint(node)), "")
     if what:
         raise TileSyntaxError(
             f"{what} in a T.Parallel loop",
             expected="loads, stores and arithmetic of single elements",
             hint="an iteration is the work of one thread; end the loop before it, or use T.serial",
         )
+
+
+def _joint(node: Call) -> bool:
+    """Whether threads of several warps have to do with each other at an intrinsic."""
+    atom = node.atom
+    return atom.meets("block", "grid") or atom.signals or atom.exchanges == "block"
 
 
 # How far a reducer is: made, started by stores, updated, finalized (then it is a fragment).

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tilelang.errors import TileUnsupportedError
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
@@ -29,7 +30,6 @@ from tilelang.ir.expr import (
     walk,
 )
 from tilelang.ir.stmt import Alloc, If, Stmt, Store, While
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import rebuild, rewrite_exprs
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _harmless(expr: Expr) -> bool:
         elif isinstance(node, (AddressOf, RegionArg)):
             return False
         elif isinstance(node, Call):
-            if node.intrinsic.effect is not Effect.NONE:
+            if node.atom.effect is not Effect.NONE:
                 return False
         elif isinstance(node, Binary) and node.op in _TRAPS and node.dtype.is_integer:
             return False

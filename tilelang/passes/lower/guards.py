@@ -21,7 +21,6 @@ from tilelang.ir.linear import Linear, unwrapped
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, substitute
 from tilelang.passes.analysis.affine import depends_on, linear
-from tilelang.passes.analysis.atomics import GUARDED_CALLS, SUMS
 from tilelang.target import Context
 
 
@@ -124,7 +123,7 @@ class _Guards:
         if isinstance(stmt, S.Store):
             return self._store(stmt)
         if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call):
-            if stmt.value.op in SUMS:
+            if stmt.value.atom.elements > 1:
                 return self._sum(stmt, stmt.value)
         rewritten = _Guarded(self).rewrite(stmt)
         if isinstance(rewritten, S.Eval) and isinstance(rewritten.value, E.Call):
@@ -147,7 +146,7 @@ class _Guards:
 
     def _sum(self, stmt: S.Eval, call: E.Call) -> S.Stmt:
         """An atomic sum of neighbours: as one where all of them are inside, else one by one."""
-        count = SUMS[call.op]
+        count = call.atom.elements
         args = tuple(
             rebuild(arg, _Guarded(self).expr)
             if isinstance(arg, E.AddressOf)
@@ -198,7 +197,7 @@ class _Guards:
     def call_condition(self, call: E.Call) -> E.Expr | None:
         """The condition under which the addresses of ``call`` are inside, None if proved."""
         cond: E.Expr | None = None
-        if call.op not in GUARDED_CALLS:
+        if not call.atom.elements:
             return None
         for arg in call.args:
             if isinstance(arg, E.AddressOf):
@@ -349,10 +348,10 @@ class _Corners(Rewriter):
             self.memo.add(id(node))
             if isinstance(node, (E.Load, E.AddressOf)):
                 self.access(node.buffer, node.indices)
-            if isinstance(node, E.Call) and node.op in SUMS:
+            if isinstance(node, E.Call) and node.atom.elements > 1:
                 for arg in node.args:
                     if isinstance(arg, E.AddressOf):
-                        self.access(arg.buffer, _beside(arg.indices, SUMS[node.op] - 1))
+                        self.access(arg.buffer, _beside(arg.indices, node.atom.elements - 1))
         return expr
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
@@ -137,7 +137,7 @@ def _independent(store: S.Store) -> bool:
             same = zip(node.indices, store.indices, strict=True)
             if node.buffer is not store.buffer or not all(a is b for a, b in same):
                 return False
-        if isinstance(node, E.Call) and node.intrinsic.effect is not Effect.NONE:
+        if isinstance(node, E.Call) and node.atom.effect is not Effect.NONE:
             return False
     return True
 

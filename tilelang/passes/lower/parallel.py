@@ -17,9 +17,9 @@ from math import gcd
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild, substitute
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.combine import combine
@@ -168,7 +168,7 @@ class _Body(Rewriter):
             return False
         return any(
             isinstance(node, E.Call)
-            and node.intrinsic.effect in (Effect.ATOMIC, Effect.OUTPUT, Effect.WRITE)
+            and node.atom.effect in (Effect.ATOMIC, Effect.OUTPUT, Effect.WRITE)
             for node in E.walk(stmt.value)
         )
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
@@ -271,7 +271,7 @@ class _Loads:
         if isinstance(expr, E.Load):
             run = self.run_of(expr)
             return self.taken(expr, run, None, None) if run > 1 else expr
-        if isinstance(expr, E.Call) and expr.intrinsic.effect is not Effect.NONE:
+        if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
             return expr
         if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
             return expr
@@ -395,6 +395,6 @@ def _independent(body: S.Stmt) -> bool:
                     stored = stores.get(part.buffer.data)
                     if stored is not None and not _same_place(stored, part):
                         return False
-                if isinstance(part, E.Call) and part.intrinsic.effect is not Effect.NONE:
+                if isinstance(part, E.Call) and part.atom.effect is not Effect.NONE:
                     return False
     return True

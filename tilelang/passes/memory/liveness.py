@@ -14,11 +14,10 @@ from math import prod
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import group
 from tilelang.ir.buffer import Buffer
 
-# Copies that may still be under way when the statement is over, and what waits for them.
-_STARTS = frozenset(("cp_async", "ptx_cp_async"))
-_WAITS = frozenset(("cp_async_wait", "ptx_wait_group"))
+_COPIES = group("cp_async")  # may still be under way when their statement is over
 _CONTROL = (S.If, S.For, S.While)
 _LOOPS = (S.For, S.While)
 _LAUNCH = 0  # stands for the control around what no control is around
@@ -194,21 +193,19 @@ class _Scan:
     def _calls(self, stmt: S.Stmt, here: int, path: tuple[Control, ...]) -> None:
         for expr in stmt.exprs():
             for node in E.find(expr, E.Call):
-                if node.op in _WAITS:
+                if node.atom.waits_for(_COPIES.name):
                     self.waits.append(here)
-                elif node.op in _STARTS:
+                elif node.atom.completes == _COPIES:
                     for data in _named(node):
                         if data in self.known:
                             self.known[data].flying = True
-                elif node.intrinsic.own_order:
+                elif node.atom.own_order:
                     for data in _named(*node.args):
                         if data in self.known:
                             self.known[data].raw = self.known[data].always = True
-                elif node.op == "sync_threads" and self._whole(node):
+                elif node.atom.meets("block") and self._whole(node):
                     control = path[-1].ident if path else _LAUNCH
                     self.result.barriers.setdefault(control, []).append(here)
-                elif node.op == "loop_break":
-                    self._leave(path)
         if isinstance(stmt, S.Let):
             self._escape(stmt.value)
 

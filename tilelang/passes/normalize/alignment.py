@@ -17,8 +17,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.passes.analysis.vectors import BASE
 
-_WIDE = {"atomic_addx2": 2, "atomic_addx4": 4}  # elements that one call touches
-
 
 def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
     """Bytes that the address of each parameter of a lowered program has to be a multiple of, by
@@ -52,7 +50,8 @@ def _size(call: E.Call, buffer: Buffer) -> int:
     size = call.attr("bytes", 0)
     if isinstance(size, int) and size:
         return size
-    return _WIDE.get(call.op, 0) * buffer.dtype.bits // 8
+    count = call.atom.elements if call.atom.elements > 1 else 0
+    return count * buffer.dtype.bits // 8
 
 
 def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:

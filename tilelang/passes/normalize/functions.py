@@ -17,8 +17,6 @@ from tilelang.ir.functions import as_expression
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.target import Context
 
-_BY_NAME = ("call_extern", "call_intrin")
-
 
 def write_out_functions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without calls of functions that the language can compute itself.
@@ -56,7 +54,7 @@ class _WriteOut(Rewriter):
 
     def written(self, expr: E.Expr) -> E.Expr:
         """``expr`` itself as operations, if it calls a known function."""
-        if not isinstance(expr, E.Call) or expr.op not in _BY_NAME:
+        if not isinstance(expr, E.Call) or not expr.atom.by_name:
             return expr
         name = str(expr.attr("name", ""))
         if re.search(rf"\b{re.escape(name)}\b", self.own):

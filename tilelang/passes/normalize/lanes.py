@@ -14,12 +14,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.tables import MOVES
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.target import Context
 
-# Words that name the access by which bits are loaded or stored.
-EXPLICIT = frozenset(f"{way}{bits}" for way in MOVES for bits in (32, 64, 128, 256))
 THROUGH = "through"  # annotation of a loop over lanes: "ldg" or "stg"
 # Packed arithmetic: the scalar operation of each lane.
 PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
@@ -151,7 +148,7 @@ class _Lanes(Rewriter):
         return result
 
     def _call(self, expr: E.Call, at: int) -> E.Expr:
-        if expr.op in EXPLICIT and not (self.rows and _is_word(expr)):
+        if expr.atom.moves and not (self.rows and _is_word(expr)):
             self.changed = True
             expr = E.Call("reinterpret", expr.args, expr.dtype)
         if expr.op == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
@@ -171,7 +168,7 @@ class _Lanes(Rewriter):
         if expr.dtype.lanes == 1:
             return rebuild(expr, lambda child: self.lane(child, 0))
         self.changed = True
-        if expr.op in ("atomic_addx2", "atomic_addx4"):
+        if expr.atom.elements > 1:
             return self._added(expr, at)
         args = tuple(self.lane(arg, at) for arg in expr.args)
         return E.Call(expr.op, args, expr.dtype.element_of, expr.attrs)
@@ -218,7 +215,7 @@ class _Lanes(Rewriter):
         before: list[S.Stmt] = []
         if self.rows and isinstance(stmt, (S.Let, S.Store, S.Eval)):
             for expr in stmt.exprs():
-                if any(call.op in EXPLICIT for call in E.find(expr, E.Call)):
+                if any(call.atom.moves for call in E.find(expr, E.Call)):
                     before += self._explicit(expr, None, stmt)
         found = super()._visit(stmt)
         if not before:
@@ -228,7 +225,7 @@ class _Lanes(Rewriter):
 
     def _explicit(self, value: E.Expr, cond: E.Expr | None, stmt: S.Stmt) -> list[S.Stmt]:
         """Loops that bring what ``T.ldg`` loads to local arrays; `cond` as in `_fetch`."""
-        if isinstance(value, E.Call) and value.op in EXPLICIT and value.op.startswith("ldg"):
+        if isinstance(value, E.Call) and value.atom.moves == "ldg":
             return self._fetch(value.args[0], cond, stmt, "ldg")
         found: list[S.Stmt] = []
         if isinstance(value, E.Select) and value.cond.dtype.lanes == 1:
@@ -287,8 +284,8 @@ class _Lanes(Rewriter):
             return stmt
         self.changed = True
         through = ""
-        if isinstance(stmt.value, E.Call) and stmt.value.op in EXPLICIT:
-            through = stmt.value.op[:3]
+        if isinstance(stmt.value, E.Call):
+            through = stmt.value.atom.moves
         inner = int(stmt.buffer.shape[-1]) if own else 1
         count = max(stmt.value.dtype.lanes, inner, *(i.dtype.lanes for i in stmt.indices))
         before = self._fetch(stmt.value, None, stmt)
@@ -384,7 +381,7 @@ class _Lanes(Rewriter):
 
 def _is_sum(value: E.Expr) -> bool:
     """Whether a vector value is what an atomic sum of neighbours gives."""
-    return isinstance(value, E.Call) and value.op in ("atomic_addx2", "atomic_addx4")
+    return isinstance(value, E.Call) and value.atom.elements > 1
 
 
 def _in_row(buffer: Buffer, index: E.Ramp) -> bool:

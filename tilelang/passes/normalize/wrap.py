@@ -21,7 +21,6 @@ from tilelang.ir.bounds import INF, Bounds, Interval, interval
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import rebuild, rewrite_blocks
-from tilelang.passes.analysis.atomics import GUARDED_CALLS
 from tilelang.passes.normalize.signs import Signs, form_of
 from tilelang.target import Context
 
@@ -181,7 +180,7 @@ class _Wrap:
             indices = self.place(expr.buffer, expr.indices, expr)
             same = all(a is b for a, b in zip(indices, expr.indices))
             return expr if same else E.Load(expr.buffer, indices)
-        if isinstance(expr, E.Call) and expr.op in GUARDED_CALLS:
+        if isinstance(expr, E.Call) and expr.atom.elements:
             args = tuple(map(self.address, expr.args))
             same = all(a is b for a, b in zip(args, expr.args))
             return expr if same else E.Call(expr.op, args, expr.dtype, expr.attrs)

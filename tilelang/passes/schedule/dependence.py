@@ -14,25 +14,14 @@ import numpy as np
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
-from tilelang.ir.tables import Effect
 from tilelang.ir.visitor import postorder
 
 # Operations whose regions may get a further leading index: their meaning does not depend on
 # the number of dimensions.
 _ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.Transpose)
 _SHARED = ("shared", "shared.dyn")
-# Calls that only say where threads wait for each other, and exchanges inside a warp.
-_ORDERLY = frozenset(
-    (
-        "sync_threads", "sync_warp", "syncthreads_count", "syncthreads_and", "syncthreads_or",
-        "shfl_sync", "shfl_xor", "shfl_up", "shfl_down", "warp_reduce_sum", "warp_reduce_max",
-        "warp_reduce_min", "warp_reduce_bitand", "warp_reduce_bitor", "any_sync", "all_sync",
-        "ballot_sync", "ballot", "activemask", "match_any_sync", "match_all_sync",
-        "thread_allreduce", "assume",
-    )
-)  # fmt: skip
-_LEAVING = frozenset(("loop_break", "thread_return"))
 _VECTOR_BITS = 32  # the smallest asynchronous copy
 
 
@@ -128,11 +117,11 @@ def _check_control(loop: S.For) -> None:
 
 
 def _check_call(node: E.Call) -> None:
-    if node.op in _LEAVING:
-        raise NotPipelinedError("its iterations can end early")
-    info = node.intrinsic
-    waits = info.effect is Effect.SYNC and node.op not in _ORDERLY
-    if waits or (info.effect is Effect.HINT and node.op not in _ORDERLY):
+    """Threads of a warp or block may wait for each other, and tell each other values."""
+    atom = node.atom
+    orderly = atom.meets("warp", "block") or atom.exchanges
+    waits = atom.effect is Effect.SYNC and not orderly
+    if waits or (atom.effect is Effect.HINT and atom.needs):
         raise NotPipelinedError("the program orders asynchronous operations in it itself")
 
 
@@ -147,7 +136,7 @@ def written_data(stmt: S.Stmt) -> Iterator[E.Var]:
         for expr in node.exprs():
             for part in E.find(expr, E.Call, E.AddressOf):
                 if isinstance(part, E.Call):
-                    for spot in part.intrinsic.writes:
+                    for spot in part.atom.writes:
                         if spot < len(part.args):
                             yield from _named(part.args[spot])
                 elif isinstance(part, E.AddressOf) and "w" in part.access:
@@ -181,7 +170,7 @@ class _Replay:
                 if node.buffer.data in self.written or node.buffer.storage == "local.fragment":
                     return False
             elif isinstance(node, E.Call):
-                if node.intrinsic.effect is not Effect.NONE or node.intrinsic.needs:
+                if node.atom.effect is not Effect.NONE or node.atom.needs:
                     return False
             elif isinstance(node, (E.AddressOf, E.RegionArg)):
                 return False

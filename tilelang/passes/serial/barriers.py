@@ -15,9 +15,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.passes.serial.slots import INT, ThreadLoops
 
-ORDER = ("sync_threads", "sync_warp", "sync_grid")
-ARRIVALS = ("mbarrier_arrive", "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc")
-OPERATIONS = (*ORDER, *ARRIVALS, "mbarrier_wait", "mbarrier_expect_tx", "named_barrier_arrive")
 NAMED = 16  # hardware barriers of a block
 PENDING, PHASE, COUNT = range(3)  # of a barrier in memory
 
@@ -30,7 +27,7 @@ ZERO = (E.const(0),)
 
 def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
     """The error for an operation that exists on other targets only."""
-    needs = call.intrinsic.needs
+    needs = call.atom.needs
     name = call.attr("name", call.op)
     unknown = call.op == "call_extern"
     return TileUnsupportedError(
@@ -53,7 +50,7 @@ def check_words(launch: S.Launch) -> None:
     for stmt in S.walk(launch.body):
         with located(stmt.loc):
             for node in (part for item in stmt.exprs() for part in E.walk(item)):
-                if isinstance(node, E.Call) and node.op not in OPERATIONS:
+                if isinstance(node, E.Call) and not (node.atom.synchronises or node.atom.optional):
                     if any(map(_is_barrier, node.args)):
                         raise no_word_of_cpus(node)
 
@@ -101,19 +98,26 @@ class Barriers:
             masked: whether that may be fewer than all.
         """
         call = stmt.value
-        assert isinstance(call, E.Call)
-        if call.op in ARRIVALS:
-            return [self._arrive(stmt, call, mask)]
-        if call.op == "mbarrier_wait":
-            return [self._wait(stmt, call, mask)]
-        if call.op == "named_barrier_arrive":
-            self._named()
-            return self._meet(stmt, call.args[0], None, mask)
-        if call.op == "sync_grid":
-            return [*(self._all_here(stmt, mask) if masked else []), stmt]
-        if call.op != "sync_threads" or (not masked and self.named is None):
-            return []
-        args = call.args
+        assert isinstance(call, E.Call) and call.atom.orders is not None
+        match call.atom.orders.kind, call.atom.orders.scope:
+            case "arrive", _ if call.atom.operands[0].space == "barrier id":
+                self._named()
+                return self._meet(stmt, call.args[0], None, mask)
+            case "arrive", _:
+                return [self._arrive(stmt, call, mask)]
+            case "wait", _:
+                return [self._wait(stmt, call, mask)]
+            case "rendezvous", "grid":
+                return [*(self._all_here(stmt, mask) if masked else []), stmt]
+            case "rendezvous", "block" if masked or self.named is not None:
+                return self._block(stmt, call.args, mask, masked)
+            case _:  # bytes arrive at once, and threads of a warp end statements in order
+                return []
+
+    def _block(
+        self, stmt: S.Eval, args: tuple[E.Expr, ...], mask: E.Expr | None, masked: bool
+    ) -> list[S.Stmt]:
+        """A barrier of the block, or of the threads that a number stands for."""
         if not args or (isinstance(args[0], E.Const) and int(args[0].value) < 0):
             return self._all_here(stmt, mask) if masked else []
         if len(args) == 1:

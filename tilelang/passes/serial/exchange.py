@@ -46,7 +46,7 @@ class Exchange:
         found = self.memo.get(expr)
         if found is None:
             found = rebuild(expr, self.expr)
-            if isinstance(found, E.Call) and found.intrinsic.exchanges:
+            if isinstance(found, E.Call) and found.atom.exchanges:
                 found = _WRITERS[found.op](self, found)
             self.memo[expr] = found
         return found
@@ -115,7 +115,7 @@ Writer: TypeAlias = "Callable[[Exchange, E.Call], E.Expr]"
 
 def exchanges(expr: E.Expr) -> bool:
     """Whether evaluating ``expr`` needs what other threads have."""
-    return any(call.intrinsic.exchanges for call in E.find(expr, E.Call))
+    return any(call.atom.exchanges for call in E.find(expr, E.Call))
 
 
 def plain_loop(var: E.Var, count: int, *body: S.Stmt) -> S.For:

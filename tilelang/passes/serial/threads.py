@@ -23,12 +23,12 @@ from dataclasses import dataclass, field, replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.tables import Effect
 from tilelang.ir.uniform import PRIVATE, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
 from tilelang.passes.analysis.atomics import updated_in_two_ways
-from tilelang.passes.serial.barriers import OPERATIONS, Barriers, check_words
+from tilelang.passes.serial.barriers import Barriers, check_words
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
 from tilelang.target import Context
@@ -168,10 +168,10 @@ class _Serializer:
     def classify(self, stmt: S.Stmt) -> str:
         """How to run ``stmt``: "thread", "recompute", "barrier", "drop", "once" (structured)."""
         if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call):
-            intrinsic = stmt.value.intrinsic
-            if stmt.value.op in OPERATIONS:
+            atom = stmt.value.atom
+            if atom.synchronises:
                 return "barrier"
-            if intrinsic.effect is Effect.HINT:
+            if atom.optional:
                 return "drop"
         if isinstance(stmt, S.Let):
             if not self.varying.expr(stmt.value):
@@ -194,8 +194,7 @@ class _Serializer:
         """Whether a varying value may be computed at the head of any later loop: it reads no
         memory, and nothing that it is computed from has to be kept from where it was bound."""
         return self.ordered.isdisjoint(value.variables) and not any(
-            isinstance(n, E.Load)
-            or (isinstance(n, E.Call) and n.intrinsic.effect is not Effect.NONE)
+            isinstance(n, E.Load) or (isinstance(n, E.Call) and n.atom.effect is not Effect.NONE)
             for n in E.walk(value)
         )
 
@@ -526,7 +525,7 @@ def _cooperates(stmt: S.Stmt) -> bool:
     return any(
         isinstance(node, (S.TileOp, S.Parallel))
         or any(
-            call.intrinsic.effect is Effect.SYNC
+            call.atom.effect is Effect.SYNC and not call.atom.optional
             for item in node.exprs()
             for call in E.find(item, E.Call)
         )

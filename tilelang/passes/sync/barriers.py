@@ -55,19 +55,6 @@ from tilelang.passes.sync.exchanges import exchanged
 from tilelang.passes.sync.opened import Open
 from tilelang.target import Context
 
-# Calls at which every thread of the block waits for the others.
-_RENDEZVOUS = frozenset(
-    ("sync_threads", "sync_grid", "syncthreads_count", "syncthreads_and", "syncthreads_or")
-)
-# Calls after which this thread's asynchronous copies have arrived (the program counts groups).
-_ARRIVALS = frozenset(("ptx_wait_group", "cp_async_wait"))
-# Calls by which groups of threads wait for each other.
-_SIGNALS = frozenset(
-    (
-        "named_barrier_arrive", "mbarrier_arrive", "mbarrier_wait", "mbarrier_expect_tx",
-        "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc",
-    )
-)  # fmt: skip
 GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group
 
 
@@ -291,7 +278,7 @@ class _Inserter:
         live.add(writes)
         source = stmt.value
         # The name of an instruction that stores stays at its store.
-        word = source if isinstance(source, E.Call) and source.op == "stg32" else None
+        word = source if isinstance(source, E.Call) and source.atom.moves else None
         if word is not None:
             source = word.args[0]
         value = E.Var("value", source.dtype)
@@ -434,11 +421,11 @@ class _Inserter:
         """What synchronisation that the program wrote itself settles."""
         for expr in stmt.exprs():
             for node in E.find(expr, E.Call):
-                if node.op in _ARRIVALS:
+                if node.atom.waits_for("cp_async"):  # the program counts groups
                     self.arrive(live)
-                elif node.op in _RENDEZVOUS and self.covers(node, at):
+                elif node.atom.meets("block", "grid") and self.covers(node, at):
                     self.clear(live, at if node.args else replace(at, mask=np.ones_like(at.mask)))
-                elif node.op == "sync_warp":
+                elif node.atom.meets("warp"):
                     self.meet_in_warps(live, at)
 
     def covers(self, node: E.Call, at: Where) -> bool:
@@ -617,7 +604,7 @@ def _strangers(a: Access, b: Access) -> bool:
 def _has_signals(stmt: S.Stmt) -> bool:
     """Whether threads wait for others by barriers that count their arrivals."""
     return any(
-        node.op in _SIGNALS or (node.op == "sync_threads" and len(node.args) > 1)
+        node.atom.signals or (node.atom.meets("block") and len(node.args) > 1)
         for item in S.walk(stmt)
         for expr in item.exprs()
         for node in E.find(expr, E.Call)
@@ -629,7 +616,7 @@ def _has_barriers(stmt: S.Stmt) -> bool:
     if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
         return False
     calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
-    if any(node.op in _RENDEZVOUS | _SIGNALS | {"sync_warp"} for node in calls):
+    if any(node.atom.meets("warp", "block", "grid") or node.atom.signals for node in calls):
         return True
     return any(map(_has_barriers, stmt.blocks()))
 
@@ -658,10 +645,11 @@ def _named_barriers(body: S.Stmt) -> set[int]:
     for stmt in S.walk(body):
         for expr in stmt.exprs():
             for node in E.find(expr, E.Call):
-                if node.op in ("sync_threads", "named_barrier_arrive") and node.args:
-                    first = interval(node.args[0])
-                    low = int(max(first.low, 0))
-                    found.update(range(low, int(min(first.high + 1, MAX_BARRIERS))))
+                for operand, number in zip(node.atom.operands, node.args):
+                    if operand.space == "barrier id":
+                        known = interval(number)
+                        low = int(max(known.low, 0))
+                        found.update(range(low, int(min(known.high + 1, MAX_BARRIERS))))
     return found
 
 

@@ -20,11 +20,11 @@ import numpy as np
 from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Interval, interval
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tables import ATOMIC_UPDATES, Effect
 from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.analysis.groups import WARP, Mask, thread_indices
@@ -239,14 +239,14 @@ def expr_accesses(expr: E.Expr, scope: Scope, loc: Loc | None) -> Iterator[Acces
 
 
 def _note_targets(node: E.Call, targets: dict[int, list[str]]) -> None:
-    info = node.intrinsic
+    info = node.atom
     if info.own_order:
         targets.update((id(arg), []) for arg in node.args)
     for spots, mode in ((info.reads, "read"), (info.writes, "write")):
         for spot in spots:
             if spot < len(node.args):
                 found = targets.setdefault(id(node.args[spot]), [])
-                atomic = ATOMIC_UPDATES.get(node.op, "atomic")
+                atomic = f"atomic_{info.update}" if info.update else "atomic"
                 found.append(atomic if info.effect is Effect.ATOMIC else mode)
 
 

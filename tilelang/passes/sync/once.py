@@ -17,7 +17,7 @@ import numpy as np
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.tables import Effect
+from tilelang.ir.atoms import Effect
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_blocks, rewrite_launches, substitute
 from tilelang.passes.analysis.groups import Mask, inverse, thread_indices, thread_mask
@@ -136,4 +136,4 @@ class _Electing:
 
 def _movable(expr: E.Expr) -> bool:
     """Whether one thread alone may evaluate ``expr``."""
-    return all(node.intrinsic.effect in _MOVABLE for node in E.find(expr, E.Call))
+    return all(node.atom.effect in _MOVABLE for node in E.find(expr, E.Call))

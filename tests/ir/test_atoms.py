@@ -1,0 +1,71 @@
+"""The rows of instructions: what passes read from them, written down here by name once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tilelang.ir.atoms import Atom, Effect
+from tilelang.ir.tables import INTRINSICS
+
+
+def named(holds: Callable[[Atom], object]) -> set[str]:
+    return {name for name, atom in INTRINSICS.items() if holds(atom)}
+
+
+def test_what_has_no_effect_on_results_orders_nothing() -> None:
+    assert named(lambda atom: atom.effect is Effect.HINT) == {
+        "assume", "set_max_nreg", "no_set_max_nreg", "disable_warp_group_reg_alloc",
+        "annotate_producer_reg_dealloc", "annotate_consumer_reg_alloc",
+    }  # fmt: skip
+    assert not named(lambda atom: atom.orders and atom.effect is Effect.HINT)
+
+
+VOTES = {"syncthreads_count", "syncthreads_and", "syncthreads_or"}
+SIGNALS = {
+    "named_barrier_arrive", "mbarrier_arrive", "mbarrier_wait", "mbarrier_expect_tx",
+    "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc",
+}  # fmt: skip
+ARRIVALS = {"ptx_wait_group", "cp_async_wait"}
+
+
+@pytest.mark.parametrize(
+    "expected, holds",
+    [
+        ({"sync_threads", "sync_grid", *VOTES}, lambda atom: atom.meets("block", "grid")),
+        ({"sync_warp"}, lambda atom: atom.meets("warp")),
+        (SIGNALS, lambda atom: atom.signals),
+        (ARRIVALS, lambda atom: atom.waits_for("cp_async")),
+        ({"wait_wgmma", "warpgroup_wait"}, lambda atom: atom.waits_for("wgmma")),
+        ({"sync_threads", "sync_grid", "mbarrier_wait"}, lambda atom: atom.may_wait),
+        (
+            {"sync_threads", "sync_grid", "sync_warp", *SIGNALS},
+            lambda atom: atom.synchronises,
+        ),
+        ({"thread_allreduce", *VOTES}, lambda atom: atom.exchanges == "block"),
+        ({"call_extern", "call_intrin"}, lambda atom: atom.by_name),
+        (
+            {f"atomic_{op}" for op in ("add", "max", "min", "or", "and", "xor", "addx2", "addx4")},
+            lambda atom: atom.update,
+        ),
+        ({"atomic_addx2", "atomic_addx4"}, lambda atom: atom.elements > 1),
+    ],
+)
+def test_what_passes_ask(expected: set[str], holds: Callable[[Atom], object]) -> None:
+    assert named(holds) == expected
+
+
+def test_operands_are_read_and_written_by_position() -> None:
+    found = {name: (row.reads, row.writes) for name, row in INTRINSICS.items()}
+    assert found["mma"] == ((0, 1, 2), (0,))
+    assert found["cp_async"] == ((1,), (0,))
+    assert found["atomic_addx2"] == ((0, 1), (0, 2))
+    assert found["mbarrier_wait"] == ((), ())
+
+
+def test_rows_have_the_operands_that_they_describe() -> None:
+    for atom in INTRINSICS.values():
+        assert atom.high < 0 or len(atom.operands) <= atom.high, atom.name
+        if atom.completes.kind == "mbarrier":
+            assert atom.effect is Effect.OUTPUT and atom.own_order, atom.name
