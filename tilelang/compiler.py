@@ -24,6 +24,7 @@ from tilelang.passes.lower.addresses import apply_layouts
 from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.halves import pack_halves
 from tilelang.passes.lower.hoist import hoist_indices
+from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
@@ -98,6 +99,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "may have added copies through shared memory"),
         Step("lower_tiles_gpu", lower_tiles_gpu, _on_gpu,
              "layouts and barriers are fixed; each operation becomes what one thread does"),
+        Step("lower_pipelines", lower_pipelines, _on_gpu,
+             "nothing below asks what waits for what; the barriers in it are planned with"),
         Step("insert_guards", insert_guards, _checks_bounds,
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
         Step("vectorize_loops", vectorize_loops, _on_gpu,

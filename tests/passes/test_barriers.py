@@ -17,6 +17,7 @@ import tilelang.language as T
 from tilelang import interpret
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
@@ -27,10 +28,10 @@ from tilelang.passes.analysis.groups import inverse, thread_group_of
 from tilelang.passes.sync.barriers import insert_barriers
 
 
-def ordered(func: S.PrimFunc) -> S.PrimFunc:
+def ordered(func: S.PrimFunc, level: str = "tile") -> S.PrimFunc:
     """After the pass; legal, and the pass finds nothing more to do."""
     made = insert_barriers(func, SM_80)
-    check(made, "tile")
+    check(made, level)
     assert insert_barriers(made, SM_80).script() == made.script()
     return made
 
@@ -171,20 +172,41 @@ def test_asynchronous_copies_are_waited_for_before_their_data_is_read() -> None:
                          "T.sync_threads()", "T.copy(b, C)"]  # fmt: skip
 
 
-def test_synchronized_loops_are_left_alone() -> None:
+class _Pipelined(Rewriter):
+    """Every loop in a pipeline over the first tile that it writes, waited for and released."""
+
+    def __init__(self, mechanism: str) -> None:
+        self.mechanism = mechanism
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.For):
+            return stmt
+        tile = next(region for node in S.walk(stmt) for region in node.regions_written())
+        pipe = E.Var("p", DType("handle"))
+        steps = [kind(pipe=pipe, number=stmt.var) for kind in (H.Wait, H.Release)]
+        return H.Pipeline(
+            pipe=pipe, stages=1, tiles=(tile.buffer.data,), mechanism=self.mechanism,
+            body=replace(stmt, body=S.seq(steps[0], stmt.body, steps[1])),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("mechanism", ["cp_async", "mbarrier"])
+def test_the_tiles_of_a_pipeline_are_left_to_it(mechanism: str) -> None:
     @T.prim_func
     def kernel(A: T.Tensor((8, 32), "float32")):  # type: ignore[no-untyped-def]  # a traced function
         with T.Kernel(1, threads=32):
             a = T.alloc_shared((8, 32), "float32")
             b = T.alloc_shared((8, 32), "float32")
-            with T.attr(None, "synchronized", (a.data,)):
-                for _ in T.serial(4):
-                    T.copy(A, a)
-                    T.copy(a, b)
+            for _ in T.serial(4):
+                T.copy(A, a)
+                T.copy(a, b)
             T.copy(b, A)
 
-    lines = [line.strip() for line in body_text(ordered(kernel)).splitlines()]
-    assert lines[2:] == ["T.copy(A, a)", "T.sync_threads()", "T.copy(a, b)", "T.sync_threads()",
+    func = replace(kernel, body=_Pipelined(mechanism).rewrite(kernel.body))
+    lines = [line.strip() for line in body_text(ordered(func, "scheduled")).splitlines()]
+    # All threads meet where they wait for a group of copies, which orders `b`, too.
+    own = [] if mechanism == "cp_async" else ["T.sync_threads()"]
+    assert lines[3:] == ["T.copy(A, a)", *own, "T.copy(a, b)", "T.release(p, _)", *own,
                          "T.copy(b, A)"]  # fmt: skip
 
 

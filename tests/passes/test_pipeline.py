@@ -20,6 +20,7 @@ from tilelang.interpret import calls, tile_ops
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
+from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.pipeline import NOTE, pipeline_loops
 from tilelang.passes.sync.barriers import insert_barriers
@@ -28,7 +29,7 @@ from tilelang.passes.sync.barriers import insert_barriers
 def pipelined(func: S.PrimFunc, context: Any = SM_80) -> S.PrimFunc:
     """After the passes before it; what comes out is legal."""
     made = pipeline_loops(simplify_func(func, context), context)
-    check(made, "tile")
+    check(made, "scheduled")
     return made
 
 
@@ -88,14 +89,18 @@ def late_copies() -> Iterator[_Late]:
 
 
 def same_results(func: S.PrimFunc, *args: Any, expect: str | None = None) -> S.PrimFunc:
-    """The pipelined program does what the program does, however late copies arrive."""
+    """The pipelined program does what the program does, with its steps in order; so does what
+    they become, however late copies arrive."""
     made = pipelined(func)
     want = [np.array(item) if isinstance(item, np.ndarray) else item for item in args]
     interpret.run(func, want)
-    for context in (contextlib.nullcontext(), late_copies()):
+    ordered = insert_barriers(made, SM_80)
+    lowered = lower_pipelines(ordered, SM_80)
+    check(lowered, "tile")
+    for program, context in ((ordered, contextlib.nullcontext()), (lowered, late_copies())):
         got = [np.array(item) if isinstance(item, np.ndarray) else item for item in args]
         with context:
-            interpret.run(insert_barriers(made, SM_80), got)
+            interpret.run(program, got)
         for a, b in zip(want, got):
             np.testing.assert_array_equal(a, b)
     if expect is not None:
@@ -126,7 +131,34 @@ def product(  # type: ignore[no-untyped-def]  # a traced function
         T.copy(c, C)
 
 
-EXPECTED = """\
+SCHEDULED = """\
+T.fill(c, T.float32(0.0))
+with T.pipeline(3, (a.data, b.data), "cp_async") as p:
+    if 0 < n:
+        T.acquire(p, 0)
+        T.async_copy(A[0:32, 0:16], a[0, 0:32, 0:16], commit=False)
+        T.async_copy(B[0:16, 0:32], b[0, 0:16, 0:32], commit=False)
+    T.commit(p, 0)
+    if 1 < n:
+        T.acquire(p, 1)
+        T.async_copy(A[0:32, 16:32], a[1, 0:32, 0:16], commit=False)
+        T.async_copy(B[16:32, 0:32], b[1, 0:16, 0:32], commit=False)
+    T.commit(p, 1)
+    for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a, b copied ahead with \
+cp.async, one barrier per iteration"):
+        T.wait(p, k, ahead=1)
+        if k + 2 < n:
+            T.acquire(p, k + 2)
+            T.async_copy(A[0:32, k * 16 + 32:k * 16 + 32 + 16], a[(k + 2) % 3, 0:32, 0:16], \
+commit=False)
+            T.async_copy(B[k * 16 + 32:k * 16 + 32 + 16, 0:32], b[(k + 2) % 3, 0:16, 0:32], \
+commit=False)
+        T.commit(p, k + 2)
+        T.gemm(a[k % 3, 0:32, 0:16], b[k % 3, 0:16, 0:32], c)
+        T.release(p, k)
+T.copy(c, C)
+"""
+LOWERED = """\
 T.fill(c, T.float32(0.0))
 if 0 < n:
     T.async_copy(A[0:32, 0:16], a[0, 0:32, 0:16], commit=False)
@@ -136,18 +168,17 @@ if 1 < n:
     T.async_copy(A[0:32, 16:32], a[1, 0:32, 0:16], commit=False)
     T.async_copy(B[16:32, 0:32], b[1, 0:16, 0:32], commit=False)
 T.cp_async_commit()
-with T.attr(None, "synchronized", (a.data, b.data)):
-    for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a, b copied ahead with \
+for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a, b copied ahead with \
 cp.async, one barrier per iteration"):
-        T.cp_async_wait(count=1)
-        T.sync_threads()
-        if k + 2 < n:
-            T.async_copy(A[0:32, k * 16 + 32:k * 16 + 32 + 16], a[(k + 2) % 3, 0:32, 0:16], \
+    T.cp_async_wait(count=1)
+    T.sync_threads()
+    if k + 2 < n:
+        T.async_copy(A[0:32, k * 16 + 32:k * 16 + 32 + 16], a[(k + 2) % 3, 0:32, 0:16], \
 commit=False)
-            T.async_copy(B[k * 16 + 32:k * 16 + 32 + 16, 0:32], b[(k + 2) % 3, 0:16, 0:32], \
+        T.async_copy(B[k * 16 + 32:k * 16 + 32 + 16, 0:32], b[(k + 2) % 3, 0:16, 0:32], \
 commit=False)
-        T.cp_async_commit()
-        T.gemm(a[k % 3, 0:32, 0:16], b[k % 3, 0:16, 0:32], c)
+    T.cp_async_commit()
+    T.gemm(a[k % 3, 0:32, 0:16], b[k % 3, 0:16, 0:32], c)
 T.cp_async_wait(count=0)
 T.sync_threads()
 T.copy(c, C)
@@ -156,8 +187,9 @@ T.copy(c, C)
 
 def test_three_stages_with_one_barrier_per_iteration() -> None:
     made = pipelined(product)
-    assert body_text(made) == EXPECTED
+    assert body_text(made) == SCHEDULED
     assert insert_barriers(made, SM_80) is made
+    assert body_text(lower_pipelines(made, SM_80)) == LOWERED
 
 
 @pytest.mark.parametrize("trips", [0, 1, 2, 3, 5, 8])

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
@@ -23,33 +24,26 @@ from tilelang.passes.lower.gemm_mma import factors_of, steps
 from tilelang.passes.lower.gemm_sum import sum_of
 
 
-def product_of(loop: S.For) -> tuple[Sequence[S.Stmt], Sequence[S.Stmt], S.Gemm] | None:
-    """The waits in front, the copies, and the product of a pipelined loop of nothing else."""
+def product_of(loop: S.For) -> tuple[H.Wait, Sequence[S.Stmt], S.Gemm, H.Release] | None:
+    """The wait, the copies, the product and the release of a pipelined loop of nothing else."""
     body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
-    if len(body) < 4 or not isinstance(body[-1], S.Gemm):
+    if len(body) < 4:
         return None
-    if [_op(stmt) for stmt in body[:2]] != ["cp_async_wait", "sync_threads"]:
+    wait, *copies, gemm, release = body
+    if not (isinstance(wait, H.Wait) and isinstance(gemm, S.Gemm)):
         return None
-    copies = body[2:-1]
-    plain = all(
-        isinstance(node, (S.Copy, S.If, S.Seq)) or _op(node) == "cp_async_commit"
-        for stmt in copies
-        for node in S.walk(stmt)
-    )
-    return (body[:2], copies, body[-1]) if plain else None
-
-
-def _op(stmt: S.Stmt) -> str:
-    value = stmt.value if isinstance(stmt, S.Eval) else None
-    return value.op if isinstance(value, E.Call) else ""
+    kinds = (S.Copy, S.If, S.Seq, H.Acquire, H.Commit)
+    plain = all(isinstance(node, kinds) for stmt in copies for node in S.walk(stmt))
+    return (wait, copies, gemm, release) if plain and isinstance(release, H.Release) else None
 
 
 def lower_ahead(
-    loop: S.For, waits: Sequence[S.Stmt], gemm: S.Gemm, ctx: Lowering
+    loop: S.For, wait: H.Wait, gemm: S.Gemm, release: H.Release, ctx: Lowering
 ) -> tuple[list[S.Stmt], list[S.Stmt]] | None:
-    """What goes before the loop, and what stands for waits and product in its body.
+    """What goes before the loop, and what stands for the product and its steps in the body.
 
-    None where the registers of a step cannot be handed to the next iteration.
+    The body waits for the item of the next iteration, also in the last one: the pipeline has to
+    count items. None where the registers of a step cannot be handed to the next iteration.
     """
     plan = plan_gemm(gemm, ctx.threads, ctx.context)
     adds = isinstance(gemm.clear, E.Const) and not gemm.clear.value
@@ -74,7 +68,12 @@ def lower_ahead(
         exists = E.binary("lt" if upward else "gt", value, loop.stop)
         return [S.If(cond=exists, then=S.seq(*found), loc=loop.loc)]
 
+    def waited(value: E.Expr) -> S.Stmt:
+        return replace(wait, number=simplify(substitute(wait.number, {loop.var: value})))
+
     allocs = [S.Alloc(buffer=item) for factor in factors for item in factor.arrays]
-    before = [total.start(), *allocs, *waits, *loads(loop.start)]
+    before = [total.start(), *allocs, waited(loop.start), *loads(loop.start)]
     following = E.binary("add", loop.var, loop.step)
-    return before, list(steps(total, factors, [*waits, *loads(following)]))
+    # All loads of this item stand before the last step, so that it is free there.
+    turn = [release, waited(following), *loads(following)]
+    return before, list(steps(total, factors, turn))

@@ -12,11 +12,13 @@ from typing import Any
 
 from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import bounds_of, static_extents
+from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.demote import EXCHANGE
 from tilelang.passes.layouts.gemm_plan import plan_gemm
@@ -74,6 +76,7 @@ class _Tiles(Rewriter):
         self.thread = thread
         whole = Group(thread, prod(launch.threads))
         self.ctx = Lowering(context, whole, bounds_of(launch), fragments=_registers(launch))
+        self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
 
@@ -84,25 +87,27 @@ class _Tiles(Rewriter):
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate)):
             return self.lowered(stmt)
-        if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
-            return self.ahead(stmt.body) or self.rewrite(stmt.body)
+        if isinstance(stmt, H.Pipeline):
+            self.counted |= {stmt.pipe} if MECHANISMS[stmt.mechanism].counts_items else set()
+        if isinstance(stmt, S.For) and (made := self.ahead(stmt)) is not None:
+            return made
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
             target, index = self.register(stmt.buffer, stmt.indices)
             return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
         with at(stmt.loc):
             return super()._visit(stmt)
 
-    def ahead(self, loop: S.Stmt) -> list[S.Stmt] | None:
+    def ahead(self, loop: S.For) -> list[S.Stmt] | None:
         """A pipelined loop around a product that loads ahead, None where it cannot."""
-        found = product_of(loop) if isinstance(loop, S.For) else None
-        if found is None or not isinstance(loop, S.For):
+        found = product_of(loop)
+        if found is None or found[0].pipe not in self.counted:
             return None
-        waits, copies, gemm = found
+        wait, copies, gemm, release = found
         lo, threads = self.groups.of(gemm)
         if lo or threads != self.ctx.threads:
             return None
         with at(gemm.loc):
-            made = lower_ahead(loop, waits, gemm, self.ctx)
+            made = lower_ahead(loop, wait, gemm, release, self.ctx)
         if made is None:
             return None
         before, body = ([_located(item, gemm) for item in part] for part in made)

@@ -17,6 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.visitor import postorder
+from tilelang.passes.analysis.mechanism import Mechanism
 
 # Operations whose regions may get a further leading index: their meaning does not depend on
 # the number of dimensions.
@@ -31,7 +32,7 @@ class NotPipelinedError(Exception):
 
 @dataclass
 class Plan:
-    """A loop whose ``copies`` run ahead.
+    """A loop whose ``copies`` run ahead, ordered by ``mechanism``.
 
     ``prefix``: statements before the condition that holds everything else; ``cond``: that
     condition or None; ``items``: the statements under it.
@@ -39,6 +40,7 @@ class Plan:
 
     loop: S.For
     stages: int
+    mechanism: Mechanism
     prefix: tuple[S.Stmt, ...]
     cond: E.Expr | None
     items: tuple[S.Stmt, ...]
@@ -64,7 +66,7 @@ class Plan:
         return kept[::-1]
 
 
-def plan_loop(loop: S.For, stages: int, launch: S.Launch) -> Plan:
+def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) -> Plan:
     """The copies of ``loop`` that may run ahead.
 
     Raises:
@@ -72,7 +74,7 @@ def plan_loop(loop: S.For, stages: int, launch: S.Launch) -> Plan:
     """
     _check_control(loop)
     prefix, cond, items = _unwrap(loop.body)
-    plan = Plan(loop, stages, prefix, cond, items)
+    plan = Plan(loop, stages, mechanism, prefix, cond, items)
     written = set(written_data(loop.body))
     replayable = _Replay(loop, plan, written)
     if cond is not None and not replayable.expr(cond):
@@ -104,8 +106,6 @@ def _check_control(loop: S.For) -> None:
     for stmt in S.walk(loop.body):
         if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
             raise NotPipelinedError("its iterations can end early")
-        if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
-            raise NotPipelinedError("it holds a pipelined loop")
         if isinstance(stmt, S.For) and stmt.kind == "pipelined":
             raise NotPipelinedError("it holds a pipelined loop")
         own = isinstance(stmt, S.HardwareOp) or getattr(stmt, "asynchronous", False)

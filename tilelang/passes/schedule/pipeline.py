@@ -1,11 +1,10 @@
 """``T.Pipelined``: copies to shared memory run ahead of the computation.
 
 With S stages every tile gets S versions. Before the loop the copies of the first S - 1 iterations
-are issued; iteration i waits for its own copies, meets the other threads once, issues the copies of
-iteration i + S - 1 into the versions that iteration i - 1 has finished with, and computes. Every
-iteration closes one group of copies, even an empty one, so that counting groups is exact.
-Copies that the target cannot make asynchronous are complete when they return; the same waits and
-barriers are still right for them.
+are issued; iteration i waits for its own item, issues the copies of item i + S - 1 into the
+versions that iteration i - 1 has released, and computes. That is written as a ``Pipeline`` with its
+steps (``ir/schedule.py``); what they become is a row of ``analysis/mechanism.py``, and
+``lower/pipelines.py`` puts it in their place.
 """
 
 from __future__ import annotations
@@ -14,12 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.analysis.mechanism import choices
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
 from tilelang.target import Context
@@ -30,8 +32,8 @@ NOTE = "pipeline_note"
 def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without loops of kind "pipelined".
 
-    What became of each is in the annotation "pipeline_note" of the serial loop that is left. A
-    loop whose order is complete stands under ``Attr("synchronized", value=storage of its tiles)``.
+    What became of each is in the annotation "pipeline_note" of the serial loop that is left. One
+    whose copies run ahead stands in a ``Pipeline``, which orders everything done to its tiles.
     """
 
     def pipelined(launch: S.Launch) -> S.Stmt:
@@ -110,14 +112,15 @@ class _Pipeliner:
             stages = min(stages, count)
         if stages <= 1:
             return _Choice(loop, note="serial: one stage, copies are finished where they stand")
-        if not self.context.has("cp_async"):
+        mechanisms = choices(self.context)
+        if not mechanisms:
             return _Choice(loop, note="serial: the target has no asynchronous copies")
         if divergent:
             return _Choice(loop, note="serial: not all threads of the block run it together")
         if not isinstance(loop.step, E.Const) or not int(loop.step):
             return _Choice(loop, note="serial: its step is not a constant")
         try:
-            plan = plan_loop(loop, stages, self.launch)
+            plan = plan_loop(loop, stages, mechanisms[0], self.launch)
             if plan.cond is not None and self.varying.expr(plan.cond):
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
@@ -168,7 +171,7 @@ def serial(loop: S.For, note: str) -> S.For:
 # -- expansion --
 def expand(plan: Plan, tiles: Mapping[E.Var, Buffer]) -> list[S.Stmt]:
     """The statements that stand for a pipelined loop."""
-    loop, stages = plan.loop, plan.stages
+    loop, stages, way = plan.loop, plan.stages, plan.mechanism
     before: list[S.Stmt] = [
         item
         for item in (*plan.prefix, *plan.items)
@@ -177,25 +180,31 @@ def expand(plan: Plan, tiles: Mapping[E.Var, Buffer]) -> list[S.Stmt]:
     hoisted = {id(item) for item in before}
     start = _steady(loop.start, before, loop)
     stop = _steady(loop.stop, before, loop)
-    step = loop.step
+    make = _Items(plan, tiles, E.Var("p", DType("handle")), stop)
+    filled: list[S.Stmt] = []
     for stage in range(stages - 1):
-        at = simplify(start + step * stage)
-        before += _issue(plan, tiles, at, stop, E.const(stage))
-        before.append(_do("cp_async_commit", loop))
-    number = simplify(_over(loop.var - start, step))
-    body: list[S.Stmt] = [_do("cp_async_wait", loop, count=stages - 2), _do("sync_threads", loop)]
-    ahead = simplify((number + (stages - 1)) % stages)
-    body += _issue(plan, tiles, simplify(loop.var + step * (stages - 1)), stop, ahead)
-    body.append(_do("cp_async_commit", loop))
-    used = {data: Version(tiles[data], simplify(number % stages)) for data in plan.tiles}
-    body.append(UseVersions(used).rewrite(_computation(plan, hoisted)))
+        filled += make.filled(simplify(start + loop.step * stage), E.const(stage))
+    number = simplify(_over(loop.var - start, loop.step))
+    body: list[S.Stmt] = [
+        H.Wait(pipe=make.pipe, number=number, ahead=stages - 2, loc=loop.loc),
+        *make.filled(
+            simplify(loop.var + loop.step * (stages - 1)), simplify(number + (stages - 1))
+        ),
+        UseVersions(make.versions(number)).rewrite(_computation(plan, hoisted)),
+        H.Release(pipe=make.pipe, number=number, loc=loop.loc),
+    ]
     names = ", ".join(tile.name for tile in plan.tiles.values())
-    note = f"{stages} stages: {names} copied ahead with cp.async, one barrier per iteration"
+    note = f"{stages} stages: {names} copied ahead with {way.words}"
     rolled = replace(serial(loop, note), start=start, stop=stop, body=S.seq(*body))
-    storage = tuple(tiles[data].data for data in plan.tiles)
-    wrapped = S.Attr(key="synchronized", value=storage, body=rolled, loc=loop.loc)
-    after = [_do("cp_async_wait", loop, count=0), _do("sync_threads", loop)]
-    return [*before, wrapped, *after]
+    pipeline = H.Pipeline(
+        pipe=make.pipe,
+        stages=stages,
+        tiles=tuple(tiles[data].data for data in plan.tiles),
+        mechanism=way.name,
+        body=S.seq(*filled, rolled),
+        loc=loop.loc,
+    )
+    return [*before, pipeline]
 
 
 def _steady(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
@@ -211,44 +220,63 @@ def _over(value: E.Expr, step: E.Expr) -> E.Expr:
     return value if isinstance(step, E.Const) and int(step) == 1 else value // step
 
 
-def _do(op: str, loop: S.For, **attrs: object) -> S.Stmt:
-    return S.Eval(value=E.call(op, **attrs), loc=loop.loc)
+@dataclass(frozen=True)
+class _Items:
+    """Makes the items of one pipeline; ``stop``: the end of the loop."""
 
+    plan: Plan
+    tiles: Mapping[E.Var, Buffer]
+    pipe: E.Var
+    stop: E.Expr
 
-def _issue(
-    plan: Plan, tiles: Mapping[E.Var, Buffer], at: E.Expr, stop: E.Expr, slot: E.Expr
-) -> list[S.Stmt]:
-    """The copies of the iteration ``at``, if there is one, into the versions ``slot``."""
-    loop = plan.loop
-    values: dict[E.Var, E.Expr] = {loop.var: at}
-    lets: list[S.Stmt] = []
-    for let in plan.replayed():
-        fresh = E.Var(let.var.name, let.var.dtype)
-        lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
-        values[let.var] = fresh
-    used = {data: Version(tiles[data], slot) for data in plan.tiles}
+    def versions(self, number: E.Expr) -> dict[E.Var, Version]:
+        """The version of each tile that the item ``number`` lives in."""
+        slot = simplify(number % self.plan.stages)
+        return {data: Version(self.tiles[data], slot) for data in self.plan.tiles}
 
-    def value(expr: E.Expr) -> E.Expr:
-        return simplify(substitute(expr, values))
+    def filled(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
+        """The item ``number`` of the iteration ``at``, if there is one."""
+        plan, loop = self.plan, self.plan.loop
+        commit = H.Commit(pipe=self.pipe, number=number, loc=loop.loc)
+        made: list[S.Stmt] = [H.Acquire(pipe=self.pipe, number=number, loc=loop.loc)]
+        made += self.copied(at, number)
+        after: list[S.Stmt] = []
+        (after if plan.mechanism.counts_items else made).append(commit)
+        guard = simplify(at < self.stop if int(loop.step) > 0 else at > self.stop)
+        if not isinstance(guard, E.Const):
+            made = [S.If(cond=guard, then=S.seq(*made), loc=loop.loc)]
+        elif not guard.value:
+            made = []
+        return [*made, *after]
 
-    copies = [
-        replace(
-            copy,
-            src=copy.src.map(value),
-            dst=use_region(copy.dst.map(value), used),
-            mode="async",
-            annotations=(*copy.annotations, ("commit", False)),
+    def copied(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
+        """The copies of the iteration ``at``."""
+        plan, used = self.plan, self.versions(number)
+        values: dict[E.Var, E.Expr] = {plan.loop.var: at}
+        lets: list[S.Stmt] = []
+        for let in plan.replayed():
+            fresh = E.Var(let.var.name, let.var.dtype)
+            lets.append(replace(let, var=fresh, value=simplify(substitute(let.value, values))))
+            values[let.var] = fresh
+
+        def value(expr: E.Expr) -> E.Expr:
+            return simplify(substitute(expr, values))
+
+        inner: S.Stmt = S.seq(
+            *(
+                replace(
+                    copy,
+                    src=copy.src.map(value),
+                    dst=use_region(copy.dst.map(value), used),
+                    mode=plan.mechanism.mode,
+                    annotations=(*copy.annotations, ("commit", False)),
+                )
+                for copy in plan.copies
+            )
         )
-        for copy in plan.copies
-    ]
-    inner: S.Stmt = S.seq(*copies)
-    if plan.cond is not None:
-        inner = S.If(cond=value(plan.cond), then=inner, loc=loop.loc)
-    made = S.seq(*lets, inner)
-    guard = simplify(at < stop if int(loop.step) > 0 else at > stop)
-    if isinstance(guard, E.Const):
-        return [made] if guard.value else []
-    return [S.If(cond=guard, then=made, loc=loop.loc)]
+        if plan.cond is not None:
+            inner = S.If(cond=value(plan.cond), then=inner, loc=plan.loop.loc)
+        return [*lets, inner]
 
 
 def _computation(plan: Plan, hoisted: set[int]) -> S.Stmt:

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
@@ -37,6 +38,7 @@ from tilelang.passes.analysis.groups import (
     same_for,
     thread_indices,
 )
+from tilelang.passes.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step
 from tilelang.passes.schedule.bulk_copies import SIGNALS
 from tilelang.passes.sync.events import (
     EXCHANGES,
@@ -139,6 +141,7 @@ class _Inserter:
         self.groups: dict[tuple[int, int], int] = {
             (lo, count): ident for lo, count, ident in launch.annotation(GROUPS, ())
         }
+        self.mechanisms: dict[E.Expr, Mechanism] = {}
         self.taken = _named_barriers(launch.body)
         self.manual = _has_signals(launch.body)  # the program orders groups of threads itself
         self.by_hand = _has_barriers(launch.body)  # the program has barriers of its own
@@ -163,17 +166,38 @@ class _Inserter:
             return self.branch(stmt, live, at)
         if isinstance(stmt, (S.For, S.While)):
             return self.loop(stmt, live, at)
+        if isinstance(stmt, H.Pipeline):
+            return self.pipeline(stmt, live, at)
         if isinstance(stmt, S.Attr):
-            inner = at
-            if stmt.key == "synchronized":
-                inner = replace(at, exempt=at.exempt | frozenset(stmt.value))
-            body = self.visit(stmt.body, live, inner)
+            body = self.visit(stmt.body, live, at)
             return stmt if body is stmt.body else replace(stmt, body=body)
         if isinstance(stmt, (S.Break, S.Continue)) and self.exits:
             kind = self.exits[-1]
             (kind.breaks if isinstance(stmt, S.Break) else kind.continues).extend(live)
             return stmt
         return self.leaf(stmt, live, at)
+
+    def pipeline(self, stmt: H.Pipeline, live: Open, at: Where) -> S.Stmt:
+        """What waits for items is ordered by the pipeline, which was verified. What fills the
+        first versions is a copy like others to the statements before."""
+        row = self.mechanisms[stmt.pipe] = MECHANISMS[stmt.mechanism]
+        inner = replace(at, exempt=at.exempt | frozenset(stmt.tiles))
+        made = []
+        for item in stmt.body.stmts if isinstance(stmt.body, S.Seq) else (stmt.body,):
+            waits = any(isinstance(node, H.Wait) for node in S.walk(item))
+            made.append(self.visit(item, live, inner if waits else at))
+        self.arrive(live)
+        self.steps(row.close, live, at)
+        body = S.seq(*made)
+        same = isinstance(stmt.body, S.Seq) and made == list(stmt.body.stmts)
+        return stmt if same else replace(stmt, body=body)
+
+    def steps(self, steps: tuple[Step, ...], live: Open, at: Where) -> None:
+        """What a statement of a pipeline settles."""
+        if not ARRIVALS.isdisjoint(steps):
+            self.arrive(live)
+        if Step.MEET in steps:
+            self.clear(live, replace(at, mask=np.ones_like(at.mask)))
 
     def sequence(self, stmts: tuple[S.Stmt, ...], live: Open, at: Where) -> list[S.Stmt]:
         """Statements in order. Where branches of different threads wait for each other, as the
@@ -418,7 +442,9 @@ class _Inserter:
         return known
 
     def user_barrier(self, stmt: S.Stmt, live: Open, at: Where) -> None:
-        """What synchronisation that the program wrote itself settles."""
+        """What synchronisation settles that pipelines or the program itself have."""
+        if isinstance(stmt, H.Wait):
+            self.steps(self.mechanisms[stmt.pipe].wait, live, at)
         for expr in stmt.exprs():
             for node in E.find(expr, E.Call):
                 if node.atom.waits_for("cp_async"):  # the program counts groups
@@ -612,9 +638,7 @@ def _has_signals(stmt: S.Stmt) -> bool:
 
 
 def _has_barriers(stmt: S.Stmt) -> bool:
-    """Whether the program has barriers that it wrote itself, and not only those of pipelines."""
-    if isinstance(stmt, S.Attr) and stmt.key == "synchronized":
-        return False
+    """Whether the program has barriers that it wrote itself."""
     calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
     if any(node.atom.meets("warp", "block", "grid") or node.atom.signals for node in calls):
         return True
