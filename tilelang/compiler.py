@@ -25,6 +25,7 @@ from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.halves import pack_halves
 from tilelang.passes.lower.hoist import hoist_indices
 from tilelang.passes.lower.pipelines import lower_pipelines
+from tilelang.passes.lower.predicate_copies import predicate_copies
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
@@ -117,6 +118,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "indices are as they will be printed"),
         Step("reduce_modulo", reduce_modulo, _on_gpu,
              "indices are as they will be printed, and their unchanging parts have names"),
+        Step("predicate_copies", predicate_copies, _on_gpu,
+             "copies are single instructions, and nothing below looks for conditions around them"),
         Step("verify_places", verify_places, _on_gpu,
              "this is what is printed; whatever made an index, it is looked at here"),
     )  # fmt: skip

@@ -312,14 +312,17 @@ def _vector_copy(s: Strand, node: Call, active: Active) -> Any:
 def _cp_async(s: Strand, node: Call, active: Active) -> Any:
     count = int(node.attr("bytes"))
     assert count in (4, 8, 16), count
-    members = _members(s, active)
+    members, fills = _members(s, active), node.args[2:]
+    if node.attr("predicated"):
+        members = members[s.spread(np.not_equal(s.eval(fills[-1], active), 0))[members]]
+        fills = fills[:-1]
     dst, src = spot_of(s, node.args[0], active), spot_of(s, node.args[1], active)
     assert dst.shared and src.buffer.storage == "global"
     at = _check(s, dst, members, count, count)
     raw = np.zeros((members.size, count), np.uint8)
     wanted = np.ones(members.size, np.bool_)
-    if len(node.args) > 2:
-        wanted = s.spread(np.not_equal(s.eval(node.args[2], active), 0))[members]
+    if fills:
+        wanted = s.spread(np.not_equal(s.eval(fills[0], active), 0))[members]
     raw[wanted] = read_bytes(s, src, members[wanted], count, count)
     _note(s, dst, members, at, True)
     _state(s).copies.append(Pending(dst, members, at, raw, np.full(members.size, -1, np.int64)))

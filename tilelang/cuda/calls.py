@@ -188,11 +188,12 @@ def _any_all(p: CudaPrinter, call: E.Call) -> str:
 
 
 def _cp_async(p: CudaPrinter, call: E.Call) -> str:
-    """An asynchronous copy of one thread; false predicates fill with zeros."""
-    name = f"tl_cp_async_{call.attr('bytes', 16)}" + ("_zfill" if len(call.args) > 2 else "")
-    if p.copies_if:
-        return f"{name}_if({arguments(p, call)}, {p.copies_if})"
-    return f"{name}({arguments(p, call)})"
+    """An asynchronous copy of one thread. A third operand that is false fills with zeros; under a
+    false predicate, the last operand of predicated ones, nothing is copied at all."""
+    predicated = bool(call.attr("predicated", False))
+    name = f"tl_cp_async_{call.attr('bytes', 16)}"
+    name += "_zfill" if len(call.args) - predicated > 2 else ""
+    return f"{name}{'_if' if predicated else ''}({arguments(p, call)})"
 
 
 def _dp4a(p: CudaPrinter, call: E.Call) -> str:

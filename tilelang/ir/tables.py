@@ -366,7 +366,7 @@ _DEVICE = [
         Operand("source", "any", "r", bytes=1, times="bytes"),
     ),
     _device(
-        "cp_async", 2, 3, "sm_80",
+        "cp_async", 2, 4, "sm_80",
         Operand("destination", "shared", "w", bytes=1, times="bytes"),
         Operand("source", "global", "r", bytes=1, times="bytes"),
         completes=group("cp_async"),

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
 from tilelang.codegen.gpu import indexing
-from tilelang.codegen.gpu.effort import FEW, matrix_calls, only_copies
 from tilelang.codegen.gpu.printer import CudaPrinter, thread_index
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
@@ -49,7 +48,6 @@ class KernelWriter(Writer):
         self.addressed = addressed
         self.axes = axes  # names of the block variables
         self.uses_arena = False
-        self.around: S.Stmt | None = None  # the body of the innermost loop that is not copied out
         self.columns: dict[E.Var, int] = {}  # tensor memory that is in use
         self.tiles: list[tuple[str, Buffer]] = []  # name in the text, buffer in shared memory
 
@@ -58,7 +56,7 @@ class KernelWriter(Writer):
         """A constant; integers used as indices are exact."""
         if stmt.var in self.p.map_alias:
             return
-        var, kind = stmt.var, value_type(stmt.var.dtype)
+        var, kind = stmt.var, "bool" if stmt.var.dtype.is_bool else value_type(stmt.var.dtype)
         if var.dtype in ("int32", "int64") and self.p.is_index(stmt.value):
             found = self.p.term(stmt.value)
             value = found.text
@@ -196,23 +194,6 @@ class KernelWriter(Writer):
         self.p.polls = False
         return found
 
-    def branch(self, stmt: S.If) -> None:
-        """if / else; copies that a pipeline starts ahead get the condition each, so that the
-        assembler can spread them over the matrix instructions of the loop."""
-        if (
-            stmt.orelse is not None
-            or self.p.copies_if
-            or not only_copies(stmt.then)
-            or self.around is None
-            or matrix_calls(self.around) < FEW
-        ):
-            super().branch(stmt)
-            return
-        self.p.copies_if = self.names.fresh("more")
-        self.put(f"const bool {self.p.copies_if} = {self.condition(stmt.cond)};")
-        self.write(stmt.then)
-        self.p.copies_if = ""
-
     def loop(self, stmt: S.For) -> None:
         """A counted loop, in int where its variable cannot leave it."""
         p, var = self.p, stmt.var
@@ -250,10 +231,7 @@ class KernelWriter(Writer):
                 f"{begin} {by} > 0 ? {name} < {stop.text} : "
                 f"({by} < 0 && {name} > {stop.text}); {name} += {by}) {{"
             )
-        outer = self.around
-        self.around = outer if pragma == "#pragma unroll" else body
         self.nested(body)
-        self.around = outer
 
     def counters(self, loop: S.For, wide: bool) -> tuple[list[_Counter], S.Stmt]:
         """The remainders that the loop counts along with its variable, and the rest of its body.

@@ -61,7 +61,6 @@ class CudaPrinter(CPrinter):
         unrolled: variables of loops that are copied out: constants to the compiler.
         polls: whether a condition is printed for which threads may wait: what it loads is loaded
             every time, as other threads change it.
-        copies_if: the condition under which asynchronous copies are made, "" for always.
         templates: function templates in the source that the program brings.
     """
 
@@ -87,7 +86,6 @@ class CudaPrinter(CPrinter):
         self.taken: dict[str, E.Call] = {}  # names of maps in all kernels of the module
         self.unrolled: set[E.Var] = set()
         self.polls = False
-        self.copies_if = ""
         self.templates: frozenset[str] = frozenset()
 
     # -- architecture ------------------------------------------------------------------------------

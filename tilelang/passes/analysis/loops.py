@@ -8,6 +8,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, Range
 
+UNROLLED = ("unroll", "vectorized")
+
 
 def trip_count(loop: S.For) -> int | None:
     """The number of iterations if it is a constant."""
@@ -16,6 +18,42 @@ def trip_count(loop: S.For) -> int | None:
         return None
     start, stop, step = (int(bound) for bound in bounds)
     return len(range(start, stop, step)) if step else None
+
+
+def is_unrolled(loop: S.For) -> bool:
+    """Whether every iteration is written out, so that the loop's variable is a constant in it."""
+    return loop.kind in UNROLLED and dict(loop.annotations).get("unroll_factor") is None
+
+
+def matrix_calls(stmt: S.Stmt) -> int:
+    """The most matrix instructions in `stmt`, or in one iteration of a loop in it that is not
+    unrolled."""
+    most = 0
+
+    def count(node: S.Stmt) -> int:
+        nonlocal most
+        if isinstance(node, S.For):
+            inside = count(node.body)
+            if node.kind not in UNROLLED:
+                most = max(most, inside)
+                return 0
+            return inside * _trips(node)
+        if isinstance(node, S.Eval):
+            return int(isinstance(node.value, E.Call) and _multiplies(node.value))
+        return sum(count(child) for child in node.blocks())
+
+    return max(count(stmt), most)
+
+
+def _multiplies(call: E.Call) -> bool:
+    """Whether ``call`` is a matrix instruction: d += a @ b."""
+    return [operand.role for operand in call.atom.operands[:3]] == ["d", "a", "b"]
+
+
+def _trips(loop: S.For) -> int:
+    if isinstance(loop.start, E.Const) and isinstance(loop.stop, E.Const):
+        return max(0, int(loop.stop.value) - int(loop.start.value))
+    return 1
 
 
 def static_extents(loop: S.Parallel) -> tuple[int, ...] | None:

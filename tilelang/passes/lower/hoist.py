@@ -21,13 +21,13 @@ from tilelang.ir.buffer import Region
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.visitor import rebuild, rewrite_blocks
+from tilelang.passes.analysis.loops import UNROLLED
 from tilelang.target import Context
 
 _LEAST = 2  # operations that are worth a name
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _RING = ("add", "sub", "mul")
 _OTHERS = ("bitxor", "bitand", "bitor", "min", "max")
-_UNROLLED = ("unroll", "vectorized")
 
 
 def hoist_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -44,7 +44,7 @@ class _Scope:
 
     def visit(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with names before its unrolled loops."""
-        if isinstance(stmt, S.For) and stmt.kind in _UNROLLED and not _single(stmt):
+        if isinstance(stmt, S.For) and stmt.kind in UNROLLED and not _single(stmt):
             nest = _Nest(self.named, stmt)
             body = nest.stmt(stmt)
             return S.seq(*nest.lets, body) if nest.lets else body

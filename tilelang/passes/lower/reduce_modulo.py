@@ -62,7 +62,7 @@ def remainders(loop: S.For) -> set[Remainder]:
     for stmt in S.walk(loop.body):
         for root in stmt.exprs():
             for node in E.walk(root):
-                copies |= isinstance(node, E.Call) and node.op == "cp_async"
+                copies |= isinstance(node, E.Call) and node.atom.completes.kind == "group"
                 form = _form(node, loop.var)
                 if form is not None:
                     found.add(form)
