@@ -113,11 +113,12 @@ def own(stmt: S.Stmt) -> Iterator[Access]:
 
 
 def expressions(stmt: S.Stmt) -> list[E.Expr]:
-    """The expressions that ``stmt`` itself evaluates, those of its annotations included."""
+    """The expressions that ``stmt`` itself evaluates, those of its annotations included (there, a
+    storage is only a name)."""
     found = stmt.exprs()
     for value in stmt.parts("attr"):
         if isinstance(value, (E.Expr, tuple)):
-            found += E.exprs_in(value)
+            found += [item for item in E.exprs_in(value) if not item.dtype.is_handle]
     return found
 
 
