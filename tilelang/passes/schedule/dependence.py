@@ -7,11 +7,12 @@ contents at the end of the loop do not matter. Everything else stays where the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
@@ -21,7 +22,7 @@ from tilelang.passes.analysis.mechanism import Mechanism
 
 # Operations whose regions may get a further leading index: their meaning does not depend on
 # the number of dimensions.
-_ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.Transpose)
+_ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.Transpose, S.Alloc, S.Store)
 _SHARED = ("shared", "shared.dyn")
 _VECTOR_BITS = 32  # the smallest asynchronous copy
 
@@ -75,7 +76,9 @@ def plan_loop(loop: S.For, stages: int, mechanism: Mechanism, launch: S.Launch) 
     _check_control(loop)
     prefix, cond, items = _unwrap(loop.body)
     plan = Plan(loop, stages, mechanism, prefix, cond, items)
-    written = set(written_data(loop.body))
+    # What the loop allocates does not exist ahead of it.
+    own = {node.buffer.data for node in S.walk(loop.body) if isinstance(node, S.Alloc)}
+    written = effects.written(loop.body) | own
     replayable = _Replay(loop, plan, written)
     if cond is not None and not replayable.expr(cond):
         raise NotPipelinedError("the condition around its body cannot be evaluated ahead")
@@ -123,32 +126,6 @@ def _check_call(node: E.Call) -> None:
     waits = atom.effect is Effect.SYNC and not orderly
     if waits or (atom.effect is Effect.HINT and atom.needs):
         raise NotPipelinedError("the program orders asynchronous operations in it itself")
-
-
-# -- effects --
-def written_data(stmt: S.Stmt) -> Iterator[E.Var]:
-    """Storage that ``stmt`` or anything in it may write."""
-    for node in S.walk(stmt):
-        for region in node.regions_written():
-            yield region.buffer.data
-        if isinstance(node, (S.Store, S.ReducerUpdate, S.Alloc)):
-            yield node.buffer.data
-        for expr in node.exprs():
-            for part in E.find(expr, E.Call, E.AddressOf):
-                if isinstance(part, E.Call):
-                    for spot in part.atom.writes:
-                        if spot < len(part.args):
-                            yield from _named(part.args[spot])
-                elif isinstance(part, E.AddressOf) and "w" in part.access:
-                    yield part.buffer.data
-
-
-def _named(expr: E.Expr) -> Iterator[E.Var]:
-    for node in E.find(expr, E.Load, E.AddressOf, E.RegionArg):
-        if isinstance(node, (E.Load, E.AddressOf)):
-            yield node.buffer.data
-        elif isinstance(node, E.RegionArg):
-            yield node.region.buffer.data
 
 
 class _Replay:
@@ -213,11 +190,12 @@ def _tile_may_version(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
     items = plan.items
     last = max(k for k, item in enumerate(items) if item in mine)
     users = [item for item in items if item not in mine]
-    if any(data in set(written_data(item)) for item in users if not _allocates(item, data)):
+    if any(data in effects.written(item) for item in users):
         return False
-    if any(_reads(item, data) for item in (*plan.prefix, *items[:last]) if item not in mine):
+    before = [item for item in (*plan.prefix, *items[:last]) if item not in mine]
+    if any(_regions(item, data) for item in before):
         return False
-    if plan.cond is not None and any(n is data for n in _named(plan.cond)):
+    if plan.cond is not None and data in effects.used(plan.cond):
         return False
     filled = _filled([copy.dst for copy in mine])
     if filled is None:
@@ -227,28 +205,10 @@ def _tile_may_version(plan: Plan, data: E.Var, launch: S.Launch) -> bool:
     )
 
 
-def _allocates(stmt: S.Stmt, data: E.Var) -> bool:
-    return isinstance(stmt, S.Alloc) and stmt.buffer.data is data
-
-
-def _reads(stmt: S.Stmt, data: E.Var) -> bool:
-    return any(True for _ in _regions(stmt, data))
-
-
-def _regions(stmt: S.Stmt, data: E.Var) -> Iterator[Region]:
-    """Where ``stmt`` and everything in it read or name the storage ``data``."""
-    for node in S.walk(stmt):
-        for region in (*node.regions_read(), *node.regions_written()):
-            if region.buffer.data is data:
-                yield region
-        for expr in node.exprs():
-            for part in E.find(expr, E.RegionArg, E.Load, E.AddressOf):
-                if isinstance(part, E.RegionArg) and part.region.buffer.data is data:
-                    yield part.region
-                elif isinstance(part, E.Load) and part.buffer.data is data:
-                    yield Region(part.buffer, part.indices, (1,) * len(part.indices))
-                elif isinstance(part, E.AddressOf) and part.buffer.data is data:
-                    yield part.buffer.region()
+def _regions(stmt: S.Stmt, data: E.Var) -> list[Region]:
+    """Where ``stmt`` and everything in it read or write the storage ``data``."""
+    found = (access for access in effects.accesses(stmt, nested=True) if access.data is data)
+    return [access.region for access in found if access.mode != effects.NAME]
 
 
 def _alone(buffer: Buffer, launch: S.Launch) -> bool:
@@ -257,22 +217,14 @@ def _alone(buffer: Buffer, launch: S.Launch) -> bool:
         if len(getattr(layout, "shape", ())) != 2:
             return False
     for node in S.walk(launch.body):
-        for region in (*node.regions_read(), *node.regions_written()):
-            if region.buffer.data is buffer.data and (
-                region.buffer is not buffer or not isinstance(node, _ANY_RANK)
+        if any(var is buffer.data for var, _ in effects.pointers(node)):
+            return False
+        for access in effects.accesses(node):
+            if access.data is buffer.data and (
+                access.buffer is not buffer
+                or (access.by is node and not isinstance(node, _ANY_RANK))
             ):
                 return False
-        for other in node.parts("buffer"):
-            if other.data is buffer.data and (
-                other is not buffer or isinstance(node, (S.View, S.ReducerUpdate))
-            ):
-                return False
-        for expr in node.exprs():
-            if buffer.data in expr.variables:
-                return False
-            for part in E.find(expr, E.Load, E.AddressOf):
-                if part.buffer.data is buffer.data and part.buffer is not buffer:
-                    return False
     return True
 
 
@@ -337,7 +289,10 @@ class _Stale:
             for item in stmt.stmts:
                 dirty = self.scan(item, dirty)
             return dirty
-        if dirty and any(self.data in set(_named(expr)) for expr in stmt.exprs()):
+        if dirty and any(
+            access.data is self.data and (access.reads or isinstance(access.by, E.Expr))
+            for access in effects.accesses(stmt)
+        ):
             self.wrong = True
         if isinstance(stmt, S.If):
             sides = [self.scan(block, dirty) for block in stmt.blocks()]
@@ -351,8 +306,6 @@ class _Stale:
 
     def leaf(self, stmt: S.Stmt, dirty: bool) -> bool:
         """A statement without blocks."""
-        if dirty and any(region.buffer.data is self.data for region in stmt.regions_read()):
-            self.wrong = True
         if isinstance(stmt, S.Alloc) and stmt.buffer.data is self.data:
             return False
         if isinstance(stmt, (S.Copy, S.Fill)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, divisible_by
@@ -59,7 +60,7 @@ class _Tile:
 class _Loops(Rewriter):
     def __init__(self, launch: S.Launch) -> None:
         self.bounds = bounds_of(launch)
-        self.written = set(_written(launch.body))
+        self.written = effects.written(launch.body)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """A pipelined loop with its tiles."""
@@ -172,21 +173,6 @@ def _mentions(expr: E.Expr, variables: set[E.Var]) -> bool:
 def _bound(body: S.Stmt) -> set[E.Var]:
     """Variables that statements of ``body`` bind."""
     return {node.var for node in S.walk(body) if isinstance(node, (S.Let, S.For))}
-
-
-def _written(body: S.Stmt) -> list[E.Var]:
-    """Storage that the launch may write."""
-    found: list[E.Var] = []
-    for node in S.walk(body):
-        if isinstance(node, (S.Store, S.ReducerUpdate)):
-            found.append(node.buffer.data)
-        found += [region.buffer.data for region in node.regions_written()]
-        for expr in node.exprs():
-            found += [
-                part.buffer.data for part in E.walk(expr)
-                if isinstance(part, E.AddressOf) and part.access != "r"
-            ]  # fmt: skip
-    return found
 
 
 class _Replace(Rewriter):
