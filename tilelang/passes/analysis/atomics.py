@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.uniform import PRIVATE
@@ -10,11 +11,8 @@ from tilelang.ir.uniform import PRIVATE
 def updated_in_two_ways(stmt: S.Stmt) -> set[E.Var]:
     """Memory that threads share and words in ``stmt`` update in two kinds, whose order matters."""
     kinds: dict[E.Var, set[str]] = {}
-    for node in S.walk(stmt):
-        for item in node.exprs():
-            for call in E.find(item, E.Call):
-                update = call.atom.update
-                for target in call.written if update else ():
-                    if isinstance(target, E.AddressOf) and target.buffer.storage not in PRIVATE:
-                        kinds.setdefault(target.buffer.data, set()).add(update)
+    for access in effects.accesses(stmt, nested=True):
+        kind = access.by.atom.update if isinstance(access.by, E.Call) else ""
+        if kind and access.writes and access.buffer.storage not in PRIVATE:
+            kinds.setdefault(access.data, set()).add(kind)
     return {var for var, found in kinds.items() if len(found) > 1}

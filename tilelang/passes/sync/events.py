@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
@@ -211,79 +212,47 @@ def _place(position: int, dtype: str) -> E.Var:
     return E.Var(f"p{position}", DType(dtype))
 
 
-def expr_accesses(expr: E.Expr, scope: Scope, loc: Loc | None) -> Iterator[Access]:
-    """Loads of shared memory in ``expr``, and what its calls do through addresses."""
-    targets: dict[int, list[str]] = {}
-    if not E.holds(expr, E.RegionArg, E.Load, E.AddressOf):
-        return
-    for node in postorder(expr):
-        if isinstance(node, E.Call):
-            _note_targets(node, targets)
-    for node in postorder(expr):
-        if isinstance(node, E.RegionArg) and scope.watches(node.region.buffer):
-            for mode in targets.get(id(node), ["read"]):
-                yield _region(node.region, mode, scope, loc)
-        elif isinstance(node, (E.Load, E.AddressOf)) and scope.watches(node.buffer):
-            unknown = (None,) * len(node.indices)
-            if id(node) in targets:
+def watched(found: Iterable[effects.Access], scope: Scope, loc: Loc | None) -> Iterator[Access]:
+    """Those of ``found`` that are put in order."""
+    for one in found:
+        if not scope.watches(one.buffer):
+            continue
+        late = isinstance(one.by, S.Copy) and one.by.mode == "async" and one.writes
+        for mode in _modes(one):
+            if one.how in (effects.How.POINTER, effects.How.NAMED):
                 # How much lies behind an address is not said: the whole buffer.
-                for mode in targets[id(node)]:
-                    yield scope.access(node.buffer, mode, node.indices, unknown, loc)
-            elif isinstance(node, E.Load):
-                extents = (1,) * len(node.indices)
-                yield scope.access(node.buffer, "read", node.indices, extents, loc)
-            else:
-                for letter, mode in (("r", "read"), ("w", "write")):
-                    if letter in node.access:
-                        yield scope.access(node.buffer, mode, node.indices, unknown, loc)
+                unknown = (None,) * one.buffer.ndim
+                yield scope.access(one.buffer, mode, one.indices, unknown, loc)
+                continue
+            joint = isinstance(one.where, Region)
+            around = scope.copy(joint=True, layout=None) if joint else scope
+            box = one.region
+            made = around.access(one.buffer, mode, box.mins, box.extents, loc)
+            yield replace(made, pending=True) if late else made
 
 
-def _note_targets(node: E.Call, targets: dict[int, list[str]]) -> None:
-    info = node.atom
-    if info.own_order:
-        targets.update((id(arg), []) for arg in node.args)
-    for spots, mode in ((info.reads, "read"), (info.writes, "write")):
-        for spot in spots:
-            if spot < len(node.args):
-                found = targets.setdefault(id(node.args[spot]), [])
-                atomic = f"atomic_{info.update}" if info.update else "atomic"
-                found.append(atomic if info.effect is Effect.ATOMIC else mode)
-
-
-def _region(region: Region, mode: str, scope: Scope, loc: Loc | None) -> Access:
-    return scope.copy(joint=True, layout=None).access(
-        region.buffer, mode, region.mins, region.extents, loc
-    )
+def _modes(access: effects.Access) -> tuple[str, ...]:
+    """The modes of an access as :func:`commutes` compares them."""
+    by = access.by
+    if isinstance(by, E.Call):
+        if by.atom.own_order:
+            return ()  # barriers in memory and waits of the program order it
+        if by.atom.effect is Effect.ATOMIC:
+            return (f"atomic_{by.atom.update}" if by.atom.update else "atomic",)
+    if isinstance(by, S.AtomicTile) and access.writes:
+        return (f"atomic_{by.op}",)
+    return ("read",) * access.reads + ("write",) * access.writes
 
 
 def own_accesses(stmt: S.Stmt, scope: Scope) -> list[Access]:
     """Accesses of ``stmt`` itself; for a parallel loop those of everything in it."""
     if isinstance(stmt, S.Parallel):
         return list(_parallel(stmt, scope))
-    found: list[Access] = []
-    for expr in stmt.exprs():
-        found.extend(expr_accesses(expr, scope, stmt.loc))
-    if isinstance(stmt, (S.Store, S.ReducerUpdate)) and scope.watches(stmt.buffer):
-        extents = (1,) * len(stmt.indices)
-        found.append(scope.access(stmt.buffer, "write", stmt.indices, extents, stmt.loc))
-    atomic = stmt.dst if isinstance(stmt, S.AtomicTile) else None
-    for region in stmt.regions_read():
-        if scope.watches(region.buffer) and region is not atomic:
-            found.append(_region(region, "read", scope, stmt.loc))
-    for region in stmt.regions_written():
-        if scope.watches(region.buffer):
-            mode = "write"
-            if isinstance(stmt, S.AtomicTile) and region is atomic:
-                mode = f"atomic_{stmt.op}"
-            found.append(_region(region, mode, scope, stmt.loc))
-    if isinstance(stmt, S.Copy) and stmt.mode == "async":
-        found = [replace(a, pending=a.mode == "write") for a in found]
-    return found
+    return list(watched(effects.accesses(stmt), scope, stmt.loc))
 
 
 def _parallel(stmt: S.Parallel, scope: Scope) -> Iterator[Access]:
-    for extent in stmt.extents:
-        yield from expr_accesses(E.as_expr(extent), scope, stmt.loc)
+    yield from watched(effects.accesses(stmt), scope, stmt.loc)
     free, opaque = dict(scope.free), set(scope.opaque)
     for var, extent in zip(stmt.vars, stmt.extents):
         if isinstance(extent, E.Const):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.passes.analysis.atomics import updated_in_two_ways
@@ -51,9 +52,6 @@ def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:
 def _written(stmt: S.Stmt) -> Iterator[E.Var]:
     """Global memory that ``stmt`` stores to or updates by a statement, for a parallel loop with
     all that stands in it."""
-    for item in S.walk(stmt) if isinstance(stmt, S.Parallel) else (stmt,):
-        if isinstance(item, (S.Store, S.ReducerUpdate)) and item.buffer.storage == "global":
-            yield item.buffer.data
-        for region in item.regions_written():
-            if region.buffer.storage == "global":
-                yield region.buffer.data
+    for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel)):
+        if access.writes and isinstance(access.by, S.Stmt) and access.buffer.storage == "global":
+            yield access.data
