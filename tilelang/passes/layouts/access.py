@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -47,22 +48,21 @@ def accesses(loop: S.Parallel) -> Iterator[Access]:
     yield from _accesses(loop.body, (), {})
 
 
+def writes(stmt: S.Stmt, buffer: Buffer) -> bool:
+    """Whether ``stmt``, or anything in it, may write under the name ``buffer``."""
+    found = effects.accesses(stmt, nested=True)
+    return any(access.buffer is buffer and access.writes for access in found)
+
+
 def _accesses(
     stmt: S.Stmt, inner: tuple[tuple[E.Var, int, int], ...], lets: dict[E.Var, E.Expr]
 ) -> Iterator[Access]:
-    for expr in stmt.exprs():
-        for node in E.find(expr, E.Load, E.AddressOf, E.RegionArg):
-            if isinstance(node, E.Load):
-                yield Access(node.buffer, _inlined(node.indices, lets), "read", inner)
-            elif isinstance(node, E.AddressOf):
-                yield Access(node.buffer, _inlined(node.indices, lets), "update", inner)
-            elif isinstance(node, E.RegionArg):
-                yield Access(node.region.buffer, _inlined(node.region.mins, lets), "read", inner)
-    if isinstance(stmt, S.Store):
-        yield Access(stmt.buffer, _inlined(stmt.indices, lets), "write", inner)
-    elif isinstance(stmt, S.ReducerUpdate):
-        yield Access(stmt.buffer, _inlined(stmt.indices, lets), "update", inner)
-    elif isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
+    for found in effects.accesses(stmt):
+        if found.mode != effects.NAME:
+            # Behind an address there may be more than the element.
+            kind = found.mode if found.how is effects.How.PLAIN else effects.UPDATE
+            yield Access(found.buffer, _inlined(found.indices, lets), kind, inner)
+    if isinstance(stmt, S.Let) and stmt.value.dtype.is_integer:
         lets[stmt.var] = substitute(stmt.value, lets)
     elif isinstance(stmt, S.For):
         inner = (*inner, _constant_loop(stmt))

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.groups import ThreadGroups
-from tilelang.passes.layouts.access import accesses
+from tilelang.passes.layouts.access import writes
 from tilelang.passes.layouts.exchange import WARP, warp_exchange
-from tilelang.passes.layouts.loops import loop_of
 
 EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 
@@ -65,14 +65,14 @@ class Demotion(Rewriter):
                 held = _moved(buffer, wanted)
                 fill = self.exchange(buffer, held, stmt)
                 before += [S.Alloc(buffer=held, loc=stmt.loc), *self.needed(stmt, buffer, fill)]
-                if _writes(stmt, buffer):
+                if writes(stmt, buffer):
                     after.append(self.exchange(held, buffer, stmt))
                 mapping[buffer] = held
                 continue
             tile = Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared")
             fills = [self.copy(buffer, tile, stmt)]
             before.append(S.Alloc(buffer=tile, loc=stmt.loc))
-            written = _writes(stmt, buffer)
+            written = writes(stmt, buffer)
             if written:
                 after.append(self.copy(tile, buffer, stmt))
             mapping[buffer] = tile
@@ -121,7 +121,7 @@ class Demotion(Rewriter):
             )
             before.append(S.View(buffer=seen, loc=stmt.loc))
             mapping[name] = seen
-        if any(_writes(stmt, name) for name in names):
+        if any(writes(stmt, name) for name in names):
             after.append(self.copy(tile, first, stmt))
 
     def exchanges(self, buffer: Buffer, wanted: Distribution, stmt: S.Stmt) -> bool:
@@ -130,7 +130,7 @@ class Demotion(Rewriter):
         if held is None or self.groups.of(stmt)[0] % WARP:
             return False
         return warp_exchange(held, wanted) is not None and (
-            not _writes(stmt, buffer) or warp_exchange(wanted, held) is not None
+            not writes(stmt, buffer) or warp_exchange(wanted, held) is not None
         )
 
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
@@ -166,20 +166,8 @@ class Demotion(Rewriter):
 
 def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
     """All names that ``stmt`` uses for the storage of ``buffer``."""
-    loop = loop_of(stmt)
-    if loop is not None:
-        used = [access.buffer for access in accesses(loop)]
-    else:
-        used = [r.buffer for r in (*stmt.regions_read(), *stmt.regions_written())]
+    used = (access.buffer for access in effects.accesses(stmt, nested=True))
     return list(dict.fromkeys(name for name in used if name.data is buffer.data))
-
-
-def _writes(stmt: S.Stmt, buffer: Buffer) -> bool:
-    """Whether ``stmt`` may write to ``buffer``."""
-    loop = loop_of(stmt)
-    if loop is not None:
-        return any(a.buffer is buffer and a.kind != "read" for a in accesses(loop))
-    return any(region.buffer is buffer for region in stmt.regions_written())
 
 
 def _moved(buffer: Buffer, wanted: Distribution) -> Buffer:

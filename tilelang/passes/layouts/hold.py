@@ -14,9 +14,10 @@ Relies on the pipeline pass: tiles that are copied ahead have several stages and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -24,7 +25,7 @@ from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.layouts.access import accesses
+from tilelang.passes.layouts.access import accesses, writes
 from tilelang.passes.layouts.demote import replace_buffers
 from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
 from tilelang.passes.layouts.loops import loop_of
@@ -88,7 +89,7 @@ class _Holder:
             for place, item in enumerate(stmt.stmts):
                 self.blocks[item] = (id(stmt), place)
         whole = loop_of(stmt) is not None
-        for buffer in set(_touched(stmt)):
+        for buffer in _touched(stmt):
             found = self.uses.setdefault(buffer, _Uses())
             if whole:
                 found.loops.append(stmt)
@@ -138,12 +139,12 @@ class _Holder:
             return False
         if found.products and buffer not in seen and seen:
             return False  # another product decides about it
-        return any(_writes(stmt, buffer) for stmt in found.loops)
+        return any(writes(stmt, buffer) for stmt in found.loops)
 
     def sources_free(self, loops: Iterable[S.Stmt], seen: tuple[Buffer, ...]) -> bool:
         """Whether the fragments that loops use may have any layout, and theirs."""
         for stmt in loops:
-            for buffer in set(_touched(stmt)):
+            for buffer in _touched(stmt):
                 if buffer.storage != FRAGMENT or buffer in seen:
                     continue
                 if not self.free(buffer, seen):
@@ -233,31 +234,14 @@ class _Holder:
         return few and plan.n % (plan.atom.m * plan.warps[1]) == 0
 
 
-def _touched(stmt: S.Stmt) -> Iterator[Buffer]:
+def _touched(stmt: S.Stmt) -> set[Buffer]:
     """Buffers that a statement itself uses; those of its blocks only if it is a loop over
     elements."""
-    found = loop_of(stmt)
-    if found is not None:
-        for access in accesses(found):
-            yield access.buffer
-        return
-    for region in (*stmt.regions_read(), *stmt.regions_written()):
-        yield region.buffer
-    if isinstance(stmt, (S.Store, S.View)):
-        yield stmt.buffer
-    for expr in stmt.exprs():
-        for node in E.walk(expr):
-            if isinstance(node, (E.Load, E.AddressOf)):
-                yield node.buffer
-            elif isinstance(node, E.RegionArg):
-                yield node.region.buffer
-
-
-def _writes(stmt: S.Stmt, buffer: Buffer) -> bool:
-    found = loop_of(stmt)
-    return found is not None and any(
-        access.buffer is buffer and access.kind != "read" for access in accesses(found)
-    )
+    return {
+        access.buffer
+        for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel))
+        if not isinstance(access.by, S.Alloc)
+    }
 
 
 def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:

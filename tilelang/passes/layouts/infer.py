@@ -22,6 +22,7 @@ from math import prod
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -151,15 +152,10 @@ class _Inference:
         if isinstance(stmt, (S.TileOp, S.Parallel)):
             self.ops.append(self.op_of(stmt))
             return
-        stores = isinstance(stmt, (S.Store, S.ReducerUpdate))
-        own: list[Buffer] = list(stmt.parts("buffer")) if stores else []
-        for expr in stmt.exprs():
-            own += [n.buffer for n in E.walk(expr) if isinstance(n, (E.Load, E.AddressOf))]
-            own += [n.region.buffer for n in E.walk(expr) if isinstance(n, E.RegionArg)]
-        for buffer in own:
-            if buffer.storage == FRAGMENT:
-                self.floating.add(buffer)
-                self.fragments.setdefault(buffer, self.groups.of(stmt)[1])
+        for access in effects.accesses(stmt):
+            if access.mode != effects.NAME and access.buffer.storage == FRAGMENT:
+                self.floating.add(access.buffer)
+                self.fragments.setdefault(access.buffer, self.groups.of(stmt)[1])
         for block in stmt.blocks():
             self._collect(block)
 
@@ -600,15 +596,13 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
 
 def _meets_nobody(stmt: S.Stmt) -> bool:
     """Whether any threads can share out the elements of an operation without waiting."""
-    loop = loop_of(stmt)
-    if loop is not None:
-        return not any(access.buffer.storage == FRAGMENT for access in accesses(loop))
-    if not isinstance(stmt, (S.AtomicTile, S.Transpose, S.PrintTile)):
+    shares = (S.AtomicTile, S.Transpose, S.PrintTile)
+    if loop_of(stmt) is None and not isinstance(stmt, shares):
         return False
-    regions = (*stmt.regions_read(), *stmt.regions_written())
     if isinstance(stmt, S.Transpose) and stmt.src.buffer.data is stmt.dst.buffer.data:
         return False
-    return not any(region.buffer.storage == FRAGMENT for region in regions)
+    found = effects.accesses(stmt, nested=True)
+    return not any(access.buffer.storage == FRAGMENT for access in found)
 
 
 def staged(layout: Layout, buffer: Buffer) -> Layout:
@@ -628,16 +622,7 @@ def _plain_uses(stmt: S.Stmt) -> Iterator[E.Var]:
     """Storage that anything but a loop over elements touches."""
     if loop_of(stmt) is not None:
         return
-    for region in (*stmt.regions_read(), *stmt.regions_written()):
-        yield region.buffer.data
-    if isinstance(stmt, S.Store):
-        yield stmt.buffer.data
-    for expr in stmt.exprs():
-        for node in E.walk(expr):
-            if isinstance(node, (E.Load, E.AddressOf)):
-                yield node.buffer.data
-            elif isinstance(node, E.RegionArg):
-                yield node.region.buffer.data
+    yield from (found.data for found in effects.accesses(stmt) if found.mode != effects.NAME)
     for block in stmt.blocks():
         yield from _plain_uses(block)
 

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -134,16 +135,8 @@ def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 def used_buffers(node: S.Stmt) -> list[Buffer]:
     """Buffers that a statement itself uses; an allocation uses what it makes, a view does not."""
-    found = [region.buffer for region in (*node.regions_read(), *node.regions_written())]
-    if not isinstance(node, S.View):
-        found += node.parts("buffer")
-    for expr in node.exprs():
-        for part in E.find(expr, E.Load, E.AddressOf, E.RegionArg):
-            if isinstance(part, E.RegionArg):
-                found.append(part.region.buffer)
-            elif isinstance(part, (E.Load, E.AddressOf)):
-                found.append(part.buffer)
-    return found
+    found = effects.accesses(node)
+    return [access.buffer for access in found if not isinstance(access.by, S.View)]
 
 
 def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
@@ -154,7 +147,7 @@ def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
     """
     mapping: dict[Buffer, Buffer] = {}
     for node in S.walk(launch.body):
-        for buffer in (*used_buffers(node), *node.parts("buffer")):
+        for buffer in (access.buffer for access in effects.accesses(node)):
             if buffer.data is data and buffer.storage == FRAGMENT:
                 mapping.setdefault(buffer, replace(buffer, storage="shared"))
     for buffer in mapping:
