@@ -207,7 +207,9 @@ def test_rows_that_declare_operands(op: str) -> None:
 )
 def test_rows_that_declare_none(op: str) -> None:
     """What the pointer claims holds; one that claims nothing may do both."""
-    how = How.ASYNC if INTRINSICS[op].own_order else How.POINTER
+    row = INTRINSICS[op]
+    how = How.NAMED if row.effect is Effect.NONE else How.POINTER
+    how = How.ASYNC if row.own_order else how
     for access, mode in (("r", "read"), ("w", "write"), ("rw", "update"), ("3", "update")):
         buffers, call = _places(op, access)
         assert [(a.buffer, a.mode, a.how) for a in accesses(call)] == [

@@ -35,7 +35,7 @@ class How(Enum):
 
     PLAIN = 0  # by the executing threads, finished with the statement
     POINTER = 1  # a call does it through an address: from ``where`` on, nobody says how far
-    NAMED = 2  # the address gets a name: whoever has it may access the memory later
+    NAMED = 2  # the address gets a name or is computed with: accesses may follow later
     ASYNC = 3  # a copy or matrix unit beside the threads does it; something waits for it
     TENSOR = 4  # in tensor memory, by its own instructions
 
@@ -196,7 +196,10 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
     if buffer.storage == "shared.tmem":
         return How.TENSOR
     if isinstance(node, E.Call):
-        return How.ASYNC if node.atom.own_order else How.POINTER
+        row = node.atom
+        if row.own_order:
+            return How.ASYNC
+        return How.NAMED if row.effect is Effect.NONE else How.POINTER  # computes with the address
     late = isinstance(node, S.Copy) and (
         node.mode == "tma" or (node.mode == "async" and mode == WRITE)
     )

@@ -8,10 +8,10 @@ one is finished before the other begins and all threads meet in between.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import group
@@ -151,7 +151,7 @@ class _Scan:
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.known:
             self.known[stmt.buffer.data].home = path
             return
-        for data in touched(stmt):
+        for data in effects.used(stmt, nested=False):
             if data in self.known:
                 self.known[data].touch(here, path)
         self._calls(stmt, here, path)
@@ -163,7 +163,7 @@ class _Scan:
             for block in stmt.blocks():
                 self._block(stmt, block, path)
             if isinstance(stmt, S.While):  # its condition is evaluated after every iteration
-                for data in touched(stmt):
+                for data in effects.used(stmt, nested=False):
                     if data in self.known:
                         self.known[data].touch(self.position, path)
         else:
@@ -196,11 +196,11 @@ class _Scan:
                 if node.atom.waits_for(_COPIES.name):
                     self.waits.append(here)
                 elif node.atom.completes == _COPIES:
-                    for data in _named(node):
+                    for data in effects.used(node):
                         if data in self.known:
                             self.known[data].flying = True
                 elif node.atom.own_order:
-                    for data in _named(*node.args):
+                    for data in effects.used(node):
                         if data in self.known:
                             self.known[data].raw = self.known[data].always = True
                 elif node.atom.meets("block") and self._whole(node):
@@ -218,9 +218,9 @@ class _Scan:
 
     def _escape(self, value: E.Expr) -> None:
         """Memory whose address gets another name counts as used all the time."""
-        for node in E.find(value, E.AddressOf):
-            if node.buffer.data in self.known:
-                self.known[node.buffer.data].always = True
+        for access in effects.accesses(value):
+            if access.how is not effects.How.PLAIN and access.data in self.known:
+                self.known[access.data].always = True
 
     def finish(self) -> None:
         """Copies that nothing has read yet occupy their destination until they are waited for."""
@@ -229,21 +229,3 @@ class _Scan:
                 after = [wait for wait in self.waits if wait > life.last]
                 life.last = min(after, default=self.position + 1)
                 life.path = ()
-
-
-def touched(stmt: S.Stmt) -> Iterator[E.Var]:
-    """Storage that ``stmt`` itself names."""
-    for buffer in stmt.parts("buffer"):
-        yield buffer.data
-    for region in (*stmt.regions_read(), *stmt.regions_written()):
-        yield region.buffer.data
-    yield from _named(*stmt.exprs())
-
-
-def _named(*exprs: E.Expr) -> Iterator[E.Var]:
-    for expr in exprs:
-        for node in E.find(expr, E.Load, E.AddressOf):
-            yield node.buffer.data
-        for whole in E.find(expr, E.RegionArg):
-            yield whole.region.buffer.data
-        yield from expr.variables

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.uniform import Varying, varying_exit
-from tilelang.passes.memory.liveness import is_planned, touched
+from tilelang.passes.memory.liveness import is_planned
 
 
 def relieved(launch: S.Launch, fits: Callable[[S.Launch], bool]) -> S.Launch | None:
@@ -88,7 +89,7 @@ class _Meet:
         """The tiles that ``stmt`` touches with all that it holds."""
         for node in S.walk(stmt):
             if not isinstance(node, S.Alloc):
-                yield from (data for data in touched(node) if data in self.tiles)
+                yield from effects.used(node, nested=False) & self.tiles
 
     def barrier(self, near: S.Stmt) -> list[S.Stmt]:
         """The next barrier, if it is one of those that are kept."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter
@@ -34,7 +35,7 @@ def _fold(seq: S.Seq) -> S.Stmt:
             continue
         assert isinstance(stmt, S.Fill)
         data = stmt.dst.buffer.data
-        later = next((i for i in range(at + 1, len(stmts)) if _touches(stmts[i], data)), None)
+        later = next((i for i in range(at + 1, len(stmts)) if data in effects.used(stmts[i])), None)
         if later is None:
             continue
         loop = stmts[later]
@@ -56,22 +57,6 @@ def _is_clear(stmt: S.Stmt) -> bool:
     )
 
 
-def _touches(stmt: S.Stmt, data: E.Var) -> bool:
-    for node in S.walk(stmt):
-        regions = (*node.regions_read(), *node.regions_written())
-        if any(region.buffer.data is data for region in regions):
-            return True
-        if any(buffer.data is data for buffer in node.parts("buffer")):
-            return True
-        for item in node.exprs():
-            for part in E.find(item, E.Load, E.AddressOf, E.RegionArg):
-                if isinstance(part, (E.Load, E.AddressOf)) and part.buffer.data is data:
-                    return True
-                if isinstance(part, E.RegionArg) and part.region.buffer.data is data:
-                    return True
-    return False
-
-
 def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
     """The loop with its product clearing in the first iteration, None where that is not safe."""
     bounds = (loop.start, loop.stop, loop.step)
@@ -81,7 +66,7 @@ def _with_clear(loop: S.For, data: E.Var) -> S.For | None:
     if not ((step > 0 and start < stop) or (step < 0 and start > stop)):
         return None
     body = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
-    users = [stmt for stmt in body if _touches(stmt, data)]
+    users = [stmt for stmt in body if data in effects.used(stmt)]
     if len(users) != 1 or any(_leaves(stmt) for stmt in body):
         return None
     gemm = users[0]

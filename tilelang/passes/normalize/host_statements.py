@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
@@ -100,7 +101,7 @@ def _closed(group: list[S.Stmt], after: list[S.Stmt]) -> list[S.Stmt]:
     """A group of statements, as a kernel if there is work among them."""
     if not any(_is_work(node) for stmt in group for node in _outside(stmt)):
         return group
-    used = {id(buffer) for stmt in after for buffer in _buffers(stmt)}
+    used = {id(one.buffer) for stmt in after for one in effects.accesses(stmt, nested=True)}
     for stmt in group:
         if isinstance(stmt, S.Alloc) and id(stmt.buffer) in used:
             raise TileUnsupportedError(
@@ -110,16 +111,6 @@ def _closed(group: list[S.Stmt], after: list[S.Stmt]) -> list[S.Stmt]:
                 loc=stmt.loc,
             )
     return [_kernel(group)]
-
-
-def _buffers(stmt: S.Stmt) -> list[object]:
-    found: list[object] = []
-    for node in S.walk(stmt):
-        found += node.parts("buffer")
-        found += [region.buffer for region in node.parts("read", "write", "update")]
-        for item in node.exprs():
-            found += [load.buffer for load in E.find(item, E.Load, E.AddressOf)]
-    return found
 
 
 def _kernel(stmts: list[S.Stmt]) -> S.Launch:

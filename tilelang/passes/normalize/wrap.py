@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilelang.errors import TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import INF, Bounds, Interval, interval
@@ -41,7 +42,7 @@ def wrap_indices(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         bounds = bounds.with_interval(symbol, Interval(0, INF))
     rising = _counters(func)
     while True:
-        walk = _Wrap(Signs(bounds, rising=rising), _written(func.body))
+        walk = _Wrap(Signs(bounds, rising=rising), frozenset(effects.written(func.body)))
         body = walk.visit(func.body)
         if not walk.fallen:
             return func if body is func.body else replace(func, body=body)
@@ -272,21 +273,7 @@ def _sizes(func: S.PrimFunc) -> set[E.Var]:
 
 def _changed(cond: E.Expr, block: S.Stmt) -> frozenset[E.Var]:
     """The storage that ``block`` writes, if ``cond`` loads something."""
-    return _written(block) if E.holds(cond, E.Load) else frozenset()
-
-
-def _written(body: S.Stmt) -> frozenset[E.Var]:
-    """Storage that ``body`` may write."""
-    found: set[E.Var] = set()
-    for node in S.walk(body):
-        if isinstance(node, (S.Store, S.ReducerUpdate)):
-            found.add(node.buffer.data)
-        found.update(region.buffer.data for region in node.regions_written())
-        for expr in node.exprs():
-            found.update(
-                part.buffer.data for part in E.find(expr, E.AddressOf) if part.access != "r"
-            )
-    return frozenset(found)
+    return frozenset(effects.written(block)) if E.holds(cond, E.Load) else frozenset()
 
 
 def _counters(func: S.PrimFunc) -> frozenset[E.Var]:
@@ -299,7 +286,10 @@ def _counters(func: S.PrimFunc) -> frozenset[E.Var]:
             if node.buffer.dtype.is_int and node.buffer.dtype.lanes == 1:
                 if first is None or interval(first).low >= 0:
                     found.add(node.buffer.data)
-        other.update(region.buffer.data for region in node.regions_written())
-        for expr in node.exprs():
-            other.update(part.buffer.data for part in E.find(expr, E.AddressOf))
+        other.update(
+            access.data
+            for access in effects.accesses(node)
+            if access.how is not effects.How.PLAIN
+            or (access.writes and isinstance(access.by, S.TileOp))
+        )
     return frozenset(found - other)
