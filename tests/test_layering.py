@@ -42,12 +42,13 @@ MAY_IMPORT = {
     "runtime": "errors env scratch ir target",
     "emulator": "errors env scratch hostcc ir layout codegen cuda runtime",
     "backends": "errors target codegen cpu cuda hip metal",
-    "compiler": "errors env options ir layout target passes codegen backends",
+    "watch": "errors env options ir",
+    "compiler": "errors options ir layout target passes codegen backends watch",
     "explain": "errors options ir layout target passes compiler",
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
-        "errors absent env options ir layout target language codegen cpu cuda hip metal interpret"
+        "errors absent env options watch ir layout target language codegen cpu cuda hip metal interpret"
         " emulator runtime compiler explain utils profiler"
     ),
     "tools": (

@@ -1,4 +1,4 @@
-"""Compilation: the one pass list, verification and dumps between passes, and the artifact.
+"""Compilation: the one pass list, what is watched between passes, and the artifact.
 
 ``compile(func, target, options)`` is deterministic: the same program, target and options give the
 same text in every process, so the text can be cached by content.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from tilelang.backends import backend_of
 from tilelang.codegen.artifact import Artifact as Artifact
-from tilelang.env import env
 from tilelang.errors import SharedMemoryLimitError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.depth import make_room, nesting
@@ -55,6 +53,7 @@ from tilelang.passes.sync.once import store_once
 from tilelang.passes.verify.places import verify_places
 from tilelang.passes.verify.views import verify_views
 from tilelang.target import Context, Target
+from tilelang.watch import Times, Watcher, is_profiled
 
 
 def _on_cores(context: Context) -> bool:
@@ -170,7 +169,8 @@ Watch = Callable[[str, S.PrimFunc], None]
 def lower(
     func: S.PrimFunc, target: Target, options: Options, watch: Watch | None = None
 ) -> S.PrimFunc:
-    """``func`` through the pass list; ``watch`` is called with the program after each pass.
+    """``func`` through the pass list. ``watch`` is called with the program after each pass; then no
+    times are printed.
 
     A kernel that does not fit into shared memory goes through it once more, sparingly.
     """
@@ -182,19 +182,28 @@ def lower(
 
 
 def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFunc:
-    dump = _Dump(func, context.options)
+    timed = watch is None and is_profiled(context.options)
+    steps = [step for step in pass_list(context.target) if step.when(context)]
+    watcher = Watcher(func, [step.name for step in steps], context.options, timed)
     make_room(nesting(func.body))
     check(func, "tile", host_works=context.has("cores"))
-    for step in pass_list(context.target):
-        if not step.when(context):
-            continue
+    for step in steps:
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
             func = step.run(func, context)
-        dump.after(step.name, func)
+        watcher.after(step.name, func)
         if watch is not None:
             watch(step.name, func)
+    watcher.finish(func.name)
     check(func, "thread")
     return func
+
+
+def pass_times(func: S.PrimFunc, target: Target, options: Options) -> str:
+    """The milliseconds of each pass on ``func``, and the nodes that it leaves, as a table."""
+    quiet = replace(options, stop_after="", dump=False, dump_after="")
+    times = Times(func)
+    lower(func, target, quiet, times.after)
+    return times.table(func.name, options.profile_threshold)
 
 
 def as_run(func: S.PrimFunc, target: Target) -> S.PrimFunc:
@@ -219,40 +228,3 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
 def for_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
     """``func`` for tensors whose addresses are multiples of few bytes: parameter name -> bytes."""
     return limit_alignments(func, limits)
-
-
-class _Dump:
-    """Writes the program after each pass, numbered, when the options ask for it, and what each
-    pass changed to the file that ``TILELANG_PASS_DIFF_OUTPUT`` names."""
-
-    def __init__(self, func: S.PrimFunc, options: Options) -> None:
-        self.folder = Path(options.dump_dir or "dump_ir") if options.dump else None
-        self.count = 0
-        self.changes = env.TILELANG_PASS_DIFF_OUTPUT
-        self.before = ("traced", func.script().splitlines() if self.changes else [])
-        self.after("traced", func)
-
-    def after(self, name: str, func: S.PrimFunc) -> None:
-        """Write ``func`` as it is after the pass ``name``."""
-        if self.changes:
-            self._difference(Path(self.changes), name, func)
-        if self.folder is None:
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{self.count:02d}_{func.name}_{name}.py"
-        path.write_text(func.script() + "\n", encoding="utf-8")
-        self.count += 1
-
-    def _difference(self, path: Path, name: str, func: S.PrimFunc) -> None:
-        import difflib
-
-        text = func.script().splitlines()
-        step, before = self.before
-        if text == before:
-            return
-        self.before = (name, text)
-        titles = f"{func.name} after {step}", f"{func.name} after {name}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            for line in difflib.unified_diff(before, text, *titles, lineterm=""):
-                file.write(f"{line}\n")

@@ -141,6 +141,9 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_VERBOSE": lambda: _flag("TILELANG_VERBOSE", False),
     "TILELANG_PRINT_ON_COMPILATION": lambda: _flag("TILELANG_PRINT_ON_COMPILATION", False),
     "TILELANG_PASS_DIFF_OUTPUT": lambda: _text("TILELANG_PASS_DIFF_OUTPUT"),
+    "TILELANG_DUMP_IR_AFTER": lambda: _text("TILELANG_DUMP_IR_AFTER"),
+    "TILELANG_STOP_AFTER": lambda: _text("TILELANG_STOP_AFTER"),
+    "TILELANG_PASS_PROFILE": lambda: _flag("TILELANG_PASS_PROFILE", False),
     "TILELANG_LOG_LEVEL": _log_level,
     "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
@@ -181,6 +184,9 @@ class Environment:
     verbose: bool
     print_on_compilation: bool
     pass_diff_output: str | None
+    dump_ir_after: str | None
+    stop_after: str | None
+    pass_profile: bool
     log_level: str | None
     sanitize: tuple[str, ...]
     num_threads: int

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentCountError",
     "ArgumentTypeError",
+    "CompilationStopped",
     "CompileError",
     "DeadlockError",
     "DeviceAssertError",
@@ -359,6 +360,18 @@ class TileUnsupportedError(TileError, NotImplementedError):
 
 class SharedMemoryLimitError(TileUnsupportedError):
     """A block needs more shared memory than the target has."""
+
+
+class CompilationStopped(TileError):  # noqa: N818  # asked for, no mistake
+    """A compilation that was told to stop after a pass.
+
+    Attributes:
+        program: the function as it is there.
+    """
+
+    def __init__(self, message: str, program: object = None) -> None:
+        super().__init__(message)
+        self.program = program
 
 
 class JITNoBuilderError(TileError, RuntimeError, ValueError):

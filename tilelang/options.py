@@ -8,7 +8,7 @@ automatic barriers, fast math); the others are performance or debugging choices.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
@@ -54,6 +54,8 @@ class PassConfigKey(str, Enum):
     TL_EMIT_LINE_DIRECTIVES = "tl.emit_line_directives"
     TL_ENABLE_DUMP_IR = "tl.enable_dump_ir"
     TL_DUMP_IR_DIR = "tl.dump_ir_path"
+    TL_DUMP_IR_AFTER = "tl.dump_ir_after"
+    TL_STOP_AFTER = "tl.stop_after"
     TL_PASS_PROFILE = "tl.pass_profile"
     TL_PASS_PROFILE_THRESHOLD_MS = "tl.pass_profile_threshold_ms"
     TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS = "tl.debug_merge_shared_memory_allocations"
@@ -92,6 +94,10 @@ MEANING = {
     PassConfigKey.TL_DISABLE_THREAD_STORAGE_SYNC: "no_auto_sync",
     PassConfigKey.TL_ENABLE_DUMP_IR: "dump",
     PassConfigKey.TL_DUMP_IR_DIR: "dump_dir",
+    PassConfigKey.TL_DUMP_IR_AFTER: "dump_after",
+    PassConfigKey.TL_STOP_AFTER: "stop_after",
+    PassConfigKey.TL_PASS_PROFILE: "profile",
+    PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS: "profile_threshold",
     PassConfigKey.TL_DISABLE_TMA_LOWER: "no_tma",
     PassConfigKey.TL_DISABLE_WGMMA: "no_wgmma",
     PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: "no_roles",
@@ -101,7 +107,6 @@ WITHOUT_EFFECT = frozenset(
     {
         PassConfigKey.TL_AST_PRINT_ENABLE,
         PassConfigKey.TL_LAYOUT_VISUALIZATION_ENABLE,
-        PassConfigKey.TL_PASS_PROFILE,
         PassConfigKey.TL_ENABLE_REDUCER_PLAN_VERBOSE,
         PassConfigKey.TL_ENABLE_VECTORIZE_PLANNER_VERBOSE,
         PassConfigKey.TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS,
@@ -110,6 +115,26 @@ WITHOUT_EFFECT = frozenset(
         PassConfigKey.TIR_ADD_LOWER_PASS,
     }
 )
+
+
+def _text(value: object) -> str:
+    return str(value or "")
+
+
+def _milliseconds(value: object) -> float:
+    if isinstance(value, (int, float)) and value >= 0:
+        return float(value)
+    raise TileValueError(
+        f"pass config {PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS.value!r} has an unknown value",
+        expected="milliseconds, 0 or more",
+        got=shown(value),
+    )
+
+
+# How the value of a key becomes that of its option; the others are switches.
+_KINDS: dict[str, Callable[[object], object]] = {
+    "dump_dir": str, "dump_after": _text, "stop_after": _text, "profile_threshold": _milliseconds,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,6 +150,10 @@ class Options:
     no_roles: bool = False  # warps do not get roles (copying, computing) by themselves
     dump: bool = False  # write the program after every pass
     dump_dir: str = ""
+    dump_after: str = ""  # write it only after these passes; commas between their names
+    stop_after: str = ""  # print it after this pass, and stop
+    profile: bool = False  # print what each pass takes
+    profile_threshold: float = 0.0  # milliseconds that a pass takes at least to be printed
     verbose: bool = False
     compile_flags: tuple[str, ...] = ()
     configs: tuple[tuple[str, object], ...] = field(default=())
@@ -177,8 +206,7 @@ def make_options(
         key = config_key(raw)
         configs.append((key.value, value))
         if key in MEANING:
-            wanted = str(value) if MEANING[key] == "dump_dir" else bool(value)
-            values[MEANING[key]] = wanted
+            values[MEANING[key]] = _KINDS.get(MEANING[key], bool)(value)
         elif key is PassConfigKey.TL_DISABLE_BUFFER_INIT_CHECK and value:
             values.setdefault("uninitialized", "zero")
         elif key is PassConfigKey.TL_UNINITIALIZED_READS:

@@ -40,6 +40,7 @@ TL_LAYOUT_VISUALIZATION_FORMATS TL_STORAGE_REWRITE_DETECT_INPLACE TL_DISABLE_BUF
 TL_DISABLE_PRELOWER_SEMANTIC_CHECK TL_DISABLE_LOOP_UNSWITCHING
 TL_LOOP_UNSWITCHING_ALLOW_NON_TRIVIAL_ELSE TL_LAYOUT_COST_MODEL TL_REDUCER_FORCE_BASELINE
 TL_EMIT_LINE_DIRECTIVES TL_ENABLE_DUMP_IR TL_DUMP_IR_DIR=tl.dump_ir_path TL_PASS_PROFILE
+TL_DUMP_IR_AFTER TL_STOP_AFTER
 TL_PASS_PROFILE_THRESHOLD_MS TL_DEBUG_MERGE_SHARED_MEMORY_ALLOCATIONS
 TL_ENABLE_VECTORIZE_PLANNER_VERBOSE TIR_ENABLE_EQUIV_TERMS_IN_CSE=tir.enable_equiv_terms_in_cse_tir
 TIR_DISABLE_CSE=tir.disable_cse_tir TIR_SIMPLIFY=tir.Simplify TIR_DISABLE_STORAGE_REWRITE
@@ -106,6 +107,8 @@ def test_every_key_is_accepted_in_every_spelling(name: str) -> None:
 def test_kernel_with_every_key_runs(tmp_path: Path) -> None:
     values: dict[Any, Any] = dict.fromkeys(PassConfigKey, True)
     values[PassConfigKey.TL_DUMP_IR_DIR] = str(tmp_path)
+    values[PassConfigKey.TL_DUMP_IR_AFTER] = "simplify"
+    values.pop(PassConfigKey.TL_STOP_AFTER)
     values[PassConfigKey.TL_DEVICE_COMPILE_FLAGS] = "-DNOTHING=1"
     values.pop(PassConfigKey.TL_DISABLE_SAFE_MEMORY_ACCESS)  # the last block reaches outside
     with warnings.catch_warnings():
@@ -178,11 +181,16 @@ def test_key_that_is_no_string() -> None:
         ("TL_DISABLE_WARP_SPECIALIZED", "no_roles", True),
         ("TL_ENABLE_DUMP_IR", "dump", True),
         ("TL_DUMP_IR_DIR", "dump_dir", "somewhere"),
+        ("TL_DUMP_IR_AFTER", "dump_after", "simplify, fold_clear"),
+        ("TL_STOP_AFTER", "stop_after", "simplify"),
+        ("TL_PASS_PROFILE", "profile", True),
+        ("TL_PASS_PROFILE_THRESHOLD_MS", "profile_threshold", 2.5),
     ],
 )
 def test_keys_with_a_meaning_set_their_option(key: str, field: str, value: object) -> None:
     assert getattr(make_options({key: value}), field) == value
-    assert getattr(make_options({key: 0 if value is True else ""}), field) in (False, "0", "")
+    off = "" if isinstance(value, str) else 0
+    assert getattr(make_options({key: off}), field) in (False, "0", "")
 
 
 def test_unsafe_memory_leaves_the_guards_out() -> None:

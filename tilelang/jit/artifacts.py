@@ -15,13 +15,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.env import env
 from tilelang.errors import InternalError
 from tilelang.ir import stmt as S
 from tilelang.ir.canonical import exact_text
 from tilelang.options import Options
 from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.target import Target
+from tilelang.watch import is_watched
 
 _SUFFIXES = (".py", ".h")
 
@@ -64,7 +64,7 @@ def artifact_of(
 
 def _key(func: S.PrimFunc, target: Target, options: Options) -> str | None:
     """Name of the entry; None for programs that are compiled every time."""
-    if options.dump or env.TILELANG_PASS_DIFF_OUTPUT:
+    if is_watched(options):
         return None  # the passes are to be watched
     for node in S.walk(func.body):
         if isinstance(node, S.Launch) and node.annotation("cuda_source") is not None:

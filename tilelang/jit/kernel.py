@@ -15,6 +15,7 @@ from tilelang.jit.executable import Executable
 from tilelang.jit.execution import build
 from tilelang.options import Options
 from tilelang.target import Target
+from tilelang.watch import is_profiled
 
 if TYPE_CHECKING:
     from tilelang.profiler import Profiler
@@ -232,8 +233,13 @@ class JITKernel:
         self._executable.export(path)
 
     def explain(self) -> str:
-        """What the compiler chose, in words."""
-        return self._executable.explain()
+        """What the compiler chose, in words; with ``tl.pass_profile``, what each pass took."""
+        text = self._executable.explain()
+        if self._executable.artifact is None or not is_profiled(self.options):
+            return text
+        from tilelang.compiler import pass_times
+
+        return f"{text}\n\n{pass_times(self.prim_func, self.target, self.options)}"
 
     def get_profiler(self, tensor_supply_type: Any = None) -> Profiler:
         """A profiler that makes inputs, checks against a reference and times."""
