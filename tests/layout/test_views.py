@@ -80,6 +80,9 @@ def test_what_can_be_seen_is_seen() -> None:
     assert seen_distribution(split, whole((16, 8, 32), 32), whole((16, 256), 32)) == rows
     halves = seen_distribution(rows, whole((16, 256), 32), whole((16, 512), 16))
     assert halves is not None and halves.slots == 64
+    everywhere = Distribution.fully_replicated((8, 3), 32)
+    others = seen_distribution(everywhere, whole((8, 3), 32), whole((6, 4), 32))
+    assert others == Distribution.fully_replicated((6, 4), 32)
 
 
 def test_elements_that_would_be_in_two_threads_have_no_layout() -> None:

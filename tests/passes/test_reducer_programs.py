@@ -196,3 +196,31 @@ def test_groups_of_threads_have_reducers_of_their_own() -> None:
     a = small(2, 64).astype(I)
     wanted = [a[0].reshape(4, 16).sum(1), a[1].reshape(16, 4).sum(0) + [0, 0, 64, 0]]
     holds(roles, (a, np.zeros((2, 4), I)), np.stack(wanted).astype(I))
+
+
+def test_another_name_of_a_reducer_cuts_its_rows_apart() -> None:
+    @T.prim_func
+    def sums(
+        A: T.Tensor((16, 96), "int32"), B: T.Tensor((6, 4), "int32"), C: T.Tensor((9, 16), "int32")
+    ):
+        with T.Kernel(1, threads=96):
+            rows = T.alloc_reducer((8, 3), "int32", replication="all")
+            T.clear(rows)
+            for i in T.serial(8):
+                for j in T.serial(3):
+                    for k in T.Parallel(96):
+                        rows[i, j] += A[i + j, k]
+            T.finalize_reducer(rows)
+            T.copy(T.view(rows, (6, 4)), B)
+            each = T.alloc_reducer((16, 9), "int32")
+            T.clear(each)
+            for i, j, k in T.Parallel(16, 9, 10):
+                each[i, j] += A[i, j * 10 + k]
+            T.finalize_reducer(each)
+            T.copy(T.view(each, (9, 16)), C)
+
+    a = small(16, 96).astype(I)
+    rows = a[np.arange(8)[:, None] + np.arange(3)].sum(-1)
+    each = a[:, :90].reshape(16, 9, 10).sum(-1)
+    outs = np.zeros((6, 4), I), np.zeros((9, 16), I)
+    holds(sums, (a, *outs), rows.reshape(6, 4), each.reshape(9, 16))

@@ -128,14 +128,15 @@ def _merged(row: tuple[Digit, ...]) -> tuple[Digit, ...]:
 def _flat(
     shape: tuple[int, ...], digits: tuple[tuple[Digit, ...], ...]
 ) -> tuple[Digit, ...] | None:
-    """Digits of the row-major position; only the outermost may have empty places."""
+    """Digits of the row-major position, as few as there are, so that other rows than those of
+    ``shape`` may split them; only the outermost may have empty places."""
     found: tuple[Digit, ...] = ()
     for extent, row in zip(shape, digits):
         real = tuple(digit for digit in row if digit.extent > 1)
         if found and prod(digit.extent for digit in real) != extent:
             return None
         found += real
-    return found
+    return _merged(found)
 
 
 def _scaled(

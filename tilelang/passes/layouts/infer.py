@@ -440,7 +440,10 @@ class _Inference:
         if self.storage.several(buffer):
             even = self.storage.even(buffer, threads)
             tried += [even] if even is not None else []
-            if prod(shape) * buffer.dtype.bits <= MAX_COPIED:
+            # A tile whose names cut it apart differently is better off in shared memory, where a
+            # reducer cannot be: its copies are partial results.
+            small = even is not None and prod(shape) * buffer.dtype.bits <= MAX_COPIED
+            if small or is_reducer(buffer):
                 tried.append(Distribution.fully_replicated(shape, threads))
         why = "spread evenly; no operation asks for more"
         if not any(self.hold(buffer, held, why, self.launch) for held in tried):
