@@ -91,7 +91,7 @@ PARTS = {
 # nothing but the package itself.
 FACADES = frozenset(
     (
-        "__init__", "analysis", "autotuner", "backend", "cache", "carver", "contrib", "dtypes",
+        "__init__", "__main__", "analysis", "autotuner", "backend", "cache", "carver", "contrib", "dtypes",
         "engine", "intrinsics", "primitives", "quantize", "rocm", "testing", "tileop", "transform",
         "tvm",
     )
