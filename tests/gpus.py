@@ -24,6 +24,7 @@ import pytest
 import tilelang
 from tilelang.codegen.artifact import Artifact
 from tilelang.compiler import compile as lower
+from tilelang.cuda.executable import compile_flags
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.compilers import find_cxx
@@ -32,7 +33,6 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit import core, emulated
 from tilelang.jit.compile import options_for
-from tilelang.jit.cuda import compile_flags
 from tilelang.target import parse_target
 from tilelang.target.device import cuda_devices
 

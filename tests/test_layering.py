@@ -34,12 +34,12 @@ MAY_IMPORT = {
     "language": "errors ir layout",
     "passes": "errors ir layout language target",
     "codegen": "errors ir target",
-    "cpu": "errors env scratch options hostcc ir layout language target passes codegen",
-    "cuda": "errors env scratch ir layout language target passes codegen",
-    "hip": "errors env ir layout language target passes codegen",
-    "metal": "errors env ir layout language target passes codegen",
+    "runtime": "errors env scratch ir target codegen",
+    "cpu": "errors env scratch options hostcc ir layout language target passes codegen runtime",
+    "cuda": "errors env scratch options hostcc ir layout language target passes codegen runtime cpu",
+    "hip": "errors env ir layout language target passes codegen runtime",
+    "metal": "errors env ir layout language target passes codegen runtime",
     "interpret": "errors ir layout",
-    "runtime": "errors env scratch ir target",
     "emulator": "errors env scratch hostcc ir layout codegen cuda runtime",
     "backends": "errors target codegen cpu cuda hip metal",
     "watch": "errors env options ir",
@@ -48,8 +48,8 @@ MAY_IMPORT = {
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
-        "errors absent env options watch ir layout target language codegen cpu cuda hip metal interpret"
-        " emulator runtime compiler explain utils profiler"
+        "errors absent env options watch ir layout target language codegen cpu cuda interpret emulator"
+        " runtime backends compiler explain utils profiler"
     ),
     "tools": (
         "errors absent env options ir layout target language runtime compiler explain utils profiler"
@@ -74,17 +74,13 @@ PARTS = {
     "jit": {
         "progress": "",
         "artifacts": "",
-        "steps": "",
-        "executable": "",
-        "adapter": "steps",
-        "native": "executable",
-        "cuda": "artifacts steps executable",
-        "emulated": "steps executable cuda",
-        "execution": "executable native cuda emulated",
+        "adapter": "",
+        "emulated": "",
+        "execution": "artifacts emulated",
         # One row: a kernel can be made by its class, and compile() gives a kernel.
-        "kernel compile": "progress executable adapter execution",
+        "kernel compile": "progress adapter execution",
         "core": "progress kernel compile",
-        "sanitize": "cuda emulated kernel core",
+        "sanitize": "emulated kernel core",
     },
 }
 # Import paths that programs know, with their real home elsewhere: above everything, imported by

@@ -14,6 +14,16 @@ from tilelang.target import Target
 BACKENDS: dict[str, Backend] = {row.kind: row for row in (CPU, CUDA)}
 
 
+def emulated(target: Target) -> bool:
+    """Whether the emulator runs programs for ``target``."""
+    return target.kind in BACKENDS and BACKENDS[target.kind].emulated
+
+
+def texts_of(target: Target) -> tuple[str, ...]:
+    """Names of the stages of machine code that kernels for ``target`` can show."""
+    return BACKENDS[target.kind].texts if target.kind in BACKENDS else ()
+
+
 def backend_of(target: Target) -> Backend:
     """The back end for ``target``.
 

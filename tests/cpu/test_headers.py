@@ -13,12 +13,12 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
+from tilelang.cpu.executable import BASE_FLAGS
 from tilelang.cpu.module import INCLUDE_DIR
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import CompileError
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.jit.native import BASE_FLAGS
 from tilelang.runtime.library import load_library
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")

@@ -21,11 +21,11 @@ from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.launch import DEFAULT_CHECKS, Settings
 from tilelang.errors import TileRuntimeError
 from tilelang.jit.emulated import from_artifact
-from tilelang.jit.steps import host_program, kernel_table
 from tilelang.options import Options
 from tilelang.profiler import do_bench
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.gpu import make_gpu_launcher
+from tilelang.runtime.host_program import host_program, kernel_table
 from tilelang.runtime.signature import LaunchSpec, Symbol, scalar, tensor
 from tilelang.target import parse_target
 from tilelang.target.device import cuda_devices

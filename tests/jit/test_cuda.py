@@ -16,8 +16,10 @@ from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda import code as code_module
+from tilelang.cuda import executable as cuda
 from tilelang.cuda import toolchain
 from tilelang.cuda.driver import Driver
+from tilelang.cuda.executable import Resources, occupancy
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import CompileResult, KernelResources
 from tilelang.errors import (
@@ -27,10 +29,10 @@ from tilelang.errors import (
     TileUnsupportedError,
     TileWarning,
 )
-from tilelang.jit import JITKernel, core, cuda
-from tilelang.jit.cuda import Resources, aligned, occupancy
+from tilelang.jit import JITKernel, core, execution
 from tilelang.jit.execution import check_backend
 from tilelang.options import Options, make_options
+from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.signature import LaunchSpec, Symbol, scalar, tensor
 from tilelang.target import Target, parse_target
@@ -49,7 +51,7 @@ SOURCE = """extern "C" __global__ void __launch_bounds__(64, 1) add_kernel(float
 def module(source: str = SOURCE) -> CudaModule:
     pointers = (KernelArg(0, "pointer", "float32"), KernelArg(1, "pointer", "float32"))
     plan = LaunchPlan(
-        "add_kernel", (("s2", "c63", "add", "c64", "floordiv"), ("c1",), ("c1",)), (64, 1, 1),
+        "add_kernel", (("$2", 63, "add", 64, "floordiv"), (1,), (1,)), (64, 1, 1),
         50 * 1024, (*pointers, KernelArg(2, "int", "int32")),
     )  # fmt: skip
     return CudaModule(source, (plan,), 3, (), ("add_kernel",))
@@ -83,9 +85,10 @@ def made(
             source, "cuda", "add_kernel", ("n",), (), flags=held["flags"], device=held["module"]
         )
 
-    monkeypatch.setattr(cuda, "artifact_of", front)
+    monkeypatch.setattr(execution, "artifact_of", front)
     cache = DiskCache(tmp_path / "cache")
     monkeypatch.setattr(cuda, "default_cache", lambda: cache)
+    monkeypatch.setattr(execution, "default_cache", lambda: cache)
     if "stub" not in request.fixturenames:  # nothing is called, so no launcher need be built
         monkeypatch.setattr(cuda, "find_compiler", lambda cache, quiet: None)
     return held

@@ -14,11 +14,11 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.cpu import executable as native
 from tilelang.cpu import toolchain
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.env import env
 from tilelang.errors import TileValueError
-from tilelang.jit import native
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C compiler")
 
@@ -45,7 +45,7 @@ import numpy as np
 import tilelang
 import tilelang.language as T
 from tilelang.cpu import toolchain
-from tilelang.jit import native
+from tilelang.cpu import executable as native
 
 if sys.argv[1] == "pool":  # as with a compiler that has no OpenMP
     build = native.build_library

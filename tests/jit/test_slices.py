@@ -12,10 +12,11 @@ from cuda_stub import Stub, build, fake_torch, on_gpu
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda import code as code_module
+from tilelang.cuda import executable as cuda
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import KernelArgumentError
-from tilelang.jit import JITKernel, cuda
+from tilelang.jit import JITKernel, execution
 from tilelang.options import Options
 from tilelang.runtime.cache import DiskCache
 from tilelang.target import Target
@@ -43,7 +44,8 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stub:
     driver = Driver(found.path)
     monkeypatch.setattr(code_module.Code.__init__, "__defaults__", (lambda: driver,))
     cache = DiskCache(tmp_path / "cache")
-    monkeypatch.setattr(cuda, "default_cache", lambda: cache)
+    for module in (cuda, execution):
+        monkeypatch.setattr(module, "default_cache", lambda: cache)
     fake_torch(monkeypatch)
     return found
 
@@ -52,13 +54,13 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stub:
 def sources(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, int], ...]]:
     """The limits of every compilation."""
     seen: list[tuple[tuple[str, int], ...]] = []
-    plain = cuda.compiled
+    plain = execution._compiled
 
     def noted(*args: Any) -> Any:
         seen.append(args[5] if len(args) > 5 else ())
         return plain(*args)
 
-    monkeypatch.setattr(cuda, "compiled", noted)
+    monkeypatch.setattr(execution, "_compiled", noted)
     return seen
 
 
@@ -103,10 +105,11 @@ def test_several_odd_tensors_share_the_alignment_of_the_worst(
 
 
 def test_the_kernels_differ_in_their_vectors(stub: Stub) -> None:
-    from tilelang.jit.cuda import compiled
-
     def text(limits: tuple[tuple[str, int], ...]) -> str:
-        return compiled(scaled, (1,), Target("cuda", "sm_80"), Options(), "python", limits).source
+        made = execution._compiled(
+            scaled, (1,), Target("cuda", "sm_80"), Options(), "python", limits
+        )
+        return made.source
 
     def loads(size: int) -> set[str]:
         found = text((("A", size),) if size < 16 else ())

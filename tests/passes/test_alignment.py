@@ -90,7 +90,7 @@ def test_tensor_maps_need_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def emit(func: S.PrimFunc, target: Target) -> CudaModule:
         made = plain(func, target)
-        step = MapStep(made.slots, "A_map", ("s0",), mapped)
+        step = MapStep(made.slots, "A_map", ("$0",), mapped)
         return replace(made, steps=(step, *made.steps), slots=made.slots + 1)
 
     @T.prim_func

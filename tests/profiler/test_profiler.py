@@ -315,7 +315,7 @@ def test_different_results_are_noticed() -> None:
         def __init__(self) -> None:
             kernel = add_kernel()
             self.params, self.out_idx, self.target = kernel.params, kernel.out_idx, kernel.target
-            self.execution_backend, self.runs = kernel.execution_backend, 0
+            self.adapter, self.runs = kernel.adapter, 0
 
         def __call__(self, a: Any, b: Any) -> Any:
             self.runs += 1

@@ -40,10 +40,10 @@ from tilelang.errors import (
     TileUnsupportedError,
 )
 from tilelang.ir.postfix import OPERATORS, REAL, Program, evaluate
-from tilelang.jit.steps import host_program, kernel_table
 from tilelang.runtime import gpu as gpu_module
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.gpu import GpuLauncher, make_gpu_launcher
+from tilelang.runtime.host_program import host_program, kernel_table
 from tilelang.runtime.signature import LaunchSpec, Param, Symbol, scalar, tensor
 
 torch = pytest.importorskip("torch", reason="the tensors are torch's")

@@ -40,15 +40,14 @@ def get_target_compute_version(target: Any = None) -> str:
         TileRuntimeError: the target is not a CUDA target, or its architecture is not known.
     """
     found = parse_target(target if target is not None else "auto")
-    match = re.search(r"sm_(\d+)(\d)[af]?$", str(found.arch or ""))
-    if found.kind != "cuda" or match is None:
+    if found.compute is None:
         raise TileRuntimeError(
             "the compute version is not known",
             expected="a CUDA target with an architecture",
             got=str(found),
             hint='name it, e.g. "cuda -arch=sm_90"',
         )
-    return f"{int(match[1])}.{match[2]}"
+    return f"{found.compute[0]}.{found.compute[1]}"
 
 
 def have_bf16(compute_version: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Backend
+from tilelang.codegen.backend import Backend, Program
 from tilelang.cpu.module import emit_module
 from tilelang.cpu.operands import choose_operands, lower_operand_copies
 from tilelang.cpu.tiles import lower_tiles_without_kernel
@@ -11,6 +11,7 @@ from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.passes.serial.threads import serialize_threads
 from tilelang.passes.step import Step, always
+from tilelang.runtime.executable import Executable
 from tilelang.target import Context
 
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
@@ -32,6 +33,20 @@ def _emit(func: S.PrimFunc, context: Context) -> Artifact:
     )
 
 
+def _ready() -> bool:
+    """Whether there is a C compiler; the first call without one warns."""
+    from tilelang.cpu.toolchain import find_compiler
+    from tilelang.runtime.cache import default_cache
+
+    return find_compiler(default_cache()) is not None
+
+
+def _executable(program: Program, artifact: Artifact) -> Executable:
+    from tilelang.cpu.executable import executable  # only kernels that run need a toolchain
+
+    return executable(program, artifact)
+
+
 def _host_flags(options: Options) -> tuple[str, ...]:
     """Flags of the program that a C compiler knows; device-only ones are left out."""
     own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
@@ -48,6 +63,8 @@ CPU = Backend(
     kind="cpu",
     language="C",
     emit=_emit,
+    executable=_executable,
+    ready=_ready,
     steps=(
         Step("choose_operands", choose_operands, always,
              "kernels choose the layouts of their operands while copies are still whole, so that "

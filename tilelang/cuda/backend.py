@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Backend
+from tilelang.codegen.backend import Backend, Program
 from tilelang.codegen.gpu.module import MapStep
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.ir.stmt import PrimFunc
 from tilelang.passes.normalize.alignment import needed_alignments
+from tilelang.runtime.executable import Executable
 from tilelang.target import Context
 
 TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a multiple of
@@ -34,4 +35,27 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
     )
 
 
-CUDA = Backend(kind="cuda", language="CUDA", emit=_emit)
+def _ahead(program: Program) -> None:
+    """Load the compiler's library while the passes run."""
+    from tilelang.cuda.nvrtc import load_ahead
+
+    if program.way != "nvcc":
+        load_ahead(program.target.arch)
+
+
+def _executable(program: Program, artifact: Artifact) -> Executable:
+    from tilelang.cuda.executable import executable  # only kernels that run need a toolchain
+
+    return executable(program, artifact)
+
+
+CUDA = Backend(
+    kind="cuda",
+    language="CUDA",
+    emit=_emit,
+    executable=_executable,
+    ahead=_ahead,
+    keeps_text=True,
+    emulated=True,
+    texts=("cuda", "ptx", "sass"),
+)

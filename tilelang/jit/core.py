@@ -243,11 +243,11 @@ def _device_of(values: Sequence[Any]) -> str | None:
     for value in values:
         device = getattr(value, "device", None)
         if device is not None:
-            kind = str(getattr(device, "type", device))
+            where = str(getattr(device, "type", device))
             number = getattr(device, "id", None)  # of cupy, whose devices are all CUDA's
-            if kind == "cuda" or isinstance(number, int):
+            if where == "cuda" or isinstance(number, int):
                 return _cuda_target(device.index or 0 if number is None else number)
-            return kind
+            return where
     return None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from tilelang.backends import emulated
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.compiler import Artifact, compile, for_alignments
 from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
@@ -34,13 +35,13 @@ from tilelang.errors import (
     TileUnsupportedError,
 )
 from tilelang.ir.stmt import PrimFunc, View, walk
-from tilelang.jit.cuda import aligned, concrete
-from tilelang.jit.executable import Executable, results_form
-from tilelang.jit.steps import host_program
 from tilelang.options import Options
+from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.gpu import Limits
+from tilelang.runtime.host_program import host_program
 from tilelang.runtime.signature import LaunchSpec
 from tilelang.target import Target
 
@@ -79,21 +80,29 @@ class EmulatedExecutable(Executable):
 
 
 def compiled(
-    func: PrimFunc, out_idx: tuple[int, ...], target: Target, options: Options, backend: str
+    func: PrimFunc,
+    out_idx: tuple[int, ...],
+    target: Target,
+    options: Options,
+    backend: str,
+    make_real: Callable[[], Callable[..., Any]],
 ) -> Executable:
     """CUDA code for ``func`` behind a launcher for arrays in host memory.
+
+    Args:
+        make_real: makes what runs the program for tensors on a GPU.
 
     Raises:
         TileUnsupportedError: the target is no CUDA target, or there is no C++ compiler.
         CompileError: the text uses something that the emulator lacks.
     """
-    if target.kind != "cuda":
+    if not emulated(target):
         raise TileUnsupportedError(
             f"the emulator runs no kernels for the target {target.kind!r}",
             expected='a CUDA target, e.g. target="cuda -arch=sm_80"',
             got=f"target={str(target)!r}",
         )
-    target = concrete(target)
+    target = target.concrete()
     artifact = compile(func, target, options)
     if options.verbose:
         print(artifact.source)
@@ -102,11 +111,7 @@ def compiled(
     if backend == "emulator":
         return made
 
-    @lru_cache(maxsize=1)
-    def real() -> Callable[..., Any]:
-        from tilelang.jit import cuda
-
-        return cuda.compiled(func, out_idx, target, options, backend).call
+    real = lru_cache(maxsize=1)(make_real)
 
     def call(*args: Any, **keywords: Any) -> Any:
         """On the GPU if that is where the first tensor is."""

@@ -1,19 +1,26 @@
-"""How a kernel runs: generated C behind a launcher, or the interpreter.
+"""How a kernel runs: generated code behind a launcher, or the interpreter.
 
-``build`` turns a traced function into an :class:`Executable`. On the CPU the C text is compiled
-to a shared library, looked up by content in the disk cache first. Where there is no C compiler the
-interpreter serves, which is said once.
+``build`` turns a traced function into an :class:`Executable`. Generated text is compiled by the
+toolchain of the target's back end, looked up by content in the disk cache first. Where the
+machine has no toolchain (no C compiler, for a kernel of the CPU) the interpreter serves, which is
+said once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from tilelang.backends import backend_of, emulated
+from tilelang.codegen.backend import Limits, Program
 from tilelang.env import KERNEL_CHECKS, env
-from tilelang.errors import TileUnsupportedError, TileValueError, shown
+from tilelang.errors import TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.executable import Executable, results_form
+from tilelang.jit.artifacts import artifact_of
 from tilelang.options import Options
+from tilelang.runtime.cache import default_cache
+from tilelang.runtime.executable import Executable, results_form
 from tilelang.target import Target
 
 # Names of runtimes that programs ask for; those of other implementations mean "auto" here.
@@ -50,30 +57,55 @@ def build(
     """
     if backend == "interpret":
         return _interpreted(func, out_idx, target, options)
-    if backend == "emulator" or (target.kind == "cuda" and KERNEL_CHECKS in env.TILELANG_SANITIZE):
-        from tilelang.jit import emulated
+    if backend == "emulator" or (emulated(target) and KERNEL_CHECKS in env.TILELANG_SANITIZE):
+        from tilelang.jit.emulated import compiled
 
-        return emulated.compiled(func, out_idx, target, options, backend)
-    if target.kind == "cuda":
-        from tilelang.jit import cuda
+        def real() -> Callable[..., Any]:
+            return _compiled(func, out_idx, target, options, backend).call
 
-        return cuda.compiled(func, out_idx, target, options, backend)
-    if target.kind != "cpu":
-        raise TileUnsupportedError(
-            f"no code generator for the target {target.kind!r} yet",
-            expected='target="cpu" or target="cuda"',
-            got=f"target={str(target)!r}",
-            hint='the program can be run anywhere with execution_backend="interpret"',
-        )
-    from tilelang.cpu.toolchain import find_compiler
-    from tilelang.runtime.cache import default_cache
-
-    compiler = find_compiler(default_cache())
-    if compiler is None:  # find_compiler has said so
+        return compiled(func, out_idx, target, options, backend, real)
+    if not backend_of(target).ready():
         return _interpreted(func, out_idx, target, options)
-    from tilelang.jit.native import compiled
+    return _compiled(func, out_idx, target, options, backend)
 
-    return compiled(func, out_idx, target, options, backend, compiler)
+
+def _compiled(
+    func: PrimFunc,
+    out_idx: tuple[int, ...],
+    target: Target,
+    options: Options,
+    backend: str,
+    limits: Limits = (),
+) -> Executable:
+    """Generated code for ``func``, compiled or from the cache, behind a launcher.
+
+    Args:
+        limits: (parameter, bytes) of tensors that are aligned less than vectors like it. Without
+            any, the launcher compiles such kernels when it meets such tensors.
+    """
+    from tilelang.compiler import compile, for_alignments
+
+    row, target = backend_of(target), target.concrete()
+    if limits:
+        func = for_alignments(func, dict(limits))
+
+    def narrow(found: Limits) -> Callable[..., Any]:
+        return _compiled(func, out_idx, target, options, backend, found).call
+
+    def report() -> str:
+        from tilelang.explain.report import explain
+
+        return explain(func, target, options)
+
+    program = Program(
+        func, out_idx, target, options, backend, None if limits else narrow, report
+    )  # fmt: skip
+    if row.keeps_text:
+        ahead = partial(row.ahead, program)
+        artifact = artifact_of(func, target, options, default_cache(), ahead)
+    else:
+        artifact = compile(func, target, options)
+    return row.executable(program, artifact)
 
 
 def _interpreted(

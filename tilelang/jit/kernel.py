@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilelang.backends import texts_of
 from tilelang.errors import TileUnsupportedError, TileValueError, shown
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.executable import Executable
 from tilelang.jit.execution import build
 from tilelang.options import Options
+from tilelang.runtime.executable import Executable
 from tilelang.target import Target
 from tilelang.watch import is_profiled
 
@@ -194,7 +195,7 @@ class JITKernel:
         """Host source around the kernel (init, call, error text): C, for a CUDA kernel C++ over
         the CUDA runtime, with ``execution_backend="nvrtc"`` Python over ``cuda.bindings``."""
         artifact = self._executable.artifact
-        if artifact is not None and artifact.language == "cuda":
+        if artifact is not None and artifact.device is not None:
             from tilelang.jit.adapter.host import host_source as around
 
             return around(artifact, self.prim_func, self._backend)
@@ -205,7 +206,7 @@ class JITKernel:
     def show_source(self, which: str = "kernel") -> None:
         """Print the source: "kernel", "host" or "both"; of a CUDA kernel also "cuda", "ptx" and
         "sass"."""
-        if which in ("cuda", "ptx", "sass") and self.target.kind == "cuda":
+        if which in texts_of(self.target):
             print(self._gpu_text(f"show_source({which!r})", which))
             return
         if which not in ("kernel", "host", "both"):
@@ -298,7 +299,7 @@ class JITKernel:
         return compile(func, **kwargs)
 
     def _need_gpu(self, what: str) -> None:
-        if self.target.kind != "cuda" or self.execution_backend == "interpret":
+        if not texts_of(self.target) or self.execution_backend == "interpret":
             raise TileUnsupportedError(
                 f"{what} needs a CUDA kernel",
                 got=f"a kernel for {self.target.kind}",

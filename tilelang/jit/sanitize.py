@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.backends import emulated
 from tilelang.compiler import compile as compile_source
 from tilelang.emulator.explain import explain
 from tilelang.emulator.launch import (
@@ -165,11 +166,9 @@ def _program(
             got=type(kernel).__name__,
         )
     chosen = parse_target(target) if target is not None else own
-    if chosen is None or chosen.kind != "cuda":
+    if chosen is None or not emulated(chosen):
         chosen = parse_target("cuda -arch=sm_80")
-    from tilelang.jit.cuda import concrete
-
-    chosen = concrete(chosen)
+    chosen = chosen.concrete()
     artifact = compile_source(func, chosen, options)
     if source is not None:
         if artifact.device is None:

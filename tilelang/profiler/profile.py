@@ -23,11 +23,7 @@ class Profiler:
     ) -> None:
         self.kernel = kernel
         self.supply_type = supply_type
-        gpu = kernel.target.kind == "cuda" and kernel.execution_backend not in (
-            "interpret",
-            "emulator",
-        )
-        self.device = "cuda" if gpu else None
+        self.device = kernel.adapter.device
 
     def inputs(
         self,

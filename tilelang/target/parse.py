@@ -40,6 +40,7 @@ _GPU_KINDS = frozenset(("cuda", "hip", "metal", "webgpu"))
 # Device type of DLPack -> kind; pinned host memory is the CPU's, managed memory the GPU's.
 _DLPACK_KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 8: "metal", 10: "hip", 11: "cpu", 13: "cuda"}
 _MAX_ARGUMENT_DEPTH = 2
+_MINIMUM = {"cuda": "sm_80"}  # architecture of a target that names none, on any machine
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,11 @@ class Target:
         if self.kind != "cuda" or not digits:
             return None
         return int(digits[:-1]), int(digits[-1])
+
+    def concrete(self) -> Target:
+        """The target with an architecture: its own, else the usual minimum of today's programs."""
+        minimum = _MINIMUM.get(self.kind, "")
+        return self if self.arch or not minimum else replace(self, arch=minimum)
 
     def attr(self, name: str, default: str | None = None) -> str | None:
         """The option ``name`` that the program wrote."""

@@ -49,7 +49,7 @@ def _cuda_version() -> tuple[int, int] | None:
     from tilelang.contrib.nvcc import get_target_compute_version, parse_compute_version
     from tilelang.target import parse_target
 
-    if parse_target("auto").kind != "cuda":
+    if parse_target("auto").compute is None:
         return None
     return parse_compute_version(get_target_compute_version())
 

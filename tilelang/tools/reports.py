@@ -21,7 +21,7 @@ def explain(func: PrimFunc, target: Any = "cuda -arch=sm_80") -> str:
         TileUnsupportedError: ``target`` is no GPU, or cannot run the program.
     """
     parsed = parse_target(target)
-    if parsed.kind != "cuda" or not parsed.arch:
+    if "simt" not in parsed.features or not parsed.arch:
         raise TileUnsupportedError(
             "a report needs a GPU with its architecture",
             expected='target="cuda -arch=sm_80" or another architecture',

@@ -16,7 +16,7 @@ __all__ = [
 
 def get_num_sms(device_id: int = 0) -> int:
     """Streaming multiprocessors of the GPU, or cores of the CPU where there is no GPU."""
-    if parse_target("auto").kind == "cuda":
+    if parse_target("auto").compute is not None:
         return int(get_cuda_device_properties(device_id).multi_processor_count)
     return os.cpu_count() or 1
 
@@ -27,7 +27,7 @@ def get_cuda_device_properties(device_id: int = 0) -> Any:
     Raises:
         TileUnsupportedError: there is no CUDA device.
     """
-    if parse_target("auto").kind != "cuda":
+    if parse_target("auto").compute is None:
         raise TileUnsupportedError(
             "there is no CUDA device on this machine",
             hint='parse_target("cuda -arch=sm_90a").limits says what an architecture has',

@@ -28,7 +28,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program
 from tilelang.jit.adapter.tma import TmaDescriptor
-from tilelang.jit.steps import launches
+from tilelang.runtime.host_program import launches
 
 TENSOR_MAP = "tensormap"  # kind of a kernel parameter whose dtype names a descriptor
 

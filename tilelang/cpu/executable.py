@@ -8,52 +8,45 @@ from __future__ import annotations
 import platform
 from functools import lru_cache
 
-from tilelang.compiler import Artifact, compile
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Program
 from tilelang.cpu.module import INCLUDE_DIR
-from tilelang.cpu.toolchain import Compiler
+from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.env import KERNEL_CHECKS, env
-from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.executable import Executable, results_form
-from tilelang.options import Options
+from tilelang.errors import InternalError
 from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.library import Library, load_library
 from tilelang.runtime.native import make_launcher
 from tilelang.runtime.pylauncher import PyLauncher
-from tilelang.target import Target
 
 BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd")
 SANITIZED = ("-g", "-fno-omit-frame-pointer")  # so that a report names functions and lines
 
 
-def compiled(
-    func: PrimFunc,
-    out_idx: tuple[int, ...],
-    target: Target,
-    options: Options,
-    backend: str,
-    compiler: Compiler,
-) -> Executable:
-    """C code for ``func``, compiled or from the cache, behind a launcher."""
-    artifact = compile(func, target, options)
-    if options.verbose:
+def executable(program: Program, artifact: Artifact) -> Executable:
+    """C code, compiled or from the cache, behind a launcher."""
+    compiler = find_compiler(default_cache())
+    if compiler is None:
+        raise InternalError("there is no C compiler")
+    if program.options.verbose:
         print(artifact.source)
-    library = build_library(artifact, compiler, show=not options.verbose)
+    library = build_library(artifact, compiler, show=not program.options.verbose)
     library.handle.tl_limit_threads(env.TILELANG_NUM_THREADS)
-    returns = results_form(func, out_idx)
     spec = launch_spec(
-        func, out_idx, messages=artifact.messages, sites=artifact.sites, device="cpu",
-        returns=returns,
+        program.func, program.out_idx, messages=artifact.messages, sites=artifact.sites,
+        device="cpu", returns=results_form(program.func, program.out_idx),
     )  # fmt: skip
     launcher = make_launcher(
         spec,
         library.address(artifact.entry),
         keep=library,
-        compiler=None if backend == "python" else compiler,
+        compiler=None if program.way == "python" else compiler,
         cache=default_cache(),
     )
     kind = "python" if isinstance(launcher, PyLauncher) else "c"
-    return Executable(launcher, kind, func, artifact, library)
+    return Executable(launcher, kind, program.func, artifact, library)
 
 
 def build_library(artifact: Artifact, compiler: Compiler, show: bool = True) -> Library:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import TileRuntimeError, TileUnsupportedError
 from tilelang.ir.stmt import PrimFunc
 
 if TYPE_CHECKING:
-    from tilelang.compiler import Artifact
+    from tilelang.codegen.artifact import Artifact
     from tilelang.runtime.library import Library
 
 
@@ -26,6 +26,7 @@ class Executable:
         library: the loaded shared library, if there is one.
     """
 
+    device: ClassVar[str | None] = None  # of its tensors, as torch names it; None: host memory
     call: Callable[..., Any]
     backend: str
     func: PrimFunc
@@ -46,7 +47,7 @@ class Executable:
 
     @property
     def resources(self) -> Any:
-        """What a CUDA kernel needs; see :class:`tilelang.jit.cuda.Resources`."""
+        """What a CUDA kernel needs; see :class:`tilelang.cuda.executable.Resources`."""
         raise TileUnsupportedError("resources needs a CUDA kernel")
 
     def text(self, which: str) -> str:

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from textwrap import indent
-from typing import Any
+from typing import Any, ClassVar
 
 from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Program
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.code import Code
 from tilelang.cuda.disassembly import disassemble
-from tilelang.cuda.nvrtc import load_ahead
 from tilelang.cuda.toolchain import (
     CompileResult,
     KernelResources,
@@ -32,21 +31,17 @@ from tilelang.cuda.toolchain import (
 )
 from tilelang.env import env
 from tilelang.errors import InternalError, TileWarning
-from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.artifacts import artifact_of
-from tilelang.jit.executable import Executable, results_form
-from tilelang.jit.steps import host_program, kernel_table, launches
 from tilelang.options import Options
+from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.gpu import make_gpu_launcher
+from tilelang.runtime.host_program import host_program, kernel_table, launches
 from tilelang.runtime.pylauncher import PyLauncher
-from tilelang.runtime.signature import LaunchSpec, Param
 from tilelang.target import Target
 from tilelang.target.limits import Limits
 
-DEFAULT_ARCH = "sm_80"  # of "cuda" on a machine without a GPU
-_VECTOR = 16  # bytes of the widest memory access
 _REGISTER_LEVEL = "tl.ptxas_register_usage_level"
 
 
@@ -96,8 +91,8 @@ class CudaExecutable(Executable):
 
     result: CompileResult = field(default_factory=lambda: CompileResult(b"", None, ""))
     used: Resources = field(default_factory=lambda: Resources(()))
-    target: Target = field(default_factory=lambda: Target("cuda", DEFAULT_ARCH))
-    options: Options = field(default_factory=Options)
+    report: Callable[[], str] = str
+    device: ClassVar[str | None] = "cuda"
 
     @property
     def resources(self) -> Resources:
@@ -114,79 +109,44 @@ class CudaExecutable(Executable):
 
     def explain(self) -> str:
         """What became of each tile and each line of the program, and what the kernels need."""
-        from tilelang.explain.report import explain
-
-        text = explain(self.func, self.target, self.options)
-        return f"{text}\n\nresources\n{indent(str(self.used), '  ')}".rstrip()
+        return f"{self.report()}\n\nresources\n{indent(str(self.used), '  ')}".rstrip()
 
     def export(self, path: str) -> None:
         """Write the cubin to ``path``."""
         Path(path).write_bytes(self.result.cubin)
 
 
-def compiled(
-    func: PrimFunc,
-    out_idx: tuple[int, ...],
-    target: Target,
-    options: Options,
-    backend: str,
-    limits: tuple[tuple[str, int], ...] = (),
-) -> Executable:
-    """CUDA code for ``func``, compiled or from the cache, behind a launcher.
-
-    Args:
-        func: the program.
-        out_idx: parameters that are results.
-        target: a CUDA target.
-        options: of the compilation.
-        backend: how it is run.
-        limits: (parameter, bytes) of tensors that are aligned less than vectors like it. Without
-            any, the launcher compiles such kernels when it meets such tensors.
-    """
-    if limits:
-        from tilelang.compiler import for_alignments
-
-        func = for_alignments(func, dict(limits))
-    target = concrete(target)
-    cache = default_cache()
-    ahead = None if backend == "nvcc" else partial(load_ahead, target.arch)
-    artifact = artifact_of(func, target, options, cache, ahead)
+def executable(program: Program, artifact: Artifact) -> Executable:
+    """CUDA code, compiled or from the cache, behind a launcher."""
+    func, options, target = program.func, program.options, program.target
     module = artifact.device
     if module is None:
         raise InternalError(f"the CUDA back end gave no module for {func.name}")
     if options.verbose:
         print(module.source)
-    result = build_cubin(artifact, module, target, options, func.name, backend)
+    result = build_cubin(artifact, module, target, options, func.name, program.way)
     used = resources_of(result, module, target.limits)
     for message in used.warnings:
         if "(C7" in message:  # spills are told by `resources` and `explain()`
             warnings.warn(f"kernel {func.name}: {message}", TileWarning, stacklevel=2)
     spec = aligned(
         launch_spec(
-            func, out_idx, messages=module.messages, sites=artifact.sites, device="cuda",
-            returns=results_form(func, out_idx),
+            func, program.out_idx, messages=module.messages, sites=artifact.sites, device="cuda",
+            returns=results_form(func, program.out_idx),
         ),
         artifact.alignments,
     )  # fmt: skip
-
-    def narrow(found: tuple[tuple[str, int], ...]) -> Callable[..., Any]:
-        return compiled(func, out_idx, target, options, backend, found).call
-
+    cache = default_cache()
     launcher = make_gpu_launcher(
         spec,
         host_program(module),
         Code(result.cubin, kernel_table(module), func.name),
-        compiler=None if backend == "python" else find_compiler(cache, quiet=True),
+        compiler=None if program.way == "python" else find_compiler(cache, quiet=True),
         cache=cache,
-        narrow=None if limits else narrow,
+        narrow=program.narrow,
     )
     kind = "python" if isinstance(launcher, PyLauncher) else "c"
-    return CudaExecutable(launcher, kind, func, artifact, None, result, used, target, options)
-
-
-def concrete(target: Target) -> Target:
-    """``target`` with an architecture: its own, else the usual minimum of today's programs."""
-    return target if target.arch else replace(target, arch=DEFAULT_ARCH)
+    return CudaExecutable(launcher, kind, func, artifact, None, result, used, program.report)
 
 
 def build_cubin(
@@ -258,38 +218,3 @@ def occupancy(item: KernelResources, threads: int, limits: Limits) -> float:
         wanted = -(-(item.shared + reserved) // 128) * 128
         blocks = min(blocks, limits.shared_processor // wanted if wanted else blocks)
     return blocks * warps * limits.warp / limits.threads_processor
-
-
-# -- alignment -------------------------------------------------------------------------------------
-def aligned(spec: LaunchSpec, known: Sequence[tuple[str, int]] | None) -> LaunchSpec:
-    """``spec`` with the alignment that the kernels' vector accesses rely on.
-
-    Args:
-        spec: the contract.
-        known: bytes per parameter name; None means any tensor may be accessed by vectors.
-    """
-    table = None if known is None else dict(known)
-
-    def one(param: Param) -> Param:
-        if param.kind == "scalar":
-            return param
-        if table is None:
-            wanted = _widest(param) if param.kind == "tensor" else 0
-        else:
-            wanted = table.get(param.name, 0)
-        return replace(param, align=wanted) if wanted > param.alignment else param
-
-    return replace(spec, params=tuple(map(one, spec.params)))
-
-
-def _widest(param: Param) -> int:
-    """The widest vector that fits into a tensor at all."""
-    size = param.itemsize
-    for extent in param.shape:
-        size = size * extent if isinstance(extent, int) else _VECTOR
-        if not isinstance(extent, int):
-            break
-    width = _VECTOR
-    while width > max(1, size):
-        width //= 2
-    return width

@@ -1,0 +1,44 @@
+"""What a contract says of the addresses of tensors whose kernels access vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilelang.runtime.signature import LaunchSpec, Param
+
+_VECTOR = 16  # bytes of the widest memory access
+
+
+def aligned(spec: LaunchSpec, known: Sequence[tuple[str, int]] | None) -> LaunchSpec:
+    """``spec`` with the alignment that the kernels' vector accesses rely on.
+
+    Args:
+        spec: the contract.
+        known: bytes per parameter name; None means any tensor may be accessed by vectors.
+    """
+    table = None if known is None else dict(known)
+
+    def one(param: Param) -> Param:
+        if param.kind == "scalar":
+            return param
+        if table is None:
+            wanted = _widest(param) if param.kind == "tensor" else 0
+        else:
+            wanted = table.get(param.name, 0)
+        return replace(param, align=wanted) if wanted > param.alignment else param
+
+    return replace(spec, params=tuple(map(one, spec.params)))
+
+
+def _widest(param: Param) -> int:
+    """The widest vector that fits into a tensor at all."""
+    size = param.itemsize
+    for extent in param.shape:
+        size = size * extent if isinstance(extent, int) else _VECTOR
+        if not isinstance(extent, int):
+            break
+    width = _VECTOR
+    while width > max(1, size):
+        width //= 2
+    return width
