@@ -153,3 +153,23 @@ def test_an_exit_under_a_thread_condition_is_found_but_not_that_of_an_inner_loop
     loops = {n.var.name: n for n in S.walk(kernel.body) if isinstance(n, S.For)}
     found = {name: varying_exit(loop.body, varying) for name, loop in loops.items()}
     assert found == {"i": True, "j": False, "k": False, "m": True}
+
+
+def test_private_storage_that_calls_write_differs_by_operands_and_by_condition() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "int8"), n: T.int32):
+        with T.Kernel(1, threads=32):
+            tx = T.get_thread_binding()
+            by_operand = T.alloc_local((1,), "int32")
+            by_condition = T.alloc_local((1,), "int32")
+            by_extern = T.alloc_local((1,), "int32")
+            steady = T.alloc_local((1,), "int32")
+            T.dp4a(A[tx], A[0], by_operand[0])
+            if tx < 4:
+                T.dp4a(A[0], A[4], by_condition[0])
+            T.call_extern("void", "set", T.address_of(by_extern[0]), tx)
+            T.dp4a(A[0], A[4], steady[0])
+
+    assert analysed(kernel)[1] == {
+        "by_operand": True, "by_condition": True, "by_extern": True, "steady": False,
+    }  # fmt: skip

@@ -8,6 +8,7 @@ when it is computed from a varying one, or stored under a condition that is.
 
 from __future__ import annotations
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
@@ -99,10 +100,6 @@ class Varying:
             return
         if isinstance(stmt, S.Let) and self.expr(stmt.value):
             self._add_var(stmt.var)
-        elif isinstance(stmt, S.Store):
-            self._visit_store(stmt, control)
-        elif isinstance(stmt, S.Alloc) and stmt.init is not None and self.expr(stmt.init):
-            self._add_buffer(stmt.buffer)
         elif isinstance(stmt, S.If):
             inner = control or self.expr(stmt.cond)
         elif isinstance(stmt, S.While):
@@ -116,19 +113,25 @@ class Varying:
         elif isinstance(stmt, S.Parallel):
             self._visit_parallel(stmt)
             return
-        elif isinstance(stmt, S.TileOp):
-            if any(self.expr(item) for item in stmt.exprs()) or any(
-                region.buffer.data in self.buffers for region in stmt.regions_read()
-            ):
-                for region in stmt.regions_written():
-                    self._mark_private(region.buffer)
+        self._visit_writes(stmt, control)
         for block in stmt.blocks():
             self._visit(block, inner, own)
 
-    def _visit_store(self, stmt: S.Store, control: bool) -> None:
-        varying = control or any(self.expr(item) for item in (*stmt.indices, stmt.value))
-        if varying:
-            self._mark_private(stmt.buffer)
+    def _visit_writes(self, stmt: S.Stmt, control: bool) -> None:
+        """Private memory differs when what is written differs, or who writes it: only what the
+        whole group does, and first values, do not depend on that."""
+        some = control and not isinstance(stmt, (S.TileOp, S.Alloc))
+        for access in effects.accesses(stmt):
+            if access.writes and (some or self._differs(access.by)):
+                self._mark_private(access.buffer)
+
+    def _differs(self, by: S.Stmt | E.Expr) -> bool:
+        """Whether threads may do different things in an access."""
+        if isinstance(by, E.Expr):
+            return self.expr(by)
+        return any(map(self.expr, by.exprs())) or any(
+            region.buffer.data in self.buffers for region in by.regions_read()
+        )
 
     def _mark_private(self, buffer: Buffer) -> None:
         if buffer.storage in PRIVATE:
@@ -139,19 +142,11 @@ class Varying:
         storage allocated inside belongs to the iteration."""
         own = {node.buffer.data for node in S.walk(stmt.body) if isinstance(node, S.Alloc)}
         for node in S.walk(stmt.body):
-            if isinstance(node, S.Store) and node.buffer.data not in own:
-                self._mark_private(node.buffer)
+            for access in effects.accesses(node):
+                if access.writes and access.data not in own:
+                    self._mark_private(access.buffer)
             if isinstance(node, S.Let) and self.expr(node.value):
                 self._add_var(node.var)
-            for item in node.exprs():
-                for call in E.walk(item):
-                    if isinstance(call, E.Call):
-                        self._mark_written_args(call, own)
-
-    def _mark_written_args(self, call: E.Call, own: set[E.Var]) -> None:
-        for target in call.written:
-            if isinstance(target, E.AddressOf) and target.buffer.data not in own:
-                self._mark_private(target.buffer)
 
 
 def varying_exit(body: S.Stmt, varying: Varying) -> bool:

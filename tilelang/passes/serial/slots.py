@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import lcm, prod
 
 from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
@@ -218,16 +219,10 @@ def vars_in(stmt: S.Stmt) -> list[E.Var]:
     """The variables that the expressions of ``stmt`` mention, and the places of its buffers."""
     found: list[E.Var] = []
     for part in S.walk(stmt):
-        for buffer in part.parts("buffer"):
-            found += _place_vars(buffer)
-        for region in part.parts("read", "write", "update"):
-            found += _place_vars(region.buffer)
+        for access in effects.accesses(part):
+            found += _place_vars(access.buffer)
         for item in part.exprs():
-            for node in E.walk(item):
-                if isinstance(node, E.Var):
-                    found.append(node)
-                elif isinstance(node, (E.Load, E.AddressOf)):
-                    found += _place_vars(node.buffer)
+            found += [node for node in E.walk(item) if isinstance(node, E.Var)]
     return found
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
@@ -54,17 +55,16 @@ def memory_use(stmt: S.Stmt) -> tuple[set[E.Var], set[E.Var]]:
     """Storage of non-private buffers read and written by plain statements in ``stmt``."""
     reads: set[E.Var] = set()
     writes: set[E.Var] = set()
-    for node in S.walk(stmt):
-        if isinstance(node, (S.Store, S.ReducerUpdate)) and node.buffer.storage not in PRIVATE:
-            writes.add(node.buffer.data)
-        for item in node.exprs():
-            for part in E.walk(item):
-                if isinstance(part, E.Load) and part.buffer.storage not in PRIVATE:
-                    reads.add(part.buffer.data)
-                elif isinstance(part, E.Call):
-                    for target in part.written:
-                        if isinstance(target, E.AddressOf):
-                            writes.add(target.buffer.data)
+    for access in effects.accesses(stmt, nested=True):
+        by = access.by
+        if access.buffer.storage in PRIVATE or isinstance(by, S.TileOp):
+            continue
+        # What is done in one step is in order, whoever does it.
+        atomic = isinstance(by, E.Call) and by.atom.effect is Effect.ATOMIC
+        if access.reads and not atomic and not isinstance(by, S.ReducerUpdate):
+            reads.add(access.data)
+        if access.writes:
+            writes.add(access.data)
     return reads, writes
 
 
@@ -213,15 +213,11 @@ class _Serializer:
         """Whether ``stmt`` changes a private variable that is the same for all threads and so
         stands once: the turn of each thread would find what the one before it left."""
         own = {node.buffer.data for node in S.walk(stmt) if isinstance(node, S.Alloc)}
-        changed = [node.buffer for node in S.walk(stmt) if isinstance(node, S.Store)]
-        for node in S.walk(stmt):
-            for item in node.exprs():
-                changed += [
-                    target.buffer
-                    for call in E.find(item, E.Call)
-                    for target in call.written
-                    if isinstance(target, E.AddressOf)
-                ]
+        changed = [
+            access.buffer
+            for access in effects.accesses(stmt, nested=True)
+            if access.writes and not isinstance(access.by, S.TileOp)
+        ]
         return any(
             buffer.storage in PRIVATE
             and buffer.data not in own
@@ -296,8 +292,7 @@ class _Serializer:
         return [*test, replace(stmt, value=E.select(flag, stmt.value, nothing, lazy=True))]
 
     def _tile_op(self, stmt: S.TileOp, mask: E.Expr | None) -> list[S.Stmt]:
-        touched = [*stmt.regions_read(), *stmt.regions_written()]
-        private = [r for r in touched if r.buffer.data in self.varying.buffers]
+        private = any(one.data in self.varying.buffers for one in effects.own(stmt))
         if not private and not any(self.varying.expr(item) for item in stmt.exprs()):
             return [stmt]
         return [self.loops.over([stmt], mask)]  # the operation of each thread on its own storage
