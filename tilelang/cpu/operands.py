@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tilelang.cpu.kernels import ACCUMULATORS, panel_width
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
@@ -78,17 +79,10 @@ class _Uses:
                 if stmt.mode != "copy":
                     self.spoiled.add(stmt.dst.buffer.data)
         else:
-            for region in (*stmt.regions_read(), *stmt.regions_written()):
-                self.spoiled.add(region.buffer.data)
-            self.spoiled.update(
-                b.data for b in stmt.parts("buffer") if not isinstance(stmt, S.Alloc)
-            )
-        for item in stmt.exprs():
-            for node in E.walk(item):
-                if isinstance(node, (E.Load, E.AddressOf)):
-                    self.spoiled.add(node.buffer.data)
-                elif isinstance(node, E.RegionArg):
-                    self.spoiled.add(node.region.buffer.data)
+            named = (one.data for one in effects.own(stmt) if not isinstance(stmt, S.Alloc))
+            self.spoiled.update(named)
+        for item in effects.expressions(stmt):
+            self.spoiled |= effects.used(item)
 
 
 def _choose(launch: S.Launch) -> S.Stmt:

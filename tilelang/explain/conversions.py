@@ -8,6 +8,7 @@ from math import prod
 
 from tilelang.errors import Loc
 from tilelang.explain.snapshots import allocated
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -55,42 +56,19 @@ def conversions(staged: S.Launch, laid: S.Launch, ordered: S.Launch) -> list[Con
 
 
 def _conversion(items: Sequence[S.Stmt], tile: Buffer) -> Conversion:
-    last = max(number for number, item in enumerate(items) if _uses(item, tile.data))
+    last = max(number for number, item in enumerate(items) if tile.data in effects.used(item))
     size = prod(n for n in tile.shape if isinstance(n, int)) * tile.dtype.bits // 8
     through = barriers = 0
     for item in items[: last + 1]:
         for node in S.walk(item):
-            regions = (*node.regions_read(), *node.regions_written())
+            found = [one for one in effects.accesses(node) if one.data is tile.data]
             if tile.storage.startswith("shared"):
-                through += sum(size for region in regions if region.buffer.data is tile.data)
-            if _loads(node, tile.data):
-                through += size
+                moved = (one for one in found if isinstance(one.by, S.TileOp))
+                through += size * sum(one.reads + one.writes for one in moved)
+            through += size * any(isinstance(one.by, E.Load) for one in found)
             for expr in node.exprs():
                 barriers += sum(
                     isinstance(part, E.Call) and part.atom.meets("block") for part in E.walk(expr)
                 )
     name = tile.name.removesuffix("_shared").removesuffix("_moved")
     return Conversion(items[0].loc, name, through, barriers)
-
-
-def _uses(stmt: S.Stmt, data: E.Var) -> bool:
-    for node in S.walk(stmt):
-        if isinstance(node, S.Alloc):
-            if node.buffer.data is data:
-                return True
-            continue
-        if any(r.buffer.data is data for r in (*node.regions_read(), *node.regions_written())):
-            return True
-        if any(buffer.data is data for buffer in node.parts("buffer")):
-            return True
-        if _loads(node, data):
-            return True
-    return False
-
-
-def _loads(stmt: S.Stmt, data: E.Var) -> bool:
-    return any(
-        isinstance(part, E.Load) and part.buffer.data is data
-        for expr in stmt.exprs()
-        for part in E.walk(expr)
-    )

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tilelang.ir import effects
 from tilelang.ir.buffer import Buffer, Region, as_extent, same_extent
 from tilelang.ir.expr import (
-    AddressOf,
     Binary,
     Const,
     Expr,
-    Load,
     Ramp,
-    RegionArg,
     Var,
     as_expr,
     binary,
     const,
 )
-from tilelang.ir.stmt import Alloc, For, Let, Parallel, ReducerUpdate, Stmt, Store, TileOp
+from tilelang.ir.stmt import Alloc, For, Let, Parallel, Stmt
 from tilelang.ir.visitor import postorder, substitute
 
 Ends = tuple[Expr, Expr]  # least and greatest value
@@ -40,7 +38,7 @@ class Accesses:
         return tuple(_union(buffer, regions) for buffer, regions in found.items())
 
 
-def accesses(body: Stmt) -> Accesses:
+def tensor_boxes(body: Stmt) -> Accesses:
     """What ``body`` does to global tensors (those it allocates itself are left out)."""
     collector = _Collector()
     collector.stmt(body)
@@ -58,12 +56,13 @@ class _Collector:
         """Record the accesses of ``stmt`` and of everything in it."""
         if isinstance(stmt, Alloc):
             self.own.add(stmt.buffer)
-        for expr in stmt.exprs():
-            self.expr(expr)
+        for access in effects.accesses(stmt):
+            if access.reads:
+                self.place(access, self.found.reads)
+            if access.writes:
+                self.place(access, self.found.writes)
         if isinstance(stmt, Let):
             self.lets[stmt.var] = substitute(stmt.value, self.lets)
-        elif isinstance(stmt, (Store, ReducerUpdate)):
-            self.element(stmt.buffer, stmt.indices, self.found.writes)
         elif isinstance(stmt, For):
             last = None
             if isinstance(stmt.step, Const) and stmt.step.value == 1:
@@ -72,33 +71,15 @@ class _Collector:
         elif isinstance(stmt, Parallel):
             for var, extent in zip(stmt.vars, stmt.extents):
                 self.loops[var] = (const(0, var.dtype), as_expr(extent) - 1)
-        elif isinstance(stmt, TileOp):
-            for region in stmt.regions_read():
-                self.region(region, self.found.reads)
-            for region in stmt.regions_written():
-                self.region(region, self.found.writes)
         for block in stmt.blocks():
             self.stmt(block)
 
-    def expr(self, expr: Expr) -> None:
-        """Record the loads in ``expr`` and what its calls do through addresses."""
-        for node in postorder(expr):
-            if isinstance(node, Load):
-                self.element(node.buffer, node.indices, self.found.reads)
-            elif isinstance(node, RegionArg):
-                self.region(node.region, self.found.reads)
-            elif isinstance(node, AddressOf):
-                if "r" in node.access:
-                    self.pointed(node, self.found.reads)
-                if "w" in node.access:
-                    self.pointed(node, self.found.writes)
-
-    def pointed(self, node: AddressOf, where: dict[Buffer, list[Region]]) -> None:
-        """Record what lies behind a pointer: its elements in one dimension, else the first."""
-        if node.extent is None or len(node.indices) != 1:
-            self.element(node.buffer, node.indices, where)
+    def place(self, access: effects.Access, where: dict[Buffer, list[Region]]) -> None:
+        """Record what is known of a place: a box, one element, or the first behind a pointer."""
+        if isinstance(access.where, Region):
+            self.region(access.where, where)
         else:
-            self.region(Region(node.buffer, node.indices, (as_extent(node.extent),)), where)
+            self.element(access.buffer, access.indices, where)
 
     def element(
         self, buffer: Buffer, indices: tuple[Expr, ...], where: dict[Buffer, list[Region]]

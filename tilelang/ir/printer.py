@@ -12,7 +12,7 @@ from typing import Any
 from tilelang.errors import InternalError
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.access import accesses
+from tilelang.ir.access import tensor_boxes
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call, Const, Expr, Var, const
 from tilelang.ir.print_expr import ExprPrinter, Names, quoted, shape_vars
@@ -184,7 +184,7 @@ class _Printer:
         """What the block reads and writes, its attributes and its allocations."""
         allocs = [stmt for stmt in _flat(launch.body) if isinstance(stmt, S.Alloc)]
         hoisted = {stmt.buffer: stmt for stmt in allocs}
-        found = accesses(launch.body)
+        found = tensor_boxes(launch.body)
         early: set[Buffer] = set()
         for word, where in (("T.reads", found.reads), ("T.writes", found.writes)):
             boxes = found.boxes(where)

@@ -177,8 +177,7 @@ class _Inference:
         loop = loop_of(stmt)
         extents = static_extents(loop) if loop is not None else None
         touched: tuple[Access, ...] = ()
-        buffers: Iterable[Buffer] = [r.buffer for r in (*stmt.regions_read(),
-                                                        *stmt.regions_written())]  # fmt: skip
+        buffers: Iterable[Buffer] = [access.buffer for access in effects.own(stmt)]
         if loop is not None:
             touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
             buffers = [access.buffer for access in touched]
