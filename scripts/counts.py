@@ -29,11 +29,11 @@ KINDS = frozenset(("cpu", "cuda", "hip", "metal", "c", "llvm"))
 
 def instructions() -> list[str]:
     """Names of instructions of NVIDIA's GPUs that are no words of mathematics."""
-    from tilelang.ir.tables import INTRINSICS
+    from tilelang.target.rows import ROWS
 
     return sorted(
         name
-        for name, row in INTRINSICS.items()
+        for name, row in ROWS.items()
         if row.needs and "_" in name and re.fullmatch(r"[a-z0-9_]+", name)
     )
 
@@ -84,7 +84,7 @@ def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str
 
 def name_sets(modules: dict[Path, ast.Module]) -> list[str]:
     """Places of collections whose elements are names of instructions."""
-    from tilelang.ir.tables import INTRINSICS
+    from tilelang.target.rows import ROWS
 
     found: list[str] = []
     for path, tree in modules.items():
@@ -98,7 +98,7 @@ def name_sets(modules: dict[Path, ast.Module]) -> list[str]:
                 for item in node.elts
                 if isinstance(item, ast.Constant) and isinstance(item.value, str)
             ]
-            if len(names) == len(node.elts) > 1 and all(name in INTRINSICS for name in names):
+            if len(names) == len(node.elts) > 1 and all(name in ROWS for name in names):
                 found.append(f"{path}:{node.lineno}: {', '.join(names)}")
     return found
 

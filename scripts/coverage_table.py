@@ -19,8 +19,8 @@ from pathlib import Path
 
 import tilelang.language as T
 from tilelang.ir.dtypes import dtype
-from tilelang.ir.tables import HARDWARE_TILES
 from tilelang.language.support import SUPPORT, Support
+from tilelang.target.nvidia import HARDWARE_TILES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import word_cases  # a script beside this one

@@ -12,6 +12,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.target.nvidia import ATOMS
 
 
 def var(name: str, dtype: str = "int32") -> E.Var:
@@ -220,7 +221,7 @@ def test_a_vector_value_is_refused() -> None:
 
 def test_an_intrinsic_that_the_target_has_not_is_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
-        printer().value(E.call("mbarrier_try_wait", E.const(1), E.const(0)))
+        printer().value(E.call(ATOMS["mbarrier_try_wait"], E.const(1), E.const(0)))
     assert str(caught.value) == (
         "T.mbarrier_try_wait is not available on this target\n  expected: sm_80"
     )

@@ -17,6 +17,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Target
+from tilelang.target.nvidia import ATOMS
 
 
 def emit(func: PrimFunc, arch: str = "sm_80") -> CudaModule:
@@ -355,14 +356,14 @@ def test_moves_and_matrix_instructions() -> None:
         return E.AddressOf(buffer, tuple(E.as_expr(index) for index in indices))
 
     calls = [
-        E.call("cp_async", address(tile, 1, tx), address(A, tx * 8), dtype="void", bytes=16),
-        E.call("cp_async", address(tile, 0, 0), address(A, 0), tx < 4, dtype="void", bytes=8),
-        E.call("cp_async_commit", dtype="void"),
-        E.call("cp_async_wait", dtype="void", count=2),
+        E.call(ATOMS["cp_async"], address(tile, 1, tx), address(A, tx * 8), dtype="void", bytes=16),
+        E.call(ATOMS["cp_async"], address(tile, 0, 0), address(A, 0), tx < 4, dtype="void", bytes=8),
+        E.call(ATOMS["cp_async_commit"], dtype="void"),
+        E.call(ATOMS["cp_async_wait"], dtype="void", count=2),
         E.call("vector_copy", address(regs, 0), address(tile, tx, 8), dtype="void", bytes=16),
-        E.call("ldmatrix", address(regs, 0), address(tile, tx, 0), dtype="void", count=4, trans=True),
-        E.call("ldmatrix", address(regs, 0), address(tile, tx, 0), dtype="void", count=2, trans=False),
-        E.call("mma", address(acc, 4), address(regs, 0), address(regs, 4), dtype="void",
+        E.call(ATOMS["ldmatrix"], address(regs, 0), address(tile, tx, 0), dtype="void", count=4, trans=True),
+        E.call(ATOMS["ldmatrix"], address(regs, 0), address(tile, tx, 0), dtype="void", count=2, trans=False),
+        E.call(ATOMS["mma"], address(acc, 4), address(regs, 0), address(regs, 4), dtype="void",
                shape="m16n8k16", a="float16", b="float16", c="float32"),
     ]  # fmt: skip
     body = S.seq(
@@ -470,7 +471,7 @@ def test_matrix_instructions_say_what_they_need() -> None:
     def product(shape: str, a: str, c: str) -> PrimFunc:
         regs = Buffer("regs", Shape((16,)), DType("int32"), "local")
         at = E.AddressOf(regs, (E.const(0),))
-        call = E.call("mma", at, at, at, dtype="void", shape=shape, a=a, b=a, c=c)
+        call = E.call(ATOMS["mma"], at, at, at, dtype="void", shape=shape, a=a, b=a, c=c)
         body = S.seq(S.Alloc(buffer=regs), S.Eval(value=call))
         return S.PrimFunc(
             "p", (), S.Launch(grid=(E.const(1),), block_vars=(), thread_vars=(), body=body)

@@ -13,6 +13,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.target.nvidia import ATOMS
 
 INT = DType("int32")
 
@@ -82,7 +83,7 @@ def test_the_assembler_takes_its_time_for_long_loops_only(
     matrix: int, flags: tuple[str, ...]
 ) -> None:
     registers = E.AddressOf(Buffer("here", Shape((64,)), DType("float32")), (E.const(0),), "rw")
-    call = S.Eval(value=E.call("mma", registers, registers, registers, dtype="void"))
+    call = S.Eval(value=E.call(ATOMS["mma"], registers, registers, registers, dtype="void"))
     ends = {"start": E.const(0), "step": E.const(1)}
     unrolled = S.For(var=E.Var("i", INT), stop=E.const(matrix), body=call, kind="unroll", **ends)
     loop = S.For(var=E.Var("k", INT), stop=E.const(8), body=unrolled, **ends)

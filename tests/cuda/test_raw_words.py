@@ -22,11 +22,11 @@ from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.ir.tables import INTRINSICS
 from tilelang.jit.adapter.c_host import CHost
 from tilelang.jit.adapter.host_module import host_module
 from tilelang.language import builtin
 from tilelang.target import Target
+from tilelang.target.rows import ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,7 +75,7 @@ def test_every_intrinsic_that_needs_an_architecture_has_a_case():
     """What lowering makes by itself is tested with the lowering."""
     wanted = {
         row.word or name
-        for name, row in INTRINSICS.items()
+        for name, row in ROWS.items()
         if row.needs.startswith("sm_") and not row.lowered
     }
     text = "\n".join(WORDS.program(case).script() for case in CASES)

@@ -15,6 +15,7 @@ from tilelang.ir.active import activate
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, Var, as_expr, cast, const
+from tilelang.target.rows import ROWS
 
 INT32 = DType("int32")
 FP32 = DType("float32")
@@ -22,7 +23,9 @@ FP32 = DType("float32")
 
 def call(op: str, /, *args: Any, dtype: str = "void", **attrs: object) -> Call:
     """An intrinsic call without any checks."""
-    return Call(op, tuple(as_expr(a) for a in args), DType(dtype), tuple(sorted(attrs.items())))
+    return Call(
+        ROWS[op], tuple(as_expr(a) for a in args), DType(dtype), tuple(sorted(attrs.items()))
+    )
 
 
 def at(buffer: Buffer, *index: Any) -> AddressOf:

@@ -25,7 +25,7 @@ from tilelang.ir.expr import (
     binary,
     const,
 )
-from tilelang.ir.tables import INTRINSICS
+from tilelang.target.rows import ROWS
 
 INT = np.int32
 
@@ -342,7 +342,7 @@ def test_every_intrinsic_has_a_meaning_here() -> None:
 
     missing = [
         name
-        for name, info in INTRINSICS.items()
+        for name, info in ROWS.items()
         if name not in ELEMENTWISE
         and name not in HANDLERS
         and not info.synchronises

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 
 import pytest
 
+from tilelang.errors import InternalError
+from tilelang.ir import expr as E
 from tilelang.ir.atoms import Atom, Effect
-from tilelang.ir.tables import INTRINSICS
+from tilelang.target.rows import ROWS
 
 
 def named(holds: Callable[[Atom], object]) -> set[str]:
-    return {name for name, atom in INTRINSICS.items() if holds(atom)}
+    return {name for name, atom in ROWS.items() if holds(atom)}
 
 
 def test_what_has_no_effect_on_results_orders_nothing() -> None:
@@ -57,7 +60,7 @@ def test_what_passes_ask(expected: set[str], holds: Callable[[Atom], object]) ->
 
 
 def test_operands_are_read_and_written_by_position() -> None:
-    found = {name: (row.reads, row.writes) for name, row in INTRINSICS.items()}
+    found = {name: (row.reads, row.writes) for name, row in ROWS.items()}
     assert found["mma"] == ((0, 1, 2), (0,))
     assert found["cp_async"] == ((1,), (0,))
     assert found["atomic_addx2"] == ((0, 1), (0, 2))
@@ -65,7 +68,19 @@ def test_operands_are_read_and_written_by_position() -> None:
 
 
 def test_rows_have_the_operands_that_they_describe() -> None:
-    for atom in INTRINSICS.values():
+    for atom in ROWS.values():
         assert atom.high < 0 or len(atom.operands) <= atom.high, atom.name
         if atom.completes.kind == "mbarrier":
             assert atom.effect is Effect.OUTPUT and atom.own_order, atom.name
+
+
+def test_a_name_without_a_row_is_an_error() -> None:
+    with pytest.raises(InternalError) as found:
+        E.call("nothing")
+    assert "the intrinsic 'nothing' does not exist" in str(found.value)
+
+
+def test_a_call_that_is_read_back_is_the_same() -> None:
+    for name in ("exp", "mbarrier_wait", "ptx_wait_group"):
+        call = E.call(ROWS[name], *(E.const(1.0),) * ROWS[name].low)
+        assert pickle.loads(pickle.dumps(call)) is call

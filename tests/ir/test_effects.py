@@ -15,7 +15,8 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.effects import How, accesses, pointers, used, written
-from tilelang.ir.tables import INTRINSICS
+from tilelang.ir.tables import portable
+from tilelang.target.rows import ROWS
 
 I32, F32, HANDLE = DType("int32"), DType("float32"), DType("handle")
 ZERO, ONE = E.const(0), E.const(1.0)
@@ -175,21 +176,21 @@ def test_asynchronous_operations() -> None:
 
 # -- rows ------------------------------------------------------------------------------------------
 def _call(op: str, *args: E.Expr) -> E.Call:
-    return E.Call(op, args, HANDLE)
+    return E.Call(ROWS[op], args, HANDLE)
 
 
 def _places(op: str, access: str) -> tuple[list[Buffer], E.Call]:
     """A call of ``op`` with an address for each operand that it may have, at most four."""
-    row = INTRINSICS[op]
+    row = ROWS[op]
     count = 4 if row.high < 0 else row.high
     buffers = [buffer(f"P{at}") for at in range(count)]
     return buffers, _call(op, *(E.AddressOf(item, (ZERO,), access) for item in buffers))
 
 
-@pytest.mark.parametrize("op", [op for op, row in INTRINSICS.items() if row.reads or row.writes])
+@pytest.mark.parametrize("op", [op for op, row in ROWS.items() if row.reads or row.writes])
 def test_rows_that_declare_operands(op: str) -> None:
     """A row holds against what the pointer claims."""
-    row = INTRINSICS[op]
+    row = ROWS[op]
     for access in ("r", "w", "rw"):
         buffers, call = _places(op, access)
         claimed = {"r": "read", "w": "write", "rw": "update"}[access]
@@ -203,11 +204,11 @@ def test_rows_that_declare_operands(op: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "op", [op for op, row in INTRINSICS.items() if not (row.reads or row.writes) and row.high != 0]
+    "op", [op for op, row in ROWS.items() if not (row.reads or row.writes) and row.high != 0]
 )
 def test_rows_that_declare_none(op: str) -> None:
     """What the pointer claims holds; one that claims nothing may do both."""
-    row = INTRINSICS[op]
+    row = ROWS[op]
     how = How.NAMED if row.effect is Effect.NONE else How.POINTER
     how = How.ASYNC if row.own_order else how
     for access, mode in (("r", "read"), ("w", "write"), ("rw", "update"), ("3", "update")):
@@ -266,11 +267,11 @@ def test_raw_pointers() -> None:
     assert written(_call("call_extern", A.data)) == {A.data}
     assert written(S.Let(var=E.Var("p", HANDLE), value=A.data)) == {A.data}
     assert list(pointers(_call("ldg", A.data))) == [(A.data, "read")]
-    null = E.Call("isnullptr", (A.data,), DType("bool"))
+    null = E.Call(portable("isnullptr"), (A.data,), DType("bool"))
     assert (written(null), used(null)) == (set(), {A.data})
     assert list(pointers(E.Load(A, (VAR,)))) == []
 
 
 def test_effects_without_results_write_nothing() -> None:
-    assert INTRINSICS["create_tma_descriptor"].effect is Effect.NONE
+    assert ROWS["create_tma_descriptor"].effect is Effect.NONE
     assert written(_call("create_tma_descriptor", A.data)) == set()

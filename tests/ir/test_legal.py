@@ -117,11 +117,6 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
     ("tile", lambda: func(S.Break()), "Break outside a loop"),
     (
         "tile",
-        lambda: func(S.Eval(value=E.Call("nothing", (), DType("void")))),
-        "the intrinsic 'nothing' does not exist",
-    ),
-    (
-        "tile",
         lambda: func(S.Launch(grid=(), block_vars=(), thread_vars=(), body=store())),
         "a kernel is launched inside a kernel",
     ),

@@ -13,6 +13,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.print_expr import expr_text, region_text
 from tilelang.ir.printer import func_text, stmt_text
+from tilelang.ir.tables import portable
 
 I32, F16, F32 = DType("int32"), DType("float16"), DType("float32")
 
@@ -94,8 +95,8 @@ def test_a_body_of_values_only_prints_as_specified() -> None:
     (x,) = kernel.block_vars
     s, c, a, b = (E.Var(name, I32) for name in "scab")
     body = S.seq(
-        S.Let(var=s, value=E.Call("sin", (x,), I32)),
-        S.Let(var=c, value=E.Call("cos", (x,), I32)),
+        S.Let(var=s, value=E.Call(portable("sin"), (x,), I32)),
+        S.Let(var=c, value=E.Call(portable("cos"), (x,), I32)),
         S.Let(var=a, value=s + c),
         S.Let(var=b, value=s - c),
     )

@@ -10,11 +10,12 @@ from vocabulary import buf, emitted, frag, launch, one, shared, texts
 
 import tilelang.language as T
 from tilelang.ir.stmt import HardwareOp, PrintTile
-from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
 from tilelang.language import hardware
 from tilelang.language.support import SUPPORT
 from tilelang.language.v2.builder import Builder
 from tilelang.layout import Fragment, Layout, make_swizzled_layout
+from tilelang.target.nvidia import HARDWARE_TILES
+from tilelang.target.rows import ROWS
 
 G = buf("G", (64, 64))
 S = shared("S", (64, 64))
@@ -166,10 +167,10 @@ def test_hardware_tiles_say_what_they_need() -> None:
 
 
 def test_raw_instructions_trace_with_any_operands() -> None:
-    raw = [n for n in hardware.__all__ if INTRINSICS.get(n) and INTRINSICS[n].needs[:3] == "sm_"]
+    raw = [n for n in hardware.__all__ if ROWS.get(n) and ROWS[n].needs[:3] == "sm_"]
     assert len(raw) > 20
     for name in raw:
-        row = INTRINSICS[name]
+        row = ROWS[name]
         if name.startswith(("initialize", "increase", "tcgen05_mma_arrive", "ptx_mma_sm70")):
             continue
         word = getattr(T, name)

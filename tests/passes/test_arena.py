@@ -18,6 +18,7 @@ from tilelang.ir.legal import check
 from tilelang.layout.layout import Layout
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.memory.liveness import find_lives
+from tilelang.target.nvidia import ATOMS
 
 INT32 = DType("int32")
 ZERO, ONE = E.const(0), E.const(1)
@@ -155,11 +156,15 @@ def test_a_condition_of_a_while_loop_is_read_after_its_body() -> None:
 def test_a_copy_under_way_keeps_its_place() -> None:
     a, b = tiles()
     source = E.AddressOf(P.out, (ZERO,), "r")
-    copy = S.Eval(value=E.call("cp_async", E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16))
-    wait = S.Eval(value=E.call("cp_async_wait", count=0))
+    copy = S.Eval(
+        value=E.call(ATOMS["cp_async"], E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16)
+    )
+    wait = S.Eval(value=E.call(ATOMS["cp_async_wait"], count=0))
     assert planned(P.alloc(a, b), copy, P.sync(), P.use(b), wait)[1] == 2048
     a, b = tiles()
-    copy = S.Eval(value=E.call("cp_async", E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16))
+    copy = S.Eval(
+        value=E.call(ATOMS["cp_async"], E.AddressOf(a, (ZERO, ZERO), "w"), source, bytes=16)
+    )
     assert planned(P.alloc(a, b), copy, wait, P.sync(), P.use(b))[1] == 1024
 
 

@@ -10,6 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.passes.lower.predicate_copies import predicate_copies
+from tilelang.target.nvidia import ATOMS
 
 INT, HALF = DType("int32"), DType("float16")
 HERE = Buffer("here", Shape((64,)), HALF)
@@ -20,13 +21,13 @@ K = E.Var("k", INT)
 
 def copy(index: E.Expr | int = 0, *fills: E.Expr) -> S.Stmt:
     dst, src = E.AddressOf(THERE, (E.const(0),), "w"), E.AddressOf(HERE, (E.as_expr(index),), "r")
-    return S.Eval(value=E.call("cp_async", dst, src, *fills, dtype="void", bytes=4))
+    return S.Eval(value=E.call(ATOMS["cp_async"], dst, src, *fills, dtype="void", bytes=4))
 
 
 def program(then: S.Stmt, orelse: S.Stmt | None = None, products: int = 64) -> S.PrimFunc:
     """A loop with matrix instructions and a condition around ``then``."""
     registers = E.AddressOf(Buffer("acc", Shape((64,)), DType("float32"), "local"), (E.const(0),))
-    call = S.Eval(value=E.call("mma", registers, registers, registers, dtype="void"))
+    call = S.Eval(value=E.call(ATOMS["mma"], registers, registers, registers, dtype="void"))
     ends = {"start": E.const(0), "step": E.const(1)}
     unrolled = S.For(var=E.Var("i", INT), stop=E.const(products), body=call, kind="unroll", **ends)
     branch = S.If(cond=K < 7, then=then, orelse=orelse)

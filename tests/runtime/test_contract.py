@@ -9,6 +9,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype
+from tilelang.ir.tables import portable
 from tilelang.runtime.contract import launch_spec, symbols_of
 from tilelang.runtime.signature import Symbol, pointer, scalar, tensor
 
@@ -104,7 +105,9 @@ def test_size_that_no_argument_tells_is_refused() -> None:
 
 def test_what_external_calls_get_the_address_of_is_written() -> None:
     def called(*args: E.Expr) -> S.Stmt:
-        return S.Eval(value=E.Call("call_extern", (E.StringImm("f"), *args), dtype("void")))
+        return S.Eval(
+            value=E.Call(portable("call_extern"), (E.StringImm("f"), *args), dtype("void"))
+        )
 
     a, b, c, d = buffer("A", 4), buffer("B", 4), buffer("C", 4), buffer("D", 4)
     zero = (E.const(0),)

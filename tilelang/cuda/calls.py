@@ -21,6 +21,7 @@ from tilelang.cuda.raw_words import RAW_CALLS, moved, texts_of
 from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import portable
 
 if TYPE_CHECKING:
     from tilelang.codegen.gpu.printer import CudaPrinter
@@ -113,7 +114,9 @@ def _pair(call: E.Call, first: int) -> E.Call:
         else:
             parts = (E.Lane(arg, E.const(first + at)) for at in range(2))
             args.append(E.Vector(tuple(parts)))
-    return E.Call("atomic_addx2", tuple(args), call.dtype.element_of.with_lanes(2), call.attrs)
+    return E.Call(
+        portable("atomic_addx2"), tuple(args), call.dtype.element_of.with_lanes(2), call.attrs
+    )
 
 
 def lane_text(p: CudaPrinter, expr: E.Expr, at: int) -> str:
@@ -162,14 +165,14 @@ def _word(p: CudaPrinter, call: E.Call) -> str:
     that T.stg32 stores."""
     value = call.args[0]
     if isinstance(value, E.Select) and value.lazy and isinstance(value.t, E.Load):
-        guarded = E.Call(call.op, (value.t,), call.dtype)
+        guarded = E.Call(call.atom, (value.t,), call.dtype)
         other = E.call("reinterpret", value.f, dtype=call.dtype)
         return f"({p.value(value.cond)} ? {_word(p, guarded)} : {p.value(other)})"
     if call.op == "ldg32" and isinstance(value, E.Load) and value.buffer.storage == "global":
         place = E.AddressOf(value.buffer, value.indices, "r")
         if _is_constant(p, place):
             return f"tl_ldg32({p.value(place)})"
-    return _reinterpret(p, E.Call("reinterpret", call.args, call.dtype))
+    return _reinterpret(p, E.Call(portable("reinterpret"), call.args, call.dtype))
 
 
 def _any_all(p: CudaPrinter, call: E.Call) -> str:

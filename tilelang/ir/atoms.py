@@ -54,6 +54,7 @@ class Operand:
 
 
 VALUE = Operand("value")
+BARRIER = Operand("barrier", "barrier")
 
 
 @dataclass(frozen=True)
@@ -167,6 +168,10 @@ class Atom:
     lowered: bool = False
     word: str = ""
     by_name: bool = False
+
+    def canonical(self) -> str:
+        """What stands for the row where programs are compared."""
+        return self.name
 
     @property
     def elements(self) -> int:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 from tilelang.errors import TileSyntaxError, TileTypeError, shown
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.tables import BINARY, INTRINSICS
+from tilelang.ir.tables import BINARY, portable
 
 if TYPE_CHECKING:
     from tilelang.ir.buffer import Buffer, Region
@@ -53,6 +53,8 @@ def _key_of(value: object) -> object:
         return tuple([_key_of(item) for item in value])
     if value is None or isinstance(value, int):
         return value
+    if isinstance(value, Atom):
+        return value.name  # a row that is read back is the same, too
     return id(value)
 
 
@@ -484,9 +486,12 @@ class AddressOf(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Call(Expr):
-    """An intrinsic of ``tables.INTRINSICS``; ``attrs`` are compile-time (name, value) pairs."""
+    """A call of an instruction; ``attrs`` are compile-time (name, value) pairs.
 
-    op: str
+    ``atom`` is its row: what its operands are, what it does and what it orders.
+    """
+
+    atom: Atom
     args: tuple[Expr, ...]
     type: DType
     attrs: tuple[tuple[str, object], ...] = ()
@@ -499,7 +504,7 @@ class Call(Expr):
 
         Wherever it is used as a value, it is that statement and no second one.
         """
-        made = type(self)._made((self.op, self.args, self.type, self.attrs))
+        made = type(self)._made((self.atom, self.args, self.type, self.attrs))
         assert isinstance(made, Call)
         object.__setattr__(made, "issued", True)
         return made
@@ -513,9 +518,9 @@ class Call(Expr):
         return super().children() if self.attrs else self.args
 
     @property
-    def atom(self) -> Atom:
-        """The row of this operation: its operands, what it does and what it orders."""
-        return INTRINSICS[self.op]
+    def op(self) -> str:
+        """The name of the instruction."""
+        return self.atom.name
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The compile-time attribute ``name``."""
@@ -682,11 +687,14 @@ def select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
     return build_select(cond, t, f, lazy)
 
 
-def call(op: str, *args: object, dtype: object = None, **attrs: object) -> Expr:
-    """The intrinsic ``op``; ``dtype`` defaults to the rule in the table (first operand's)."""
+def call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -> Expr:
+    """A call of the row ``op``, or of the portable row of that name; ``dtype`` defaults to the rule
+    of the row (first operand's)."""
     from tilelang.ir.fold import build_call
 
-    return build_call(op, args, dtype, tuple(sorted(attrs.items())))
+    return build_call(
+        portable(op) if isinstance(op, str) else op, args, dtype, tuple(sorted(attrs.items()))
+    )
 
 
 def dtype_call(dtype: DType, *args: object) -> Expr:

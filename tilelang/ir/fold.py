@@ -14,7 +14,7 @@ import numpy as np
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
-from tilelang.ir.atoms import Effect
+from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, promote
 from tilelang.ir.expr import (
@@ -30,7 +30,7 @@ from tilelang.ir.expr import (
     const,
     special,
 )
-from tilelang.ir.tables import BINARY, INTRINSICS
+from tilelang.ir.tables import BINARY
 
 BOOL = DType("bool")
 FLOAT32 = DType("float32")
@@ -391,13 +391,12 @@ def build_select(cond: object, t: object, f: object, lazy: bool = True) -> Expr:
 
 
 def build_call(
-    op: str, args: tuple[object, ...], dtype: object, attrs: tuple[tuple[str, object], ...]
+    info: Atom, args: tuple[object, ...], dtype: object, attrs: tuple[tuple[str, object], ...]
 ) -> Expr:
-    """The intrinsic ``op``; integer operands of float functions become float32."""
-    info = INTRINSICS[op]
+    """A call of the row ``info``; integer operands of float functions become float32."""
     if not (info.low <= len(args) and (info.high < 0 or len(args) <= info.high)):
         count = str(info.low) if info.low == info.high else f"{info.low} or more"
-        raise TileTypeError(f"T.{op} takes {count} operands", got=str(len(args)))
+        raise TileTypeError(f"T.{info.name} takes {count} operands", got=str(len(args)))
     if info.takes in ("float", "number", "int") and len(args) > 1:
         lead = _operands("max", args[0], args[1])
         exprs = (*lead, *(build_cast(arg, lead[0].dtype) for arg in args[2:]))
@@ -407,13 +406,15 @@ def build_call(
         exprs = tuple(e if e.dtype.is_float else build_cast(e, FLOAT32) for e in exprs)
     if info.takes == "int" and not exprs[0].dtype.is_integer:
         raise TileTypeError(
-            f"T.{op} on a {exprs[0].dtype} operand", expected="an integer", got=f"{exprs[0].dtype}"
+            f"T.{info.name} on a {exprs[0].dtype} operand",
+            expected="an integer",
+            got=f"{exprs[0].dtype}",
         )
     if dtype is not None:
         kind = DType(dtype)
     elif info.result in ("same", "given"):
         if not exprs:
-            raise TileTypeError(f"T.{op} needs a dtype")
+            raise TileTypeError(f"T.{info.name} needs a dtype")
         kind = exprs[0].dtype
     else:
         kind = DType(info.result)
@@ -425,4 +426,4 @@ def build_call(
         and (info.result == "bool")
     ):
         kind = kind.with_lanes(exprs[0].dtype.lanes)
-    return Call(op, exprs, kind, attrs)
+    return Call(info, exprs, kind, attrs)

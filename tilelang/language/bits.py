@@ -252,11 +252,11 @@ def SizeVar(name: str, dtype: object = "int32", span: object = None) -> ir.Var:
 
 def Call(dtype: object, op: str, args: Sequence[object], span: object = None) -> Expr:
     """The intrinsic or external function called ``op``."""
-    from tilelang.ir.tables import INTRINSICS
+    from tilelang.target.rows import ROWS
 
     name = str(op).removeprefix("tl.").removeprefix("tir.")
-    if name in INTRINSICS:
-        return call(name, *args, dtype=dtype)
+    if name in ROWS:
+        return call(ROWS[name], *args, dtype=dtype)
     from tilelang.language.builtin import call_intrin
 
     return call_intrin(dtype, str(op), *args)

@@ -2,7 +2,7 @@
 
 Words that give no value emit a statement; words that give one return an expression. What exists
 only on some hardware traces and prints everywhere and is refused by back ends that lack it, as
-``ir/tables.py`` declares.
+the rows of instructions declare.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Load
 from tilelang.ir.stmt import Copy, HardwareOp, Im2col, Transpose
-from tilelang.ir.tables import HARDWARE_TILES
 from tilelang.language.regions import (
     align,
     cast_to,
@@ -29,6 +28,7 @@ from tilelang.language.regions import (
     text_of,
     tile_of,
 )
+from tilelang.target.nvidia import HARDWARE_TILES
 
 __all__ = [
     "async_copy",

@@ -14,7 +14,6 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, binary
 from tilelang.ir.stmt import Gemm, HardwareOp
-from tilelang.ir.tables import HARDWARE_TILES
 from tilelang.language.regions import (
     constant_bool,
     constant_extents,
@@ -26,6 +25,7 @@ from tilelang.language.regions import (
     tile_of,
 )
 from tilelang.layout.policy import GemmWarpPolicy
+from tilelang.target.nvidia import HARDWARE_TILES
 
 __all__ = [
     "GemmWarpPolicy",

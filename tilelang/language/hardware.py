@@ -14,10 +14,11 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, as_expr, call
 from tilelang.ir.stmt import HardwareOp
-from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
 from tilelang.language.gemm_op import condition
 from tilelang.language.raw import operand
 from tilelang.language.regions import describe, emit_call, pairs, region_of, scalar
+from tilelang.target.nvidia import HARDWARE_TILES
+from tilelang.target.rows import ROWS
 
 __all__ = [
     "block_rank_in_cluster",
@@ -68,7 +69,7 @@ def _raw(name: str, doc: str) -> Callable[..., Call]:
         return emit_call(f"T.{name}", name, *(operand(arg) for arg in args), **given)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{doc} Needs {INTRINSICS[name].needs}."
+    function.__doc__ = f"{doc} Needs {ROWS[name].needs}."
     return function
 
 
@@ -76,10 +77,10 @@ def _raw_value(name: str, doc: str) -> Callable[..., Expr]:
     """A word of a raw instruction that gives a value."""
 
     def function(*args: object) -> Expr:
-        return call(name, *(operand(arg) for arg in args))
+        return call(ROWS[name], *(operand(arg) for arg in args))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{doc} Needs {INTRINSICS[name].needs}."
+    function.__doc__ = f"{doc} Needs {ROWS[name].needs}."
     return function
 
 

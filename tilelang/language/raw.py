@@ -1,7 +1,8 @@
 """Words of single instructions of sm_90 and later: bulk tensor copies, clusters, tensor memory.
 
 Each stands for one instruction. The program itself orders what they do: no barrier is inserted
-for what they read and write. They trace and print everywhere and run where ``ir/tables.py`` says.
+for what they read and write. They trace and print everywhere and run where their rows say
+(``target/nvidia.py``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tilelang.language.regions import (
     pairs,
     scalar,
 )
+from tilelang.target import nvidia
 
 __all__ = [
     "create_tma_descriptor",
@@ -92,7 +94,7 @@ def _map(name: str, args: tuple[object, ...]) -> Expr:
         )
     head = [operand(arg, what) for arg in args[:2]]
     tail = [operand(arg, what) for arg in args[3:]]
-    return call(name, *head, _address(args[2], what), *tail)
+    return call(nvidia.ATOMS[name], *head, _address(args[2], what), *tail)
 
 
 def prefetch_tma_descriptor(descriptor: object) -> Call:
@@ -175,7 +177,7 @@ def tma_store(*args: object, reduce: str | None = None, eviction_policy: str | N
 # -- warps, barriers, clusters ---------------------------------------------------------------------
 def elect_one() -> Expr:
     """True in one lane of the warp, which all its lanes ask."""
-    return call("elect_one")
+    return call(nvidia.ATOMS["elect_one"])
 
 
 def mbarrier_try_wait(mbarrier: object, parity: object) -> Expr:
@@ -184,13 +186,15 @@ def mbarrier_try_wait(mbarrier: object, parity: object) -> Expr:
 
     what = "T.mbarrier_try_wait"
     phase = cast_to(scalar(parity, what, "parity"), DType("int32"))
-    return call("mbarrier_try_wait", barrier_address(mbarrier, what), phase)
+    return call(nvidia.ATOMS["mbarrier_try_wait"], barrier_address(mbarrier, what), phase)
 
 
 def map_shared_rank(place: object, block: object) -> Expr:
     """A pointer to the same place in the shared memory of block ``block`` of the cluster."""
     what = "T.map_shared_rank"
-    return call("map_shared_rank", _address(place, what), scalar(block, what, "block"))
+    return call(
+        nvidia.ATOMS["map_shared_rank"], _address(place, what), scalar(block, what, "block")
+    )
 
 
 def ptx_stmatrix(*args: object) -> None:

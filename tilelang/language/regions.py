@@ -18,6 +18,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Const, Expr, Load, Ramp, as_expr, call, cast, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval
+from tilelang.target.rows import ROWS
 
 Extent = int | Expr
 OPAQUE = ("shared.barrier", "shared.cluster_barrier", "shared.tmem", "local.descriptor")
@@ -345,7 +346,7 @@ def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
         where they are; other uses leave it.
     """
     active = emitter(what)
-    found = call(op, *args, dtype="void", **attrs)
+    found = call(ROWS[op], *args, dtype="void", **attrs)
     assert isinstance(found, Call)
     made = found.issue()
     active.emit(Eval(value=made))

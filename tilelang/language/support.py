@@ -1,6 +1,6 @@
 """Which words of the language run where: the table behind ``docs/coverage.md``.
 
-Most of it follows from ``ir/tables.py``: an intrinsic or tile operation that needs an
+Most of it follows from the rows of instructions: an intrinsic or tile operation that needs an
 architecture runs only there, one that needs threads runs in the interpreter but not on the CPU.
 """
 
@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from tilelang.ir.atoms import Effect
-from tilelang.ir.tables import HARDWARE_TILES, INTRINSICS
+from tilelang.target.nvidia import HARDWARE_TILES
+from tilelang.target.rows import ROWS
 
 __all__ = ["SUPPORT", "Support", "support_table"]
 
@@ -98,7 +99,7 @@ _ABSENT = {
 def _derived(name: str) -> Support:
     operation = _OPERATION.get(name, name.strip("_"))
     needs = HARDWARE_TILES.get(operation, "")
-    row = INTRINSICS.get(operation)
+    row = ROWS.get(operation)
     if row is not None:
         needs = "" if row.optional else row.needs
     if not needs:

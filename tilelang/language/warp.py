@@ -12,6 +12,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
 from tilelang.ir.stmt import Store
+from tilelang.ir.tables import portable
 from tilelang.language.regions import (
     cast_to,
     constant_int,
@@ -423,7 +424,7 @@ def tvm_thread_allreduce(*freduce_args: Any, dtype: object = "handle", **_: obje
     buffer, indices = _result(out, what)
     item = scalar(value, what, "value")
     options = (("axis", found[0]), ("op", reducer.op))
-    total = Call("thread_allreduce", (item, as_expr(cond)), item.dtype, options)
+    total = Call(portable("thread_allreduce"), (item, as_expr(cond)), item.dtype, options)
     active.emit(Store(buffer=buffer, indices=indices, value=cast_to(total, buffer.dtype)))
 
 

@@ -34,6 +34,7 @@ from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_runs import run_steps
 from tilelang.passes.lower.gemm_sum import Sum, sum_of
+from tilelang.target import nvidia
 from tilelang.target.atoms import BLOCK, WARP, MmaAtom
 
 UNROLL = 4  # steps along k that are written out
@@ -133,7 +134,7 @@ def multiply(
     i, j = ctx.fresh("i"), ctx.fresh("j")
     column = j + group * count
     call = E.call(
-        "mma",
+        nvidia.MMA,
         E.AddressOf(total.registers, ((i * columns + column) * atom.c_slots,), "rw"),
         factors[0].address(i, step, parity),
         factors[1].address(j, step, parity if factors[1].groups == 1 else group % 2),
@@ -319,7 +320,7 @@ class Factor:
         per = self.atom.per_register
         target = E.AddressOf(registers, (group * (count * per),), "w")
         call = E.call(
-            "ldmatrix",
+            nvidia.LDMATRIX,
             target,
             E.AddressOf(*place, "r"),
             dtype="void",

@@ -153,7 +153,7 @@ class _Guards:
             else _Guarded(self).expr(arg)
             for arg in call.args
         )
-        whole = replace(stmt, value=E.Call(call.op, args, call.dtype, call.attrs))
+        whole = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
         cond: E.Expr | None = None
         for arg in args:
             if isinstance(arg, E.AddressOf):

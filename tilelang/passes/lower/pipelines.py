@@ -12,7 +12,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter
 from tilelang.passes.analysis.mechanism import MECHANISMS, Mechanism, Step
-from tilelang.target import Context
+from tilelang.target import Context, nvidia
 
 
 def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -51,10 +51,10 @@ class _Lower(Rewriter):
         """One step of ``stmt``."""
         match step:
             case Step.CLOSE_GROUP:
-                call = E.call("cp_async_commit")
+                call = E.call(nvidia.CP_ASYNC_COMMIT)
             case Step.WAIT_GROUPS:
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
-                call = E.call("cp_async_wait", count=ahead)
+                call = E.call(nvidia.CP_ASYNC_WAIT, count=ahead)
             case Step.MEET:
                 call = E.call("sync_threads")
             case _:

@@ -56,7 +56,7 @@ class _Under(Rewriter):
             return stmt
         call = stmt.value
         args, attrs = (*call.args, self.predicate), (*call.attrs, ("predicated", True))
-        return replace(stmt, value=E.Call(call.op, args, call.dtype, attrs))
+        return replace(stmt, value=E.Call(call.atom, args, call.dtype, attrs))
 
 
 def only_copies(stmt: S.Stmt) -> bool:

@@ -20,6 +20,7 @@ from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.layouts.loops import element
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
+from tilelang.target import nvidia
 from tilelang.target.atoms import WARP
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
@@ -156,9 +157,13 @@ class _Rows:
             fill = S.Store(buffer=four, indices=(v,), value=self._value(slots + tile * 8 + v))
             at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8
             move = E.call(
-                "stmatrix", E.AddressOf(room, (at,), "w"), E.AddressOf(four, (E.const(0),), "r"),
-                dtype="void", count=4, trans=False,
-            )  # fmt: skip
+                nvidia.STMATRIX,
+                E.AddressOf(room, (at,), "w"),
+                E.AddressOf(four, (E.const(0),), "r"),
+                dtype="void",
+                count=4,
+                trans=False,
+            )
             body = S.seq(
                 S.Alloc(buffer=four), loop(v, 8, fill), S.Eval(value=move, loc=self.stmt.loc)
             )

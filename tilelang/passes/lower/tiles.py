@@ -42,7 +42,7 @@ from tilelang.passes.lower.reducer import (
 from tilelang.passes.lower.rows import lower_rows
 from tilelang.passes.lower.scan import lower_scan
 from tilelang.passes.lower.transpose import lower_transpose
-from tilelang.target import Context
+from tilelang.target import Context, nvidia
 
 LOWERINGS: dict[type[S.Stmt], Any] = {
     S.Reduce: lower_reduce,
@@ -141,7 +141,7 @@ class _Tiles(Rewriter):
         if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
             (freed,) = stmt.writes
             place = E.AddressOf(freed.buffer, freed.mins)
-            return S.Eval(value=E.call("tmem_free", place, dtype="void"))
+            return S.Eval(value=E.call(nvidia.TMEM_FREE, place, dtype="void"))
         loop = loop_of(stmt)
         if loop is not None:
             return self.loop(stmt, loop, ctx)
@@ -181,7 +181,7 @@ class _Tiles(Rewriter):
             and dict(loop.annotations).get("commit", True)
             and ctx.context.has("cp_async")
         ):
-            commit = S.Eval(value=E.call("cp_async_commit", dtype="void"), loc=stmt.loc)
+            commit = S.Eval(value=E.call(nvidia.CP_ASYNC_COMMIT, dtype="void"), loc=stmt.loc)
             return S.seq(found, commit)
         return found
 

@@ -26,7 +26,7 @@ from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
 from tilelang.passes.normalize.lanes import THROUGH
-from tilelang.target import Context
+from tilelang.target import Context, nvidia
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access
 ASYNC_BYTES = (4, 8, 16)
@@ -208,7 +208,7 @@ class _Lanes(Rewriter):
             dst = E.AddressOf(stmt.buffer, tuple(part.at(i) for i in stmt.indices), "w")
             src = E.AddressOf(value.buffer, tuple(part.at(i) for i in value.indices), "r")
             args = [dst, src] if cond is None else [dst, src, part.at(cond)]
-            call = E.call("cp_async", *args, dtype="void", bytes=size)
+            call = E.call(nvidia.CP_ASYNC, *args, dtype="void", bytes=size)
             found.append(S.Eval(value=call, loc=stmt.loc))
         return found
 

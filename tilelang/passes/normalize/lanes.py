@@ -14,6 +14,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import portable
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.target import Context
 
@@ -150,7 +151,7 @@ class _Lanes(Rewriter):
     def _call(self, expr: E.Call, at: int) -> E.Expr:
         if expr.atom.moves and not (self.rows and _is_word(expr)):
             self.changed = True
-            expr = E.Call("reinterpret", expr.args, expr.dtype)
+            expr = E.Call(portable("reinterpret"), expr.args, expr.dtype)
         if expr.op == "reinterpret" and expr.dtype.lanes != expr.args[0].dtype.lanes:
             self.changed = True
             return self._recast(expr, at)
@@ -171,7 +172,7 @@ class _Lanes(Rewriter):
         if expr.atom.elements > 1:
             return self._added(expr, at)
         args = tuple(self.lane(arg, at) for arg in expr.args)
-        return E.Call(expr.op, args, expr.dtype.element_of, expr.attrs)
+        return E.Call(expr.atom, args, expr.dtype.element_of, expr.attrs)
 
     def _added(self, expr: E.Call, at: int) -> E.Expr:
         """The previous value of one element of an atomic sum of neighbours, with its own sum."""
@@ -271,7 +272,7 @@ class _Lanes(Rewriter):
                 return stmt
             self.changed = True
             vector = E.Vector(tuple(self.lane(source, at) for at in range(count)))
-            value = E.Call(made.op, (target, vector, *made.args[2:]), made.dtype, made.attrs)
+            value = E.Call(made.atom, (target, vector, *made.args[2:]), made.dtype, made.attrs)
             return replace(stmt, value=value)
         self.changed = True
         return [replace(stmt, value=self._added(made, at)) for at in range(count)]
@@ -316,7 +317,7 @@ class _Lanes(Rewriter):
             for at in range(len(parts))
         ]
         old = E.AddressOf(array, (E.const(0),), "w")
-        summed = E.Call(call.op, (*call.args, old), call.dtype, call.attrs)
+        summed = E.Call(call.atom, (*call.args, old), call.dtype, call.attrs)
         made.append(S.Eval(value=summed, loc=stmt.loc))
         made += [
             S.Let(var=part, value=E.Load(array, (E.const(at),)), loc=stmt.loc)

@@ -73,5 +73,5 @@ class _Registers(Rewriter):
         count = self.counts.get(call.args[1].__index__()) if call.op == "set_max_nreg" else None
         if count is None:
             return stmt
-        made = E.Call(call.op, (count, call.args[1]), call.dtype, call.attrs)
+        made = E.Call(call.atom, (count, call.args[1]), call.dtype, call.attrs)
         return S.Eval(value=made, loc=stmt.loc)

@@ -184,7 +184,7 @@ class _Wrap:
         if isinstance(expr, E.Call) and expr.atom.elements:
             args = tuple(map(self.address, expr.args))
             same = all(a is b for a, b in zip(args, expr.args))
-            return expr if same else E.Call(expr.op, args, expr.dtype, expr.attrs)
+            return expr if same else E.Call(expr.atom, args, expr.dtype, expr.attrs)
         return rebuild(expr, self.expr)
 
     def where(self, cond: E.Expr, holds: bool, expr: E.Expr) -> E.Expr:

@@ -55,7 +55,7 @@ from tilelang.passes.sync.events import (
 )
 from tilelang.passes.sync.exchanges import exchanged
 from tilelang.passes.sync.opened import Open
-from tilelang.target import Context
+from tilelang.target import Context, nvidia
 
 GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group
 
@@ -307,7 +307,7 @@ class _Inserter:
             source = word.args[0]
         value = E.Var("value", source.dtype)
         let = S.Let(var=value, value=source, loc=stmt.loc)
-        stored = E.Call(word.op, (value,), word.dtype) if word is not None else value
+        stored = E.Call(word.atom, (value,), word.dtype) if word is not None else value
         return S.seq(let, *between, replace(stmt, value=stored))
 
     def accesses(self, stmt: S.Stmt, at: Where, nested: bool = False) -> list[Access]:
@@ -346,7 +346,7 @@ class _Inserter:
             return self.order_lanes(inside, live, at, loc) if inside else []
         made: list[S.Stmt] = []
         if any(meeting.first.pending for meeting in meetings):
-            made.append(S.Eval(value=E.call("ptx_wait_group", 0), loc=loc))
+            made.append(S.Eval(value=E.call(nvidia.PTX_WAIT_GROUP, 0), loc=loc))
             self.arrive(live)
         made.append(S.Eval(value=self.barrier(at, loc), loc=loc))
         self.clear(live, at)

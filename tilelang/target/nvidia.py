@@ -1,0 +1,246 @@
+"""The instructions of NVIDIA's GPUs as rows: one constructor for each family.
+
+Sources: PTX ISA, "Instruction Set" (each family names its section); the C++ functions that the rows
+name stand in the device headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilelang.ir.atoms import (
+    BARRIER,
+    NOW,
+    Atom,
+    Completion,
+    Effect,
+    Operand,
+    Order,
+    group,
+    mbarrier,
+)
+from tilelang.ir.tables import table
+
+
+def raw(
+    names: str, needs: str, effect: Effect = Effect.OUTPUT, result: str = "void",
+    orders: Order | None = None, completes: Completion = NOW, own_order: bool = False,
+) -> list[Atom]:  # fmt: skip
+    """PTX-level instructions with any operands, as programs give them.
+
+    Args:
+        names: separated by spaces.
+        own_order: an asynchronous unit does it; barriers in memory and waits of the program order
+            what it does.
+    """
+    return [
+        Atom(
+            name, 0, -1, result, effect=effect, needs=needs, orders=orders, completes=completes,
+            own_order=own_order,
+        )
+        for name in names.split()
+    ]  # fmt: skip
+
+
+def units(
+    names: str, needs: str, orders: Order, operands: tuple[Operand, ...] = (), word: str = ""
+) -> list[Atom]:
+    """Order of asynchronous units, which is left out where there are none."""
+    return [
+        Atom(
+            name, 0, -1, "void", effect=Effect.SYNC, operands=operands, orders=orders, needs=needs,
+            optional=True, word=word,
+        )
+        for name in names.split()
+    ]  # fmt: skip
+
+
+def hints(names: str, needs: str) -> list[Atom]:
+    """What steers a machine that has it, without effect on results."""
+    return [
+        Atom(name, 0, -1, "void", effect=Effect.HINT, needs=needs, optional=True)
+        for name in names.split()
+    ]
+
+
+def lowered(
+    name: str, low: int, high: int, needs: str, *operands: Operand, completes: Completion = NOW
+) -> Atom:
+    """What lowering makes; programs do not write it."""
+    return Atom(
+        name, low, high, "void", effect=Effect.WRITE, operands=operands, completes=completes,
+        needs=needs, lowered=True,
+    )  # fmt: skip
+
+
+# -- families --------------------------------------------------------------------------------------
+def matrices() -> list[Atom]:
+    """Products in the registers of one warp and their loads and stores: ``mma.sync``, ``mma.sp``,
+    ``ldmatrix``, ``stmatrix`` ("Matrix Multiply-Accumulate Operation Using mma Instruction")."""
+    return [MMA, LDMATRIX, STMATRIX, *raw("ptx_mma_sm70", "sm_70"), *raw("ptx_ldmatrix", "sm_75"),
+            *raw("ptx_mma ptx_mma_sp", "sm_80"), *raw("ptx_stmatrix", "sm_90")]  # fmt: skip
+
+
+def cp_async() -> list[Atom]:
+    """``cp.async`` and its groups ("Data Movement and Conversion Instructions: cp.async")."""
+    return [
+        CP_ASYNC, CP_ASYNC_COMMIT, CP_ASYNC_WAIT, PTX_WAIT_GROUP,
+        *units("ptx_commit_group", "sm_80", Order("commit", "thread", "cp_async")),
+    ]  # fmt: skip
+
+
+def mbarriers() -> list[Atom]:
+    """What only the hardware's mbarriers have ("Parallel Synchronization: mbarrier"); arrivals and
+    waits are portable rows."""
+    return [
+        *units("mbarrier_init", "sm_80", Order("init", "barrier"), (BARRIER,),
+               "ptx_init_barrier_thread_count"),
+        *units("ptx_fence_barrier_init", "sm_90", Order("fence", "cluster", "", TO_ASYNC)),
+        Atom(
+            "mbarrier_try_wait", 2, 2, "bool", effect=Effect.SYNC, operands=(BARRIER,),
+            orders=Order("test", "barrier"), needs="sm_80",
+        ),
+    ]  # fmt: skip
+
+
+def tma() -> list[Atom]:
+    """Bulk copies of runs and of boxes of tensors ("cp.async.bulk", "cp.async.bulk.tensor")."""
+    return [
+        *raw("create_tma_descriptor create_tma_im2col_descriptor", "sm_90", Effect.NONE, "handle"),
+        *raw("tma_load tma_load_multicast tma_load_im2col ptx_cp_async_bulk", "sm_90",
+             completes=mbarrier(), own_order=True),
+        *raw("tma_store", "sm_90", completes=group("bulk_store"), own_order=True),
+        *raw("prefetch_tma_descriptor", "sm_90", own_order=True),
+        *units("fence_proxy_async", "sm_90", Order("fence", "thread", "", TO_ASYNC)),
+        *units("tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store")),
+        *units("tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store")),
+    ]  # fmt: skip
+
+
+def wgmma() -> list[Atom]:
+    """Products of a warpgroup ("Asynchronous Warpgroup Level Matrix Instructions")."""
+    return [
+        *raw("ptx_wgmma_ss ptx_wgmma_rs", "sm_90", completes=group("wgmma"), own_order=True),
+        *raw("initialize_wgmma_descriptor increase_descriptor_offset", "sm_90", own_order=True),
+        *units("warpgroup_fence_operand", "sm_90a", Order("fence", "thread")),
+        *units("warpgroup_arrive", "sm_90a", Order("fence", "warpgroup")),
+        *units("warpgroup_commit_batch", "sm_90a", Order("commit", "warpgroup", "wgmma")),
+        *units("warpgroup_wait wait_wgmma", "sm_90a", Order("wait", "warpgroup", "wgmma")),
+    ]
+
+
+def clusters() -> list[Atom]:
+    """Blocks that reach each other's shared memory ("barrier.cluster", "mapa", "elect.sync")."""
+
+    def barrier(name: str, orders: Order) -> list[Atom]:
+        return raw(name, "sm_90", Effect.SYNC, orders=orders)
+
+    return [
+        *barrier("cluster_arrive", Order("arrive", "cluster")),
+        *barrier("cluster_arrive_relaxed", Order("arrive", "cluster", memory=False)),
+        *barrier("cluster_wait", Order("wait", "cluster")),
+        *barrier("cluster_sync", Order("rendezvous", "cluster")),
+        *raw("block_rank_in_cluster", "sm_90", Effect.NONE, "int32"),
+        *raw("map_shared_rank", "sm_90", Effect.NONE, "handle", own_order=True),
+        Atom("elect_one", 0, 0, "bool", effect=Effect.SYNC, per_thread=True, needs="sm_90"),
+    ]
+
+
+def launches() -> list[Atom]:
+    """Programmatic dependent launch ("griddepcontrol"), and work of blocks that have not started
+    ("clusterlaunchcontrol")."""
+    return [
+        *units("pdl_trigger", "sm_90", Order("arrive", "launches")),
+        *units("pdl_sync", "sm_90", Order("wait", "launches")),
+        *raw("clc_try_cancel clc_try_cancel_multicast", "sm_100", completes=mbarrier(),
+             own_order=True),
+        *raw("clc_is_canceled", "sm_100", Effect.READ, "bool", own_order=True),
+        *raw("clc_get_first_ctaid_x clc_get_first_ctaid_y clc_get_first_ctaid_z", "sm_100",
+             Effect.READ, "int32", own_order=True),
+    ]  # fmt: skip
+
+
+def setmaxnreg() -> list[Atom]:
+    """Registers that move between warpgroups ("setmaxnreg")."""
+    return hints(
+        "set_max_nreg no_set_max_nreg disable_warp_group_reg_alloc "
+        "annotate_producer_reg_dealloc annotate_consumer_reg_alloc",
+        "sm_90a",
+    )
+
+
+def tcgen05() -> list[Atom]:
+    """Products with sums in tensor memory ("TensorCore 5th Generation Family Instructions")."""
+
+    def orders(name: str, order: Order) -> list[Atom]:
+        return raw(name, "sm_100", orders=order, own_order=True)
+
+    return [
+        *raw("ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts tcgen05_cp", "sm_100", completes=mbarrier(),
+             own_order=True),
+        *raw("tcgen05_ld", "sm_100", completes=group("tcgen05_ld"), own_order=True),
+        *raw("tcgen05_st", "sm_100", completes=group("tcgen05_st"), own_order=True),
+        *orders("tcgen05_wait_ld", Order("wait", "thread", "tcgen05_ld")),
+        *orders("tcgen05_wait_st", Order("wait", "thread", "tcgen05_st")),
+        *orders("tcgen05_mma_arrive", Order("commit", "barrier", "tcgen05")),
+        *orders("tcgen05_before_thread_sync", Order("fence", "thread", "", ("tcgen05", "generic"))),
+        *orders("tcgen05_after_thread_sync", Order("fence", "thread", "", ("generic", "tcgen05"))),
+        *raw("initialize_tcgen05_descriptor", "sm_100", own_order=True),
+        TMEM_FREE,
+    ]  # fmt: skip
+
+
+# -- rows that lowering makes ----------------------------------------------------------------------
+TO_ASYNC = ("generic", "async")  # what fences between a thread's accesses and a copy unit's
+MMA = lowered(
+    "mma", 3, 3, "sm_75",
+    Operand("d", "registers", "rw"), Operand("a", "registers", "r"), Operand("b", "registers", "r"),
+)  # fmt: skip
+# A lane names the 16 bytes of one row of an 8 x 8 matrix, and has 4 bytes of each matrix.
+LDMATRIX = lowered(
+    "ldmatrix", 2, 2, "sm_75",
+    Operand("destination", "registers", "w", bytes=4, times="count"),
+    Operand("source", "shared", "r", bytes=16),
+)  # fmt: skip
+STMATRIX = lowered(
+    "stmatrix", 2, 2, "sm_90",
+    Operand("destination", "shared", "w", bytes=16),
+    Operand("source", "registers", "r", bytes=4, times="count"),
+)  # fmt: skip
+CP_ASYNC = lowered(
+    "cp_async", 2, 4, "sm_80",
+    Operand("destination", "shared", "w", bytes=1, times="bytes"),
+    Operand("source", "global", "r", bytes=1, times="bytes"),
+    completes=group("cp_async"),
+)  # fmt: skip
+CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
+    Atom(
+        f"cp_async_{kind}", 0, 0, "void", effect=Effect.SYNC, needs="sm_80", lowered=True,
+        orders=Order(kind, "thread", "cp_async"),
+    )
+    for kind in ("commit", "wait")
+)  # fmt: skip
+(PTX_WAIT_GROUP,) = units("ptx_wait_group", "sm_80", Order("wait", "thread", "cp_async"))
+(TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
+
+_FAMILIES: Iterable[list[Atom]] = (
+    matrices(), cp_async(), mbarriers(), tma(), wgmma(), clusters(), launches(), setmaxnreg(),
+    tcgen05(),
+)  # fmt: skip
+ATOMS: dict[str, Atom] = table(*_FAMILIES)
+
+# Tile operations (``HardwareOp``) and the lowest architecture that has them.
+HARDWARE_TILES: dict[str, str] = {
+    "gemm_sp": "sm_80",
+    "wgmma_gemm_sp": "sm_90",
+    "copy_tmem": "sm_100",
+    "deallocate_tmem": "sm_100",
+    "tcgen05_cp_warpx4": "sm_100",
+    "tcgen05_gemm": "sm_100",
+    "tcgen05_gemm_blockscaled": "sm_100",
+    "tcgen05_gemm_sp": "sm_100",
+    "tcgen05_sf_warp_transpose": "sm_100",
+    "tma_gather4": "sm_100",
+    "tma_scatter4": "sm_100",
+    "mma_gemm_blockscaled": "sm_120",
+}
