@@ -3,7 +3,8 @@
     python bench/cpu_gemm.py [--threads 1 2] [--sizes 1024 2048] [--json FILE] [--arch znver3]
 
 ``--arch`` builds our kernels for another processor of the family, as ``-march`` names it, and gives
-numpy the kernels for it (``OPENBLAS_CORETYPE``): an AVX2 machine, say, on one with AVX-512.
+numpy and torch kernels of AVX2 (``OPENBLAS_CORETYPE`` and the like): an AVX2 machine on one with
+AVX-512.
 
 Every thread count runs in a process of its own; every way of running numpy (its BLAS chooses its
 kernels when it is loaded) in a further one. Within a process the contestants take turns, so that
@@ -25,6 +26,12 @@ from collections.abc import Callable
 from typing import Any
 
 CORETYPES = ("", "SkylakeX", "Haswell")
+AVX2_CORETYPES = ("Haswell", "Zen")
+AVX2 = {
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "ATEN_CPU_CAPABILITY": "avx2",
+}
 ROUNDS = 9
 TURN, REST = 0.08, 0.02  # seconds
 TILES = {1024: (512, 1024, 256), 2048: (512, 1024, 256)}
@@ -278,8 +285,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.arch:
         with tempfile.TemporaryDirectory() as folder:
-            os.environ["CC"] = compile_for(options.arch, folder)
-            compare(options, ("Haswell", "Zen"))
+            os.environ.update(AVX2, CC=compile_for(options.arch, folder))
+            compare(options, AVX2_CORETYPES)
         return
     if options.part == "ours":
         rows = [*products(options.sizes), *attention(), *memory_bound()]
