@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import holds
 from tile_bench import Bench, mma_rows, part
 
+import tilelang.language as T
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.language.scan_op import _scan as running
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.lower.scan import lower_scan
 
@@ -167,3 +170,19 @@ def test_run_time_extents_are_refused() -> None:
         "  got: `src[0:n]`\n"
         "  hint: use the whole tile and a condition on the elements"
     )
+
+
+def test_running_minima_on_every_executor() -> None:
+    """The language has no word for them; whoever builds the statement gets what it says."""
+
+    @T.prim_func
+    def minima(A: T.Tensor((5, 40), "float32"), B: T.Tensor((5, 40), "float32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((5, 40), "float32")
+            T.copy(A, tile)
+            running("min", "running minima", tile, tile, 1, True)
+            T.copy(tile, B)
+
+    x = numbers((5, 40))
+    wanted = np.flip(np.minimum.accumulate(np.flip(x, 1), axis=1), 1)
+    holds(minima, (x, 0 * x), wanted)

@@ -362,7 +362,7 @@ class Reduce(TileOp):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Scan(TileOp):
-    """Inclusive scan ("sum" or "max") of ``src`` along ``dim`` into ``dst``."""
+    """Inclusive scan ("sum", "max" or "min") of ``src`` along ``dim`` into ``dst``."""
 
     src: Region = read_()
     dst: Region = write_()

@@ -282,8 +282,7 @@ def _scan(stmt: S.Scan) -> S.Stmt:
     rank = len(stmt.src.extents)
     length = E.as_expr(stmt.src.extents[stmt.dim])
     others = [d for d in range(rank) if d != stmt.dim]
-    kind = "sum" if stmt.kind == "sum" else "max"
-    start = start_of(kind, stmt.dst.dtype)
+    start = start_of(stmt.kind, stmt.dst.dtype)
 
     def body(variables: list[E.Var]) -> S.Stmt:
         total = Buffer("total", Shape((1,)), stmt.dst.dtype, "local.var")
@@ -298,7 +297,7 @@ def _scan(stmt: S.Scan) -> S.Stmt:
             )
 
         value = E.cast(E.Load(stmt.src.buffer, at(stmt.src)), stmt.dst.dtype)
-        new = combine(kind, E.Load(total, zero), value)
+        new = combine(stmt.kind, E.Load(total, zero), value)
         inner = S.seq(
             S.Store(buffer=total, indices=zero, value=new, loc=stmt.loc),
             S.Store(
