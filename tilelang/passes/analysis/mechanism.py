@@ -42,12 +42,14 @@ class Mechanism:
     Attributes:
         name: as ``Pipeline.mechanism`` has it.
         needs: features of the target.
-        words: in reports, "copied ahead with ...".
+        words: in reports, "copied ahead with ..."; ``cost``: what an iteration pays for the order.
         mode: of the copies (``Copy.mode``).
         acquire, commit, wait, release: what each of these statements becomes.
         close: what stands where the pipeline ends.
         counts_items: arrivals are counted and not named, so that items that do not exist are
             committed, too, and may be waited for.
+        counts_copies: a wait counts copies under way, so that the last items are waited for with
+            nothing ahead of them.
         elected: one thread issues the copies of all.
         versions: whether a tile has more than one.
     """
@@ -55,6 +57,7 @@ class Mechanism:
     name: str
     needs: frozenset[str]
     words: str
+    cost: str
     mode: str
     acquire: tuple[Step, ...] = ()
     commit: tuple[Step, ...] = ()
@@ -62,6 +65,7 @@ class Mechanism:
     release: tuple[Step, ...] = ()
     close: tuple[Step, ...] = ()
     counts_items: bool = False
+    counts_copies: bool = False
     elected: bool = False
     versions: bool = True
 
@@ -71,7 +75,8 @@ _ROWS = (
     # meeting the others makes them visible to all and shows that the version used in the iteration
     # before is free.
     Mechanism(
-        "cp_async", frozenset(("cp_async",)), "cp.async, one barrier per iteration", "async",
+        "cp_async", frozenset(("cp_async",)), "cp.async", "one barrier per iteration",
+        "async",
         commit=(Step.CLOSE_GROUP,),
         wait=(Step.WAIT_GROUPS, Step.MEET),
         close=(Step.WAIT_GROUPS, Step.MEET),
@@ -80,7 +85,8 @@ _ROWS = (
     # PTX, "mbarrier": the copy engine counts its bytes down. One thread announces them and issues
     # the copies; every user frees the version. The parity of the turn tells full and empty apart.
     Mechanism(
-        "mbarrier", frozenset(("bulk_copy", "mbarrier")), "bulk copies and mbarriers", "tma",
+        "mbarrier", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
+        "mbarriers of the versions", "tma",
         acquire=(Step.WAIT_EMPTY,),
         commit=(Step.EXPECT,),
         wait=(Step.WAIT_FULL,),
@@ -90,22 +96,23 @@ _ROWS = (
     # CDNA3 ISA, "Data Dependency Resolution": memory instructions that load to LDS retire in order
     # and are counted by vmcnt.
     Mechanism(
-        "counter", frozenset(("vmcnt", "direct_lds")), "counted loads, one barrier per iteration",
-        "async",
+        "counter", frozenset(("vmcnt", "direct_lds")), "counted loads",
+        "one barrier per iteration", "async",
         wait=(Step.WAIT_COUNTER, Step.MEET),
         close=(Step.WAIT_COUNTER, Step.MEET),
-        counts_items=True,
+        counts_copies=True,
     ),
     # Copies through registers are complete when they return; what is left is one barrier instead
     # of the two that a tile with one version needs.
     Mechanism(
-        "barrier", frozenset(("simt",)), "plain copies, one barrier per iteration", "copy",
+        "barrier", frozenset(("simt",)), "plain copies", "one barrier per iteration",
+        "copy",
         wait=(Step.MEET,),
         close=(Step.MEET,),
     ),
     # One version: threads meet before it is overwritten and before it is used.
     Mechanism(
-        "plain", frozenset(), "plain copies", "copy",
+        "plain", frozenset(), "plain copies", "two barriers per iteration", "copy",
         acquire=(Step.MEET,),
         wait=(Step.MEET,),
         close=(Step.MEET,),

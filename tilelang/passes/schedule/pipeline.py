@@ -21,9 +21,10 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.mechanism import choices
+from tilelang.passes.analysis.mechanism import Mechanism, choices
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
+from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context
 
 NOTE = "pipeline_note"
@@ -60,11 +61,25 @@ def stages_of(loop: S.For) -> int:
 
 @dataclass
 class _Choice:
-    """What happens to one loop: a plan, or the reason why not."""
+    """What happens to one loop: a plan, or the reason why not.
+
+    ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why.
+    """
 
     loop: S.For
     plan: Plan | None = None
     note: str = ""
+    others: tuple[Mechanism, ...] = ()
+
+    def refuse(self, why: str) -> None:
+        """The order of the plan is not certain: the next mechanism, or a serial loop."""
+        assert self.plan is not None
+        self.note += f"{'; ' if self.note else ''}not with {self.plan.mechanism.words}: {why}"
+        if self.others:
+            self.plan.mechanism, *others = self.others
+            self.others = tuple(others)
+        else:
+            self.plan, self.note = None, f"serial: {self.note}"
 
 
 @dataclass
@@ -79,7 +94,15 @@ class _Pipeliner:
         """The launch with its loops expanded."""
         self.varying = Varying(self.launch)
         self.choose(self.launch.body, False)
-        self.drop_stale()
+        made = None
+        while made is None:
+            self.drop_stale()
+            made = self.expanded()
+        return made
+
+    def expanded(self) -> S.Stmt | None:
+        """The launch with its loops as they are planned; None where the order of one of them is
+        refused, which is then planned in another way."""
         stages: dict[E.Var, tuple[Buffer, int]] = {}
         for choice in self.choices.values():
             if choice.plan is not None:
@@ -87,7 +110,10 @@ class _Pipeliner:
                     most = max(choice.plan.stages, stages.get(data, (tile, 0))[1])
                     stages[data] = (tile, most)
         tiles = {data: versioned(tile, count) for data, (tile, count) in stages.items()}
-        launch = _Expand(self.choices, tiles).rewrite(self.launch)
+        expand = _Expand(self.choices, tiles)
+        launch = expand.rewrite(self.launch)
+        if expand.refused:
+            return None
         zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
         return UseVersions(zero).rewrite(launch) if zero else launch
 
@@ -125,7 +151,7 @@ class _Pipeliner:
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
             return _Choice(loop, note=f"serial: {why}")
-        return _Choice(loop, plan)
+        return _Choice(loop, plan, others=mechanisms[1:])
 
     def drop_stale(self) -> None:
         """Without versions: tiles whose contents are used after the loop."""
@@ -152,13 +178,20 @@ class _Expand(Rewriter):
     def __init__(self, choices: Mapping[int, _Choice], tiles: Mapping[E.Var, Buffer]) -> None:
         self.choices = choices
         self.tiles = tiles
+        self.refused = False
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         choice = self.choices.get(id(stmt))
         if choice is None:
             return super()._visit(stmt)
         if choice.plan is not None:
-            return expand(choice.plan, self.tiles)
+            *before, pipeline = expand(choice.plan, self.tiles, choice.note)
+            assert isinstance(pipeline, H.Pipeline)
+            why = refusal(pipeline)
+            if why is not None:
+                self.refused = True
+                choice.refuse(why)
+            return [*before, pipeline]
         made = super()._visit(choice.loop)
         return serial(made, choice.note) if isinstance(made, S.For) else made
 
@@ -169,8 +202,9 @@ def serial(loop: S.For, note: str) -> S.For:
 
 
 # -- expansion --
-def expand(plan: Plan, tiles: Mapping[E.Var, Buffer]) -> list[S.Stmt]:
-    """The statements that stand for a pipelined loop."""
+def expand(plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "") -> list[S.Stmt]:
+    """The statements that stand for a pipelined loop, a ``Pipeline`` last; ``refused``: why other
+    mechanisms are not used."""
     loop, stages, way = plan.loop, plan.stages, plan.mechanism
     before: list[S.Stmt] = [
         item
@@ -186,7 +220,7 @@ def expand(plan: Plan, tiles: Mapping[E.Var, Buffer]) -> list[S.Stmt]:
         filled += make.filled(simplify(start + loop.step * stage), E.const(stage))
     number = simplify(_over(loop.var - start, loop.step))
     body: list[S.Stmt] = [
-        H.Wait(pipe=make.pipe, number=number, ahead=stages - 2, loc=loop.loc),
+        make.waited(number),
         *make.filled(
             simplify(loop.var + loop.step * (stages - 1)), simplify(number + (stages - 1))
         ),
@@ -194,7 +228,8 @@ def expand(plan: Plan, tiles: Mapping[E.Var, Buffer]) -> list[S.Stmt]:
         H.Release(pipe=make.pipe, number=number, loc=loop.loc),
     ]
     names = ", ".join(tile.name for tile in plan.tiles.values())
-    note = f"{stages} stages: {names} copied ahead with {way.words}"
+    note = f"{stages} stages: {names} copied ahead with {way.words}, {way.cost}"
+    note += f"; {refused}" if refused else ""
     rolled = replace(serial(loop, note), start=start, stop=stop, body=S.seq(*body))
     pipeline = H.Pipeline(
         pipe=make.pipe,
@@ -234,6 +269,19 @@ class _Items:
         slot = simplify(number % self.plan.stages)
         return {data: Version(self.tiles[data], slot) for data in self.plan.tiles}
 
+    def exists(self, at: E.Expr) -> E.Expr:
+        """Whether the loop has an iteration ``at``."""
+        return simplify(at < self.stop if int(self.plan.loop.step) > 0 else at > self.stop)
+
+    def waited(self, number: E.Expr) -> S.Stmt:
+        """The wait for the item ``number`` of the iteration that begins."""
+        plan, loop = self.plan, self.plan.loop
+        wait = H.Wait(pipe=self.pipe, number=number, ahead=plan.stages - 2, loc=loop.loc)
+        if not plan.mechanism.counts_copies or not wait.ahead:
+            return wait
+        there = self.exists(simplify(loop.var + loop.step * wait.ahead))
+        return S.If(cond=there, then=wait, orelse=replace(wait, ahead=0), loc=loop.loc)
+
     def filled(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
         """The item ``number`` of the iteration ``at``, if there is one."""
         plan, loop = self.plan, self.plan.loop
@@ -242,7 +290,7 @@ class _Items:
         made += self.copied(at, number)
         after: list[S.Stmt] = []
         (after if plan.mechanism.counts_items else made).append(commit)
-        guard = simplify(at < self.stop if int(loop.step) > 0 else at > self.stop)
+        guard = self.exists(at)
         if not isinstance(guard, E.Const):
             made = [S.If(cond=guard, then=S.seq(*made), loc=loop.loc)]
         elif not guard.value:
@@ -262,6 +310,7 @@ class _Items:
         def value(expr: E.Expr) -> E.Expr:
             return simplify(substitute(expr, values))
 
+        own = (("commit", False),) if plan.mechanism.mode == "async" else ()
         inner: S.Stmt = S.seq(
             *(
                 replace(
@@ -269,7 +318,8 @@ class _Items:
                     src=copy.src.map(value),
                     dst=use_region(copy.dst.map(value), used),
                     mode=plan.mechanism.mode,
-                    annotations=(*copy.annotations, ("commit", False)),
+                    barrier=self.pipe if plan.mechanism.mode == "tma" else None,
+                    annotations=(*copy.annotations, *own),
                 )
                 for copy in plan.copies
             )

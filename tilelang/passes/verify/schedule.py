@@ -1,0 +1,248 @@
+"""The order that a pipeline promises, proved or refused.
+
+What a ``Pipeline`` does to its tiles is read off as a skeleton (see ``timeline``): items relative
+to the iteration, versions, the conditions under which items exist. The skeleton is run under the
+mechanism of the pipeline. What cannot be read, or may go wrong, is refused with the reason.
+
+Relied on: a pointer to an element of a version stays within that version, and copies into tiles
+have the mode of the mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.effects import Access, accesses
+from tilelang.ir.linear import Linear
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
+from tilelang.passes.analysis.groups import inverse
+from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.analysis.mechanism import MECHANISMS, Step
+from tilelang.passes.verify.timeline import (
+    Act,
+    Branch,
+    Event,
+    Item,
+    Program,
+    Skeleton,
+    Touch,
+    hazard,
+)
+
+Conds = tuple[E.Expr, ...]
+
+
+def refusal(pipeline: H.Pipeline) -> str | None:
+    """Why the order of ``pipeline`` is not certain, None if it is."""
+    reader = _Reader(pipeline)
+    try:
+        found = hazard(reader.skeleton())
+    except _UnknownError as why:
+        return str(why)
+    return None if found is None else found.format(*reader.names)
+
+
+class _UnknownError(Exception):
+    """What cannot be read; caught by :func:`refusal`."""
+
+
+@dataclass
+class _Loop:
+    """The loop of a program; ``number``: that of the iteration."""
+
+    stmt: S.For
+    number: Linear
+
+    @classmethod
+    def of(cls, stmt: S.For) -> _Loop:
+        """``stmt``, if its step is known."""
+        if not isinstance(stmt.step, E.Const) or not int(stmt.step):
+            raise _UnknownError("the step of its loop is not a constant")
+        past = stmt.var - stmt.start
+        one = int(stmt.step) == 1
+        return cls(stmt, Linear.of(simplify(past if one else past // stmt.step)))
+
+    def at(self, item: Item) -> E.Expr:
+        """The loop variable in the iteration that uses ``item``."""
+        first = self.stmt.var if item.moving else self.stmt.start
+        return simplify(first + self.stmt.step * item.offset)
+
+    def exists(self, item: Item) -> E.Expr:
+        """Whether there is an iteration for ``item``."""
+        at, stop = self.at(item), self.stmt.stop
+        return simplify(at < stop if int(self.stmt.step) > 0 else at > stop)
+
+
+@dataclass
+class _Reader:
+    """Reads one pipeline."""
+
+    pipeline: H.Pipeline
+    names: list[str] = field(default_factory=list)
+    lets: dict[E.Var, E.Expr] = field(default_factory=dict)
+    copied: list[tuple[int, Item, Conds]] = field(default_factory=list)
+    read: list[tuple[int, Conds]] = field(default_factory=list)
+    boxes: dict[tuple[object, ...], int] = field(default_factory=dict)  # parts of versions
+
+    def __post_init__(self) -> None:
+        self.tiles = {data: k for k, data in enumerate(self.pipeline.tiles)}
+        self.names += (data.name for data in self.pipeline.tiles)
+        self.row = MECHANISMS[self.pipeline.mechanism]
+        self.loop: _Loop | None = None
+
+    def skeleton(self) -> Skeleton:
+        """The pipeline without values."""
+        body = self.pipeline.body
+        roles = [node for node in _items(body) if isinstance(node, H.Roles)]
+        bodies = [role.body for node in roles for role in node.branches if isinstance(role, H.Role)]
+        rest = [node for node in _items(body) if not isinstance(node, H.Roles)]
+        if len(roles) > 1 or (roles and any(map(self.orders, rest))):
+            raise _UnknownError("roles and other threads share it")
+        bodies = [block for block in bodies if self.orders(block)] if roles else [body]
+        loops: list[S.For] = []
+        programs = tuple(self.program(block, loops) for block in bodies)
+        first = loops[0]
+        bounds = {(loop.start, loop.stop, loop.step) for loop in loops}
+        if len(bounds) > 1:
+            raise _UnknownError("its roles run different numbers of iterations")
+        return Skeleton(self.pipeline.stages, self.row.name, trip_count(first), programs)
+
+    def program(self, block: S.Stmt, loops: list[S.For]) -> Program:
+        """What one group of threads does."""
+        items = _items(block)
+        spots = [k for k, item in enumerate(items) if isinstance(item, S.For) and self.orders(item)]
+        if len(spots) != 1:
+            raise _UnknownError("not one loop uses its items")
+        (spot,), loop = spots, items[spots[0]]
+        assert isinstance(loop, S.For)
+        loops.append(loop)
+        self.loop = _Loop.of(loop)
+        before = self.events(items[:spot])
+        body = self.events(_items(loop.body))
+        program = Program(before, body, self.events(items[spot + 1 :]))
+        self.check_conditions(self.loop)
+        return program
+
+    def orders(self, stmt: S.Stmt) -> bool:
+        """Whether steps of the pipeline stand in ``stmt``."""
+        return any(
+            isinstance(node, H.PipelineStep) and node.pipe is self.pipeline.pipe
+            for node in S.walk(stmt)
+        )
+
+    # -- events --------------------------------------------------------------------------------
+    def events(self, stmts: tuple[S.Stmt, ...]) -> tuple[Event, ...]:
+        """The events of statements in order."""
+        found: list[Event] = []
+        for stmt in stmts:
+            if isinstance(stmt, H.PipelineStep) and stmt.pipe is self.pipeline.pipe:
+                ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
+                found.append(Act(type(stmt).__name__.lower(), self.item(stmt.number), ahead))
+            elif not self.orders(stmt):
+                found += self.touches(stmt, ())
+            elif isinstance(stmt, S.If):
+                found.append(self.branch(stmt))
+            else:
+                raise _UnknownError(f"a step of it stands in a {type(stmt).__name__}")
+        return tuple(found)
+
+    def branch(self, stmt: S.If) -> Branch:
+        """Steps that are taken where an item exists."""
+        then = self.events(_items(stmt.then))
+        named = [
+            Item(event.item.offset + event.ahead, event.item.moving)
+            for event in then
+            if isinstance(event, Act) and event.kind in ("acquire", "wait")
+        ]
+        if not named or self.known().exists(named[0]) is not stmt.cond:
+            raise _UnknownError("a step of it stands under a condition that is not that of an item")
+        orelse = () if stmt.orelse is None else self.events(_items(stmt.orelse))
+        return Branch(named[0], then, orelse)
+
+    def known(self) -> _Loop:
+        """The loop of the program being read."""
+        assert self.loop is not None
+        return self.loop
+
+    def item(self, number: E.Expr) -> Item:
+        """The item ``number``, relative to the iteration."""
+        form = Linear.of(substitute(number, self.lets))
+        if not form.terms:
+            return Item(form.constant, moving=False)
+        past = form.added(self.known().number, -1)
+        if past.terms:
+            raise _UnknownError(f"the item {number!r} is not a certain distance ahead")
+        return Item(past.constant)
+
+    # -- accesses ------------------------------------------------------------------------------
+    def touches(self, stmt: S.Stmt, conds: Conds) -> Iterator[Touch]:
+        """Accesses of the tiles in ``stmt``, which holds no steps, under ``conds``."""
+        if isinstance(stmt, S.Let):
+            self.lets[stmt.var] = substitute(stmt.value, self.lets)
+        for access in accesses(stmt):
+            if access.data in self.tiles and not isinstance(stmt, S.Alloc):
+                yield self.touch(access, stmt, conds)
+        if isinstance(stmt, S.If):
+            cond = simplify(substitute(stmt.cond, self.lets))
+            yield from self.touches(stmt.then, (*conds, cond))
+            if stmt.orelse is not None:
+                yield from self.touches(stmt.orelse, (*conds, inverse(cond)))
+            return
+        for block in stmt.blocks():
+            for event in self.touches(block, conds):
+                if event.kind == "copy" and not isinstance(stmt, S.Seq):
+                    raise _UnknownError(f"a loop copies to `{self.names[event.tile]}`")
+                yield event
+
+    def touch(self, access: Access, stmt: S.Stmt, conds: Conds) -> Touch:
+        """One access of a tile."""
+        tile = self.tiles[access.data]
+        one = not isinstance(access.where, Region) or access.where.extents[0] == 1
+        item, modulus = self.version(access.indices[0]) if one else (None, 0)
+        if item is None or not isinstance(access.buffer.shape[0], int):
+            raise _UnknownError(f"which version of `{self.names[tile]}` is used is not certain")
+        if access.buffer.shape[0] < modulus:
+            raise _UnknownError(f"`{self.names[tile]}` has {access.buffer.shape[0]} versions only")
+        if not access.writes:
+            self.read.append((tile, conds))
+            return Touch("read", tile, item, modulus)
+        if isinstance(stmt, S.Copy) and stmt.mode == self.row.mode and not access.reads:
+            self.copied.append((tile, item, conds))
+            box = (*map(id, stmt.dst.mins[1:]), *map(str, stmt.dst.extents[1:]))
+            return Touch("copy", tile, item, modulus, self.boxes.setdefault(box, len(self.boxes)))
+        return Touch("write", tile, item, modulus)
+
+    def version(self, index: E.Expr) -> tuple[Item | None, int]:
+        """The item and the modulus of an index of versions."""
+        index = substitute(index, self.lets)
+        if isinstance(index, E.Const) and int(index) >= 0:
+            return Item(int(index), moving=False), int(index) + 1
+        if isinstance(index, E.Binary) and index.op == "floormod" and isinstance(index.b, E.Const):
+            return self.item(index.a), int(index.b)
+        return None, 0
+
+    def check_conditions(self, loop: _Loop) -> None:
+        """What is copied under a condition is read under it only."""
+        for tile, item, conds in self.copied:
+            if conds and Step.EXPECT in self.row.commit:
+                raise _UnknownError(
+                    f"bytes of `{self.names[tile]}` are announced that may not come"
+                )
+            for other, given in self.read if conds else ():
+                then = {
+                    simplify(substitute(cond, {loop.stmt.var: loop.at(item)})) for cond in given
+                }
+                if other == tile and not then.issuperset(conds):
+                    name = self.names[tile]
+                    raise _UnknownError(f"`{name}` may be read where it has not been copied")
+
+
+def _items(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
+    """The statements of a block."""
+    return stmt.stmts if isinstance(stmt, S.Seq) else (stmt,)
