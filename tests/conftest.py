@@ -3,6 +3,7 @@
 * ``golden(name, text)`` compares ``text`` with ``golden/<name>`` beside the test file;
   ``pytest --update-golden`` writes the files instead, and the difference is read in review.
 * ``HYPOTHESIS_PROFILE`` picks "ci" (the default: the same examples in every run) or "long".
+* Every pass is checked: what it gives has to be legal at its level of the IR.
 * Kernels are cached in pytest's cache folder, never in the user's.
 """
 
@@ -40,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+    os.environ.setdefault("TILELANG_CHECK_PASSES", "1")
     if "TILELANG_CACHE_DIR" not in os.environ:
         cache = getattr(config, "cache", None)  # None under `-p no:cacheprovider`
         folder = cache.mkdir("kernels") if cache else Path(tempfile.mkdtemp(prefix="tilelang-"))

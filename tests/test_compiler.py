@@ -16,16 +16,17 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
+from tilelang.ir.levels import LEVELS
 from tilelang.options import Options
 from tilelang.target import Context, parse_target
 
 CPU = parse_target("cpu")
 NAMES = [
-    "wrap_host_statements", "one_thread_by_default", "write_out_functions", "widen_indices", "simplify",
-    "check_tile_bounds", "wrap_indices", "separate_overlaps", "fold_clear", "lower_own_tiles",
-    "expand_any_all", "split_lanes", "choose_operands", "serialize_threads",
-    "lower_operand_copies", "lower_tiles", "verify_views",
-    "insert_guards", "simplify_again",
+    "drop_hints", "wrap_host_statements", "one_thread_by_default", "write_out_functions",
+    "widen_indices", "simplify", "check_tile_bounds", "wrap_indices", "separate_overlaps",
+    "fold_clear", "lower_own_tiles", "expand_any_all", "split_lanes", "choose_operands",
+    "serialize_threads", "lower_operand_copies", "lower_tiles", "settle_fragments",
+    "verify_views", "insert_guards", "simplify_again",
 ]  # fmt: skip
 
 
@@ -84,14 +85,25 @@ def test_an_illegal_program_is_found_before_the_first_pass() -> None:
     )
 
 
-def test_a_pass_that_breaks_the_program_is_found_after_the_last_pass(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pass_that_breaks_the_program_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = tuple(step for step in pass_list(CPU) if step.name != "lower_tiles")
     monkeypatch.setattr("tilelang.compiler.pass_list", lambda target: steps)
-    with pytest.raises(InternalError) as caught:
-        lower(program(), CPU, Options())
-    assert str(caught.value).startswith("`scale` is not legal Thread IR: ")
+    for checked, where in (("0", ""), ("1", " after the pass settle_fragments")):
+        monkeypatch.setenv("TILELANG_CHECK_PASSES", checked)
+        with pytest.raises(InternalError) as caught:
+            lower(program(), CPU, Options())
+        text = f"`scale` is not legal Thread IR{where}: the statement Copy may not appear"
+        assert str(caught.value).splitlines()[0] == text
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_the_levels_of_the_passes_go_down(target: str) -> None:
+    context = Context(parse_target(target))
+    found = [
+        "tile",
+        *(step.level for step in pass_list(context.target) if step.when(context) and step.level),
+    ]
+    assert found == list(LEVELS)
 
 
 def test_a_crash_in_a_pass_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "emulator": "errors env scratch hostcc ir layout codegen cuda runtime",
     "backends": "errors target codegen cpu cuda hip metal",
     "watch": "errors env options ir",
-    "compiler": "errors options ir layout target passes codegen backends watch",
+    "compiler": "errors env options ir layout target passes codegen backends watch",
     "explain": "errors options ir layout target passes compiler",
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",

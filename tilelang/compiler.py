@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tilelang.backends import backend_of
 from tilelang.codegen.artifact import Artifact as Artifact
+from tilelang.env import env
 from tilelang.errors import SharedMemoryLimitError, internal_boundary
 from tilelang.ir import stmt as S
 from tilelang.ir.depth import make_room, nesting
@@ -32,6 +33,7 @@ from tilelang.passes.normalize.alignment import limit_alignments
 from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.functions import write_out_functions
+from tilelang.passes.normalize.hints import drop_hints
 from tilelang.passes.normalize.host_statements import wrap_host_statements
 from tilelang.passes.normalize.lanes import split_lanes
 from tilelang.passes.normalize.launch_limits import check_launch_limits
@@ -79,7 +81,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("stage_reads", stage_reads, _on_gpu,
              "reads of loops are seen with their indices; as copies of tiles they can be staged"),
         Step("pipeline_loops", pipeline_loops, _on_gpu,
-             "stages are copies of whole tiles, so they are planned while copies are still whole"),
+             "stages are copies of whole tiles, so they are planned while copies are still whole",
+             "scheduled"),
         Step("hold_operands", hold_operands, _on_gpu,
              "tiles that are copied ahead have all their stages; what loops compute for products "
              "may stay in registers, which layouts have to know"),
@@ -100,7 +103,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("lower_tiles_gpu", lower_tiles_gpu, _on_gpu,
              "layouts and barriers are fixed; each operation becomes what one thread does"),
         Step("lower_pipelines", lower_pipelines, _on_gpu,
-             "nothing below asks what waits for what; the barriers in it are planned with"),
+             "nothing below asks what waits for what; the barriers in it are planned with",
+             "thread"),
         Step("insert_guards", insert_guards, _checks_bounds,
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
         Step("vectorize_loops", vectorize_loops, _on_gpu,
@@ -127,6 +131,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
 def _normal_form() -> tuple[Step, ...]:
     """The passes before those that know how a machine runs a block."""
     return (
+        Step("drop_hints", drop_hints, always,
+             "from here on every key is one that a pass knows"),
         Step("wrap_host_statements", wrap_host_statements, _on_cores,
              "later passes look for work in kernels only"),
         Step("one_thread_by_default", one_thread_by_default, _on_cores,
@@ -186,10 +192,14 @@ def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFun
     steps = [step for step in pass_list(context.target) if step.when(context)]
     watcher = Watcher(func, [step.name for step in steps], context.options, timed)
     make_room(nesting(func.body))
-    check(func, "tile", host_works=context.has("cores"))
+    host_works, level = context.has("cores"), "tile"
+    check(func, level, host_works, own_keys=True)
     for step in steps:
         with internal_boundary(f"running the pass {step.name} on `{func.name}`", func.loc):
             func = step.run(func, context)
+        level = step.level or level
+        if env.TILELANG_CHECK_PASSES:
+            check(func, level, host_works, after=step.name)
         watcher.after(step.name, func)
         if watch is not None:
             watch(step.name, func)

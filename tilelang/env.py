@@ -144,6 +144,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_DUMP_IR_AFTER": lambda: _text("TILELANG_DUMP_IR_AFTER"),
     "TILELANG_STOP_AFTER": lambda: _text("TILELANG_STOP_AFTER"),
     "TILELANG_PASS_PROFILE": lambda: _flag("TILELANG_PASS_PROFILE", False),
+    "TILELANG_CHECK_PASSES": lambda: _flag("TILELANG_CHECK_PASSES", False),
     "TILELANG_LOG_LEVEL": _log_level,
     "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.legal import LEVELS, check, is_legal
+from tilelang.ir.legal import check, is_legal
+from tilelang.ir.levels import LEVELS, OPEN
 
 I32, F32 = DType("int32"), DType("float32")
 HINT = "\n  hint: this is a defect of tilelang; please report it with the program"
@@ -45,6 +47,8 @@ def test_a_legal_program_passes_at_its_level() -> None:
 
 
 LET = E.Var("v", I32)
+FRAGMENT = Buffer("held", Shape((8,)), F32, "local.fragment")
+HELD = E.Load(FRAGMENT, (ZERO,))
 OTHER = Buffer("other", Shape((4,)), F32, "shared")
 FILL = S.Fill(dst=TILE.region(), value=ONE)
 INT = E.const(1)
@@ -57,6 +61,56 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
         "the statement Parallel may not appear",
     ),
     ("thread", lambda: func(loop(store(), "thread")), "a loop of kind 'thread' may not appear"),
+    (
+        "thread",
+        lambda: func(loop(store(), "pipelined")),
+        "a loop of kind 'pipelined' may not appear",
+    ),
+    (
+        "thread",
+        lambda: func(S.Alloc(buffer=FRAGMENT)),
+        "the buffer `held` has the scope 'local.fragment'",
+    ),
+    (
+        "thread",  # a name that a pass has forgotten over memory that is something else now
+        lambda: func(S.Alloc(buffer=replace(FRAGMENT, storage="local")), store(HELD)),
+        "the buffer `held` has the scope 'local.fragment'",
+    ),
+    (
+        "thread",
+        lambda: func(S.Eval(value=E.call("any_of", E.RegionArg(TILE.region())))),
+        "a region of `tile` is an operand",
+    ),
+    (
+        "thread",
+        lambda: func(store(ONE, ZERO, E.const(8))),
+        "an access of `tile` leaves its shared memory\n  expected: an index from 0 to 7\n  got: 8",
+    ),
+    (
+        "thread",
+        lambda: func(store(E.Load(TILE, (E.const(-1), ZERO)))),
+        "an access of `tile` leaves its shared memory\n  expected: an index from 0 to 7\n  got: -1",
+    ),
+    (
+        "tile",
+        lambda: func(S.Attr(key="own", body=store())),
+        "the key 'own' of Attr may not appear",
+    ),
+    (
+        "scheduled",
+        lambda: func(replace(loop(store()), annotations=(("own", 1),))),
+        "the key 'own' of For may not appear",
+    ),
+    (
+        "thread",
+        lambda: func(replace(loop(store()), annotations=(("num_stages", 2),))),
+        "the key 'num_stages' of For may not appear",
+    ),
+    (
+        "tile",
+        lambda: func(S.Alloc(buffer=replace(FRAGMENT, attrs=(("made", True),)))),
+        "the key 'made' of Buffer may not appear",
+    ),
     ("tile", lambda: func(store(E.cast(FREE, F32))), "`free` is used where it is not bound"),
     (
         "tile",
@@ -157,3 +211,25 @@ def test_an_unknown_level_is_named() -> None:
         str(caught.value)
         == "unknown IR level 'asm'\n  expected: tile, scheduled, thread\n  got: asm"
     )
+
+
+def test_a_program_may_name_keys_as_it_likes_until_they_are_dropped() -> None:
+    own = func(S.Attr(key="own", body=replace(loop(store()), annotations=(("mine", 1),))))
+    check(own, "tile", own_keys=True)
+    assert not is_legal(own, "tile")
+    assert {"For", "Parallel", "Attr"} == OPEN
+
+
+def test_the_pass_that_made_an_illegal_program_is_named() -> None:
+    with pytest.raises(InternalError) as caught:
+        check(func(FILL), "thread", after="lower_tiles")
+    assert str(caught.value).startswith(
+        "`main` is not legal Thread IR after the pass lower_tiles: the statement Fill"
+    )
+
+
+def test_what_a_level_has_the_rows_above_it_have_or_a_pass_makes() -> None:
+    tile, scheduled, thread = LEVELS.values()
+    assert tile.statements < scheduled.statements and thread.statements < tile.statements
+    assert thread.loop_kinds < scheduled.loop_kinds < tile.loop_kinds
+    assert all(tile.keys[holder] <= scheduled.keys[holder] for holder in tile.keys)

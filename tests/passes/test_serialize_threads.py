@@ -11,6 +11,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.ir import stmt as S
+from tilelang.ir.legal import check
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.serial.threads import serialize_threads
 
@@ -470,3 +471,18 @@ def test_storage_made_in_a_branch_of_some_threads_lives_in_their_iterations() ->
                 B[tx] = A[tx]
 
     same_as_interpreted(kernel, np.arange(64, dtype=np.int32), 64)
+
+
+def test_a_bulk_copy_signals_no_barrier_of_a_core() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=32):
+            tile = T.alloc_shared((8,), "int32")
+            bar = T.alloc_barrier(1)
+            T.tma_copy(A, tile, barrier=bar[0])
+            T.copy(tile, B)
+
+    found = serialize_threads(kernel, CPU)
+    copies = [stmt for stmt in S.walk(found.body) if isinstance(stmt, S.Copy)]
+    assert [copy.barrier for copy in copies] == [None, None]
+    check(found, "scheduled")

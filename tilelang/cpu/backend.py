@@ -9,6 +9,7 @@ from tilelang.cpu.operands import choose_operands, lower_operand_copies
 from tilelang.cpu.tiles import lower_tiles_without_kernel
 from tilelang.ir import stmt as S
 from tilelang.options import Options
+from tilelang.passes.serial.fragments import settle_fragments
 from tilelang.passes.serial.threads import serialize_threads
 from tilelang.passes.step import Step, always
 from tilelang.runtime.executable import Executable
@@ -68,7 +69,7 @@ CPU = Backend(
     steps=(
         Step("choose_operands", choose_operands, always,
              "kernels choose the layouts of their operands while copies are still whole, so that "
-             "a copy can pack"),
+             "a copy can pack", "scheduled"),
         Step("serialize_threads", serialize_threads, always,
              "which statements run once or per thread is decided on tile operations, before "
              "their loops hide them"),
@@ -76,5 +77,7 @@ CPU = Backend(
              "copies into operand tiles know their layout; the general lowering does not"),
         Step("lower_tiles", lower_tiles_without_kernel, always,
              "what is left of tile operations becomes loops over elements"),
+        Step("settle_fragments", settle_fragments, always,
+             "tile operations are gone, whose lowering asks where a tile lives", "thread"),
     ),
 )  # fmt: skip

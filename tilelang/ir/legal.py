@@ -1,80 +1,39 @@
-"""What may appear at each level of the IR, and the check that holds a function to it.
+"""The check that holds a function to a level of the IR; :mod:`tilelang.ir.levels` has the tables.
 
-Three levels of one node set. *Tile IR* is what tracing makes: tile operations and parallel loops
-over logical tiles. *Scheduled IR* also has pipelines, roles and fences, which say in what order
-threads and copies go on. *Thread IR* is what text is printed from: loops, loads, stores and calls
-only.
-Each level is one row of ``LEVELS``. Besides the tables :func:`check` holds at all levels that
-every variable is bound where it is used, that every buffer exists, that accesses have one integer
-index per dimension, and that stored values have the dtype of their buffer.
+Besides the tables :func:`check` holds at all levels that every variable is bound where it is used,
+that every buffer exists, that accesses have one integer index per dimension, and that stored values
+have the dtype of their buffer. In Thread IR a constant index of on-chip memory lies inside it, too.
+That those that depend on threads and loops do is shown once, of the finished program, by
+:func:`tilelang.passes.verify.places.verify_places`: it looks at every thread and iteration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tilelang.errors import InternalError, Loc, TileError, TileSyntaxError
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.atoms import Effect
-from tilelang.ir.buffer import SCOPES, Buffer, Region
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var, find
+from tilelang.ir.expr import AddressOf, Const, Expr, Load, RegionArg, Var, find
+from tilelang.ir.levels import HOST, LEVELS, OPEN, Level
 from tilelang.ir.print_expr import shape_vars
 
-_PLAIN: frozenset[type[S.Stmt]] = frozenset(
-    (
-        S.Seq, S.Let, S.Alloc, S.View, S.Store, S.For, S.While, S.If, S.Eval, S.Assert, S.Break,
-        S.Continue, S.ThreadReturn, S.Attr, S.Launch,
-    )
-)  # fmt: skip
-_TILE: frozenset[type[S.Stmt]] = frozenset(
-    (
-        S.Copy, S.Fill, S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerUpdate,
-        S.ReducerFinalize, S.AtomicTile, S.Transpose, S.Im2col, S.PrintTile, S.HardwareOp,
-        S.Parallel,
-    )
-)  # fmt: skip
-_SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
-    (H.Pipeline, H.Acquire, H.Commit, H.Wait, H.Release, H.Roles, H.Role, H.Fence)
-)
-# What the host executes before, between and around kernels.
-HOST: frozenset[type[S.Stmt]] = frozenset(
-    (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
-)
-_LOOPS = frozenset(("serial", "unroll", "vectorized", "pipelined"))
 
-
-@dataclass(frozen=True)
-class Level:
-    """One row: what may appear. ``attr_keys`` None means that any key is legal."""
-
-    name: str
-    statements: frozenset[type[S.Stmt]]
-    loop_kinds: frozenset[str]
-    scopes: frozenset[str]
-    effects: frozenset[Effect]
-    attr_keys: frozenset[str] | None = None
-
-
-LEVELS: dict[str, Level] = {
-    "tile": Level(
-        "Tile IR", _PLAIN | _TILE, _LOOPS | {"thread"}, frozenset(SCOPES), frozenset(Effect)
-    ),
-    "scheduled": Level(
-        "Scheduled IR", _PLAIN | _TILE | _SCHEDULE, _LOOPS, frozenset(SCOPES), frozenset(Effect)
-    ),
-    # Back ends with matrix kernels of their own print a Gemm as a call.
-    "thread": Level("Thread IR", _PLAIN | {S.Gemm}, _LOOPS, frozenset(SCOPES), frozenset(Effect)),
-}
-
-
-def check(func: S.PrimFunc, level: str, host_works: bool = False) -> None:
+def check(
+    func: S.PrimFunc,
+    level: str,
+    host_works: bool = False,
+    own_keys: bool = False,
+    after: str = "",
+) -> None:
     """Hold ``func`` to the level "tile", "scheduled" or "thread".
 
     Args:
         host_works: whether the target runs statements of kernels outside kernels too.
+        own_keys: whether the program's own keys, which mean nothing, are still there.
+        after: the pass that made it, for the message.
 
     Raises:
         TileSyntaxError: a kernel statement stands outside every kernel.
@@ -83,12 +42,22 @@ def check(func: S.PrimFunc, level: str, host_works: bool = False) -> None:
     row = LEVELS.get(level)
     if row is None:
         raise InternalError(f"unknown IR level {level!r}", expected=", ".join(LEVELS), got=level)
-    _Checker(func, row, host_works).run()
+    what = f"{row.name} after the pass {after}" if after else row.name
+    _Checker(func, row, host_works, OPEN if own_keys else frozenset(), what).run()
 
 
 class _Checker:
-    def __init__(self, func: S.PrimFunc, level: Level, host_works: bool) -> None:
+    def __init__(
+        self,
+        func: S.PrimFunc,
+        level: Level,
+        host_works: bool,
+        open_holders: frozenset[str],
+        what: str,
+    ) -> None:
+        self.what = what
         self.host_works = host_works
+        self.open_holders = open_holders
         self.func = func
         self.level = level
         self.loc: Loc | None = func.loc
@@ -114,7 +83,7 @@ class _Checker:
     def fail(self, message: str, **details: object) -> None:
         """Raise for the statement being checked."""
         raise InternalError(
-            f"`{self.func.name}` is not legal {self.level.name}: {message}",
+            f"`{self.func.name}` is not legal {self.what}: {message}",
             loc=self.loc,
             expected=details.get("expected"),
             got=details.get("got"),
@@ -132,10 +101,23 @@ class _Checker:
 
     def declare(self, buffer: Buffer) -> None:
         """``buffer`` exists from here on."""
-        if buffer.storage not in self.level.scopes:
-            self.fail(f"the buffer `{buffer.name}` has the scope {buffer.storage!r}")
+        self.scope(buffer)
+        if buffer.attrs:
+            self.keys("Buffer", [key for key, _ in buffer.attrs])
         self.buffers.add(buffer)
         self.bound.add(buffer.data)
+
+    def scope(self, buffer: Buffer) -> None:
+        """Whether the level has the scope of ``buffer``."""
+        if buffer.storage not in self.level.scopes:
+            self.fail(f"the buffer `{buffer.name}` has the scope {buffer.storage!r}")
+
+    def keys(self, holder: str, keys: Iterable[str]) -> None:
+        """Whether ``keys`` mean something on what is called ``holder``."""
+        known = self.level.keys.get(holder, frozenset())
+        for key in keys:
+            if key not in known and holder not in self.open_holders:
+                self.fail(f"the key {key!r} of {holder} may not appear")
 
     # -- statements ------------------------------------------------------------------------------
     def stmt(self, stmt: S.Stmt) -> None:
@@ -163,9 +145,10 @@ class _Checker:
             )
         if self.in_kernel and isinstance(stmt, S.Launch):
             self.fail("a kernel is launched inside a kernel")
-        keys = self.level.attr_keys
-        if isinstance(stmt, S.Attr) and keys is not None and stmt.key not in keys:
-            self.fail(f"the attribute {stmt.key!r} may not appear")
+        if isinstance(stmt, S.Attr):
+            self.keys(name, [stmt.key])
+        elif isinstance(stmt, (S.Launch, S.For, S.Parallel, S.Copy, S.Gemm)) and stmt.annotations:
+            self.keys(name, [key for key, _ in stmt.annotations])
 
     def own(self, stmt: S.Stmt) -> None:
         """What holds for one class only."""
@@ -247,21 +230,21 @@ class _Checker:
 
     # -- expressions and places ------------------------------------------------------------------
     def expr(self, expr: Expr) -> None:
-        """Names, calls and accesses in ``expr``."""
+        """Names and accesses in ``expr``."""
         if not expr.variables <= self.bound:
             name = min(var.name for var in expr.variables - self.bound)
             self.fail(f"`{name}` is used where it is not bound")
-        for node in find(expr, Load, AddressOf, RegionArg, Call):
+        for node in find(expr, Load, AddressOf, RegionArg):
             if isinstance(node, (Load, AddressOf)):
                 self.place(node.buffer, node.indices)
             elif isinstance(node, RegionArg):
+                if self.level.lowered:
+                    self.fail(f"a region of `{node.region.buffer.name}` is an operand")
                 self.region(node.region)
-            elif isinstance(node, Call):
-                if node.atom.effect not in self.level.effects:
-                    self.fail(f"the intrinsic {node.op!r} may not appear")
 
     def known(self, buffer: Buffer) -> None:
-        """``buffer``, or the memory it names, exists here."""
+        """``buffer``, or the memory it names, exists here, in a scope of the level."""
+        self.scope(buffer)
         if buffer not in self.buffers and buffer.data not in self.bound:
             self.fail(f"the buffer `{buffer.name}` is used where it does not exist")
 
@@ -272,13 +255,21 @@ class _Checker:
             self.fail(
                 f"`{buffer.name}` is accessed with {len(indices)} indices", expected=buffer.ndim
             )
-        for index in indices:
+        for index, extent in zip(indices, buffer.shape):
             if not (index.dtype.is_integer or index.dtype.is_bool):
                 self.fail(
                     f"an index of `{buffer.name}` is not an integer",
                     expected="an integer",
                     got=index.dtype,
                 )
+            if self.level.lowered and isinstance(index, Const) and isinstance(extent, int):
+                inside = 0 <= int(index) < extent or buffer.storage == "global"
+                if not inside:
+                    self.fail(
+                        f"an access of `{buffer.name}` leaves its {buffer.storage} memory",
+                        expected=f"an index from 0 to {extent - 1}",
+                        got=int(index),
+                    )
 
     def region(self, region: Region) -> None:
         """One range per dimension of a buffer that exists."""

@@ -5,7 +5,7 @@ The default is to descend; what is not changed comes back as the same object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from operator import is_
 from typing import Any, ClassVar
@@ -174,6 +174,33 @@ class Rewriter:
                 flat.extend(part.stmts if isinstance(part, Seq) else (part,))
         same = len(flat) == len(old) and all(map(is_, flat, old))
         return old if same else tuple(flat)
+
+
+def replace_buffers(stmt: Stmt, mapping: Mapping[Buffer, Buffer]) -> Stmt:
+    """``stmt`` with buffers replaced, in accesses, regions and allocations alike."""
+    return map_buffers(stmt, lambda buffer: mapping.get(buffer, buffer)) if mapping else stmt
+
+
+def map_buffers(stmt: Stmt, fn: Callable[[Buffer], Buffer]) -> Stmt:
+    """``stmt`` with each buffer replaced by what ``fn`` gives for it."""
+    return _Buffers(fn).rewrite(stmt)
+
+
+class _Buffers(Rewriter):
+    def __init__(self, fn: Callable[[Buffer], Buffer]) -> None:
+        self.fn = fn
+        self.memo: dict[int, Expr] = {}
+        self.keep: list[Expr] = []
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        return self.fn(buffer)
+
+    def expr(self, expr: Expr) -> Expr:
+        found = self.memo.get(id(expr))
+        if found is None:
+            found = self.memo[id(expr)] = rebuild(expr, self.expr, self.fn)
+            self.keep.append(expr)
+        return found
 
 
 def rewrite_exprs(stmt: Stmt, fn: ExprFn) -> Stmt:

@@ -276,7 +276,7 @@ def alloc_buffer(
         )
     if scope == "global":
         return alloc_global(shape, dtype)
-    attrs = {str(key): freeze(value) for key, value in (annotations or {}).items()}
+    attrs = {"annotations": freeze(annotations)} if annotations else {}
     return _allocate("T.alloc_buffer", shape, dtype, scope, SCOPES, **attrs)
 
 

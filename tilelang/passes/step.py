@@ -13,12 +13,17 @@ Pass = Callable[[PrimFunc, Context], PrimFunc]
 
 @dataclass(frozen=True)
 class Step:
-    """One entry of the pass list: what runs, in which contexts, and why it stands there."""
+    """One entry of the pass list: what runs, in which contexts, and why it stands there.
+
+    ``level`` is that of what it gives (see :mod:`tilelang.ir.levels`), where that is not the level
+    of what it gets.
+    """
 
     name: str
     run: Pass
     when: Callable[[Context], bool]
     why: str
+    level: str | None = None
 
 
 def always(context: Context) -> bool:

@@ -9,14 +9,14 @@ operation that uses a fragment under several names gets one tile with as many na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import Rewriter, replace_buffers
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.layouts.access import writes
@@ -188,25 +188,3 @@ def _tile_of(held: Distribution) -> Distribution:
 
 def _whole(buffer: Buffer) -> Region:
     return Region(buffer, tuple(E.const(0) for _ in buffer.shape), tuple(buffer.shape))
-
-
-def replace_buffers(stmt: S.Stmt, mapping: Mapping[Buffer, Buffer]) -> S.Stmt:
-    """``stmt`` with buffers replaced, in accesses, regions and allocations alike."""
-    return _Replace(mapping).rewrite(stmt) if mapping else stmt
-
-
-class _Replace(Rewriter):
-    def __init__(self, mapping: Mapping[Buffer, Buffer]) -> None:
-        self.mapping = mapping
-        self.memo: dict[int, E.Expr] = {}
-        self.keep: list[E.Expr] = []
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        return self.mapping.get(buffer, buffer)
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = rebuild(expr, self.expr, self.buffer)
-            self.keep.append(expr)
-        return found

@@ -21,12 +21,11 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import rewrite_launches
+from tilelang.ir.visitor import replace_buffers, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import accesses, writes
-from tilelang.passes.layouts.demote import replace_buffers
 from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
 from tilelang.passes.layouts.loops import loop_of
 from tilelang.target import Context

@@ -27,7 +27,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import rewrite_launches
+from tilelang.ir.visitor import replace_buffers, rewrite_launches
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
@@ -45,7 +45,7 @@ from tilelang.passes.layouts.access import (
 )
 from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.coalesce import serves
-from tilelang.passes.layouts.demote import Demotion, replace_buffers
+from tilelang.passes.layouts.demote import Demotion
 from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
 from tilelang.passes.layouts.loops import free_spread, loop_of

@@ -17,12 +17,12 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import replace_buffers
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
 from tilelang.layout.views import Span, seen_distribution, seen_layout, span_of
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import is_reducer
-from tilelang.passes.layouts.demote import replace_buffers
 
 Known = TypeVar("Known")
 

@@ -15,6 +15,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.levels import with_known_keys
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import bounds_of, static_extents
@@ -82,7 +83,8 @@ class _Tiles(Rewriter):
 
     def run(self) -> S.Stmt:
         """The launch as Thread IR."""
-        return replace(self.launch, body=self.rewrite(self.launch.body))
+        body = self.rewrite(self.launch.body)
+        return with_known_keys(replace(self.launch, body=body), "thread")
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate)):
@@ -112,7 +114,8 @@ class _Tiles(Rewriter):
             return None
         before, body = ([_located(item, gemm) for item in part] for part in made)
         issued = [self.rewrite(stmt) for stmt in copies]
-        return [*before, replace(loop, body=S.seq(*issued, *body))]
+        made_loop = replace(loop, body=S.seq(*issued, *body))
+        return [*before, with_known_keys(made_loop, "thread")]
 
     def lowered(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """One tile operation, with the workspaces that it asks for in front."""
@@ -195,7 +198,7 @@ class _Tiles(Rewriter):
             if isinstance(stmt, S.Alloc) and distribution_of(stmt.buffer).padded:
                 return [found, _zeroed(found.buffer)]
             return found
-        return stmt
+        return with_known_keys(stmt, "thread")
 
     def register(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> tuple[Buffer, E.Expr]:
         """The register of an element that every thread holds."""

@@ -14,7 +14,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.legal import HOST
+from tilelang.ir.levels import HOST
 from tilelang.ir.visitor import rewrite_blocks
 from tilelang.target import Context
 

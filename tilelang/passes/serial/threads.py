@@ -292,6 +292,8 @@ class _Serializer:
         return [*test, replace(stmt, value=E.select(flag, stmt.value, nothing, lazy=True))]
 
     def _tile_op(self, stmt: S.TileOp, mask: E.Expr | None) -> list[S.Stmt]:
+        if isinstance(stmt, S.Copy) and stmt.barrier is not None:
+            stmt = replace(stmt, barrier=None)  # it is complete where it stands
         private = any(one.data in self.varying.buffers for one in effects.own(stmt))
         if not private and not any(self.varying.expr(item) for item in stmt.exprs()):
             return [stmt]

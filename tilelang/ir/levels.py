@@ -1,0 +1,148 @@
+"""The three levels of the IR as tables: what may stand at each.
+
+*Tile IR* is what tracing makes: tile operations and parallel loops over logical tiles. *Scheduled
+IR* also says in what order threads and copies go on, and where tiles live: pipelines, roles and
+fences, layouts. *Thread IR* is what text is printed from: loops, loads, stores and calls only; a
+fragment is an array of registers, or of the block where one core runs it.
+
+Statements, loops and buffers carry keys that passes read: hints of the program, decisions of
+earlier passes. A key that stands in no row means nothing to any pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import SCOPES
+
+_PLAIN: frozenset[type[S.Stmt]] = frozenset(
+    (
+        S.Seq, S.Let, S.Alloc, S.View, S.Store, S.For, S.While, S.If, S.Eval, S.Assert, S.Break,
+        S.Continue, S.ThreadReturn, S.Launch,
+    )
+)  # fmt: skip
+_TILE: frozenset[type[S.Stmt]] = frozenset(
+    (
+        S.Copy, S.Fill, S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerUpdate,
+        S.ReducerFinalize, S.AtomicTile, S.Transpose, S.Im2col, S.PrintTile, S.HardwareOp,
+        S.Parallel, S.Attr,
+    )
+)  # fmt: skip
+_SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
+    (H.Pipeline, H.Acquire, H.Commit, H.Wait, H.Release, H.Roles, H.Role, H.Fence)
+)
+# What the host executes before, between and around kernels.
+HOST: frozenset[type[S.Stmt]] = frozenset(
+    (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
+)
+# Holders of keys that programs name as they like.
+OPEN = frozenset(("For", "Parallel", "Attr"))
+
+Keys = Mapping[str, frozenset[str]]  # holder (class of statements, "Buffer", "Attr") -> its keys
+
+
+def _keys(**rows: str) -> Keys:
+    return {holder: frozenset(names.split()) for holder, names in rows.items()}
+
+
+def _also(keys: Keys, **rows: str) -> Keys:
+    more = _keys(**rows)
+    return {
+        name: keys.get(name, frozenset()) | more.get(name, frozenset()) for name in {*keys, *more}
+    }
+
+
+_TILE_KEYS = _keys(
+    Launch=(
+        "cluster_dims prelude import_source cuda_source entry_name is_cpu default_threads "
+        "layout_map safe_value l2_hit_ratio restrict_buffers min_blocks_per_sm swizzle "
+        "ws_schedule register_note"
+    ),
+    For="num_stages order stage sync group explicit unroll_factor through parallel reduction",
+    Parallel="coalesced_width prefer_async",
+    Copy=(
+        "coalesced_width disable_tma eviction_policy prefer_instruction cluster_mask "
+        "leader_scope_threads dst_block annotations"
+    ),
+    Gemm="use_2cta annotations",
+    Buffer="arrive_counts reducer descriptor base_alignment annotations",
+)
+_SCHEDULED_KEYS = _also(
+    _TILE_KEYS,
+    Launch="notes exchanges barrier_ids",
+    For="pipeline_note threads async",
+    Parallel="commit async signals",
+    Copy="commit signals exchange operand",
+    Gemm="panels",
+    Attr="synchronized",
+    Buffer="k_run exchanged distribution layout extra made",
+)
+_THREAD_KEYS = _keys(
+    Launch=(
+        "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
+        "restrict_buffers min_blocks_per_sm swizzle register_note shared_bytes"
+    ),
+    For="parallel threads reduction explicit unroll_factor async through counted",
+    Gemm="panels",
+    Buffer=(
+        "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
+        "logical arena_offset"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One row: what may appear.
+
+    Attributes:
+        lowered: accesses are of elements: no call has a region as its operand, and constant
+            indices of on-chip memory lie inside it.
+    """
+
+    name: str
+    statements: frozenset[type[S.Stmt]]
+    loop_kinds: frozenset[str]
+    scopes: frozenset[str]
+    keys: Keys
+    lowered: bool = False
+
+
+_ORDERLY = frozenset(("serial", "unroll", "vectorized"))
+LEVELS: dict[str, Level] = {
+    "tile": Level(
+        "Tile IR",
+        _PLAIN | _TILE,
+        _ORDERLY | {"pipelined", "thread"},
+        frozenset(SCOPES),
+        _TILE_KEYS,
+    ),
+    "scheduled": Level(
+        "Scheduled IR",
+        _PLAIN | _TILE | _SCHEDULE,
+        _ORDERLY | {"pipelined"},
+        frozenset(SCOPES),
+        _SCHEDULED_KEYS,
+    ),
+    # Back ends with matrix kernels of their own print a Gemm as a call.
+    "thread": Level(
+        "Thread IR",
+        _PLAIN | {S.Gemm},
+        _ORDERLY,
+        frozenset(SCOPES) - {"local.fragment"},
+        _THREAD_KEYS,
+        lowered=True,
+    ),
+}
+
+
+def with_known_keys(stmt: S.Stmt, level: str) -> S.Stmt:
+    """``stmt`` itself without those of its annotations that mean nothing at ``level``."""
+    if not isinstance(stmt, (S.Launch, S.For, S.Parallel, S.Copy, S.Gemm)) or not stmt.annotations:
+        return stmt
+    known = LEVELS[level].keys.get(type(stmt).__name__, frozenset())
+    kept = tuple(pair for pair in stmt.annotations if pair[0] in known)
+    return stmt if len(kept) == len(stmt.annotations) else replace(stmt, annotations=kept)

@@ -1,0 +1,43 @@
+"""Fragments as arrays of the block, which one core runs.
+
+No thread holds a part of a fragment here. Tile operations, whose lowering asks where a tile lives,
+are gone; what is left are loads and stores, to which a fragment is an array like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.levels import with_known_keys
+from tilelang.ir.visitor import Rewriter, map_buffers, rewrite_launches
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.target import Context
+
+
+def settle_fragments(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without fragments, and without keys that only tile operations read."""
+
+    def settled(launch: S.Launch) -> S.Stmt:
+        body = _Keys().rewrite(launch)
+        allocs = (node for node in S.walk(body) if isinstance(node, S.Alloc))
+        if all(node.buffer.storage != FRAGMENT for node in allocs):
+            return body
+        arrays: dict[Buffer, Buffer] = {}
+
+        def array(buffer: Buffer) -> Buffer:
+            if buffer.storage != FRAGMENT:
+                return buffer
+            if buffer not in arrays:
+                arrays[buffer] = replace(buffer, storage="local")
+            return arrays[buffer]
+
+        return map_buffers(body, array)
+
+    return rewrite_launches(func, settled)
+
+
+class _Keys(Rewriter):
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        return with_known_keys(stmt, "thread")
