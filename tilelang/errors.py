@@ -10,6 +10,7 @@
         ├── TileNameError               (NameError, RuntimeError) name outside its defining region
         ├── TileUnsupportedError        (NotImplementedError) legal, but not on this target
         │   └── SharedMemoryLimitError  a block does not fit into the shared memory of the target
+        ├── CompilationStopped          a compilation that was told to stop after a pass
         ├── JITNoBuilderError           (RuntimeError, ValueError) kernel word outside a kernel
         ├── KernelArgumentError         (RuntimeError, ValueError, AssertionError) a call's ndim,
         │   │                           dtype, shape, stride, device, ...
@@ -369,9 +370,7 @@ class CompilationStopped(TileError):  # noqa: N818  # asked for, no mistake
         program: the function as it is there.
     """
 
-    def __init__(self, message: str, program: object = None) -> None:
-        super().__init__(message)
-        self.program = program
+    program: object = None
 
 
 class JITNoBuilderError(TileError, RuntimeError, ValueError):

@@ -94,10 +94,11 @@ class Watcher:
         if name in self._stop:
             self.finish(func.name)
             print(func.script())
-            raise CompilationStopped(
-                f"the compilation of `{func.name}` stopped after the pass {name}, as asked for",
-                program=func,
+            stopped = CompilationStopped(
+                f"the compilation of `{func.name}` stopped after the pass {name}, as asked for"
             )
+            stopped.program = func
+            raise stopped
         if self.times is not None:
             self.times.go_on()
 
