@@ -60,7 +60,7 @@ def test_a_plain_kernel_reads_like_the_program() -> None:
     ]
     assert text.count("// test_codegen.py:") == 3
     (plan,) = module.steps
-    assert plan.grid == (("c8",), ("c1",), ("c1",))
+    assert plan.grid == ((8,), (1,), (1,))
     assert plan.threads == (128, 1, 1)
     assert plan.args == (
         KernelArg(0, "pointer", "float32"),

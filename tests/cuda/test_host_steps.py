@@ -21,39 +21,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.postfix import evaluate
 from tilelang.target import Target
 
 SM80 = Target("cuda", "sm_80")
-
-
-def run(program: tuple[str, ...], slots: list[int]) -> int:
-    """The value of a postfix program, by its definition."""
-    stack: list[int] = []
-    binary = {
-        "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-        "floordiv": lambda a, b: a // b, "floormod": lambda a, b: a % b,
-        "min": min, "max": max, "eq": lambda a, b: int(a == b), "ne": lambda a, b: int(a != b),
-        "lt": lambda a, b: int(a < b), "le": lambda a, b: int(a <= b),
-        "gt": lambda a, b: int(a > b), "ge": lambda a, b: int(a >= b),
-        "land": lambda a, b: int(bool(a and b)), "lor": lambda a, b: int(bool(a or b)),
-        "bitxor": lambda a, b: a ^ b,
-    }  # fmt: skip
-    for token in program:
-        if token[0] == "s" and token[1:].isdigit():
-            stack.append(slots[int(token[1:])])
-        elif token[0] == "c":
-            stack.append(int(token[1:]))
-        elif token == "select":
-            cond, t, f = stack[-3:]
-            stack[-3:] = [t if cond else f]
-        elif token == "lnot":
-            stack[-1] = int(not stack[-1])
-        elif token == "neg":
-            stack[-1] = -stack[-1]
-        else:
-            stack[-2:] = [binary[token](*stack[-2:])]
-    (value,) = stack
-    return value
 
 
 def test_grids_follow_symbols_and_arguments_are_pointers_first() -> None:
@@ -69,7 +40,7 @@ def test_grids_follow_symbols_and_arguments_are_pointers_first() -> None:
     (plan,) = module.steps
     assert isinstance(plan, LaunchPlan)
     slots = [3, 1000, 0, 50]  # k, A, s, n
-    assert [run(extent, slots) for extent in plan.grid] == [4, 4, 1]
+    assert [evaluate(extent, slots) for extent in plan.grid] == [4, 4, 1]
     assert plan.threads == (8, 2, 1)
     assert plan.args == (
         KernelArg(1, "pointer", "float16"),
@@ -91,10 +62,10 @@ def test_host_values_get_slots_and_assertions_get_messages() -> None:
     module = emit_cuda(S.PrimFunc("f", (A, n), body), SM80)
     let, check, plan = module.steps
     assert isinstance(let, LetStep) and isinstance(check, AssertStep)
-    assert (let.slot, let.dtype, run(let.value, [0, 9])) == (2, "int32", 4)
+    assert (let.slot, let.dtype, evaluate(let.value, [0, 9])) == (2, "int32", 4)
     assert module.messages[check.message] == "Assert failed: n is too small"
     assert module.sites[check.message] == Site("half > 0", in_kernel=False)
-    assert [run(check.condition, [0, 0, value]) for value in (0, 4)] == [0, 1]
+    assert [evaluate(check.condition, [0, 0, value]) for value in (0, 4)] == [0, 1]
     assert plan.args == (KernelArg(0, "pointer", "int32"), KernelArg(2, "int", "int32"))
     assert module.slots == 3
 
@@ -133,7 +104,7 @@ def test_workspaces_are_allocated_per_call() -> None:
     module = emit_cuda(S.PrimFunc("f", (A, n), S.seq(S.Alloc(buffer=space), launch)), SM80)
     step, plan = module.steps
     assert isinstance(step, WorkspaceStep)
-    assert run(step.bytes, [0, 5]) == 5 * 8 * 2
+    assert evaluate(step.bytes, [0, 5]) == 5 * 8 * 2
     assert plan.args == (KernelArg(step.slot, "pointer", "float16"),)
 
 
@@ -148,7 +119,7 @@ def test_several_kernels_and_branches() -> None:
 
     module = emit_cuda(func, SM80)
     branch, second = module.steps
-    assert run(branch.condition, [0, 4]) == 1
+    assert evaluate(branch.condition, [0, 4]) == 1
     assert branch.then[0].kernel == "func_kernel"
     assert (branch.orelse, second.kernel) == ((), "func_kernel_2")
     assert module.kernels == ("func_kernel", "func_kernel_2")
