@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend, Program
-from tilelang.codegen.gpu.module import MapStep
+from tilelang.codegen.gpu.module import MapStep, walk_steps
 from tilelang.codegen.symbols import symbols_of
 from tilelang.cuda.dialect import emit_cuda
 from tilelang.ir.stmt import PrimFunc
@@ -20,7 +20,9 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
     module = emit_cuda(func, context.target)
     needs = dict(needed_alignments(func))
     needs.update(
-        (step.map.tensor, TENSOR_MAP) for step in module.steps if isinstance(step, MapStep)
+        (step.map.tensor, TENSOR_MAP)
+        for step in walk_steps(module.steps)
+        if isinstance(step, MapStep)
     )
     return Artifact(
         source=module.source,

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
-from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.gpu.module import CudaModule, launches
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.code import Code
 from tilelang.cuda.disassembly import disassemble
@@ -37,7 +37,7 @@ from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.contract import launch_spec
 from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.gpu import make_gpu_launcher
-from tilelang.runtime.host_program import host_program, kernel_table, launches
+from tilelang.runtime.host_program import host_program, kernel_table
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.target import Target
 from tilelang.target.limits import Limits

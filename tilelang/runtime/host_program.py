@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 from tilelang.codegen.gpu.module import (
@@ -11,15 +11,17 @@ from tilelang.codegen.gpu.module import (
     ForStep,
     IfStep,
     KernelArg,
-    LaunchPlan,
     LetStep,
     MapStep,
     Step,
     WorkspaceStep,
+    launches,
+    programs_of,
+    walk_steps,
 )
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.postfix import REAL, STACK, Program, depth_of, encode
+from tilelang.ir.postfix import REAL, STACK, depth_of, encode
 from tilelang.runtime import steps as W
 from tilelang.runtime.gpu import Program as HostProgram
 
@@ -31,44 +33,20 @@ def host_program(module: CudaModule) -> HostProgram:
         TileUnsupportedError: a kernel parameter of a type that cannot be passed by value.
     """
     words = tuple(_steps(module.steps, module))
-    plans = list(launches(module.steps))
-    native = all(
-        len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
-        for plan in plans
-    ) and all(depth <= STACK for depth in map(depth_of, _programs(module.steps)))
-    native = native and not any(
-        token in REAL for program in _programs(module.steps) for token in program
-    )
-    # A loop may encode its maps any number of times.
+    programs = [item for step in walk_steps(module.steps) for item in programs_of(step)]
     maps = [step for step in module.steps if isinstance(step, MapStep)]
-    nested = [step for step in _inner(module.steps) if isinstance(step, MapStep)]
-    native = native and not nested and len(maps) <= W.MAX_MAPS
+    nested = sum(isinstance(step, MapStep) for step in walk_steps(module.steps)) > len(maps)
+    native = (
+        all(
+            len(plan.args) <= W.MAX_ARGS and all(_form(arg) < W.NATIVE_FORMS for arg in plan.args)
+            for plan in launches(module.steps)
+        )
+        and all(depth_of(program) <= STACK for program in programs)
+        and not any(item in REAL for program in programs for item in program)
+        and not nested  # a loop may encode its maps any number of times
+        and len(maps) <= W.MAX_MAPS
+    )
     return HostProgram(words, module.slots, native)
-
-
-def launches(steps: Sequence[Step]) -> Iterator[LaunchPlan]:
-    """Every launch, in order, whatever it stands in."""
-    for step in steps:
-        if isinstance(step, LaunchPlan):
-            yield step
-        elif isinstance(step, IfStep):
-            yield from launches(step.then)
-            yield from launches(step.orelse)
-        elif isinstance(step, ForStep):
-            yield from launches(step.body)
-
-
-def _inner(steps: Sequence[Step]) -> Iterator[Step]:
-    """Steps inside branches and loops."""
-    for step in steps:
-        if isinstance(step, IfStep):
-            inside: tuple[Step, ...] = (*step.then, *step.orelse)
-        elif isinstance(step, ForStep):
-            inside = step.body
-        else:
-            continue
-        yield from inside
-        yield from _inner(inside)
 
 
 def kernel_table(module: CudaModule) -> tuple[tuple[str, int, int], ...]:
@@ -120,35 +98,9 @@ def _map(step: MapStep) -> list[int]:
     words = [W.MAP, step.slot, int(made.im2col), made.data_type, made.rank, made.interleave]
     words += [made.swizzle, made.l2_promotion, made.fill, made.channels, made.pixels]
     words += [*made.element_strides, *made.box, *made.lower, *made.upper]
-    for program in _map_programs(step):
+    for program in programs_of(step):
         words += encode(program)
     return words
-
-
-def _map_programs(step: MapStep) -> list[Program]:
-    """Address, extents and strides of a tensor map."""
-    items = (*step.map.dims, *step.map.strides[1:])
-    return [step.address, *((item,) if isinstance(item, int) else item for item in items)]
-
-
-def _programs(steps: Sequence[Step]) -> Iterator[Program]:
-    for step in steps:
-        if isinstance(step, LetStep):
-            yield step.value
-        elif isinstance(step, AssertStep):
-            yield step.condition
-        elif isinstance(step, WorkspaceStep):
-            yield step.bytes
-        elif isinstance(step, LaunchPlan):
-            yield from step.grid
-        elif isinstance(step, IfStep):
-            yield step.condition
-            yield from _programs((*step.then, *step.orelse))
-        elif isinstance(step, MapStep):
-            yield from _map_programs(step)
-        else:
-            yield from (step.start, step.stop, step.step)
-            yield from _programs(step.body)
 
 
 @lru_cache(maxsize=256)

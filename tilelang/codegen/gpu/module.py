@@ -7,6 +7,7 @@ person. Everything here is frozen and built from strings, integers and tuples on
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -104,6 +105,40 @@ class MapStep:
 
 
 Step: TypeAlias = "LetStep | AssertStep | LaunchPlan | IfStep | ForStep | WorkspaceStep | MapStep"
+
+
+def walk_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Every step, in order, each before those inside it."""
+    for step in steps:
+        yield step
+        if isinstance(step, IfStep):
+            yield from walk_steps((*step.then, *step.orelse))
+        elif isinstance(step, ForStep):
+            yield from walk_steps(step.body)
+
+
+def launches(steps: Sequence[Step]) -> Iterator[LaunchPlan]:
+    """Every launch, in order, whatever it stands in."""
+    return (step for step in walk_steps(steps) if isinstance(step, LaunchPlan))
+
+
+def programs_of(step: Step) -> tuple[Program, ...]:
+    """What a step computes itself; of a tensor map address, extents and strides, numbers too."""
+    match step:
+        case LetStep():
+            return (step.value,)
+        case AssertStep() | IfStep():
+            return (step.condition,)
+        case WorkspaceStep():
+            return (step.bytes,)
+        case LaunchPlan():
+            return step.grid
+        case ForStep():
+            return (step.start, step.stop, step.step)
+        case MapStep():
+            items = (*step.map.dims, *step.map.strides[1:])
+            numbers = ((item,) if isinstance(item, int) else item for item in items)
+            return (step.address, *numbers)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.gpu.host import HostWriter, Slots
 from tilelang.codegen.gpu.module import (
     CudaModule,
-    ForStep,
-    IfStep,
     LaunchPlan,
     MapStep,
     Step,
+    launches,
+    walk_steps,
 )
 from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import InternalError, TileUnsupportedError, TileValueError, shown
@@ -28,7 +28,6 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program
 from tilelang.jit.adapter.tma import TmaDescriptor
-from tilelang.runtime.host_program import launches
 
 TENSOR_MAP = "tensormap"  # kind of a kernel parameter whose dtype names a descriptor
 
@@ -199,7 +198,9 @@ def _maps(steps: tuple[Step, ...], func: S.PrimFunc) -> dict[str, TmaDescriptor]
     """
     starts = {param.name: (f"${slot}",) for slot, param in enumerate(func.params)}
     found = {}
-    for step in walk_maps(steps):
+    for step in walk_steps(steps):
+        if not isinstance(step, MapStep):
+            continue
         if starts.get(step.map.tensor) != step.address:
             raise TileUnsupportedError(
                 f"host source cannot encode the tensor map `{step.name}`",
@@ -208,17 +209,6 @@ def _maps(steps: tuple[Step, ...], func: S.PrimFunc) -> dict[str, TmaDescriptor]
             )
         found[step.name] = step.map
     return found
-
-
-def walk_maps(steps: tuple[Step, ...]) -> Iterator[MapStep]:
-    """The steps that encode tensor maps, whatever they stand in."""
-    for step in steps:
-        if isinstance(step, MapStep):
-            yield step
-        elif isinstance(step, IfStep):
-            yield from walk_maps((*step.then, *step.orelse))
-        elif isinstance(step, ForStep):
-            yield from walk_maps(step.body)
 
 
 def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, Window]]:

@@ -15,13 +15,14 @@ from tilelang.codegen.gpu.module import (
     LetStep,
     Step,
     WorkspaceStep,
+    walk_steps,
 )
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
 from tilelang.jit.adapter import templates
 from tilelang.jit.adapter.host_module import TENSOR_MAP, HostArgument, HostModule, Window
 from tilelang.jit.adapter.programs import PythonPrinter, constant_of, python_helpers
-from tilelang.jit.adapter.steps_writer import LaunchInfo, StepsWriter, float_form, walk_steps
+from tilelang.jit.adapter.steps_writer import LaunchInfo, StepsWriter, float_form
 from tilelang.jit.adapter.tma import TmaDescriptor
 
 RESERVED = frozenset(

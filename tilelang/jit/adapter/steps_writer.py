@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tilelang.codegen.gpu.module import (
@@ -17,6 +17,7 @@ from tilelang.codegen.gpu.module import (
     MapStep,
     Step,
     WorkspaceStep,
+    walk_steps,
 )
 from tilelang.codegen.names import Names
 from tilelang.errors import TileUnsupportedError, TileValueError
@@ -283,13 +284,3 @@ def float_form(arg: KernelArg) -> str:
             hint="pass it in a tensor of one element, or as float32",
         )
     return forms[arg.dtype]
-
-
-def walk_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """Every step, in order, with those inside."""
-    for step in steps:
-        yield step
-        if isinstance(step, IfStep):
-            yield from walk_steps((*step.then, *step.orelse))
-        elif isinstance(step, ForStep):
-            yield from walk_steps(step.body)
