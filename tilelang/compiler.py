@@ -31,6 +31,7 @@ from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.normalize.alignment import limit_alignments
 from tilelang.passes.normalize.default_threads import one_thread_by_default
+from tilelang.passes.normalize.elementwise import expand_elementwise
 from tilelang.passes.normalize.fold_clear import fold_clear
 from tilelang.passes.normalize.functions import write_out_functions
 from tilelang.passes.normalize.hints import drop_hints
@@ -38,6 +39,7 @@ from tilelang.passes.normalize.host_statements import wrap_host_statements
 from tilelang.passes.normalize.lanes import split_lanes
 from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.overlaps import separate_overlaps
+from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
@@ -48,7 +50,6 @@ from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.any_all import expand_any_all
-from tilelang.passes.serial.own_tiles import lower_own_tiles
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.once import store_once
@@ -88,6 +89,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "may stay in registers, which layouts have to know"),
         Step("settle_bulk_copies", settle_bulk_copies, _on_gpu,
              "pipelines are planned, so that only the program's barriers order these copies"),
+        Step("expand_elementwise", expand_elementwise, _on_gpu,
+             "pipelines see whole operations; layouts see loops"),
         Step("infer_layouts", infer_layouts, _on_gpu,
              "tiles have all their stages now; everything below asks for layouts"),
         Step("verify_views", verify_views, always,

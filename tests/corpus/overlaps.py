@@ -189,3 +189,36 @@ def a_product_over_its_own_operand():
 
     wide = a.astype(np.float32)
     return f, [a, b, Out(wide @ b.astype(np.float32) + wide)]
+
+
+@program()
+def an_array_of_each_thread_transposed_on_the_way():
+    numbers = np.arange(8 * 4 * 6, dtype=np.float32).reshape(8, 4, 6)
+
+    @T.prim_func
+    def f(A: T.Tensor((8, 4, 6), "float32"), B: T.Tensor((8, 6, 4), "float32")):
+        with T.Kernel(1, threads=8):
+            tx = T.get_thread_binding()
+            rows = T.alloc_local((4, 6), "float32")
+            columns = T.alloc_local((6, 4), "float32")
+            T.copy(A[tx, 0:4, 0:6], rows)
+            T.transpose(rows, columns)
+            T.copy(columns, B[tx, 0:6, 0:4])
+
+    return f, [numbers, Out(numbers.transpose(0, 2, 1).copy())]
+
+
+@program()
+def a_fragment_transposed_into_another():
+    @T.prim_func
+    def f(A: T.Tensor((8, 8), "float32"), B: T.Tensor((8, 8), "float32")):
+        with T.Kernel(1, threads=32):
+            rows = T.alloc_fragment((8, 8), "float32")
+            columns = T.alloc_fragment((8, 8), "float32")
+            T.copy(A, rows)
+            T.transpose(rows, columns)
+            for i, j in T.Parallel(8, 8):
+                columns[i, j] = columns[i, j] + rows[i, j]
+            T.copy(columns, B)
+
+    return f, [NUMBERS, Out(NUMBERS + NUMBERS.T)]

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tile_bench import Bench, mma_rows, part
+from tile_bench import Bench, lower_loop, mma_rows, part
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Digit, Distribution
-from tilelang.passes.lower.atomic import lower_atomic
 
 linear, everywhere = Distribution.linear, Distribution.fully_replicated
 SPREADS = {
@@ -38,8 +37,8 @@ def updated(bench: Bench, src: Any, dst: Any, op: str = "add") -> S.Stmt:
     src = src.region() if isinstance(src, Buffer) else src
     dst = dst.region() if isinstance(dst, Buffer) else dst
     stmt = S.AtomicTile(src=src, dst=dst, op=op, memory_order="release")
-    bench.run(lambda ctx: lower_atomic(stmt, ctx), safe_memory=True)
-    return lower_atomic(stmt, bench.ctx)
+    bench.run(lambda ctx: lower_loop(stmt, ctx), safe_memory=True)
+    return lower_loop(stmt, bench.ctx)
 
 
 @pytest.mark.parametrize("name", SPREADS)
@@ -70,7 +69,7 @@ def test_shared_tiles(op: str, step: Any, threads: int) -> None:
 def test_elements_are_converted_and_parts_are_moved() -> None:
     bench = Bench(64)
     x, old = numbers((8, 16), "int32"), np.zeros((3, 12, 40), np.float32)
-    src = bench.fragment("src", x, "int32", linear((8, 16), 64))
+    src = bench.shared("src", x, "int32")
     dst = bench.memory("dst", old, "float32")
     updated(bench, part(src, (2, 4), (5, 8)), part(dst, (1, 3, 30), (1, 5, 8)))
     want = old.copy()
@@ -86,14 +85,6 @@ def test_what_is_outside_the_destination_is_dropped() -> None:
     want = np.zeros((3, 10), np.float32)
     want[1:, 2:] = x[:2, :8]
     np.testing.assert_array_equal(bench.value("dst"), want)
-
-
-def test_every_thread_contributes_its_own_array() -> None:
-    bench = Bench(32)
-    x = numbers((32, 5))
-    src, dst = bench.private("src", x, "float32"), bench.shared("dst", np.zeros(5), "float32")
-    updated(bench, src, dst)
-    np.testing.assert_array_equal(bench.value("dst"), x.sum(0))
 
 
 def test_extents_may_be_known_at_run_time_only() -> None:

@@ -15,7 +15,7 @@ from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import stmt as S
 from tilelang.ir.printer import stmt_text
-from tilelang.passes.serial.own_tiles import lower_own_tiles
+from tilelang.passes.normalize.own_tiles import lower_own_tiles
 
 
 def traced(program: Callable[..., Any]) -> S.PrimFunc:

@@ -19,10 +19,14 @@ from tilelang.ir import floats
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.define import loop_of
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.layout.distribution import Digit, Distribution
+from tilelang.passes.analysis.loops import static_extents
+from tilelang.passes.layouts.spread import known_spread
 from tilelang.passes.lower.context import Group, Lowering
+from tilelang.passes.lower.parallel import lower_parallel
 
 INT = DType("int32")
 Array = Any
@@ -36,6 +40,16 @@ def mma_rows(shape: tuple[int, int], warps: tuple[int, int]) -> Distribution:
     columns = (Digit(n // (8 * wn), "slot", 4), Digit(wn, "thread", 32 * wm),
                Digit(4, "thread", 1), Digit(2, "slot", 1))  # fmt: skip
     return Distribution(shape, (rows, columns), (), 32 * wm * wn)
+
+
+def lower_loop(stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
+    """Thread IR of an operation that is a loop over elements, whose fragments have layouts."""
+    loop = loop_of(stmt)
+    assert loop is not None
+    spread = None
+    if static_extents(loop) is not None:
+        spread = known_spread(loop, ctx.threads, ctx.bounds)
+    return lower_parallel(loop, spread, ctx)
 
 
 def encode(values: Array, kind: str) -> Array:

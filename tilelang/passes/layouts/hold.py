@@ -21,13 +21,13 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.define import loop_of
 from tilelang.ir.visitor import replace_buffers, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import accesses, writes
 from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
-from tilelang.passes.layouts.loops import loop_of
 from tilelang.target import Context
 
 MAX_SLOTS = 256  # elements of 16 bits of a factor that a thread may hold

@@ -26,6 +26,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.define import loop_of
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import replace_buffers, rewrite_launches
 from tilelang.layout.distribution import Distribution
@@ -48,7 +49,7 @@ from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.demote import Demotion
 from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
-from tilelang.passes.layouts.loops import free_spread, loop_of
+from tilelang.passes.layouts.loops import free_spread
 from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.spread import spread_by
 from tilelang.passes.layouts.storage import Storage, to_shared
@@ -598,10 +599,7 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
 
 def _meets_nobody(stmt: S.Stmt) -> bool:
     """Whether any threads can share out the elements of an operation without waiting."""
-    shares = (S.AtomicTile, S.Transpose, S.PrintTile)
-    if loop_of(stmt) is None and not isinstance(stmt, shares):
-        return False
-    if isinstance(stmt, S.Transpose) and stmt.src.buffer.data is stmt.dst.buffer.data:
+    if loop_of(stmt) is None and not isinstance(stmt, S.PrintTile):
         return False
     found = effects.accesses(stmt, nested=True)
     return not any(access.buffer.storage == FRAGMENT for access in found)

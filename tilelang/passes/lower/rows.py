@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.define import element
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Digit
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import run_of
-from tilelang.passes.layouts.loops import element
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
 from tilelang.target import nvidia

@@ -15,6 +15,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.define import loop_of
 from tilelang.ir.levels import with_known_keys
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups
@@ -23,14 +24,11 @@ from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.demote import EXCHANGE
 from tilelang.passes.layouts.gemm_plan import plan_gemm
-from tilelang.passes.layouts.loops import loop_of
 from tilelang.passes.layouts.spread import known_spread
-from tilelang.passes.lower.atomic import lower_atomic
 from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
 from tilelang.passes.lower.exchange import lower_exchange
 from tilelang.passes.lower.gemm_ahead import lower_ahead, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
-from tilelang.passes.lower.im2col import lower_im2col
 from tilelang.passes.lower.parallel import lower_parallel
 from tilelang.passes.lower.print_tile import lower_print
 from tilelang.passes.lower.reduce import lower_reduce
@@ -42,7 +40,6 @@ from tilelang.passes.lower.reducer import (
 )
 from tilelang.passes.lower.rows import lower_rows
 from tilelang.passes.lower.scan import lower_scan
-from tilelang.passes.lower.transpose import lower_transpose
 from tilelang.target import Context, nvidia
 
 LOWERINGS: dict[type[S.Stmt], Any] = {
@@ -51,9 +48,6 @@ LOWERINGS: dict[type[S.Stmt], Any] = {
     S.ReducerInit: lower_reducer_init,
     S.ReducerUpdate: lower_reducer_update,
     S.ReducerFinalize: lower_reducer_finalize,
-    S.AtomicTile: lower_atomic,
-    S.Transpose: lower_transpose,
-    S.Im2col: lower_im2col,
     S.PrintTile: lower_print,
 }
 """Statement class -> ``lower(stmt, ctx)``; loops and products are below."""

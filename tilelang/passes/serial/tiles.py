@@ -10,15 +10,15 @@ kernels of their own before this pass. Bounds of global accesses are the busines
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.define import as_nest, loop_of, print_lines
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.uniform import PRIVATE
 from tilelang.ir.visitor import Rewriter
 from tilelang.passes.analysis.combine import (
     COMBINE,
@@ -53,20 +53,13 @@ def lower_tiles_except(func: S.PrimFunc, keep: Callable[[S.Gemm], bool]) -> S.Pr
 
 def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
     """The loops of one statement; the statement itself when it is not a tile operation."""
-    if isinstance(stmt, S.Copy):
-        return elementwise(stmt.dst, [stmt.src], lambda values: values[0], stmt)
-    if isinstance(stmt, S.Fill):
-        return elementwise(stmt.dst, [], lambda _: stmt.value, stmt)
-    if isinstance(stmt, S.Transpose):
-        return _transpose(stmt)
+    if isinstance(stmt, S.TileOp) and (loop := loop_of(stmt)) is not None:
+        # Two elements of an atomic update may be one place.
+        return as_nest(loop, independent=not isinstance(stmt, S.AtomicTile))
     if isinstance(stmt, S.Reduce):
         return _reduce(stmt)
     if isinstance(stmt, S.Scan):
         return _scan(stmt)
-    if isinstance(stmt, S.AtomicTile):
-        return _atomic_tile(stmt)
-    if isinstance(stmt, S.Im2col):
-        return _im2col(stmt)
     if isinstance(stmt, S.ReducerInit):
         value = stmt.init if stmt.init is not None else identity_of(stmt.reducer)
         return elementwise(stmt.reducer, [], lambda _: value, stmt)
@@ -79,7 +72,9 @@ def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
     if isinstance(stmt, S.Gemm):
         return _gemm(stmt)
     if isinstance(stmt, S.PrintTile):
-        return _print(stmt)
+        src = stmt.src
+        every = tuple(range(len(src.extents)))
+        return print_lines(stmt, lambda at: E.Load(src.buffer, indices_at(src, every, at)))
     if isinstance(stmt, S.HardwareOp):
         raise TileUnsupportedError(
             f"T.{stmt.name} needs {stmt.needs}",
@@ -111,7 +106,9 @@ def nest(
     return inner  # type: ignore[no-any-return]  # body returns a statement
 
 
-def indices_at(region: Region, dims: tuple[int, ...], variables: list[E.Var]) -> tuple[E.Expr, ...]:
+def indices_at(
+    region: Region, dims: tuple[int, ...], variables: Sequence[E.Expr]
+) -> tuple[E.Expr, ...]:
     """Indices of the element of ``region`` at ``variables`` along ``dims``."""
     position = dict(zip(dims, variables))
     return tuple(
@@ -136,24 +133,6 @@ def elementwise(dst: Region, sources: list[Region], compute: object, stmt: S.Stm
         return S.Store(buffer=dst.buffer, indices=indices, value=value, loc=stmt.loc)
 
     return nest([E.as_expr(dst.extents[d]) for d in dims], "ijklmn", body, stmt)
-
-
-def _transpose(stmt: S.Transpose) -> S.Stmt:
-    rank = len(stmt.dst.extents)
-    dims = tuple(range(rank))
-    swapped = (*dims[:-2], rank - 1, rank - 2)
-
-    def body(variables: list[E.Var]) -> S.Stmt:
-        value = load_at(stmt.src, swapped, variables)
-        indices = indices_at(stmt.dst, dims, variables)
-        return S.Store(
-            buffer=stmt.dst.buffer,
-            indices=indices,
-            value=E.cast(value, stmt.dst.dtype),
-            loc=stmt.loc,
-        )
-
-    return nest([E.as_expr(extent) for extent in stmt.dst.extents], "ijklmn", body, stmt)
 
 
 def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
@@ -314,91 +293,3 @@ def _scan(stmt: S.Scan) -> S.Stmt:
 
     # Rows of the scanned dimension run one after the other.
     return nest([E.as_expr(stmt.src.extents[d]) for d in others], "ijlmn", body, stmt, False)
-
-
-def _atomic_tile(stmt: S.AtomicTile) -> S.Stmt:
-    dims = stmt.src.tile_dims()
-    target_dims = stmt.dst.tile_dims()
-
-    def body(variables: list[E.Var]) -> S.Stmt:
-        value = E.cast(load_at(stmt.src, dims, variables), stmt.dst.dtype)
-        indices = indices_at(stmt.dst, target_dims, variables)
-        if stmt.dst.buffer.storage in PRIVATE:  # no other thread sees it
-            old = E.Load(stmt.dst.buffer, indices)
-            new = E.cast(
-                E.binary({"or": "bitor"}.get(stmt.op, stmt.op), old, value), stmt.dst.dtype
-            )
-            return S.Store(buffer=stmt.dst.buffer, indices=indices, value=new, loc=stmt.loc)
-        address = E.AddressOf(stmt.dst.buffer, indices, "rw")
-        call = E.call(
-            f"atomic_{stmt.op}",
-            address,
-            value,
-            dtype=stmt.dst.dtype,
-            memory_order=stmt.memory_order,
-            return_prev=False,
-        )
-        return S.Eval(value=call, loc=stmt.loc)
-
-    return nest([E.as_expr(stmt.src.extents[d]) for d in dims], "ijklmn", body, stmt, False)
-
-
-def _im2col(stmt: S.Im2col) -> S.Stmt:
-    """See ``language.T.im2col`` for the index arithmetic; padding reads as 0."""
-    image, col = stmt.img, stmt.col
-    _, height, width, channels = (E.as_expr(extent) for extent in image.buffer.shape)
-    reach = stmt.dilation * (stmt.kernel - 1)
-    out_h = (height + 2 * stmt.pad - reach - 1) // stmt.stride + 1
-    out_w = (width + 2 * stmt.pad - reach - 1) // stmt.stride + 1
-    dims = col.tile_dims()
-    rows, columns = (E.as_expr(extent) for extent in col.extents[-2:])
-
-    def body(variables: list[E.Var]) -> S.Stmt:
-        i, j = variables
-        k = stmt.c_step * columns + j
-        m = stmt.nhw_step * rows + i
-        oh, ow = m % (out_h * out_w) // out_w, m % out_w
-        c, kw, kh = k % channels, k // channels % stmt.kernel, k // (channels * stmt.kernel)
-        h = oh * stmt.stride + kh * stmt.dilation - stmt.pad
-        w = ow * stmt.stride + kw * stmt.dilation - stmt.pad
-        inside: E.Expr = E.const(True)
-        for value, limit in ((h, height), (w, width), (kh, E.const(stmt.kernel))):
-            inside = E.binary("land", inside, E.binary("land", value >= 0, value < limit))
-        pixel = E.Load(image.buffer, (m // (out_h * out_w), h, w, c))
-        zero = E.const(0, image.dtype)
-        value = E.cast(E.select(inside, pixel, zero), col.dtype)
-        at = (*col.mins[:-2], col.mins[-2] + i, col.mins[-1] + j)
-        return S.Store(buffer=col.buffer, indices=at, value=value, loc=stmt.loc)
-
-    assert len(dims) <= 2
-    return nest([rows, columns], "ij", body, stmt)
-
-
-def _print(stmt: S.PrintTile) -> S.Stmt:
-    """One line per element, in row-major order."""
-    src = stmt.src
-    strides: list[E.Expr] = []
-    step: E.Expr = E.const(1)
-    for extent in reversed(src.extents):
-        strides.insert(0, step)
-        step = step * extent
-
-    message = stmt.message or f"buffer<{src.buffer.name}, {src.buffer.dtype}>"
-
-    def body(variables: list[E.Var]) -> S.Stmt:
-        index: E.Expr = E.const(0)
-        for var, stride in zip(variables, strides):
-            index = index + var * stride
-        value = load_at(src, tuple(range(len(src.extents))), variables)
-        call = E.call(
-            "print",
-            value,
-            index,
-            dtype="void",
-            message=message,
-            buffer=src.buffer.name,
-            thread=stmt.thread,
-        )
-        return S.Eval(value=call, loc=stmt.loc)
-
-    return nest([E.as_expr(extent) for extent in src.extents], "ijklmn", body, stmt, False)

@@ -16,14 +16,14 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
-from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.define import INT, as_nest, loop_of
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.analysis.scopes import is_private
-from tilelang.passes.serial.tiles import lower_tile_op
 from tilelang.target import Context
 
-_KINDS = (S.Copy, S.Fill, S.AtomicTile)  # reductions and scans know such arrays
+# Reductions and scans know such arrays.
+_KINDS = (S.Copy, S.Fill, S.Transpose, S.Im2col, S.AtomicTile)
 
 _MOST = 64  # iterations that are copied out
 
@@ -47,31 +47,20 @@ class _Own(Rewriter):
             return stmt
         if isinstance(stmt, S.Copy) and (stmt.mode != "copy" or stmt.loop_layout is not None):
             return stmt
-        made = lower_tile_op(stmt)
+        loop = loop_of(stmt)
+        assert loop is not None
         if isinstance(stmt, S.AtomicTile) and not is_private(stmt.dst) and self._alike(stmt.dst):
-            return _shared_out(made)
-        return _unrolled(made) if isinstance(made, S.For) else made
+            return (
+                loop if loop.vars else replace(loop, vars=(E.Var("i", INT),), extents=(E.const(1),))
+            )
+        nest = as_nest(loop)
+        return _unrolled(nest) if isinstance(nest, S.For) else nest
 
     def _alike(self, region: Region) -> bool:
         """Whether all threads mean the same place."""
         if self.varying is None:
             self.varying = Varying(self.launch)
         return not any(map(self.varying.expr, region.region_exprs()))
-
-
-def _shared_out(stmt: S.Stmt | list[S.Stmt] | None) -> S.Parallel:
-    """A nest of loops as one loop whose iterations are dealt to the threads."""
-    variables: list[E.Var] = []
-    extents: list[E.Expr] = []
-    loc = stmt.loc if isinstance(stmt, S.Stmt) else None
-    while isinstance(stmt, S.For):
-        variables.append(stmt.var)
-        extents.append(stmt.stop)
-        stmt = stmt.body
-    assert isinstance(stmt, S.Stmt)
-    if not variables:
-        variables, extents = [E.Var("i", DType("int32"))], [E.const(1)]
-    return S.Parallel(vars=tuple(variables), extents=tuple(extents), body=stmt, loc=loc)
 
 
 def _unrolled(loop: S.For) -> S.For:
