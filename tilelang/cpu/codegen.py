@@ -16,6 +16,7 @@ from tilelang.codegen.names import Names
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
 from tilelang.errors import Loc, Site, TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -412,12 +413,7 @@ def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
         form = linear(substitute(index, lets), frozenset((var,)))
         return form is not None and form.coeffs.get(var, 0) != 0
 
-    read = {
-        load.buffer.data
-        for node in S.walk(body)
-        for expr in node.exprs()
-        for load in E.find(expr, E.Load)
-    }
+    read = {access.data for access in effects.accesses(body, nested=True) if access.reads}
     return all(
         any(map(moves if node.buffer.data in read else mentions, node.indices))
         for node in S.walk(body)

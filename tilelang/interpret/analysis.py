@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.effects import NAME, accesses
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
 from tilelang.ir.expr import walk as walk_expr
 from tilelang.ir.schedule import Acquire, Pipeline, Roles
@@ -20,7 +21,6 @@ from tilelang.ir.stmt import (
     Launch,
     Let,
     Parallel,
-    ReducerUpdate,
     Seq,
     Stmt,
     Store,
@@ -39,15 +39,6 @@ def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:
         for node in walk_expr(expr):
             if isinstance(node, Call):
                 yield node
-
-
-def touched(expr: Expr) -> Iterator[tuple[Buffer, tuple[Expr, ...]]]:
-    """Buffers that evaluating ``expr`` reads or takes the address of, with the indices."""
-    for node in walk_expr(expr):
-        if isinstance(node, (Load, AddressOf)):
-            yield node.buffer, node.indices
-        elif isinstance(node, RegionArg):
-            yield node.region.buffer, node.region.mins
 
 
 def same_exprs(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
@@ -113,7 +104,7 @@ class Facts:
 
     def spins(self, stmt: While) -> bool:
         """Whether a loop does nothing but wait for memory that others write."""
-        return any(touched(stmt.cond)) and all(
+        return any(True for _ in accesses(stmt.cond)) and all(
             isinstance(part, Seq)
             or (isinstance(part, Eval) and isinstance(part.value, Call) and not part.value.args)
             for part in walk(stmt.body)
@@ -168,8 +159,8 @@ class Facts:
         found = self._updates.get(id(stmt))
         if found is None:
             found = any(
-                buffer.data is stmt.buffer.data and same_exprs(indices, stmt.indices)
-                for buffer, indices in touched(stmt.value)
+                access.data is stmt.buffer.data and same_exprs(access.indices, stmt.indices)
+                for access in accesses(stmt.value)
             )
             self._updates[id(stmt)] = found
         return found
@@ -197,14 +188,14 @@ class Facts:
         if isinstance(stmt, Parallel):
             bound.update(stmt.vars)
         self._scan_exprs(stmt, facts)
-        for region in (*stmt.regions_read(), *stmt.regions_written()):
-            self._note_private(region.buffer, facts, region in tuple(stmt.regions_written()))
+        for access in accesses(stmt):
+            if access.mode != NAME:
+                self._note_private(access.buffer, facts, access.writes)
+            if isinstance(access.by, Expr):
+                facts.loads.append((access.data, stmt, access.indices))
         if isinstance(stmt, Store):
-            self._note_private(stmt.buffer, facts, True)
             if stmt.buffer.data not in facts.own_data and stmt.buffer.storage not in PRIVATE:
                 facts.stores.append((stmt, depth))
-        if isinstance(stmt, ReducerUpdate):
-            self._note_private(stmt.buffer, facts, True)
         deeper = depth + (not isinstance(stmt, (Seq, If, Attr, View)))
         for block in stmt.blocks():
             self._scan(block, facts, bound, deeper)
@@ -219,12 +210,6 @@ class Facts:
                     facts.thread_code |= (
                         info.per_thread or bool(info.exchanges) or info.needs == "threads"
                     )
-                    for target in node.written:
-                        for buffer, _ in touched(target):
-                            self._note_private(buffer, facts, True)
-            for buffer, indices in touched(expr):
-                self._note_private(buffer, facts, False)
-                facts.loads.append((buffer.data, stmt, indices))
 
     def _note_private(self, buffer: Buffer, facts: LoopFacts, written: bool) -> None:
         if buffer.storage in PRIVATE and buffer.data not in facts.own_data:

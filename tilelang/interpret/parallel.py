@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tilelang.interpret import values
-from tilelang.interpret.analysis import PRIVATE, LoopFacts, plain, same_exprs, touched, variables
+from tilelang.interpret.analysis import PRIVATE, LoopFacts, plain, same_exprs, variables
 from tilelang.interpret.atomics import ranks
 from tilelang.interpret.lanes import Active, Lanes
 from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
+from tilelang.ir.effects import accesses
 from tilelang.ir.expr import Binary, Expr, Var
 from tilelang.ir.stmt import Parallel, Stmt, Store
 from tilelang.ir.visitor import substitute
@@ -205,7 +206,7 @@ def _depends(exprs: tuple[Expr, ...], facts: LoopFacts, loop_vars: set[Var]) -> 
     seen: set[Var] = set()
     while pending:
         expr = pending.pop()
-        for buffer, _ in touched(expr):
+        for buffer in (access.buffer for access in accesses(expr)):
             if buffer.storage in PRIVATE:
                 return set(loop_vars)  # written somewhere in the body: may depend on anything
         for var in variables(expr) - seen:

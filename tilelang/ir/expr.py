@@ -509,11 +509,6 @@ class Call(Expr):
         object.__setattr__(made, "issued", True)
         return made
 
-    @property
-    def written(self) -> tuple[Expr, ...]:
-        """The operands whose places are written; optional ones only where they are given."""
-        return tuple(self.args[at] for at in self.atom.writes if at < len(self.args))
-
     def children(self) -> tuple[Expr, ...]:
         return super().children() if self.attrs else self.args
 

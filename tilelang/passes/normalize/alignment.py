@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -27,13 +28,10 @@ def needed_alignments(func: S.PrimFunc) -> tuple[tuple[str, int], ...]:
         names[buffer.data] = name
         size = buffer.dtype.bits * buffer.dtype.lanes // 8
         found[name] = max(found.get(name, 0), size)
-    for stmt in S.walk(func.body):
-        for expr in stmt.exprs():
-            for node in E.find(expr, E.Call):
-                for arg in node.args:
-                    if isinstance(arg, E.AddressOf) and arg.buffer.data in names:
-                        name = names[arg.buffer.data]
-                        found[name] = max(found.get(name, 0), _size(node, arg.buffer))
+    for access in effects.accesses(func.body, nested=True):
+        if isinstance(access.by, E.Call) and access.data in names:
+            name = names[access.data]
+            found[name] = max(found.get(name, 0), _size(access.by, access.buffer))
     return tuple((name, size) for name, size in found.items() if size > 1)
 
 
