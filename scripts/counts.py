@@ -9,6 +9,8 @@
 * kinds: comparisons with a kind of target, and architecture numbers, outside ``target/`` and the
   back ends.
 * warps: module constants that are the width of a warp.
+* effects: functions beside ``ir/effects.py`` that find out from the fields of statements and the
+  kinds of expressions which buffers are named, read or written.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tilelang"
 BACK_ENDS = ("target", "cpu", "cuda", "hip", "metal", "emulator", "rocm")
 KNOWS_BY_NAME = ("passes", "explain", "interpret", "codegen", "compiler.py")
+FINDS = ("isinstance", "E.find", "find")
 KINDS = frozenset(("cpu", "cuda", "hip", "metal", "c", "llvm"))
 
 
@@ -143,6 +146,35 @@ def warps(modules: dict[Path, ast.Module]) -> list[str]:
     return found
 
 
+def effects(modules: dict[Path, ast.Module]) -> list[str]:
+    """Functions that find out from fields and rows which buffers are read or written."""
+    found: list[str] = []
+    for path, tree in modules.items():
+        if path == Path("ir/effects.py") or path.parts[0] in ("language", "emulator", "utils"):
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            attributes = {leaf.attr for leaf in ast.walk(node) if isinstance(leaf, ast.Attribute)}
+            named = {
+                leaf.attr if isinstance(leaf, ast.Attribute) else leaf.id
+                for call in ast.walk(node)
+                if isinstance(call, ast.Call) and ast.unparse(call.func) in FINDS
+                for argument in call.args[1:]
+                for leaf in ast.walk(argument)
+                if isinstance(leaf, (ast.Attribute, ast.Name))
+            }
+            collects = "yield" in ast.unparse(node) or attributes & {
+                "add", "append", "update", "setdefault", "extend", "data"
+            }  # fmt: skip
+            asked = attributes & {"regions_read", "regions_written"} or (
+                named & {"Load", "AddressOf", "RegionArg"} and "walk" in ast.unparse(node)
+            )
+            if asked and collects and attributes & {"data", "buffer"}:
+                found.append(f"{path}:{node.lineno}: {node.name}")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="name the places")
@@ -160,6 +192,7 @@ def main() -> None:
         ("sets of instructions' names", name_sets(modules)),
         ("questions for a kind or an architecture", kinds(modules)),
         ("definitions of the warp's width", warps(modules)),
+        ("walkers beside ir/effects.py", effects(modules)),
     ):
         print(f"{title}: {len(places)}")
         if listed:
