@@ -125,3 +125,39 @@ def test_narrow_sums_in_shared_memory_and_single_loads() -> None:
     stored[0] = 0
     empty = np.zeros_like(a)
     holds(shared, (a, empty, empty), wanted.astype(np.float16), stored)
+
+
+def test_sums_in_global_memory_are_read_by_other_threads_of_the_block() -> None:
+    @T.prim_func
+    def sums(
+        A: T.Tensor((64,), "int32"), B: T.Tensor((128,), "int32"), C: T.Tensor((64,), "int32")
+    ):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            T.atomic_add(A[tx // 2], tx)
+            B[tx] = A[(tx + 7) % 64]
+            for i in T.Parallel(64):
+                T.atomic_add(A[63 - i], i)
+            for i in T.Parallel(64):
+                C[i] = A[(i + 31) % 64]
+
+    tx = np.arange(128, dtype=I)
+    first = tx[::2] + tx[1::2]
+    then = first + 63 - np.arange(64, dtype=I)
+    empty = np.zeros(64, I)
+    holds(
+        sums, (empty, np.zeros(128, I), empty),
+        then, first[(tx + 7) % 64], then[(np.arange(64) + 31) % 64],
+    )  # fmt: skip
+
+
+def test_sums_that_nothing_in_the_block_reads_need_no_barrier() -> None:
+    @T.prim_func
+    def sums(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(4, threads=64):
+            tx = T.get_thread_binding()
+            T.atomic_add(A[tx // 2], B[tx])
+            T.atomic_add(A[63 - tx], B[tx])
+
+    source = compiled(sums, SM_80).get_kernel_source()
+    assert source.count("tl_atomic_add_f32") == 2 and "__syncthreads" not in source

@@ -2,8 +2,9 @@
 
 Statements of a block take effect one after the other, in global memory too: what one of them has
 stored, the next one reads, whichever thread does it. Most tensors are only read, or only written
-once, and need no order. A buffer is watched when a launch writes it in one place and uses it in
-another one, reads and writes it in the same, or has atomic updates of two kinds.
+once, and need no order. A buffer is watched when a launch writes or updates it in one place and
+uses it in another one, or reads and writes it in the same; atomic updates of one kind alone need
+no order.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from dataclasses import replace
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.sync.events import EXCHANGES, Scope, commutes, is_shared, own_accesses
 
 
@@ -22,8 +22,7 @@ def exchanged(launch: S.Launch, scope: Scope) -> frozenset[E.Var]:
     """The global buffers of ``launch`` that barriers order like shared memory; those that the
     launch annotation "exchanges" lists are among them."""
     known = frozenset(launch.annotation(EXCHANGES, ()))
-    written = {var for stmt in _steps(launch.body) for var in _written(stmt)}
-    written = (written | updated_in_two_ways(launch.body)) - known
+    written = {var for stmt in _steps(launch.body) for var in _written(stmt)} - known
     if not written:
         return known
     everything = replace(scope, exchanges=frozenset(written))
@@ -50,8 +49,10 @@ def _steps(stmt: S.Stmt) -> Iterator[S.Stmt]:
 
 
 def _written(stmt: S.Stmt) -> Iterator[E.Var]:
-    """Global memory that ``stmt`` stores to or updates by a statement, for a parallel loop with
-    all that stands in it."""
+    """Global memory that ``stmt`` stores to or updates, for a parallel loop with all that stands in
+    it. Words that move a value say no update: programs make an order of their own with them."""
     for access in effects.accesses(stmt, nested=isinstance(stmt, S.Parallel)):
-        if access.writes and isinstance(access.by, S.Stmt) and access.buffer.storage == "global":
-            yield access.data
+        if access.writes and access.buffer.storage == "global":
+            by = access.by
+            if isinstance(by, S.Stmt) or (isinstance(by, E.Call) and by.atom.update):
+                yield access.data
