@@ -15,7 +15,6 @@ from tilelang.cuda.intrinsics import (
     MEMORY_ORDERS,
     MMA,
     SHORT,
-    Word,
 )
 from tilelang.cuda.raw_words import RAW_CALLS, moved, texts_of
 from tilelang.errors import TileTypeError, TileUnsupportedError
@@ -26,21 +25,34 @@ from tilelang.ir.tables import portable
 if TYPE_CHECKING:
     from tilelang.codegen.gpu.printer import CudaPrinter
 
-# Instructions of inline assembly: the compiler splits no constant from their addresses itself.
-STEADY = ("cp_async", "ldmatrix", "stmatrix")
-
 Handler: TypeAlias = "Callable[[CudaPrinter, E.Call], str]"
 
 
-def print_word(p: CudaPrinter, word: Word, call: E.Call) -> str:
-    """A call of the header function that `word` names."""
-    p.require(word.needs, f"T.{call.op}")
-    return f"{word.name(call)}({arguments(p, call)})"
+class _Attributes(dict[str, object]):
+    """Attributes that a call leaves out count as False."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+def print_row(p: CudaPrinter, call: E.Call) -> str:
+    """A call as the text of its row says."""
+    atom = call.atom
+    p.require(atom.needs, f"T.{call.op}")
+    attrs = _Attributes(
+        (key, (f"_{key}" if value else "") if isinstance(value, bool) else value)
+        for key, value in call.attrs
+    )
+    if "{constant}" in atom.text:
+        attrs["constant"] = constant(call, 0, "count")
+        return atom.text.format_map(attrs)
+    return f"{atom.text.format_map(attrs)}({arguments(p, call)})"
 
 
 def arguments(p: CudaPrinter, call: E.Call) -> str:
     """The operands of a call as arguments of a function."""
-    text = p.steady_address if call.op in STEADY else p.value
+    # The compiler splits no constant from the addresses of inline assembly itself.
+    text = p.steady_address if call.atom.names_shared else p.value
     return ", ".join(bare(text(arg)) for arg in call.args)
 
 
@@ -329,24 +341,11 @@ def _sync_threads(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_bar_sync({p.value(first)}, {p.value(call.args[1])})"
 
 
-def _sync_grid(p: CudaPrinter, call: E.Call) -> str:
-    return "tl_sync_grid()"
-
-
 def _mbarrier_arrive(p: CudaPrinter, call: E.Call) -> str:
     """An arrival at the own barrier, or at that of another block of the cluster."""
     remote = len(call.args) > 1
-    word = (
-        Word("tl_mbarrier_arrive_remote", "sm_90")
-        if remote
-        else Word("tl_mbarrier_arrive", "sm_80")
-    )
-    return print_word(p, word, call)
-
-
-def _cp_async_wait(p: CudaPrinter, call: E.Call) -> str:
-    p.require("sm_80", "T.cp_async_wait")
-    return f"tl_cp_async_wait<{int(call.attr('count', 0))}>()"
+    p.require("sm_90" if remote else call.atom.needs, f"T.{call.op}")
+    return f"tl_mbarrier_arrive{'_remote' if remote else ''}({arguments(p, call)})"
 
 
 # -- matrix instructions ---------------------------------------------------------------------------
@@ -464,7 +463,6 @@ CALLS: dict[str, Handler] = {
     "any_of": _any_all,
     "all_of": _any_all,
     "cp_async": _cp_async,
-    "cp_async_wait": _cp_async_wait,
     "dp4a": _dp4a,
     "isnullptr": _isnullptr,
     "reinterpret": _reinterpret,
@@ -477,7 +475,6 @@ CALLS: dict[str, Handler] = {
     "shuffle_elect": _shuffle_elect,
     "thread_allreduce": _allreduce,
     "sync_threads": _sync_threads,
-    "sync_grid": _sync_grid,
     "mbarrier_arrive": _mbarrier_arrive,
     "mma": _mma,
     "ptx_mma": _ptx_mma,

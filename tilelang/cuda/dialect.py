@@ -9,13 +9,10 @@ from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.codegen.gpu.printer import CudaPrinter
-from tilelang.cuda.calls import CALLS, constant, print_word
+from tilelang.cuda.calls import CALLS, constant, print_row
 from tilelang.cuda.intrinsics import (
     ARITHMETIC_HEADERS,
-    COUNTED_HINTS,
     HEADERS,
-    HINTS,
-    WORDS,
     arithmetic_header,
 )
 from tilelang.cuda.raw_words import MAPS, touched_registers
@@ -42,34 +39,34 @@ def emit_cuda(func: S.PrimFunc, target: Target) -> CudaModule:
 
 
 def call_text(p: CudaPrinter, call: E.Call) -> str | None:
-    """An intrinsic with a rule of its own, or one that is a header function."""
+    """An intrinsic with a rule of its own, or one whose row names a header function."""
     own = CALLS.get(call.op)
     if own is not None:
         return own(p, call)
-    return print_word(p, WORDS[call.op], call) if call.op in WORDS else None
+    return print_row(p, call) if call.atom.text else None
 
 
 def hint_text(p: CudaPrinter, call: E.Call) -> str | None:
-    """Order and register hints, where the architecture has them."""
-    if call.op in HINTS:
-        word = HINTS[call.op]
-        args = call.args[: 2 if call.op == "mbarrier_init" else 0]
-        if p.has(word.needs):
-            return f"{word.function}({', '.join(p.value(arg) for arg in args)})"
-    elif call.op in COUNTED_HINTS:
-        word = COUNTED_HINTS[call.op]
-        if p.has(word.needs):
-            return f"{word.function}<{constant(call, 0, 'count')}>()"
-    elif call.op == "tma_store_wait" and p.has("sm_90"):
-        read = "_read" if call.attr("read", True) else ""
-        return f"tl_bulk_wait{read}<{constant(call, 0, 'count')}>()"
-    elif call.op == "warpgroup_fence_operand" and p.has("sm_90a"):
-        return touched_registers(p, call)
-    elif call.op == "set_max_nreg" and p.target.arch.endswith("a") and p.has("sm_90"):
-        count, raising = (constant(call, k, "operand") for k in range(2))
-        if count:
-            return f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>()"
-    return None
+    """What is left out where the architecture lacks it."""
+    own = HINTS.get(call.op)
+    if own is not None:
+        return own(p, call)
+    return print_row(p, call) if call.atom.text and p.has(call.atom.needs) else None
+
+
+def _fence_of_registers(p: CudaPrinter, call: E.Call) -> str | None:
+    return touched_registers(p, call) if p.has(call.atom.needs) else None
+
+
+def _registers(p: CudaPrinter, call: E.Call) -> str | None:
+    """Every architecture of one chip from sm_90a on moves registers between warpgroups."""
+    count, raising = (constant(call, k, "operand") for k in range(2))
+    if not count or not (p.target.arch.endswith("a") and p.has("sm_90")):
+        return None
+    return f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>()"
+
+
+HINTS = {"warpgroup_fence_operand": _fence_of_registers, "set_max_nreg": _registers}
 
 
 def assembler_flags(func: S.PrimFunc) -> tuple[str, ...]:

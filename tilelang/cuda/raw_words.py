@@ -476,7 +476,6 @@ RAW_CALLS: dict[str, Handler] = {
     "prefetch_tma_descriptor": _prefetch,
     "ptx_cp_async_bulk": _bulk,
     "map_shared_rank": _map_shared,
-    "elect_one": _simple("tl_elect_one", "sm_90"),
     "ptx_wgmma_ss": _wgmma,
     "ptx_wgmma_rs": _wgmma,
     "initialize_wgmma_descriptor": _init_descriptor,

@@ -208,7 +208,10 @@ class Facts:
                 elif isinstance(node, Call):
                     info = node.atom
                     facts.thread_code |= (
-                        info.per_thread or bool(info.exchanges) or info.needs == "threads"
+                        info.per_thread
+                        or bool(info.exchanges)
+                        or info.emulated
+                        or info.needs == "threads"
                     )
 
     def _note_private(self, buffer: Buffer, facts: LoopFacts, written: bool) -> None:

@@ -143,6 +143,10 @@ class Atom:
         update: the kind of an atomic update. Those of one kind give the same in any order, those
             of two do not.
         moves: "ldg" or "stg" where it names the access by which the bits of its operand move.
+        emulated: the interpreter and targets of one core do it in software.
+        text: the function of the device headers, of every dialect that has them. Attributes of the
+            call stand in braces: ``{bytes}`` is the value, and one that is True or False gives its
+            name behind a ``_``, or nothing. ``{constant}`` is the first operand, which must be one.
         lowered: made by lowering alone; programs do not write it.
         word: its usual name in programs, where that is another one.
         by_name: calls the function that its attribute "name" says.
@@ -166,8 +170,15 @@ class Atom:
     update: str = ""
     moves: str = ""
     lowered: bool = False
+    emulated: bool = False
+    text: str = ""
     word: str = ""
     by_name: bool = False
+
+    @property
+    def names_shared(self) -> bool:
+        """Whether an operand is an address in shared memory, which inline assembly takes."""
+        return self.lowered and any(item.space == "shared" for item in self.operands)
 
     def canonical(self) -> str:
         """What stands for the row where programs are compared."""

@@ -85,7 +85,7 @@ _ELEMENTWISE = [
     *_math("abs", 1, "number"),
     *_math("isnan isinf isfinite", 1, "float", "bool"),
     *_math("popcount clz ffs", 1, "int", "int32"),
-    *_math("fns", 3, "int", "int32"),
+    Atom("fns", 3, 3, "int32", "int", text="tl_fns"),
     *_math("add2 sub2 mul2 max2 min2", 2, "any"),
     *_math("fma2", 3, "any"),
     *_math("abs2", 1, "any"),
@@ -141,37 +141,43 @@ _OUTPUT = [
 ]
 
 
-def _sync(
-    name: str, low: int, high: int, orders: Order, *operands: Operand, needs: str = "",
-    word: str = "",
-) -> Atom:  # fmt: skip
+def _sync(name: str, low: int, high: int, orders: Order, text: str = "") -> Atom:
     """Synchronisation that has a meaning for any machine that runs the threads of a block."""
+    return Atom(name, low, high, "void", effect=Effect.SYNC, orders=orders, text=text)
+
+
+def _counted(
+    name: str, low: int, high: int, orders: Order, needs: str = "", text: str = "",
+    barrier: Operand = BARRIER, word: str = "",
+) -> Atom:  # fmt: skip
+    """Barriers that count arrivals: in memory, or by number."""
     return Atom(
-        name, low, high, "void", "any", Effect.SYNC, operands, orders=orders, needs=needs, word=word
-    )
+        name, low, high, "void", effect=Effect.SYNC, operands=(barrier,), orders=orders,
+        needs=needs, emulated=True, text=text, word=word,
+    )  # fmt: skip
 
 
 _NUMBERED = Operand("barrier", "barrier id")
+_ARRIVE = Order("arrive", "barrier")
 _SYNC = [
-    _sync("sync_threads", 0, 2, Order("rendezvous", "block"), _NUMBERED),
-    _sync("sync_warp", 0, 1, Order("rendezvous", "warp")),
-    _sync("sync_grid", 0, 0, Order("rendezvous", "grid")),
-    _sync("named_barrier_arrive", 2, 2, Order("arrive", "barrier"), _NUMBERED, needs="threads"),
-    _sync("mbarrier_arrive", 1, 2, Order("arrive", "barrier"), BARRIER, needs="threads",
-          word="barrier_arrive"),
-    _sync("mbarrier_wait", 2, 2, Order("wait", "barrier"), BARRIER, needs="threads",
-          word="barrier_wait"),
-    _sync("mbarrier_expect_tx", 2, 2, Order("expect", "barrier"), BARRIER, needs="threads"),
-    _sync(
-        "mbarrier_arrive_expect_tx", 2, 2, Order("arrive", "barrier", expects=True), BARRIER,
-        needs="threads",
-    ),
-    _sync("cp_async_barrier_noinc", 1, 1, Order("arrive", "barrier", "cp_async"), BARRIER,
-          needs="threads"),
+    Atom("sync_threads", 0, 2, "void", effect=Effect.SYNC, operands=(_NUMBERED,),
+         orders=Order("rendezvous", "block")),
+    _sync("sync_warp", 0, 1, Order("rendezvous", "warp"), "__syncwarp"),
+    _sync("sync_grid", 0, 0, Order("rendezvous", "grid"), "tl_sync_grid"),
+    _counted("named_barrier_arrive", 2, 2, _ARRIVE, "threads", "tl_bar_arrive", _NUMBERED),
+    _counted("mbarrier_arrive", 1, 2, _ARRIVE, "sm_80", word="barrier_arrive"),
+    _counted("mbarrier_wait", 2, 2, Order("wait", "barrier"), "sm_80", "tl_mbarrier_wait",
+             word="barrier_wait"),
+    _counted("mbarrier_expect_tx", 2, 2, Order("expect", "barrier"), "sm_90",
+             "tl_mbarrier_expect_tx"),
+    _counted("mbarrier_arrive_expect_tx", 2, 2, Order("arrive", "barrier", expects=True), "sm_90",
+             "tl_mbarrier_arrive_expect_tx"),
+    _counted("cp_async_barrier_noinc", 1, 1, Order("arrive", "barrier", "cp_async"), "sm_80",
+             "tl_cp_async_mbarrier_arrive_noinc"),
     *[
         Atom(
             f"syncthreads_{op}", 1, 1, "int32", effect=Effect.SYNC, vote=True, exchanges="block",
-            orders=Order("rendezvous", "block"),
+            orders=Order("rendezvous", "block"), text=f"__syncthreads_{op}",
         )
         for op in ("count", "and", "or")
     ],
@@ -179,35 +185,38 @@ _SYNC = [
 
 
 def _exchange(
-    name: str, low: int, high: int, result: str, scope: str = "warp", per_thread: bool = False,
-    word: str = "",
-) -> Atom:  # fmt: skip
+    name: str, low: int, high: int, result: str, text: str = "", per_thread: bool = False
+) -> Atom:
     return Atom(
-        name, low, high, result, "any", Effect.SYNC, per_thread=per_thread, exchanges=scope,
-        word=word,
+        name, low, high, result, effect=Effect.SYNC, per_thread=per_thread, exchanges="warp",
+        text=text,
     )  # fmt: skip
 
 
 # Exchange inside a warp, and a reduction of the block. They order no memory.
 _EXCHANGES = [
+    _exchange("shfl_sync", 2, 4, "same", "tl_shfl", per_thread=True),
     *[
-        _exchange(f"shfl_{way}", 2, 4, "same", per_thread=True)
-        for way in ("sync", "xor", "up", "down")
+        _exchange(f"shfl_{way}", 2, 4, "same", f"tl_shfl_{way}", per_thread=True)
+        for way in ("xor", "up", "down")
     ],
     *[
         _exchange(f"warp_reduce_{op}", 1, 1, "same")
         for op in ("sum", "max", "min", "bitand", "bitor")
     ],
-    _exchange("any_sync", 1, 2, "int32"),
-    _exchange("all_sync", 1, 2, "int32"),
-    _exchange("ballot_sync", 1, 2, "uint32"),
-    _exchange("ballot", 1, 1, "uint64"),
-    _exchange("activemask", 0, 0, "uint32"),
-    _exchange("match_any_sync", 1, 2, "uint32"),
-    _exchange("match_all_sync", 1, 2, "uint32"),
+    _exchange("any_sync", 1, 2, "int32", "tl_any"),
+    _exchange("all_sync", 1, 2, "int32", "tl_all"),
+    _exchange("ballot_sync", 1, 2, "uint32", "tl_ballot"),
+    _exchange("ballot", 1, 1, "uint64", "tl_ballot"),
+    _exchange("activemask", 0, 0, "uint32", "tl_activemask"),
+    _exchange("match_any_sync", 1, 2, "uint32", "tl_match_any"),
+    _exchange("match_all_sync", 1, 2, "uint32", "tl_match_all"),
     Atom("shuffle_elect", 1, 1, "bool", per_thread=True, exchanges="warp"),
-    _exchange("thread_allreduce", 2, 2, "same", "block", word="tvm_thread_allreduce"),
-]
+    Atom(
+        "thread_allreduce", 2, 2, "same", effect=Effect.SYNC, exchanges="block",
+        word="tvm_thread_allreduce",
+    ),
+]  # fmt: skip
 
 _RANDOM = [
     Atom(name, count, count, result, effect=Effect.OUTPUT, per_thread=True, needs="threads")
@@ -235,17 +244,22 @@ _LOWERED = [
     # Pairs of float16 in a word.
     Atom(
         "half2_load", 1, 1, "uint32", effect=Effect.READ, needs="threads", lowered=True,
+        text="tl_half2_load",
         operands=(Operand("source", "any", "r", bytes=4),),
     ),
     Atom(
         "half2_store", 2, 2, "void", effect=Effect.WRITE, needs="threads", lowered=True,
+        text="tl_half2_store",
         operands=(Operand("destination", "any", "w", bytes=4),),
     ),
     *[
-        Atom(f"half2_{name}", count, count, "uint32", needs="threads", lowered=True)
-        for name, count in (
-            ("add", 2), ("sub", 2), ("mul", 2), ("pack", 2), ("both", 1), ("round", 2),
-            ("field", 4),
+        Atom(
+            f"half2_{name}", count, count, "uint32", needs="threads", lowered=True,
+            text=f"tl_half2_{name}{more}",
+        )
+        for name, count, more in (
+            ("add", 2, ""), ("sub", 2, ""), ("mul", 2, ""), ("pack", 2, ""), ("both", 1, ""),
+            ("round", 2, ""), ("field", 4, "<{bits}>"),
         )
     ],
 ]  # fmt: skip

@@ -104,7 +104,7 @@ def _derived(name: str) -> Support:
         needs = "" if row.optional else row.needs
     if not needs:
         return Support(True, True)
-    if needs == "threads":
+    if needs == "threads" or (row is not None and row.emulated):
         if operation == "tvm_access_ptr":
             return Support(False, False, "a pointer without a buffer needs a GPU")
         if row is not None and row.effect is Effect.SYNC:

@@ -25,6 +25,7 @@ from tilelang.ir.tables import table
 def raw(
     names: str, needs: str, effect: Effect = Effect.OUTPUT, result: str = "void",
     orders: Order | None = None, completes: Completion = NOW, own_order: bool = False,
+    text: str = "",
 ) -> list[Atom]:  # fmt: skip
     """PTX-level instructions with any operands, as programs give them.
 
@@ -36,20 +37,21 @@ def raw(
     return [
         Atom(
             name, 0, -1, result, effect=effect, needs=needs, orders=orders, completes=completes,
-            own_order=own_order,
+            own_order=own_order, text=text,
         )
         for name in names.split()
     ]  # fmt: skip
 
 
 def units(
-    names: str, needs: str, orders: Order, operands: tuple[Operand, ...] = (), word: str = ""
-) -> list[Atom]:
+    names: str, needs: str, orders: Order, text: str = "", operands: tuple[Operand, ...] = (),
+    word: str = "",
+) -> list[Atom]:  # fmt: skip
     """Order of asynchronous units, which is left out where there are none."""
     return [
         Atom(
             name, 0, -1, "void", effect=Effect.SYNC, operands=operands, orders=orders, needs=needs,
-            optional=True, word=word,
+            optional=True, word=word, text=text,
         )
         for name in names.split()
     ]  # fmt: skip
@@ -64,12 +66,13 @@ def hints(names: str, needs: str) -> list[Atom]:
 
 
 def lowered(
-    name: str, low: int, high: int, needs: str, *operands: Operand, completes: Completion = NOW
-) -> Atom:
+    name: str, low: int, high: int, needs: str, *operands: Operand, completes: Completion = NOW,
+    text: str = "",
+) -> Atom:  # fmt: skip
     """What lowering makes; programs do not write it."""
     return Atom(
         name, low, high, "void", effect=Effect.WRITE, operands=operands, completes=completes,
-        needs=needs, lowered=True,
+        needs=needs, lowered=True, text=text,
     )  # fmt: skip
 
 
@@ -85,7 +88,8 @@ def cp_async() -> list[Atom]:
     """``cp.async`` and its groups ("Data Movement and Conversion Instructions: cp.async")."""
     return [
         CP_ASYNC, CP_ASYNC_COMMIT, CP_ASYNC_WAIT, PTX_WAIT_GROUP,
-        *units("ptx_commit_group", "sm_80", Order("commit", "thread", "cp_async")),
+        *units("ptx_commit_group", "sm_80", Order("commit", "thread", "cp_async"),
+               "tl_cp_async_commit"),
     ]  # fmt: skip
 
 
@@ -93,12 +97,13 @@ def mbarriers() -> list[Atom]:
     """What only the hardware's mbarriers have ("Parallel Synchronization: mbarrier"); arrivals and
     waits are portable rows."""
     return [
-        *units("mbarrier_init", "sm_80", Order("init", "barrier"), (BARRIER,),
+        *units("mbarrier_init", "sm_80", Order("init", "barrier"), "tl_mbarrier_init", (BARRIER,),
                "ptx_init_barrier_thread_count"),
-        *units("ptx_fence_barrier_init", "sm_90", Order("fence", "cluster", "", TO_ASYNC)),
+        *units("ptx_fence_barrier_init", "sm_90", Order("fence", "cluster", "", TO_ASYNC),
+               "tl_fence_barrier_init"),
         Atom(
             "mbarrier_try_wait", 2, 2, "bool", effect=Effect.SYNC, operands=(BARRIER,),
-            orders=Order("test", "barrier"), needs="sm_80",
+            orders=Order("test", "barrier"), needs="sm_80", text="tl_mbarrier_try_wait",
         ),
     ]  # fmt: skip
 
@@ -111,9 +116,12 @@ def tma() -> list[Atom]:
              completes=mbarrier(), own_order=True),
         *raw("tma_store", "sm_90", completes=group("bulk_store"), own_order=True),
         *raw("prefetch_tma_descriptor", "sm_90", own_order=True),
-        *units("fence_proxy_async", "sm_90", Order("fence", "thread", "", TO_ASYNC)),
-        *units("tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store")),
-        *units("tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store")),
+        *units("fence_proxy_async", "sm_90", Order("fence", "thread", "", TO_ASYNC),
+               "tl_fence_proxy_async"),
+        *units("tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store"),
+               "tl_bulk_commit"),
+        *units("tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store"),
+               "tl_bulk_wait{read}<{constant}>()"),
     ]  # fmt: skip
 
 
@@ -123,35 +131,39 @@ def wgmma() -> list[Atom]:
         *raw("ptx_wgmma_ss ptx_wgmma_rs", "sm_90", completes=group("wgmma"), own_order=True),
         *raw("initialize_wgmma_descriptor increase_descriptor_offset", "sm_90", own_order=True),
         *units("warpgroup_fence_operand", "sm_90a", Order("fence", "thread")),
-        *units("warpgroup_arrive", "sm_90a", Order("fence", "warpgroup")),
-        *units("warpgroup_commit_batch", "sm_90a", Order("commit", "warpgroup", "wgmma")),
-        *units("warpgroup_wait wait_wgmma", "sm_90a", Order("wait", "warpgroup", "wgmma")),
-    ]
+        *units("warpgroup_arrive", "sm_90a", Order("fence", "warpgroup"), "tl_wgmma_fence"),
+        *units("warpgroup_commit_batch", "sm_90a", Order("commit", "warpgroup", "wgmma"),
+               "tl_wgmma_commit"),
+        *units("warpgroup_wait wait_wgmma", "sm_90a", Order("wait", "warpgroup", "wgmma"),
+               "tl_wgmma_wait<{constant}>()"),
+    ]  # fmt: skip
 
 
 def clusters() -> list[Atom]:
     """Blocks that reach each other's shared memory ("barrier.cluster", "mapa", "elect.sync")."""
 
     def barrier(name: str, orders: Order) -> list[Atom]:
-        return raw(name, "sm_90", Effect.SYNC, orders=orders)
+        return raw(name, "sm_90", Effect.SYNC, orders=orders, text=f"tl_{name}")
 
     return [
         *barrier("cluster_arrive", Order("arrive", "cluster")),
         *barrier("cluster_arrive_relaxed", Order("arrive", "cluster", memory=False)),
         *barrier("cluster_wait", Order("wait", "cluster")),
         *barrier("cluster_sync", Order("rendezvous", "cluster")),
-        *raw("block_rank_in_cluster", "sm_90", Effect.NONE, "int32"),
+        *raw("block_rank_in_cluster", "sm_90", Effect.NONE, "int32",
+             text="tl_block_rank_in_cluster"),
         *raw("map_shared_rank", "sm_90", Effect.NONE, "handle", own_order=True),
-        Atom("elect_one", 0, 0, "bool", effect=Effect.SYNC, per_thread=True, needs="sm_90"),
-    ]
+        Atom("elect_one", 0, 0, "bool", effect=Effect.SYNC, per_thread=True, needs="sm_90",
+             text="tl_elect_one"),
+    ]  # fmt: skip
 
 
 def launches() -> list[Atom]:
     """Programmatic dependent launch ("griddepcontrol"), and work of blocks that have not started
     ("clusterlaunchcontrol")."""
     return [
-        *units("pdl_trigger", "sm_90", Order("arrive", "launches")),
-        *units("pdl_sync", "sm_90", Order("wait", "launches")),
+        *units("pdl_trigger", "sm_90", Order("arrive", "launches"), "tl_pdl_trigger"),
+        *units("pdl_sync", "sm_90", Order("wait", "launches"), "tl_pdl_sync"),
         *raw("clc_try_cancel clc_try_cancel_multicast", "sm_100", completes=mbarrier(),
              own_order=True),
         *raw("clc_is_canceled", "sm_100", Effect.READ, "bool", own_order=True),
@@ -200,12 +212,12 @@ MMA = lowered(
 LDMATRIX = lowered(
     "ldmatrix", 2, 2, "sm_75",
     Operand("destination", "registers", "w", bytes=4, times="count"),
-    Operand("source", "shared", "r", bytes=16),
+    Operand("source", "shared", "r", bytes=16), text="tl_ldmatrix_x{count}{trans}",
 )  # fmt: skip
 STMATRIX = lowered(
     "stmatrix", 2, 2, "sm_90",
     Operand("destination", "shared", "w", bytes=16),
-    Operand("source", "registers", "r", bytes=4, times="count"),
+    Operand("source", "registers", "r", bytes=4, times="count"), text="tl_stmatrix_x{count}{trans}",
 )  # fmt: skip
 CP_ASYNC = lowered(
     "cp_async", 2, 4, "sm_80",
@@ -216,11 +228,13 @@ CP_ASYNC = lowered(
 CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
     Atom(
         f"cp_async_{kind}", 0, 0, "void", effect=Effect.SYNC, needs="sm_80", lowered=True,
-        orders=Order(kind, "thread", "cp_async"),
+        orders=Order(kind, "thread", "cp_async"), text=f"tl_cp_async_{kind}{more}",
     )
-    for kind in ("commit", "wait")
+    for kind, more in (("commit", ""), ("wait", "<{count}>"))
 )  # fmt: skip
-(PTX_WAIT_GROUP,) = units("ptx_wait_group", "sm_80", Order("wait", "thread", "cp_async"))
+(PTX_WAIT_GROUP,) = units(
+    "ptx_wait_group", "sm_80", Order("wait", "thread", "cp_async"), "tl_cp_async_wait<{constant}>()"
+)
 (TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
 
 _FAMILIES: Iterable[list[Atom]] = (
