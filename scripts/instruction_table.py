@@ -74,7 +74,7 @@ def cell_of(func: Any, target: Target) -> Cell:
     (launch,) = launches(lowered)
     found = [
         line
-        for line in lines_of(launch, count=False).values()
+        for line in lines_of(launch, target.limits, count=False).values()
         if (line.loc.source() or "").endswith(MARK)
     ]
     return Cell("; ".join(_words(found)) or "registers only", source=source)

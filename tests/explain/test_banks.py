@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tilelang.explain.banks import Waves, wavefronts
+from tilelang.target import Limits
 
 LANES = np.arange(32)
 
@@ -27,4 +28,4 @@ LANES = np.arange(32)
     ],
 )
 def test_waves(addresses: np.ndarray, size: int, expected: Waves) -> None:
-    assert wavefronts(addresses, size) == expected
+    assert wavefronts(addresses, size, Limits()) == expected

@@ -26,6 +26,7 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.groups import inverse, thread_group_of
 from tilelang.passes.sync.barriers import insert_barriers
+from tilelang.target import parse_target
 
 
 def ordered(func: S.PrimFunc, level: str = "tile") -> S.PrimFunc:
@@ -432,7 +433,19 @@ def test_groups_of_threads(cond: Any, group: tuple[int, int] | None) -> None:
             A[0] = 1
 
     launch = launch_of(kernel)
-    assert thread_group_of(E.as_expr(cond(*launch.thread_vars[:2])), launch) == group
+    assert thread_group_of(E.as_expr(cond(*launch.thread_vars[:2])), launch, 32) == group
+
+
+@pytest.mark.parametrize(("first", "group"), [(32, None), (64, (0, 64)), (128, (0, 128))])
+def test_groups_are_of_whole_warps_of_the_target(first: int, group: tuple[int, int] | None) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((1,), "int32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=256):
+            A[0] = 1
+
+    launch, warp = launch_of(kernel), parse_target("hip -arch=gfx942").limits.warp
+    assert warp == 64
+    assert thread_group_of(E.as_expr(launch.thread_vars[0] < first), launch, warp) == group
 
 
 # -- random programs: the race detector finds nothing, and results stay --

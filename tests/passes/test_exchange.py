@@ -33,7 +33,7 @@ def value(total: Sum, thread: int) -> int:
 
 def check_plan(src: Distribution, dst: Distribution) -> bool:
     """Whether there is a plan; each of its places holds the element that is wanted."""
-    plan = warp_exchange(src, dst)
+    plan = warp_exchange(src, dst, 32)
     if plan is None:
         return False
     held, wanted = src.index_table(), dst.index_table()
@@ -67,7 +67,7 @@ def test_row_values_of_an_accumulator_reach_a_thread_each() -> None:
 
 def test_no_plan_across_warps() -> None:
     # Element 32 is held by warp 1 in one layout and by warp 0 in the other.
-    assert warp_exchange(linear((64,), 64), linear((64,), 64, 2)) is None
+    assert warp_exchange(linear((64,), 64), linear((64,), 64, 2), 32) is None
 
 
 def test_no_plan_for_many_shuffles() -> None:
@@ -79,7 +79,7 @@ def test_no_plan_for_many_shuffles() -> None:
         columns = (Digit(shape[1], "slot", 1),)
         return Distribution(shape, ((Digit(32, "thread", 1),), columns), (), 32)
 
-    assert warp_exchange(down((32, 32)), across((32, 32))) is None
+    assert warp_exchange(down((32, 32)), across((32, 32)), 32) is None
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8", "float8_e4m3fn", "float64"])

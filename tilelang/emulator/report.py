@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tilelang.emulator.locate import Place
+from tilelang.ir.lanes import WARP
 
 if TYPE_CHECKING:
     from tilelang.emulator.timeline import Timeline
 
 _SHOWN = 8  # findings and places that the text shows
-_WARP = 32
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Actor:
     @property
     def warp(self) -> int:
         """The warp of a thread, else -1."""
-        return self.thread // _WARP if self.thread >= 0 else -1
+        return self.thread // WARP if self.thread >= 0 else -1
 
     def __str__(self) -> str:
         where = f"block {self.block}"

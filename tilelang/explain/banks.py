@@ -19,7 +19,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.passes.analysis.groups import thread_indices
-from tilelang.passes.layouts.banks import BANKS, WARP, WORD
+from tilelang.target import Limits
 
 MAX_POINTS = 16  # combinations of loop variables that are looked at
 MAX_WARPS = 4
@@ -38,44 +38,48 @@ class Waves:
 
 @dataclass(frozen=True)
 class Place:
-    """The surroundings of an access: the kernel, loops (variable, values) and conditions."""
+    """The surroundings of an access: the kernel, its machine, loops (variable, values) and
+    conditions."""
 
     launch: S.Launch
+    limits: Limits
     loops: tuple[tuple[E.Var, range], ...] = ()
     conds: tuple[E.Expr, ...] = ()
 
 
-def wavefronts(addresses: Sequence[int] | Array, size: int) -> Waves:
+def wavefronts(addresses: Sequence[int] | Array, size: int, limits: Limits) -> Waves:
     """The waves of one access of a warp.
 
     Args:
         addresses: bytes, one per active lane in order of the lanes.
         size: bytes that each lane moves.
+        limits: of the machine: lanes of a warp, banks and their bytes.
     """
+    banks, word = limits.banks, limits.bank_bytes
     first = np.asarray(addresses, np.int64)
-    together = max(1, WARP * WORD // max(size, WORD))
+    together = max(1, limits.warp * word // max(size, word))
     found = Waves()
     for start in range(0, len(first), together):
         lanes = first[start : start + together]
-        steps = np.arange(0, max(size, 1), WORD)
-        words = np.unique((lanes[:, None] + steps[None, :]) // WORD)
+        steps = np.arange(0, max(size, 1), word)
+        words = np.unique((lanes[:, None] + steps[None, :]) // word)
         if words.size:
-            most = int(np.bincount(words % BANKS, minlength=BANKS).max())
-            found += Waves(most, -(-int(words.size) // BANKS))
+            most = int(np.bincount(words % banks, minlength=banks).max())
+            found += Waves(most, -(-int(words.size) // banks))
     return found
 
 
-def waves_of(address: E.Expr, size: int, place: Place, lanes: int = WARP) -> Waves | None:
+def waves_of(address: E.Expr, size: int, place: Place, lanes: int | None = None) -> Waves | None:
     """The waves of an access, over warps of the block and values of the loops around it.
 
     Args:
         address: bytes from the start of the buffer.
         size: bytes of one lane.
-        lanes: how many lanes of a warp give addresses (those of ldmatrix).
+        lanes: how many lanes of a warp give addresses (those of ldmatrix); None: all.
     Returns:
         None when the address depends on data.
     """
-    found = Waves()
+    found, warp = Waves(), place.limits.warp
     threads = thread_indices(place.launch)
     total = len(next(iter(threads.values())))
     for values in islice(product(*(span for _, span in place.loops)), MAX_POINTS):
@@ -86,9 +90,9 @@ def waves_of(address: E.Expr, size: int, place: Place, lanes: int = WARP) -> Wav
         except TileUnsupportedError:
             return None
         active = _active(place.conds, table, total)
-        for start in range(0, min(total, MAX_WARPS * WARP), WARP):
-            chosen = slice(start, min(start + lanes, start + WARP, total))
-            found += wavefronts(places[chosen][active[chosen]], size)
+        for start in range(0, min(total, MAX_WARPS * warp), warp):
+            chosen = slice(start, min(start + (lanes or warp), start + warp, total))
+            found += wavefronts(places[chosen][active[chosen]], size, place.limits)
     return found
 
 

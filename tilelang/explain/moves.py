@@ -12,6 +12,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
+from tilelang.target import Limits
 
 _MATRIX_ROW = 16  # bytes that a lane of ldmatrix and stmatrix names
 
@@ -40,15 +41,16 @@ class Line:
 Key = tuple[str, int]
 
 
-def lines_of(launch: S.Launch, count: bool = True) -> dict[Key, Line]:
+def lines_of(launch: S.Launch, limits: Limits, count: bool = True) -> dict[Key, Line]:
     """Accesses and instructions of a lowered kernel, by file and line.
 
     Args:
         launch: the kernel, through all passes.
+        limits: of the machine.
         count: whether the waves of shared memory are counted.
     """
     found: dict[Key, Line] = {}
-    _Walk(launch, found, count).block(launch.body, launch.loc, {}, Place(launch))
+    _Walk(launch, found, count).block(launch.body, launch.loc, {}, Place(launch, limits))
     return found
 
 
@@ -108,7 +110,7 @@ def _name(call: E.Call) -> str:
     return call.op
 
 
-Found = tuple[Move, Buffer, tuple[E.Expr, ...], int, int]
+Found = tuple[Move, Buffer, tuple[E.Expr, ...], int, int | None]
 
 
 def _moves(stmt: S.Stmt) -> Iterator[Found]:
@@ -125,7 +127,7 @@ def _moves(stmt: S.Stmt) -> Iterator[Found]:
 
 def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Found:
     size = max(1, buffer.dtype.bits * buffer.dtype.lanes // 8)
-    return Move(verb, buffer.name, _memory(buffer), size), buffer, indices, size, 32
+    return Move(verb, buffer.name, _memory(buffer), size), buffer, indices, size, None
 
 
 def _call(call: E.Call) -> Iterator[Found]:
@@ -141,11 +143,11 @@ def _call(call: E.Call) -> Iterator[Found]:
         elif call.op in ("vector_copy", "cp_async"):
             size = int(call.attr("bytes", 1))
             word = "cp.async" if call.op == "cp_async" else ""
-            yield Move(verb, arg.buffer.name, kind, size, word), arg.buffer, arg.indices, size, 32
+            yield Move(verb, arg.buffer.name, kind, size, word), arg.buffer, arg.indices, size, None
         else:
             size = max(1, arg.buffer.dtype.bits // 8)
             move = Move(verb, arg.buffer.name, kind, size, call.op)
-            yield move, arg.buffer, arg.indices, size, 32
+            yield move, arg.buffer, arg.indices, size, None
 
 
 def _memory(buffer: Buffer) -> str:

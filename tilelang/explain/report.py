@@ -65,7 +65,7 @@ class _Kernel:
         self.notes: dict[object, Note] = {
             note.data: note for note in stages.laid.annotation(NOTES, ())
         }
-        self.moves = lines_of(stages.final)
+        self.moves = lines_of(stages.final, context.limits)
         self.conversions = conversions(stages.staged, stages.laid, stages.ordered)
 
     def text(self) -> Iterator[str]:
@@ -132,7 +132,7 @@ class _Kernel:
                 if text not in known:
                     known.append(text)
 
-        groups = ThreadGroups(self.stages.laid)
+        groups = ThreadGroups(self.stages.laid, self.context.limits.warp)
         for node in S.walk(self.stages.laid.body):
             if isinstance(node, S.For):
                 note = dict(node.annotations).get(NOTE)

@@ -13,11 +13,11 @@ from tilelang.interpret.lanes import Active
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call
+from tilelang.ir.lanes import WARP
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
 
-WARP = 32
 Handler: TypeAlias = "Callable[[Strand, Call, Active], Value]"
 
 

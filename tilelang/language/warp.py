@@ -11,6 +11,7 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Binary, Call, Const, Expr, RegionArg, Var, as_expr, binary, call
+from tilelang.ir.lanes import WARP
 from tilelang.ir.stmt import Store
 from tilelang.ir.tables import portable
 from tilelang.language.regions import (
@@ -58,7 +59,6 @@ __all__ = [
     "warp_reduce_sum",
 ]
 
-WARP = 32
 FULL_MASK = 0xFFFFFFFF
 
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
 from tilelang.layout.distribution import Digit, Distribution
 
-WARP = 32
 BLOCK = 8  # rows of A, columns of B of one block
 
 Digits = tuple[Digit, ...]
@@ -47,6 +47,11 @@ class MmaAtom:
     def shape(self) -> str:
         """The name of the shape, e.g. "m16n8k16"."""
         return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def warp(self) -> int:
+        """Threads that execute it together."""
+        return WARP
 
     @property
     def per_register(self) -> int:

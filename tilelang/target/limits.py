@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilelang.ir.lanes import WARP
 from tilelang.target.features import cuda_number
 
 KIB = 1024
@@ -24,7 +25,9 @@ class Limits:
     """
 
     threads: int = 1024
-    warp: int = 32
+    warp: int = WARP  # lanes
+    banks: int = 32  # of shared memory
+    bank_bytes: int = 4  # that a bank serves at once
     shared_static: int = 48 * KIB
     shared_block: int = 48 * KIB
     shared_processor: int = 0
@@ -90,7 +93,7 @@ METAL = Limits(shared_static=32 * KIB, shared_block=32 * KIB, shared_processor=3
 # The default limits of the WebGPU specification, which every device must offer.
 WEBGPU = Limits(threads=256, shared_static=16 * KIB, shared_block=16 * KIB, grid=(65535,) * 3)
 # Blocks are loops on the CPU: threads are only counted, and tiles live in ordinary memory.
-CPU = Limits(warp=32, shared_static=0, shared_block=0, grid=(2**63 - 1, 2**63 - 1, 2**63 - 1))
+CPU = Limits(shared_static=0, shared_block=0, grid=(2**63 - 1, 2**63 - 1, 2**63 - 1))
 
 
 def limits_of(kind: str, arch: str) -> Limits:

@@ -20,7 +20,6 @@ from tilelang.ir.visitor import rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
-WARP = 32
 MAX_BARRIERS = 16  # of a block
 NO_BARRIER = -1  # in place of the number of a barrier: all of them are taken
 
@@ -104,7 +103,7 @@ def possible_threads(
     return thread_mask(cond, launch, lets)
 
 
-def range_of(mask: Mask, warp: int = WARP) -> tuple[int, int] | None:
+def range_of(mask: Mask, warp: int) -> tuple[int, int] | None:
     """(first, count) of the threads in ``mask`` if they are consecutive whole warps.
 
     (0, 0) when there is none. The last warp of a block may be short.
@@ -119,7 +118,7 @@ def range_of(mask: Mask, warp: int = WARP) -> tuple[int, int] | None:
 
 
 def thread_group_of(
-    cond: Expr, launch: Launch, lets: Mapping[Var, Expr] | None = None
+    cond: Expr, launch: Launch, warp: int, lets: Mapping[Var, Expr] | None = None
 ) -> tuple[int, int] | None:
     """The threads that take a branch on ``cond``, as (first linear index, count).
 
@@ -129,10 +128,11 @@ def thread_group_of(
 
     Args:
         cond: the condition of an ``If``; for the else side pass :func:`inverse` of it.
+        warp: lanes of a warp.
         lets: values of ``Let`` variables that may occur in ``cond``.
     """
     mask = thread_mask(cond, launch, lets)
-    return None if mask is None else range_of(mask)
+    return None if mask is None else range_of(mask, warp)
 
 
 def inverse(cond: Expr) -> Expr:
@@ -204,8 +204,9 @@ class ThreadGroups:
     ``divergent``: statements of threads that data decides.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, warp: int) -> None:
         self.launch = launch
+        self.warp = warp
         x, y, z = launch.threads
         self.all = (0, x * y * z)
         self.found: dict[Stmt, tuple[int, int]] = {}
@@ -266,7 +267,7 @@ class ThreadGroups:
         return left
 
     def _note(self, stmt: Stmt, mask: Mask) -> None:
-        group = range_of(mask)
+        group = range_of(mask, self.warp)
         if group is None:
             self.partial.add(stmt)
             first, count = int(np.argmax(mask)), int(np.count_nonzero(mask))

@@ -24,26 +24,26 @@ from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits
 from tilelang.passes.layouts.access import Access
+from tilelang.target import Limits
 
-WARP, BANKS, WORD = 32, 32, 4
 SLOTS = 16  # registers of a thread that are looked at
 WORTH = 0.7  # a layout is chosen when it needs at most so many of the wavefronts
 
 Use = tuple[S.Parallel, Access, Distribution]
 
 
-def best_layout(buffer: Buffer, uses: Sequence[Use]) -> Layout | None:
+def best_layout(buffer: Buffer, uses: Sequence[Use], limits: Limits) -> Layout | None:
     """The layout of a shared tile for the loops that touch it; None for row-major order."""
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
         return None
-    points = [found for use in uses if (found := warp_points(use, SLOTS)) is not None]
+    points = [found for use in uses if (found := warp_points(use, SLOTS, limits.warp)) is not None]
     if len(points) < len(uses) or not points:
         return None
-    plain = _costs(points, shape, None, buffer)
+    plain = _costs(points, shape, None, buffer, limits)
     best, least = None, sum(plain)
     for layout in _candidates(shape, buffer.dtype.bits):
-        costs = _costs(points, shape, layout, buffer)
+        costs = _costs(points, shape, layout, buffer, limits)
         if sum(costs) < least and _better(costs, plain):
             best, least = layout, sum(costs)
     return best
@@ -79,14 +79,15 @@ def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int) -> Layout
     return Layout(shape, forward)
 
 
-def warp_points(use: Use, slots: int) -> list[Array] | None:
+def warp_points(use: Use, slots: int, warp: int) -> list[Array] | None:
     """The indices of an access for the first warp: one array (lanes, slots) per dimension.
 
     Args:
         slots: registers of a thread that are looked at, at most.
+        warp: lanes of a warp.
     """
     loop, access, spread = use
-    table = spread.index_table()[:WARP, :slots]
+    table = spread.index_table()[:warp, :slots]
     values: dict[E.Var, Array] = {
         var: np.maximum(table[..., dim], 0) for dim, var in enumerate(loop.vars)
     }
@@ -101,7 +102,11 @@ def warp_points(use: Use, slots: int) -> list[Array] | None:
 
 
 def _costs(
-    points: list[list[Array]], shape: tuple[int, ...], layout: Layout | None, buffer: Buffer
+    points: list[list[Array]],
+    shape: tuple[int, ...],
+    layout: Layout | None,
+    buffer: Buffer,
+    limits: Limits,
 ) -> list[int]:
     """Wavefronts of each use."""
     unit = buffer.dtype.bits
@@ -114,11 +119,11 @@ def _costs(
         addresses = np.zeros(indices[0].shape, np.int64)
         for part, extent in zip(image, shape):
             addresses = addresses * extent + part
-        found.append(_wavefronts(addresses, unit))
+        found.append(_wavefronts(addresses, unit, limits))
     return found
 
 
-def _wavefronts(addresses: Array, bits: int) -> int:
+def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
     """Wavefronts of the accesses of one warp; ``addresses`` is (lanes, slots) in elements."""
     run = CHUNK_BITS // bits
     slots = addresses.shape[1]
@@ -129,18 +134,19 @@ def _wavefronts(addresses: Array, bits: int) -> int:
             if bool(whole) and bool((vectors[..., 0] % run == 0).all()):
                 break
         run //= 2
+    banks, word = limits.banks, limits.bank_bytes
     first = addresses[:, ::run] * bits // 8
     size = max(1, run * bits // 8)
-    group = WARP * WORD // max(size, WORD)  # lanes that are served together
-    steps = np.arange(0, size, WORD) if size >= WORD else np.zeros(1, np.int64)
+    group = limits.warp * word // max(size, word)  # lanes that are served together
+    steps = np.arange(0, size, word) if size >= word else np.zeros(1, np.int64)
     total = 0
     for start in range(0, first.shape[0], group):
         lanes = first[start : start + group]
-        words = (lanes[:, None, :] + steps[None, :, None]) // WORD
+        words = (lanes[:, None, :] + steps[None, :, None]) // word
         words = np.sort(words.reshape(-1, words.shape[2]), axis=0)
         distinct = np.ones(words.shape, bool)
         distinct[1:] = words[1:] != words[:-1]
-        row = np.arange(words.shape[1]) * BANKS
-        counts = np.bincount((words % BANKS + row)[distinct], minlength=words.shape[1] * BANKS)
-        total += int(counts.reshape(-1, BANKS).max(axis=1).sum())
+        row = np.arange(words.shape[1]) * banks
+        counts = np.bincount((words % banks + row)[distinct], minlength=words.shape[1] * banks)
+        total += int(counts.reshape(-1, banks).max(axis=1).sum())
     return total

@@ -19,19 +19,19 @@ SLOTS = 64  # registers of a thread that are looked at
 WORTH = 2  # a layout that follows others may take so many times the sectors of a free one
 
 
-def serves(loop: S.Parallel, spread: Distribution, free: Distribution) -> bool:
+def serves(loop: S.Parallel, spread: Distribution, free: Distribution, warp: int) -> bool:
     """Whether ``spread`` takes at most :data:`WORTH` times the sectors of ``free``."""
-    mine, best = sectors(loop, spread), sectors(loop, free)
+    mine, best = sectors(loop, spread, warp), sectors(loop, free, warp)
     return mine is None or best is None or mine <= WORTH * best
 
 
-def sectors(loop: S.Parallel, spread: Distribution) -> float | None:
+def sectors(loop: S.Parallel, spread: Distribution, warp: int) -> float | None:
     """Sectors that a warp asks for in all its steps; None where indices cannot be evaluated."""
     total = 0.0
     for access in accesses(loop):
         if access.buffer.storage != "global" or access.inner:
             continue
-        points = warp_points((loop, access, spread), SLOTS)
+        points = warp_points((loop, access, spread), SLOTS, warp)
         if points is None:
             return None
         if points:

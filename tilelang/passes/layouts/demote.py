@@ -20,7 +20,7 @@ from tilelang.ir.visitor import Rewriter, replace_buffers
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.layouts.access import writes
-from tilelang.passes.layouts.exchange import WARP, warp_exchange
+from tilelang.passes.layouts.exchange import warp_exchange
 
 EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 
@@ -127,10 +127,10 @@ class Demotion(Rewriter):
     def exchanges(self, buffer: Buffer, wanted: Distribution, stmt: S.Stmt) -> bool:
         """Whether shuffles can bring ``buffer`` to the layout ``wanted``, and back if written."""
         held = self.held_of(buffer)
-        if held is None or self.groups.of(stmt)[0] % WARP:
+        if held is None or self.groups.of(stmt)[0] % self.groups.warp:
             return False
-        return warp_exchange(held, wanted) is not None and (
-            not writes(stmt, buffer) or warp_exchange(wanted, held) is not None
+        return warp_exchange(held, wanted, self.groups.warp) is not None and (
+            not writes(stmt, buffer) or warp_exchange(wanted, held, self.groups.warp) is not None
         )
 
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:

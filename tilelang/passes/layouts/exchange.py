@@ -15,7 +15,6 @@ from tilelang.layout.distribution import Digit, Distribution, fit_digits
 from tilelang.layout.evaluate import Array, distinct
 from tilelang.passes.layouts.access import Mask
 
-WARP = 32
 # A shuffle takes as long as an access of shared memory, which moves 16 bytes where layouts allow
 # and needs a barrier besides. So few shuffles are quicker, and many are not.
 FREE = 16
@@ -50,22 +49,22 @@ class Arrival:
     slots: tuple[int, ...]
 
 
-def warp_exchange(src: Distribution, dst: Distribution) -> tuple[Arrival, ...] | None:
+def warp_exchange(src: Distribution, dst: Distribution, warp: int) -> tuple[Arrival, ...] | None:
     """For each register of ``dst`` where it comes from; None if not from the same warp, if the
     places are no sums of digits of the thread number, or if it takes too many shuffles."""
     threads = dst.threads
-    if src.threads != threads or threads % WARP or src.shape != dst.shape:
+    if src.threads != threads or threads % warp or src.shape != dst.shape:
         return None
     for own in (True, False):
-        found = _plan(src, dst, own)
+        found = _plan(src, dst, own, warp)
         if found is not None:
             return found
     return None
 
 
-def _plan(src: Distribution, dst: Distribution, own: bool) -> tuple[Arrival, ...] | None:
+def _plan(src: Distribution, dst: Distribution, own: bool, warp: int) -> tuple[Arrival, ...] | None:
     """The plan; of several holders the thread itself if ``own``, else the lowest lane, lends."""
-    places = _places(src, dst, own)
+    places = _places(src, dst, own, warp)
     if places is None:
         return None
     lanes, slots, exists = places
@@ -76,7 +75,7 @@ def _plan(src: Distribution, dst: Distribution, own: bool) -> tuple[Arrival, ...
         if not there.any():
             found.append(Arrival(None, Sum(0, ()), (0,)))
             continue
-        stays = bool((lanes[there, r] == number[there] % WARP).all())
+        stays = bool((lanes[there, r] == number[there] % warp).all())
         lane = None if stays else _fit(lanes[:, r], there)
         slot = _fit(slots[:, r], there)
         if slot is None or (lane is None and not stays):
@@ -86,7 +85,9 @@ def _plan(src: Distribution, dst: Distribution, own: bool) -> tuple[Arrival, ...
     return tuple(found) if cost <= FREE + (src.slots + dst.slots) // SHARE else None
 
 
-def _places(src: Distribution, dst: Distribution, own: bool) -> tuple[Array, Array, Mask] | None:
+def _places(
+    src: Distribution, dst: Distribution, own: bool, warp: int
+) -> tuple[Array, Array, Mask] | None:
     """(lane, register, whether there is an element) per thread and register of ``dst``."""
     table = dst.index_table()
     exists: Mask = np.all(table >= 0, axis=-1)
@@ -94,13 +95,13 @@ def _places(src: Distribution, dst: Distribution, own: bool) -> tuple[Array, Arr
     owners = src.owner_table()[where]  # (threads, slots, copies)
     thread = np.arange(dst.threads)[:, None, None]
     far = src.threads
-    rank = np.where(owners // WARP == thread // WARP, owners, far)
+    rank = np.where(owners // warp == thread // warp, owners, far)
     if own:
         rank = np.where(owners == thread, -1, rank)
     best = np.take_along_axis(owners, rank.argmin(axis=-1)[..., None], axis=-1)[..., 0]
     if bool(((rank.min(axis=-1) == far) & exists).any()):
         return None
-    return best % WARP, src.slot_table()[where], exists
+    return best % warp, src.slot_table()[where], exists
 
 
 def _fit(values: Array, exists: Mask) -> Sum | None:

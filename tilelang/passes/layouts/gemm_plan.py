@@ -23,7 +23,7 @@ from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
-from tilelang.target.atoms import WARP, Digits, MmaAtom, find_atom
+from tilelang.target.atoms import Digits, MmaAtom, find_atom
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128
@@ -93,10 +93,10 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
     atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, context.features)
-    if atom is None or m % ROW_UNIT or n % atom.n or threads % WARP:
+    if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
         held = shared_out(m, n, threads)
         return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held))
-    warps = (threads // WARP, 1) if turned else _partition(stmt, m, n, threads // WARP)
+    warps = (threads // atom.warp, 1) if turned else _partition(stmt, m, n, threads, atom.warp)
     held = sum_distribution(atom, m, n, warps)
     run = max(int(region.buffer.attr(K_RUN, 1)) for region in (stmt.a, stmt.b))
     a = factor_distribution(atom, m, k, warps, True, run)
@@ -148,7 +148,8 @@ def _sizes(region: Region, stmt: S.Gemm) -> tuple[int, int]:
     return rows, columns
 
 
-def _partition(stmt: S.Gemm, m: int, n: int, warps: int) -> tuple[int, int]:
+def _partition(stmt: S.Gemm, m: int, n: int, threads: int, warp: int) -> tuple[int, int]:
+    warps = threads // warp
     try:
         return GemmWarpPolicy(stmt.policy).compute_warp_partition(m, n, warps)
     except TileValueError:
@@ -157,8 +158,8 @@ def _partition(stmt: S.Gemm, m: int, n: int, warps: int) -> tuple[int, int]:
             "no valid warp partition for T.gemm",
             expected=f"rows * columns = {warps} warps, with 16 * rows dividing M = {m} and "
             f"8 * columns dividing N = {n}",
-            got=f"{warps * WARP} threads for a {m} x {n} result",
-            hint=f"use one of {', '.join(str(count * WARP) for count in good)} threads, or "
+            got=f"{warps * warp} threads for a {m} x {n} result",
+            hint=f"use one of {', '.join(str(count * warp) for count in good)} threads, or "
             "another tile",
             loc=stmt.loc,
         ) from None
@@ -185,13 +186,13 @@ def sum_distribution(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) -> D
     return Distribution(
         (m, n),
         (
-            _digits(Digit(down, "thread", WARP * across), Digit(rows, "slot", slots * columns))
+            _digits(Digit(down, "thread", atom.warp * across), Digit(rows, "slot", slots * columns))
             + atom.c_digits[0],
-            _digits(Digit(across, "thread", WARP), Digit(columns, "slot", slots))
+            _digits(Digit(across, "thread", atom.warp), Digit(columns, "slot", slots))
             + atom.c_digits[1],
         ),
         (),
-        WARP * down * across,
+        atom.warp * down * across,
     )
 
 
@@ -209,17 +210,17 @@ def factor_distribution(
     down, across = warps
     if left:
         tiles, steps, slots = rows // (down * atom.m), columns // atom.k, atom.a_slots
-        outer = _digits(Digit(down, "thread", WARP * across), Digit(tiles, "slot", slots))
+        outer = _digits(Digit(down, "thread", atom.warp * across), Digit(tiles, "slot", slots))
         inner = _along_k(atom.a_digits[1], steps, slots * tiles, run)
         digits = (outer + atom.a_digits[0], inner)
-        copies = ((across, WARP),) if across > 1 else ()
+        copies = ((across, atom.warp),) if across > 1 else ()
     else:
         tiles, steps, slots = columns // (across * atom.n), rows // atom.k, atom.b_slots
-        outer = _digits(Digit(across, "thread", WARP), Digit(tiles, "slot", slots))
+        outer = _digits(Digit(across, "thread", atom.warp), Digit(tiles, "slot", slots))
         inner = _along_k(atom.b_digits[0], steps, slots * tiles, run)
         digits = (inner, outer + atom.b_digits[1])
-        copies = ((down, WARP * across),) if down > 1 else ()
-    return Distribution((rows, columns), digits, copies, WARP * down * across)
+        copies = ((down, atom.warp * across),) if down > 1 else ()
+    return Distribution((rows, columns), digits, copies, atom.warp * down * across)
 
 
 def _along_k(own: Digits, steps: int, stride: int, run: int) -> Digits:

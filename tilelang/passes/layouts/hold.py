@@ -63,7 +63,7 @@ class _Holder:
         products = [node for node in S.walk(self.launch.body) if isinstance(node, S.Gemm)]
         if not products:
             return self.launch
-        self.groups = ThreadGroups(self.launch)
+        self.groups = ThreadGroups(self.launch, self.context.limits.warp)
         self.collect(self.launch.body)
         mapping: dict[Buffer, Buffer] = {}
         for product in products:

@@ -103,7 +103,7 @@ class _Inference:
         self.moved = moved  # of fragments that are in shared memory instead
         self.storage = Storage(launch)
         self.bounds = bounds_of(launch)
-        self.groups = ThreadGroups(launch)
+        self.groups = ThreadGroups(launch, context.limits.warp)
         self.held: dict[Buffer, Distribution] = {}
         self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
         self.plans: dict[S.Stmt, GemmPlan] = {}
@@ -360,7 +360,7 @@ class _Inference:
         """Whether ``spread`` is good enough for what ``op`` asks of global memory."""
         assert op.loop is not None and op.extents is not None
         free = free_spread(op.loop, op.extents, op.threads, self.bounds)
-        return serves(op.loop, spread, free)
+        return serves(op.loop, spread, free, self.context.limits.warp)
 
     def suits(self, buffer: Buffer, held: Distribution) -> bool:
         """Whether the loops that touch a fragment access global memory well if it is held so."""
@@ -495,7 +495,7 @@ class _Inference:
                     uses.setdefault(access.buffer, []).append((op.loop, access, spread))
         for buffer, found in uses.items():
             if buffer.data not in taken and buffer not in self.layouts:
-                layout = best_layout(buffer, found)
+                layout = best_layout(buffer, found, self.context.limits)
                 if layout is not None:
                     self.layouts[buffer] = layout
                     self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])
@@ -545,12 +545,16 @@ class _Inference:
         if spread is None or op.loop is None or held is None or is_reducer(buffer):
             return None
         found = held_from(uses[0], op.loop, spread, _constant_shape(buffer))
-        if found is None or warp_exchange(held, found) is None:
+        if found is None or warp_exchange(held, found, self.context.limits.warp) is None:
             return None
         if any(registers_of(access, found, op.loop, spread) is None for access in uses):
             return None
         written = any(access.kind != "read" for access in uses)
-        return found if not written or warp_exchange(found, held) is not None else None
+        return (
+            found
+            if not written or warp_exchange(found, held, self.context.limits.warp) is not None
+            else None
+        )
 
     def new_buffers(self) -> dict[Buffer, Buffer]:
         """Each buffer with a layout, as a buffer that carries it."""

@@ -20,7 +20,6 @@ from tilelang.passes.analysis.combine import combine
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import digit, guarded, loop, nest
 
-WARP = 32
 ROOM = 16384  # bytes of workspace; more values are exchanged in several rounds
 LITTLE_ROOM = 1024  # the same where shared memory is short
 
@@ -68,15 +67,15 @@ def _split(digits: Digits, ctx: Lowering) -> tuple[list[tuple[int, int]], list[t
     """Digits inside a warp, and the others."""
     lanes: list[tuple[int, int]] = []
     rest: list[tuple[int, int]] = []
-    whole = ctx.group.threads % WARP == 0 and ctx.group.lo % WARP == 0
+    whole = ctx.group.threads % ctx.warp == 0 and ctx.group.lo % ctx.warp == 0
     for extent, stride in digits:
-        if not (whole and _power(extent) and _power(stride)) or stride >= WARP:
+        if not (whole and _power(extent) and _power(stride)) or stride >= ctx.warp:
             rest.append((extent, stride))
             continue
-        inside = min(extent, WARP // stride)
+        inside = min(extent, ctx.warp // stride)
         lanes.append((inside, stride))
         if extent > inside:
-            rest.append((extent // inside, WARP))
+            rest.append((extent // inside, ctx.warp))
     return lanes, rest
 
 

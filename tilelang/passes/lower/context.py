@@ -53,6 +53,11 @@ class Lowering:
         return self.group.thread
 
     @property
+    def warp(self) -> int:
+        """Lanes of a warp."""
+        return self.context.limits.warp
+
+    @property
     def threads(self) -> int:
         """Size of the thread group."""
         return self.group.threads

@@ -16,8 +16,8 @@ from tilelang.passes.lower.context import Lowering
 def lower_exchange(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
     """Every thread's registers of ``stmt.dst`` from those of its warp's lanes."""
     src, dst = stmt.src.buffer, stmt.dst.buffer
-    plan = warp_exchange(ctx.distribution(src), ctx.distribution(dst))
-    if plan is None or ctx.group.lo % 32:
+    plan = warp_exchange(ctx.distribution(src), ctx.distribution(dst), ctx.warp)
+    if plan is None or ctx.group.lo % ctx.warp:
         raise InternalError(f"`{src.name}` cannot be exchanged inside warps")
     there = ctx.registers(dst)
 

@@ -35,7 +35,7 @@ from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_runs import run_steps
 from tilelang.passes.lower.gemm_sum import Sum, sum_of
 from tilelang.target import nvidia
-from tilelang.target.atoms import BLOCK, WARP, MmaAtom
+from tilelang.target.atoms import BLOCK, MmaAtom
 
 UNROLL = 4  # steps along k that are written out
 CROWDED = 200  # registers of fragments and doubled factors from which columns are grouped
@@ -221,7 +221,7 @@ class Factor:
     def lane(self) -> E.Expr:
         """The thread's number in its warp."""
         thread = self.ctx.group.thread
-        return thread if self.ctx.group.threads == WARP else thread % WARP
+        return thread if self.ctx.group.threads == self.ctx.warp else thread % self.ctx.warp
 
     @cached_property
     def first(self) -> E.Expr:
@@ -229,7 +229,7 @@ class Factor:
         down, across = self.plan.warps
         if (down if self.left else across) == 1:
             return E.const(0)
-        warp = self.ctx.group.thread // WARP
+        warp = self.ctx.group.thread // self.ctx.warp
         if self.left:
             return (warp // across) * (self.plan.m // down)
         return (warp if down == 1 else warp % across) * (self.plan.n // across)

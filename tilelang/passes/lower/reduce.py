@@ -23,7 +23,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.combine import register_dtype, start_of
 from tilelang.passes.analysis.scopes import is_fragment, is_private
-from tilelang.passes.lower.allreduce import WARP, Operation, all_reduce
+from tilelang.passes.lower.allreduce import Operation, all_reduce
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -213,10 +213,10 @@ def _split(job: _Job) -> _Split:
     last = job.stmt.dim == len(job.extents) - 1
     enough = 1 << max(0, (job.length - 1).bit_length())
     lanes = max(1, threads // rows)
-    if threads % WARP == 0:
+    if threads % job.ctx.warp == 0:
         lanes = 1 << (lanes.bit_length() - 1)
         if last:
-            lanes = max(lanes, WARP)
+            lanes = max(lanes, job.ctx.warp)
     lanes = min(lanes, enough, threads)
     together = threads // lanes
     if last:

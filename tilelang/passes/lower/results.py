@@ -19,7 +19,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.combine import register_dtype, settled
 from tilelang.passes.analysis.scopes import is_fragment, is_private
-from tilelang.passes.layouts.exchange import WARP, warp_exchange
+from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.lower.allreduce import Operation
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
@@ -104,7 +104,7 @@ def deliver(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt:
         straight = _register_map(totals, region, ctx) if plain else None
         if straight is not None:
             return _straight(totals, target, straight, ctx)
-        moved = _moved(totals, target, ctx) if plain and ctx.group.lo % WARP == 0 else None
+        moved = _moved(totals, target, ctx) if plain and ctx.group.lo % ctx.warp == 0 else None
         if moved is not None:
             return moved
     elif not is_private(region):
@@ -142,7 +142,7 @@ def _register_map(totals: Totals, region: Region, ctx: Lowering) -> list[tuple[i
 def _moved(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt | None:
     """The totals brought by shuffles, if every holder's warp has them."""
     held = ctx.distribution(target.region.buffer)
-    plan = warp_exchange(totals.dist.with_shape(held.shape), held)
+    plan = warp_exchange(totals.dist.with_shape(held.shape), held, ctx.warp)
     if plan is None:
         return None
     registers = ctx.registers(target.region.buffer)

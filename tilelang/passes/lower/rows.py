@@ -21,7 +21,6 @@ from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
 from tilelang.target import nvidia
-from tilelang.target.atoms import WARP
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread
 CHUNK_BITS = 128
@@ -49,7 +48,7 @@ def lower_rows(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
     fragment = src.buffer.storage == FRAGMENT and src.is_whole and len(src.extents) == 2
     if ctx.context.sparing or not fragment or dst.buffer.storage != "global" or bits not in (8, 16):
         return None
-    if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % WARP:
+    if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % ctx.warp:
         return None
     if tuple(dst.extents[d] for d in dst.tile_dims()) != tuple(src.extents):
         return None
@@ -78,10 +77,10 @@ def _tile(src: Region, ctx: Lowering) -> _Tile | None:
         return None
     if columns[-2:] != (Digit(4, "thread", 1), Digit(PAIR, "slot", 1)):
         return None
-    across = _outer(columns[:-2], 4)
+    across = _outer(columns[:-2], 4, ctx.warp)
     if across is None:
         return None
-    down = _outer(rows[:-2], 4 * across[0])
+    down = _outer(rows[:-2], 4 * across[0], ctx.warp)
     if down is None:
         return None
     warps = (down[1], across[1])
@@ -89,7 +88,7 @@ def _tile(src: Region, ctx: Lowering) -> _Tile | None:
     return _Tile(down[0], across[0], first)
 
 
-def _outer(digits: tuple[Digit, ...], stride: int) -> tuple[int, Digit | None] | None:
+def _outer(digits: tuple[Digit, ...], stride: int, warp: int) -> tuple[int, Digit | None] | None:
     """The count of tiles and the digit of warps, in that order from the inside."""
     rest, count, warps = list(digits), 1, None
     if rest and rest[-1].place == "slot":
@@ -99,7 +98,7 @@ def _outer(digits: tuple[Digit, ...], stride: int) -> tuple[int, Digit | None] |
         count = tiles.extent
     if rest and rest[-1].place == "thread":
         warps = rest.pop()
-        if warps.stride % WARP:
+        if warps.stride % warp:
             return None
     return None if rest else (count, warps)
 
@@ -125,10 +124,10 @@ class _Rows:
     def lowered(self) -> S.Stmt:
         """Strip after strip through the workspace."""
         ctx, stride = self.ctx, self.stride
-        warps = ctx.threads // WARP
+        warps = ctx.threads // ctx.warp
         room = ctx.workspace("rows", self.stmt.dst.dtype, warps * ROWS * stride)
         strip = ctx.fresh("i")
-        base = (ctx.thread // WARP) * (ROWS * stride)
+        base = (ctx.thread // ctx.warp) * (ROWS * stride)
         everyone = E.const(0xFFFFFFFF, DType("uint32"))
         meet = S.Eval(value=E.call("sync_warp", everyone), loc=self.stmt.loc)
         body = S.seq(self._put(room, base, strip), meet, self._take(room, base, strip), meet)
@@ -141,7 +140,7 @@ class _Rows:
 
     @property
     def lane(self) -> E.Expr:
-        return self.ctx.thread % WARP
+        return self.ctx.thread % self.ctx.warp
 
     def _value(self, slot: E.Expr) -> E.Expr:
         registers = self.ctx.registers(self.stmt.src.buffer)
@@ -179,10 +178,10 @@ class _Rows:
         """The strip from the workspace to where it belongs, 16 bytes per thread and step."""
         chunks = self.tile.tiles * 8 // self.chunk
         step, v = self.ctx.fresh("s"), self.ctx.fresh("v")
-        number = step * WARP + self.lane
+        number = step * self.ctx.warp + self.lane
         row, column = number // chunks, number % chunks * self.chunk
         inside = (strip * ROWS + row, column + v)
         indices = element(self.stmt.dst, _added(self.tile.first, inside))
         held = E.Load(room, (base + row * self.stride + column + v,))
         store = S.Store(buffer=self.stmt.dst.buffer, indices=indices, value=held, loc=self.stmt.loc)
-        return loop(step, ROWS * chunks // WARP, loop(v, self.chunk, store, "vectorized"))
+        return loop(step, ROWS * chunks // self.ctx.warp, loop(v, self.chunk, store, "vectorized"))

@@ -17,7 +17,7 @@ from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.passes.analysis.combine import register_dtype, settled, start_of
 from tilelang.passes.analysis.scopes import is_fragment, is_private
-from tilelang.passes.lower.allreduce import WARP, Operation
+from tilelang.passes.lower.allreduce import Operation
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
@@ -165,10 +165,10 @@ class _Rows:
         """A warp per row, or a thread per row."""
         group = self.ctx.group
         count = prod(self.others)
-        whole = group.threads % WARP == 0 and group.lo % WARP == 0
+        whole = group.threads % self.ctx.warp == 0 and group.lo % self.ctx.warp == 0
         # Threads that scan neighbouring columns read neighbouring elements, lanes of one do not.
-        columns = self.stmt.dim < len(self.extents) - 1 and count >= WARP
-        lanes = WARP if whole and not columns else 1
+        columns = self.stmt.dim < len(self.extents) - 1 and count >= self.ctx.warp
+        lanes = self.ctx.warp if whole and not columns else 1
         workers = group.threads // lanes
         worker = group.thread // lanes
         passes = -(-count // workers)
@@ -204,19 +204,19 @@ class _Rows:
 
     def by_warp(self, row: Indices) -> S.Stmt:
         """32 elements at a time; the last lane carries the total on."""
-        lane = self.ctx.group.thread % WARP
+        lane = self.ctx.group.thread % self.ctx.warp
         held = array("total", self.wide, 2)  # this lane's value, and the carry
         mine, carry = (E.const(0),), (E.const(1),)
-        steps = -(-self.length // WARP)
+        steps = -(-self.length // self.ctx.warp)
         k = self.ctx.fresh("k")
-        position = k * WARP + lane if steps > 1 else lane
-        inside = [] if self.length % WARP == 0 else [position < self.length]
+        position = k * self.ctx.warp + lane if steps > 1 else lane
+        inside = [] if self.length % self.ctx.warp == 0 else [position < self.length]
         body: list[S.Stmt] = [
             S.Store(buffer=held, indices=mine, value=self.start),
             guarded(inside, S.Store(buffer=held, indices=mine, value=self.value(row, position))),
         ]
         distance = 1
-        while distance < min(WARP, self.length):
+        while distance < min(self.ctx.warp, self.length):
             body.append(self.up(held, lane, distance))
             distance *= 2
         joined = self.op(E.Load(held, carry), E.Load(held, mine))
@@ -225,7 +225,7 @@ class _Rows:
             guarded(inside, self.write(self.at(row, position), self.settled(E.Load(held, mine)))),
         ]
         if steps > 1:
-            last = E.call("shfl_sync", E.Load(held, mine), WARP - 1)
+            last = E.call("shfl_sync", E.Load(held, mine), self.ctx.warp - 1)
             body.append(S.Store(buffer=held, indices=carry, value=last))
         return S.seq(
             S.Alloc(buffer=held),

@@ -61,7 +61,7 @@ def lower_tiles_gpu(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 class _Tiles(Rewriter):
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
-        self.groups = ThreadGroups(launch)
+        self.groups = ThreadGroups(launch, context.limits.warp)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
         x, y, _ = launch.threads
         thread: E.Expr = launch.thread_vars[0]

@@ -15,11 +15,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import rebuild
 from tilelang.passes.analysis.combine import combine, start_of
 from tilelang.passes.serial.slots import INT, ThreadLoops
 
-WARP = 32
 WORD = DType("uint32")
 LONG = DType("uint64")
 

@@ -28,7 +28,6 @@ from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis.groups import (
     MAX_BARRIERS,
     NO_BARRIER,
-    WARP,
     Mask,
     exact_threads,
     inverse,
@@ -75,16 +74,15 @@ def insert_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Raises:
         TileUnsupportedError: an exchange inside a branch that only some threads of a warp take.
     """
-    return rewrite_launches(
-        func, lambda launch: _synchronized(launch, context.options.no_auto_sync)
-    )
+    own, warp = context.options.no_auto_sync, context.limits.warp
+    return rewrite_launches(func, lambda launch: _synchronized(launch, own, warp))
 
 
-def _synchronized(launch: S.Launch, own: bool) -> S.Launch:
+def _synchronized(launch: S.Launch, own: bool, warp: int) -> S.Launch:
     """``launch`` with its barriers."""
     if prod(launch.threads) == 1:
         return launch
-    inserter = _Inserter(launch, own)
+    inserter = _Inserter(launch, own, warp)
     start = Where(np.ones(prod(launch.threads), np.bool_))
     body = inserter.visit(launch.body, Open(), start)
     notes = launch.annotations
@@ -125,11 +123,12 @@ class _Exits:
 class _Inserter:
     """One launch."""
 
-    def __init__(self, launch: S.Launch, own: bool = False) -> None:
+    def __init__(self, launch: S.Launch, own: bool, warp: int) -> None:
+        self.warp = warp
         self.launch = launch
         self.own = own
         self.varying = Varying(launch, votes=True)
-        self.compare = Comparer(launch)
+        self.compare = Comparer(launch, warp)
         self.scope = Scope(
             thread_indices(launch),
             opaque=self.varying.vars - set(launch.thread_vars),
@@ -277,7 +276,7 @@ class _Inserter:
             return [S.Eval(value=self.barrier(at, stmt.loc), loc=stmt.loc)]
         if int(np.count_nonzero(at.mask)) == 1:
             return []
-        bits = _lanes(at.mask) if at.exact and _warps(at.mask) == 1 else None
+        bits = _lanes(at.mask, self.warp) if at.exact and _warps(at.mask, self.warp) == 1 else None
         if bits is None:
             raise TileUnsupportedError(
                 "threads that cannot wait for each other share a copy with a barrier",
@@ -362,8 +361,8 @@ class _Inserter:
         serious = [m for m in meetings if not self.may_be_apart(m, at)]
         if not serious:
             return []
-        bits = _lanes(at.mask) if at.exact else None
-        alone = _warps(at.mask) == 1
+        bits = _lanes(at.mask, self.warp) if at.exact else None
+        alone = _warps(at.mask, self.warp) == 1
         apart = alone or all(
             self.compare.meet(self.ordered(m.first), m.second) is None for m in serious
         )
@@ -376,7 +375,7 @@ class _Inserter:
 
     def meet_in_warps(self, live: Open, at: Where) -> None:
         """What a barrier of the warps of ``at`` settles: everything, if that is one warp."""
-        if _warps(at.mask) == 1:
+        if _warps(at.mask, self.warp) == 1:
             self.clear(live, at)
         else:
             live.assign(access if access.pending else self.ordered(access) for access in live)
@@ -404,7 +403,7 @@ class _Inserter:
         """The call at which the threads of ``at`` meet."""
         if at.group is None:
             return E.call("sync_threads")
-        count = -(-at.group[1] // WARP) * WARP
+        count = -(-at.group[1] // self.warp) * self.warp
         ident = self.group_id(at.group)
         if ident == NO_BARRIER:
             raise no_barrier_left(at.group, loc)
@@ -526,7 +525,7 @@ class _Inserter:
             return None
         if exact and bool((mask == at.mask).all()):
             return at
-        group = range_of(mask) if exact and at.cond is None else None
+        group = range_of(mask, self.warp) if exact and at.cond is None else None
         if group is not None:
             self.group_id(group)
             return replace(at, mask=mask, group=group)
@@ -645,8 +644,8 @@ def _has_barriers(stmt: S.Stmt) -> bool:
     return any(map(_has_barriers, stmt.blocks()))
 
 
-def _warps(mask: Mask) -> int:
-    return len({int(thread) // WARP for thread in np.flatnonzero(mask)})
+def _warps(mask: Mask, warp: int) -> int:
+    return len({int(thread) // warp for thread in np.flatnonzero(mask)})
 
 
 def _signals_next(stmt: S.Stmt) -> bool:
@@ -654,9 +653,9 @@ def _signals_next(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.Copy) and bool(dict(stmt.annotations).get(SIGNALS))
 
 
-def _lanes(mask: Mask) -> int | None:
+def _lanes(mask: Mask, warp: int) -> int | None:
     """The lanes of ``mask`` as bits, if they are the same in all warps that have any."""
-    rows = np.pad(mask, (0, -mask.size % WARP)).reshape(-1, WARP)
+    rows = np.pad(mask, (0, -mask.size % warp)).reshape(-1, warp)
     found = np.unique(rows[rows.any(axis=1)], axis=0)
     if len(found) != 1:
         return None

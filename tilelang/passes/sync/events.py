@@ -28,7 +28,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
-from tilelang.passes.analysis.groups import WARP, Mask, thread_indices
+from tilelang.passes.analysis.groups import Mask, thread_indices
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it
@@ -371,7 +371,8 @@ class Meeting:
 class Comparer:
     """Decides about pairs of accesses in one launch; remembers what it found."""
 
-    def __init__(self, launch: S.Launch) -> None:
+    def __init__(self, launch: S.Launch, warp: int) -> None:
+        self.warp = warp
         self.threads = thread_indices(launch)
         self.count = prod(launch.threads)
         self._memo: dict[int, dict[int, Meeting | None]] = {}  # by the later access, the earlier
@@ -507,7 +508,7 @@ class Comparer:
                 exact = False
             else:
                 columns.append(pair)
-        unit = WARP if a.warped else 1
+        unit = self.warp if a.warped else 1
         keys_a, low_a, high_a = _owners(a, self.count, columns, 0, unit)
         keys_b, low_b, high_b = _owners(b, self.count, columns, 1, unit)
         _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)

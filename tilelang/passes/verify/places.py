@@ -21,11 +21,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import rewrite_bodies, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.target import Context
-from tilelang.target.atoms import WARP
 
 MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one access
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
