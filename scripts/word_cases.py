@@ -169,7 +169,7 @@ def _barriers() -> list[Case]:
         return Case(word, body, shows, arch, below, error=missing)
 
     return [
-        b("alloc_barrier", lambda k: k.bar, "tl_mbarrier_init(&buf[0], 1);"),
+        b("alloc_barrier", lambda k: k.bar, "tl_mbarrier_init(buf, 1);"),
         b("barrier_arrive", lambda k: T.barrier_arrive(k.bar), "tl_mbarrier_arrive(buf);"),
         b("barrier_wait", lambda k: T.barrier_wait(k.bar, 0), "tl_mbarrier_wait(buf, 0);"),
         b("mbarrier_arrive", lambda k: T.mbarrier_arrive(k.bar), "tl_mbarrier_arrive(buf);"),

@@ -16,7 +16,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
-from tilelang.target import Target
+from tilelang.passes.sync.initialise_barriers import initialise_barriers
+from tilelang.target import Context, Target
 from tilelang.target.nvidia import ATOMS
 
 
@@ -227,11 +228,14 @@ def test_barriers_get_their_counts_before_use() -> None:
             T.barrier_wait(bar[1], 0)
             A[0] = 1
 
-    text = lines(meets)
+    plain = lines(meets)
+    assert not any("mbarrier_init" in line or "__syncthreads" in line for line in plain)
+    target = Target("cuda", "sm_90")
+    text = lines(initialise_barriers(meets, Context(target)), "sm_90")
     at = text.index("__shared__ __align__(128) uint64_t bar[2];")
     assert text[at + 1 : at + 9] == [
-        "if ((int)threadIdx.x == 0) {",
-        "tl_mbarrier_init(&bar[0], 32);",
+        "if (tx == 0) {",
+        "tl_mbarrier_init(bar, 32);",
         "tl_mbarrier_init(&bar[1], 64);",
         "tl_fence_barrier_init();",
         "}",

@@ -13,6 +13,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
+from tilelang.target.nvidia import ATOMS
 
 INT = DType("int32")
 
@@ -34,7 +35,7 @@ def program(
         index = E.binary("floormod", E.binary("add", var, E.const(distance)), E.const(size))
         dst = E.AddressOf(there, (index,), "w")
         src = E.AddressOf(here, (E.const(0),), "r")
-        stmts.append(S.Eval(value=E.call(op, dst, src, dtype="void", bytes=4)))
+        stmts.append(S.Eval(value=E.call(ATOMS.get(op, op), dst, src, dtype="void", bytes=4)))
     ends = {"start": E.as_expr(start), "stop": E.const(stop), "step": E.const(1), **more}
     loop = S.For(var=var, body=S.seq(*stmts), **ends)
     body = S.seq(S.Alloc(buffer=there), loop)

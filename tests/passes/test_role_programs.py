@@ -75,11 +75,14 @@ def test_a_ring_of_tiles_between_two_roles(protocol: str, together: bool) -> Non
             empty = T.alloc_barrier([128, 128])
             if tx >= 128:
                 for k in T.serial(4):
-                    T.mbarrier_wait_parity(empty[k % 2], (k // 2 + 1) % 2)
                     if together:
+                        T.mbarrier_wait_parity(empty[k % 2], (k // 2 + 1) % 2)
                         load(A, s, full, k)
                     else:
+                        # Nothing holds up the ring for the others: one that came late would find
+                        # that two phases are over, and wait for ever.
                         if tx == 128:
+                            T.mbarrier_wait_parity(empty[k % 2], (k // 2 + 1) % 2)
                             load(A, s, full, k)
             else:
                 for k in T.serial(4):

@@ -18,7 +18,6 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear
 
-_BARRIERS = ("shared.barrier", "shared.cluster_barrier")
 STORAGE_BYTES = {
     "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
 }  # fmt: skip
@@ -103,8 +102,6 @@ class KernelWriter(Writer):
             )
         if stmt.init is not None:
             self.put(self.p.stored(buffer.dtype, name, "0", bare(self.p.value(stmt.init))))
-        if buffer.storage in _BARRIERS:
-            self.barriers(buffer, name, length)
 
     def store(self, stmt: S.Store) -> None:
         """An assignment; nibbles of memory that threads share change atomically."""
@@ -133,18 +130,6 @@ class KernelWriter(Writer):
         self.uses_arena = True
         place = f"tl_smem + {offset}" if offset else "tl_smem"
         self.put(f"{kind}* const {name} = ({kind}*)({place});")
-
-    def barriers(self, buffer: Buffer, name: str, length: int) -> None:
-        """Give barriers their arrival counts before anybody uses them."""
-        self.p.require("sm_80", f"the barrier `{buffer.name}`")
-        counts = buffer.attr("arrive_counts", (1,))
-        self.put(f"if ({thread_index(self.p)} == 0) {{")
-        for at in range(length):
-            count = counts[at] if at < len(counts) else counts[0]
-            self.put(f"    tl_mbarrier_init(&{name}[{at}], {int(count)});")
-        self.put("    tl_fence_barrier_init();")
-        self.put("}")
-        self.put("__syncthreads();")
 
     def tensor_memory(self, buffer: Buffer, stmt: S.Alloc) -> None:
         """Columns of tensor memory: the first warp asks for them, all threads learn where."""
