@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from contexts import SM_80
+from script_text import body_of, text
 from test_vectorize import body
 
 import tilelang.language as T
@@ -75,3 +76,22 @@ def test_a_name_serves_later_loops_of_its_block() -> None:
     text = body(main)
     assert len(re.findall(r"const int A_at = bx \* 32 \+ tx / 16;", text)) == 1
     assert text.count("A_at + s") == 2
+
+
+def test_the_text_before_and_after() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4096,), "float32")):
+        with T.Kernel(8, threads=128) as bx:
+            tx = T.get_thread_binding()
+            for i in T.unroll(4):
+                A[bx * 512 + tx // 4 * 16 + i] = A[bx * 512 + tx // 4 * 16 + i + 4]
+
+    assert body_of(kernel) == text("""
+        for i in T.unroll(4):
+            A[bx * 512 + tx // 4 * 16 + i] = A[bx * 512 + tx // 4 * 16 + i + 4]
+        """)
+    assert body_of(hoist_indices(kernel, SM_80)) == text("""
+        A_at: T.int32 = bx * 512 + tx // 4 * 16
+        for i in T.unroll(4):
+            A[A_at + i] = A[A_at + i + 4]
+        """)
