@@ -27,6 +27,14 @@ from tilelang.target import Target
 # between them better than the level below (3 % of a GEMM's time on an H200), which takes it 0.2 s
 # and 20 registers; up to here it gains nothing.
 FEW = 64
+# Words of CUDA C++ that a variable must not take.
+_RESERVED = frozenset(
+    "threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 float2 float4 int2 int4 uint2 uint4 "
+    "class template typename this new delete operator namespace using try catch throw public "
+    "private protected virtual friend explicit mutable constexpr nullptr and or not xor bool "
+    "true false export static_cast half min max assert clock memcpy wchar_t alignas alignof "
+    "decltype noexcept static_assert thread_local requires concept co_await".split()
+)
 
 
 def emit_cuda(func: S.PrimFunc, target: Target) -> CudaModule:
@@ -116,6 +124,16 @@ def _starts(pattern: str) -> tuple[tuple[str, str | None], ...]:
 
 CUDA = Dialect(
     name="CUDA",
+    kernel='extern "C" __global__ void __launch_bounds__({threads}, {blocks}) {name}(',
+    block="blockIdx.{axis}",
+    thread="threadIdx.{axis}",
+    inputs=(),
+    spaces={"global": "", "shared": "", "local": ""},
+    arena="extern __shared__ __align__(1024) unsigned char tl_smem[];",
+    shared="__shared__ __align__(128) {kind} {name}[{length}];",
+    local="__align__(16) {kind} {name}[{length}];",
+    restrict="__restrict__ ",
+    reserved=_RESERVED,
     call=call_text,
     hint=hint_text,
     includes=includes,

@@ -24,6 +24,18 @@ class Dialect:
 
     Attributes:
         name: as error messages call it.
+        kernel: the head of a kernel, with {name}, {threads} of a block and {blocks} that are to
+            fit a multiprocessor at once; behind it stand the parameters.
+        block, thread: the index of the block in the grid and of the thread in its block along
+            {axis}.
+        inputs: parameters of every kernel behind its own, for what the hardware gives.
+        spaces: memory ("global", "shared", "local") -> the word before the type in pointers to it,
+            with a blank; "" where pointers do not say where they point.
+        arena: the declaration of a block's planned shared memory of {bytes} as `tl_smem`.
+        shared, local: the declaration of an array {name} of {length} elements of {kind} in shared
+            memory and in registers; vector moves need them aligned.
+        restrict: that nothing else points to the same, with a blank.
+        reserved: names that a variable must not take.
         call: text of an intrinsic, None for one that the dialect has no text of its own for.
         hint: the statement of a hint, None where the target drops it.
         includes: headers that a text needs.
@@ -34,6 +46,16 @@ class Dialect:
     """
 
     name: str
+    kernel: str
+    block: str
+    thread: str
+    inputs: tuple[str, ...]
+    spaces: Mapping[str, str]
+    arena: str
+    shared: str
+    local: str
+    restrict: str
+    reserved: frozenset[str]
     call: Callable[[CudaPrinter, E.Call], str | None]
     hint: Callable[[CudaPrinter, E.Call], str | None]
     includes: Callable[[str], list[str]]
@@ -41,3 +63,8 @@ class Dialect:
     map_tensor: Callable[[E.Call, Slots], Buffer | None]
     map_step: MapEncoder
     flags: Callable[[S.PrimFunc], tuple[str, ...]]
+
+    def space(self, storage: str) -> str:
+        """The word before the type of a pointer to ``storage``."""
+        kind = "shared" if storage.startswith("shared") else storage
+        return self.spaces["local" if storage.startswith("local") else kind]

@@ -17,7 +17,7 @@ from tilelang.codegen.gpu.module import (
     LaunchPlan,
     SharedBuffer,
 )
-from tilelang.codegen.gpu.printer import RESERVED, CudaPrinter
+from tilelang.codegen.gpu.printer import CudaPrinter
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment
@@ -161,13 +161,13 @@ class _Module:
 
 
 class _Kernel:
-    """One `__global__` function."""
+    """One kernel."""
 
     def __init__(self, module: _Module, stmt: S.Launch, name: str) -> None:
         self.module = module
         self.stmt = stmt
         self.name = name
-        self.names = Names({*RESERVED, name})
+        self.names = Names({*module.dialect.reserved, name})
         self.dialect = module.dialect
         self.printer = CudaPrinter(self.names, module.target, _three(stmt.threads), self.dialect)
         self.printer.templates = _templates(module.preludes)
@@ -252,12 +252,13 @@ class _Kernel:
         x, y, z = _three(stmt.threads)
         blocks = int(stmt.annotation("min_blocks_per_sm", 1))
         lines = [
-            f'extern "C" __global__ void __launch_bounds__({x * y * z}, {blocks}) {self.name}('
-            + ", ".join(text for _, text in head)
+            self.dialect.kernel.format(name=self.name, threads=x * y * z, blocks=blocks)
+            + ", ".join([*(text for _, text in head), *self.dialect.inputs])
             + ") {"
         ]
         if writer.uses_arena:
-            lines.append("    extern __shared__ __align__(1024) unsigned char tl_smem[];")
+            size = int(stmt.annotation("shared_bytes", 0))
+            lines.append(f"    {self.dialect.arena.format(bytes=size)}")
         lines += self._launch_lines()
         lines += [f"    {line}" for line in printer.state.values()]
         return "\n".join([*lines, *lets, *writer.lines, "}", ""])
@@ -307,13 +308,13 @@ class _Kernel:
                 self.printer.state[name] = f"const float {name} = tl_round_{kind}({raw});"
                 return f"float {raw}"
             return f"{value_type(var.dtype)} {name}"
-        restrict = "__restrict__ " if self.restrict else ""
-        return f"{self.printer.declared[var]}* {restrict}{name}"
+        restrict = self.dialect.restrict if self.restrict else ""
+        return f"{self.dialect.space('global')}{self.printer.declared[var]}* {restrict}{name}"
 
     def _launch_lines(self) -> list[str]:
         """Definitions of the block and thread variables that the text uses."""
         lines, used = [], self.printer.used
-        blocks = [f"(int)blockIdx.{axis}" for axis in "xyz"]
+        blocks = [f"(int){self.dialect.block.format(axis=axis)}" for axis in "xyz"]
         swizzle = self.stmt.annotation("swizzle")
         cluster = self.stmt.annotation("cluster_dims")
         if swizzle is not None and len(self.stmt.block_vars) > 1 and cluster is None:
@@ -327,9 +328,8 @@ class _Kernel:
                 lines.append(f"    const int {self.names.of(var, var.name)} = {text};")
         for var, axis in zip(self.stmt.thread_vars, "xyz"):
             if var in used:
-                lines.append(
-                    f"    const int {self.names.of(var, var.name)} = (int)threadIdx.{axis};"
-                )
+                text = self.dialect.thread.format(axis=axis)
+                lines.append(f"    const int {self.names.of(var, var.name)} = (int){text};")
         return lines
 
 

@@ -1,4 +1,4 @@
-"""Statements of one CUDA kernel as lines of text."""
+"""Statements of one kernel as lines of text."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ class KernelWriter(Writer):
         addressed: storage whose address is taken, which therefore needs memory.
     """
 
-    machine = "CUDA"
-
     def __init__(
         self, names: Names, printer: CudaPrinter, addressed: frozenset[E.Var], axes: tuple[str, ...]
     ) -> None:
         super().__init__(names, printer)
         self.p = printer
+        self.machine = printer.dialect.name
         self.addressed = addressed
         self.axes = axes  # names of the block variables
         self.uses_arena = False
@@ -91,12 +90,12 @@ class KernelWriter(Writer):
         name = self.p.pointer(buffer)
         length = storage_units(buffer, stmt)
         if buffer.storage in ("local", "local.var", "local.descriptor"):
-            self.put(f"__align__(16) {kind} {name}[{length}];")
+            self.put(self.p.dialect.local.format(kind=kind, name=name, length=length))
         elif buffer.storage.startswith("shared"):
             self.shared(buffer, kind, name, length)
         else:
             raise TileUnsupportedError(
-                f"`{buffer.name}` in {buffer.storage} memory cannot be printed for CUDA",
+                f"`{buffer.name}` in {buffer.storage} memory cannot be printed for {self.machine}",
                 expected="local or shared memory inside a kernel",
                 got=buffer.storage,
             )
@@ -125,11 +124,12 @@ class KernelWriter(Writer):
         offset = buffer.attr("arena_offset")
         self.tiles.append((name, buffer))
         if offset is None:
-            self.put(f"__shared__ __align__(128) {kind} {name}[{length}];")
+            self.put(self.p.dialect.shared.format(kind=kind, name=name, length=length))
             return
         self.uses_arena = True
         place = f"tl_smem + {offset}" if offset else "tl_smem"
-        self.put(f"{kind}* const {name} = ({kind}*)({place});")
+        space = self.p.dialect.space(buffer.storage)
+        self.put(f"{space}{kind}* const {name} = ({space}{kind}*)({place});")
 
     def tensor_memory(self, buffer: Buffer, stmt: S.Alloc) -> None:
         """Columns of tensor memory: the first warp asks for them, all threads learn where."""
@@ -169,6 +169,7 @@ class KernelWriter(Writer):
         kind = storage_type(stmt.buffer.dtype)
         source = self.p.value(stmt.source)
         self.p.declared[stmt.buffer.data] = kind
+        kind = self.p.dialect.space(stmt.buffer.storage) + kind
         self.put(f"{kind}* const {self.p.pointer(stmt.buffer)} = ({kind}*)({source});")
 
     # -- control flow ------------------------------------------------------------------------------
@@ -288,7 +289,7 @@ class KernelWriter(Writer):
     def position(self) -> str:
         """Arguments of printf: the block's three coordinates, then the thread's."""
         block = [f"(int){axis}" for axis in self.axes] + ["0"] * (3 - len(self.axes))
-        thread = ["(int)threadIdx.x", "(int)threadIdx.y", "(int)threadIdx.z"]
+        thread = [f"(int){self.p.dialect.thread.format(axis=axis)}" for axis in "xyz"]
         return ", ".join([*block, *thread])
 
 

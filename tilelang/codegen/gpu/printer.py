@@ -37,14 +37,6 @@ _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 # Feature sets that include those of another architecture.
 _FAMILIES = {"sm_100a": ("sm_103a",)}
-# Words of CUDA C++ that a variable must not take.
-RESERVED = frozenset(
-    "threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 float2 float4 int2 int4 uint2 uint4 "
-    "class template typename this new delete operator namespace using try catch throw public "
-    "private protected virtual friend explicit mutable constexpr nullptr and or not xor bool "
-    "true false export static_cast half min max assert clock memcpy wchar_t alignas alignof "
-    "decltype noexcept static_assert thread_local requires concept co_await".split()
-)
 
 
 class CudaPrinter(CPrinter):
@@ -122,7 +114,8 @@ class CudaPrinter(CPrinter):
             return name
         const = "const " if declared.startswith("const ") else ""
         wanted = const + storage_type(buffer.dtype)
-        return name if declared == wanted else f"(({wanted}*){name})"
+        space = self.dialect.space(buffer.storage)
+        return name if declared == wanted else f"(({space}{wanted}*){name})"
 
     def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Scalar variables are C variables of the value type; the rest is memory."""
@@ -131,7 +124,8 @@ class CudaPrinter(CPrinter):
         seen = buffer.storage in ("global", "shared", "shared.dyn")
         if self.polls and seen and not is_packed(buffer.dtype):
             kind = storage_type(buffer.dtype)
-            steady = f"((const volatile {kind}*){self.pointer(buffer)})"
+            space = self.dialect.space(buffer.storage)
+            steady = f"((const volatile {space}{kind}*){self.pointer(buffer)})"
             return self.loaded(buffer.dtype, steady, self.flat_index(buffer, indices))
         return super().load(buffer, indices)
 
@@ -328,7 +322,7 @@ class CudaPrinter(CPrinter):
         """Conversions; stochastic rounding has no instruction here."""
         if expr.rounding:
             raise TileUnsupportedError(
-                f"T.cast with round={expr.rounding!r} is not available on CUDA",
+                f"T.cast with round={expr.rounding!r} is not available on {self.dialect.name}",
                 expected="rounding to nearest even",
                 got=f"`{expr!r}`",
             )
@@ -343,13 +337,13 @@ class CudaPrinter(CPrinter):
         return super().call(expr) if own is None else own
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
-        """An intrinsic without a meaning on CUDA."""
+        """An intrinsic that the dialect has no text for."""
         needs = expr.atom.needs
         if needs.startswith("sm_"):
             self.require(needs, f"T.{expr.op}")
         raise TileUnsupportedError(
-            f"T.{expr.op} is not supported on CUDA",
-            expected="an operation of the CUDA back end",
+            f"T.{expr.op} is not supported on {self.dialect.name}",
+            expected=f"an operation of the {self.dialect.name} back end",
             got=f"`{expr!r}`",
         )
 
@@ -376,10 +370,11 @@ class CudaPrinter(CPrinter):
 def thread_index(p: CudaPrinter) -> str:
     """The linear number of the thread in its block."""
     x, y, z = p.threads
+    axes = [p.dialect.thread.format(axis=axis) for axis in "xyz"]
     if y == z == 1:
-        return "(int)threadIdx.x"
-    plane = f"threadIdx.x + {x} * threadIdx.y"
-    return f"(int)({plane})" if z == 1 else f"(int)({plane} + {x * y} * threadIdx.z)"
+        return f"(int){axes[0]}"
+    plane = f"{axes[0]} + {x} * {axes[1]}"
+    return f"(int)({plane})" if z == 1 else f"(int)({plane} + {x * y} * {axes[2]})"
 
 
 def _number(arch: str) -> int:
