@@ -26,6 +26,7 @@ from tilelang.passes.lower.hoist import hoist_indices
 from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.predicate_copies import predicate_copies
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
+from tilelang.passes.lower.roles import lower_roles
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
@@ -85,6 +86,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("pipeline_loops", pipeline_loops, _on_gpu,
              "stages are copies of whole tiles, so they are planned while copies are still whole",
              "scheduled"),
+        Step("lower_roles", lower_roles, _on_gpu,
+             "layouts and barriers see who runs a branch by its condition"),
         Step("hold_operands", hold_operands, _on_gpu,
              "tiles that are copied ahead have all their stages; what loops compute for products "
              "may stay in registers, which layouts have to know"),

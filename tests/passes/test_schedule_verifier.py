@@ -21,7 +21,7 @@ from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.verify.schedule import refusal
 
-AHEAD = ("cp_async", "counter", "mbarrier", "barrier")
+AHEAD = ("cp_async", "counter", "bulk", "mbarrier", "barrier")
 
 
 def scheduled(func: S.PrimFunc, mechanism: str = "cp_async") -> S.PrimFunc:
@@ -51,7 +51,7 @@ def test_pipelines_are_proved(mechanism: str, kind: str, stages: int, stop: int 
 def test_copies_under_a_condition_are_proved_where_nothing_counts_their_bytes() -> None:
     made = scheduled(program(stages=3, kind="condition"))
     assert notes(made) == ["3 stages: a copied ahead with cp.async, one barrier per iteration"]
-    refused = scheduled(program(stages=3, kind="condition"), "mbarrier")
+    refused = scheduled(program(stages=3, kind="condition"), "bulk")
     assert notes(refused) == [
         "serial: not with bulk copies: bytes of `a` are announced that may not come"
     ]

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, const, find
+from tilelang.ir.expr import Binary, Call, Const, Expr, Load, Unary, Var, binary, const, find
 from tilelang.ir.expr import walk as walk_expr
 from tilelang.ir.stmt import For, If, Launch, Let, Seq, Stmt, ThreadReturn, While, walk
 from tilelang.ir.uniform import Varying, varying_exit
@@ -33,6 +33,16 @@ def no_barrier_left(group: tuple[int, int], loc: Loc | None = None) -> TileUnsup
         got=f"another group: threads {group[0]} to {sum(group) - 1}",
         hint="use fewer different thread ranges, or free ids of T.sync_threads(id, n)",
     )
+
+
+def thread_number(launch: Launch) -> Expr:
+    """The number of the thread in its block."""
+    x, y, _ = launch.threads
+    number: Expr = launch.thread_vars[0]
+    for var, step, extent in zip(launch.thread_vars[1:], (x, x * y), launch.threads[1:]):
+        if extent > 1:
+            number = binary("add", number, binary("mul", var, const(step)))
+    return number
 
 
 def thread_indices(launch: Launch) -> dict[Var, Any]:

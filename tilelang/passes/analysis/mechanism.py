@@ -26,13 +26,16 @@ class Step(Enum):
     EXPECT = "arrive where the version is filled and announce the bytes of the item"
     WAIT_FULL = "wait until the version is filled"
     WAIT_EMPTY = "wait until the version is free"
+    ARRIVE_FULL = "arrive where the version is filled"
     ARRIVE_EMPTY = "arrive where the version is freed"
 
 
 # Steps after which the copies of the executing thread have arrived.
 ARRIVALS = frozenset((Step.WAIT_GROUPS, Step.WAIT_COUNTER, Step.WAIT_FULL))
-# Steps that name a version, and the half of its turns (the parity) that they wait for.
-TURNS = frozenset((Step.EXPECT, Step.WAIT_FULL, Step.WAIT_EMPTY, Step.ARRIVE_EMPTY))
+# Steps that use the two mbarriers of a version: it is full, it is empty.
+TURNS = frozenset(
+    (Step.EXPECT, Step.WAIT_FULL, Step.WAIT_EMPTY, Step.ARRIVE_FULL, Step.ARRIVE_EMPTY)
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,11 @@ class Mechanism:
     elected: bool = False
     versions: bool = True
 
+    @property
+    def turns(self) -> bool:
+        """Whether it uses mbarriers: each has turns, which are counted from the first item on."""
+        return not TURNS.isdisjoint((*self.acquire, *self.commit, *self.wait, *self.release))
+
 
 _ROWS = (
     # PTX, "cp.async.commit_group", "cp.async.wait_group". A thread waits for groups of its own;
@@ -85,13 +93,21 @@ _ROWS = (
     # PTX, "mbarrier": the copy engine counts its bytes down. One thread announces them and issues
     # the copies; every user frees the version. The parity of the turn tells full and empty apart.
     Mechanism(
-        "mbarrier", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
+        "bulk", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
         "mbarriers of the versions", "tma",
         acquire=(Step.WAIT_EMPTY,),
         commit=(Step.EXPECT,),
         wait=(Step.WAIT_FULL,),
         release=(Step.ARRIVE_EMPTY,),
         elected=True,
+    ),
+    # The same with copies by threads, each of which arrives when its own are complete.
+    Mechanism(
+        "mbarrier", frozenset(("mbarrier",)), "plain copies", "mbarriers of the versions", "copy",
+        acquire=(Step.WAIT_EMPTY,),
+        commit=(Step.ARRIVE_FULL,),
+        wait=(Step.WAIT_FULL,),
+        release=(Step.ARRIVE_EMPTY,),
     ),
     # CDNA3 ISA, "Data Dependency Resolution": memory instructions that load to LDS retire in order
     # and are counted by vmcnt.

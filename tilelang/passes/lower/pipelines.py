@@ -6,57 +6,211 @@ product move across a ``Wait``), and before the plan of shared memory, which cou
 
 from __future__ import annotations
 
-from tilelang.errors import InternalError
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+
+from tilelang.errors import InternalError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
+from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.mechanism import MECHANISMS, Mechanism, Step
 from tilelang.target import Context, nvidia
 
 
 def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` without statements of the schedule."""
-    body = _Lower().rewrite(func.body)
-    return func if body is func.body else func.with_body(body)
+    """``func`` without statements of the schedule.
+
+    A pipeline with mbarriers stands in no loop: their turns are counted from its first item on.
+    """
+    return rewrite_bodies(func, lambda launch: _Lower(launch, context).rewrite(launch.body))
 
 
 class _Lower(Rewriter):
-    def __init__(self) -> None:
-        self.mechanisms: dict[E.Expr, Mechanism] = {}
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.launch = launch
+        self.context = context
+        self.pipelines: dict[E.Expr, _Pipeline] = {}
+        self.branches = 0  # conditions around the statement
+
+    @cached_property
+    def groups(self) -> ThreadGroups:
+        """Which threads run what."""
+        return ThreadGroups(self.launch, self.context.limits.warp)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if isinstance(stmt, H.Pipeline):
-            row = self.mechanisms[stmt.pipe] = MECHANISMS[stmt.mechanism]
-            end = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
-            return [self.rewrite(stmt.body), *(self.step(step, end) for step in row.close)]
+        match stmt:
+            case H.Pipeline():
+                return self.pipeline(stmt)
+            case H.PipelineStep():
+                return self.step(stmt)
+            case H.Fence(source="generic", target="async"):
+                return S.Eval(value=E.call(nvidia.ATOMS["fence_proxy_async"]), loc=stmt.loc)
+            case H.Fence():
+                return []  # what arrived by the async proxy is waited for on an mbarrier
+            case S.Seq() if self.pipelines:
+                return S.seq(*self.sequence(stmt.stmts))
+            case S.If():
+                self.branches += 1
+                found = super()._visit(stmt)
+                self.branches -= 1
+                return found
         return super()._visit(stmt)
 
-    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-        if not isinstance(stmt, H.PipelineStep):
-            return stmt
-        row = self.mechanisms[stmt.pipe]
+    def pipeline(self, stmt: H.Pipeline) -> list[S.Stmt]:
+        """The body between what the mechanism needs before and behind it."""
+        row = MECHANISMS[stmt.mechanism]
+        made = self.pipelines[stmt.pipe] = _Pipeline(row, stmt.stages)
+        before: list[S.Stmt] = []
+        if row.turns:
+            made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
+            made.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
+            before = [S.Alloc(buffer=made.full), S.Alloc(buffer=made.empty)]
+        last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
+        calls = [
+            self.meet(stmt) if step is Step.MEET else made.call(step, last) for step in row.close
+        ]
+        return [
+            *(replace(alloc, loc=stmt.loc) for alloc in before),
+            self.rewrite(stmt.body),
+            *(S.Eval(value=call, loc=stmt.loc) for call in calls),
+        ]
+
+    def arrivals(self, stmt: H.Pipeline, kind: type[S.Stmt]) -> int:
+        """How many threads arrive for an item: those that commit, or those that wait, for it."""
+        row = MECHANISMS[stmt.mechanism]
+        groups = {self.groups.of(node) for node in S.walk(stmt.body) if isinstance(node, kind)}
+        if kind is H.Commit and row.elected:
+            return len(groups)
+        return sum(count for _, count in groups)
+
+    def step(self, stmt: H.PipelineStep) -> list[S.Stmt]:
+        """The steps of one statement."""
+        found = self.pipelines[stmt.pipe]
         match stmt:
             case H.Acquire():
-                steps = row.acquire
+                steps = found.row.acquire
             case H.Commit():
-                steps = row.commit
+                steps = found.row.commit
             case H.Wait():
-                steps = row.wait
+                steps = found.row.wait
             case _:
-                steps = row.release
-        return [self.step(step, stmt) for step in steps]
+                steps = found.row.release
+        calls = [self.meet(stmt) if step is Step.MEET else found.call(step, stmt) for step in steps]
+        return [S.Eval(value=call, loc=stmt.loc) for call in calls]
 
-    def step(self, step: Step, stmt: H.PipelineStep) -> S.Stmt:
-        """One step of ``stmt``."""
+    def meet(self, stmt: S.Stmt) -> E.Expr:
+        """The barrier of the threads that run ``stmt``."""
+        everyone = (0, prod(self.launch.threads))
+        group = self.groups.of(stmt) if self.branches else everyone
+        if group == everyone:
+            return E.call("sync_threads")
+        named = {(lo, n): ident for lo, n, ident in self.launch.annotation("barrier_ids", ())}
+        if group not in named:
+            raise InternalError(f"threads {group[0]} to {sum(group) - 1} have no barrier")
+        return E.call("sync_threads", named[group], group[1])
+
+    def sequence(self, stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+        """Statements in order. What fills an item, from ``Acquire`` to ``Commit``, is done by one
+        thread where the mechanism elects one."""
+        made: list[S.Stmt] = []
+        left = list(stmts)
+        while left:
+            first = left.pop(0)
+            if not isinstance(first, H.Acquire) or not self.pipelines[first.pipe].row.elected:
+                made += self.lowered(first)
+                continue
+            end = 1 + next(k for k, item in enumerate(left) if _commits(item, first.pipe))
+            filling = self.pipelines[first.pipe].filling
+            inside = [filling(item, first) for item in (first, *left[:end])]
+            del left[:end]
+            made.append(
+                S.If(
+                    cond=thread_number(self.launch).equal(self.groups.of(first)[0]),
+                    then=S.seq(*(part for item in inside for part in self.lowered(item))),
+                    loc=first.loc,
+                )
+            )
+        return made
+
+    def lowered(self, stmt: S.Stmt) -> list[S.Stmt]:
+        """One statement of a sequence."""
+        done = self._visit(stmt)
+        return done if isinstance(done, list) else [done]
+
+
+def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
+    return isinstance(stmt, H.Commit) and stmt.pipe is pipe
+
+
+def _barriers(name: str, count: int, stages: int) -> Buffer:
+    """An mbarrier for each version, with ``count`` arrivals for each turn."""
+    attrs = (("arrive_counts", (count,) * stages),)
+    return Buffer(name, Shape((stages,)), DType("uint64"), "shared.barrier", attrs=attrs)
+
+
+class _Pipeline:
+    """What is known of a pipeline; ``bytes``: of the item that is being filled."""
+
+    def __init__(self, row: Mechanism, stages: int) -> None:
+        self.row = row
+        self.stages = stages
+        self.full: Buffer | None = None
+        self.empty: Buffer | None = None
+        self.bytes = 0
+
+    def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
+        """The mbarrier of the version of an item."""
+        assert bank is not None
+        return E.Load(bank, (simplify(number % self.stages),))
+
+    def filling(self, stmt: S.Stmt, item: H.Acquire) -> S.Stmt:
+        """``stmt`` with the mbarrier of ``item`` where it names the pipeline that its bytes are
+        counted by; they are announced with the commit."""
+        if isinstance(stmt, H.PipelineStep):
+            return stmt
+        assert isinstance(item.pipe, E.Var)
+        place = {item.pipe: self.turn(self.full, item.number)}
+        if isinstance(stmt, S.Copy):
+            region = stmt.dst
+            size = prod(int(extent) for extent in region.extents if isinstance(extent, int))
+            self.bytes += size * region.buffer.dtype.bits * region.buffer.dtype.lanes // 8
+        return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(place)))
+
+    def call(self, step: Step, stmt: H.PipelineStep) -> E.Expr:
+        """One step of ``stmt`` as a call; who meets does not depend on the pipeline."""
+        number = stmt.number
+        phase = number // self.stages
         match step:
             case Step.CLOSE_GROUP:
-                call = E.call(nvidia.CP_ASYNC_COMMIT)
+                return E.call(nvidia.CP_ASYNC_COMMIT)
             case Step.WAIT_GROUPS:
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
-                call = E.call(nvidia.CP_ASYNC_WAIT, count=ahead)
+                return E.call(nvidia.CP_ASYNC_WAIT, count=ahead)
             case Step.MEET:
-                call = E.call("sync_threads")
-            case _:
-                raise InternalError(f"no instruction for the step {step.name}", loc=stmt.loc)
-        return S.Eval(value=call, loc=stmt.loc)
+                return E.call("sync_threads")
+            case Step.EXPECT:
+                count, self.bytes = self.bytes, 0
+                return E.call("mbarrier_arrive_expect_tx", self.turn(self.full, number), count)
+            case Step.ARRIVE_FULL:
+                return E.call("mbarrier_arrive", self.turn(self.full, number))
+            case Step.ARRIVE_EMPTY:
+                return E.call("mbarrier_arrive", self.turn(self.empty, number))
+            case Step.WAIT_FULL:
+                parity = simplify(phase % 2)
+                return E.call("mbarrier_wait", self.turn(self.full, number), parity)
+            case Step.WAIT_EMPTY:
+                # A version is empty before its first turn: that counts as the turn before it.
+                parity = simplify((phase + 1) % 2)
+                return E.call("mbarrier_wait", self.turn(self.empty, number), parity)
+            case Step.WAIT_COUNTER:
+                raise TileUnsupportedError(
+                    "no instruction of this target waits for counted copies",
+                    expected="a target with " + " and ".join(sorted(self.row.needs)),
+                    loc=stmt.loc,
+                )

@@ -18,7 +18,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
 from tilelang.ir.levels import with_known_keys
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
-from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
@@ -63,13 +63,8 @@ class _Tiles(Rewriter):
         self.launch = launch
         self.groups = ThreadGroups(launch, context.limits.warp)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
-        x, y, _ = launch.threads
-        thread: E.Expr = launch.thread_vars[0]
-        for var, step, extent in zip(launch.thread_vars[1:], (x, x * y), launch.threads[1:]):
-            if extent > 1:
-                thread = E.binary("add", thread, E.binary("mul", var, E.const(step)))
-        self.thread = thread
-        whole = Group(thread, prod(launch.threads))
+        self.thread = thread_number(launch)
+        whole = Group(self.thread, prod(launch.threads))
         self.ctx = Lowering(context, whole, bounds_of(launch), fragments=_registers(launch))
         self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
         self.memo: dict[int, E.Expr] = {}

@@ -117,8 +117,8 @@ class _Pipeliner:
         zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
         return UseVersions(zero).rewrite(launch) if zero else launch
 
-    def choose(self, stmt: S.Stmt, divergent: bool) -> None:
-        """A choice for every pipelined loop in ``stmt``."""
+    def choose(self, stmt: S.Stmt, divergent: bool, again: bool = False) -> None:
+        """A choice for every pipelined loop in ``stmt``; ``again``: a loop around repeats it."""
         inner = divergent
         if isinstance(stmt, (S.If, S.While)):
             inner = divergent or self.varying.expr(stmt.cond)
@@ -127,18 +127,19 @@ class _Pipeliner:
             inner = divergent or any(self.varying.expr(bound) for bound in bounds)
             inner = inner or varying_exit(stmt.body, self.varying)
             if stmt.kind == "pipelined":
-                self.choices[id(stmt)] = self.choice(stmt, inner)
+                self.choices[id(stmt)] = self.choice(stmt, inner, again)
         for block in stmt.blocks():
-            self.choose(block, inner)
+            self.choose(block, inner, again or isinstance(stmt, (S.For, S.While)))
 
-    def choice(self, loop: S.For, divergent: bool) -> _Choice:
+    def choice(self, loop: S.For, divergent: bool, again: bool) -> _Choice:
         """Whether and how ``loop`` is pipelined."""
         stages, count = stages_of(loop), trip_count(loop)
         if count is not None:
             stages = min(stages, count)
         if stages <= 1:
             return _Choice(loop, note="serial: one stage, copies are finished where they stand")
-        mechanisms = choices(self.context)
+        # Turns are counted from the first item on, so such a pipeline is run once.
+        mechanisms = [row for row in choices(self.context) if not (again and row.turns)]
         if not mechanisms:
             return _Choice(loop, note="serial: the target has no asynchronous copies")
         if divergent:
@@ -151,7 +152,7 @@ class _Pipeliner:
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
             return _Choice(loop, note=f"serial: {why}")
-        return _Choice(loop, plan, others=mechanisms[1:])
+        return _Choice(loop, plan, others=tuple(mechanisms[1:]))
 
     def drop_stale(self) -> None:
         """Without versions: tiles whose contents are used after the loop."""

@@ -195,7 +195,10 @@ class _Inserter:
         """What a statement of a pipeline settles."""
         if not ARRIVALS.isdisjoint(steps):
             self.arrive(live)
-        if Step.MEET in steps:
+        if Step.MEET in steps and at.group is not None:
+            self.group_id(at.group)  # for the lowering of the pipeline
+            self.clear(live, at)
+        elif Step.MEET in steps:
             self.clear(live, replace(at, mask=np.ones_like(at.mask)))
 
     def sequence(self, stmts: tuple[S.Stmt, ...], live: Open, at: Where) -> list[S.Stmt]:

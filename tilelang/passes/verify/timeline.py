@@ -388,6 +388,9 @@ class _Machine:
                     yield from self.turn(t, "full", slot, phase)
                 case Step.WAIT_EMPTY:
                     yield from self.turn(t, "empty", slot, phase - 1)
+                case Step.ARRIVE_FULL:
+                    t.open = []  # complete when they returned
+                    self.barriers["full", slot].arrive(t.clock)
                 case Step.ARRIVE_EMPTY:
                     self.barriers["empty", slot].arrive(t.clock)
 

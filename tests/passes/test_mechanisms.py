@@ -1,0 +1,248 @@
+"""What pipelines and roles become on a machine, mechanism by mechanism, and that they compute."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from contexts import SM_80
+from test_gemm_ahead import check as simulated
+from test_gemm_ahead import product
+from test_pipeline import body_text, numbers, program
+from test_schedule_verifier import scheduled
+from thread_sim import simulate
+
+import tilelang.language as T
+from tilelang import interpret
+from tilelang.compiler import pass_list
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.legal import check
+from tilelang.ir.visitor import Rewriter
+from tilelang.options import Options
+from tilelang.passes.analysis.mechanism import MECHANISMS
+from tilelang.passes.lower.pipelines import lower_pipelines
+from tilelang.passes.lower.roles import lower_roles
+from tilelang.passes.verify.schedule import refusal
+from tilelang.target import Context, parse_target
+
+
+def choosing(mechanism: str) -> AbstractContextManager[Any]:
+    """Pipelined loops use one mechanism, whatever the target has."""
+    row = (MECHANISMS[mechanism],)
+    return mock.patch("tilelang.passes.schedule.pipeline.choices", lambda context: row)
+
+
+def same(func: S.PrimFunc, made: S.PrimFunc, *args: Any) -> None:
+    """``made`` computes what ``func`` computes."""
+    want, got = ([np.array(a) if np.ndim(a) else a for a in args] for _ in range(2))
+    interpret.run(func, want)
+    interpret.run(made, got)
+    for a, b in zip(want, got):
+        np.testing.assert_array_equal(a, b)
+
+
+BULK = """\
+for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a copied ahead with bulk copies, \
+mbarriers of the versions"):
+    T.mbarrier_wait(full[k % 3], k // 3 % 2)
+    if k + 2 < n:
+        if tx == 0:
+            T.mbarrier_wait(empty[(k + 2) % 3], ((k + 2) // 3 + 1) % 2)
+            T.tma_copy(A[k * 8 + 16:k * 8 + 16 + 8, 0:8], a[(k + 2) % 3, 0:8, 0:8], \
+barrier=full[(k + 2) % 3])
+            T.mbarrier_arrive_expect_tx(full[(k + 2) % 3], 256)
+    T.copy(a[k % 3, 0:8, 0:8], O[k * 8:k * 8 + 8, 0:8])
+    T.mbarrier_arrive(empty[k % 3])
+"""
+
+
+def test_bulk_copies_announce_their_bytes_and_wait_for_parities() -> None:
+    made = lower_pipelines(scheduled(program(stages=3), "bulk"), SM_80)
+    text = body_text(made)
+    assert text[text.index("for k") :] == BULK
+    lines = made.script()
+    assert 'full = T.alloc_buffer((3,), "uint64"' in lines and "(1, 1, 1)" in lines
+    assert 'empty = T.alloc_buffer((3,), "uint64"' in lines and "(32, 32, 32)" in lines
+
+
+@pytest.mark.parametrize("mechanism", ["bulk", "mbarrier", "barrier"])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("stop", [0, 1, 3, 8])
+def test_every_mechanism_computes_the_same(mechanism: str, stages: int, stop: int) -> None:
+    for kind in ("plain", "halves", "two tiles"):
+        func = program(stages=stages, kind=kind)
+        made = lower_pipelines(scheduled(func, mechanism), SM_80)
+        order = np.zeros(32, np.int32)
+        same(func, made, numbers(160, 8), order, numbers(160, 8), stop)
+
+
+@pytest.mark.parametrize("mechanism", ["mbarrier", "barrier"])
+@pytest.mark.parametrize("K", [32, 64, 160])
+def test_mechanisms_with_plain_copies_run_on_threads(mechanism: str, K: int) -> None:
+    with choosing(mechanism):
+        simulated(product((32, 32, T.dynamic("K")), stages=3), 32, 32, K)
+
+
+def test_no_instruction_counts_copies_on_a_target_without_counters() -> None:
+    with pytest.raises(TileUnsupportedError) as caught:
+        lower_pipelines(scheduled(program(stages=3), "counter"), SM_80)
+    assert "no instruction of this target waits for counted copies" in str(caught.value)
+    assert "a target with direct_lds and vmcnt" in str(caught.value)
+
+
+def test_a_pipeline_with_turns_is_run_once() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((8, 8), "float32")
+            for r in T.serial(2):
+                for k in T.Pipelined(n, num_stages=2):
+                    T.copy(A[(r + k) * 8, 0], a)
+                    T.copy(a, O[(r * 5 + k) * 8, 0])
+
+    made = scheduled(kernel, "mbarrier")
+    assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
+
+
+# -- roles -------------------------------------------------------------------------------------
+def by_roles(stages: int, items: Any, mechanism: str = "mbarrier") -> S.PrimFunc:
+    """Warps 2 and 3 copy rows of ``A``; warps 0 and 1 write their sums of neighbours to ``O``."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((12, 256), "float32"), O: T.Tensor((12, 256), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((stages, 256), "float32")
+            b = T.alloc_shared((256,), "float32")
+            for k in T.serial(n if items is None else items):
+                T.copy(A[k, 0:256], a[k % stages, 0:256])
+            for k in T.serial(n if items is None else items):
+                for i in T.Parallel(256):
+                    b[i] = a[k % stages, i] + 1
+                for i in T.Parallel(256):
+                    O[k, i] = b[i] + b[255 - i]
+
+    return replace(kernel, body=_Roles(stages, mechanism).rewrite(kernel.body))
+
+
+class _Roles(Rewriter):
+    """The two loops of a kernel as producer and consumer of a pipeline over its first tile."""
+
+    def __init__(self, stages: int, mechanism: str) -> None:
+        self.stages, self.mechanism = stages, mechanism
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.Launch):
+            return stmt
+        assert isinstance(stmt.body, S.Seq)
+        tile, other, fill, use = stmt.body.stmts
+        assert isinstance(tile, S.Alloc) and isinstance(fill, S.For) and isinstance(use, S.For)
+        pipe = E.Var("p", DType("handle"))
+
+        def around(loop: S.For, *kinds: type[H.PipelineStep]) -> S.For:
+            first, last = (kind(pipe=pipe, number=loop.var) for kind in kinds)
+            return replace(loop, body=S.seq(first, loop.body, last))
+
+        producer = around(fill, H.Acquire, H.Commit)
+        consumer = around(use, H.Wait, H.Release)
+        roles = H.Roles(
+            branches=(
+                H.Role(name="producer", first=64, count=64, registers=40, body=producer),
+                H.Role(name="consumer", first=0, count=64, registers=232, body=consumer),
+            )
+        )
+        pipeline = H.Pipeline(
+            pipe=pipe, stages=self.stages, tiles=(tile.buffer.data,), mechanism=self.mechanism,
+            body=roles,
+        )  # fmt: skip
+        return replace(stmt, body=S.seq(tile, other, pipeline))
+
+
+def pipeline_of(func: S.PrimFunc) -> H.Pipeline:
+    return next(node for node in S.walk(func.body) if isinstance(node, H.Pipeline))
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_pipelines_between_roles_are_proved(stages: int) -> None:
+    assert refusal(pipeline_of(by_roles(stages, None))) is None
+    assert refusal(pipeline_of(by_roles(stages, 7))) is None
+
+
+def test_threads_of_a_role_cannot_meet_those_of_another() -> None:
+    node = pipeline_of(by_roles(2, None, "barrier"))
+    assert refusal(node) == "threads wait for each other for ever"
+
+
+@pytest.mark.parametrize("kind", [H.Acquire, H.Commit, H.Wait, H.Release])
+def test_a_step_that_a_role_leaves_out_is_refused(kind: type[S.Stmt]) -> None:
+    class Drop(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+            return None if isinstance(stmt, kind) else stmt
+
+    node = Drop().rewrite(pipeline_of(by_roles(2, None)))
+    assert isinstance(node, H.Pipeline) and refusal(node) is not None
+
+
+def calls_in(stmt: S.Stmt) -> list[str]:
+    """The operations of a statement with their operands that are constants."""
+    found = []
+    for node in S.walk(stmt):
+        if isinstance(node, S.Eval) and isinstance(node.value, E.Call):
+            given = [str(int(a)) for a in node.value.args if isinstance(a, E.Const)]
+            found.append(" ".join((node.value.op, *given)))
+    return found
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("items", [0, 1, 2, 7, 12])
+def test_roles_run_on_threads(stages: int, items: int) -> None:
+    func = by_roles(stages, None)
+    lowered = lower_from_roles(func, "cuda -arch=sm_80")
+    source = numbers(12, 256)
+    found = np.zeros((12, 256), np.float32)
+    A, O = (param for param in lowered.params if isinstance(param, Buffer))
+    (n,) = (param for param in lowered.params if not isinstance(param, Buffer))
+    assert isinstance(n, E.Var)
+    simulate(lowered.body, {A: source, O: found}, {n: items})
+    wanted = source + source[:, ::-1] + 2
+    np.testing.assert_array_equal(found[:items], wanted[:items])
+    assert not found[items:].any()
+
+
+def lower_from_roles(func: S.PrimFunc, target: str) -> S.PrimFunc:
+    """Through the passes behind the one that would write the roles."""
+    context = Context(parse_target(target), Options())
+    steps = [step for step in pass_list(context.target) if step.when(context)]
+    first = next(k for k, step in enumerate(steps) if step.name == "pipeline_loops")
+    for step in (*steps[: first - 1], *steps[first:]):
+        func = step.run(func, context)
+    check(func, "thread")
+    return func
+
+
+def test_inside_roles_warps_meet_at_barriers_of_their_own() -> None:
+    lowered = lower_from_roles(by_roles(2, 7), "cuda -arch=sm_80")
+    branches = [node for node in S.walk(lowered.body) if isinstance(node, S.If)]
+    branch = next(node for node in branches if "mbarrier_arrive" in calls_in(node))
+    inside = calls_in(branch)
+    assert [op for op in inside if op == "sync_threads"] == []
+    assert "sync_threads 2 64" in inside and inside.count("mbarrier_arrive") == 2
+    assert not any(op.startswith("set_max_nreg") for op in inside)
+
+
+def test_budgets_of_registers_act_where_warps_may_hand_them_on() -> None:
+    context = Context(parse_target("cuda -arch=sm_90a"), Options())
+    text = lower_roles(by_roles(2, 7), context).script()
+    lines = [line.strip() for line in text.splitlines()]
+    assert [line for line in lines if line.startswith(("if ", "else", "T.set_max"))] == [
+        "if tx >= 64 and tx < 128:", "T.set_max_nreg(40, 0)",
+        "else:", "if tx < 64:", "T.set_max_nreg(232, 0)",
+    ]  # fmt: skip

@@ -1,0 +1,56 @@
+"""Roles to branches on the number of the thread.
+
+Stands before layouts and barriers: they see which threads run a branch by its condition, give a
+group of warps a barrier of its own, and never put one of the whole block inside.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.passes.analysis.groups import thread_number
+from tilelang.target import Context, nvidia
+
+REGISTERS = 65536  # of a multiprocessor (CUDA C++ Programming Guide, "Compute Capabilities")
+UNIT = 8  # setmaxnreg counts registers in eights
+
+
+def lower_roles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with a branch for each role; budgets of registers act where the target moves them
+    between warps."""
+    moves = context.has("setmaxnreg")
+    return rewrite_bodies(func, lambda launch: _Branches(launch, moves).rewrite(launch.body))
+
+
+class _Branches(Rewriter):
+    def __init__(self, launch: S.Launch, moves: bool) -> None:
+        self.thread = thread_number(launch)
+        self.moves = moves
+        x, y, z = launch.threads
+        # What every thread has at the start: the most that fit.
+        self.given = min(REGISTERS // (x * y * z) // UNIT * UNIT, 255)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+        if not isinstance(stmt, H.Roles):
+            return stmt
+        made: S.Stmt | None = None
+        for role in reversed(stmt.branches):
+            assert isinstance(role, H.Role)
+            made = S.If(cond=self.mine(role), then=self.limited(role), orelse=made, loc=role.loc)
+        return made
+
+    def mine(self, role: H.Role) -> E.Expr:
+        """Whether the thread has the role."""
+        below = self.thread < E.const(role.first + role.count)
+        above = self.thread >= E.const(role.first)
+        return E.binary("land", above, below) if role.first else below
+
+    def limited(self, role: H.Role) -> S.Stmt:
+        """The branch, with its budget first (PTX, "setmaxnreg")."""
+        if role.registers is None or not self.moves:
+            return role.body
+        raising = E.const(int(role.registers > self.given))
+        call = E.call(nvidia.ATOMS["set_max_nreg"], E.const(role.registers), raising)
+        return S.seq(S.Eval(value=call, loc=role.loc), role.body)
