@@ -29,10 +29,10 @@ from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.target import parse_target
 
 
-def ordered(func: S.PrimFunc, level: str = "tile") -> S.PrimFunc:
+def ordered(func: S.PrimFunc) -> S.PrimFunc:
     """After the pass; legal, and the pass finds nothing more to do."""
     made = insert_barriers(func, SM_80)
-    check(made, level)
+    check(made, "scheduled")
     assert insert_barriers(made, SM_80).script() == made.script()
     return made
 
@@ -204,7 +204,7 @@ def test_the_tiles_of_a_pipeline_are_left_to_it(mechanism: str) -> None:
             T.copy(b, A)
 
     func = replace(kernel, body=_Pipelined(mechanism).rewrite(kernel.body))
-    lines = [line.strip() for line in body_text(ordered(func, "scheduled")).splitlines()]
+    lines = [line.strip() for line in body_text(ordered(func)).splitlines()]
     # All threads meet where they wait for a group of copies, which orders `b`, too.
     own = [] if mechanism == "cp_async" else ["T.sync_threads()"]
     assert lines[3:] == ["T.copy(A, a)", *own, "T.copy(a, b)", "T.release(p, _)", *own,

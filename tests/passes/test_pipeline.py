@@ -96,7 +96,7 @@ def same_results(func: S.PrimFunc, *args: Any, expect: str | None = None) -> S.P
     interpret.run(func, want)
     ordered = insert_barriers(made, SM_80)
     lowered = lower_pipelines(ordered, SM_80)
-    check(lowered, "tile")
+    check(lowered, "scheduled")
     for program, context in ((ordered, contextlib.nullcontext()), (lowered, late_copies())):
         got = [np.array(item) if isinstance(item, np.ndarray) else item for item in args]
         with context:

@@ -83,7 +83,7 @@ def test_a_loop_that_no_mechanism_fits_stays_serial() -> None:
     with mock.patch("tilelang.passes.schedule.pipeline.refusal", lambda node: "of `a` no order"):
         made = pipeline_loops(simplify_func(program(stages=3), SM_80), SM_80)
     assert notes(made) == ["serial: not with cp.async: of `a` no order"]
-    check(made, "tile")
+    assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
 
 
 # -- mutants --

@@ -77,7 +77,6 @@ _SCHEDULED_KEYS = _also(
     Parallel="commit async signals",
     Copy="commit signals exchange operand",
     Gemm="panels",
-    Attr="synchronized",
     Buffer="k_run exchanged distribution layout extra made",
 )
 _THREAD_KEYS = _keys(
