@@ -219,9 +219,8 @@ def _lower(func: S.PrimFunc, context: Context, watch: Watch | None) -> S.PrimFun
 
 def pass_times(func: S.PrimFunc, target: Target, options: Options) -> str:
     """The milliseconds of each pass on ``func``, and the nodes that it leaves, as a table."""
-    quiet = replace(options, stop_after="", dump=False, dump_after="")
     times = Times(func)
-    lower(func, target, quiet, times.after)
+    lower(func, target, replace(options, stop_after="", dump=False, dump_after=""), times.after)
     return times.table(func.name, options.profile_threshold)
 
 
