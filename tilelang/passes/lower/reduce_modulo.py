@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import group
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
@@ -62,7 +63,7 @@ def remainders(loop: S.For) -> set[Remainder]:
     for stmt in S.walk(loop.body):
         for root in stmt.exprs():
             for node in E.walk(root):
-                copies |= isinstance(node, E.Call) and node.atom.completes.kind == "group"
+                copies |= isinstance(node, E.Call) and node.atom.completes == group("cp_async")
                 form = _form(node, loop.var)
                 if form is not None:
                     found.add(form)
