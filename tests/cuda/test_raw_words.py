@@ -80,7 +80,8 @@ def test_every_intrinsic_that_needs_an_architecture_has_a_case():
         for name, row in ROWS.items()
         if row.needs.startswith("sm_") and not row.lowered and not used & {name, row.word}
     }
-    assert missing == {"tmem_free"}  # T.deallocate_tmem, a tile operation
+    # T.deallocate_tmem is a tile operation; barriers are initialised where they are allocated.
+    assert missing == {"tmem_free", "mbarrier_init"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.word)

@@ -9,12 +9,10 @@ from tilelang.errors import Loc
 from tilelang.explain.banks import Place, Waves, waves_of
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.atoms import Effect
+from tilelang.ir.atoms import VALUE, Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
 from tilelang.target import Limits
-
-_MATRIX_ROW = 16  # bytes that a lane of ldmatrix and stmatrix names
 
 
 @dataclass(frozen=True)
@@ -105,8 +103,8 @@ class _Walk:
 
 def _name(call: E.Call) -> str:
     """What a report calls an instruction."""
-    if call.op == "mma":
-        return f"mma.{call.attr('shape')}.{call.attr('a')}"
+    if call.atom.lowered and call.attr("shape") is not None:
+        return f"{call.op}.{call.attr('shape')}.{call.attr('a')}"
     return call.op
 
 
@@ -131,23 +129,25 @@ def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Found:
 
 
 def _call(call: E.Call) -> Iterator[Found]:
-    ends = [arg for arg in call.args if isinstance(arg, E.AddressOf) and _memory(arg.buffer)]
-    for arg in ends:
+    for number, arg in enumerate(call.args):
+        if not isinstance(arg, E.AddressOf) or not _memory(arg.buffer):
+            continue
         verb = {"r": "loads", "w": "stores"}.get(arg.access, "updates")
         kind = _memory(arg.buffer)
-        if call.op in ("ldmatrix", "stmatrix"):
+        operand = (*call.atom.operands, *(VALUE,) * len(call.args))[number]
+        if operand.space == "shared" and not operand.times:  # a lane names a row of a matrix
             count = int(call.attr("count", 1))
             word = f"{call.op}.x{count}" + (".trans" if call.attr("trans") else "")
             move = Move(verb, arg.buffer.name, kind, count * 4, word)
-            yield move, arg.buffer, arg.indices, _MATRIX_ROW, 8 * count
-        elif call.op in ("vector_copy", "cp_async"):
-            size = int(call.attr("bytes", 1))
-            word = "cp.async" if call.op == "cp_async" else ""
-            yield Move(verb, arg.buffer.name, kind, size, word), arg.buffer, arg.indices, size, None
+            yield move, arg.buffer, arg.indices, operand.bytes, 8 * count
+        elif operand.times:
+            size = operand.bytes * int(call.attr(operand.times, 1))
+            word = call.atom.completes.name.replace("_", ".")
+            yield Move(verb, arg.buffer.name, kind, size, word), arg.buffer, arg.indices, size, 32
         else:
             size = max(1, arg.buffer.dtype.bits // 8)
             move = Move(verb, arg.buffer.name, kind, size, call.op)
-            yield move, arg.buffer, arg.indices, size, None
+            yield move, arg.buffer, arg.indices, size, 32
 
 
 def _memory(buffer: Buffer) -> str:

@@ -43,6 +43,7 @@ class Operand:
         bytes: that one thread touches there (for ``ldmatrix`` the row that it names); 0 where the
             elements say it.
         times: the attribute of the call that multiplies ``bytes``.
+        tile: of a matrix instruction, the extents of its shape that the warp holds, e.g. "mk".
     """
 
     role: str
@@ -51,6 +52,7 @@ class Operand:
     elements: int = 0
     bytes: int = 0
     times: str = ""
+    tile: str = ""
 
 
 VALUE = Operand("value")

@@ -188,8 +188,8 @@ def tcgen05() -> list[Atom]:
         return raw(name, "sm_100", orders=order, own_order=True)
 
     return [
-        *raw("ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts tcgen05_cp", "sm_100", completes=mbarrier(),
-             own_order=True),
+        *raw("ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts tcgen05_cp", "sm_100",
+             completes=group("tcgen05"), own_order=True),
         *raw("tcgen05_ld", "sm_100", completes=group("tcgen05_ld"), own_order=True),
         *raw("tcgen05_st", "sm_100", completes=group("tcgen05_st"), own_order=True),
         *orders("tcgen05_wait_ld", Order("wait", "thread", "tcgen05_ld")),
@@ -206,7 +206,9 @@ def tcgen05() -> list[Atom]:
 TO_ASYNC = ("generic", "async")  # what fences between a thread's accesses and a copy unit's
 MMA = lowered(
     "mma", 3, 3, "sm_75",
-    Operand("d", "registers", "rw"), Operand("a", "registers", "r"), Operand("b", "registers", "r"),
+    Operand("d", "registers", "rw", tile="mn"),
+    Operand("a", "registers", "r", tile="mk"),
+    Operand("b", "registers", "r", tile="kn"),
 )  # fmt: skip
 # A lane names the 16 bytes of one row of an 8 x 8 matrix, and has 4 bytes of each matrix.
 LDMATRIX = lowered(

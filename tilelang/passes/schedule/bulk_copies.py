@@ -14,15 +14,11 @@ from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import BARRIER
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.target import Context
 
 SIGNALS = "signals"  # annotation of copies: the group meets after it, before one thread arrives
-# Copies by hand that count bytes themselves: announcements are theirs.
-_COUNTED = frozenset(
-    ("tma_load", "tma_load_multicast", "tma_load_im2col", "ptx_cp_async_bulk", "tma_gather4")
-)
-_ANNOUNCED = ("mbarrier_expect_tx", "mbarrier_arrive_expect_tx")
 
 
 def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -38,7 +34,8 @@ def _settled(launch: S.Launch) -> S.Launch:
         return launch
     body = launch.body
     order = _Order()
-    counted = any(call.op in _COUNTED for call in _calls(body))
+    # Copies by hand count bytes themselves: announcements are theirs.
+    counted = any(call.atom.completes.kind == "mbarrier" for call in _calls(body))
     if not counted:
         body = order.rewrite(body)
     return replace(launch, body=_Plain(order.told, counted).rewrite(body))
@@ -74,15 +71,29 @@ class _Plain(Rewriter):
             notes = (*stmt.annotations, (SIGNALS, True)) if meets else stmt.annotations
             return replace(stmt, mode="copy", barrier=None, annotations=notes)
         call = _call_of(stmt)
-        if self.counted or call is None or call.op not in _ANNOUNCED:
+        if self.counted or call is None:
             return stmt
-        if call.op == "mbarrier_expect_tx":
+        if _announces(call):
             return None
+        if not (_arrives(call) and call.atom.orders is not None and call.atom.orders.expects):
+            return stmt
         return S.Eval(value=E.call("mbarrier_arrive", call.args[0]), loc=stmt.loc)
 
 
 def _is_bulk(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.Copy) and stmt.mode == "tma"
+
+
+def _announces(call: E.Call) -> bool:
+    """Whether a call tells a barrier of bytes, and no more."""
+    return call.atom.orders is not None and call.atom.orders.kind == "expect"
+
+
+def _arrives(call: E.Call) -> bool:
+    """Whether the thread arrives at a barrier in memory there."""
+    orders = call.atom.orders
+    arrives = orders is not None and orders.kind == "arrive" and not orders.group
+    return arrives and call.atom.operands[:1] == (BARRIER,)
 
 
 def _call_of(stmt: S.Stmt) -> E.Call | None:
@@ -130,10 +141,10 @@ def _arrival(stmt: S.Stmt) -> tuple[E.Expr | None, bool]:
     while isinstance(stmt, S.If) and stmt.orelse is None:
         stmt = stmt.then
     call = _call_of(stmt)
-    announced = call is not None and call.op == _ANNOUNCED[1]
-    if call is None or not (announced or (call.op == "mbarrier_arrive" and len(call.args) == 1)):
+    if call is None or not _arrives(call):
         return None, False
-    return call.args[0], announced
+    announced = call.atom.orders is not None and call.atom.orders.expects
+    return (call.args[0], announced) if announced or len(call.args) == 1 else (None, False)
 
 
 def _arrives_next(rest: list[S.Stmt], copy: S.Stmt) -> bool:
@@ -141,8 +152,8 @@ def _arrives_next(rest: list[S.Stmt], copy: S.Stmt) -> bool:
     assert isinstance(copy, S.Copy)
     for stmt in rest:
         call = _call_of(stmt)
-        if call is not None and call.op in ("mbarrier_arrive", _ANNOUNCED[1]):
+        if call is not None and _arrives(call):
             return len(call.args) > 0 and call.args[0] is copy.barrier
-        if not _is_bulk(stmt) and (call is None or call.op != _ANNOUNCED[0]):
+        if not _is_bulk(stmt) and (call is None or not _announces(call)):
             return False
     return False

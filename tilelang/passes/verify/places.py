@@ -261,19 +261,15 @@ def _limits(
 
 
 def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
-    """Bits that an instruction takes at its argument ``number``."""
-    registers = buffer.storage.startswith("local")
-    if call.op in ("vector_copy", "cp_async"):
-        return 8 * int(call.attr("bytes", 0)) if number < 2 else 0
-    if call.op in ("ldmatrix", "stmatrix"):
-        return 32 * int(call.attr("count", 1)) if registers else 128
-    if call.op == "mma":
-        found = _MMA.match(str(call.attr("shape", "")))
-        if found is None or number > 2:
-            return 0
-        m, n, k = map(int, found.groups())
-        return (m * n, m * k, k * n)[number] // WARP * _bits(buffer)
-    return 32 if call.op in ("half2_load", "half2_store") else 0
+    """Bits that an instruction takes at its argument ``number``, as its row says."""
+    if number >= len(call.atom.operands):
+        return 0
+    operand = call.atom.operands[number]
+    found = _MMA.match(str(call.attr("shape", ""))) if operand.tile else None
+    if found is not None:
+        extents = dict(zip("mnk", map(int, found.groups())))
+        return prod(extents[name] for name in operand.tile) // WARP * _bits(buffer)
+    return 8 * operand.bytes * (int(call.attr(operand.times, 1)) if operand.times else 1)
 
 
 # -- conditions in expressions --------------------------------------------------------------------
