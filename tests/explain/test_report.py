@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -73,6 +74,13 @@ def test_a_pipelined_product_is_told_whole() -> None:
 def test_a_serial_loop_says_why() -> None:
     lines = section(report(product(), "sm_75"), "for k in T.Pipelined(8, num_stages=stages):")
     assert lines[0] == "pipeline: serial: the target has no asynchronous copies"
+
+
+def test_a_pipeline_that_is_not_proved_says_why() -> None:
+    why = "`As` may be overwritten while it is read"
+    with mock.patch("tilelang.passes.schedule.pipeline.refusal", lambda node: why):
+        lines = section(report(product()), "for k in T.Pipelined(8, num_stages=stages):")
+    assert lines[0] == f"pipeline: serial: not with cp.async: {why}"
 
 
 def test_a_product_without_an_instruction_says_so() -> None:

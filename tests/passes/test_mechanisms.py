@@ -113,6 +113,19 @@ def test_a_pipeline_with_turns_is_run_once() -> None:
     assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
 
 
+def test_a_fence_stands_before_what_the_async_proxy_reads() -> None:
+    class Fenced(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> list[S.Stmt] | S.Stmt:
+            if not isinstance(stmt, S.Copy):
+                return stmt
+            pairs = (("generic", "async"), ("async", "generic"))
+            return [*(H.Fence(source=a, target=b) for a, b in pairs), stmt]
+
+    func = program(stages=1)
+    fenced = replace(func, body=Fenced().rewrite(func.body))
+    assert calls_in(lower_pipelines(fenced, SM_80).body) == ["fence_proxy_async"] * 2
+
+
 # -- roles -------------------------------------------------------------------------------------
 def by_roles(stages: int, items: Any, mechanism: str = "mbarrier") -> S.PrimFunc:
     """Warps 2 and 3 copy rows of ``A``; warps 0 and 1 write their sums of neighbours to ``O``."""

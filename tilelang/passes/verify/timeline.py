@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import TypeAlias
 
 from tilelang.passes.analysis.mechanism import MECHANISMS, Step
@@ -98,7 +98,7 @@ class HazardError(Exception):
     """What may go wrong; ``{n}`` stands for the name of tile n. Caught by :func:`hazard`."""
 
 
-@cache
+@lru_cache(maxsize=256)
 def hazard(skeleton: Skeleton) -> str | None:
     """What may go wrong in ``skeleton``, None if nothing."""
     most = ROUNDS * skeleton.stages
