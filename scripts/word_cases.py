@@ -333,7 +333,7 @@ def _tensor_memory() -> list[Case]:
 
     memory = "the tensor memory of `buf`"
     return [
-        m("alloc_tmem", lambda k: k.tensor_memory, "tl_tmem_alloc<64>(&buf_slot);", memory),
+        m("alloc_tmem", lambda k: k.tensor_memory, "tl_tmem_alloc<64>(buf_slot);", memory),
         m("deallocate_tmem", lambda k: T.deallocate_tmem(k.tensor_memory),
           "tl_tmem_free<64>(buf);", memory),
         m("initialize_tcgen05_descriptor", lambda k: k.tcgen05(),
@@ -342,7 +342,7 @@ def _tensor_memory() -> list[Case]:
             "fp16", k.tcgen05(), 0, k.tcgen05(), 2, k.tensor_memory, 0, 0x8100490, True,
             0, 0, 0, 0),
           "tl_tcgen05_mma_ss_f16(buf_4, buf[0], buf_2[0] + 2, 135267472, 1, 0, 0, 0, 0);",
-          "T.initialize_tcgen05_descriptor"),
+          memory),
         m("ptx_tcgen05_mma_ts", lambda k: T.ptx_tcgen05_mma_ts(
             "e4m3", k.tensor_memory, 16, k.tcgen05(), 0, k.tensor_memory, 0, 0x8100490, False),
           "tl_tcgen05_mma_ts_f8f6f4(buf_3, buf + 16, buf_1[0], 135267472, 0);", memory),
@@ -352,7 +352,7 @@ def _tensor_memory() -> list[Case]:
         m("tcgen05_st", lambda k: T.tcgen05_st(k.tensor_memory[0, 8], k.registers(8), "16x256b", 2),
           "tl_tcgen05_st_16x256b_x2(buf + 8, buf_1);", memory),
         m("tcgen05_cp", lambda k: T.tcgen05_cp(k.tcgen05(), k.tensor_memory),
-          "tl_tcgen05_cp_128x256b(buf_2, buf[0]);", "T.initialize_tcgen05_descriptor"),
+          "tl_tcgen05_cp_128x256b(buf_2, buf[0]);", memory),
         m("tcgen05_wait_ld", lambda k: T.tcgen05_wait_ld(), "tl_tcgen05_wait_ld();"),
         m("tcgen05_wait_st", lambda k: T.tcgen05_wait_st(), "tl_tcgen05_wait_st();"),
         m("tcgen05_before_thread_sync", lambda k: T.tcgen05_before_thread_sync(),

@@ -52,6 +52,7 @@ from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
 from tilelang.passes.serial.any_all import expand_any_all
 from tilelang.passes.step import Step, always
+from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.initialise_barriers import initialise_barriers
 from tilelang.passes.sync.once import store_once
@@ -124,6 +125,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "index arithmetic of the lowered loops is printed as it stands"),
         Step("initialise_barriers", initialise_barriers, _on_gpu,
              "no pass below makes barriers; the plan of shared memory sees who meets where"),
+        Step("allocate_tensor_memory", allocate_tensor_memory, _on_gpu,
+             "the plan of shared memory holds the addresses"),
         Step("plan_shared", plan_shared, _on_gpu,
              "no pass below makes shared buffers, and the barriers between uses are known"),
         Step("hoist_indices", hoist_indices, _on_gpu,

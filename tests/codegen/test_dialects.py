@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import tilelang.language as T
+from tilelang.codegen.gpu import printer
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.printer import CudaPrinter
@@ -132,3 +134,12 @@ def test_hip_differs_by_its_headers_only(func: PrimFunc) -> None:
     )
     assert mine == cuda
     assert '#include "hip/hip_runtime.h"' in source(func, HIP)
+
+
+def test_the_printer_orders_no_threads() -> None:
+    """Whoever meets is decided by passes: the printer's own text has no synchronisation."""
+    folder = Path(printer.__file__).parent
+    for path in folder.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for word in ("__syncthreads", "mbarrier", "_fence", "tl_tmem", "tl_bar", "cp_async"):
+            assert word not in text, f"{path.name} has {word}"

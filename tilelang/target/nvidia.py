@@ -238,6 +238,14 @@ CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
     "ptx_wait_group", "sm_80", Order("wait", "thread", "cp_async"), "tl_cp_async_wait<{constant}>()"
 )
 (TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
+TMEM_ALLOCATE = lowered(
+    "tmem_allocate", 1, 1, "sm_100", Operand("address", "shared", "w", bytes=4),
+    text="tl_tmem_alloc<{columns}>",
+)  # fmt: skip
+TMEM_RELEASE = lowered(
+    "tmem_release", 1, 1, "sm_100", Operand("columns", "tensor memory"),
+    text="tl_tmem_free<{columns}>",
+)  # fmt: skip
 
 _FAMILIES: Iterable[list[Atom]] = (
     matrices(), cp_async(), mbarriers(), tma(), wgmma(), clusters(), launches(), setmaxnreg(),

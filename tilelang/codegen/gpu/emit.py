@@ -241,7 +241,6 @@ class _Kernel:
         axes = tuple(self.names.of(var, var.name) for var in stmt.block_vars)
         writer = KernelWriter(self.names, printer, self.addressed, axes)
         writer.write(stmt.body)
-        writer.finish()
         self.shared = [_shared(self.name, name, buffer, stmt) for name, buffer in writer.tiles]
         if any("printf(" in line for line in writer.lines):
             for var in stmt.block_vars:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
 from tilelang.codegen.gpu import indexing
-from tilelang.codegen.gpu.printer import CudaPrinter, thread_index
+from tilelang.codegen.gpu.printer import CudaPrinter
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
 from tilelang.codegen.writer import Writer
@@ -46,7 +46,6 @@ class KernelWriter(Writer):
         self.addressed = addressed
         self.axes = axes  # names of the block variables
         self.uses_arena = False
-        self.columns: dict[E.Var, int] = {}  # tensor memory that is in use
         self.tiles: list[tuple[str, Buffer]] = []  # name in the text, buffer in shared memory
 
     # -- values ------------------------------------------------------------------------------------
@@ -81,9 +80,6 @@ class KernelWriter(Writer):
             self.p.scalars.add(buffer.data)
             first = "0" if stmt.init is None else bare(self.p.value(stmt.init))
             self.put(f"{value_type(buffer.dtype)} {self.p.pointer(buffer)} = {first};")
-            return
-        if buffer.storage == "shared.tmem":
-            self.tensor_memory(buffer, stmt)
             return
         kind = storage_type(buffer.dtype)
         self.p.declared[buffer.data] = kind
@@ -131,40 +127,13 @@ class KernelWriter(Writer):
         space = self.p.dialect.space(buffer.storage)
         self.put(f"{space}{kind}* const {name} = ({space}{kind}*)({place});")
 
-    def tensor_memory(self, buffer: Buffer, stmt: S.Alloc) -> None:
-        """Columns of tensor memory: the first warp asks for them, all threads learn where."""
-        self.p.require("sm_100a", f"the tensor memory of `{buffer.name}`")
-        self.columns[buffer.data] = tensor_columns(buffer, stmt)
-        name, slot = self.p.name_of(buffer.data), self.names.fresh(f"{buffer.name}_slot")
-        self.put(f"__shared__ uint32_t {slot};")
-        self.put(f"if ({thread_index(self.p)} < 32) {{")
-        self.put(f"    tl_tmem_alloc<{self.columns[buffer.data]}>(&{slot});")
-        self.put("}")
-        self.put("tl_tcgen05_fence_before();")
-        self.put("__syncthreads();")
-        self.put("tl_tcgen05_fence_after();")
-        self.put(f"const uint32_t {name} = {slot};")
-
-    def free_tensor_memory(self, *variables: E.Var) -> None:
-        """Give the columns of buffers back once all threads are here."""
-        freed = [(var, self.columns.pop(var)) for var in variables if var in self.columns]
-        if not freed:
-            return
-        self.put("tl_tcgen05_fence_before();")
-        self.put("__syncthreads();")
-        self.put("tl_tcgen05_fence_after();")
-        self.put(f"if ({thread_index(self.p)} < 32) {{")
-        for var, columns in freed:
-            self.put(f"    tl_tmem_free<{columns}>({self.p.name_of(var)});")
-        self.put("}")
-
-    def finish(self) -> None:
-        """What has to happen at the end of the kernel: tensor memory outlives it otherwise."""
-        self.free_tensor_memory(*self.columns)
-
     def view(self, stmt: S.View) -> None:
         """A name for memory that exists; views of the same storage need nothing."""
         if stmt.source is None:
+            return
+        if stmt.buffer.storage == "shared.tmem":  # an address of its own kind: no pointer
+            source = bare(self.p.value(stmt.source))
+            self.put(f"const uint32_t {self.p.name_of(stmt.buffer.data)} = {source};")
             return
         kind = storage_type(stmt.buffer.dtype)
         source = self.p.value(stmt.source)
@@ -262,11 +231,6 @@ class KernelWriter(Writer):
     # -- effects -----------------------------------------------------------------------------------
     def effect(self, value: E.Expr) -> None:
         """An expression for its effect: calls stand alone, anything else is discarded."""
-        if isinstance(value, E.Call) and value.op == "tmem_free":
-            freed = value.args[0]
-            assert isinstance(freed, E.AddressOf)
-            self.free_tensor_memory(freed.buffer.data)
-            return
         text = self.p.call(value) if isinstance(value, E.Call) else self.p.value(value)
         self.put(f"{text};" if isinstance(value, E.Call) else f"(void){text};")
 
@@ -291,27 +255,6 @@ class KernelWriter(Writer):
         block = [f"(int){axis}" for axis in self.axes] + ["0"] * (3 - len(self.axes))
         thread = [f"(int){self.p.dialect.thread.format(axis=axis)}" for axis in "xyz"]
         return ", ".join([*block, *thread])
-
-
-def tensor_columns(buffer: Buffer, stmt: S.Stmt) -> int:
-    """Columns of 32 bits that a buffer takes of tensor memory: a power of two from 32 to 512."""
-    rows, width = buffer.shape
-    if not isinstance(rows, int) or not isinstance(width, int):
-        raise TileUnsupportedError(
-            f"`{buffer.name}` has an extent that is not a constant",
-            expected="compile-time extents for tensor memory",
-            loc=stmt.loc,
-        )
-    wanted = -(-width * buffer.dtype.bits // 32)
-    columns = max(32, 1 << (wanted - 1).bit_length())
-    if columns > 512 or rows > 128:
-        raise TileUnsupportedError(
-            f"`{buffer.name}` does not fit into tensor memory",
-            expected="at most 128 rows and 512 columns of 32 bits",
-            got=f"{rows} rows and {wanted} columns",
-            loc=stmt.loc,
-        )
-    return columns
 
 
 def storage_units(buffer: Buffer, stmt: S.Stmt) -> int:

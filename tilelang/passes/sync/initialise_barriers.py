@@ -117,16 +117,17 @@ class _Kernel:
         first.append(E.call(nvidia.ATOMS["ptx_fence_barrier_init"]))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
         meet = S.Eval(value=E.call("sync_threads", dtype="void"), loc=loc)
-        return [S.If(cond=self.thread().equal(0), then=once, loc=loc), meet]
+        return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), meet]
 
-    def thread(self) -> E.Expr:
-        """The linear number of the thread in its block."""
-        x, y, _ = self.launch.threads
-        found: E.Expr = E.const(0)
-        for var, count, step in zip(self.launch.thread_vars, self.launch.threads, (1, x, x * y)):
-            if count > 1:
-                found = E.binary("add", found, E.binary("mul", var, E.const(step)))
-        return found
+
+def linear_thread(launch: S.Launch) -> E.Expr:
+    """The linear number of the thread in its block."""
+    x, y, _ = launch.threads
+    found: E.Expr = E.const(0)
+    for var, count, step in zip(launch.thread_vars, launch.threads, (1, x, x * y)):
+        if count > 1:
+            found = E.binary("add", found, E.binary("mul", var, E.const(step)))
+    return found
 
 
 def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
