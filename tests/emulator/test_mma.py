@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ from tilelang.cuda.intrinsics import MMA, SHORT
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
-from tilelang.target.atoms import ATOMS, MmaAtom
+from tilelang.target.atoms import ATOMS
+from tilelang.target.matrices import MmaAtom
+from tilelang.target.nvidia import mma_sync
 
 Array = npt.NDArray[np.generic]
 WRAPPER = r"""
@@ -58,7 +61,8 @@ def mixed() -> list[MmaAtom]:
     for shape, a, b, c in MMA:
         if a != b:
             m, n, k = (int(x) for x in re.findall(r"\d+", shape))
-            made.append(MmaAtom(m, n, k, DType(long[a]), DType(long[b]), DType(long[c]), 90))
+            same = mma_sync(m, n, k, long[a], long[c], "mma")
+            made.append(replace(same, b=DType(long[b])))
     return made
 
 
@@ -189,7 +193,7 @@ def test_sparse_factor_is_put_where_its_metadata_says(
     library: ctypes.CDLL, k: int, kind: str, result: str
 ) -> None:
     dtype, c = DType(kind), DType(result)
-    whole, half = (MmaAtom(16, 8, x, dtype, dtype, c, 80) for x in (k, k // 2))
+    whole, half = (mma_sync(16, 8, x, kind, result, "mma") for x in (k, k // 2))
     stored, a = drawn(dtype, (16, k // 2), 1)
     codes_b, b = drawn(dtype, (k, 8), 2)
     rng, group = np.random.default_rng(8), 2 if kind == "tfloat32" else 4

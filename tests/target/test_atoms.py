@@ -11,7 +11,8 @@ import pytest
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
 from tilelang.target import parse_target
-from tilelang.target.atoms import ATOMS, MmaAtom, find_atom
+from tilelang.target.atoms import ATOMS, find_atom
+from tilelang.target.matrices import MmaAtom
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "passes"))
 from thread_sim import ptx_layout  # noqa: E402  # written from the manual, without our tables

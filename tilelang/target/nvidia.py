@@ -19,7 +19,10 @@ from tilelang.ir.atoms import (
     group,
     mbarrier,
 )
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import table
+from tilelang.layout.distribution import Digit
+from tilelang.target.matrices import BLOCK, Digits, MmaAtom
 
 
 def raw(
@@ -252,6 +255,66 @@ _FAMILIES: Iterable[list[Atom]] = (
     tcgen05(),
 )  # fmt: skip
 ATOMS: dict[str, Atom] = table(*_FAMILIES)
+
+
+# -- registers of mma.sync -------------------------------------------------------------------------
+def mma_sync(m: int, n: int, k: int, kind: str, result: str, needs: str) -> MmaAtom:
+    """An ``mma.sync`` instruction with both factors of dtype ``kind``.
+
+    The register layouts of all of them follow one rule, of which the figures of the PTX manual are
+    instances: eight rows of A (or columns of B) times 16 bytes of k make a block, whose row ``i``
+    belongs to the threads ``4i .. 4i+3``, each with 4 bytes of it; the registers of a thread count
+    the blocks, along m first for A, then along k.
+    """
+    factor = DType(kind)
+    per = max(1, 32 // factor.bits)  # neighbours along k in one register
+    down, along = m // BLOCK, k // (4 * per)
+
+    def k_digits(stride: int) -> Digits:
+        return _used(Digit(along, "slot", stride), Digit(4, "thread", 1), Digit(per, "slot", 1))
+
+    def rows(stride: int) -> Digits:
+        return _used(Digit(down, "slot", stride), Digit(BLOCK, "thread", 4))
+
+    return MmaAtom(
+        m, n, k, factor, factor, DType(result), needs,
+        a_digits=(rows(per), k_digits(per * down)),
+        b_digits=(k_digits(per), (Digit(BLOCK, "thread", 4),)),
+        c_digits=(rows(2), (Digit(4, "thread", 1), Digit(2, "slot", 1))),
+    )  # fmt: skip
+
+
+def _used(*digits: Digit) -> Digits:
+    return tuple(digit for digit in digits if digit.extent > 1)
+
+
+# Shape, factors, sum, feature. On sm_75 the longer shapes of float16 and of bytes are
+# made of two or four of its own instructions, in the same registers.
+_TABLE: tuple[tuple[tuple[int, int, int], str, str, str], ...] = (
+    ((16, 8, 16), "float16", "float32", "mma"),
+    ((16, 8, 8), "float16", "float32", "mma"),
+    ((16, 8, 16), "float16", "float16", "mma"),
+    ((16, 8, 8), "float16", "float16", "mma"),
+    ((16, 8, 16), "bfloat16", "float32", "mma_sm80"),
+    ((16, 8, 8), "bfloat16", "float32", "mma_sm80"),
+    ((16, 8, 8), "tfloat32", "float32", "mma_sm80"),
+    ((16, 8, 4), "tfloat32", "float32", "mma_sm80"),
+    ((8, 8, 4), "float64", "float64", "mma_sm80"),
+    ((16, 8, 32), "int8", "int32", "mma"),
+    ((16, 8, 16), "int8", "int32", "mma_sm80"),
+    ((16, 8, 32), "uint8", "int32", "mma"),
+    ((16, 8, 16), "uint8", "int32", "mma_sm80"),
+    ((16, 8, 64), "int4", "int32", "mma_sm80"),
+    ((16, 8, 32), "int4", "int32", "mma_sm80"),
+    ((16, 8, 64), "uint4", "int32", "mma_sm80"),
+    ((16, 8, 32), "uint4", "int32", "mma_sm80"),
+    ((16, 8, 32), "float8_e4m3fn", "float32", "mma_fp8"),
+    ((16, 8, 32), "float8_e5m2", "float32", "mma_fp8"),
+)
+
+MMA_SYNC: tuple[MmaAtom, ...] = tuple(
+    mma_sync(*shape, kind, result, needs) for shape, kind, result, needs in _TABLE
+)
 
 # Tile operations (``HardwareOp``) and the lowest architecture that has them.
 HARDWARE_TILES: dict[str, str] = {

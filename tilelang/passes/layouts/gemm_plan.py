@@ -23,7 +23,8 @@ from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
-from tilelang.target.atoms import Digits, MmaAtom, find_atom
+from tilelang.target.atoms import find_atom
+from tilelang.target.matrices import Digits, MmaAtom
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128

@@ -35,7 +35,7 @@ from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_runs import run_steps
 from tilelang.passes.lower.gemm_sum import Sum, sum_of
 from tilelang.target import nvidia
-from tilelang.target.atoms import BLOCK, MmaAtom
+from tilelang.target.matrices import BLOCK, MmaAtom
 
 UNROLL = 4  # steps along k that are written out
 CROWDED = 200  # registers of fragments and doubled factors from which columns are grouped

@@ -14,7 +14,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.passes.lower.elements import array, loop
-from tilelang.target.atoms import BLOCK
+from tilelang.target.matrices import BLOCK
 
 if TYPE_CHECKING:
     from tilelang.passes.lower.gemm_mma import Factor

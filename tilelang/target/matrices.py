@@ -1,0 +1,100 @@
+"""Matrix instructions of one warp as rows: shapes, dtypes, features, registers.
+
+An atom multiplies an m x k by a k x n matrix into an m x n one, all held in the registers of the
+threads of a warp. Rows are made by constructors of vendors, e.g. ``nvidia.mma_sync``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
+from tilelang.layout.distribution import Digit, Distribution
+
+BLOCK = 8  # rows of A, columns of B of one block
+
+Digits = tuple[Digit, ...]
+
+
+@dataclass(frozen=True)
+class MmaAtom:
+    """One instruction.
+
+    Attributes:
+        m, n, k: its shape.
+        a, b, c: dtypes of the factors and of the sum, as the instruction names them.
+        needs: the feature of targets that have it.
+        a_digits: digits of the row and of k of an element of A: which thread and register has it.
+        b_digits: digits of k and of the column of an element of B.
+        c_digits: digits of the row and of the column of an element of C.
+        width: threads that hold the matrices.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: DType
+    b: DType
+    c: DType
+    needs: str
+    a_digits: tuple[Digits, Digits]
+    b_digits: tuple[Digits, Digits]
+    c_digits: tuple[Digits, Digits]
+    width: int = WARP
+
+    @property
+    def shape(self) -> str:
+        """The name of the shape, e.g. "m16n8k16"."""
+        return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def warp(self) -> int:
+        """Threads that execute it together."""
+        return WARP
+
+    @property
+    def per_register(self) -> int:
+        """Elements of a factor that are neighbours along k in one thread."""
+        return max(1, 32 // self.a.bits)
+
+    @property
+    def blocks_m(self) -> int:
+        """Blocks of A along m."""
+        return self.m // BLOCK
+
+    @property
+    def blocks_k(self) -> int:
+        """Blocks of a factor along k."""
+        return self.k // (4 * self.per_register)
+
+    @property
+    def a_slots(self) -> int:
+        """Elements of A in a thread."""
+        return self.m * self.k // self.width
+
+    @property
+    def b_slots(self) -> int:
+        """Elements of B in a thread."""
+        return self.k * self.n // self.width
+
+    @property
+    def c_slots(self) -> int:
+        """Elements of C in a thread."""
+        return self.m * self.n // self.width
+
+    @cached_property
+    def a_layout(self) -> Distribution:
+        """An m x k matrix in a warp."""
+        return Distribution((self.m, self.k), self.a_digits, (), self.width)
+
+    @cached_property
+    def b_layout(self) -> Distribution:
+        """A k x n matrix in a warp."""
+        return Distribution((self.k, self.n), self.b_digits, (), self.width)
+
+    @cached_property
+    def c_layout(self) -> Distribution:
+        """An m x n matrix in a warp."""
+        return Distribution((self.m, self.n), self.c_digits, (), self.width)
