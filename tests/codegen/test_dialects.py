@@ -12,7 +12,7 @@ import tilelang.language as T
 from tilelang.codegen.gpu import printer
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
-from tilelang.codegen.gpu.printer import CudaPrinter
+from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.compiler import lower
 from tilelang.cuda.dialect import CUDA
 from tilelang.ir import expr as E
@@ -25,7 +25,7 @@ TARGET = parse_target("cuda -arch=sm_75")
 CUDA_WORDS = r"__\w+__|__syncthreads|threadIdx|blockIdx|tl_cp_async|\(int\)\w+Idx|CUDA|(?<!\w)__\w+"
 
 
-def call_text(p: CudaPrinter, call: E.Call) -> str | None:
+def call_text(p: GpuPrinter, call: E.Call) -> str | None:
     """The calls of the kernels below."""
     if call.atom.orders is not None and call.atom.orders.meets("block"):
         return "threadgroup_barrier(mem_flags::mem_threadgroup)"

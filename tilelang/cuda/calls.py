@@ -23,9 +23,9 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import portable
 
 if TYPE_CHECKING:
-    from tilelang.codegen.gpu.printer import CudaPrinter
+    from tilelang.codegen.gpu.printer import GpuPrinter
 
-Handler: TypeAlias = "Callable[[CudaPrinter, E.Call], str]"
+Handler: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
 
 
 class _Attributes(dict[str, object]):
@@ -35,7 +35,7 @@ class _Attributes(dict[str, object]):
         return ""
 
 
-def print_row(p: CudaPrinter, call: E.Call) -> str:
+def print_row(p: GpuPrinter, call: E.Call) -> str:
     """A call as the text of its row says."""
     atom = call.atom
     p.require(atom.needs, f"T.{call.op}")
@@ -49,14 +49,14 @@ def print_row(p: CudaPrinter, call: E.Call) -> str:
     return f"{atom.text.format_map(attrs)}({arguments(p, call)})"
 
 
-def arguments(p: CudaPrinter, call: E.Call) -> str:
+def arguments(p: GpuPrinter, call: E.Call) -> str:
     """The operands of a call as arguments of a function."""
     # The compiler splits no constant from the addresses of inline assembly itself.
     text = p.steady_address if call.atom.names_shared else p.value
     return ", ".join(bare(text(arg)) for arg in call.args)
 
 
-def narrowed(p: CudaPrinter, dtype: DType, text: str) -> str:
+def narrowed(p: GpuPrinter, dtype: DType, text: str) -> str:
     """`text`, a value of at least 32 bits, brought to `dtype` where that is narrower."""
     return p.rounded(dtype, text) if dtype.bits < 32 and not dtype.is_bool else text
 
@@ -85,7 +85,7 @@ def _address(call: E.Call, position: int) -> E.AddressOf:
 
 
 # -- memory ----------------------------------------------------------------------------------------
-def _atomic(p: CudaPrinter, call: E.Call) -> str:
+def _atomic(p: GpuPrinter, call: E.Call) -> str:
     """One indivisible update; orders other than relaxed add fences."""
     target = _address(call, 0)
     suffix = ATOMIC_SUFFIX.get(target.buffer.dtype)
@@ -100,7 +100,7 @@ def _atomic(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_{call.op}_{suffix}({', '.join([*args, *filter(None, [order])])})"
 
 
-def _atomic_vector(p: CudaPrinter, call: E.Call) -> str:
+def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
     """Two or four adjacent sums."""
     target, source = _address(call, 0), call.args[1]
     suffix = ATOMIC_SUFFIX[target.buffer.dtype]
@@ -131,7 +131,7 @@ def _pair(call: E.Call, first: int) -> E.Call:
     )
 
 
-def lane_text(p: CudaPrinter, expr: E.Expr, at: int) -> str:
+def lane_text(p: GpuPrinter, expr: E.Expr, at: int) -> str:
     """Lane `at` of a vector that is made of scalars."""
     if isinstance(expr, E.Lane) and isinstance(expr.index, E.Const):
         return lane_text(p, expr.vector, int(expr.index.value))
@@ -148,12 +148,12 @@ def lane_text(p: CudaPrinter, expr: E.Expr, at: int) -> str:
     raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split in lanes")
 
 
-def _ldg(p: CudaPrinter, call: E.Call) -> str:
+def _ldg(p: GpuPrinter, call: E.Call) -> str:
     target = _address(call, 0)
     return p.load(target.buffer, target.indices)
 
 
-def _vector_copy(p: CudaPrinter, call: E.Call) -> str:
+def _vector_copy(p: GpuPrinter, call: E.Call) -> str:
     """A move of several bytes; those of T.ldg and T.stg by their instructions. What the kernel
     writes itself is not loaded through the cache of constant memory."""
     size, through = int(call.attr("bytes", 0)), str(call.attr("through", ""))
@@ -167,12 +167,12 @@ def _vector_copy(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}({arguments(p, call)})"
 
 
-def _is_constant(p: CudaPrinter, place: E.AddressOf) -> bool:
+def _is_constant(p: GpuPrinter, place: E.AddressOf) -> bool:
     """Whether nothing writes a tensor while the kernel runs."""
     return p.declared.get(place.buffer.data, "").startswith("const ")
 
 
-def _word(p: CudaPrinter, call: E.Call) -> str:
+def _word(p: GpuPrinter, call: E.Call) -> str:
     """T.ldg32 of one element, whose guard, if it has one, is the condition around it; the bits
     that T.stg32 stores."""
     value = call.args[0]
@@ -187,7 +187,7 @@ def _word(p: CudaPrinter, call: E.Call) -> str:
     return _reinterpret(p, E.Call(portable("reinterpret"), call.args, call.dtype))
 
 
-def _any_all(p: CudaPrinter, call: E.Call) -> str:
+def _any_all(p: GpuPrinter, call: E.Call) -> str:
     """Whether some or all elements of a contiguous region differ from zero."""
     arg = call.args[0]
     if not isinstance(arg, E.RegionArg) or is_packed(arg.region.dtype):
@@ -202,7 +202,7 @@ def _any_all(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_{call.op}({data}, {count})"
 
 
-def _cp_async(p: CudaPrinter, call: E.Call) -> str:
+def _cp_async(p: GpuPrinter, call: E.Call) -> str:
     """An asynchronous copy of one thread. A third operand that is false fills with zeros; under a
     false predicate, the last operand of predicated ones, nothing is copied at all."""
     predicated = bool(call.attr("predicated", False))
@@ -211,20 +211,20 @@ def _cp_async(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}{'_if' if predicated else ''}({arguments(p, call)})"
 
 
-def _dp4a(p: CudaPrinter, call: E.Call) -> str:
+def _dp4a(p: GpuPrinter, call: E.Call) -> str:
     """The dot product of four bytes, signed or not."""
     kinds = [_address(call, k).buffer.dtype for k in range(2)]
     signs = "".join("u" if kind.is_uint else "s" for kind in kinds)
     return f"tl_dp4a_{signs}({arguments(p, call)})"
 
 
-def _isnullptr(p: CudaPrinter, call: E.Call) -> str:
+def _isnullptr(p: GpuPrinter, call: E.Call) -> str:
     arg = call.args[0]
     text = p.pointer(arg.buffer) if isinstance(arg, E.AddressOf) else p.value(arg)
     return f"({text} == nullptr)"
 
 
-def _reinterpret(p: CudaPrinter, call: E.Call) -> str:
+def _reinterpret(p: GpuPrinter, call: E.Call) -> str:
     """A bit cast through the storage forms of the two dtypes."""
     source, target = call.args[0].dtype, call.dtype
     bits = p.encoded(source, p.value(call.args[0]))
@@ -234,27 +234,27 @@ def _reinterpret(p: CudaPrinter, call: E.Call) -> str:
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
-def _fast(p: CudaPrinter, call: E.Call) -> str:
+def _fast(p: GpuPrinter, call: E.Call) -> str:
     """The hardware's approximation; double has none."""
     kind = call.args[0].dtype
     name = call.op.removeprefix("fast_") if kind == "float64" else FAST[call.op]
     return narrowed(p, call.dtype, f"tl_{name}_{p.suffix(kind)}({arguments(p, call)})")
 
 
-def _reciprocal(p: CudaPrinter, call: E.Call) -> str:
+def _reciprocal(p: GpuPrinter, call: E.Call) -> str:
     if call.dtype == "float64":
         return f"(1.0 / {p.value(call.args[0])})"
     return narrowed(p, call.dtype, f"tl_fast_rcp_f32({arguments(p, call)})")
 
 
-def _directed(p: CudaPrinter, call: E.Call) -> str:
+def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic in one of the four rounding modes."""
     mode = str(call.attr("rounding", "rn"))
     text = f"tl_{DIRECTED[call.op]}_{mode}_{p.suffix(call.args[0].dtype)}({arguments(p, call)})"
     return narrowed(p, call.dtype, text)
 
 
-def _rsqrt(p: CudaPrinter, call: E.Call) -> str:
+def _rsqrt(p: GpuPrinter, call: E.Call) -> str:
     """1 / sqrt(x), rounded once."""
     mode = str(call.attr("rounding", "rn"))
     if mode != "rn":
@@ -268,7 +268,7 @@ def _rsqrt(p: CudaPrinter, call: E.Call) -> str:
     return narrowed(p, call.dtype, f"tl_rsqrt_rn_f32({arguments(p, call)})")
 
 
-def _nextafter(p: CudaPrinter, call: E.Call) -> str:
+def _nextafter(p: GpuPrinter, call: E.Call) -> str:
     """The next value of the same dtype."""
     dtype = call.args[0].dtype
     if dtype in NARROW_FLOATS:
@@ -281,7 +281,7 @@ def _nextafter(p: CudaPrinter, call: E.Call) -> str:
 
 
 # -- warps -----------------------------------------------------------------------------------------
-def _warp_reduce(p: CudaPrinter, call: E.Call) -> str:
+def _warp_reduce(p: GpuPrinter, call: E.Call) -> str:
     """A butterfly over the warp; sums of narrow types round at every step."""
     op, dtype = call.op.removeprefix("warp_reduce_"), call.dtype
     text = p.value(call.args[0])
@@ -294,14 +294,14 @@ def _warp_reduce(p: CudaPrinter, call: E.Call) -> str:
     return narrowed(p, dtype, f"tl_warp_reduce_{op}({bare(text)})")
 
 
-def _shuffle_elect(p: CudaPrinter, call: E.Call) -> str:
+def _shuffle_elect(p: GpuPrinter, call: E.Call) -> str:
     """One thread of every `extent` threads of the block, the lowest."""
     extent = constant(call, 0, "thread extent")
     total = p.threads[0] * p.threads[1] * p.threads[2]
     return f"({thread_index(p)} % {extent if extent > 0 else total} == 0)"
 
 
-def _allreduce(p: CudaPrinter, call: E.Call) -> str:
+def _allreduce(p: GpuPrinter, call: E.Call) -> str:
     """A reduction over the threads of the block along one axis, or over all."""
     op, dtype, axis = str(call.attr("op", "sum")), call.dtype, call.attr("axis")
     total = p.threads[0] * p.threads[1] * p.threads[2]
@@ -328,7 +328,7 @@ _COMBINE = {
 
 
 # -- barriers --------------------------------------------------------------------------------------
-def _sync_threads(p: CudaPrinter, call: E.Call) -> str:
+def _sync_threads(p: GpuPrinter, call: E.Call) -> str:
     """The block's barrier, or a named one for some of its threads."""
     first = call.args[0] if call.args else None
     if first is None or (isinstance(first, E.Const) and int(first.value) < 0):
@@ -341,7 +341,7 @@ def _sync_threads(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_bar_sync({p.value(first)}, {p.value(call.args[1])})"
 
 
-def _mbarrier_arrive(p: CudaPrinter, call: E.Call) -> str:
+def _mbarrier_arrive(p: GpuPrinter, call: E.Call) -> str:
     """An arrival at the own barrier, or at that of another block of the cluster."""
     remote = len(call.args) > 1
     p.require("sm_90" if remote else call.atom.needs, f"T.{call.op}")
@@ -349,14 +349,14 @@ def _mbarrier_arrive(p: CudaPrinter, call: E.Call) -> str:
 
 
 # -- matrix instructions ---------------------------------------------------------------------------
-def _mma(p: CudaPrinter, call: E.Call) -> str:
+def _mma(p: GpuPrinter, call: E.Call) -> str:
     """d += a x b on the registers of a warp."""
     kinds = (str(call.attr("a")), str(call.attr("b")), str(call.attr("c")))
     name = mma_function(p, str(call.attr("shape")), kinds)
     return f"{name}({arguments(p, call)})"
 
 
-def mma_function(p: CudaPrinter, shape: str, kinds: tuple[str, str, str]) -> str:
+def mma_function(p: GpuPrinter, shape: str, kinds: tuple[str, str, str]) -> str:
     """The header function of a matrix instruction, by shape and dtypes of a, b, accumulator."""
     a, b, c = (SHORT.get(kind, kind) for kind in kinds)
     if (a, b) == ("f32", "f32"):
@@ -372,7 +372,7 @@ def mma_function(p: CudaPrinter, shape: str, kinds: tuple[str, str, str]) -> str
     return f"tl_mma_{shape}_{a}_{b}_{c}"
 
 
-def _ptx_mma(p: CudaPrinter, call: E.Call) -> str:
+def _ptx_mma(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_mma([dtype,] shape, "row", "col", a, b, c, A, a_off, B, b_off, C, c_off[, sat])."""
     texts, rest = texts_of(call)
     texts = texts[-6:]
@@ -387,7 +387,7 @@ def _ptx_mma(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}({c}, {a}, {b})"
 
 
-def _ptx_ldmatrix(p: CudaPrinter, call: E.Call) -> str:
+def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_ldmatrix([dtype,] trans, count, [type,] registers, offset, shared, offset)."""
     _, rest = texts_of(call)
     if len(rest) != 6 or not all(isinstance(item, E.Const) for item in rest[:2]):
@@ -403,7 +403,7 @@ def _ptx_ldmatrix(p: CudaPrinter, call: E.Call) -> str:
 
 
 # -- functions by name, random numbers -------------------------------------------------------------
-def _call_extern(p: CudaPrinter, call: E.Call) -> str:
+def _call_extern(p: GpuPrinter, call: E.Call) -> str:
     """A function of the user's source or of CUDA itself.
 
     Pointers to narrow types convert to whatever pointer the function takes. A template takes what
@@ -427,7 +427,7 @@ def _call_extern(p: CudaPrinter, call: E.Call) -> str:
     return f"{function}({', '.join(args)})"
 
 
-def _rng(p: CudaPrinter, call: E.Call) -> str:
+def _rng(p: GpuPrinter, call: E.Call) -> str:
     """Philox, one state per thread."""
     generator = str(call.attr("generator", "curandStatePhilox4_32_10_t"))
     if generator != "curandStatePhilox4_32_10_t":
@@ -445,7 +445,7 @@ def _rng(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_rng_{name}({', '.join(['tl_rng', *args])})"
 
 
-def _device_assert(p: CudaPrinter, call: E.Call) -> str:
+def _device_assert(p: GpuPrinter, call: E.Call) -> str:
     return f"tl_assert({p.value(call.args[0])}, {quote(str(call.attr('message', '')))})"
 
 

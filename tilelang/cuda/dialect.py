@@ -8,7 +8,7 @@ from functools import lru_cache
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.module import CudaModule
-from tilelang.codegen.gpu.printer import CudaPrinter
+from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.cuda.calls import CALLS, constant, print_row
 from tilelang.cuda.intrinsics import (
     ARITHMETIC_HEADERS,
@@ -46,7 +46,7 @@ def emit_cuda(func: S.PrimFunc, target: Target) -> CudaModule:
     return emit_module(func, target, CUDA)
 
 
-def call_text(p: CudaPrinter, call: E.Call) -> str | None:
+def call_text(p: GpuPrinter, call: E.Call) -> str | None:
     """An intrinsic with a rule of its own, or one whose row names a header function."""
     own = CALLS.get(call.op)
     if own is not None:
@@ -54,7 +54,7 @@ def call_text(p: CudaPrinter, call: E.Call) -> str | None:
     return print_row(p, call) if call.atom.text else None
 
 
-def hint_text(p: CudaPrinter, call: E.Call) -> str | None:
+def hint_text(p: GpuPrinter, call: E.Call) -> str | None:
     """What is left out where the architecture lacks it."""
     own = HINTS.get(call.op)
     if own is not None:
@@ -62,11 +62,11 @@ def hint_text(p: CudaPrinter, call: E.Call) -> str | None:
     return print_row(p, call) if call.atom.text and p.has(call.atom.needs) else None
 
 
-def _fence_of_registers(p: CudaPrinter, call: E.Call) -> str | None:
+def _fence_of_registers(p: GpuPrinter, call: E.Call) -> str | None:
     return touched_registers(p, call) if p.has(call.atom.needs) else None
 
 
-def _registers(p: CudaPrinter, call: E.Call) -> str | None:
+def _registers(p: GpuPrinter, call: E.Call) -> str | None:
     """Every architecture of one chip from sm_90a on moves registers between warpgroups."""
     count, raising = (constant(call, k, "operand") for k in range(2))
     if not count or not (p.target.arch.endswith("a") and p.has("sm_90")):

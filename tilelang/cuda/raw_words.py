@@ -18,9 +18,9 @@ from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 
 if TYPE_CHECKING:
-    from tilelang.codegen.gpu.printer import CudaPrinter
+    from tilelang.codegen.gpu.printer import GpuPrinter
 
-Handler: TypeAlias = "Callable[[CudaPrinter, E.Call], str]"
+Handler: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
 
 MAPS = ("create_tma_descriptor", "create_tma_im2col_descriptor")
 # Cache policies by the number that programs give; the first is the default.
@@ -41,14 +41,14 @@ def texts_of(call: E.Call) -> tuple[list[str], list[E.Expr]]:
     return texts, [arg for arg in call.args if not isinstance(arg, E.StringImm)]
 
 
-def place(p: CudaPrinter, base: E.Expr) -> str:
+def place(p: GpuPrinter, base: E.Expr) -> str:
     """A pointer: elements count as their addresses."""
     if isinstance(base, E.Load):
         return p.address(base.buffer, base.indices)
     return bare(p.value(base))
 
 
-def moved(p: CudaPrinter, base: E.Expr, offset: E.Expr) -> str:
+def moved(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
     """A pointer operand and its offset in elements."""
     if isinstance(base, (E.AddressOf, E.Load)) and base.indices:
         last = E.as_expr(base.indices[-1] + offset)
@@ -76,7 +76,7 @@ def refuse(call: E.Call, expected: str) -> TileUnsupportedError:
     )
 
 
-def _descriptor(p: CudaPrinter, base: E.Expr, offset: E.Expr) -> str:
+def _descriptor(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
     """The 64 bits of an operand's descriptor, moved by units of 16 bytes."""
     if isinstance(base, E.AddressOf):
         text = p.load(base.buffer, base.indices)
@@ -94,13 +94,13 @@ def _short(name: str) -> str:
 
 
 # -- tensor maps -----------------------------------------------------------------------------------
-def _create_map(p: CudaPrinter, call: E.Call) -> str:
+def _create_map(p: GpuPrinter, call: E.Call) -> str:
     """A descriptor is a parameter of the kernel."""
     p.require("sm_90", f"T.{call.op}")
     return p.tensor_map(call)
 
 
-def _rank(p: CudaPrinter, operand: E.Expr) -> int | None:
+def _rank(p: GpuPrinter, operand: E.Expr) -> int | None:
     """Dimensions of the map that an operand is, None if only the host knows."""
     call = p.map_alias.get(operand, operand) if isinstance(operand, E.Var) else operand
     if not isinstance(call, E.Call) or call.op not in MAPS:
@@ -109,7 +109,7 @@ def _rank(p: CudaPrinter, operand: E.Expr) -> int | None:
 
 
 def _coordinates(
-    p: CudaPrinter, call: E.Call, map_operand: E.Expr, coords: list[E.Expr], extra: int = 0
+    p: GpuPrinter, call: E.Call, map_operand: E.Expr, coords: list[E.Expr], extra: int = 0
 ) -> tuple[list[E.Expr], str]:
     """The coordinates of a copy, and its cache policy. `extra`: im2col offsets behind them, -1 for
     two fewer than the rank."""
@@ -134,7 +134,7 @@ def _coordinates(
     return coords, policy
 
 
-def _tma(p: CudaPrinter, call: E.Call) -> str:
+def _tma(p: GpuPrinter, call: E.Call) -> str:
     """A box from a tensor to shared memory."""
     p.require("sm_90", f"T.{call.op}")
     box, bar, dst, *rest = call.args
@@ -149,7 +149,7 @@ def _tma(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}({', '.join([*leading, *(bare(p.value(c)) for c in coords)])})"
 
 
-def _tma_store(p: CudaPrinter, call: E.Call) -> str:
+def _tma_store(p: GpuPrinter, call: E.Call) -> str:
     """A box from shared memory to a tensor, or combined with what is there."""
     p.require("sm_90", f"T.{call.op}")
     box, src, *rest = call.args
@@ -164,12 +164,12 @@ def _tma_store(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}({', '.join([*leading, *(bare(p.value(c)) for c in coords)])})"
 
 
-def _prefetch(p: CudaPrinter, call: E.Call) -> str:
+def _prefetch(p: GpuPrinter, call: E.Call) -> str:
     p.require("sm_90", f"T.{call.op}")
     return f"tl_tma_prefetch({p.tensor_map(call.args[0])})"
 
 
-def _bulk(p: CudaPrinter, call: E.Call) -> str:
+def _bulk(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_cp_async_bulk(dst, src, bytes[, barrier]), with an offset behind each place in TVM's
     form ([dtype,] dst, offset, src, offset, bytes[, barrier])."""
     p.require("sm_90", f"T.{call.op}")
@@ -190,7 +190,7 @@ def _bulk(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_bulk_store({ends[0]}, {ends[1]}, {count})"
 
 
-def _map_shared(p: CudaPrinter, call: E.Call) -> str:
+def _map_shared(p: GpuPrinter, call: E.Call) -> str:
     p.require("sm_90", f"T.{call.op}")
     return f"tl_map_shared({place(p, call.args[0])}, {bare(p.value(call.args[1]))})"
 
@@ -235,7 +235,7 @@ def _sign(call: E.Call, operand: E.Expr) -> int:
     return -1 if constant_of(call, operand, "sign of an operand") < 0 else 1
 
 
-def _wgmma(p: CudaPrinter, call: E.Call) -> str:
+def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     """Operands as in T.ptx_wgmma_ss(dtype, "m64n128k16", a_k_major, b_k_major, a, b, c, desc_a,
     offset, desc_b, offset, C, offset, scale_out, scale_a, scale_b), and for A in registers
     T.ptx_wgmma_rs(dtype, "m64n128k16", b_k_major, a, b, c, A, offset, desc_b, ...)."""
@@ -269,7 +269,7 @@ def _wgmma(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}<{switches}>({', '.join(operands)})"
 
 
-def touched_registers(p: CudaPrinter, call: E.Call) -> str:
+def touched_registers(p: GpuPrinter, call: E.Call) -> str:
     """A fence of the compiler over the registers of an accumulator."""
     base, offset = call.args[:2]
     if isinstance(base, E.AddressOf):
@@ -292,7 +292,7 @@ def touched_registers(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_wgmma_touch_{kind}<{count}>({moved(p, base, offset)})"
 
 
-def _init_descriptor(p: CudaPrinter, call: E.Call) -> str:
+def _init_descriptor(p: GpuPrinter, call: E.Call) -> str:
     """Fill a descriptor."""
     wgmma = call.op == "initialize_wgmma_descriptor"
     p.require("sm_90" if wgmma else "sm_100a", f"T.{call.op}")
@@ -302,13 +302,13 @@ def _init_descriptor(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}({', '.join(operands)})"
 
 
-def _move_descriptor(p: CudaPrinter, call: E.Call) -> str:
+def _move_descriptor(p: GpuPrinter, call: E.Call) -> str:
     p.require("sm_90", f"T.{call.op}")
     return f"tl_descriptor_add({place(p, call.args[0])}, {bare(p.value(call.args[1]))})"
 
 
 # -- matrix instructions of one warp ---------------------------------------------------------------
-def _mma_sp(p: CudaPrinter, call: E.Call) -> str:
+def _mma_sp(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_mma_sp([dtype,] shape, "row", "col", a, b, c, A, a_off, B, b_off, C, c_off, metadata,
     offset, selector[, saturate])."""
     texts, rest = texts_of(call)
@@ -337,7 +337,7 @@ def _mma_sp(p: CudaPrinter, call: E.Call) -> str:
     )
 
 
-def _mma_sm70(p: CudaPrinter, call: E.Call) -> str:
+def _mma_sm70(p: GpuPrinter, call: E.Call) -> str:
     """Four products of 8 x 8 x 4 in one warp."""
     texts, rest = texts_of(call)
     texts = texts[-6:]
@@ -358,7 +358,7 @@ def _mma_sm70(p: CudaPrinter, call: E.Call) -> str:
     return f"{name}({acc}, {left}, {right})"
 
 
-def _stmatrix(p: CudaPrinter, call: E.Call) -> str:
+def _stmatrix(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_stmatrix([dtype,] trans, count, [type,] shared, offset, registers, offset)."""
     _, rest = texts_of(call)
     if len(rest) != 6 or not all(isinstance(item, E.Const) for item in rest[:2]):
@@ -372,7 +372,7 @@ def _stmatrix(p: CudaPrinter, call: E.Call) -> str:
 
 
 # -- tensor memory ---------------------------------------------------------------------------------
-def tensor_address(p: CudaPrinter, base: E.Expr, offset: E.Expr | None = None) -> str:
+def tensor_address(p: GpuPrinter, base: E.Expr, offset: E.Expr | None = None) -> str:
     """lane << 16 | column of a place in tensor memory; `offset` counts columns."""
     if isinstance(base, (E.AddressOf, E.Load)):
         name = p.name_of(base.buffer.data)
@@ -391,7 +391,7 @@ def tensor_address(p: CudaPrinter, base: E.Expr, offset: E.Expr | None = None) -
     return f"{text} + {p.index(offset)}"
 
 
-def _tcgen05_mma(p: CudaPrinter, call: E.Call) -> str:
+def _tcgen05_mma(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_tcgen05_mma_ss(kind, desc_a, offset, desc_b, offset, D, column, instruction,
     scale_out[, four masks[, ...]]); A of T.ptx_tcgen05_mma_ts is a place in tensor memory."""
     p.require("sm_100a", f"T.{call.op}")
@@ -416,14 +416,14 @@ def _tcgen05_mma(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_tcgen05_mma_{form}_{kind}({', '.join(operands)})"
 
 
-def _tcgen05_commit(p: CudaPrinter, call: E.Call) -> str:
+def _tcgen05_commit(p: GpuPrinter, call: E.Call) -> str:
     p.require("sm_100a", f"T.{call.op}")
     if call.attr("arrive_2cta", False):
         raise refuse(call, "arrive_2cta=False")
     return f"tl_tcgen05_commit({place(p, call.args[0])})"
 
 
-def _tcgen05_move(p: CudaPrinter, call: E.Call) -> str:
+def _tcgen05_move(p: GpuPrinter, call: E.Call) -> str:
     """Between registers and tensor memory."""
     p.require("sm_100a", f"T.{call.op}")
     shape, count = str(call.attr("shape")), int(call.attr("count", 1))
@@ -434,7 +434,7 @@ def _tcgen05_move(p: CudaPrinter, call: E.Call) -> str:
     return f"tl_{call.op}_{shape}_x{count}({', '.join(operands)})"
 
 
-def _tcgen05_copy(p: CudaPrinter, call: E.Call) -> str:
+def _tcgen05_copy(p: GpuPrinter, call: E.Call) -> str:
     p.require("sm_100a", f"T.{call.op}")
     address = tensor_address(p, call.args[1])
     return (
@@ -442,7 +442,7 @@ def _tcgen05_copy(p: CudaPrinter, call: E.Call) -> str:
     )
 
 
-def _cancel(p: CudaPrinter, call: E.Call) -> str:
+def _cancel(p: GpuPrinter, call: E.Call) -> str:
     """Work of blocks that have not started: operands are places in shared memory."""
     p.require("sm_100a" if call.op.endswith("multicast") else "sm_100", f"T.{call.op}")
     name = call.op.replace("clc_get_first", "clc_first")
@@ -452,14 +452,14 @@ def _cancel(p: CudaPrinter, call: E.Call) -> str:
 def _simple(name: str, needs: str) -> Handler:
     """A word without operands."""
 
-    def handler(p: CudaPrinter, call: E.Call) -> str:
+    def handler(p: GpuPrinter, call: E.Call) -> str:
         p.require(needs, f"T.{call.op}")
         return f"{name}()"
 
     return handler
 
 
-def _pointer_of(p: CudaPrinter, call: E.Call) -> str:
+def _pointer_of(p: GpuPrinter, call: E.Call) -> str:
     """TVM's pointer: data, offset in elements, extent, access."""
     data, offset = call.args[:2]
     kind = str(call.attr("ptype", ""))

@@ -13,7 +13,7 @@ from tilelang.ir.buffer import Buffer
 if TYPE_CHECKING:
     from tilelang.codegen.gpu.host import HostWriter, Slots
     from tilelang.codegen.gpu.module import MapStep
-    from tilelang.codegen.gpu.printer import CudaPrinter
+    from tilelang.codegen.gpu.printer import GpuPrinter
 
 MapEncoder: TypeAlias = "Callable[[E.Call, str, HostWriter, Mapping[E.Var, E.Expr]], MapStep]"
 
@@ -56,8 +56,8 @@ class Dialect:
     local: str
     restrict: str
     reserved: frozenset[str]
-    call: Callable[[CudaPrinter, E.Call], str | None]
-    hint: Callable[[CudaPrinter, E.Call], str | None]
+    call: Callable[[GpuPrinter, E.Call], str | None]
+    hint: Callable[[GpuPrinter, E.Call], str | None]
     includes: Callable[[str], list[str]]
     maps: tuple[str, ...]
     map_tensor: Callable[[E.Call, Slots], Buffer | None]

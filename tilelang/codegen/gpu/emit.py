@@ -17,7 +17,7 @@ from tilelang.codegen.gpu.module import (
     LaunchPlan,
     SharedBuffer,
 )
-from tilelang.codegen.gpu.printer import CudaPrinter
+from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment
@@ -132,7 +132,7 @@ class _Module:
         grid += [(1,)] * (3 - len(grid))
         return grid[0], grid[1], grid[2]
 
-    def _cluster(self, stmt: S.Launch, printer: CudaPrinter) -> tuple[int, int, int]:
+    def _cluster(self, stmt: S.Launch, printer: GpuPrinter) -> tuple[int, int, int]:
         dims = stmt.annotation("cluster_dims")
         if dims is None:
             return (1, 1, 1)
@@ -155,7 +155,7 @@ class _Module:
         keys += symbols_of(self.func)
         args = tuple(self.slots.argument(key) for key in keys)
         shared = int(stmt.annotation("shared_bytes", 0))
-        printer = CudaPrinter(Names(), self.target, stmt.threads, self.dialect)
+        printer = GpuPrinter(Names(), self.target, stmt.threads, self.dialect)
         cluster = self._cluster(stmt, printer)
         return LaunchPlan(name, grid, _three(stmt.threads), shared, args, cluster)
 
@@ -169,7 +169,7 @@ class _Kernel:
         self.name = name
         self.names = Names({*module.dialect.reserved, name})
         self.dialect = module.dialect
-        self.printer = CudaPrinter(self.names, module.target, _three(stmt.threads), self.dialect)
+        self.printer = GpuPrinter(self.names, module.target, _three(stmt.threads), self.dialect)
         self.printer.templates = _templates(module.preludes)
         self.args: tuple[KernelArg, ...] = ()
         self.shared: list[SharedBuffer] = []

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
 from tilelang.codegen.gpu import indexing
-from tilelang.codegen.gpu.printer import CudaPrinter
+from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
 from tilelang.codegen.writer import Writer
@@ -38,7 +38,7 @@ class KernelWriter(Writer):
     """
 
     def __init__(
-        self, names: Names, printer: CudaPrinter, addressed: frozenset[E.Var], axes: tuple[str, ...]
+        self, names: Names, printer: GpuPrinter, addressed: frozenset[E.Var], axes: tuple[str, ...]
     ) -> None:
         super().__init__(names, printer)
         self.p = printer

@@ -1,4 +1,4 @@
-"""Expressions of CUDA kernels.
+"""Expressions of GPU kernels.
 
 Values follow `CPrinter`: narrow floats are computed in float and rounded after every operation.
 C++ leaves signed overflow undefined, so integer arithmetic is written with operators only where
@@ -39,7 +39,7 @@ _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
 _FAMILIES = {"sm_100a": ("sm_103a",)}
 
 
-class CudaPrinter(CPrinter):
+class GpuPrinter(CPrinter):
     """Expressions of one kernel.
 
     Attributes:
@@ -367,7 +367,7 @@ class CudaPrinter(CPrinter):
         return f"tl_wrap_i4({text})" if dtype == "int4" else text
 
 
-def thread_index(p: CudaPrinter) -> str:
+def thread_index(p: GpuPrinter) -> str:
     """The linear number of the thread in its block."""
     x, y, z = p.threads
     axes = [p.dialect.thread.format(axis=axis) for axis in "xyz"]
