@@ -53,7 +53,7 @@ class _Lower(Rewriter):
                 return S.Eval(value=E.call(nvidia.ATOMS["fence_proxy_async"]), loc=stmt.loc)
             case H.Fence():
                 return []  # what arrived by the async proxy is waited for on an mbarrier
-            case S.Seq() if self.pipelines:
+            case S.Seq() if any(map(self.elects, stmt.stmts)):
                 return S.seq(*self.sequence(stmt.stmts))
             case S.If():
                 self.branches += 1
@@ -122,7 +122,7 @@ class _Lower(Rewriter):
         left = list(stmts)
         while left:
             first = left.pop(0)
-            if not isinstance(first, H.Acquire) or not self.pipelines[first.pipe].row.elected:
+            if not (isinstance(first, H.Acquire) and self.elects(first)):
                 made += self.lowered(first)
                 continue
             end = 1 + next(k for k, item in enumerate(left) if _commits(item, first.pipe))
@@ -137,6 +137,10 @@ class _Lower(Rewriter):
                 )
             )
         return made
+
+    def elects(self, stmt: S.Stmt) -> bool:
+        """Whether one thread fills the item that is acquired here."""
+        return isinstance(stmt, H.Acquire) and self.pipelines[stmt.pipe].row.elected
 
     def lowered(self, stmt: S.Stmt) -> list[S.Stmt]:
         """One statement of a sequence."""
