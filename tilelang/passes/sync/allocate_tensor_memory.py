@@ -13,12 +13,12 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.sync.initialise_barriers import linear_thread
 from tilelang.target import Context, nvidia
 
 STORAGE = "shared.tmem"
-_WARP = 32  # threads that ask for columns together
 
 
 def allocate_tensor_memory(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -40,7 +40,7 @@ def allocate_tensor_memory(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 class _Kernel(Rewriter):
     def __init__(self, launch: S.Launch, context: Context) -> None:
-        self.first = linear_thread(launch) < _WARP
+        self.first = linear_thread(launch) < WARP
         self.context = context
         self.held: dict[Buffer, int] = {}  # buffer -> its columns
 
