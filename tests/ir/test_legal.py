@@ -22,6 +22,7 @@ A = Buffer("A", Shape((8, N)), F32)
 TILE = Buffer("tile", Shape((8, 8)), F32, "shared")
 FREE = E.Var("free", I32)
 ZERO, ONE = E.const(0), E.const(1.0)
+GEMM = S.Gemm(a=TILE.region(), b=TILE.region(), c=TILE.region(), clear=E.const(False))
 
 
 def func(*stmts: S.Stmt) -> S.PrimFunc:
@@ -169,6 +170,8 @@ WRONG: list[tuple[str, Callable[[], S.PrimFunc], str]] = [
         "a condition is not a bool\n  expected: bool\n  got: int32",
     ),
     ("tile", lambda: func(S.Break()), "Break outside a loop"),
+    ("tile", lambda: func(replace(GEMM, plan="fma")), "a product has a plan"),
+    ("thread", lambda: func(replace(GEMM, plan="fma")), "a product has a plan"),
     (
         "tile",
         lambda: func(S.Launch(grid=(), block_vars=(), thread_vars=(), body=store())),

@@ -158,7 +158,7 @@ class Build:
         a = self.held(a, plan.a, plan.a_layout)
         b = self.held(b, plan.b, plan.b_layout)
         c = self.held(c, plan.c, None)
-        stmt = replace(stmt, a=a, b=b, c=c)
+        stmt = replace(stmt, a=a, b=b, c=c, plan=plan)
         draft = self.shell(S.Seq(stmts=()))
         group = Group(self.thread, case.threads, case.lo)
         ctx = Lowering(context, group, bounds_of(draft), fragments=case.fragments)
@@ -170,7 +170,7 @@ class Build:
         else:
             self.body.append(S.Alloc(buffer=self.stored(c.buffer)))
         self.sync()
-        self.body.append(lower_gemm(stmt, plan, ctx))
+        self.body.append(lower_gemm(stmt, ctx))
         self.sync()
         self.store(c)
         inside = S.seq(*self.body)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from thread_sim import simulate
 
-from tilelang.errors import Loc, TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import InternalError, Loc, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
@@ -21,6 +21,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
 from tilelang.passes.layouts.gemm_plan import plan_gemm
+from tilelang.passes.lower.gemm_mma import lower_gemm
 
 BOTH = [(a, b) for a in (False, True) for b in (False, True)]
 # Factors, result, least architecture, k of the instruction.
@@ -434,6 +435,20 @@ def test_sizes_known_at_run_time_are_an_error() -> None:
         "  hint: multiply whole tiles, with zeros where they reach beyond the matrix\n"
         " --> kernel.py:7:5"
     )
+
+
+def test_a_product_without_a_plan_is_a_defect() -> None:
+    build = Build(Case(64, 64, 32))
+    c = tile("c", (64, 64), "float32", "local.fragment")
+    stmt = gemm(tile("a", (64, 32)), tile("b", (32, 64)), c)
+    with pytest.raises(InternalError, match="the product into `c` has no plan"):
+        lower_gemm(stmt, build.ctx)
+
+
+def test_the_plan_has_no_form_in_a_program() -> None:
+    c = tile("c", (64, 64), "float32", "local.fragment")
+    stmt = gemm(tile("a", (64, 32)), tile("b", (32, 64)), c)
+    assert repr(replace(stmt, plan=plan_gemm(stmt, 128, SM_80))) == repr(stmt)
 
 
 # -- the test kernel itself -----------------------------------------------------------------------

@@ -21,14 +21,13 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.distribution import Distribution
 from tilelang.options import Options
-from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
+from tilelang.passes.layouts.gemm_plan import GemmPlan
 from tilelang.passes.memory.arena import OFFSET, TOTAL
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.schedule.pipeline import NOTE
-from tilelang.target import Context, Target
+from tilelang.target import Context, Limits, Target
 
 _ORDER = {"loads": 0, "updates": 1, "stores": 2}
 
@@ -41,9 +40,10 @@ def explain(func: S.PrimFunc, target: Target, options: Options) -> str:
     """
     seen = snapshots(func, target, options)
     lines = [f"`{func.name}` for {target}"]
+    limits = Context(target, options).limits
     stages = (seen.staged, seen.laid, seen.ordered, seen.final)
     for number, parts in enumerate(zip(*map(launches, stages)), start=1):
-        lines += ["", *_Kernel(number, Stages(*parts), Context(target, options)).text()]
+        lines += ["", *_Kernel(number, Stages(*parts), limits).text()]
     return "\n".join(lines)
 
 
@@ -58,14 +58,13 @@ class Stages:
 
 
 class _Kernel:
-    def __init__(self, number: int, stages: Stages, context: Context) -> None:
+    def __init__(self, number: int, stages: Stages, limits: Limits) -> None:
         self.number = number
         self.stages = stages
-        self.context = context
         self.notes: dict[object, Note] = {
             note.data: note for note in stages.laid.annotation(NOTES, ())
         }
-        self.moves = lines_of(stages.final, context.limits)
+        self.moves = lines_of(stages.final, limits)
         self.conversions = conversions(stages.staged, stages.laid, stages.ordered)
 
     def text(self) -> Iterator[str]:
@@ -132,15 +131,13 @@ class _Kernel:
                 if text not in known:
                     known.append(text)
 
-        groups = ThreadGroups(self.stages.laid, self.context.limits.warp)
         for node in S.walk(self.stages.laid.body):
             if isinstance(node, S.For):
                 note = dict(node.annotations).get(NOTE)
                 if note is not None:
                     say(node.loc, f"pipeline: {note}")
             elif isinstance(node, S.Gemm):
-                plan = plan_gemm(node, groups.of(node)[1], self.context)
-                say(node.loc, _product(plan))
+                say(node.loc, _product(node.plan))
         for item in self.conversions:
             say(item.loc, _conversion(item))
         return found

@@ -179,6 +179,8 @@ class _Checker:
             self.fail(f"a loop of kind {stmt.kind!r} may not appear")
         elif isinstance(stmt, S.Parallel) and len(stmt.vars) != len(stmt.extents):
             self.fail(f"a Parallel has {len(stmt.vars)} variables, {len(stmt.extents)} extents")
+        elif isinstance(stmt, S.Gemm) and stmt.plan is not None and not self.level.planned:
+            self.fail("a product has a plan")
         elif isinstance(stmt, (S.If, S.While, S.Assert)) and not stmt.cond.dtype.is_bool:
             self.fail("a condition is not a bool", expected="bool", got=stmt.cond.dtype)
         elif isinstance(stmt, (S.Break, S.Continue)) and not self.loops:

@@ -76,8 +76,8 @@ _SCHEDULED_KEYS = _also(
     For="pipeline_note threads async",
     Parallel="commit async signals",
     Copy="commit signals exchange operand",
-    Gemm="panels",
-    Buffer="k_run exchanged distribution layout extra made",
+    Gemm="panels k_run exchanged",
+    Buffer="distribution layout extra made",
 )
 _THREAD_KEYS = _keys(
     Launch=(
@@ -100,6 +100,7 @@ class Level:
     Attributes:
         lowered: accesses are of elements: no call has a region as its operand, and constant
             indices of on-chip memory lie inside it.
+        planned: a product may say how threads compute it.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Level:
     scopes: frozenset[str]
     keys: Keys
     lowered: bool = False
+    planned: bool = False
 
 
 _ORDERLY = frozenset(("serial", "unroll", "vectorized"))
@@ -125,6 +127,7 @@ LEVELS: dict[str, Level] = {
         _ORDERLY | {"pipelined"},
         frozenset(SCOPES),
         _SCHEDULED_KEYS,
+        planned=True,
     ),
     # Back ends with matrix kernels of their own print a Gemm as a call.
     "thread": Level(

@@ -23,6 +23,7 @@ class _Row:
     word: str
     lead: tuple[str, ...]
     within: tuple[str, ...] = ()  # fields that the word already says
+    silent: tuple[str, ...] = ()  # decisions of passes that have no form in a program
     renamed: tuple[tuple[str, str], ...] = ()
 
 
@@ -33,6 +34,7 @@ _ROWS: dict[type[S.TileOp], _Row] = {
         "gemm",
         ("a", "b", "c"),
         ("asynchronous",),
+        ("plan",),
         (("trans_a", "transpose_A"), ("trans_b", "transpose_B"), ("clear", "clear_accum")),
     ),
     S.Reduce: _Row("reduce_{kind}", ("src", "dst"), ("kind",)),
@@ -59,7 +61,7 @@ def tile_text(stmt: S.TileOp, text: ExprPrinter) -> str:
         items = value if isinstance(value, tuple) else (value,)
         args.extend(_operand(item, text) for item in items)
     for item in fields(stmt):
-        if item.name in row.lead or item.name in row.within or item.name == "loc":
+        if item.name in (*row.lead, *row.within, *row.silent, "loc"):
             continue
         args.extend(_option(item, getattr(stmt, item.name), row, text))
     return f"T.{_word(stmt, row)}({', '.join(args)})"

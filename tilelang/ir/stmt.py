@@ -328,7 +328,9 @@ class Gemm(TileOp):
     """``c += op(a) @ op(b)``; c is overwritten where ``clear`` holds.
 
     The matrices are the last two dimensions of the regions (leading extents are 1). ``policy``
-    is 0 (square), 1 (full row) or 2 (full column). ``asynchronous`` marks ``wgmma_gemm``.
+    is 0 (square), 1 (full row) or 2 (full column). ``asynchronous`` marks ``wgmma_gemm``. ``plan``
+    says how threads compute it (:class:`~tilelang.passes.layouts.gemm_plan.GemmPlan`); it is set
+    where layouts are inferred.
     """
 
     a: Region = read_()
@@ -340,6 +342,7 @@ class Gemm(TileOp):
     policy: int = attr_(0)
     k_pack: int = attr_(1)
     asynchronous: bool = attr_(False)
+    plan: Any = attr_(None)
     annotations: Pairs = attr_(())
 
 

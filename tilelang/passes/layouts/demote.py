@@ -9,7 +9,7 @@ operation that uses a fragment under several names gets one tile with as many na
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilelang.ir import effects
@@ -21,6 +21,7 @@ from tilelang.layout.distribution import Distribution
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.layouts.access import writes
 from tilelang.passes.layouts.exchange import warp_exchange
+from tilelang.passes.layouts.gemm_plan import GemmPlan
 
 EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 
@@ -28,7 +29,7 @@ Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, Distribution | None]]"]
 
 
 class Demotion(Rewriter):
-    """Sets ``loop_layout`` and replaces operations with conflicts."""
+    """Sets ``loop_layout`` and ``plan``, and replaces operations with conflicts."""
 
     def __init__(
         self,
@@ -37,7 +38,9 @@ class Demotion(Rewriter):
         groups: ThreadGroups,
         held_of: Callable[[Buffer], Distribution | None],
         varies: Callable[[E.Expr], bool],
+        plans: Mapping[S.Stmt, GemmPlan],
     ) -> None:
+        self.plans = plans
         self.varies = varies
         self.groups = groups
         self.held_of = held_of
@@ -49,6 +52,8 @@ class Demotion(Rewriter):
         if not isinstance(stmt, (S.Copy, S.Fill, S.Parallel, S.Gemm)):
             return stmt
         found = self.conflicts(stmt)
+        if isinstance(stmt, S.Gemm):
+            stmt = self.like(replace(stmt, plan=self.plans[stmt]), stmt)
         if not found:
             return self.laid_out(stmt)
         before: list[S.Stmt] = []

@@ -1,7 +1,8 @@
 """How a matrix product is computed: the instruction, the warps, and the layouts it wants.
 
-Everything that inference and lowering need to know of a ``Gemm`` is decided here, once, from the
-statement, the number of threads and the target, so that both see the same plan.
+Everything that layouts, lowering and reports need to know of a ``Gemm`` is decided here from the
+statement, the number of threads and the target. Where layouts are inferred the plan becomes part of
+the statement, and all that follow read it there.
 
 With a matrix instruction the result is cut into one tile per warp, each tile into tiles of the
 instruction. Operands in shared memory want rows swizzled in chunks of 16 bytes, operands in
@@ -13,6 +14,7 @@ multiplications, which works for everything.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import stmt as S
@@ -28,8 +30,8 @@ from tilelang.target.matrices import Digits, MmaAtom
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128
-K_RUN = "k_run"  # attribute of a factor: see GemmPlan.run
-EXCHANGED = "exchanged"  # attribute of a right factor: see GemmPlan.exchanged
+K_RUN = "k_run"  # annotation of a product: see GemmPlan.run
+EXCHANGED = "exchanged"  # annotation of a product: see GemmPlan.exchanged
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,8 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
     """
     _check_memory(stmt)
     m, n = _sizes(stmt.c, stmt)
-    turned = bool(stmt.b.buffer.attr(EXCHANGED))
+    order: dict[str, Any] = dict(stmt.annotations)
+    turned = bool(order.get(EXCHANGED))
     if turned:
         stmt, m, n = exchanged(stmt), n, m
     rows, columns = _sizes(stmt.a, stmt)
@@ -99,7 +102,7 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
         return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held))
     warps = (threads // atom.warp, 1) if turned else _partition(stmt, m, n, threads, atom.warp)
     held = sum_distribution(atom, m, n, warps)
-    run = max(int(region.buffer.attr(K_RUN, 1)) for region in (stmt.a, stmt.b))
+    run = int(order.get(K_RUN, 1))
     a = factor_distribution(atom, m, k, warps, True, run)
     b = factor_distribution(atom, k, n, warps, False, run)
     layouts = [

@@ -22,7 +22,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
-from tilelang.ir.visitor import replace_buffers, rewrite_launches
+from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
@@ -37,7 +37,7 @@ RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, 
 
 
 def hold_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with computed factors in fragments, marked with the order of k that they want."""
+    """``func`` with computed factors in fragments, and the order of k that suits their products."""
     return rewrite_launches(func, lambda launch: _Holder(launch, context).run())
 
 
@@ -66,20 +66,26 @@ class _Holder:
         self.groups = ThreadGroups(self.launch, self.context.limits.warp)
         self.collect(self.launch.body)
         mapping: dict[Buffer, Buffer] = {}
+        runs: dict[Buffer, int] = {}
         for product in products:
             for region in (product.a, product.b):
                 buffer = region.buffer
                 if buffer not in mapping and self.suits(buffer):
                     run = self.run_of(buffer)
                     if run:
-                        attrs = (*buffer.attrs, (K_RUN, run))
-                        mapping[buffer] = replace(buffer, storage=FRAGMENT, attrs=attrs)
+                        runs[buffer] = run
+                        mapping[buffer] = replace(buffer, storage=FRAGMENT)
         if not mapping:
             return self.launch
-        for buffer, held in mapping.items():
-            if self.exchanges(buffer, mapping):
-                mapping[buffer] = replace(held, attrs=(*held.attrs, (EXCHANGED, True)))
-        return replace(self.launch, body=replace_buffers(self.launch.body, mapping))
+        turned = {buffer for buffer in mapping if self.exchanges(buffer, mapping)}
+        orders: dict[S.Gemm, S.Pairs] = {}
+        for product in products:
+            a, b = product.a.buffer, product.b.buffer
+            if a in runs or b in runs:
+                turn = ((EXCHANGED, True),) if b in turned else ()
+                orders[product] = ((K_RUN, max(runs.get(a, 1), runs.get(b, 1))), *turn)
+        body = replace_buffers(_Ordered(orders).rewrite(self.launch.body), mapping)
+        return replace(self.launch, body=body)
 
     # -- what there is -------------------------------------------------------------------------
     def collect(self, stmt: S.Stmt) -> None:
@@ -231,6 +237,18 @@ class _Holder:
             return False
         few = plan.m <= MAX_ROWS and plan.warps[0] == 1
         return few and plan.n % (plan.atom.m * plan.warps[1]) == 0
+
+
+class _Ordered(Rewriter):
+    """Writes the order of k at the products that have one."""
+
+    def __init__(self, orders: Mapping[S.Gemm, S.Pairs]) -> None:
+        self.orders = orders
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Gemm) and stmt in self.orders:
+            return replace(stmt, annotations=(*stmt.annotations, *self.orders[stmt]))
+        return stmt
 
 
 def _touched(stmt: S.Stmt) -> set[Buffer]:

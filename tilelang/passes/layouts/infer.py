@@ -7,7 +7,8 @@ takes the layout that serves its memory accesses best, and it spreads again. Wha
 the end is no error: the operation works on a copy in shared memory (see :mod:`demote`).
 
 Afterwards every fragment carries its ``distribution`` and every shared buffer that has one its
-``layout`` as a buffer attribute, and every copy and parallel loop its ``loop_layout``.
+``layout`` as a buffer attribute, every copy and parallel loop its ``loop_layout``, and every
+product its ``plan``.
 
 Relies on the pipeline pass: shared buffers have all their stages.
 """
@@ -125,8 +126,9 @@ class _Inference:
         self.settle_reducers()
         self.choose_shared()
         mapping = self.new_buffers()
+        varies = Varying(self.launch).expr
         demotion = Demotion(
-            self.spread_of, self.conflicts, self.groups, self.layout_of, Varying(self.launch).expr
+            self.spread_of, self.conflicts, self.groups, self.layout_of, varies, self.plans
         )
         body = demotion.rewrite(self.launch.body)
         # Copies made by demotion touch the same fragments, so that nothing new is to be found.

@@ -18,10 +18,9 @@ from tilelang.ir import stmt as S
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.layouts.gemm_plan import plan_gemm
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.gemm_mma import factors_of, steps
-from tilelang.passes.lower.gemm_sum import sum_of
+from tilelang.passes.lower.gemm_sum import plan_of, sum_of
 
 
 def product_of(loop: S.For) -> tuple[H.Wait, Sequence[S.Stmt], S.Gemm, H.Release] | None:
@@ -45,14 +44,14 @@ def lower_ahead(
     The body waits for the item of the next iteration, also in the last one: the pipeline has to
     count items. None where the registers of a step cannot be handed to the next iteration.
     """
-    plan = plan_gemm(gemm, ctx.threads, ctx.context)
+    plan = plan_of(gemm)
     adds = isinstance(gemm.clear, E.Const) and not gemm.clear.value
     at_start = gemm.clear is E.binary("eq", loop.var, loop.start)  # equal expressions are one
     if plan.atom is None or plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
         return None
     kept = replace(gemm, clear=E.const(at_start))
-    total = sum_of(kept, plan, ctx, plan.atom.c)
-    factors = factors_of(gemm, plan, plan.atom, ctx)
+    total = sum_of(kept, ctx, plan.atom.c)
+    factors = factors_of(gemm, plan.atom, ctx)
     if not total.own or any(factor.held for factor in factors):
         return None
 

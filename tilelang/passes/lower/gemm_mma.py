@@ -33,7 +33,7 @@ from tilelang.passes.lower.context import REGISTER, Lowering
 from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_runs import run_steps
-from tilelang.passes.lower.gemm_sum import Sum, sum_of
+from tilelang.passes.lower.gemm_sum import Sum, plan_of, sum_of
 from tilelang.target import nvidia
 from tilelang.target.matrices import BLOCK, MmaAtom
 
@@ -42,12 +42,13 @@ CROWDED = 200  # registers of fragments and doubled factors from which columns a
 LEAST = 8  # multiplications that hide the loads of the next group
 
 
-def lower_gemm(stmt: S.Gemm, plan: GemmPlan, ctx: Lowering) -> S.Stmt:
+def lower_gemm(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     """Thread IR of a product, as planned."""
-    if plan.atom is None:
-        return lower_gemm_fma(stmt, plan, ctx)
-    total = sum_of(stmt, plan, ctx, plan.atom.c)
-    factors = factors_of(stmt, plan, plan.atom, ctx)
+    atom = plan_of(stmt).atom
+    if atom is None:
+        return lower_gemm_fma(stmt, ctx)
+    total = sum_of(stmt, ctx, atom.c)
+    factors = factors_of(stmt, atom, ctx)
     return S.seq(
         total.start(),
         *(S.Alloc(buffer=item) for factor in factors for item in factor.arrays),
@@ -56,8 +57,9 @@ def lower_gemm(stmt: S.Gemm, plan: GemmPlan, ctx: Lowering) -> S.Stmt:
     )
 
 
-def factors_of(stmt: S.Gemm, plan: GemmPlan, atom: MmaAtom, ctx: Lowering) -> tuple[Factor, Factor]:
+def factors_of(stmt: S.Gemm, atom: MmaAtom, ctx: Lowering) -> tuple[Factor, Factor]:
     """A and B of a product; B^T and A^T where these are multiplied instead."""
+    plan = plan_of(stmt)
     a, b = plan.a, plan.b
     if plan.exchanged:
         stmt, a, b = exchanged(stmt), b, a

@@ -79,9 +79,16 @@ class Sum:
         return slots.nest(guarded((*slots.valid, *once), move))
 
 
-def sum_of(stmt: S.Gemm, plan: GemmPlan, ctx: Lowering, dtype: DType) -> Sum:
+def plan_of(stmt: S.Gemm) -> GemmPlan:
+    """The plan of a product, which layouts are inferred with."""
+    if not isinstance(stmt.plan, GemmPlan):
+        raise InternalError(f"the product into `{stmt.c.buffer.name}` has no plan")
+    return stmt.plan
+
+
+def sum_of(stmt: S.Gemm, ctx: Lowering, dtype: DType) -> Sum:
     """The registers for adding up in ``dtype``."""
-    region = stmt.c
+    plan, region = plan_of(stmt), stmt.c
     fragment = region.buffer.storage == FRAGMENT
     if fragment and (plan.c is None or ctx.distribution(region.buffer) != plan.c):
         raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")

@@ -23,7 +23,6 @@ from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.demote import EXCHANGE
-from tilelang.passes.layouts.gemm_plan import plan_gemm
 from tilelang.passes.layouts.spread import known_spread
 from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
 from tilelang.passes.lower.exchange import lower_exchange
@@ -123,7 +122,7 @@ class _Tiles(Rewriter):
     def lower_one(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
         """Thread IR of one operation."""
         if isinstance(stmt, S.Gemm):
-            return lower_gemm(stmt, plan_gemm(stmt, ctx.threads, ctx.context), ctx)
+            return lower_gemm(stmt, ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
             return lower_reducer_fill(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
