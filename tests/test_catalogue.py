@@ -91,7 +91,7 @@ CATALOGUE = {
              "ir/test_simplify::test_integer_expressions_keep_their_wrapped_values",
              "passes/test_simplify_func::test_a_condition_on_a_parameter_stays"),
     20: held("iterations of a parallel loop that meet are found when it runs",
-             "passes/test_thread_sim::test_different_values_for_one_element_are_a_race",
+             "passes/test_thread_races::test_different_values_for_one_element_are_a_race",
              "interpret/test_threads::test_parallel_update_of_lower_rank_is_an_exact_sum"),
     21: held("reads of what nothing has written are found",
              "interpret/test_memory_checks::test_reading_what_was_never_written",

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from thread_sim import simulate
+from thread_races import simulate
 
 from tilelang.interpret import values
 from tilelang.ir import expr as E

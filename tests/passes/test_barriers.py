@@ -10,8 +10,7 @@ import pytest
 from contexts import OWN_BARRIERS, SM_80
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thread_races import RaceError
-from thread_sim import simulate
+from thread_races import RaceError, simulate
 
 import tilelang.language as T
 from tilelang import interpret

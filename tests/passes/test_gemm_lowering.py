@@ -11,7 +11,7 @@ from contexts import SM_80
 from gemm_case import Build, Case, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from thread_sim import simulate
+from thread_races import simulate
 
 from tilelang.errors import InternalError, Loc, TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import expr as E

@@ -1,7 +1,7 @@
-"""Whole programs through every pass for GPUs, run by the simulator of Thread IR.
+"""Whole programs through every pass for GPUs, interpreted before and after.
 
-The interpreter says what a program means; the simulator runs what the compiler made of it, with
-race, bounds and initialisation checks. No GPU is needed.
+The interpreter says what a program means, and runs what the compiler made of it, with race, bounds
+and initialisation checks. No GPU is needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fuzz.draws import SeededDraw
 from fuzz.model import Program
 from fuzz.programs import make_program
 from fuzz.running import arguments, compare, execute, load
-from thread_sim import simulate
+from thread_races import simulate
 
 from tilelang.codegen.symbols import symbols_of
 from tilelang.compiler import lower

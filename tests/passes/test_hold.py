@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thread_sim import simulate
+from thread_races import simulate
 
 import tilelang.language as T
 from tilelang.compiler import lower, pass_list

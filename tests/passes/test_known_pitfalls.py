@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thread_sim import simulate
+from thread_races import simulate
 
 import tilelang
 import tilelang.language as T

@@ -14,7 +14,7 @@ from test_gemm_ahead import check as simulated
 from test_gemm_ahead import product
 from test_pipeline import body_text, numbers, program
 from test_schedule_verifier import scheduled
-from thread_sim import simulate
+from thread_races import simulate
 
 import tilelang.language as T
 from tilelang import interpret

@@ -1,4 +1,6 @@
-"""Finds accesses to shared memory that no barrier orders, with a vector clock per thread.
+"""Runs programs of threads with a watch over shared memory.
+
+Finds accesses to shared memory that no barrier orders, with a vector clock per thread.
 
 An access by thread u happened before one by thread t when t's clock has seen u's. Barriers, warp
 barriers and memory barriers exchange clocks; shuffles and matrix instructions do not, as they
@@ -7,12 +9,50 @@ order nothing in memory. Atomic operations are not looked at.
 
 from __future__ import annotations
 
+import io
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilelang import interpret
+from tilelang.interpret.machine import Block
 from tilelang.interpret.memory import Memory
+from tilelang.interpret.observe import Access, Observer
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.expr import Var
+
+
+def simulate(
+    launch: S.Stmt,
+    arrays: Mapping[Buffer, np.ndarray[Any, Any]],
+    symbols: Mapping[Var, int] | None = None,
+    *,
+    safe_memory: bool = False,
+    races: bool = True,
+    stdout: Any = None,
+) -> None:
+    """Run all blocks of ``launch`` (or any statement around it) on ``arrays``, in place.
+
+    Args:
+        launch: a ``Launch`` in Thread IR.
+        arrays: an array of storage elements for each global buffer (bfloat16 as uint16, ...).
+        symbols: values of scalar parameters and of the symbols in shapes.
+        safe_memory: apply the out-of-bounds rule to plain global loads and stores instead of
+            raising; instructions that move several elements always raise.
+        races: whether unordered shared accesses are an error.
+        stdout: where prints go.
+    """
+    given = dict(symbols or {})
+    interpret.run(
+        S.PrimFunc("kernel", (*given, *arrays), launch),
+        (*given.values(), *arrays.values()),
+        safe_memory=safe_memory,
+        stdout=io.StringIO() if stdout is None else stdout,
+        observer=Watch() if races else None,
+    )
 
 
 class RaceError(AssertionError):
@@ -52,7 +92,7 @@ class Races:
         return found
 
     # -- accesses -----------------------------------------------------------------------------
-    def access(self, memory: Memory, name: str, threads: Any, spots: Any, write: bool) -> None:
+    def touch(self, memory: Memory, name: str, threads: Any, spots: Any, write: bool) -> None:
         """Threads (n,) touch the bytes ``spots`` (n, count)."""
         if threads.size == 0:
             return
@@ -108,3 +148,31 @@ class Races:
             group = members[members // 32 == warp]
             self.clock[group] = self.clock[group].max(axis=0)
             self.clock[group, group] += 1
+
+
+class Watch(Observer):
+    """Raises :class:`RaceError` for accesses of shared memory that nothing orders."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[Block, Races] = {}
+
+    def _races(self, block: Block) -> Races:
+        found = self.blocks.get(block)
+        if found is None:
+            found = self.blocks[block] = Races(block.lanes.count)
+        return found
+
+    def access(self, block: Block, access: Access) -> None:
+        spots = access.spots
+        self._races(block).touch(access.memory, access.name, access.threads, spots, access.write)
+        if access.lost:
+            raise RaceError(f"threads store different values to one element of `{access.name}`")
+
+    def arrive(self, block: Block, barrier: Hashable, threads: Any) -> None:
+        self._races(block).publish(barrier, threads)
+
+    def leave(self, block: Block, barrier: Hashable, threads: Any) -> None:
+        self._races(block).acquire(barrier, threads)
+
+    def meet(self, block: Block, threads: Any) -> None:
+        self._races(block).sync_warps(threads)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from contexts import SM_80
-from thread_sim import simulate
+from thread_races import simulate
 
 from tilelang.ir import expr as E
 from tilelang.ir import floats

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from tilelang.interpret.matrices import register_layout
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
 from tilelang.target import parse_target
 from tilelang.target.atoms import ATOMS, find_atom
 from tilelang.target.matrices import MmaAtom
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "passes"))
-from thread_sim import ptx_layout  # noqa: E402  # written from the manual, without our tables
 
 SM_80 = parse_target("cuda -arch=sm_80").features
 
@@ -23,7 +18,7 @@ SM_80 = parse_target("cuda -arch=sm_80").features
 @pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
 def test_every_register_holds_the_element_of_the_manual(atom: MmaAtom) -> None:
     for layout, table in zip(
-        (atom.a_layout, atom.b_layout, atom.c_layout), ptx_layout(atom.shape, atom.a.bits)
+        (atom.a_layout, atom.b_layout, atom.c_layout), register_layout(atom.shape, atom.a.bits)
     ):
         assert layout.threads == WARP
         assert layout.slots == table.shape[1]

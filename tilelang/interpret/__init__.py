@@ -1,4 +1,4 @@
-"""The meaning of a program: Tile IR executed with numpy, block by block.
+"""The meaning of a program: its IR, at any level, executed with numpy, block by block.
 
 :func:`run` is the definition that back ends are tested against. It also finds what hardware does
 not report: accesses outside on-chip buffers, reads of memory nothing has written, and deadlocks.
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from tilelang.interpret.observe import Observer
     from tilelang.ir.stmt import PrimFunc
 
 __all__ = ["UNINITIALIZED", "run"]
@@ -28,11 +29,13 @@ def run(
     seed: int | None = None,
     stdout: TextIO | None = None,
     uninitialized: str = "error",
+    observer: Observer | None = None,
 ) -> None:
     """Execute ``func`` on ``args``, which are changed in place.
 
     Args:
-        func: a traced function in Tile IR.
+        func: a function at any level: as traced, or as passes made it, down to the instructions of
+            Thread IR, whose asynchronous copies arrive when they are waited for, no earlier.
         args: one value per parameter in order, results included: numpy arrays of storage elements
             (bfloat16 as uint16, fp8 as uint8, 4-bit types two per byte) with any strides, numbers
             for scalars, an array or an address for a pointer, None for a tensor that is not used.
@@ -43,6 +46,7 @@ def run(
         stdout: where ``T.print`` writes; default ``sys.stdout``.
         uninitialized: what a read of on-chip memory that nothing has written does: "error" stops,
             "warn" says so once for each place and reads 0, "zero" reads 0.
+        observer: is told of accesses of shared memory, of barriers and of copies under way.
 
     Raises:
         KernelArgumentError: an argument does not fit its parameter.
@@ -69,6 +73,7 @@ def run(
     make_room(nesting(func.body))
     state = Run(func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
     state.uninitialized = uninitialized
+    state.observer = observer
     host = Lanes(1)
     strand = Strand(Block(state, host, None, None), Scope(), host)
     with np.errstate(all="ignore"), at(func.loc):

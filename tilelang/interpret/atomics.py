@@ -61,7 +61,7 @@ def update(
         bound.memory.spread()
     copy = s.copies(bound)
     copy = None if copy is None else copy[members]
-    linear, inside = memory._place(bound, picked, copy)
+    linear, inside = memory.place(bound, picked, copy)
     linear = np.where(inside, linear, -1) + np.zeros(members.size, np.int64)
     rank = ranks(linear)
     previous: Any = np.zeros(s.lanes.count, values.compute_dtype(kind))

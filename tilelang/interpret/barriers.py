@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilelang.errors import Loc, TileRuntimeError, TileTypeError
-from tilelang.interpret.calls import target
 from tilelang.interpret.lanes import Active, population
+from tilelang.interpret.pointers import target
 from tilelang.interpret.sync import MBarrier, Rendezvous, Wait
+from tilelang.interpret.values import Array
 from tilelang.ir.expr import Call, Expr
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def synchronise(
 ) -> Generator[Wait, None, None]:
     """Execute what ``synchronises`` for the active threads; yields while they have to wait.
 
-    Threads of a warp run together, and copies complete when they are issued, so that their bytes
-    need not be announced.
+    Threads of a warp run together, and bulk copies complete when they are issued, so that their
+    bytes need not be announced.
     """
     if s.lanes.threads is None:
         raise TileRuntimeError(
@@ -32,6 +33,40 @@ def synchronise(
             expected="thread code, outside T.Parallel",
             hint="T.Parallel iterations are spread over the threads and cannot wait for each other",
         )
+    orders = node.atom.orders
+    assert orders is not None
+    observer = s.run.observer
+    if observer is None or orders.scope == "grid":
+        yield from _meeting(s, node, active, loc)
+        return
+    if orders.scope == "warp":
+        observer.meet(s.block, s.lanes.members(active))
+        return
+    places = _places(s, node, active)
+    if orders.kind in ("rendezvous", "arrive"):
+        for place, threads in places:
+            observer.arrive(s.block, place, threads)
+    yield from _meeting(s, node, active, loc)
+    if orders.kind in ("rendezvous", "wait"):
+        for place, threads in places:
+            observer.leave(s.block, place, threads)
+
+
+def _places(s: Strand, node: Call, active: Active) -> list[tuple[Hashable, Array]]:
+    """The barriers that the active threads name, and which threads name each."""
+    members = s.lanes.members(active)
+    if node.atom.operands[0].space == "barrier id":
+        numbers = [s.number(arg, active, "a barrier operand") for arg in node.args]
+        ident = max(0, numbers[0]) if numbers else 0
+        known = s.block.barriers.get(ident)
+        return [((ident, 0 if known is None else known.phase), members)]
+    buffer, exprs = target(node.args[0])
+    index = s.spread(s.eval(exprs[-1], active) if exprs else np.int32(0))[members]
+    store = s.bound(buffer).memory
+    return [((store, int(at)), members[index == at]) for at in np.unique(index)]
+
+
+def _meeting(s: Strand, node: Call, active: Active, loc: Loc | None) -> Generator[Wait, None, None]:
     orders = node.atom.orders
     assert orders is not None
     match orders.kind, orders.scope:
@@ -45,6 +80,8 @@ def synchronise(
             ident, count = (s.number(arg, active, "a barrier operand") for arg in node.args)
             s.block.barrier(ident, count).arrive(population(active, s.lanes))
         case "arrive", _:
+            if orders.group:  # once the copies of the thread have arrived
+                s.block.flight.land(s, orders.group, s.lanes.members(active))
             for barrier, threads in _barriers(s, node.args[0], active):
                 barrier.arrive(threads)
 

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tilelang.errors import DeviceAssertError, TileTypeError, TileUnsupportedError
-from tilelang.interpret import atomics, externs, philox, printing, values, warp
+from tilelang.interpret import (
+    atomics,
+    externs,
+    instructions,
+    matrices,
+    philox,
+    printing,
+    values,
+    warp,
+)
 from tilelang.interpret.elementwise import ELEMENTWISE
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import nibbles_of
+from tilelang.interpret.pointers import target
 from tilelang.interpret.values import Value
-from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.buffer import Region
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg
 
 if TYPE_CHECKING:
@@ -31,6 +41,8 @@ def call(s: Strand, node: Call, active: Active) -> Value:
         found = function(operands, node.args[0].dtype, dict(node.attrs))
         return values.rounded(found, node.dtype)
     handler = _reinterpret if node.atom.moves else HANDLERS.get(node.op)
+    if node.atom.semantics:
+        handler = MEANINGS.get(node.atom.semantics)
     if handler is not None:
         return handler(s, node, active)
     if node.atom.optional:  # everything asynchronous is complete already
@@ -47,19 +59,6 @@ def call(s: Strand, node: Call, active: Active) -> Value:
 
 
 # -- addresses ----------------------------------------------------------------------------------
-def target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
-    """Buffer and indices of an address operand."""
-    if isinstance(expr, (AddressOf, Load)):
-        return expr.buffer, expr.indices
-    if isinstance(expr, RegionArg):
-        return expr.region.buffer, expr.region.mins
-    raise TileTypeError(
-        "the interpreter needs to know which buffer an address belongs to",
-        expected="a buffer element or T.address_of(buffer[i])",
-        got=f"`{expr!r}`",
-    )
-
-
 def raw_address(s: Strand, node: AddressOf, active: Active) -> Value:
     """The machine address of an element, as T.address_of gives it."""
     bound = s.bound(node.buffer)
@@ -172,3 +171,5 @@ HANDLERS: dict[str, Handler] = {
     **warp.HANDLERS,
     **philox.HANDLERS,
 }
+# Of rows that name a meaning (``Atom.semantics``).
+MEANINGS: dict[str, Handler] = {**instructions.MEANINGS, **matrices.MEANINGS}

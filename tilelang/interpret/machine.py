@@ -19,9 +19,10 @@ from tilelang.errors import (
     TileWarning,
     UninitializedReadError,
 )
-from tilelang.interpret import memory, values
+from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import Facts
 from tilelang.interpret.exprs import evaluate, exact
+from tilelang.interpret.flight import Flight
 from tilelang.interpret.lanes import Active, Lanes, narrow, union
 from tilelang.interpret.memory import Bound, Memory, Site
 from tilelang.interpret.schedule import Items
@@ -49,6 +50,7 @@ class Run:
     pointers: dict[int, Array] = field(default_factory=dict)  # arrays given for pointers
     index_forms: dict[Expr, bool] = field(default_factory=dict)
     uninitialized: str = "error"
+    observer: observe.Observer | None = None
     here: Loc | None = None  # the statement that was begun last
     doubts: set[tuple[str | None, Loc | None]] = field(default_factory=set)
 
@@ -117,6 +119,7 @@ class Block:
         self.barriers: dict[int, Rendezvous] = {}
         self.mbarriers: dict[tuple[Memory, int], MBarrier] = {}
         self.pipelines: dict[Var, Items] = {}
+        self.flight = Flight()
         self.grid = Rendezvous(lambda: lanes.count)  # shared by the blocks of a launch
         self.random: dict[str, Any] = {}
         self.safe_values: dict[int, Expr] = {}
@@ -382,6 +385,8 @@ class Strand:
         if need is not None and wide:
             need = need[:, None]
         found = memory.read(bound, indices, need, copy, self.site, self.run.safe_memory)
+        if self.run.observer is not None:
+            observe.tell_elements(self, bound, indices, wide, active)
         if wide and buffer.dtype.lanes > 1:
             found = found.reshape(*found.shape[:-2], -1)
         if copy is not None and buffer.storage == "local.var" and not wide:
@@ -414,6 +419,8 @@ class Strand:
         if need is not None and wide:
             need = need[:, None]
         memory.write(bound, indices, value, need, copy, self.site, self.run.safe_memory)
+        if self.run.observer is not None:
+            observe.tell_elements(self, bound, indices, wide, active, value)
 
     def open_loop(self) -> LoopRecord:
         """A record for an iteration of a shared loop: `continue` ends it, outer loops are out of

@@ -170,7 +170,7 @@ def check_present(bound: Bound) -> None:
         )
 
 
-def _place(bound: Bound, indices: list[Value], copy: Array | None) -> tuple[Array, Array]:
+def place(bound: Bound, indices: list[Value], copy: Array | None) -> tuple[Array, Array]:
     """Scalar positions in memory and whether they are inside the shape (both one shape)."""
     linear: Value = np.int64(bound.offset)
     inside: Value = np.True_
@@ -202,7 +202,7 @@ def read(
     check_present(bound)
     if need is None and copy is None and _single(bound, indices):
         return _read_one(bound, indices, site, safe_memory)
-    linear, inside = _place(bound, indices, copy)
+    linear, inside = place(bound, indices, copy)
     good = inside
     if need is not None:
         need, inside = np.broadcast_arrays(need, inside)
@@ -268,7 +268,7 @@ def _write_one(
             return
         raise _outside(bound, indices, np.ones((), np.bool_), site)
     if not bound.memory.writable:
-        raise _read_only(bound)
+        raise read_only(bound)
     memory, kind = bound.memory, bound.buffer.dtype
     memory.typed(_stored(kind))[spot] = values.encode(value, kind)
     if memory.valid is not None:
@@ -325,7 +325,7 @@ def write(
         return
     kind = bound.buffer.dtype
     width = kind.lanes
-    linear, inside = _place(bound, indices, copy)
+    linear, inside = place(bound, indices, copy)
     value = np.asarray(value)
     tail = value.shape[:-1] if width > 1 else value.shape
     shape = np.broadcast_shapes(linear.shape, tail, () if need is None else need.shape)
@@ -338,7 +338,7 @@ def write(
         if bad.any() and not (bound.guarded and safe_memory):
             raise _outside(bound, indices, bad, site)
     if not bound.memory.writable:
-        raise _read_only(bound)
+        raise read_only(bound)
     spot = linear[good]
     chosen = np.broadcast_to(value, shape + value.shape[len(tail) :])[good]
     if width > 1:
@@ -370,7 +370,8 @@ def _put(bound: Bound, spot: Array, codes: Array, site: Site, indices: list[Valu
             memory.valid[spot[:, None] * per + np.arange(per)] = True
 
 
-def _read_only(bound: Bound) -> TileRuntimeError:
+def read_only(bound: Bound) -> TileRuntimeError:
+    """The error of a store to an array that may not be changed."""
     return TileRuntimeError(
         f"the kernel writes `{bound.buffer.name}`, but the array passed for it is read-only",
         expected="a writable array",
@@ -409,7 +410,7 @@ def _box(
         sizes.append(stop - start)
     if not whole and not (bound.guarded and safe_memory):
         grid = list(np.ix_(*(np.arange(low, low + e) for low, e in zip(mins, extents))))
-        _, inside = _place(bound, grid, None)
+        _, inside = place(bound, grid, None)
         raise _outside(bound, grid, ~inside, Site(site.block, Lanes(1)))
     flat = memory.typed(_stored(kind))
     first = bound.offset + sum(s * t for s, t in zip(starts, bound.strides))
@@ -466,7 +467,7 @@ def write_box(
     """Store ``value`` (broadcast to ``extents``) into the tile at ``mins``."""
     check_present(bound)
     if not bound.memory.writable:
-        raise _read_only(bound)
+        raise read_only(bound)
     box = _box(bound, mins, extents, site, safe_memory)
     if box is None:
         write(bound, _grid(mins, extents), value, None, None, site, safe_memory)

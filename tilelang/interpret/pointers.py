@@ -8,16 +8,34 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tilelang.errors import ArgumentTypeError, KernelArgumentError, TileRuntimeError
+from tilelang.errors import (
+    ArgumentTypeError,
+    KernelArgumentError,
+    TileRuntimeError,
+    TileTypeError,
+)
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import Bound, Memory, nibbles_of
 from tilelang.interpret.values import Array
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.expr import AddressOf
+from tilelang.ir.expr import AddressOf, Expr, Load, RegionArg
 from tilelang.ir.stmt import View
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
+
+
+def target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
+    """Buffer and indices of an address operand."""
+    if isinstance(expr, (AddressOf, Load)):
+        return expr.buffer, expr.indices
+    if isinstance(expr, RegionArg):
+        return expr.region.buffer, expr.region.mins
+    raise TileTypeError(
+        "the interpreter needs to know which buffer an address belongs to",
+        expected="a buffer element or T.address_of(buffer[i])",
+        got=f"`{expr!r}`",
+    )
 
 
 def flat_bytes(array: Array) -> tuple[Array, int]:

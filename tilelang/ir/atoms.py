@@ -152,6 +152,8 @@ class Atom:
         lowered: made by lowering alone; programs do not write it.
         word: its usual name in programs, where that is another one.
         by_name: calls the function that its attribute "name" says.
+        semantics: what it does, by its name in the interpreter's table; "" where that is known by
+            the row's own name, or by what it orders.
     """
 
     name: str
@@ -176,6 +178,7 @@ class Atom:
     text: str = ""
     word: str = ""
     by_name: bool = False
+    semantics: str = ""
 
     @property
     def names_shared(self) -> bool:

@@ -236,6 +236,7 @@ _POINTERS = [Atom("tvm_access_ptr", 4, 4, "handle", needs="threads")]
 _LOWERED = [
     Atom(
         "vector_copy", 2, 2, "void", effect=Effect.WRITE, needs="threads", lowered=True,
+        semantics="copy bytes",
         operands=(
             Operand("destination", "any", "w", bytes=1, times="bytes"),
             Operand("source", "any", "r", bytes=1, times="bytes"),
@@ -244,22 +245,24 @@ _LOWERED = [
     # Pairs of float16 in a word.
     Atom(
         "half2_load", 1, 1, "uint32", effect=Effect.READ, needs="threads", lowered=True,
-        text="tl_half2_load",
+        text="tl_half2_load", semantics="load a pair",
         operands=(Operand("source", "any", "r", bytes=4),),
     ),
     Atom(
         "half2_store", 2, 2, "void", effect=Effect.WRITE, needs="threads", lowered=True,
-        text="tl_half2_store",
+        text="tl_half2_store", semantics="store a pair",
         operands=(Operand("destination", "any", "w", bytes=4),),
     ),
     *[
         Atom(
             f"half2_{name}", count, count, "uint32", needs="threads", lowered=True,
-            text=f"tl_half2_{name}{more}",
+            text=f"tl_half2_{name}{more}", semantics=meaning,
         )
-        for name, count, more in (
-            ("add", 2, ""), ("sub", 2, ""), ("mul", 2, ""), ("pack", 2, ""), ("both", 1, ""),
-            ("round", 2, ""), ("field", 4, "<{bits}>"),
+        for name, count, more, meaning in (
+            ("add", 2, "", "add pairs"), ("sub", 2, "", "subtract pairs"),
+            ("mul", 2, "", "multiply pairs"), ("pack", 2, "", "pair of bits"),
+            ("both", 1, "", "pair of one"), ("round", 2, "", "pair rounded"),
+            ("field", 4, "<{bits}>", "pair of fields"),
         )
     ],
 ]  # fmt: skip

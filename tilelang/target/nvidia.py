@@ -48,13 +48,13 @@ def raw(
 
 def units(
     names: str, needs: str, orders: Order, text: str = "", operands: tuple[Operand, ...] = (),
-    word: str = "",
+    word: str = "", semantics: str = "",
 ) -> list[Atom]:  # fmt: skip
     """Order of asynchronous units, which is left out where there are none."""
     return [
         Atom(
             name, 0, -1, "void", effect=Effect.SYNC, operands=operands, orders=orders, needs=needs,
-            optional=True, word=word, text=text,
+            optional=True, word=word, text=text, semantics=semantics,
         )
         for name in names.split()
     ]  # fmt: skip
@@ -70,12 +70,12 @@ def hints(names: str, needs: str) -> list[Atom]:
 
 def lowered(
     name: str, low: int, high: int, needs: str, *operands: Operand, completes: Completion = NOW,
-    text: str = "",
+    text: str = "", semantics: str = "",
 ) -> Atom:  # fmt: skip
     """What lowering makes; programs do not write it."""
     return Atom(
         name, low, high, "void", effect=Effect.WRITE, operands=operands, completes=completes,
-        needs=needs, lowered=True, text=text,
+        needs=needs, lowered=True, text=text, semantics=semantics,
     )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def cp_async() -> list[Atom]:
     return [
         CP_ASYNC, CP_ASYNC_COMMIT, CP_ASYNC_WAIT, PTX_WAIT_GROUP,
         *units("ptx_commit_group", "sm_80", Order("commit", "thread", "cp_async"),
-               "tl_cp_async_commit"),
+               "tl_cp_async_commit", semantics="commit a group"),
     ]  # fmt: skip
 
 
@@ -211,34 +211,43 @@ MMA = lowered(
     "mma", 3, 3, "sm_75",
     Operand("d", "registers", "rw", tile="mn"),
     Operand("a", "registers", "r", tile="mk"),
-    Operand("b", "registers", "r", tile="kn"),
+    Operand("b", "registers", "r", tile="kn"), semantics="multiply matrices",
 )  # fmt: skip
 # A lane names the 16 bytes of one row of an 8 x 8 matrix, and has 4 bytes of each matrix.
 LDMATRIX = lowered(
     "ldmatrix", 2, 2, "sm_75",
     Operand("destination", "registers", "w", bytes=4, times="count"),
     Operand("source", "shared", "r", bytes=16), text="tl_ldmatrix_x{count}{trans}",
+    semantics="load matrices",
 )  # fmt: skip
 STMATRIX = lowered(
     "stmatrix", 2, 2, "sm_90",
     Operand("destination", "shared", "w", bytes=16),
     Operand("source", "registers", "r", bytes=4, times="count"), text="tl_stmatrix_x{count}{trans}",
+    semantics="store matrices",
 )  # fmt: skip
 CP_ASYNC = lowered(
     "cp_async", 2, 4, "sm_80",
     Operand("destination", "shared", "w", bytes=1, times="bytes"),
     Operand("source", "global", "r", bytes=1, times="bytes"),
-    completes=group("cp_async"),
+    completes=group("cp_async"), semantics="copy bytes later",
 )  # fmt: skip
 CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
     Atom(
         f"cp_async_{kind}", 0, 0, "void", effect=Effect.SYNC, needs="sm_80", lowered=True,
         orders=Order(kind, "thread", "cp_async"), text=f"tl_cp_async_{kind}{more}",
+        semantics=meaning,
     )
-    for kind, more in (("commit", ""), ("wait", "<{count}>"))
+    for kind, more, meaning in (
+        ("commit", "", "commit a group"), ("wait", "<{count}>", "wait for groups"),
+    )
 )  # fmt: skip
 (PTX_WAIT_GROUP,) = units(
-    "ptx_wait_group", "sm_80", Order("wait", "thread", "cp_async"), "tl_cp_async_wait<{constant}>()"
+    "ptx_wait_group",
+    "sm_80",
+    Order("wait", "thread", "cp_async"),
+    "tl_cp_async_wait<{constant}>()",
+    semantics="wait for groups",
 )
 (TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
 TMEM_ALLOCATE = lowered(

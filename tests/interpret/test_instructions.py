@@ -1,0 +1,321 @@
+"""The instructions that lowering makes: what they move, when, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilelang import interpret
+from tilelang.errors import (
+    OutOfBoundsError,
+    TileRuntimeError,
+    TileUnsupportedError,
+    UninitializedReadError,
+)
+from tilelang.interpret.calls import HANDLERS, MEANINGS
+from tilelang.interpret.matrices import register_layout
+from tilelang.interpret.observe import Access, Observer
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.target.rows import ROWS
+
+INT = DType("int32")
+TX = E.Var("tx", INT)
+
+
+def buffer(name: str, shape: tuple[int, ...], dtype: str, scope: str = "global") -> Buffer:
+    return Buffer(name, Shape(shape), DType(dtype), scope)
+
+
+def launch(*body: S.Stmt, threads: int = 64) -> S.Launch:
+    axes = [E.Var(name, INT) for name in ("bx", "by", "bz", "ty", "tz")]
+    return S.Launch(
+        grid=(E.const(1),) * 3,
+        block_vars=tuple(axes[:3]),
+        thread_vars=(TX, *axes[3:]),
+        threads=(threads, 1, 1),
+        body=S.seq(*body),
+    )
+
+
+def ev(op: str, *args: Any, **attrs: Any) -> S.Stmt:
+    return S.Eval(value=E.call(ROWS[op], *args, dtype="void", **attrs))
+
+
+def at(base: Buffer, *index: Any) -> E.Expr:
+    return E.AddressOf(base, tuple(E.as_expr(i) for i in index))
+
+
+def store(base: Buffer, index: Any, value: Any) -> S.Stmt:
+    return S.Store(buffer=base, indices=(E.as_expr(index),), value=E.as_expr(value))
+
+
+def simulate(launch: S.Stmt, arrays: dict[Buffer, Any], observer: Observer | None = None) -> None:
+    func = S.PrimFunc("kernel", tuple(arrays), launch)
+    interpret.run(func, tuple(arrays.values()), safe_memory=False, observer=observer)
+
+
+SHARED = buffer("s", (64,), "int32", "shared")
+OUT = buffer("o", (64,), "int32")
+
+
+# -- rows --
+def test_every_row_that_lowering_makes_has_a_meaning() -> None:
+    made = {name for name, row in ROWS.items() if row.lowered}
+    assert made
+    assert not {name for name in made if not ROWS[name].semantics}
+    meant = {row.semantics for row in ROWS.values()} - {""}
+    assert meant == set(MEANINGS)
+    assert not {name for name, row in ROWS.items() if row.semantics and name in HANDLERS}
+
+
+def test_a_row_without_a_meaning_is_a_clear_error() -> None:
+    with pytest.raises(TileUnsupportedError) as error:
+        simulate(launch(ev("ptx_mma")), {OUT: np.zeros(64, np.int32)})
+    assert str(error.value) == (
+        "T.ptx_mma needs sm_80\n"
+        "  expected: an operation that is defined without GPU hardware\n"
+        "  got: T.ptx_mma in the interpreter\n"
+        "  hint: compile the kernel for a target that has it"
+    )
+
+
+# -- what they do --
+def test_vector_copies_move_aligned_bytes() -> None:
+    src, regs = buffer("x", (512,), "float16"), buffer("r", (8,), "float16", "local")
+    dst = buffer("y", (512,), "float16")
+
+    def body(shift: int) -> S.Launch:
+        return launch(
+            S.Alloc(buffer=regs),
+            ev("vector_copy", at(regs, 0), at(src, TX * 8 + shift), bytes=16),
+            ev("vector_copy", at(dst, TX * 8), at(regs, 0), bytes=16),
+        )
+
+    x, y = np.arange(512).astype(np.float16), np.zeros(512, np.float16)
+    simulate(body(0), {src: x, dst: y})
+    assert (x == y).all()
+    with pytest.raises(TileRuntimeError) as error:
+        simulate(body(4), {src: x, dst: y})
+    assert str(error.value) == (
+        "an instruction of 16 bytes addresses byte 8 of `x`, which is not a multiple of 16\n"
+        "  expected: an address that is aligned to 16 bytes\n"
+        "  got: byte 8 in block (0, 0, 0), thread 0"
+    )
+    with pytest.raises(OutOfBoundsError) as error:
+        simulate(body(8), {src: x, dst: y})
+    assert str(error.value) == (
+        "an instruction leaves `x`\n"
+        "  expected: bytes 0..1024\n"
+        "  got: 16 bytes from 1024 in block (0, 0, 0), thread 63"
+    )
+
+
+def test_vector_copies_read_what_is_written() -> None:
+    regs, dst = buffer("r", (8,), "float16", "local"), buffer("y", (512,), "float16")
+    body = launch(S.Alloc(buffer=regs), ev("vector_copy", at(dst, TX * 8), at(regs, 0), bytes=16))
+    with pytest.raises(UninitializedReadError) as error:
+        simulate(body, {dst: np.zeros(512, np.float16)})
+    assert str(error.value) == (
+        "bytes of `r` are read before anything is written to them\n"
+        "  expected: initialised memory in the local buffer `r`\n"
+        "  got: 16 bytes from 0 in block (0, 0, 0), thread 0\n"
+        "  hint: initialise the buffer first, e.g. with T.clear or T.fill"
+    )
+
+
+def test_vector_copies_do_not_start_inside_a_byte() -> None:
+    src, dst = buffer("x", (256,), "int4"), buffer("y", (128,), "int8")
+    body = launch(ev("vector_copy", at(dst, TX), at(src, TX * 2 + 1), bytes=1))
+    with pytest.raises(TileRuntimeError) as error:
+        simulate(body, {src: np.zeros(128, np.uint8), dst: np.zeros(128, np.int8)})
+    assert str(error.value) == (
+        "an address in `x` is inside a byte\n"
+        "  expected: an even element of a buffer of 4-bit elements\n"
+        "  got: an odd one in block (0, 0, 0)"
+    )
+
+
+def test_asynchronous_copies_arrive_when_waited_for() -> None:
+    src, out = buffer("x", (64,), "int32"), np.zeros(64, np.int32)
+
+    def body(*wait: S.Stmt) -> S.Launch:
+        return launch(
+            S.Alloc(buffer=SHARED),
+            ev("cp_async", at(SHARED, TX), at(src, TX), TX < 60, bytes=4),
+            ev("cp_async_commit"),
+            *wait,
+            store(OUT, TX, E.Load(SHARED, (TX,))),
+        )
+
+    x = np.arange(64, dtype=np.int32)
+    simulate(body(ev("cp_async_wait", count=0)), {src: x, OUT: out})
+    assert out.tolist() == [t if t < 60 else 0 for t in range(64)]
+    with pytest.raises(Exception, match="read before anything is written"):
+        simulate(body(ev("cp_async_wait", count=1)), {src: x, OUT: out})
+
+
+def test_a_barrier_that_counts_copies_gets_them() -> None:
+    src, out = buffer("x", (64,), "int32"), np.zeros(64, np.int32)
+    bar = Buffer(
+        "bar", Shape((1,)), DType("uint64"), "shared.barrier", attrs=(("arrive_counts", (64,)),)
+    )
+    body = launch(
+        S.Alloc(buffer=SHARED),
+        S.Alloc(buffer=bar),
+        ev("cp_async", at(SHARED, TX), at(src, TX), bytes=4),
+        ev("cp_async_barrier_noinc", at(bar, 0)),
+        ev("mbarrier_wait", at(bar, 0), 0),
+        store(OUT, TX, E.Load(SHARED, (63 - TX,))),
+    )
+    simulate(body, {src: np.arange(64, dtype=np.int32), OUT: out})
+    assert out.tolist() == list(range(63, -1, -1))
+
+
+def test_a_part_of_a_warp_executes_no_instruction_of_matrices() -> None:
+    shared, regs = buffer("s", (256,), "float16", "shared"), buffer("r", (8,), "float16", "local")
+    load = ev("ldmatrix", at(regs, 0), at(shared, 0), count=4, trans=False)
+    body = launch(S.Alloc(buffer=shared), S.Alloc(buffer=regs), S.If(cond=TX < 8, then=load))
+    with pytest.raises(TileRuntimeError) as error:
+        simulate(body, {OUT: np.zeros(64, np.int32)})
+    assert str(error.value) == (
+        "an instruction of a warp is executed by a part of it\n"
+        "  expected: T.ldmatrix by all 32 threads of each warp\n"
+        "  got: 8 threads in 1 warps in block (0, 0, 0)"
+    )
+
+
+def test_a_shape_that_no_figure_shows_is_refused() -> None:
+    with pytest.raises(TileUnsupportedError) as error:
+        register_layout("m16n8k16", 64)
+    assert str(error.value) == (
+        "no instruction multiplies m16n8k16 of 64 bits\n"
+        "  expected: a shape of the PTX manual\n"
+        "  got: m16n8k16"
+    )
+
+
+@pytest.mark.parametrize("trans", [False, True])
+def test_ldmatrix_gives_two_neighbours_of_a_row(trans: bool) -> None:
+    shared, regs = buffer("s", (256,), "float16", "shared"), buffer("r", (8,), "float16", "local")
+    src, dst = buffer("x", (256,), "float16"), buffer("y", (256,), "float16")
+    row = TX % 16 * 16 + TX // 16 * 8
+    body = launch(
+        S.Alloc(buffer=shared),
+        S.Alloc(buffer=regs),
+        ev("vector_copy", at(shared, TX * 8), at(src, TX * 8), bytes=16),
+        ev("sync_threads"),
+        ev("ldmatrix", at(regs, 0), at(shared, row), count=4, trans=trans),
+        ev("vector_copy", at(dst, TX * 8), at(regs, 0), bytes=16),
+        threads=32,
+    )
+    x, y = np.arange(256).astype(np.float16), np.zeros(256, np.float16)
+    simulate(body, {src: x, dst: y})
+    tile = x.reshape(16, 16)
+    for lane in range(32):
+        for g in range(4):
+            part = tile[8 * (g % 2) : 8 * (g % 2) + 8, 8 * (g // 2) : 8 * (g // 2) + 8]
+            part = part.T if trans else part
+            pair = part[lane // 4, 2 * (lane % 4) : 2 * (lane % 4) + 2]
+            assert y[lane * 8 + 2 * g : lane * 8 + 2 * g + 2].tolist() == pair.tolist()
+
+
+def test_mma_multiplies_the_matrices_in_registers() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-4, 5, s).astype(np.float16) for s in ((16, 16), (16, 8)))
+    ta, tb, tc = register_layout("m16n8k16", 16)
+    sources = {"a": a[ta[..., 0], ta[..., 1]], "b": b[tb[..., 0], tb[..., 1]]}
+    arrays: dict[Buffer, Any] = {}
+    body: list[S.Stmt] = []
+    regs: dict[str, Buffer] = {}
+    for name, values in sources.items():
+        count = values.shape[1]
+        arrays[buffer(name, (32 * count,), "float16")] = values.reshape(-1).copy()
+        regs[name] = buffer("r" + name, (count,), "float16", "local")
+        body += [
+            S.Alloc(buffer=regs[name]),
+            ev("vector_copy", at(regs[name], 0), at(list(arrays)[-1], TX * count), bytes=2 * count),
+        ]
+    total, out = buffer("c", (4,), "float32", "local"), buffer("o", (128,), "float32")
+    body.append(S.Alloc(buffer=total))
+    body += [store(total, k, 1.0) for k in range(4)]
+    kinds = {"a": "float16", "b": "float16", "c": "float32"}
+    body.append(
+        ev("mma", at(total, 0), at(regs["a"], 0), at(regs["b"], 0), shape="m16n8k16", **kinds)
+    )
+    body.append(ev("vector_copy", at(out, TX * 4), at(total, 0), bytes=16))
+    arrays[out] = np.zeros(128, np.float32)
+    simulate(launch(*body, threads=32), arrays)
+    found = np.zeros((16, 8), np.float32)
+    found[tc[..., 0], tc[..., 1]] = arrays[out].reshape(32, 4)
+    assert (found == a.astype(np.float32) @ b.astype(np.float32) + 1).all()
+
+
+# -- observers --
+class Diary(Observer):
+    """Everything that is told, as text."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def access(self, block: Any, access: Access) -> None:
+        verb = "writes" if access.write else "reads"
+        lost = " lost" if access.lost else ""
+        spots = access.spots.tolist()
+        self.lines.append(f"{access.threads.size} {verb} {access.name} {spots[0][0]}{lost}")
+
+    def arrive(self, block: Any, barrier: Any, threads: Any) -> None:
+        self.lines.append(f"{threads.size} arrive")
+
+    def leave(self, block: Any, barrier: Any, threads: Any) -> None:
+        self.lines.append(f"{threads.size} leave")
+
+    def meet(self, block: Any, threads: Any) -> None:
+        self.lines.append(f"{threads.size} meet")
+
+    def begin(self, block: Any, copy: Any) -> None:
+        self.lines.append("begin")
+
+    def end(self, block: Any, copy: Any) -> None:
+        self.lines.append("end")
+
+
+def test_an_observer_is_told_of_accesses_barriers_and_copies() -> None:
+    src, diary = buffer("x", (64,), "int32"), Diary()
+    body = launch(
+        S.Alloc(buffer=SHARED),
+        ev("cp_async", at(SHARED, TX), at(src, TX), bytes=4),
+        ev("cp_async_commit"),
+        ev("cp_async_wait", count=0),
+        ev("sync_threads"),
+        store(OUT, TX, E.Load(SHARED, (63 - TX,))),
+        ev("sync_warp"),
+        store(SHARED, 5, TX),
+    )
+    simulate(body, {src: np.arange(64, dtype=np.int32), OUT: np.zeros(64, np.int32)}, diary)
+    assert diary.lines == [
+        "64 writes s 0", "begin", "64 writes s 0", "end", "64 arrive", "64 leave",
+        "64 reads s 252", "64 meet", "64 writes s 20 lost",
+    ]  # fmt: skip
+
+
+def test_an_observer_that_overrides_nothing_changes_nothing() -> None:
+    results = []
+    for observer in (None, Observer()):
+        src, out = buffer("x", (64,), "int32"), np.zeros(64, np.int32)
+        body = launch(
+            S.Alloc(buffer=SHARED),
+            ev("cp_async", at(SHARED, TX), at(src, TX), bytes=4),
+            ev("cp_async_commit"),
+            ev("cp_async_wait", count=0),
+            ev("sync_threads"),
+            ev("sync_warp"),
+            store(OUT, TX, E.Load(SHARED, (63 - TX,))),
+        )
+        simulate(body, {src: np.arange(64, dtype=np.int32), OUT: out}, observer)
+        results.append(out.tolist())
+    assert results[0] == results[1] == list(range(63, -1, -1))

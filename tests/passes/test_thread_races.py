@@ -1,0 +1,89 @@
+"""The watch over shared memory finds what hardware would do wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from thread_races import RaceError, simulate
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+
+INT = DType("int32")
+TX = E.Var("tx", INT)
+
+
+def buffer(name: str, shape: tuple[int, ...], dtype: str, scope: str = "global") -> Buffer:
+    return Buffer(name, Shape(shape), DType(dtype), scope)
+
+
+def launch(*body: S.Stmt, threads: int = 64) -> S.Launch:
+    axes = [E.Var(name, INT) for name in ("bx", "by", "bz", "ty", "tz")]
+    return S.Launch(
+        grid=(E.const(1),) * 3,
+        block_vars=tuple(axes[:3]),
+        thread_vars=(TX, *axes[3:]),
+        threads=(threads, 1, 1),
+        body=S.seq(*body),
+    )
+
+
+def ev(op: str, *args: Any, **attrs: Any) -> S.Stmt:
+    return S.Eval(value=E.call(op, *args, dtype="void", **attrs))
+
+
+def store(base: Buffer, index: Any, value: Any) -> S.Stmt:
+    return S.Store(buffer=base, indices=(E.as_expr(index),), value=E.as_expr(value))
+
+
+SHARED = buffer("s", (64,), "int32", "shared")
+OUT = buffer("o", (64,), "int32")
+
+
+def reverse(*between: S.Stmt) -> S.Launch:
+    return launch(
+        S.Alloc(buffer=SHARED),
+        store(SHARED, TX, TX * 3),
+        *between,
+        store(OUT, TX, E.Load(SHARED, (63 - TX,))),
+    )
+
+
+def test_exchange_through_shared_memory_needs_a_barrier() -> None:
+    out = np.zeros(64, np.int32)
+    simulate(reverse(ev("sync_threads")), {OUT: out})
+    assert out.tolist() == [3 * (63 - t) for t in range(64)]
+    with pytest.raises(RaceError, match="`s`.* with no barrier between"):
+        simulate(reverse(), {OUT: out})
+    with pytest.raises(RaceError):
+        simulate(reverse(ev("sync_warp")), {OUT: out})
+
+
+def test_a_warp_barrier_orders_its_own_warp() -> None:
+    out = np.zeros(64, np.int32)
+    body = launch(
+        S.Alloc(buffer=SHARED),
+        store(SHARED, TX, TX),
+        ev("sync_warp"),
+        store(OUT, TX, E.Load(SHARED, (TX ^ 1,))),
+    )
+    simulate(body, {OUT: out})
+    assert out.tolist() == [t ^ 1 for t in range(64)]
+
+
+def test_overwriting_what_others_still_read_is_a_race() -> None:
+    out = np.zeros(64, np.int32)
+    body = reverse(ev("sync_threads")).body
+    again = launch(body, store(SHARED, TX, TX))
+    with pytest.raises(RaceError, match="writes bytes"):
+        simulate(again, {OUT: out})
+
+
+def test_different_values_for_one_element_are_a_race() -> None:
+    with pytest.raises(RaceError, match="different values"):
+        simulate(launch(S.Alloc(buffer=SHARED), store(SHARED, 0, TX)), {OUT: np.zeros(64, "i4")})
+    simulate(launch(S.Alloc(buffer=SHARED), store(SHARED, 0, 7)), {OUT: np.zeros(64, "i4")})

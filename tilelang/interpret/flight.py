@@ -1,0 +1,92 @@
+"""Copies that threads start and wait for in groups, as ``cp.async`` does.
+
+What such a copy moves arrives when its group is waited for and no earlier: a use before that finds
+memory that nothing has written, or what was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilelang.interpret.values import Array
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+OPEN = -1  # the group of what is not committed
+
+
+@dataclass(eq=False)
+class Copying:
+    """One copy under way: the lanes that issued it and have not waited, the group of each."""
+
+    lanes: Array
+    group: Array
+    arrive: Callable[[Array], None]  # gets those of the first lanes that have waited, as a mask
+    waiting: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waiting = np.ones(self.lanes.size, np.bool_)
+
+
+@dataclass
+class Flight:
+    """The copies of a block that have not arrived.
+
+    ``committed`` counts the groups of each thread, for each kind of group.
+    """
+
+    copies: dict[str, list[Copying]] = field(default_factory=dict)
+    committed: dict[str, Array] = field(default_factory=dict)
+
+    def start(self, s: Strand, kind: str, lanes: Array, arrive: Callable[[Array], None]) -> None:
+        """Lanes start a copy that belongs to their open groups."""
+        copying = Copying(lanes, np.full(lanes.size, OPEN, np.int64), arrive)
+        self.copies.setdefault(kind, []).append(copying)
+        if s.run.observer is not None:
+            s.run.observer.begin(s.block, copying)
+
+    def commit(self, s: Strand, kind: str, lanes: Array) -> None:
+        """The open groups of the lanes are closed."""
+        count = self._counts(s, kind)
+        for copying in self.copies.get(kind, ()):
+            mine = np.isin(copying.lanes, lanes) & (copying.group == OPEN)
+            copying.group[mine] = count[copying.lanes[mine]]
+        count[lanes] += 1
+
+    def wait(self, s: Strand, kind: str, lanes: Array, left: int) -> None:
+        """All but the last ``left`` closed groups of the lanes arrive."""
+        count = self._counts(s, kind)
+        self._land(
+            s, kind, lanes,
+            lambda copying: (copying.group != OPEN)
+            & (copying.group < count[copying.lanes] - left),
+        )  # fmt: skip
+
+    def land(self, s: Strand, kind: str, lanes: Array) -> None:
+        """All that the lanes have started arrives, committed or not."""
+        self._land(s, kind, lanes, lambda copying: copying.waiting)
+
+    def _land(self, s: Strand, kind: str, lanes: Array, over: Callable[[Copying], Array]) -> None:
+        kept: list[Copying] = []
+        for copying in self.copies.get(kind, ()):
+            done = copying.waiting & np.isin(copying.lanes, lanes) & over(copying)
+            if done.any():
+                copying.arrive(done)
+                copying.waiting &= ~done
+            if copying.waiting.any():
+                kept.append(copying)
+            elif s.run.observer is not None:
+                s.run.observer.end(s.block, copying)
+        if kind in self.copies:
+            self.copies[kind] = kept
+
+    def _counts(self, s: Strand, kind: str) -> Array:
+        found = self.committed.get(kind)
+        if found is None:
+            found = self.committed[kind] = np.zeros(s.block.lanes.count, np.int64)
+        return found

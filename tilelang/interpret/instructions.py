@@ -1,0 +1,292 @@
+"""What the instructions that lowering makes do, in numpy.
+
+A row of an instruction names its meaning (``Atom.semantics``); :data:`MEANINGS` has a function for
+each. Instructions move bytes with the alignment that hardware asks for, inside one buffer; what
+they read has been written. Those of matrices stand in ``matrices``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from tilelang.errors import OutOfBoundsError, TileRuntimeError, UninitializedReadError
+from tilelang.interpret import memory, observe
+from tilelang.interpret.analysis import PRIVATE
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.memory import Bound, Memory
+from tilelang.interpret.pointers import target
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.expr import Call, Expr
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+Meaning: TypeAlias = "Callable[[Strand, Call, Active], Value]"
+NOTHING = np.int32(0)
+
+
+# -- bytes behind addresses -----------------------------------------------------------------------
+@dataclass(frozen=True)
+class Spot:
+    """The bytes that each lane addresses: byte ``offset`` of its own copy, which is at ``base``."""
+
+    bound: Bound
+    base: Array
+    offset: Array
+
+    @property
+    def name(self) -> str:
+        return self.bound.buffer.name
+
+    @property
+    def memory(self) -> Memory:
+        return self.bound.memory
+
+    @property
+    def shared(self) -> bool:
+        return self.bound.buffer.storage.startswith("shared")
+
+
+def spot_of(s: Strand, expr: Expr, active: Active) -> Spot:
+    """Where an address operand points, per lane."""
+    buffer, exprs = target(expr)
+    bound = s.bound(buffer)
+    if buffer.storage in PRIVATE:
+        bound.memory.spread()
+    linear: Any = np.int64(bound.offset)
+    for index, stride in zip(exprs, bound.strides, strict=True):
+        linear = linear + np.asarray(s.eval(index, active)).astype(np.int64) * stride
+    linear = np.broadcast_to(linear, (s.lanes.count,))
+    nibbles = linear * memory.nibbles_of(buffer.dtype) * buffer.dtype.lanes
+    if (nibbles[s.lanes.members(active)] % 2).any():
+        raise TileRuntimeError(
+            f"an address in `{buffer.name}` is inside a byte",
+            expected="an even element of a buffer of 4-bit elements",
+            got=f"an odd one {s.site.text(None)}",
+        )
+    copies = s.copies(bound)
+    base = np.zeros(s.lanes.count, np.int64) if copies is None else copies * bound.memory.size
+    return Spot(bound, base, nibbles // 2)
+
+
+def located(s: Strand, spot: Spot, members: Array, count: int, align: int) -> Array:
+    """Byte positions (members, count), inside the memory and aligned.
+
+    Raises:
+        TileRuntimeError, OutOfBoundsError: they are not.
+    """
+    first = spot.offset[members]
+    if align > 1 and (first % align).any():
+        lane = members[np.flatnonzero(first % align)[0]]
+        raise TileRuntimeError(
+            f"an instruction of {align} bytes addresses byte {spot.offset[lane]} of `{spot.name}`, "
+            f"which is not a multiple of {align}",
+            expected=f"an address that is aligned to {align} bytes",
+            got=f"byte {spot.offset[lane]} {s.site.text(int(lane))}",
+        )
+    outside = (first < 0) | (first + count > spot.memory.size)
+    if outside.any():
+        lane = members[np.flatnonzero(outside)[0]]
+        raise OutOfBoundsError(
+            f"an instruction leaves `{spot.name}`",
+            expected=f"bytes 0..{spot.memory.size}",
+            got=f"{count} bytes from {spot.offset[lane]} {s.site.text(int(lane))}",
+        )
+    return np.asarray((spot.base + spot.offset)[members][:, None] + np.arange(count))
+
+
+def read_bytes(s: Strand, spot: Spot, members: Array, count: int, align: int = 1) -> Array:
+    """(members, count) bytes.
+
+    Raises:
+        UninitializedReadError: nothing has written some of them.
+    """
+    at = located(s, spot, members, count, align)
+    store = spot.memory
+    per = store.units_per(2)
+    if store.valid is not None:
+        fresh = store.valid[at] if per == 1 else store.valid[at[..., None] * per].all(-1)
+        if not fresh.all():
+            lane = members[int(np.nonzero(~fresh)[0][0])]
+            store.complain(
+                UninitializedReadError(
+                    f"bytes of `{spot.name}` are read before anything is written to them",
+                    expected=f"initialised memory in the {spot.bound.buffer.storage} buffer "
+                    f"`{spot.name}`",
+                    got=f"{count} bytes from {spot.offset[lane]} {s.site.text(int(lane))}",
+                    hint="initialise the buffer first, e.g. with T.clear or T.fill",
+                )
+            )
+    if spot.shared:
+        observe.tell_bytes(s, spot.bound, members, at, False)
+    return np.asarray(store.raw[at])
+
+
+def write_bytes(s: Strand, spot: Spot, members: Array, raw: Array, align: int = 1) -> None:
+    """Store (members, count) bytes."""
+    at = located(s, spot, members, raw.shape[1], align)
+    if not spot.memory.writable:
+        raise memory.read_only(spot.bound)
+    put_bytes(spot.memory, at, raw)
+    if spot.shared:
+        lost = bool((spot.memory.raw[at] != raw).any())
+        observe.tell_bytes(s, spot.bound, members, at, True, lost)
+
+
+def put_bytes(store: Memory, at: Array, raw: Array) -> None:
+    """Bytes at positions of a memory; they count as written."""
+    per = store.units_per(2)
+    store.raw[at] = raw
+    if store.valid is not None:
+        store.valid[at if per == 1 else at[..., None] * per + np.arange(per)] = True
+
+
+# -- copies ---------------------------------------------------------------------------------------
+def _copy(s: Strand, node: Call, active: Active) -> Value:
+    """``bytes`` from one aligned address to another."""
+    count = int(node.attr("bytes"))
+    members = s.lanes.members(active)
+    raw = read_bytes(s, spot_of(s, node.args[1], active), members, count, count)
+    write_bytes(s, spot_of(s, node.args[0], active), members, raw, count)
+    return NOTHING
+
+
+def _async_copy(s: Strand, node: Call, active: Active) -> Value:
+    """``bytes`` that arrive in shared memory when the thread waits for them.
+
+    A third operand says whether the bytes are copied, else they are zero; the last one of a
+    ``predicated`` copy, whether there is a copy at all.
+    """
+    count = int(node.attr("bytes"))
+    members, fills = s.lanes.members(active), node.args[2:]
+    if node.attr("predicated"):
+        members = members[s.spread(np.not_equal(s.eval(fills[-1], active), 0))[members]]
+        fills = fills[:-1]
+    dst, src = spot_of(s, node.args[0], active), spot_of(s, node.args[1], active)
+    at = located(s, dst, members, count, count)
+    raw = np.zeros((members.size, count), np.uint8)
+    wanted = np.ones(members.size, np.bool_)
+    if fills:
+        wanted = s.spread(np.not_equal(s.eval(fills[0], active), 0))[members]
+    raw[wanted] = read_bytes(s, src, members[wanted], count, count)
+    observe.tell_bytes(s, dst.bound, members, at, True)
+
+    def arrive(done: Array) -> None:
+        put_bytes(dst.memory, at[done], raw[done])
+        observe.tell_bytes(s, dst.bound, members[done], at[done], True)
+
+    s.block.flight.start(s, node.atom.completes.name, members, arrive)
+    return NOTHING
+
+
+def _commit(s: Strand, node: Call, active: Active) -> Value:
+    """The thread's open group is closed."""
+    orders = node.atom.orders
+    if orders is not None and s.lanes.threads is not None:
+        s.block.flight.commit(s, orders.group, s.lanes.members(active))
+    return NOTHING
+
+
+def _wait(s: Strand, node: Call, active: Active) -> Value:
+    """All but the last few groups of the thread have arrived."""
+    orders = node.atom.orders
+    if orders is not None and s.lanes.threads is not None:
+        left = node.attr("count", None)
+        if left is None:
+            left = s.number(node.args[0], active, "a number of groups") if node.args else 0
+        s.block.flight.wait(s, orders.group, s.lanes.members(active), int(left))
+    return NOTHING
+
+
+# -- pairs of float16 in words --------------------------------------------------------------------
+def _words(s: Strand, node: Call, active: Active) -> list[Array]:
+    return [np.asarray(s.spread(s.eval(arg, active))) for arg in node.args]
+
+
+def _halves(word: Array) -> tuple[Array, Array]:
+    low, high = (
+        np.ascontiguousarray(part.astype(np.uint16)).view(np.float16)
+        for part in (word & 0xFFFF, word >> 16)
+    )
+    return low, high
+
+
+def _joined(low: Array, high: Array) -> Array:
+    first, second = (
+        np.ascontiguousarray(np.asarray(x)).view(np.uint16).astype(np.uint32) for x in (low, high)
+    )
+    return np.asarray(first | second << np.uint32(16))
+
+
+def _pairwise(op: Callable[[Array, Array], Array]) -> Meaning:
+    def run(s: Strand, node: Call, active: Active) -> Value:
+        (a, b), (c, d) = (_halves(word) for word in _words(s, node, active))
+        return _joined(op(a, c), op(b, d))
+
+    return run
+
+
+def _pair_of_bits(s: Strand, node: Call, active: Active) -> Value:
+    low, high = _words(s, node, active)
+    return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
+
+
+def _pair_of_one(s: Strand, node: Call, active: Active) -> Value:
+    (bits,) = _words(s, node, active)
+    return bits.astype(np.uint32) * np.uint32(0x10001)
+
+
+def _pair_rounded(s: Strand, node: Call, active: Active) -> Value:
+    low, high = _words(s, node, active)
+    return _joined(low.astype(np.float16), high.astype(np.float16))
+
+
+def _pair_of_fields(s: Strand, node: Call, active: Active) -> Value:
+    """Numbers of some bits at two places of a word, plus a bias, as float16."""
+    word, low, high, bias = (x.astype(np.int64) for x in _words(s, node, active))
+    bits = int(node.attr("bits"))
+    for place in (low, high):
+        if ((place < 0) | (place % 8 + bits > 8) | (place + bits > 32)).any():
+            raise TileRuntimeError(
+                "a field leaves its byte", expected=f"{bits} bits inside one of 4 bytes",
+                got=f"bits from {int(place.max())} {s.site.text(None)}",
+            )  # fmt: skip
+    mask = (1 << bits) - 1
+    return _joined(*(((word >> at & mask) + bias).astype(np.float16) for at in (low, high)))
+
+
+def _load_pair(s: Strand, node: Call, active: Active) -> Value:
+    found = np.zeros(s.lanes.count, np.uint32)
+    members = s.lanes.members(active)
+    raw = read_bytes(s, spot_of(s, node.args[0], active), members, 4, 4)
+    found[members] = np.ascontiguousarray(raw).view(np.uint32)[:, 0]
+    return found
+
+
+def _store_pair(s: Strand, node: Call, active: Active) -> Value:
+    members = s.lanes.members(active)
+    word = np.asarray(s.spread(s.eval(node.args[1], active)))[members].astype(np.uint32)
+    raw = np.ascontiguousarray(word)[:, None].view(np.uint8)
+    write_bytes(s, spot_of(s, node.args[0], active), members, raw, 4)
+    return NOTHING
+
+
+MEANINGS: dict[str, Meaning] = {
+    "copy bytes": _copy,
+    "copy bytes later": _async_copy,
+    "commit a group": _commit,
+    "wait for groups": _wait,
+    "load a pair": _load_pair,
+    "store a pair": _store_pair,
+    "add pairs": _pairwise(np.add),
+    "subtract pairs": _pairwise(np.subtract),
+    "multiply pairs": _pairwise(np.multiply),
+    "pair of bits": _pair_of_bits,
+    "pair of one": _pair_of_one,
+    "pair rounded": _pair_rounded,
+    "pair of fields": _pair_of_fields,
+}

@@ -1,0 +1,197 @@
+"""Instructions of matrices in the registers of a warp, as the PTX manual describes them.
+
+The register layouts are written out here from its figures, on purpose without the tables of
+``target/``: lowering that has a wrong idea of where an element is gives wrong numbers.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelang.errors import TileRuntimeError, TileUnsupportedError
+from tilelang.interpret import values
+from tilelang.interpret.instructions import (
+    NOTHING,
+    Meaning,
+    Spot,
+    read_bytes,
+    spot_of,
+    write_bytes,
+)
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Call, Expr
+from tilelang.ir.lanes import WARP
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import Strand
+
+
+def _warps(s: Strand, node: Call, active: Active) -> Array:
+    """Lanes of the executing warps, (warps, lanes); each warp executes as a whole."""
+    members = s.lanes.members(active)
+    warps = np.unique(members // WARP)
+    lanes = warps[:, None] * WARP + np.arange(WARP)
+    if lanes.size != members.size:
+        raise TileRuntimeError(
+            "an instruction of a warp is executed by a part of it",
+            expected=f"T.{node.op} by all {WARP} threads of each warp",
+            got=f"{members.size} threads in {warps.size} warps {s.site.text(None)}",
+        )
+    return np.asarray(lanes)
+
+
+def _row_addresses(s: Strand, node: Call, address: Expr, used: Array, active: Active) -> Spot:
+    """Addresses of rows that lanes supply; those of other lanes are ignored."""
+    spot = spot_of(s, address, active)
+    offset = np.zeros_like(spot.offset)
+    offset[used] = spot.offset[used]
+    return Spot(spot.bound, spot.base, offset)
+
+
+def _load(s: Strand, node: Call, active: Active) -> Value:
+    """Matrix g: lane 8g + r addresses row r; lane t receives elements 2(t%4), +1 of row t//4
+    ("Warp-level matrix load instruction: ldmatrix")."""
+    count, lanes = int(node.attr("count")), _warps(s, node, active)
+    used = lanes[:, : 8 * count].reshape(-1)
+    rows = read_bytes(s, _row_addresses(s, node, node.args[1], used, active), used, 16, 16)
+    tiles = rows.reshape(lanes.shape[0], count, 8, 8, 2)  # warp, matrix, row, column, byte
+    if node.attr("trans", False):
+        tiles = tiles.swapaxes(2, 3)
+    held = tiles.reshape(lanes.shape[0], count, WARP, 4).swapaxes(1, 2)
+    raw = held.reshape(lanes.size, 4 * count)
+    write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw, 4)
+    return NOTHING
+
+
+def _store(s: Strand, node: Call, active: Active) -> Value:
+    """The other way round ("Warp-level matrix store instruction: stmatrix")."""
+    count, lanes = int(node.attr("count")), _warps(s, node, active)
+    used = lanes[:, : 8 * count].reshape(-1)
+    raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 4 * count, 4)
+    held = raw.reshape(lanes.shape[0], WARP, count, 4).swapaxes(1, 2)
+    tiles = held.reshape(lanes.shape[0], count, 8, 8, 2)
+    if node.attr("trans", False):
+        tiles = tiles.swapaxes(2, 3)
+    rows = np.ascontiguousarray(tiles).reshape(-1, 16)
+    write_bytes(s, _row_addresses(s, node, node.args[0], used, active), used, rows, 16)
+    return NOTHING
+
+
+# -- products -------------------------------------------------------------------------------------
+@cache
+def register_layout(shape: str, bits: int) -> tuple[Array, Array, Array]:
+    """Row and column of each register element, (lanes, elements, 2), of A, B (k x n) and C.
+
+    From the figures of the PTX manual, "Matrix Fragments for mma".
+
+    Raises:
+        TileUnsupportedError: there is no such instruction for elements of ``bits``.
+    """
+    figure = _FIGURES.get((shape, bits))
+    if figure is None:
+        raise TileUnsupportedError(
+            f"no instruction multiplies {shape} of {bits} bits",
+            expected="a shape of the PTX manual",
+            got=shape,
+        )
+    lanes = [(lane >> 2, lane % 4) for lane in range(WARP)]
+    a, b = (np.array([part(group, own) for group, own in lanes]) for part in figure)
+    tall = shape.startswith("m16")
+    c = [
+        [(group + 8, own * 2 + i) if tall and row else (group, own * 2 + i)
+         for row in range(1 + tall) for i in range(2)]
+        for group, own in lanes
+    ]  # fmt: skip
+    return a, b, np.array(c)
+
+
+_FIGURES: dict[tuple[str, int], tuple[Any, Any]] = {
+    ("m16n8k8", 16): (
+        lambda g, t: [(g + (8 if i >= 2 else 0), t * 2 + (i & 1)) for i in range(4)],
+        lambda g, t: [(t * 2 + i, g) for i in range(2)],
+    ),
+    ("m16n8k16", 16): (
+        lambda g, t: [(g + (8 if i % 4 >= 2 else 0), t * 2 + (i & 1) + (8 if i >= 4 else 0))
+                      for i in range(8)],
+        lambda g, t: [(t * 2 + (i & 1) + (8 if i >= 2 else 0), g) for i in range(4)],
+    ),
+    ("m16n8k8", 32): (
+        lambda g, t: [(g, t), (g + 8, t), (g, t + 4), (g + 8, t + 4)],
+        lambda g, t: [(t, g), (t + 4, g)],
+    ),
+    ("m16n8k4", 32): (lambda g, t: [(g, t), (g + 8, t)], lambda g, t: [(t, g)]),
+    ("m16n8k16", 8): (
+        lambda g, t: [(g + (0 if i < 4 else 8), t * 4 + (i & 3)) for i in range(8)],
+        lambda g, t: [(t * 4 + i, g) for i in range(4)],
+    ),
+    ("m16n8k32", 4): (
+        lambda g, t: [(g + (0 if i < 8 else 8), t * 8 + (i & 7)) for i in range(16)],
+        lambda g, t: [(t * 8 + i, g) for i in range(8)],
+    ),
+    ("m16n8k32", 8): (
+        lambda g, t: [(g + (0 if i < 4 or 8 <= i < 12 else 8),
+                       t * 4 + (i & 3) + (16 if i >= 8 else 0)) for i in range(16)],
+        lambda g, t: [(t * 4 + (i & 3) + (16 if i >= 4 else 0), g) for i in range(8)],
+    ),
+    ("m16n8k64", 4): (
+        lambda g, t: [(g + (0 if i < 8 or 16 <= i < 24 else 8),
+                       t * 8 + (i & 7) + (32 if i >= 16 else 0)) for i in range(32)],
+        lambda g, t: [(t * 8 + (i & 7) + (32 if i >= 8 else 0), g) for i in range(16)],
+    ),
+    ("m8n8k4", 64): (lambda g, t: [(g, t)], lambda g, t: [(t, g)]),
+    ("m8n8k16", 8): (
+        lambda g, t: [(g, t * 4 + i) for i in range(4)],
+        lambda g, t: [(t * 4 + i, g) for i in range(4)],
+    ),
+    ("m8n8k32", 4): (
+        lambda g, t: [(g, t * 8 + i) for i in range(8)],
+        lambda g, t: [(t * 8 + i, g) for i in range(8)],
+    ),
+}  # fmt: skip
+
+
+def _operand(
+    s: Strand, address: Expr, kind: DType, table: Array, shape: tuple[int, int], lanes: Array,
+    active: Active,
+) -> Array:  # fmt: skip
+    """The matrices of all warps that a register operand holds."""
+    count = table.shape[1]
+    raw = read_bytes(s, spot_of(s, address, active), lanes.reshape(-1), count * kind.bits // 8, 4)
+    held = np.asarray(values.from_bytes(raw, kind.with_lanes(count) if count > 1 else kind))
+    if kind in ("float32", "tfloat32"):  # only 19 bits of each number are used
+        held = (held.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    found = np.zeros((lanes.shape[0], *shape), held.dtype)
+    found[:, table[..., 0], table[..., 1]] = held.reshape(*lanes.shape, count)
+    return found
+
+
+def _multiply(s: Strand, node: Call, active: Active) -> Value:
+    """D += A B for each warp; sums are exact and rounded once ("mma.sync")."""
+    lanes = _warps(s, node, active)
+    shape = str(node.attr("shape"))
+    a_kind, b_kind, c_kind = (DType(node.attr(name)) for name in "abc")
+    m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
+    ta, tb, tc = register_layout(shape, a_kind.bits)
+    a = _operand(s, node.args[1], a_kind, ta, (m, k), lanes, active)
+    b = _operand(s, node.args[2], b_kind, tb, (k, n), lanes, active)
+    spot, count = spot_of(s, node.args[0], active), tc.shape[1]
+    raw = read_bytes(s, spot, lanes.reshape(-1), count * c_kind.bits // 8, 4)
+    old = np.asarray(values.from_bytes(raw, c_kind.with_lanes(count)))
+    wide: Any = np.int64 if c_kind.is_integer else np.float64
+    product = (a.astype(wide) @ b.astype(wide))[:, tc[..., 0], tc[..., 1]]
+    total = old.astype(wide) + product.reshape(old.shape)
+    new = values.rounded(total.astype(values.compute_dtype(c_kind)), c_kind)
+    write_bytes(s, spot, lanes.reshape(-1), values.to_bytes(new, c_kind.with_lanes(count)), 4)
+    return NOTHING
+
+
+MEANINGS: dict[str, Meaning] = {
+    "load matrices": _load,
+    "store matrices": _store,
+    "multiply matrices": _multiply,
+}
