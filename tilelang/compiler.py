@@ -31,6 +31,7 @@ from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.normalize.alignment import limit_alignments
+from tilelang.passes.normalize.any_all import expand_any_all
 from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.elementwise import expand_elementwise
 from tilelang.passes.normalize.fold_clear import fold_clear
@@ -50,7 +51,6 @@ from tilelang.passes.normalize.wrap import wrap_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.stage_reads import stage_reads
-from tilelang.passes.serial.any_all import expand_any_all
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
@@ -100,8 +100,6 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "tiles have all their stages now; everything below asks for layouts"),
         Step("verify_views", verify_views, always,
              "tiles have their orders in memory, and all their names are still there"),
-        Step("expand_laid_out", expand_any_all, _on_gpu,
-             "a layout may take neighbours apart that are asked about at once; barriers see loads"),
         Step("store_once", store_once, _on_gpu,
              "layouts say what each thread has of a fragment; barriers are for what one thread "
              "stores and others read"),
@@ -174,7 +172,7 @@ def _normal_form() -> tuple[Step, ...]:
              "now"),
         Step("lower_own_tiles", lower_own_tiles, always,
              "what a thread does with arrays of its own is not shared out like other tiles"),
-        Step("expand_any_all", expand_any_all, _on_cores,
+        Step("expand_any_all", expand_any_all, always,
              "regions that are asked about are loops over scalars, which may hold lanes"),
         Step("split_lanes", split_lanes, always,
              "vectors are found again in loops, so the later passes need only scalars"),

@@ -159,7 +159,6 @@ def moves() -> list[str]:
     lines += ["tl_cp_async_commit();", "tl_cp_async_wait<0>();"]
     lines += [f"tl_ldmatrix_x{k}{mode}(r, tile);" for k in (1, 2, 4) for mode in ("", "_trans")]
     lines += [
-        "i32[n] += tl_any_of(i32, n) + tl_all_of(u16, n);",
         "void* p = tl_pointer(u16); u8 = (uint8_t*)p;",
         "tl_bar_sync(1, 128);",
         "tl_bar_arrive(2, 128);",
@@ -342,7 +341,7 @@ def test_every_function_is_called_above() -> None:
         for name in re.findall(r"TL_INLINE [\w* ]*?(tl_[a-z0-9_]+)\(", path.read_text()):
             inner = name in (
                 "tl_as_f32 tl_as_u32 tl_shared_address tl_before tl_after tl_aligned tl_panel "
-                "tl_small_to_f32 tl_f32_to_small tl_dp4a_mixed tl_any_bit tl_philox_words "
+                "tl_small_to_f32 tl_f32_to_small tl_dp4a_mixed tl_philox_words "
                 "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept "
                 "tl_global_address"
             ).split() or name.endswith(("_", "_to", "_values_f16", "_values_bf16", "_values_f32"))

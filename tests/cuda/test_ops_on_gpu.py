@@ -62,7 +62,7 @@ LEFT_OUT: dict[str, str] = {
     **dict.fromkeys(
         ("test_reductions_combine_with_the_old_value", "test_scans", "test_vector_atomics",
          "test_nested_parallel_covers_the_product", "test_thread_axis_loop_binds_to_the_launch",
-         "test_cp_async_copies_contiguous_elements_per_thread", "test_vector_loads_by_address"),
+         "test_vector_loads_by_address"),
         _FORM),
 }  # fmt: skip
 # Addresses in host memory are none of a GPU's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
+from tilelang.codegen.c import NARROW_FLOATS, bare, storage_type, value_type
 from tilelang.codegen.gpu.printer import thread_index
 from tilelang.codegen.text import quote
 from tilelang.cuda.intrinsics import (
@@ -185,21 +185,6 @@ def _word(p: GpuPrinter, call: E.Call) -> str:
         if _is_constant(p, place):
             return f"tl_ldg32({p.value(place)})"
     return _reinterpret(p, E.Call(portable("reinterpret"), call.args, call.dtype))
-
-
-def _any_all(p: GpuPrinter, call: E.Call) -> str:
-    """Whether some or all elements of a contiguous region differ from zero."""
-    arg = call.args[0]
-    if not isinstance(arg, E.RegionArg) or is_packed(arg.region.dtype):
-        raise TileUnsupportedError(
-            f"T.{call.op} of `{arg!r}` is not supported on CUDA",
-            expected="a contiguous region of elements of at least 8 bits",
-        )
-    count = "1"
-    for extent in arg.region.extents:
-        count = count + f" * {p.term(extent).at(2)}" if count != "1" else p.term(extent).at(2)
-    data = p.address(arg.region.buffer, arg.region.mins)
-    return f"tl_{call.op}({data}, {count})"
 
 
 def _cp_async(p: GpuPrinter, call: E.Call) -> str:
@@ -460,8 +445,6 @@ CALLS: dict[str, Handler] = {
     "ldg32": _word,
     "stg32": _word,
     "vector_copy": _vector_copy,
-    "any_of": _any_all,
-    "all_of": _any_all,
     "cp_async": _cp_async,
     "dp4a": _dp4a,
     "isnullptr": _isnullptr,

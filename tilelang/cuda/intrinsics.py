@@ -132,7 +132,7 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("tl_warp.h", r"tl_shfl|tl_any\b|tl_all\b|tl_ballot|tl_activemask|tl_match"
                   r"|tl_thread_"),
     ("tl_reduce.h", r"tl_warp_reduce"),
-    ("tl_memory.h", r"tl_copy_|tl_cp_async|tl_ldmatrix|tl_stmatrix|tl_any_of|tl_all_of"
+    ("tl_memory.h", r"tl_copy_|tl_cp_async|tl_ldmatrix|tl_stmatrix"
                     r"|tl_pointer|tl_bulk_(commit|wait)|tl_ldg|tl_stg|tl_load256"),
     ("tl_half.h", r"tl_half2_"),
     ("tl_mma.h", r"tl_mma_m(8n8|16n8)k"),

@@ -156,22 +156,6 @@ template <int N> TL_INLINE void tl_bulk_wait() { asm volatile("cp.async.bulk.wai
 template <int N> TL_INLINE void tl_bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory"); }
 #endif
 
-// -- tests of contiguous elements: whether some, or all, differ from zero in any bit ------------------------
-template <class T> TL_INLINE bool tl_any_bit(const T& x) {
-    const uint8_t* bytes = (const uint8_t*)&x;
-    uint8_t found = 0;
-    for (int k = 0; k < (int)sizeof(T); ++k) found |= bytes[k];
-    return found != 0;
-}
-template <class T> TL_INLINE int tl_any_of(const T* p, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) if (tl_any_bit(p[i])) return 1;
-    return 0;
-}
-template <class T> TL_INLINE int tl_all_of(const T* p, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) if (!tl_any_bit(p[i])) return 0;
-    return 1;
-}
-
 // A pointer for functions that are not ours: it converts to the type they take.
 struct tl_pointer {
     void* p;

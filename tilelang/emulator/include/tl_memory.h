@@ -107,22 +107,6 @@ TL_INLINE void tl_bulk_commit() { tl_emu_bulk_commit(); }
 template <int N> TL_INLINE void tl_bulk_wait() { tl_emu_bulk_wait(N, 0); }
 template <int N> TL_INLINE void tl_bulk_wait_read() { tl_emu_bulk_wait(N, 1); }
 
-// -- tests of contiguous elements: whether some, or all, differ from zero in any bit ------------------------
-template <class T> TL_INLINE bool tl_any_bit(T x) {
-    unsigned char bytes[sizeof(T)], found = 0;
-    __builtin_memcpy(bytes, &x, sizeof(T));
-    for (unsigned char byte : bytes) found |= byte;
-    return found != 0;
-}
-template <class T> TL_INLINE int tl_any_of(const T* p, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) if (tl_any_bit(p[i])) return 1;
-    return 0;
-}
-template <class T> TL_INLINE int tl_all_of(const T* p, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) if (!tl_any_bit(p[i])) return 0;
-    return 1;
-}
-
 // A pointer for functions that are not ours: it converts to the type they take.
 struct tl_pointer {
     void* p;

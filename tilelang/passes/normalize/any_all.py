@@ -12,9 +12,9 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.define import INT, NAMES, as_nest, element
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_exprs
-from tilelang.passes.serial.tiles import load_at, nest
 from tilelang.target import Context
 
 ASKS = ("any_of", "all_of")
@@ -22,28 +22,21 @@ FIRST = (E.const(0),)
 
 
 def expand_any_all(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` without calls of ``any_of`` and ``all_of``.
-
-    Where threads run beside each other only those of tiles with a layout are expanded, whose
-    neighbours are not next to each other; the others are left to functions of the target.
-    """
-    body = _Expand(laid_out=context.has("simt")).rewrite(func.body)
+    """``func`` without calls of ``any_of`` and ``all_of``."""
+    body = _Expand().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
 
 
 class _Expand(Rewriter):
-    def __init__(self, laid_out: bool) -> None:
-        self.laid_out = laid_out
-
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if not any(_asks(expr, self.laid_out) for expr in stmt.exprs()):
+        if not any(_asks(expr) for expr in stmt.exprs()):
             return stmt
         if isinstance(stmt, S.While):
             stop = S.If(cond=E.unary("lnot", stmt.cond), then=S.Break(loc=stmt.loc), loc=stmt.loc)
             made = self.stmt(stop)
             head = made if isinstance(made, list) else [made]
             return replace(stmt, cond=E.const(True), body=S.seq(*head, stmt.body))
-        answers = _Answers(stmt, self.laid_out)
+        answers = _Answers(stmt)
         made = rewrite_exprs(stmt, answers.expr)
         return [*answers.out, made]
 
@@ -51,20 +44,19 @@ class _Expand(Rewriter):
 class _Answers:
     """The statements that find the answers which one statement asks for."""
 
-    def __init__(self, stmt: S.Stmt, laid_out: bool) -> None:
+    def __init__(self, stmt: S.Stmt) -> None:
         self.stmt = stmt
-        self.laid_out = laid_out
         self.out: list[S.Stmt] = []
         self.memo: dict[E.Expr, E.Expr] = {}
 
     def expr(self, expr: E.Expr) -> E.Expr:
         """``expr`` with variables for the answers."""
-        if not _asks(expr, self.laid_out):
+        if not _asks(expr):
             return expr
         found = self.memo.get(expr)
         if found is None:
             found = rebuild(expr, self.expr)
-            if isinstance(found, E.Call) and _is_asked(found, self.laid_out):
+            if isinstance(found, E.Call) and found.op in ASKS:
                 found = self.answer(found)
             self.memo[expr] = found
         return found
@@ -75,31 +67,26 @@ class _Answers:
         flag = Buffer("all" if every else "any", Shape((1,)), DType("bool"), "local.var")
         region = _region(call.args[0])
         dims = region.tile_dims()
-
-        def body(variables: list[E.Var]) -> S.Stmt:
-            value = load_at(region, dims, variables)
-            holds = E.binary("ne", value, E.const(0, value.dtype))
-            if value.dtype.is_bool:
-                holds = value
-            test = E.unary("lnot", holds) if every else holds
-            set_flag = S.Store(buffer=flag, indices=FIRST, value=E.const(not every))
-            return S.If(cond=test, then=set_flag, loc=self.stmt.loc)
-
+        variables = tuple(E.Var(NAMES[d], INT) for d in range(len(dims)))
+        value = E.Load(region.buffer, element(region, variables))
+        holds = value if value.dtype.is_bool else E.binary("ne", value, E.const(0, value.dtype))
+        loop = S.Parallel(
+            vars=variables,
+            extents=tuple(E.as_expr(region.extents[d]) for d in dims),
+            body=S.If(
+                cond=E.unary("lnot", holds) if every else holds,
+                then=S.Store(buffer=flag, indices=FIRST, value=E.const(not every)),
+                loc=self.stmt.loc,
+            ),
+            loc=self.stmt.loc,
+        )
         self.out.append(S.Alloc(buffer=flag, init=E.const(every), loc=self.stmt.loc))
-        extents = [E.as_expr(region.extents[d]) for d in dims]
-        self.out.append(nest(extents, "ijklmn", body, self.stmt, False))
+        self.out.append(as_nest(loop))
         return E.Load(flag, FIRST)
 
 
-def _asks(expr: E.Expr, laid_out: bool) -> bool:
-    return any(_is_asked(call, laid_out) for call in E.find(expr, E.Call))
-
-
-def _is_asked(call: E.Call, laid_out: bool) -> bool:
-    """Whether ``call`` is one that is expanded."""
-    if call.op not in ASKS:
-        return False
-    return not laid_out or _region(call.args[0]).buffer.attr("layout") is not None
+def _asks(expr: E.Expr) -> bool:
+    return any(call.op in ASKS for call in E.find(expr, E.Call))
 
 
 def _region(arg: E.Expr) -> Region:
