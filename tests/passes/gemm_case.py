@@ -17,7 +17,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.loops import bounds_of
-from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
+from tilelang.passes.layouts.gemm_plan import GemmPlan, Operand, Registers, SharedLoad, plan_gemm
 from tilelang.passes.lower.context import Group, Lowering
 from tilelang.passes.lower.gemm_mma import lower_gemm
 from tilelang.target import Context, parse_target
@@ -124,6 +124,7 @@ class Build:
         self.b = rng.integers(low, high, (case.k, case.n))
         self.c = rng.integers(0, 4, (case.m, case.n))
         self.plan: GemmPlan
+        self.stmt: S.Gemm
         self.launch = self.make()
 
     def expected(self) -> Any:
@@ -155,10 +156,10 @@ class Build:
                       clear=clear[case.clear], policy=case.policy)  # fmt: skip
         context = Context(parse_target(f"cuda -arch=sm_{case.arch}"))
         plan = self.plan = plan_gemm(stmt, case.threads, context)
-        a = self.held(a, plan.a, plan.a_layout)
-        b = self.held(b, plan.b, plan.b_layout)
-        c = self.held(c, plan.c, None)
-        stmt = replace(stmt, a=a, b=b, c=c, plan=plan)
+        a = self.held(a, plan.a)
+        b = self.held(b, plan.b)
+        c = self.held(c, plan.c)
+        stmt = self.stmt = replace(stmt, a=a, b=b, c=c, plan=plan)
         draft = self.shell(S.Seq(stmts=()))
         group = Group(self.thread, case.threads, case.lo)
         ctx = Lowering(context, group, bounds_of(draft), fragments=case.fragments)
@@ -190,13 +191,13 @@ class Build:
             body=body,
         )
 
-    def held(self, region: Region, wanted: Any, layout: Layout | None) -> Region:
+    def held(self, region: Region, wanted: Operand) -> Region:
         attrs: tuple[tuple[str, object], ...] = ()
         if region.buffer.storage == "local.fragment":
-            assert wanted is not None
-            attrs = (("distribution", wanted),)
-        elif layout is not None and self.case.layouts:
-            attrs = (("layout", layout),)
+            assert isinstance(wanted, Registers)
+            attrs = (("distribution", wanted.spread),)
+        elif isinstance(wanted, SharedLoad) and wanted.layout is not None and self.case.layouts:
+            attrs = (("layout", wanted.layout),)
         buffer = replace(region.buffer, attrs=attrs)
         return replace(region, buffer=buffer)
 

@@ -20,7 +20,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
-from tilelang.passes.layouts.gemm_plan import plan_gemm
+from tilelang.passes.layouts.gemm_plan import Registers, SharedLoad, SharedRuns, plan_gemm
 from tilelang.passes.lower.gemm_mma import lower_gemm
 
 BOTH = [(a, b) for a in (False, True) for b in (False, True)]
@@ -324,8 +324,8 @@ def test_the_plan_is_a_value() -> None:
     assert plan == again
     assert hash(plan) == hash(again)
     assert plan.instruction == "mma.sync.m16n8k16.float16"
-    assert plan.a is None
-    assert plan.c == plan.sum
+    assert isinstance(plan.a, SharedLoad)
+    assert plan.c == Registers(plan.sum)
 
 
 def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
@@ -338,17 +338,16 @@ def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
         a_region=Region(a, zero * 2, (64, 32)), c_region=Region(c, zero * 3, (1, 64, 64)),
     )  # fmt: skip
     plan = plan_gemm(stmt, 128, SM_80)
-    assert plan.a is None
-    assert plan.c is None
+    assert plan.a == plan.c == SharedLoad()
     assert isinstance(plan.sum, Distribution)
 
 
 def test_leading_dimensions_of_whole_fragments() -> None:
     c = tile("c", (1, 64, 64), "float32", "local.fragment")
     plan = plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 128, SM_80)
-    assert plan.c is not None
-    assert plan.c.shape == (1, 64, 64)
-    assert np.array_equal(plan.c.owner_table()[0], plan.sum.owner_table())
+    assert isinstance(plan.c, Registers)
+    assert plan.c.spread.shape == (1, 64, 64)
+    assert np.array_equal(plan.c.spread.owner_table()[0], plan.sum.owner_table())
 
 
 @pytest.mark.parametrize(
@@ -373,7 +372,9 @@ def test_eight_rows_of_16_bytes_lie_in_different_banks(
         tile("c", (64, 64), out, "local.fragment"), trans_b,
         b_region=Region(tile("b", (3, *shape), dtype), (E.const(0),) * 3, (1, *shape)),
     )  # fmt: skip
-    layout = plan_gemm(stmt, 128, SM_80).b_layout
+    operand = plan_gemm(stmt, 128, SM_80).b
+    assert isinstance(operand, SharedLoad)
+    layout = operand.layout
     assert isinstance(layout, Layout)
     assert layout.shape == shape
     chunk = 128 // DType(dtype).bits
@@ -388,9 +389,10 @@ def test_bytes_read_down_columns_are_padded() -> None:
         tile("a", (64, 32), "int8"), tile("b", (32, 64), "int8"),
         tile("c", (64, 64), "int32", "local.fragment"),
     )  # fmt: skip
-    layout = plan_gemm(stmt, 128, SM_80).b_layout
-    assert layout is not None
-    assert layout.addresses()[1, 0] == 64 + 16
+    operand = plan_gemm(stmt, 128, SM_80).b
+    assert isinstance(operand, SharedLoad)
+    assert operand.layout is not None
+    assert operand.layout.addresses()[1, 0] == 64 + 16
 
 
 # -- errors ---------------------------------------------------------------------------------------
@@ -443,6 +445,35 @@ def test_a_product_without_a_plan_is_a_defect() -> None:
     stmt = gemm(tile("a", (64, 32)), tile("b", (32, 64)), c)
     with pytest.raises(InternalError, match="the product into `c` has no plan"):
         lower_gemm(stmt, build.ctx)
+
+
+def test_operands_that_are_moved_to_shared_memory_are_loaded_from_there() -> None:
+    a = tile("a", (64, 32), scope="local.fragment")
+    b = tile("b", (32, 64))
+    c = tile("c", (64, 64), "float32", "local.fragment")
+    stmt = gemm(a, b, c)
+    plan = plan_gemm(stmt, 128, SM_80)
+    assert isinstance(plan.a, Registers)
+    assert plan.placed(stmt) is plan
+    moved = replace(stmt, a=replace(a, storage="shared").region())
+    assert plan.placed(moved) == replace(plan, a=SharedLoad())
+    runs = replace(plan, run=2)
+    assert runs.placed(moved) == replace(runs, a=SharedRuns())
+
+
+@pytest.mark.parametrize("scope", ["shared", "local.fragment"])
+def test_a_factor_elsewhere_than_planned_is_a_defect(scope: str) -> None:
+    build = Build(Case(64, 64, 32, scopes="rs" if scope == "shared" else "ss"))
+    stmt = build.stmt
+    wrong = replace(stmt.a.buffer, storage=scope, attrs=())
+    if scope == "local.fragment":
+        text = "`a` is not in shared memory"
+    else:
+        text = "`a` is not held as the product needs it"
+        other = Distribution.fully_replicated((64, 32), 128)
+        wrong = replace(stmt.a.buffer, attrs=(("distribution", other),))
+    with pytest.raises(InternalError, match=text):
+        lower_gemm(replace(stmt, a=wrong.region()), build.ctx)
 
 
 def test_the_plan_has_no_form_in_a_program() -> None:

@@ -89,7 +89,10 @@ class Demotion(Rewriter):
                     after.insert(0, self.moved(held, tile, stmt))
                 mapping[buffer] = held
             before += self.needed(stmt, buffer, *fills)
-        inner = self.like(replace_buffers(stmt, mapping), stmt)
+        inner = replace_buffers(stmt, mapping)
+        if isinstance(inner, S.Gemm):
+            inner = replace(inner, plan=inner.plan.placed(inner))
+        inner = self.like(inner, stmt)
         return [*before, self.laid_out(inner), *after]
 
     def needed(self, stmt: S.Stmt, buffer: Buffer, *fills: S.Stmt) -> list[S.Stmt]:

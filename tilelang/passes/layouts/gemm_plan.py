@@ -14,7 +14,7 @@ multiplications, which works for everything.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import stmt as S
@@ -35,6 +35,38 @@ EXCHANGED = "exchanged"  # annotation of a product: see GemmPlan.exchanged
 
 
 @dataclass(frozen=True)
+class Registers:
+    """An operand that the threads hold: a fragment that is used as a whole.
+
+    Attributes:
+        spread: over threads and registers, of the buffer's shape.
+    """
+
+    spread: Distribution
+
+
+@dataclass(frozen=True)
+class SharedLoad:
+    """An operand in shared memory, of which threads load what they use next.
+
+    A fragment that is used in part has to be moved there first.
+
+    Attributes:
+        layout: wanted of the last two dimensions; None where any will do.
+    """
+
+    layout: Layout | None = None
+
+
+@dataclass(frozen=True)
+class SharedRuns(SharedLoad):
+    """A factor in shared memory, loaded in runs along k as the registers of the other one ask."""
+
+
+Operand: TypeAlias = "Registers | SharedLoad"
+
+
+@dataclass(frozen=True)
 class GemmPlan:
     """The plan of one product.
 
@@ -43,9 +75,7 @@ class GemmPlan:
         m, n, k: sizes of the product.
         warps: how many warps share the rows and the columns.
         sum: where the running result is held, of shape (m, n).
-        c, a, b: layouts wanted of operands in fragments, of the buffers' shapes. None for an
-            operand elsewhere, and for one that has to be moved to shared memory first.
-        a_layout, b_layout: layouts wanted of the last two dimensions of shared factors.
+        c, a, b: where the threads have the operands from.
         run: steps of the instruction in which a thread multiplies neighbours along k; 1 for the
             instruction's own order.
         exchanged: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
@@ -58,11 +88,9 @@ class GemmPlan:
     k: int
     warps: tuple[int, int]
     sum: Distribution
-    c: Distribution | None
-    a: Distribution | None = None
-    b: Distribution | None = None
-    a_layout: Layout | None = None
-    b_layout: Layout | None = None
+    c: Operand
+    a: Operand = SharedLoad()
+    b: Operand = SharedLoad()
     run: int = 1
     exchanged: bool = False
 
@@ -73,6 +101,21 @@ class GemmPlan:
             return 0, 0, 0
         rows, columns = self.m // self.warps[0], self.n // self.warps[1]
         return rows // self.atom.m, columns // self.atom.n, self.k // self.atom.k
+
+    def operands(self, stmt: S.Gemm) -> tuple[tuple[Region, Operand], ...]:
+        """The result and the factors of ``stmt``, and where each is."""
+        return (stmt.c, self.c), (stmt.a, self.a), (stmt.b, self.b)
+
+    def placed(self, stmt: S.Gemm) -> GemmPlan:
+        """The plan for ``stmt``, some of whose fragments have been moved to shared memory."""
+        shared = SharedRuns() if self.run > 1 else SharedLoad()
+        moved: dict[str, Any] = {
+            name: shared if name != "c" else SharedLoad()
+            for name in ("c", "a", "b")
+            if isinstance(getattr(self, name), Registers)
+            and getattr(stmt, name).buffer.storage != FRAGMENT
+        }
+        return replace(self, **moved) if moved else self
 
     @property
     def instruction(self) -> str:
@@ -99,24 +142,24 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
     atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, context.features)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
         held = shared_out(m, n, threads)
-        return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held))
+        return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held) or SharedLoad())
     warps = (threads // atom.warp, 1) if turned else _partition(stmt, m, n, threads, atom.warp)
     held = sum_distribution(atom, m, n, warps)
     run = int(order.get(K_RUN, 1))
     a = factor_distribution(atom, m, k, warps, True, run)
     b = factor_distribution(atom, k, n, warps, False, run)
-    layouts = [
-        (_whole(region, transposed(factor) if across else factor), _shared_layout(region, inner))
+    load = SharedRuns if run > 1 else SharedLoad
+    left, right = (
+        _whole(region, transposed(factor) if across else factor)
+        or load(_shared_layout(region, inner))
         for region, factor, across, inner in (
             (stmt.a, a, stmt.trans_a, not stmt.trans_a),
             (stmt.b, b, stmt.trans_b, stmt.trans_b),
         )
-    ]
-    (a_held, a_layout), (b_held, b_layout) = layouts[::-1] if turned else layouts
-    c = _whole(stmt.c, transposed(held) if turned else held)
-    return GemmPlan(
-        atom, m, n, k, warps, held, c, a_held, b_held, a_layout, b_layout, run, turned
-    )  # fmt: skip
+    )
+    c = _whole(stmt.c, transposed(held) if turned else held) or SharedLoad()
+    first, second = (right, left) if turned else (left, right)
+    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned)
 
 
 def exchanged(stmt: S.Gemm) -> S.Gemm:
@@ -273,13 +316,14 @@ def _divisors(number: int) -> list[int]:
     return [count for count in range(1, number + 1) if number % count == 0]
 
 
-def _whole(region: Region, held: Distribution) -> Distribution | None:
+def _whole(region: Region, held: Distribution) -> Registers | None:
     """``held`` for the buffer of ``region``, if that is a fragment used as a whole."""
     if region.buffer.storage != FRAGMENT or not region.is_whole:
         return None
     shape = tuple(extent for extent in region.buffer.shape if isinstance(extent, int))
     lead = len(shape) - 2
-    return Distribution(shape, ((),) * lead + held.digits, held.replicas, held.threads)
+    spread = Distribution(shape, ((),) * lead + held.digits, held.replicas, held.threads)
+    return Registers(spread)
 
 
 # -- shared memory ----------------------------------------------------------------------------

@@ -49,7 +49,7 @@ from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.demote import Demotion
 from tilelang.passes.layouts.exchange import warp_exchange
-from tilelang.passes.layouts.gemm_plan import GemmPlan, plan_gemm
+from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
 from tilelang.passes.layouts.loops import free_spread
 from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.spread import spread_by
@@ -291,16 +291,14 @@ class _Inference:
     def plan(self, op: Op, stmt: S.Gemm) -> None:
         """The instruction of a product decides layouts of operands that have none yet."""
         plan = self.plans[stmt] = plan_gemm(stmt, op.threads, self.context)
-        for region, held in ((stmt.c, plan.c), (stmt.a, plan.a), (stmt.b, plan.b)):
-            if held is not None and region.buffer.storage == FRAGMENT:
-                if region.buffer not in self.held:
-                    self.hold(region.buffer, held, f"registers of {plan.instruction}", stmt)
-        for region, layout in ((stmt.a, plan.a_layout), (stmt.b, plan.b_layout)):
+        for region, operand in plan.operands(stmt):
             buffer = region.buffer
-            free = buffer.storage.startswith("shared") and buffer not in self.layouts
-            if layout is not None and free:
+            if isinstance(operand, Registers):
+                if buffer not in self.held:
+                    self.hold(buffer, operand.spread, f"registers of {plan.instruction}", stmt)
+            elif operand.layout is not None and buffer not in self.layouts:
                 why = f"read by {plan.instruction}"
-                self.lay_out(buffer, staged(layout, buffer), why, stmt)
+                self.lay_out(buffer, staged(operand.layout, buffer), why, stmt)
 
     # -- spreading -------------------------------------------------------------------------------
     def spread(self, places: Iterable[int]) -> None:
@@ -515,13 +513,12 @@ class _Inference:
         """The fragments of ``stmt`` that it cannot use as they are held, each with the layout in
         which it could; None stands for shared memory."""
         if isinstance(stmt, S.Gemm):
-            plan = self.plans[stmt]
-            pairs = ((stmt.c, plan.c), (stmt.a, plan.a), (stmt.b, plan.b))
-            return [
-                (region.buffer, held)
-                for region, held in pairs
-                if region.buffer.storage == FRAGMENT and self.differs(region.buffer, held)
+            pairs = [
+                (region.buffer, operand.spread if isinstance(operand, Registers) else None)
+                for region, operand in self.plans[stmt].operands(stmt)
+                if region.buffer.storage == FRAGMENT
             ]
+            return [(buffer, held) for buffer, held in pairs if self.differs(buffer, held)]
         op = self.op_of(stmt)
         if op.loop is None:
             return []

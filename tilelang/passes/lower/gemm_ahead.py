@@ -19,6 +19,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.gemm_factors import LoadedFactor
 from tilelang.passes.lower.gemm_mma import factors_of, steps
 from tilelang.passes.lower.gemm_sum import plan_of, sum_of
 
@@ -52,7 +53,7 @@ def lower_ahead(
     kept = replace(gemm, clear=E.const(at_start))
     total = sum_of(kept, ctx, plan.atom.c)
     factors = factors_of(gemm, plan.atom, ctx)
-    if not total.own or any(factor.held for factor in factors):
+    if not total.own or not all(isinstance(factor, LoadedFactor) for factor in factors):
         return None
 
     def loads(value: E.Expr) -> list[S.Stmt]:

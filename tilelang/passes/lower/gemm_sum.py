@@ -10,7 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.layouts.gemm_plan import GemmPlan
+from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, guarded, loop, slots_of
 
@@ -90,7 +90,8 @@ def sum_of(stmt: S.Gemm, ctx: Lowering, dtype: DType) -> Sum:
     """The registers for adding up in ``dtype``."""
     plan, region = plan_of(stmt), stmt.c
     fragment = region.buffer.storage == FRAGMENT
-    if fragment and (plan.c is None or ctx.distribution(region.buffer) != plan.c):
+    wanted = plan.c.spread if isinstance(plan.c, Registers) else None
+    if fragment and (wanted is None or ctx.distribution(region.buffer) != wanted):
         raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")
     if fragment and region.dtype is dtype:
         return Sum(stmt, plan, ctx, ctx.registers(region.buffer), True)
