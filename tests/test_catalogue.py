@@ -160,7 +160,7 @@ CATALOGUE = {
              "passes/test_gemm_lowering::test_regions_of_larger_tiles_and_stages",
              "passes/test_gemm_lowering::test_leading_dimensions_of_whole_fragments"),
     56: held("clear_accum", "passes/test_gemm_lowering::test_clear_and_results_of_other_dtypes",
-             "passes/test_fold_clear::test_the_first_product_overwrites"),
+             "passes/test_fold_zero_init::test_the_first_product_overwrites"),
     57: later("offsets in descriptors of shared memory", WGMMA),
     58: later("sparse products", "sparse matrix instructions"),
     # -- reductions, scans, atomics ----------------------------------------------------------------

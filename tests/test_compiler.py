@@ -24,7 +24,7 @@ CPU = parse_target("cpu")
 NAMES = [
     "drop_hints", "wrap_host_statements", "one_thread_by_default", "write_out_functions",
     "widen_indices", "simplify", "check_tile_bounds", "wrap_indices", "separate_overlaps",
-    "fold_clear", "lower_own_tiles", "expand_any_all", "split_lanes", "choose_operands",
+    "fold_zero_init", "lower_own_tiles", "expand_any_all", "split_lanes", "choose_operands",
     "serialize_threads", "lower_operand_copies", "lower_tiles", "settle_fragments",
     "verify_views", "insert_guards", "simplify_again",
 ]  # fmt: skip
@@ -110,10 +110,10 @@ def test_a_crash_in_a_pass_names_the_pass(monkeypatch: pytest.MonkeyPatch) -> No
     def crash(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         raise KeyError("lost")
 
-    monkeypatch.setattr("tilelang.compiler.fold_clear", crash)
+    monkeypatch.setattr("tilelang.compiler.fold_zero_init", crash)
     with pytest.raises(InternalError) as caught:
         lower(program(), CPU, Options())
-    assert "running the pass fold_clear on `scale`" in str(caught.value)
+    assert "running the pass fold_zero_init on `scale`" in str(caught.value)
 
 
 # -- dumps ----------------------------------------------------------------------------------

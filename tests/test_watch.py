@@ -44,9 +44,9 @@ def test_a_variable_names_the_passes_where_no_config_does(
     monkeypatch.setenv("TILELANG_DUMP_IR_AFTER", "simplify")
     monkeypatch.chdir(tmp_path)
     lower(scale, CPU, Options())
-    lower(scale, CPU, Options(dump_after="fold_clear"))
+    lower(scale, CPU, Options(dump_after="fold_zero_init"))
     names = sorted(path.name.split("_scale_")[1] for path in (tmp_path / "dump_ir").iterdir())
-    assert names == ["fold_clear.py", "simplify.py"]
+    assert names == ["fold_zero_init.py", "simplify.py"]
 
 
 # -- a stop ----------------------------------------------------------------------------------------

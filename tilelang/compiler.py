@@ -34,7 +34,7 @@ from tilelang.passes.normalize.alignment import limit_alignments
 from tilelang.passes.normalize.any_all import expand_any_all
 from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.elementwise import expand_elementwise
-from tilelang.passes.normalize.fold_clear import fold_clear
+from tilelang.passes.normalize.fold_zero_init import fold_zero_init
 from tilelang.passes.normalize.functions import write_out_functions
 from tilelang.passes.normalize.hints import drop_hints
 from tilelang.passes.normalize.host_statements import wrap_host_statements
@@ -167,7 +167,7 @@ def _normal_form() -> tuple[Step, ...]:
              "constant grids are plain numbers now; no pass below changes a launch"),
         Step("separate_overlaps", separate_overlaps, always,
              "operations are whole: below, loops and threads take them apart"),
-        Step("fold_clear", fold_clear, always,
+        Step("fold_zero_init", fold_zero_init, always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
         Step("lower_own_tiles", lower_own_tiles, always,

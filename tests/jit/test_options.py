@@ -181,7 +181,7 @@ def test_key_that_is_no_string() -> None:
         ("TL_DISABLE_WARP_SPECIALIZED", "no_roles", True),
         ("TL_ENABLE_DUMP_IR", "dump", True),
         ("TL_DUMP_IR_DIR", "dump_dir", "somewhere"),
-        ("TL_DUMP_IR_AFTER", "dump_after", "simplify, fold_clear"),
+        ("TL_DUMP_IR_AFTER", "dump_after", "simplify, fold_zero_init"),
         ("TL_STOP_AFTER", "stop_after", "simplify"),
         ("TL_PASS_PROFILE", "profile", True),
         ("TL_PASS_PROFILE_THRESHOLD_MS", "profile_threshold", 2.5),

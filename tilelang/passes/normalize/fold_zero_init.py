@@ -17,7 +17,7 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.target import Context
 
 
-def fold_clear(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def fold_zero_init(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with clears folded into the products that follow them."""
 
     class Sequences(Rewriter):

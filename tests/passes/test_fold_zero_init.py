@@ -8,7 +8,7 @@ from script_text import body_of, text
 
 import tilelang.language as T
 from tilelang.ir import stmt as S
-from tilelang.passes.normalize.fold_clear import fold_clear
+from tilelang.passes.normalize.fold_zero_init import fold_zero_init
 from tilelang.passes.normalize.simplify import simplify_func
 
 
@@ -44,7 +44,7 @@ def shape_of(func: S.PrimFunc) -> tuple[int, list[str]]:
 def test_the_first_product_overwrites() -> None:
     func = simplify_func(program(), CPU)
     assert shape_of(func) == (1, ["T.bool(False)"])
-    assert shape_of(fold_clear(func, CPU)) == (0, ["k == 0"])
+    assert shape_of(fold_zero_init(func, CPU)) == (0, ["k == 0"])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_the_first_product_overwrites() -> None:
 )
 def test_otherwise_the_clear_stays(options: dict[str, object]) -> None:
     func = simplify_func(program(**options), CPU)
-    assert fold_clear(func, CPU) is func
+    assert fold_zero_init(func, CPU) is func
     assert shape_of(func)[0] == 1
 
 
@@ -69,7 +69,7 @@ def test_the_first_product_of_the_loop_clears() -> None:
             T.gemm(a, a, c)
         T.copy(c, C)
         """)
-    assert body_of(fold_clear(before, CPU)) == text("""
+    assert body_of(fold_zero_init(before, CPU)) == text("""
         a = T.alloc_buffer((32, 32), "float32", scope="shared.dyn")
         c = T.alloc_buffer((32, 32), "float32", scope="local.fragment")
         for k in T.Pipelined(2, num_stages=2):
