@@ -50,7 +50,7 @@ from tilelang.passes.normalize.workspaces import hoist_workspaces
 from tilelang.passes.normalize.wrap import wrap_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
-from tilelang.passes.schedule.stage_reads import stage_reads
+from tilelang.passes.schedule.prefetch_reads import prefetch_reads
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
@@ -82,7 +82,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
     return (
         *_normal_form(),
         *backend_of(target).steps,
-        Step("stage_reads", stage_reads, _on_gpu,
+        Step("prefetch_reads", prefetch_reads, _on_gpu,
              "reads of loops are seen with their indices; as copies of tiles they can be staged"),
         Step("pipeline_loops", pipeline_loops, _on_gpu,
              "stages are copies of whole tiles, so they are planned while copies are still whole",

@@ -14,7 +14,7 @@ from tilelang.compiler import lower
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.passes.normalize.simplify import simplify_func
-from tilelang.passes.schedule.stage_reads import stage_reads
+from tilelang.passes.schedule.prefetch_reads import prefetch_reads
 
 N, K, BLOCK = 48, 512, 128
 
@@ -49,7 +49,7 @@ def scaled(group: int, stages: int = 2, guarded: bool = False, changed: bool = F
 
 def copies(func: S.PrimFunc) -> list[str]:
     """Sources of the copies to shared memory."""
-    found = stage_reads(simplify_func(func, SM_80), SM_80)
+    found = prefetch_reads(simplify_func(func, SM_80), SM_80)
     return [n.src.buffer.name for n in S.walk(found.body)
             if isinstance(n, S.Copy) and n.dst.buffer.storage.startswith("shared")]  # fmt: skip
 

@@ -27,7 +27,7 @@ WORD_BITS = 32  # of the smallest asynchronous copy
 ORDERED = ("stage", "order", "group")  # annotations that count the statements of a loop
 
 
-def stage_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def prefetch_reads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with copies for the tiles that parallel loops of pipelined loops read."""
     if not context.has("cp_async"):
         return func  # nothing is copied ahead there
