@@ -41,9 +41,9 @@ from tilelang.passes.normalize.host_statements import wrap_host_statements
 from tilelang.passes.normalize.lanes import split_lanes
 from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.overlaps import separate_overlaps
-from tilelang.passes.normalize.own_tiles import lower_own_tiles
 from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.simplify import simplify_func
+from tilelang.passes.normalize.thread_local_tiles import lower_thread_local_tiles
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
 from tilelang.passes.normalize.widen import widen_indices
 from tilelang.passes.normalize.workspaces import hoist_workspaces
@@ -170,7 +170,7 @@ def _normal_form() -> tuple[Step, ...]:
         Step("fold_zero_init", fold_zero_init, always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
-        Step("lower_own_tiles", lower_own_tiles, always,
+        Step("lower_thread_local_tiles", lower_thread_local_tiles, always,
              "what a thread does with arrays of its own is not shared out like other tiles"),
         Step("expand_any_all", expand_any_all, always,
              "regions that are asked about are loops over scalars, which may hold lanes"),

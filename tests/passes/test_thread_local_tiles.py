@@ -15,7 +15,7 @@ from tilelang.cpu.toolchain import find_compiler
 from tilelang.emulator.compilers import find_cxx
 from tilelang.ir import stmt as S
 from tilelang.ir.printer import stmt_text
-from tilelang.passes.normalize.own_tiles import lower_own_tiles
+from tilelang.passes.normalize.thread_local_tiles import lower_thread_local_tiles
 
 
 def traced(program: Callable[..., Any]) -> S.PrimFunc:
@@ -89,7 +89,9 @@ def test_loops_stand_in_place_of_the_operations() -> None:
             T.copy(A[tx * 4 : tx * 4 + 4], mine[1, :])
 
     (launch,) = (
-        n for n in S.walk(lower_own_tiles(traced(program), SM_80).body) if isinstance(n, S.Launch)
+        n
+        for n in S.walk(lower_thread_local_tiles(traced(program), SM_80).body)
+        if isinstance(n, S.Launch)
     )
     text = stmt_text(launch.body)
     assert "T.copy" not in text and "T.fill" not in text and "T.clear" not in text
@@ -106,4 +108,4 @@ def test_shared_tiles_and_copies_with_a_layout_stay() -> None:
             T.clear(part)
 
     func = traced(program)
-    assert lower_own_tiles(func, SM_80) is func
+    assert lower_thread_local_tiles(func, SM_80) is func

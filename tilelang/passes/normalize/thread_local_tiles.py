@@ -28,7 +28,7 @@ _KINDS = (S.Copy, S.Fill, S.Transpose, S.Im2col, S.AtomicTile)
 _MOST = 64  # iterations that are copied out
 
 
-def lower_own_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def lower_thread_local_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with loops for operations on arrays of single threads.
 
     A ``loop_layout`` says that threads share the elements of a copy, which is then left alone, and
