@@ -38,10 +38,10 @@ from tilelang.passes.normalize.fold_zero_init import fold_zero_init
 from tilelang.passes.normalize.functions import write_out_functions
 from tilelang.passes.normalize.hints import drop_hints
 from tilelang.passes.normalize.host_statements import wrap_host_statements
-from tilelang.passes.normalize.lanes import split_lanes
 from tilelang.passes.normalize.launch_limits import check_launch_limits
 from tilelang.passes.normalize.overlaps import separate_overlaps
 from tilelang.passes.normalize.register_hints import follow_register_hints
+from tilelang.passes.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.thread_local_tiles import lower_thread_local_tiles
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
@@ -174,7 +174,7 @@ def _normal_form() -> tuple[Step, ...]:
              "what a thread does with arrays of its own is not shared out like other tiles"),
         Step("expand_any_all", expand_any_all, always,
              "regions that are asked about are loops over scalars, which may hold lanes"),
-        Step("split_lanes", split_lanes, always,
+        Step("scalarize_vectors", scalarize_vectors, always,
              "vectors are found again in loops, so the later passes need only scalars"),
     )  # fmt: skip
 

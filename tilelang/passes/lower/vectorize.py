@@ -25,7 +25,7 @@ from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
-from tilelang.passes.normalize.lanes import THROUGH
+from tilelang.passes.normalize.scalarize_vectors import THROUGH
 from tilelang.target import Context, nvidia
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access

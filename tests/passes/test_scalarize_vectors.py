@@ -11,11 +11,11 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.passes.normalize.lanes import split_lanes
+from tilelang.passes.normalize.scalarize_vectors import scalarize_vectors
 
 
 def lanes(func: S.PrimFunc) -> str:
-    return body_of(split_lanes(func, CPU))
+    return body_of(scalarize_vectors(func, CPU))
 
 
 def test_a_program_without_vectors_is_the_same_object() -> None:
@@ -24,7 +24,7 @@ def test_a_program_without_vectors_is_the_same_object() -> None:
         with T.Kernel(1, threads=1):
             A[0] = A[1]
 
-    assert split_lanes(kernel, CPU) is kernel
+    assert scalarize_vectors(kernel, CPU) is kernel
 
 
 def test_a_buffer_of_vectors_gets_a_dimension_of_lanes() -> None:
@@ -33,7 +33,7 @@ def test_a_buffer_of_vectors_gets_a_dimension_of_lanes() -> None:
         with T.Kernel(1, threads=1):
             A[0] = A[1]
 
-    func = split_lanes(kernel, CPU)
+    func = scalarize_vectors(kernel, CPU)
     (A,) = func.buffers
     assert (tuple(A.shape), A.dtype) == ((8, 2), "float16")
     assert body_of(func) == text("""
@@ -92,7 +92,11 @@ def run(value: E.Expr, count: int) -> list[E.Expr]:
         with T.Kernel(1, threads=1):
             A[0] = value
 
-    return [node.value for node in S.walk(split_lanes(kernel, CPU).body) if isinstance(node, S.Let)]
+    return [
+        node.value
+        for node in S.walk(scalarize_vectors(kernel, CPU).body)
+        if isinstance(node, S.Let)
+    ]
 
 
 def test_a_ramp_counts_and_a_broadcast_repeats() -> None:
@@ -115,7 +119,7 @@ def test_narrow_lanes_join_into_a_wide_value_from_the_low_bits() -> None:
         with T.Kernel(1, threads=1):
             B[0] = T.reinterpret(A[0], "uint32")
 
-    (store,) = (n for n in S.walk(split_lanes(kernel, CPU).body) if isinstance(n, S.Store))
+    (store,) = (n for n in S.walk(scalarize_vectors(kernel, CPU).body) if isinstance(n, S.Store))
     assert repr(store.value) == (
         'T.Cast("uint32", A[0, 0]) | T.Cast("uint32", A[0, 1]) << T.uint32(16)'
     )

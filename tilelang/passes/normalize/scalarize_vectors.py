@@ -23,7 +23,7 @@ THROUGH = "through"  # annotation of a loop over lanes: "ldg" or "stg"
 PACKED = {"add2": "add", "sub2": "sub", "mul2": "mul", "max2": "max", "min2": "min"}
 
 
-def split_lanes(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def scalarize_vectors(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without vector values.
 
     Where threads run beside each other, neighbouring elements of memory come to local arrays and
