@@ -21,8 +21,8 @@ from tilelang.passes.layouts.hold import hold_operands
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.lower.addresses import apply_layouts
 from tilelang.passes.lower.guards import insert_guards
-from tilelang.passes.lower.halves import pack_halves
 from tilelang.passes.lower.hoist import hoist_indices
+from tilelang.passes.lower.pack_f16x2 import pack_f16x2
 from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.predicate_copies import predicate_copies
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
@@ -115,7 +115,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
         Step("vectorize_loops", vectorize_loops, _on_gpu,
              "conditions stand at the accesses now, so that a vector can share one"),
-        Step("pack_halves", pack_halves, _on_gpu,
+        Step("pack_f16x2", pack_f16x2, _on_gpu,
              "what memory does not move in vectors stands in loops over lanes now"),
         Step("apply_layouts", apply_layouts, _on_gpu,
              "vectors were found on logical indices, which layouts keep whole"),

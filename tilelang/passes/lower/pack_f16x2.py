@@ -34,7 +34,7 @@ MAX_INLINED = 256  # nodes of a value
 MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
 
 
-def pack_halves(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def pack_f16x2(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with lanes of float16 in pairs."""
     return rewrite_bodies(func, lambda launch: _Loops(bounds_of(launch)).rewrite(launch.body))
 
