@@ -54,8 +54,8 @@ from tilelang.passes.schedule.prefetch_reads import prefetch_reads
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
+from tilelang.passes.sync.elect_stores import elect_stores
 from tilelang.passes.sync.initialise_barriers import initialise_barriers
-from tilelang.passes.sync.once import store_once
 from tilelang.passes.verify.places import verify_places
 from tilelang.passes.verify.views import verify_views
 from tilelang.target import Context, Target
@@ -100,7 +100,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "tiles have all their stages now; everything below asks for layouts"),
         Step("verify_views", verify_views, always,
              "tiles have their orders in memory, and all their names are still there"),
-        Step("store_once", store_once, _on_gpu,
+        Step("elect_stores", elect_stores, _on_gpu,
              "layouts say what each thread has of a fragment; barriers are for what one thread "
              "stores and others read"),
         Step("insert_barriers", insert_barriers, _on_gpu,

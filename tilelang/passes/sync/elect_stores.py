@@ -27,7 +27,7 @@ from tilelang.target import Context
 _MOVABLE = (Effect.NONE, Effect.READ)
 
 
-def store_once(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+def elect_stores(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with uniform stores under a condition that only one thread of those there fulfils.
 
     The launch annotation "exchanges" lists the global buffers that are written so; barriers order

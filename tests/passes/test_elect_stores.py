@@ -11,14 +11,14 @@ import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.ir.printer import stmt_text
 from tilelang.passes.sync.barriers import insert_barriers
-from tilelang.passes.sync.once import store_once
+from tilelang.passes.sync.elect_stores import elect_stores
 
 
 def body(program: Callable[..., Any], barriers: bool = False) -> str:
     """The kernel's statements after the pass, a line each, without the frame."""
     func = T.prim_func(program)
     assert isinstance(func, S.PrimFunc)
-    made = store_once(func, SM_80)
+    made = elect_stores(func, SM_80)
     (launch,) = (
         node
         for node in S.walk((insert_barriers(made, SM_80) if barriers else made).body)
@@ -99,4 +99,4 @@ def test_nothing_to_do_is_the_same_program() -> None:
 
     func = T.prim_func(program)
     assert isinstance(func, S.PrimFunc)
-    assert store_once(func, SM_80) is func
+    assert elect_stores(func, SM_80) is func
