@@ -43,8 +43,8 @@ from tilelang.passes.sync.events import (
     EXCHANGES,
     Access,
     Comparer,
+    Hazard,
     Known,
-    Meeting,
     Scope,
     all_accesses,
     is_atomic,
@@ -245,8 +245,8 @@ class _Inserter:
             if where is None:
                 continue
             found = self.accesses(block, where, nested=True)
-            met = self.meetings(found, live, at)
-            if all(_belongs(meeting.first, where, at) for meeting in met):
+            met = self.hazards(found, live, at)
+            if all(_belongs(hazard.first, where, at) for hazard in met):
                 continue
             others = Open(access for access in live if not _belongs(access, where, at))
             made = self.order(found, others, at, loc)
@@ -325,29 +325,29 @@ class _Inserter:
         return found
 
     # -- order ---------------------------------------------------------------------------------
-    def meetings(self, found: Iterable[Access], live: Open, at: Where) -> list[Meeting]:
+    def hazards(self, found: Iterable[Access], live: Open, at: Where) -> list[Hazard]:
         """How accesses ``found`` of threads of ``at`` conflict with those that are open."""
         return [
-            meeting
+            hazard
             for b in found
-            for meeting in self.compare.meetings(live.near(b), b)
-            if meeting.first.buffer.data not in at.exempt
-            and not (self.manual and _strangers(meeting.first, b))
+            for hazard in self.compare.hazards(live.near(b), b)
+            if hazard.first.buffer.data not in at.exempt
+            and not (self.manual and _of_disjoint_threads(hazard.first, b))
         ]
 
     def order(
         self, found: Iterable[Access], live: Open, at: Where, loc: Loc | None
     ) -> list[S.Stmt]:
         """What has to stand before accesses ``found``; ``live`` afterwards."""
-        meetings = self.meetings(found, live, at)
-        if not meetings:
+        hazards = self.hazards(found, live, at)
+        if not hazards:
             return []
         if at.cond is not None:
             # The rest is the program's own to order where no barrier can stand.
-            inside = [meeting for meeting in meetings if _ordered_in_branches(meeting)]
+            inside = [hazard for hazard in hazards if _ordered_in_branches(hazard)]
             return self.order_lanes(inside, live, at, loc) if inside else []
         made: list[S.Stmt] = []
-        if any(meeting.first.pending for meeting in meetings):
+        if any(hazard.first.pending for hazard in hazards):
             made.append(S.Eval(value=E.call(nvidia.PTX_WAIT_GROUP, 0), loc=loc))
             self.arrive(live)
         made.append(S.Eval(value=self.barrier(at, loc), loc=loc))
@@ -355,19 +355,19 @@ class _Inserter:
         return made
 
     def order_lanes(
-        self, meetings: list[Meeting], live: Open, at: Where, loc: Loc | None
+        self, hazards: list[Hazard], live: Open, at: Where, loc: Loc | None
     ) -> list[S.Stmt]:
         """Order among some threads of a warp. Writes of elements that depend on data are left
         to the program: which of them comes last is not defined without a barrier of its own.
         Where it has barriers of its own, so are all accesses of single threads that depend on data
         (see :meth:`may_be_apart`)."""
-        serious = [m for m in meetings if not self.may_be_apart(m, at)]
+        serious = [m for m in hazards if not self.may_be_apart(m, at)]
         if not serious:
             return []
         bits = _lanes(at.mask, self.warp) if at.exact else None
         alone = _warps(at.mask, self.warp) == 1
         apart = alone or all(
-            self.compare.meet(self.ordered(m.first), m.second) is None for m in serious
+            self.compare.hazard(self.ordered(m.first), m.second) is None for m in serious
         )
         if bits is None or not apart or any(m.first.pending for m in serious):
             if self.own and not any(m.first.joint or m.second.joint for m in serious):
@@ -392,15 +392,15 @@ class _Inserter:
             self._kept.append(access)
         return found
 
-    def may_be_apart(self, meeting: Meeting, at: Where) -> bool:
+    def may_be_apart(self, hazard: Hazard, at: Where) -> bool:
         """Whether the program has to know that two accesses do not meet: data decides about the
         places, or (in a program with barriers of its own) about the threads that are there."""
-        sides = (meeting.first, meeting.second)
+        sides = (hazard.first, hazard.second)
         if any(side.joint or side.pending for side in sides):
             return False
         if self.by_hand:
-            return not (meeting.exact and at.exact)
-        return not meeting.exact and all(side.mode == "write" for side in sides)
+            return not (hazard.exact and at.exact)
+        return not hazard.exact and all(side.mode == "write" for side in sides)
 
     def barrier(self, at: Where, loc: Loc | None) -> E.Expr:
         """The call at which the threads of ``at`` meet."""
@@ -624,7 +624,7 @@ def _may_belong(where: Where, at: Where) -> bool:
     return where.cond is None and where.mask is not at.mask
 
 
-def _strangers(a: Access, b: Access) -> bool:
+def _of_disjoint_threads(a: Access, b: Access) -> bool:
     """Whether no thread makes both accesses."""
     return a.mask is not None and b.mask is not None and not bool((a.mask & b.mask).any())
 
@@ -679,14 +679,14 @@ def _named_barriers(body: S.Stmt) -> set[int]:
     return found
 
 
-def _ordered_in_branches(meeting: Meeting) -> bool:
+def _ordered_in_branches(hazard: Hazard) -> bool:
     """Whether data moves through shared memory; atomic updates of two kinds may meet."""
-    atomic = is_atomic(meeting.first.mode) and is_atomic(meeting.second.mode)
-    return is_shared(meeting.first.buffer) and not atomic
+    atomic = is_atomic(hazard.first.mode) and is_atomic(hazard.second.mode)
+    return is_shared(hazard.first.buffer) and not atomic
 
 
-def _refuse(meeting: Meeting, at: Where, loc: Loc | None) -> NoReturn:
-    first, second = meeting.first, meeting.second
+def _refuse(hazard: Hazard, at: Where, loc: Loc | None) -> NoReturn:
+    first, second = hazard.first, hazard.second
     name = second.buffer.name
     words = {
         mode: "updated" if is_atomic(mode) else {"read": "read", "write": "written"}[mode]
@@ -708,5 +708,5 @@ def _refuse(meeting: Meeting, at: Where, loc: Loc | None) -> NoReturn:
         "that a barrier can stand there",
         got=f"`{name}` {words[first.mode]}{line} and {words[second.mode]} here, under "
         f"`{at.cond!r}`",
-        hint=again if meeting.exact or first.joint or second.joint else f"{again}; {own}",
+        hint=again if hazard.exact or first.joint or second.joint else f"{again}; {own}",
     )

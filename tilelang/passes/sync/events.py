@@ -358,10 +358,11 @@ def leave_loop(
     return replace(access, dims=tuple(dims), free=tuple(free), owner=None)
 
 
-# -- meeting --
+# -- hazards --
 @dataclass(frozen=True)
-class Meeting:
-    """Two accesses that may touch one element from two threads; ``exact`` if they surely do."""
+class Hazard:
+    """A read after a write, a write after a read or a write after a write (RAW, WAR, WAW) of one
+    element by two threads; ``exact`` if they surely touch the same one."""
 
     first: Access
     second: Access
@@ -375,36 +376,36 @@ class Comparer:
         self.warp = warp
         self.threads = thread_indices(launch)
         self.count = prod(launch.threads)
-        self._memo: dict[int, dict[int, Meeting | None]] = {}  # by the later access, the earlier
+        self._memo: dict[int, dict[int, Hazard | None]] = {}  # by the later access, the earlier
         self._intervals: dict[tuple[int, int], tuple[int, int, E.Expr] | None] = {}
         self._kept: list[Access] = []  # so that identities in the memo stay taken
         self.ranges: dict[E.Var, Values] = {}  # of the variables of loops
 
-    def meet(self, a: Access, b: Access) -> Meeting | None:
+    def hazard(self, a: Access, b: Access) -> Hazard | None:
         """How ``a`` and the later ``b`` conflict, None if they cannot."""
-        return next(iter(self.meetings((a,), b)), None)
+        return next(iter(self.hazards((a,), b)), None)
 
-    def meetings(self, earlier: Iterable[Access], b: Access) -> list[Meeting]:
+    def hazards(self, earlier: Iterable[Access], b: Access) -> list[Hazard]:
         """How the accesses ``earlier`` conflict with the later ``b``."""
-        found: list[Meeting] = []
+        found: list[Hazard] = []
         row = self._memo.setdefault(id(b), {})
         for a in earlier:
             if id(a) not in row:
                 self._kept += [a, b]
                 row[id(a)] = self._conflict(a, b)
-            meeting = row[id(a)]
-            if meeting is not None:
-                found.append(meeting)
+            hazard = row[id(a)]
+            if hazard is not None:
+                found.append(hazard)
         return found
 
-    def _conflict(self, a: Access, b: Access) -> Meeting | None:
+    def _conflict(self, a: Access, b: Access) -> Hazard | None:
         if a.buffer.data is not b.buffer.data or commutes(a.mode, b.mode):
             return None
-        found = self._meet(a, b)
+        found = self._hazard(a, b)
         if found is not None and not found.exact:
             # One side may be of any iteration, the other of the current one.
             more = self._opened(a), self._opened(b)
-            if more != (a, b) and self._meet(*more) is None:
+            if more != (a, b) and self._hazard(*more) is None:
                 return None
         return found
 
@@ -414,7 +415,7 @@ class Comparer:
         more = [(var, self.ranges[var]) for var in used & self.ranges.keys()]
         return replace(access, free=(*access.free, *more)) if more else access
 
-    def _meet(self, a: Access, b: Access) -> Meeting | None:
+    def _hazard(self, a: Access, b: Access) -> Hazard | None:
         alike = a.buffer is b.buffer
         if alike and self._same_owner(a, b):
             return None
@@ -423,7 +424,7 @@ class Comparer:
         if not a.pending and _one_thread(a, b):
             return None
         if a.joint or b.joint:
-            return Meeting(a, b, False)
+            return Hazard(a, b, False)
         return self._by_thread(a, b, alike)
 
     def _same_owner(self, a: Access, b: Access) -> bool:
@@ -498,7 +499,7 @@ class Comparer:
         return first[0] + shift > second[1] or second[0] > first[1] + shift
 
     # -- by thread ---------------------------------------------------------------------------
-    def _by_thread(self, a: Access, b: Access, alike: bool) -> Meeting | None:
+    def _by_thread(self, a: Access, b: Access, alike: bool) -> Hazard | None:
         """Both are made thread by thread: only different threads conflict."""
         exact = alike and not (a.loose or b.loose)
         columns: list[tuple[Values, Values]] = []
@@ -514,7 +515,7 @@ class Comparer:
         _, at_a, at_b = np.intersect1d(keys_a, keys_b, return_indices=True)
         alone = (low_a[at_a] == high_a[at_a]) & (low_b[at_b] == high_b[at_b])
         same = alone & (low_a[at_a] == low_b[at_b])
-        return None if bool(same.all()) else Meeting(a, b, exact)
+        return None if bool(same.all()) else Hazard(a, b, exact)
 
     def _column(self, a: Access, x: Dim, b: Access, y: Dim) -> tuple[Values, Values] | None:
         """One dimension's index per thread on both sides, against the same origin."""
