@@ -17,7 +17,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.layout.layout import Layout
 from tilelang.passes.memory.arena import plan_shared
-from tilelang.passes.memory.liveness import find_lives
+from tilelang.passes.memory.liveness import find_live_ranges
 from tilelang.target.nvidia import ATOMS
 
 INT32 = DType("int32")
@@ -285,11 +285,11 @@ def _traces(items: list[Any]) -> list[list[Any]]:
 def test_shared_places_never_meet(items: list[Any]) -> None:
     buffers = tiles(4)
     func = P.func(P.alloc(*buffers), _made(items, buffers))
-    table = find_lives(launch_of(func))
+    table = find_live_ranges(launch_of(func))
     separate = {
         (x.buffer.name, y.buffer.name): table.separate(x, y)
-        for x in table.lives
-        for y in table.lives
+        for x in table.ranges
+        for y in table.ranges
         if x is not y
     }
     for trace in _traces(items):

@@ -17,8 +17,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, postorder, rebuild, rewrite_launches
-from tilelang.passes.memory.liveness import Life, Lives, find_lives, is_barrier
-from tilelang.passes.memory.meetings import relieved
+from tilelang.passes.memory.liveness import LiveRange, LiveRanges, find_live_ranges, is_barrier
+from tilelang.passes.memory.relief import relieved
 from tilelang.target import Context, Target
 
 OFFSET = "arena_offset"
@@ -50,7 +50,7 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
                 raise _too_large(launch, places, total, limit, context.target)
             launch = fitting
             places, total = _plan(launch, reuse)
-        made = _Place({item.life.buffer.data: place for item, place in places}).rewrite(launch.body)
+        made = _Place({item.live.buffer.data: place for item, place in places}).rewrite(launch.body)
         return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
 
     return rewrite_launches(func, planned)
@@ -58,22 +58,22 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
 
 @dataclass(frozen=True)
 class _Item:
-    life: Life
+    live: LiveRange
     size: int
     align: int
 
 
 def _plan(launch: S.Launch, reuse: bool) -> tuple[list[tuple[_Item, int]], int]:
     """An offset for each shared buffer, and the bytes that all of them take."""
-    lives = find_lives(launch)
-    items = [_Item(life, bytes_of(life), align_of(life)) for life in lives.lives]
-    places = assign(items, lives, reuse)
+    ranges = find_live_ranges(launch)
+    items = [_Item(live, bytes_of(live), align_of(live)) for live in ranges.ranges]
+    places = assign(items, ranges, reuse)
     return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)
 
 
-def bytes_of(life: Life) -> int:
+def bytes_of(live: LiveRange) -> int:
     """Room that a buffer takes, with the padding its layout adds."""
-    buffer = life.buffer
+    buffer = live.buffer
     extents = list(buffer.shape)
     layout = buffer.attr("layout")
     if layout is not None:
@@ -83,7 +83,7 @@ def bytes_of(life: Life) -> int:
     if not all(isinstance(extent, int) for extent in (*extents, *(steps or ()))):
         raise TileUnsupportedError(
             f"the size of the shared buffer `{buffer.name}` is not a constant",
-            loc=life.alloc.loc,
+            loc=live.alloc.loc,
             expected="extents known when the kernel is compiled",
             got=f"{buffer.name}: {_shape(buffer)} {buffer.dtype}",
             hint="allocate the largest tile and use a part of it",
@@ -94,31 +94,31 @@ def bytes_of(life: Life) -> int:
     return -(-count * buffer.dtype.bits * buffer.dtype.lanes // 8)
 
 
-def align_of(life: Life) -> int:
+def align_of(live: LiveRange) -> int:
     """Alignment of a buffer in bytes."""
-    given = life.buffer.attr("align")
+    given = live.buffer.attr("align")
     if isinstance(given, int):
         return max(given, 1)
-    if is_barrier(life.buffer):
+    if is_barrier(live.buffer):
         return _LEAST
-    if life.buffer.attr("layout") is not None or life.raw:
+    if live.buffer.attr("layout") is not None or live.raw:
         return _SWIZZLED
-    return _TILE if bytes_of(life) >= _TILE else _LEAST
+    return _TILE if bytes_of(live) >= _TILE else _LEAST
 
 
-def assign(items: list[_Item], lives: Lives, reuse: bool) -> list[tuple[_Item, int]]:
+def assign(items: list[_Item], ranges: LiveRanges, reuse: bool) -> list[tuple[_Item, int]]:
     """An offset for each item: the large ones first, each in the tightest gap that holds it."""
-    ranked = sorted(items, key=lambda item: (is_barrier(item.life.buffer), item.size <= _LEAST,
-                                             -item.align, -item.size, item.life.order))  # fmt: skip
+    ranked = sorted(items, key=lambda item: (is_barrier(item.live.buffer), item.size <= _LEAST,
+                                             -item.align, -item.size, item.live.order))  # fmt: skip
     placed: list[tuple[_Item, int]] = []
     for item in ranked:
         taken = sorted(
             (place, place + other.size)
             for other, place in placed
-            if not (reuse and lives.separate(item.life, other.life))
+            if not (reuse and ranges.separate(item.live, other.live))
         )
         placed.append((item, _gap(item, taken)))
-    return sorted(placed, key=lambda pair: pair[0].life.order)
+    return sorted(placed, key=lambda pair: pair[0].live.order)
 
 
 def _gap(item: _Item, taken: list[tuple[int, int]]) -> int:
@@ -175,7 +175,7 @@ def _too_large(
     launch: S.Launch, places: list[tuple[_Item, int]], total: int, limit: int, target: Target
 ) -> SharedMemoryLimitError:
     lines = [
-        f"{item.life.buffer.name} {_shape(item.life.buffer)} {item.life.buffer.dtype}: "
+        f"{item.live.buffer.name} {_shape(item.live.buffer)} {item.live.buffer.dtype}: "
         f"{item.size} bytes at {place}"
         for item, place in places
     ]
@@ -183,7 +183,7 @@ def _too_large(
     return SharedMemoryLimitError(
         f"the kernel needs {total} bytes of shared memory, {total - limit} more than a block of "
         f"{target} can have",
-        loc=largest.life.alloc.loc or launch.loc,
+        loc=largest.live.alloc.loc or launch.loc,
         expected=f"at most {limit} bytes",
         got="; ".join(lines) + f"; total {total} bytes",
         hint="use fewer stages (num_stages of T.Pipelined) or smaller tiles",

@@ -43,7 +43,7 @@ class Control:
 
 
 @dataclass
-class Life:
+class LiveRange:
     """The use of one shared allocation: positions ``first`` to ``last``, inside ``path``."""
 
     buffer: Buffer
@@ -54,7 +54,7 @@ class Life:
     last: int = -1
     path: tuple[Control, ...] | None = None
     always: bool = False
-    flying: bool = False  # its last touch may be an asynchronous copy
+    in_flight: bool = False  # its last touch may be an asynchronous copy
     raw: bool = False  # asynchronous units use it at times that only the program knows
 
     def touch(self, position: int, path: tuple[Control, ...]) -> None:
@@ -65,15 +65,15 @@ class Life:
 
 
 @dataclass
-class Lives:
+class LiveRanges:
     """All allocations of a launch and the points where every thread of the block meets."""
 
-    lives: list[Life] = field(default_factory=list)
+    ranges: list[LiveRange] = field(default_factory=list)
     barriers: dict[int, list[int]] = field(default_factory=dict)  # control -> positions, in order
     ends: dict[int, int] = field(default_factory=dict)  # control -> position of its end
     early: set[int] = field(default_factory=set)  # loops whose iterations may end early
 
-    def separate(self, a: Life, b: Life) -> bool:
+    def separate(self, a: LiveRange, b: LiveRange) -> bool:
         """Whether ``a`` and ``b`` can share a place."""
         if a.always or b.always:
             return False
@@ -91,8 +91,8 @@ class Lives:
             loop.first, a.first, b, a
         )
 
-    def _meet(self, low: int, high: int, before: Life, after: Life) -> bool:
-        """Whether a barrier surely stands between two positions whenever both lives happen."""
+    def _meet(self, low: int, high: int, before: LiveRange, after: LiveRange) -> bool:
+        """Whether a barrier surely stands between two positions whenever both ranges happen."""
         return self._passes(low, high, before.path or ()) or self._passes(
             low, high, after.path or ()
         )
@@ -117,8 +117,8 @@ def _common(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ..
     return a[:count]
 
 
-def find_lives(launch: S.Launch) -> Lives:
-    """The lives of the shared buffers of ``launch``, in the order of their allocation."""
+def find_live_ranges(launch: S.Launch) -> LiveRanges:
+    """The ranges of the shared buffers of ``launch``, in the order of their allocation."""
     scan = _Scan(launch)
     scan.visit(launch.body, ())
     scan.finish()
@@ -128,8 +128,8 @@ def find_lives(launch: S.Launch) -> Lives:
 class _Scan:
     def __init__(self, launch: S.Launch) -> None:
         self.threads = prod(launch.threads)
-        self.result = Lives()
-        self.known: dict[E.Var, Life] = {}
+        self.result = LiveRanges()
+        self.known: dict[E.Var, LiveRange] = {}
         self.waits: list[int] = []
         self.position = 0
         self.controls = 0
@@ -139,10 +139,10 @@ class _Scan:
         """Enter the allocations first: a view may come before the statement that it names."""
         for node in S.walk(stmt):
             if isinstance(node, S.Alloc) and is_planned(node.buffer):
-                life = Life(node.buffer, node, (), len(self.known))
-                life.always = is_barrier(node.buffer)
-                self.known[node.buffer.data] = life
-                self.result.lives.append(life)
+                live = LiveRange(node.buffer, node, (), len(self.known))
+                live.always = is_barrier(node.buffer)
+                self.known[node.buffer.data] = live
+                self.result.ranges.append(live)
 
     def visit(self, stmt: S.Stmt, path: tuple[Control, ...]) -> None:
         """Number ``stmt`` and note what it touches."""
@@ -179,12 +179,12 @@ class _Scan:
         self.result.ends[control.ident] = self.position
         if not control.loop:
             return
-        for life in self.known.values():
-            if life.last > control.first and control not in life.home:
+        for live in self.known.values():
+            if live.last > control.first and control not in live.home:
                 # Live from one iteration to the next.
-                life.first = min(life.first, control.first)
-                life.last = self.position
-                life.path = _common(life.path or (), path)
+                live.first = min(live.first, control.first)
+                live.last = self.position
+                live.path = _common(live.path or (), path)
 
     def _leave(self, path: tuple[Control, ...]) -> None:
         loops = [control for control in path if control.loop]
@@ -198,7 +198,7 @@ class _Scan:
                 elif node.atom.completes == _COPIES:
                     for data in effects.used(node):
                         if data in self.known:
-                            self.known[data].flying = True
+                            self.known[data].in_flight = True
                 elif node.atom.own_order:
                     for data in effects.used(node):
                         if data in self.known:
@@ -224,8 +224,8 @@ class _Scan:
 
     def finish(self) -> None:
         """Copies that nothing has read yet occupy their destination until they are waited for."""
-        for life in self.result.lives:
-            if life.flying:
-                after = [wait for wait in self.waits if wait > life.last]
-                life.last = min(after, default=self.position + 1)
-                life.path = ()
+        for live in self.result.ranges:
+            if live.in_flight:
+                after = [wait for wait in self.waits if wait > live.last]
+                live.last = min(after, default=self.position + 1)
+                live.path = ()
