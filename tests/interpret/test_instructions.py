@@ -19,7 +19,7 @@ from tilelang.interpret.matrices import register_layout
 from tilelang.interpret.observe import Access, Observer
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.rows import ROWS
 
@@ -319,3 +319,43 @@ def test_an_observer_that_overrides_nothing_changes_nothing() -> None:
         simulate(body, {src: np.arange(64, dtype=np.int32), OUT: out}, observer)
         results.append(out.tolist())
     assert results[0] == results[1] == list(range(63, -1, -1))
+
+
+# -- asynchronous copies of tiles --
+def staged(*wait: S.Stmt) -> S.PrimFunc:
+    """Copies ``x`` through shared memory, in two copies that are committed one after the other."""
+    src = buffer("x", (64,), "int32")
+    parts: list[S.Stmt] = [
+        S.Copy(
+            src=Region(src, (E.const(32 * k),), (32,)),
+            dst=Region(SHARED, (E.const(32 * k),), (32,)),
+            mode="async",
+        )
+        for k in range(2)
+    ]
+    body = launch(S.Alloc(buffer=SHARED), *parts, *wait, store(OUT, TX, E.Load(SHARED, (TX,))))
+    return S.PrimFunc("kernel", (src, OUT), body)
+
+
+def test_late_copies_are_there_when_waited_for() -> None:
+    x, out = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    interpret.run(staged(), (x, out))
+    assert (out == x).all()  # complete where they stand
+    out[:] = 0
+    interpret.run(staged(ev("ptx_wait_group", 0)), (x, out), late_copies=True)
+    assert (out == x).all()
+
+
+@pytest.mark.parametrize(("left", "first"), [(2, 0), (1, 32)])
+def test_late_copies_are_not_there_before(left: int, first: int) -> None:
+    out, diary = np.zeros(64, np.int32), Diary()
+    func = staged(ev("ptx_wait_group", left))
+    with pytest.raises(UninitializedReadError) as error:
+        interpret.run(func, (np.arange(64, dtype=np.int32), out), late_copies=True, observer=diary)
+    assert str(error.value) == (
+        f"`s[{first}]` is read before anything is written to it\n"
+        "  expected: initialised memory in the shared buffer `s`\n"
+        f"  got: uninitialised s[{first}] in block (0, 0, 0), thread {first}\n"
+        "  hint: initialise the buffer first, e.g. with T.clear or T.fill"
+    )
+    assert diary.lines == ["begin", "begin"] + ["end"] * (2 - left)

@@ -1,4 +1,4 @@
-"""One product lowered to Thread IR and run by the simulator, against numpy."""
+"""One product lowered to Thread IR and interpreted, against numpy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products in Thread IR, run by the simulator for every layout, dtype and way to divide the work."""
+"""Products in Thread IR, interpreted for every layout, dtype and way to divide the work."""
 
 from __future__ import annotations
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ from hypothesis import strategies as st
 
 import tilelang.language as T
 from tilelang import interpret
-from tilelang.interpret import calls, tile_ops
+from tilelang.interpret.observe import Observer
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
@@ -48,44 +45,17 @@ def body_text(func: S.PrimFunc) -> str:
 
 
 # -- execution in which asynchronous copies arrive as late as they may --
-class _Late:
-    """Groups of copies under way, per block."""
+class _UnderWay(Observer):
+    """The copies that have not arrived."""
 
     def __init__(self) -> None:
-        self.open: list[Any] = []
-        self.groups: list[list[Any]] = []
-        self.real = tile_ops.copy
+        self.copies: list[object] = []
 
-    def copy(self, s: Any, node: S.Copy, active: Any) -> None:
-        """Asynchronous copies spoil their destination until they are waited for."""
-        if node.mode != "async":
-            self.real(s, node, active)
-            return
-        shape = tile_ops.extents_of(s, node.dst, active)
-        spoilt = np.full(shape, np.nan, np.float32)
-        tile_ops.write_tile(s, node.dst, spoilt, False, active)
-        self.open.append((s.fork(), node, active))
+    def begin(self, block: Any, copy: object) -> None:
+        self.copies.append(copy)
 
-    def commit(self, s: Any, node: Any, active: Any) -> Any:
-        self.groups.append(self.open)
-        self.open = []
-        return calls.NOTHING
-
-    def wait(self, s: Any, node: Any, active: Any) -> Any:
-        count = int(node.attr("count"))
-        while len(self.groups) > count:
-            for fork, copy, lanes in self.groups.pop(0):
-                self.real(fork, copy, lanes)
-        return calls.NOTHING
-
-
-@contextlib.contextmanager
-def late_copies() -> Iterator[_Late]:
-    late = _Late()
-    table = {"cp_async_commit": late.commit, "cp_async_wait": late.wait}
-    with mock.patch.object(tile_ops, "copy", late.copy), mock.patch.dict(calls.HANDLERS, table):
-        yield late
-    assert not late.open and not any(late.groups)
+    def end(self, block: Any, copy: object) -> None:
+        self.copies.remove(copy)
 
 
 def same_results(func: S.PrimFunc, *args: Any, expect: str | None = None) -> S.PrimFunc:
@@ -97,10 +67,11 @@ def same_results(func: S.PrimFunc, *args: Any, expect: str | None = None) -> S.P
     ordered = insert_barriers(made, SM_80)
     lowered = lower_pipelines(ordered, SM_80)
     check(lowered, "scheduled")
-    for program, context in ((ordered, contextlib.nullcontext()), (lowered, late_copies())):
+    for program, late in ((ordered, False), (lowered, True)):
         got = [np.array(item) if isinstance(item, np.ndarray) else item for item in args]
-        with context:
-            interpret.run(program, got)
+        under_way = _UnderWay()
+        interpret.run(program, got, observer=under_way, late_copies=late)
+        assert not under_way.copies
         for a, b in zip(want, got):
             np.testing.assert_array_equal(a, b)
     if expect is not None:

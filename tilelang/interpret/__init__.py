@@ -30,6 +30,7 @@ def run(
     stdout: TextIO | None = None,
     uninitialized: str = "error",
     observer: Observer | None = None,
+    late_copies: bool = False,
 ) -> None:
     """Execute ``func`` on ``args``, which are changed in place.
 
@@ -47,6 +48,8 @@ def run(
         uninitialized: what a read of on-chip memory that nothing has written does: "error" stops,
             "warn" says so once for each place and reads 0, "zero" reads 0.
         observer: is told of accesses of shared memory, of barriers and of copies under way.
+        late_copies: asynchronous copies of tiles, too, arrive when they are waited for; meanwhile
+            nothing of where they go counts as written.
 
     Raises:
         KernelArgumentError: an argument does not fit its parameter.
@@ -74,6 +77,7 @@ def run(
     state = Run(func, safe_memory, checks, seed, sys.stdout if stdout is None else stdout)
     state.uninitialized = uninitialized
     state.observer = observer
+    state.late_copies = late_copies
     host = Lanes(1)
     strand = Strand(Block(state, host, None, None), Scope(), host)
     with np.errstate(all="ignore"), at(func.loc):

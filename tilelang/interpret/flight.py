@@ -17,6 +17,7 @@ from tilelang.interpret.values import Array
 if TYPE_CHECKING:
     from tilelang.interpret.machine import Strand
 
+TILE_COPIES = "cp_async"  # the groups of asynchronous copies of tiles
 OPEN = -1  # the group of what is not committed
 
 

@@ -51,6 +51,7 @@ class Run:
     index_forms: dict[Expr, bool] = field(default_factory=dict)
     uninitialized: str = "error"
     observer: observe.Observer | None = None
+    late_copies: bool = False  # asynchronous copies of tiles arrive when they are waited for
     here: Loc | None = None  # the statement that was begun last
     doubts: set[tuple[str | None, Loc | None]] = field(default_factory=set)
 

@@ -456,6 +456,17 @@ def read_box(
     return tile
 
 
+def forget(bound: Bound, mins: list[int], extents: tuple[int, ...]) -> None:
+    """Nothing of the tile at ``mins`` counts as written any more."""
+    store, kind = bound.memory, bound.buffer.dtype
+    if store.valid is None:
+        store.valid = np.ones(2 * store.raw.size // store.unit, np.bool_)
+    per = store.units_per(nibbles_of(kind)) * kind.lanes
+    linear, inside = place(bound, _grid(mins, extents), None)
+    first = linear[inside] // kind.lanes * per
+    store.valid[first[:, None] + np.arange(per)] = False
+
+
 def write_box(
     bound: Bound,
     mins: list[int],

@@ -8,9 +8,10 @@ import numpy as np
 
 from tilelang.errors import TileRuntimeError, TileUnsupportedError, TileValueError
 from tilelang.interpret import memory, values
+from tilelang.interpret.flight import TILE_COPIES
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.printing import print_tile
-from tilelang.interpret.tiles import extents_of, read_tile, shaped, write_tile
+from tilelang.interpret.tiles import extents_of, forget_tile, read_tile, shaped, write_tile
 from tilelang.interpret.values import Array, Value, assert_never
 from tilelang.ir.buffer import Region
 from tilelang.ir.dtypes import dtype as DType
@@ -79,7 +80,30 @@ def run_tile_op(s: Strand, stmt: TileOp, active: Active) -> None:
 
 # -- data movement --------------------------------------------------------------------------------
 def copy(s: Strand, node: Copy, active: Active) -> None:
-    """``dst = cast(src)``; all modes finish before the next statement."""
+    """``dst = cast(src)``; all modes finish before the next statement, unless the run wants
+    asynchronous copies late."""
+    if s.run.late_copies and node.mode == "async" and forget_tile(s, node.dst, active):
+        _copy_later(s, node, active)
+        return
+    _copy_now(s, node, active)
+
+
+def _copy_later(s: Strand, node: Copy, active: Active) -> None:
+    """The copy, when the last of its threads has waited for its group."""
+    fork, members = s.fork(), s.lanes.members(active)
+    left = np.ones(members.size, np.bool_)
+
+    def arrive(done: Array) -> None:
+        left[done] = False
+        if not left.any():
+            _copy_now(fork, node, active)
+
+    s.block.flight.start(s, TILE_COPIES, members, arrive)
+    if dict(node.annotations).get("commit", True):
+        s.block.flight.commit(s, TILE_COPIES, members)
+
+
+def _copy_now(s: Strand, node: Copy, active: Active) -> None:
     if node.mode == "cluster":
         raise TileUnsupportedError(
             "T.copy_cluster needs sm_90",

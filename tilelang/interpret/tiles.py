@@ -97,6 +97,16 @@ def write_tile(s: Strand, region: Region, value: Value, per_lane: bool, active: 
     )
 
 
+def forget_tile(s: Strand, region: Region, active: Active) -> bool:
+    """Nothing of a region counts as written any more; False where its place differs by thread."""
+    bound = s.bound(region.buffer)
+    mins = _mins(s, region, active)
+    if bound.memory.copies > 1 or any(np.ndim(low) for low in mins):
+        return False
+    memory.forget(bound, [int(low) for low in mins], extents_of(s, region, active))
+    return True
+
+
 def shaped(tile: Array, extents: tuple[int, ...], per_lane: bool, lanes: int = 1) -> Array:
     """``tile`` in the extents of another region with the same number of elements."""
     tail = (lanes,) if lanes > 1 else ()
