@@ -14,6 +14,7 @@ import tilelang.language as T
 from tilelang.compiler import lower, pass_list
 from tilelang.ir import stmt as S
 from tilelang.options import Options
+from tilelang.passes.layouts.gemm_plan import Registers, SharedLoad, SharedRuns
 from tilelang.target import Context, parse_target
 
 TARGET = parse_target("cuda -arch=sm_80")
@@ -55,15 +56,43 @@ def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, thr
     return kernel
 
 
-def held(func: S.PrimFunc) -> dict[str, str]:
-    """Where each tile is after the pass."""
+def after(func: S.PrimFunc, name: str = "hold_operands") -> list[S.Stmt]:
+    """The statements after a pass."""
     context = Context(TARGET)
     for step in pass_list(TARGET):
         if step.when(context):
             func = step.run(func, context)
-        if step.name == "hold_operands":
+        if step.name == name:
             break
-    return {n.buffer.name: n.buffer.storage for n in S.walk(func.body) if isinstance(n, S.Alloc)}
+    return list(S.walk(func.body))
+
+
+def held(func: S.PrimFunc) -> dict[str, str]:
+    """Where each tile is after the pass."""
+    return {n.buffer.name: n.buffer.storage for n in after(func) if isinstance(n, S.Alloc)}
+
+
+@pytest.mark.parametrize(
+    ("tile", "threads", "order"),
+    [
+        ((16, 64, 64), 128, (("k_run", 4), ("exchanged", True))),
+        ((32, 32, 32), 64, (("k_run", 2), ("exchanged", True))),
+        ((16, 32, 64), 128, (("k_run", 4),)),
+        ((64, 64, 64), 128, ()),
+    ],
+)
+def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
+    tile: tuple[int, int, int], threads: int, order: tuple[tuple[str, object], ...]
+) -> None:
+    kernel = weights(tile[0], 2 * tile[1], 128, tile, 2, threads)
+    (product,) = (node for node in after(kernel) if isinstance(node, S.Gemm))
+    assert product.annotations == order
+    assert product.plan is None
+    (planned,) = (node for node in after(kernel, "infer_layouts") if isinstance(node, S.Gemm))
+    plan = planned.plan
+    assert (plan.run, plan.exchanged) == (dict(order).get("k_run", 1), len(order) == 2)
+    assert type(plan.a) is (SharedRuns if order else SharedLoad)
+    assert type(plan.b) is (Registers if order else SharedLoad)
 
 
 @pytest.mark.parametrize(
