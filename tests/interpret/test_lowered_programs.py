@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -359,3 +360,33 @@ def test_late_copies_are_not_there_before(left: int, first: int) -> None:
         "  hint: initialise the buffer first, e.g. with T.clear or T.fill"
     )
     assert diary.lines == ["begin", "begin"] + ["end"] * (2 - left)
+
+
+def test_a_late_copy_waits_for_the_last_of_its_threads() -> None:
+    arrays = np.arange(64, dtype=np.int32), np.zeros(64, np.int32)
+    first, second = (
+        S.If(cond=cond, then=ev("ptx_wait_group", 0)) for cond in (TX < 32, TX >= E.const(32))
+    )
+    with pytest.raises(UninitializedReadError, match=re.escape("`s[0]` is read before")):
+        interpret.run(staged(first), arrays, late_copies=True)
+    interpret.run(staged(first, second), arrays, late_copies=True)
+    assert (arrays[0] == arrays[1]).all()
+
+
+def test_products_of_float32_use_19_bits_of_each_number() -> None:
+    out = buffer("o", (32, 4), "float32")
+    regs = [buffer(name, (count,), "float32", "local") for name, count in zip("abc", (2, 1, 4))]
+    a, b, c = regs
+    kinds = {"a": "tfloat32", "b": "tfloat32", "c": "float32"}
+    body = launch(
+        *(S.Alloc(buffer=item) for item in regs),
+        *(store(a, k, E.const(1 + 2.0**-11, "float32")) for k in range(2)),
+        store(b, 0, E.const(1 + 2.0**-10, "float32")),
+        *(store(c, k, E.const(0.0, "float32")) for k in range(4)),
+        ev("mma", at(c, 0), at(a, 0), at(b, 0), shape="m16n8k4", **kinds),
+        ev("vector_copy", at(out, TX, 0), at(c, 0), bytes=16),
+        threads=32,
+    )
+    found = np.zeros((32, 4), np.float32)
+    simulate(body, {out: found})
+    assert (found == 4 * (1 + 2.0**-10)).all()
