@@ -27,6 +27,7 @@ from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.predicate_copies import predicate_copies
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
 from tilelang.passes.lower.roles import lower_roles
+from tilelang.passes.lower.split_addresses import split_addresses
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
@@ -133,6 +134,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "indices are as they will be printed, and their unchanging parts have names"),
         Step("predicate_copies", predicate_copies, _on_gpu,
              "copies are single instructions, and nothing below looks for conditions around them"),
+        Step("split_addresses", split_addresses, _on_gpu,
+             "what loops do not change has names, and no pass below rebuilds a sum"),
         Step("verify_places", verify_places, _on_gpu,
              "this is what is printed; whatever made an index, it is looked at here"),
     )  # fmt: skip

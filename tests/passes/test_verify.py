@@ -13,6 +13,8 @@ from tilelang.errors import InternalError, TileIndexError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.indices import displaced
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout import make_swizzled_layout
 from tilelang.layout.distribution import Distribution
@@ -21,6 +23,7 @@ from tilelang.passes.layouts import storage
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.verify.places import undecided, verify_places
 from tilelang.target import Context, parse_target
+from tilelang.target.nvidia import ATOMS
 
 TARGETS = [parse_target("cuda -arch=sm_80"), parse_target("cuda -arch=sm_90a")]
 CPU = parse_target("cpu")
@@ -126,6 +129,32 @@ def test_registers_that_are_missing_are_found(program: S.PrimFunc, target) -> No
                 verify_places(replace(lowered, body=planted.rewrite(lowered.body)), Context(target))
             tried += 1
     assert tried >= 4
+
+
+def test_a_displacement_belongs_to_the_place() -> None:
+    """Shown by intervals; under a condition, at each thread and iteration."""
+    t, i = E.Var("t", DType("int32")), E.Var("i", DType("int32"))
+    own = E.AddressOf(Buffer("r", Shape((8,)), DType("float16"), "local"), (E.const(0),), "w")
+
+    def program(extent: int, conditional: bool) -> S.PrimFunc:
+        tile = Buffer("s", Shape((extent,)), DType("float16"), "shared", attrs=(("made", True),))
+        place = E.AddressOf(tile, (displaced(t * 8, i * 256),), "r")
+        load = E.call(ATOMS["ldmatrix"], own, place, dtype="void", count=4, trans=False)
+        body: S.Stmt = S.Eval(value=load)
+        if conditional:
+            body = S.If(cond=t < 16, then=body)
+        ends = {"start": E.const(0), "stop": E.const(5), "step": E.const(1)}
+        loop = S.For(var=i, body=body, kind="unroll", **ends)
+        launch = S.Launch(grid=(), block_vars=(), thread_vars=(t,), threads=(32,), body=loop)
+        return S.PrimFunc(name="f", params=(), body=launch)
+
+    context = Context(TARGETS[0])
+    for last, conditional in ((31, False), (15, True)):
+        needed = 4 * 256 + last * 8 + 8
+        fits = program(needed, conditional)
+        assert verify_places(fits, context) is fits and not undecided(fits)
+        with pytest.raises(TileIndexError, match="an access of `s` leaves its shared memory"):
+            verify_places(program(needed - 1, conditional), context)
 
 
 def test_a_register_array_that_is_too_short_is_a_clear_error(monkeypatch) -> None:

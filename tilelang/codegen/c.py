@@ -444,7 +444,7 @@ class CPrinter:
         if expr.op in RECIPROCAL:
             one = "1.0" if expr.dtype == "float64" else "1.0f"
             return self.rounded(expr.dtype, f"{one} / {args[0]}")
-        if expr.op == "likely":
+        if expr.atom.identity:
             return args[0]
         if expr.op in ("popcount", "clz", "ffs"):
             dtype = expr.args[0].dtype

@@ -51,9 +51,7 @@ def print_row(p: GpuPrinter, call: E.Call) -> str:
 
 def arguments(p: GpuPrinter, call: E.Call) -> str:
     """The operands of a call as arguments of a function."""
-    # The compiler splits no constant from the addresses of inline assembly itself.
-    text = p.steady_address if call.atom.names_shared else p.value
-    return ", ".join(bare(text(arg)) for arg in call.args)
+    return ", ".join(bare(p.value(arg)) for arg in call.args)
 
 
 def narrowed(p: GpuPrinter, dtype: DType, text: str) -> str:

@@ -185,6 +185,7 @@ def _build() -> dict[str, Function]:
             "ffs": _ffs,
             "fns": lambda args, kind, attrs: _fns(*args)[()],
             "likely": lambda args, kind, attrs: args[0],
+            "immediate": lambda args, kind, attrs: args[0],
             "fmax_nan": _numpy(np.maximum),
             "fmin_nan": _numpy(np.minimum),
             "fma": _exact(lambda x, y, z: x * y + z),

@@ -152,6 +152,8 @@ class Atom:
         lowered: made by lowering alone; programs do not write it.
         word: its usual name in programs, where that is another one.
         by_name: calls the function that its attribute "name" says.
+        identity: gives its operand; it only says something about it.
+        displaces: takes each address as a register and a constant.
         semantics: what it does, by its name in the interpreter's table; "" where that is known by
             the row's own name, or by what it orders.
     """
@@ -178,12 +180,9 @@ class Atom:
     text: str = ""
     word: str = ""
     by_name: bool = False
+    identity: bool = False
+    displaces: bool = False
     semantics: str = ""
-
-    @property
-    def names_shared(self) -> bool:
-        """Whether an operand is an address in shared memory, which inline assembly takes."""
-        return self.lowered and any(item.space == "shared" for item in self.operands)
 
     def canonical(self) -> str:
         """What stands for the row where programs are compared."""

@@ -187,7 +187,7 @@ def _inputs(node: Expr) -> tuple[Expr, ...]:
         return (node.t, node.f)
     if isinstance(node, Ramp):
         return (node.base, node.stride)
-    if isinstance(node, Call) and node.op in ("abs", "likely"):
+    if isinstance(node, Call) and (node.atom.identity or node.op == "abs"):
         return node.args[:1]
     return ()
 
@@ -260,7 +260,7 @@ def _chosen(node: Select, t: Interval, f: Interval) -> Interval:
 
 
 def _call(node: Call, memo: Mapping[Any, Interval]) -> Interval:
-    if node.op == "likely":
+    if node.atom.identity:
         return memo[node.args[0]]
     if node.op == "abs":
         a = memo[node.args[0]]

@@ -15,7 +15,20 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from tilelang.ir import stmt as S
-from tilelang.ir.expr import Binary, Broadcast, Cast, Const, Expr, Ramp, Var
+from tilelang.ir.expr import (
+    Binary,
+    Broadcast,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Ramp,
+    Var,
+    binary,
+    call,
+    const,
+)
+from tilelang.ir.tables import IMMEDIATE
 
 INDEX_OPS = frozenset("add sub mul floordiv floormod truncdiv truncmod min max".split())
 _MOST = 2**31  # elements of a dimension whose indices all fit 32 bits
@@ -34,6 +47,22 @@ def widens(expr: Cast) -> bool:
     """Whether a conversion only gives a signed integer more bits, up to 64."""
     source = expr.value.dtype
     return expr.dtype == "int64" and source.is_int and source.lanes == 1
+
+
+def displaced(start: Expr, immediate: Expr) -> Expr:
+    """The index ``start + immediate`` of an instruction that takes the second as a constant."""
+    return binary("add", start, call(IMMEDIATE, immediate))
+
+
+def parted(index: Expr) -> tuple[Expr, Expr | None]:
+    """What :func:`displaced` made ``index`` of; None for the second where it did not."""
+    start: Expr = const(0, index.dtype)
+    last = index
+    if isinstance(index, Binary) and index.op == "add":
+        start, last = index.a, index.b
+    if isinstance(last, Call) and last.atom is IMMEDIATE:
+        return start, last.args[0]
+    return index, None
 
 
 def is_sum(expr: Expr) -> bool:

@@ -89,7 +89,7 @@ _ELEMENTWISE = [
     *_math("add2 sub2 mul2 max2 min2", 2, "any"),
     *_math("fma2", 3, "any"),
     *_math("abs2", 1, "any"),
-    *_math("likely", 1, "any"),
+    Atom("likely", 1, 1, identity=True),
     *_math("fmax_nan fmin_nan", 2, "number"),  # max and min that propagate NaN
     Atom("reinterpret", 1, 1, "given"),
     # Bits that are loaded, or stored, in one access of so many of them.
@@ -232,8 +232,11 @@ _HINTS = [Atom("assume", 0, -1, "void", effect=Effect.HINT, optional=True)]
 # A pointer whose buffer is not known, as TVM's intrinsics make them.
 _POINTERS = [Atom("tvm_access_ptr", 4, 4, "handle", needs="threads")]
 
+# A part of an index that an instruction takes as the constant of its address.
+IMMEDIATE = Atom("immediate", 1, 1, takes="int", needs="threads", lowered=True, identity=True)
 # What lowering makes for GPUs; programs do not write these.
 _LOWERED = [
+    IMMEDIATE,
     Atom(
         "vector_copy", 2, 2, "void", effect=Effect.WRITE, needs="threads", lowered=True,
         semantics="copy bytes",

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var
+from tilelang.ir.expr import Binary, Call, Cast, Const, Expr, Select, Unary, Var
 from tilelang.ir.visitor import postorder
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
@@ -75,6 +75,8 @@ def evaluate(expr: Expr, values: Mapping[Var, Array]) -> Array:
             return np.where(visit(node.cond), visit(node.t), visit(node.f))
         if isinstance(node, Cast) and (node.type.is_integer or node.type.is_bool):
             return visit(node.value)
+        if isinstance(node, Call) and node.atom.identity:
+            return visit(node.args[0])
         raise TileUnsupportedError(
             f"a layout depends on `{node!r}`",
             expected="arithmetic of the indices and constants",

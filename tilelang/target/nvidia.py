@@ -70,12 +70,12 @@ def hints(names: str, needs: str) -> list[Atom]:
 
 def lowered(
     name: str, low: int, high: int, needs: str, *operands: Operand, completes: Completion = NOW,
-    text: str = "", semantics: str = "",
+    text: str = "", semantics: str = "", displaces: bool = False,
 ) -> Atom:  # fmt: skip
     """What lowering makes; programs do not write it."""
     return Atom(
         name, low, high, "void", effect=Effect.WRITE, operands=operands, completes=completes,
-        needs=needs, lowered=True, text=text, semantics=semantics,
+        needs=needs, lowered=True, text=text, semantics=semantics, displaces=displaces,
     )  # fmt: skip
 
 
@@ -218,19 +218,19 @@ LDMATRIX = lowered(
     "ldmatrix", 2, 2, "sm_75",
     Operand("destination", "registers", "w", bytes=4, times="count"),
     Operand("source", "shared", "r", bytes=16), text="tl_ldmatrix_x{count}{trans}",
-    semantics="load matrices",
+    semantics="load matrices", displaces=True,
 )  # fmt: skip
 STMATRIX = lowered(
     "stmatrix", 2, 2, "sm_90",
     Operand("destination", "shared", "w", bytes=16),
     Operand("source", "registers", "r", bytes=4, times="count"), text="tl_stmatrix_x{count}{trans}",
-    semantics="store matrices",
+    semantics="store matrices", displaces=True,
 )  # fmt: skip
 CP_ASYNC = lowered(
     "cp_async", 2, 4, "sm_80",
     Operand("destination", "shared", "w", bytes=1, times="bytes"),
     Operand("source", "global", "r", bytes=1, times="bytes"),
-    completes=group("cp_async"), semantics="copy bytes later",
+    completes=group("cp_async"), semantics="copy bytes later", displaces=True,
 )  # fmt: skip
 CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
     Atom(

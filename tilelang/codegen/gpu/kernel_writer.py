@@ -166,8 +166,6 @@ class KernelWriter(Writer):
         pragma = self.pragma(stmt)
         if pragma:
             self.put(pragma)
-        if pragma == "#pragma unroll":
-            p.unrolled.add(var)
         begin = f"for ({kind} {name} = {start.text};"
         counters, body = self.counters(stmt, wide)
         if counters:

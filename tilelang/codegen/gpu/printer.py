@@ -27,9 +27,8 @@ from tilelang.ir.bounds import Bounds, Interval, full, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
-from tilelang.ir.indices import INDEX_OPS, widens
+from tilelang.ir.indices import INDEX_OPS, parted, widens
 from tilelang.ir.linear import Linear, unwrapped
-from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
 
@@ -50,7 +49,6 @@ class GpuPrinter(CPrinter):
         declared: storage -> C element type of its pointer (with "const " where it is read only).
         threads: threads of a block.
         state: helpers that the text needs at the head of the kernel, name -> declaration.
-        unrolled: variables of loops that are copied out: constants to the compiler.
         polls: whether a condition is printed for which threads may wait: what it loads is loaded
             every time, as other threads change it.
         templates: function templates in the source that the program brings.
@@ -76,7 +74,6 @@ class GpuPrinter(CPrinter):
         self.map_alias: dict[E.Var, E.Call] = {}
         self.map_names: dict[E.Call, str] = {}
         self.taken: dict[str, E.Call] = {}  # names of maps in all kernels of the module
-        self.unrolled: set[E.Var] = set()
         self.polls = False
         self.templates: frozenset[str] = frozenset()
 
@@ -130,59 +127,33 @@ class GpuPrinter(CPrinter):
         return super().load(buffer, indices)
 
     def address(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
-        """A pointer to one element; of packed elements, to the byte that holds it."""
+        """A pointer to one element; of packed elements, to the byte that holds it. What of an index
+        is immediate stands apart from the rest."""
         name = self.pointer(buffer)
+        indices, apart = self.parted(buffer, indices)
         offset = self.offset(buffer, indices)
         if is_packed(buffer.dtype):
             offset = indexing.combine("floordiv", offset, indexing.number(2))
-        return name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
+        place = name if offset.text == "0" else f"&{name}[{bare(offset.text)}]"
+        return place if apart.text == "0" else f"({place} + {apart.at(indexing.PRODUCT)})"
 
-    def steady_address(self, arg: E.Expr) -> str:
-        """As `value`, for instructions that take a register and a constant as an address: what of
-        an index in shared memory is constant once loops are copied out stands apart, or the
-        compiler would add it to the register's side for every instruction anew."""
-        if not isinstance(arg, E.AddressOf) or is_packed(arg.buffer.dtype):
-            return self.value(arg)
-        if arg.buffer.storage == "global":
-            return self._steady_global(arg)
-        if not arg.buffer.storage.startswith("shared") or len(arg.indices) != 1:
-            return self.value(arg)
-        start: E.Expr = arg.indices[0]
-        apart: E.Expr = E.const(0)
-        while isinstance(start, E.Binary) and start.op == "add" and self._copied_out(start.b):
-            apart = E.binary("add", start.b, apart)
-            start = start.a
-        apart = simplify(apart)
-        if isinstance(start, E.Const) or (isinstance(apart, E.Const) and not apart.value):
-            return self.value(arg)
-        return f"({self.address(arg.buffer, (start,))} + {self.term(apart).at(1)})"
-
-    def _steady_global(self, arg: E.AddressOf) -> str:
-        """As `steady_address`, for tensors with their strides."""
+    def parted(
+        self, buffer: Buffer, indices: tuple[E.Expr, ...]
+    ) -> tuple[tuple[E.Expr, ...], Term]:
+        """The indices without their immediate parts, and the elements that those are together."""
         starts: list[E.Expr] = []
         apart = indexing.number(0)
-        for index, stride in zip(arg.indices, arg.buffer.stride_list()):
-            form = Linear.of(index)
-            moved = [pair for pair in form.terms if self._copied_out(pair[0])]
-            rest = [pair for pair in form.terms if not self._copied_out(pair[0])]
-            step = stride.value if isinstance(stride, E.Const) else stride
-            if not moved or not self.is_index(index) or not isinstance(step, int):
-                starts.append(index)
+        for index, stride in zip(indices, buffer.stride_list()):
+            start, immediate = parted(index)
+            starts.append(start)
+            if immediate is None:
                 continue
-            starts.append(E.binary("add", _sum(rest, index), E.const(form.constant, index.dtype)))
-            for term, factor in moved:
+            form, step = Linear.of(immediate), int(stride)
+            for term, factor in form.terms:
                 far = indexing.combine("mul", self.term(term), indexing.number(factor * step))
                 apart = indexing.combine("add", apart, far)
-        if apart.text == "0":
-            return self.value(arg)
-        return f"({self.address(arg.buffer, tuple(starts))} + {apart.at(1)})"
-
-    def _copied_out(self, expr: E.Expr) -> bool:
-        """Whether `expr` is a constant in every copy of the unrolled loops."""
-        parts = [node for node in E.walk(expr) if not node.children()]
-        return self.is_index(expr) and all(
-            isinstance(node, E.Const) or node in self.unrolled for node in parts
-        )
+            apart = indexing.combine("add", apart, indexing.number(form.constant * step))
+        return tuple(starts), apart
 
     def tensor_map(self, operand: E.Expr) -> str:
         """A pointer to a tensor map: a parameter of the kernel, or what the program has."""
@@ -379,12 +350,3 @@ def thread_index(p: GpuPrinter) -> str:
 
 def _number(arch: str) -> int:
     return int("".join(filter(str.isdigit, arch)))
-
-
-def _sum(terms: list[tuple[E.Expr, int]], like: E.Expr) -> E.Expr:
-    """The sum of factor times term."""
-    found: E.Expr = E.const(0, like.dtype)
-    for term, factor in terms:
-        part = E.binary("mul", term, E.const(factor, like.dtype))
-        found = E.binary("add", found, part)
-    return found

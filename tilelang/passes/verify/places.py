@@ -275,7 +275,11 @@ def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
 # -- conditions in expressions --------------------------------------------------------------------
 def _plain(expr: E.Expr) -> bool:
     """Whether ``expr`` is arithmetic of its variables."""
-    return not E.holds(expr, E.Load, E.Call, E.AddressOf)
+    return not any(
+        isinstance(node, (E.Load, E.AddressOf))
+        or (isinstance(node, E.Call) and not node.atom.identity)
+        for node in E.find(expr, E.Load, E.Call, E.AddressOf)
+    )
 
 
 def _paths(expr: E.Expr, node: E.Expr, path: _Path) -> Iterator[_Path]:
