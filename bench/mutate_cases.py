@@ -212,38 +212,38 @@ _WORDS = (
 
 def word_entry(name: str) -> Any:
     """A program in single instructions with its data; sizes so that every stage comes again."""
-    import word_programs
+    import ptx_programs
 
     if name == "named":
-        return word_programs.Entry(
+        return ptx_programs.Entry(
             named,
             lambda rng: [(rng.standard_normal((6, 64)), "float32"), (np.zeros(64), "float32")],
             lambda a, _: a.sum(0)[::-1],
             1e-5,
             "sm_80",
         )
-    entry = word_programs.PROGRAMS[name.split(" ")[0]]
+    entry = ptx_programs.PROGRAMS[name.split(" ")[0]]
     if name == "gemm":
         shapes = ((128, 640), (128, 640), (128, 128))
-        make = partial(word_programs.gemm, 128, 128, 640)
+        make = partial(ptx_programs.gemm, 128, 128, 640)
     elif name == "persistent":
         shapes = ((256, 256), (512, 256), (256, 512))
-        make = partial(word_programs.persistent, 256, 512, 256, blocks=3)
-    elif name == "persistent 3 stages":  # as in words_gemm.py
+        make = partial(ptx_programs.persistent, 256, 512, 256, blocks=3)
+    elif name == "persistent 3 stages":  # as in ptx_gemm.py
         shapes = ((128, 320), (512, 320), (128, 512))
-        make = partial(word_programs.persistent, 128, 512, 320, blocks=1, stages=3)
+        make = partial(ptx_programs.persistent, 128, 512, 320, blocks=1, stages=3)
     else:
         return entry
-    return replace(entry, make=make, data=word_programs._matrices_of("half", *shapes))
+    return replace(entry, make=make, data=ptx_programs._matrices_of("half", *shapes))
 
 
 def _words(name: str) -> list[Case]:
-    import word_programs
+    import ptx_programs
     from mutate_run import Runner
 
     entry = word_entry(name)
-    stored, kinds, values = word_programs.arguments(entry)
+    stored, kinds, values = ptx_programs.arguments(entry)
     case = Case(f"words {name}", entry.make(), (), tuple(stored), (), entry.arch)
     after = Runner(case).report(runs=(("fifo", 0),), checks=("bounds",))
-    assert not word_programs.wrong(entry, after.arguments, kinds, values), name
+    assert not ptx_programs.wrong(entry, after.arguments, kinds, values), name
     return [replace(case, results=as_results(None, after.arguments))]

@@ -5,7 +5,7 @@
 
 The words and how many files of real programs use them come from ``docs/data/usage.tsv``; where a
 word runs comes from ``tilelang.language.support``, which reads the tables of the compiler, and for
-CUDA from ``word_cases.py``, whose programs the tests compile.
+CUDA from ``ptx_cases.py``, whose programs the tests compile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilelang.language.support import SUPPORT, Support
 from tilelang.target.nvidia import HARDWARE_TILES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import word_cases  # a script beside this one
+import ptx_cases  # a script beside this one
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = ROOT / "docs" / "data" / "usage.tsv"
@@ -52,8 +52,8 @@ NOT_ON_CUDA = frozenset(
 @lru_cache(maxsize=1)
 def on_cuda() -> dict[str, str]:
     """Words with a case -> the lowest architecture, "yes" for all that are supported."""
-    lowest = word_cases.ARCHS[0]
-    return {case.word: "yes" if case.arch == lowest else case.arch for case in word_cases.cases()}
+    lowest = ptx_cases.ARCHS[0]
+    return {case.word: "yes" if case.arch == lowest else case.arch for case in ptx_cases.cases()}
 
 
 @dataclass(frozen=True)

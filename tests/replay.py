@@ -126,9 +126,9 @@ def _examples() -> list[Replayed]:
 
 def _words() -> list[Replayed]:
     sys.path.insert(0, str(TESTS / "cuda"))
-    import word_programs
+    import ptx_programs
 
-    return [Replayed(name, entry.make()) for name, entry in word_programs.PROGRAMS.items()]
+    return [Replayed(name, entry.make()) for name, entry in ptx_programs.PROGRAMS.items()]
 
 
 def _compile_time() -> list[Replayed]:

@@ -17,7 +17,7 @@ from tilelang.cuda.toolchain import find_nvcc
 from tilelang.target.device import cuda_driver_version
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-import word_cases  # a script of the repository
+import ptx_cases  # a script of the repository
 
 NVCC = find_nvcc()
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
@@ -77,8 +77,8 @@ def test_the_host_source_of_a_product_builds_for_every_architecture(
 
 @pytest.mark.parametrize("word", FEATURES)
 def test_the_host_source_of_every_feature_builds(word: str, tmp_path: Path) -> None:
-    (case,) = [case for case in word_cases.cases() if case.word == word]
-    kernel = tilelang.compile(word_cases.program(case), target=f"cuda -arch={case.arch}")
+    (case,) = [case for case in ptx_cases.cases() if case.word == word]
+    kernel = tilelang.compile(ptx_cases.program(case), target=f"cuda -arch={case.arch}")
     build(kernel.get_host_source(), case.arch, tmp_path)
 
 

@@ -14,7 +14,7 @@ from tilelang.emulator.compilers import find_cxx
 from tilelang.emulator.launch import checks_of
 
 sys.path.append(str(Path(__file__).parents[1] / "cuda"))
-import word_programs
+import ptx_programs
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 CHECKS = ("races", "lost-writes")
@@ -79,8 +79,8 @@ def test_all_checks_are_those_that_find_defects() -> None:
 # -- clusters --------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def cluster():
-    entry = word_programs.PROGRAMS["cluster"]
-    return entry.make(), word_programs.arguments(entry)[0]
+    entry = ptx_programs.PROGRAMS["cluster"]
+    return entry.make(), ptx_programs.arguments(entry)[0]
 
 
 def checked(cluster, old: str = "", new: str = ""):

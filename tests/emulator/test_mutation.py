@@ -18,7 +18,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "emulator"), str(ROOT 
 import mutate
 import mutate_cases
 import mutate_rules
-import word_programs
+import ptx_programs
 from captured import Case
 from mutate_changes import Mutant, barrier_arrays, mutants
 from mutate_run import Runner
@@ -338,7 +338,7 @@ def persistent(steps: int) -> Runner:
     rng = np.random.default_rng(0)
     sizes = (128, steps * 64), (256, steps * 64), (128, 256)
     data = tuple(rng.standard_normal(size).astype(np.float16) for size in sizes)
-    program = word_programs.persistent(128, 256, steps * 64, blocks=1)
+    program = ptx_programs.persistent(128, 256, steps * 64, blocks=1)
     return Runner(Case("persistent", program, (), data, (), "sm_90a"))
 
 
@@ -363,7 +363,7 @@ def test_stages_in_another_order_are_another_sum_if_steps_are_left_over() -> Non
 
 
 def test_only_matrix_products_without_data_in_control_flow_are_sums() -> None:
-    entry = word_programs.PROGRAMS["persistent"]
+    entry = ptx_programs.PROGRAMS["persistent"]
     source = mutate_cases.source_of(Case("p", entry.make(), (), (), (), entry.arch), "")
     assert mutate_rules.only_sums(source)
     for old, new in (

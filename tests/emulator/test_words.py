@@ -11,23 +11,23 @@ import tilelang
 from tilelang.emulator.compilers import find_cxx
 
 sys.path.append(str(Path(__file__).parents[1] / "cuda"))
-import word_programs  # found through the path above
+import ptx_programs  # found through the path above
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 
 
-@pytest.mark.parametrize("name", word_programs.PROGRAMS)
+@pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
 def test_a_program_of_instructions(name: str) -> None:
-    entry = word_programs.PROGRAMS[name]
-    stored, kinds, values = word_programs.arguments(entry)
+    entry = ptx_programs.PROGRAMS[name]
+    stored, kinds, values = ptx_programs.arguments(entry)
     report = tilelang.sanitize(entry.make(), *stored, target=f"cuda -arch={entry.arch}")
     assert report.ok, report
-    assert not word_programs.wrong(entry, report.arguments, kinds, values)
+    assert not ptx_programs.wrong(entry, report.arguments, kinds, values)
 
 
 def test_a_copy_to_another_block_waits_for_its_barrier_to_be_made() -> None:
-    entry = word_programs.PROGRAMS["cluster"]
-    stored, _, _ = word_programs.arguments(entry)
+    entry = ptx_programs.PROGRAMS["cluster"]
+    stored, _, _ = ptx_programs.arguments(entry)
     target = f"cuda -arch={entry.arch}"
     source = tilelang.lower(entry.make(), target=target).source
     assert "tl_cluster_sync();" in source

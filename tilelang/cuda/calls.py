@@ -16,7 +16,7 @@ from tilelang.cuda.intrinsics import (
     MMA,
     SHORT,
 )
-from tilelang.cuda.raw_words import RAW_CALLS, moved, texts_of
+from tilelang.cuda.ptx_intrinsics import RAW_CALLS, moved, texts_of
 from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType

@@ -15,7 +15,7 @@ from tilelang.cuda.intrinsics import (
     HEADERS,
     arithmetic_header,
 )
-from tilelang.cuda.raw_words import MAPS, touched_registers
+from tilelang.cuda.ptx_intrinsics import MAPS, touched_registers
 from tilelang.cuda.tensor_map import map_step, map_tensor
 from tilelang.cuda.toolchain import MODEST
 from tilelang.ir import expr as E

@@ -32,7 +32,7 @@ def gemm(M, N, K):
     bytes_of_stage = (128 + 128) * 64 * 2
 
     @T.prim_func
-    def words_gemm(
+    def ptx_gemm(
         A: T.Tensor((M, K), "float16"),
         B: T.Tensor((N, K), "float16"),
         C: T.Tensor((M, N), "float16"),
@@ -87,7 +87,7 @@ def gemm(M, N, K):
                         for j in T.vectorized(2):
                             C[row + half * 8, column + i * 8 + j] = acc[i * 4 + half * 2 + j]
 
-    return words_gemm
+    return ptx_gemm
 
 
 def persistent(M, N, K, blocks=132, stages=4):

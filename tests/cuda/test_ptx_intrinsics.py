@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import ptx_programs
 import pytest
-import word_programs
-from word_programs import BYTES
+from ptx_programs import BYTES
 
 import tilelang
 import tilelang.language as T
@@ -32,10 +32,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _cases():
-    path = ROOT / "scripts" / "word_cases.py"
-    spec = importlib.util.spec_from_file_location("word_cases", path)
+    path = ROOT / "scripts" / "ptx_cases.py"
+    spec = importlib.util.spec_from_file_location("ptx_cases", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["word_cases"] = module  # dataclasses look their module up
+    sys.modules["ptx_cases"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -463,7 +463,7 @@ def test_memory_of_asynchronous_units_is_aligned_and_never_shared():
     @T.prim_func
     def two(A: T.Tensor((64, 64), "float16")):
         with T.Kernel(1, threads=128):
-            A_map = word_programs.map_of(A, 6, 64, 64, 64, 64)
+            A_map = ptx_programs.map_of(A, 6, 64, 64, 64, 64)
             small = T.alloc_shared((40,), "float16")
             small[T.get_thread_binding() % 40] = 1.0
             bar = T.alloc_barrier([1])
@@ -522,9 +522,9 @@ def test_different_maps_of_two_kernels_have_different_names():
         whole = T.create_tma_descriptor(6, 2, A, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0)
         with T.Kernel(1, threads=32):
             T.prefetch_tma_descriptor(whole)
-            T.prefetch_tma_descriptor(word_programs.map_of(A, 6, 64, 64, 8, 64))
+            T.prefetch_tma_descriptor(ptx_programs.map_of(A, 6, 64, 64, 8, 64))
         with T.Kernel(1, threads=32):
-            T.prefetch_tma_descriptor(word_programs.map_of(A, 6, 64, 64, 16, 64))
+            T.prefetch_tma_descriptor(ptx_programs.map_of(A, 6, 64, 64, 16, 64))
             T.prefetch_tma_descriptor(whole)
 
     module = compile(both, Target("cuda", "sm_90a")).device
@@ -539,8 +539,8 @@ def test_different_maps_of_two_kernels_have_different_names():
 
 
 def test_host_source_encodes_the_maps():
-    module = compile(word_programs.boxes(), Target("cuda", "sm_90a")).device
-    host = host_module(module, word_programs.boxes())
+    module = compile(ptx_programs.boxes(), Target("cuda", "sm_90a")).device
+    host = host_module(module, ptx_programs.boxes())
     assert [name for name, _ in host.descriptors] == ["A_map", "B_map"]
     text = CHost(host).function({"name": "stream", "type": "cudaStream_t"}, {
         "words_boxes_kernel": {"function_name": "words_boxes_kernel"},
@@ -572,9 +572,9 @@ def test_host_source_of_a_map_inside_a_tensor_is_refused():
 
 # -- whole programs ----------------------------------------------------------------------------------
 @pytest.mark.skipif(find_nvrtc() is None, reason="there is no NVRTC")
-@pytest.mark.parametrize("name", word_programs.PROGRAMS)
+@pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
 def test_programs_of_words_compile_without_spills_or_serialised_products(name):
-    entry = word_programs.PROGRAMS[name]
+    entry = ptx_programs.PROGRAMS[name]
     func = entry.make()
     result = machine_code(source_of(func, entry.arch), entry.arch)
     assert not result.warnings
@@ -583,12 +583,12 @@ def test_programs_of_words_compile_without_spills_or_serialised_products(name):
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
-@pytest.mark.parametrize("name", word_programs.PROGRAMS)
+@pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
 def test_programs_of_words_are_right_in_the_emulator(name):
-    entry = word_programs.PROGRAMS[name]
+    entry = ptx_programs.PROGRAMS[name]
     kernel = tilelang.compile(
         entry.make(), target=f"cuda -arch={entry.arch}", execution_backend="emulator"
     )
-    stored, kinds, values = word_programs.arguments(entry)
+    stored, kinds, values = ptx_programs.arguments(entry)
     kernel(*stored)
-    assert word_programs.wrong(entry, stored, kinds, values) == ""
+    assert ptx_programs.wrong(entry, stored, kinds, values) == ""

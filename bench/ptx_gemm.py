@@ -1,6 +1,6 @@
 """The GEMM that is written in the words of single instructions, beside torch, on an sm_90 GPU.
 
-python bench/words_gemm.py [--size 4096]
+python bench/ptx_gemm.py [--size 4096]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 import tilelang
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "cuda"))
-import word_programs
+import ptx_programs
 
 
 def milliseconds(call: Callable[[], Any], rounds: int = 12) -> float:
@@ -46,9 +46,9 @@ def main() -> None:
     work = 2 * size**3 / 1e9
     print(f"torch: {work / milliseconds(lambda: a @ b.T):.1f} TFLOP/s")
     for name, func in (
-        ("gemm", word_programs.gemm(size, size, size)),
-        ("persistent", word_programs.persistent(size, size, size)),
-        ("persistent, 3 stages", word_programs.persistent(size, size, size, stages=3)),
+        ("gemm", ptx_programs.gemm(size, size, size)),
+        ("persistent", ptx_programs.persistent(size, size, size)),
+        ("persistent, 3 stages", ptx_programs.persistent(size, size, size, stages=3)),
     ):
         kernel = tilelang.compile(func, target="cuda -arch=sm_90a")
         c = torch.empty(size, size, device="cuda", dtype=torch.float16)

@@ -1,6 +1,6 @@
 """Programs in the words of single instructions.
 
-``python -m pytest tests/cuda/test_raw_words_on_gpu.py`` runs all of them that the GPU has the
+``python -m pytest tests/cuda/test_ptx_intrinsics_on_gpu.py`` runs all of them that the GPU has the
 instructions of; the emulator has all.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import ptx_programs
 import pytest
-import word_programs
 from gpus import Gpu
 
 from tilelang.target.device import cuda_devices
@@ -38,26 +38,26 @@ def need(gpu: Gpu, arch: str) -> None:
         pytest.skip(f"needs an {arch.rstrip('a')} GPU")
 
 
-@pytest.mark.parametrize("name", word_programs.PROGRAMS)
+@pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
 def test_programs_of_words_are_right(gpu: Gpu, name: str) -> None:
-    entry = word_programs.PROGRAMS[name]
+    entry = ptx_programs.PROGRAMS[name]
     need(gpu, entry.arch)
     kernel = gpu.compile(entry.make(), arch=entry.arch)
     for seed in range(3):
-        stored, kinds, values = word_programs.arguments(entry, seed)
+        stored, kinds, values = ptx_programs.arguments(entry, seed)
         tensors = [placed(gpu, array, kind) for array, kind in zip(stored, kinds)]
         kernel(*tensors)
         gpu.wait()
         found = [storage(tensor, array) for tensor, array in zip(tensors, stored)]
-        assert word_programs.wrong(entry, found, kinds, values) == ""
+        assert ptx_programs.wrong(entry, found, kinds, values) == ""
 
 
 @pytest.mark.parametrize("backend", ["auto", "python"])
 def test_launches_from_c_and_python_pass_the_same_maps(gpu: Gpu, backend: str) -> None:
-    entry = word_programs.PROGRAMS["boxes"]
+    entry = ptx_programs.PROGRAMS["boxes"]
     need(gpu, entry.arch)
     kernel = gpu.compile(entry.make(), arch=entry.arch, backend=backend)
-    stored, kinds, values = word_programs.arguments(entry, 5)
+    stored, kinds, values = ptx_programs.arguments(entry, 5)
     tensors = [placed(gpu, array, kind) for array, kind in zip(stored, kinds)]
     kernel(*tensors)
     kernel(*tensors)
