@@ -9,8 +9,8 @@ import pytest
 from cuda_stub import Stub, build
 
 from tilelang.cpu.toolchain import Compiler, find_compiler
-from tilelang.cuda.code import Code
 from tilelang.cuda.driver import TABLE_HEADER, Driver
+from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.errors import TileRuntimeError
 
 
@@ -167,7 +167,7 @@ def test_use_after_fork_is_an_error(driver: Driver) -> None:
 
 def test_tables_for_c_hold_what_the_header_says(driver: Driver, stub: Stub) -> None:
     stub.declare("k")
-    code = Code(b"CUBIN", (("k", 0, 1),), "f", lambda: driver)
+    code = LoadedModule(b"CUBIN", (("k", 0, 1),), "f", lambda: driver)
     address = code.prepare(1)
     assert code.prepare(1) == address
     words = (ctypes.c_uint64 * (TABLE_HEADER + 1)).from_address(address)

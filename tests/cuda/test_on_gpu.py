@@ -15,8 +15,8 @@ import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan, WorkspaceStep
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cuda.code import Code
 from tilelang.cuda.driver import driver
+from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.launch import DEFAULT_CHECKS, Settings
 from tilelang.errors import TileRuntimeError
@@ -95,7 +95,7 @@ def call(request: pytest.FixtureRequest, device: Gpu) -> Any:
     result = compile_cubin(SOURCE, cuda_devices()[0], name="f")
     cache = default_cache()
     return make_gpu_launcher(
-        spec, host_program(module()), Code(result.cubin, kernel_table(module()), "f"), cache=cache,
+        spec, host_program(module()), LoadedModule(result.cubin, kernel_table(module()), "f"), cache=cache,
         compiler=find_compiler(cache, quiet=True) if request.param == "c" else None,
     )  # fmt: skip
 
@@ -153,7 +153,7 @@ def test_the_emulator_runs_the_same_module() -> None:
 
 
 def test_errors_of_the_driver_are_readable(device: Gpu) -> None:
-    code = Code(b"no image", (("k", 0, 1),), "f")
+    code = LoadedModule(b"no image", (("k", 0, 1),), "f")
     with pytest.raises(
         TileRuntimeError, match="loading the kernels of f on GPU 0 failed: CUDA_ERR"
     ):

@@ -15,8 +15,8 @@ import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.compiler import Artifact
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cuda import code as code_module
 from tilelang.cuda import executable as cuda
+from tilelang.cuda import loaded_module as code_module
 from tilelang.cuda import toolchain
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.executable import Resources, occupancy
@@ -104,7 +104,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stub:
     found = build(compiler, tmp_path)
     found.declare("add_kernel", 8, 8, 4)
     driver = Driver(found.path)
-    monkeypatch.setattr(code_module.Code.__init__, "__defaults__", (lambda: driver,))
+    monkeypatch.setattr(code_module.LoadedModule.__init__, "__defaults__", (lambda: driver,))
     fake_torch(monkeypatch)
     return found
 

@@ -11,8 +11,8 @@ from cuda_stub import Stub, build, fake_torch, on_gpu
 
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cuda import code as code_module
 from tilelang.cuda import executable as cuda
+from tilelang.cuda import loaded_module as code_module
 from tilelang.cuda.driver import Driver
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import KernelArgumentError
@@ -42,7 +42,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stub:
     found = build(compiler, tmp_path)
     found.declare("scaled_kernel", 8, 8)
     driver = Driver(found.path)
-    monkeypatch.setattr(code_module.Code.__init__, "__defaults__", (lambda: driver,))
+    monkeypatch.setattr(code_module.LoadedModule.__init__, "__defaults__", (lambda: driver,))
     cache = DiskCache(tmp_path / "cache")
     for module in (cuda, execution):
         monkeypatch.setattr(module, "default_cache", lambda: cache)

@@ -28,8 +28,8 @@ from tilelang.codegen.gpu.module import (
 )
 from tilelang.cpu.toolchain import Compiler
 from tilelang.cuda import driver as driver_module
-from tilelang.cuda.code import Code
 from tilelang.cuda.driver import Driver
+from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import (
     ArgumentTypeError,
@@ -85,7 +85,7 @@ class Maker:
         self.stub.declare("k", *sizes)
         self.stub.fail("", 0)
         self.stub.take()
-        code = Code(b"CUBIN", kernel_table(made), "f", lambda: self.driver)
+        code = LoadedModule(b"CUBIN", kernel_table(made), "f", lambda: self.driver)
         native = self.compiler if self.kind == "c" else None
         launcher = make_gpu_launcher(
             contract, host_program(made), code, compiler=native, cache=self.cache
@@ -371,7 +371,7 @@ def test_forked_child_is_told_so(make: Maker) -> None:
 def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver_module, "library_names", lambda: ("libnothing.so.9",))
     made = module(plan(A))
-    code = Code(b"", kernel_table(made), "f", Driver)
+    code = LoadedModule(b"", kernel_table(made), "f", Driver)
     call = make_gpu_launcher(spec(tensor("A", "float32", (4,))), host_program(made), code)
     fake_torch(monkeypatch)
     with pytest.raises(TileRuntimeError) as found:

@@ -18,8 +18,8 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
 from tilelang.codegen.gpu.module import CudaModule, launches
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cuda.code import Code
 from tilelang.cuda.disassembly import disassemble
+from tilelang.cuda.loaded_module import LoadedModule
 from tilelang.cuda.toolchain import (
     CompileResult,
     KernelResources,
@@ -140,7 +140,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     launcher = make_gpu_launcher(
         spec,
         host_program(module),
-        Code(result.cubin, kernel_table(module), func.name),
+        LoadedModule(result.cubin, kernel_table(module), func.name),
         compiler=None if program.way == "python" else find_compiler(cache, quiet=True),
         cache=cache,
         narrow=program.narrow,

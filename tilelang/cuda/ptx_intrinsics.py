@@ -70,7 +70,7 @@ def constant_of(call: E.Call, arg: E.Expr, what: str) -> int:
 
 
 def refuse(call: E.Call, expected: str) -> TileUnsupportedError:
-    """The error for a form of a raw word that is not known."""
+    """The error for a form of an intrinsic that is not known."""
     return TileUnsupportedError(
         f"T.{call.op} in this form is not supported on CUDA", expected=expected, got=f"`{call!r}`"
     )

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from tilelang.cuda.compile_report import refused
 from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc, toolkits
-from tilelang.cuda.refusal import refused
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
 from tilelang.scratch import ScratchFolder

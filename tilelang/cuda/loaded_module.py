@@ -10,7 +10,7 @@ from tilelang.cuda.driver import Driver, MapForm, driver
 from tilelang.errors import TileRuntimeError
 
 
-class Code:
+class LoadedModule:
     """Machine code that launchers start kernels of.
 
     Args:
