@@ -15,6 +15,7 @@ from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.compiler import lower
 from tilelang.cuda.dialect import CUDA
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
@@ -117,6 +118,29 @@ def test_no_word_of_cuda_is_left(func: PrimFunc) -> None:
     assert re.findall(CUDA_WORDS, text) == []
     head = "[[max_total_threads_per_threadgroup("
     assert head in text and '#include "metal_stdlib"' in text
+
+
+def test_a_pointer_parameter_names_its_memory() -> None:
+    @T.prim_func
+    def pointed(p: T.handle, n: T.int32):
+        with T.Kernel(1, threads=32):
+            A = T.make_tensor(p, (n,), "float32")
+            A[T.get_thread_binding()] = 1.0
+
+    text = source(pointed, METAL)
+    assert "(device char* p" in text and "device float* const A = (device float*)(p);" in text
+    assert "(char* p" in source(pointed, CUDA)
+
+
+def test_errors_of_the_host_name_the_dialect() -> None:
+    @T.prim_func
+    def func(A: T.Tensor((64,), "int32")):
+        with T.Kernel(A[0], threads=32) as bx:
+            A[bx] = 1
+
+    with pytest.raises(TileUnsupportedError) as failure:
+        source(func, METAL)
+    assert str(failure.value).startswith("`A[0]` cannot be computed on the host for Metal\n")
 
 
 def test_shared_tiles_and_their_rendezvous() -> None:

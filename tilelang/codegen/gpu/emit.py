@@ -60,7 +60,7 @@ class _Module:
                 self.slots.take(param)
         for symbol in self.symbols:
             self.slots.take(symbol)
-        self.host = HostWriter(self.slots, self.launch)
+        self.host = HostWriter(self.slots, self.launch, dialect.name)
         self.texts: list[str] = []
         self.preludes: dict[str, None] = {}
         self.kernels: list[str] = []
@@ -306,7 +306,8 @@ class _Kernel:
                 kind = NARROW_FLOATS[var.dtype][1]
                 self.printer.state[name] = f"const float {name} = tl_round_{kind}({raw});"
                 return f"float {raw}"
-            return f"{value_type(var.dtype)} {name}"
+            space = self.dialect.space("global") if var.dtype.is_handle else ""
+            return f"{space}{value_type(var.dtype)} {name}"
         restrict = self.dialect.restrict if self.restrict else ""
         return f"{self.dialect.space('global')}{self.printer.declared[var]}* {restrict}{name}"
 

@@ -76,21 +76,13 @@ class Slots:
         return KernelArg(slot, "int", "int32" if narrow else str(var.dtype))
 
 
-def _not_on_host(expr: E.Expr) -> TileUnsupportedError:
-    return TileUnsupportedError(
-        f"`{expr!r}` cannot be computed on the host for CUDA",
-        expected="integer arithmetic on sizes, symbols and scalar parameters",
-        got=f"`{expr!r}` of dtype {expr.dtype}",
-        hint="pass the value as a parameter, or compute it inside the kernel",
-    )
-
-
 class HostWriter:
-    """Walks host statements and collects their steps."""
+    """Walks host statements and collects their steps; ``machine`` is what errors speak of."""
 
-    def __init__(self, slots: Slots, launch: Launcher) -> None:
+    def __init__(self, slots: Slots, launch: Launcher, machine: str) -> None:
         self.slots = slots
         self.launch = launch
+        self.machine = machine
         self.steps: list[Step] = []
         self.checks: dict[tuple[str, Site], None] = {}  # message and place, by their numbers
 
@@ -125,7 +117,7 @@ class HostWriter:
                 self.steps.append(self.launch(stmt))
             case _:
                 raise TileUnsupportedError(
-                    f"{type(stmt).__name__} outside a kernel is not supported on CUDA",
+                    f"{type(stmt).__name__} outside a kernel is not supported on {self.machine}",
                     expected="sizes, assertions, `if` and counted loops around kernels",
                     got=f"`{stmt!r}`"[:200],
                 )
@@ -209,7 +201,7 @@ class HostWriter:
             case E.AddressOf():
                 return self.pointer(expr)
             case _:
-                raise _not_on_host(expr)
+                raise self._not_on_host(expr)
 
     def _real(self, expr: E.Expr) -> Program:
         """The bits of `expr`, a float32 or float64 constant or parameter, as a float64."""
@@ -220,7 +212,15 @@ class HostWriter:
             if isinstance(expr, E.Var) and expr in self.slots.of:
                 slot = f"${self.slots.of[expr]}"
                 return (slot, "fround") if expr.dtype == "float32" else (slot,)
-        raise _not_on_host(expr)
+        raise self._not_on_host(expr)
+
+    def _not_on_host(self, expr: E.Expr) -> TileUnsupportedError:
+        return TileUnsupportedError(
+            f"`{expr!r}` cannot be computed on the host for {self.machine}",
+            expected="integer arithmetic on sizes, symbols and scalar parameters",
+            got=f"`{expr!r}` of dtype {expr.dtype}",
+            hint="pass the value as a parameter, or compute it inside the kernel",
+        )
 
     def _cast(self, expr: E.Cast) -> Program:
         """An integer conversion; where it may change the value, through a slot of that dtype."""

@@ -245,4 +245,4 @@ def _shape_writer(func: S.PrimFunc) -> tuple[HostWriter, Slots]:
     def no_launch(stmt: S.Launch) -> LaunchPlan:
         raise InternalError("a size has no launches")
 
-    return HostWriter(slots, no_launch), slots
+    return HostWriter(slots, no_launch, "CUDA"), slots
