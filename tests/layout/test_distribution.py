@@ -124,3 +124,12 @@ def test_a_swizzled_fragment_is_refused() -> None:
         "  got: T.Fragment of shape (8, 8) over 64 threads\n"
         "  hint: build it from // and % of the indices, without exclusive or"
     )
+
+
+def test_registers_without_an_element_are_found() -> None:
+    assert not Distribution.linear((8, 16), 64, 2).sparse
+    assert Distribution.linear((8, 24), 128).sparse  # padded
+    few = (Digit(2, "slot", 1),), (Digit(20, "thread", 1),)
+    assert Distribution((2, 20), few, (), 32).sparse  # twelve threads are idle
+    apart = (Digit(2, "slot", 1),), (Digit(8, "thread", 4),)
+    assert Distribution((2, 8), apart, (), 32).sparse  # three of four are

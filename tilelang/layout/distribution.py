@@ -113,6 +113,12 @@ class Distribution:
             for extent, digits in zip(self.shape, self.digits)
         )
 
+    @property
+    def sparse(self) -> bool:
+        """Whether some register of some thread holds no element."""
+        idle = self.used_threads < self.threads
+        return idle or self.padded or bool(self.gaps("thread") or self.gaps("slot"))
+
     def gaps(self, place: str) -> list[tuple[int, int]]:
         """(stride, extent) of the digits of the thread or slot that have to be 0, because no
         element is where they are not."""

@@ -183,7 +183,7 @@ class _Tiles(Rewriter):
             if stmt.buffer.attr("distribution") is None:
                 return None  # never used
             found = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
-            if isinstance(stmt, S.Alloc) and distribution_of(stmt.buffer).padded:
+            if isinstance(stmt, S.Alloc) and distribution_of(stmt.buffer).sparse:
                 return [found, _zeroed(found.buffer)]
             return found
         return with_known_keys(stmt, "thread")
