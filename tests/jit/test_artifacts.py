@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 
 import tilelang.compiler
 import tilelang.language as T
+from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.ir import expr as E
 from tilelang.ir.canonical import canonical_text, exact_text
 from tilelang.ir.stmt import PrimFunc
@@ -138,3 +142,36 @@ def test_layouts_are_read_back_whole() -> None:
     addresses = layout.addresses()
     again = pickle.loads(pickle.dumps(layout))
     assert again.shape == (8, 8) and (again.addresses() == addresses).all()
+
+
+KNOWN = """
+import sys
+import tilelang
+import tilelang.language as T
+
+@T.prim_func
+def main(A: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            A[i] = A[i] + 1.0
+
+tilelang.compile(main, target="cuda -arch=sm_80")
+print("tilelang.compiler" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC to make machine code that is kept")
+def test_a_known_program_imports_no_pass(tmp_path: Path) -> None:
+    """Most of what a later process pays for a known kernel would be imports."""
+    script = tmp_path / "known.py"
+    script.write_text(KNOWN)
+    paths = [str(Path(tilelang.compiler.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    own = {"PYTHONPATH": os.pathsep.join(paths), "TILELANG_CACHE_DIR": str(tmp_path / "cache")}
+    said = [
+        subprocess.run(
+            [sys.executable, str(script)],
+            env={**os.environ, **own}, capture_output=True, text=True, check=True,
+        ).stdout.strip()
+        for _ in range(2)
+    ]  # fmt: skip
+    assert said == ["True", "False"]

@@ -83,10 +83,11 @@ def _compiled(
         limits: (parameter, bytes) of tensors that are aligned less than vectors like it. Without
             any, the launcher compiles such kernels when it meets such tensors.
     """
-    from tilelang.compiler import compile, for_alignments
-
     row, target = backend_of(target), target.concrete()
+    # A program whose text the cache knows loads no pass: the compiler is imported where it works.
     if limits:
+        from tilelang.compiler import for_alignments
+
         func = for_alignments(func, dict(limits))
 
     def narrow(found: Limits) -> Callable[..., Any]:
@@ -104,6 +105,8 @@ def _compiled(
         ahead = partial(row.ahead, program)
         artifact = artifact_of(func, target, options, default_cache(), ahead)
     else:
+        from tilelang.compiler import compile
+
         artifact = compile(func, target, options)
     return row.executable(program, artifact)
 
