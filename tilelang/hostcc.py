@@ -16,6 +16,7 @@ import re
 import shlex
 import sys
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -48,7 +49,7 @@ C = TypeVar("C", bound="HostCompiler")
 
 
 @dataclass(frozen=True)
-class HostCompiler:
+class HostCompiler(ABC):
     """A compiler that works.
 
     Attributes:
@@ -72,9 +73,9 @@ class HostCompiler:
     warns: ClassVar[bool] = False
 
     @classmethod
+    @abstractmethod
     def probed(cls: type[C], command: tuple[str, ...], stamp: str) -> C | None:
         """Ask a compiler what it is and can do; None when it does not work."""
-        raise NotImplementedError
 
     @property
     def identity(self) -> str:
@@ -193,7 +194,7 @@ def find(kind: type[C], store: Store | None = None) -> C | None:
         store: keeps what was found out about a compiler; without one it is asked again.
     """
     named, path = getattr(env, kind.variable), env.get("PATH")
-    found = _find(kind, named, path, store)  # type: ignore[arg-type]  # mypy asks the class for the hash of its instances
+    found = _find(kind, named, path, store)
     assert found is None or isinstance(found, kind)
     return found
 

@@ -142,7 +142,7 @@ def mutants(node: H.Pipeline) -> Iterator[tuple[str, H.Pipeline]]:
                 yield f"use of the version {by:+}", edited(node, stmt, replace(stmt, src=src))
         if isinstance(stmt, S.If):
             yield "without its condition", edited(node, stmt, stmt.then)
-            never = replace(stmt, cond=E.as_expr(stmt.cond.a + 1 < stmt.cond.b))  # type: ignore[attr-defined]
+            never = replace(stmt, cond=E.as_expr(stmt.cond.a + 1 < stmt.cond.b))  # type: ignore[attr-defined]  # a comparison
             yield "one item fewer", edited(node, stmt, never)
         if isinstance(stmt, S.For):
             yield from of_loop(node, stmt)

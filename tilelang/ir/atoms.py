@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 
 class Effect(Enum):
@@ -193,12 +194,12 @@ class Atom:
         """Elements that one call accesses at each of its addresses, if it counts in elements."""
         return self.operands[0].elements if self.operands else 0
 
-    @property
+    @cached_property
     def reads(self) -> tuple[int, ...]:
         """Positions of the operands whose places are read."""
         return tuple(at for at, item in enumerate(self.operands) if "r" in item.access)
 
-    @property
+    @cached_property
     def writes(self) -> tuple[int, ...]:
         """Positions of the operands whose places are written."""
         return tuple(at for at, item in enumerate(self.operands) if "w" in item.access)
