@@ -20,6 +20,8 @@ from tilelang.layout import (
     make_volta_swizzled_layout,
     make_wgmma_swizzled_layout,
 )
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import swizzle_of, swizzled
 
 
 def tile(shape: tuple[int, ...], dtype: str = "float16") -> Buffer:
@@ -144,3 +146,41 @@ def test_policies_are_numbers_and_choose_partitions() -> None:
     assert GemmWarpPolicy.from_warp_partition(1, 4) is column
     assert GemmWarpPolicy.from_warp_partition(2, 2) is square
     assert GemmWarpPolicy.to_prime_factors(60) == [2, 2, 3, 5]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32])
+@pytest.mark.parametrize("span", [128, 64, 32])
+@pytest.mark.parametrize("lead", [(), (3,), (2, 2)])
+def test_a_swizzle_is_recognised(lead: tuple[int, ...], span: int, bits: int) -> None:
+    shape = (*lead, 16, 256 * 8 // bits)
+    assert swizzle_of(swizzled(shape, bits, span), shape, bits) == span
+    assert swizzle_of(swizzled(shape[-2:], bits, span), shape, bits) == span
+    assert swizzle_of(Layout(shape, lambda *i: i), shape, bits) == 0
+    assert swizzle_of(None, shape, bits) == 0
+
+
+def test_a_swizzle_is_recognised_by_where_it_puts_elements() -> None:
+    # The same places, written as one number.
+    place = swizzled((16, 64), 16, 128)
+    assert swizzle_of(Layout((16, 64), lambda i, j: place.address_of((i, j))), (16, 64), 16) == 128
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "bits"),
+    [
+        (make_padded_layout(tile((16, 64))), (16, 64), 16),
+        (Layout((16, 64), lambda i, j: (j, i)), (16, 64), 16),
+        (swizzled((16, 64), 16, 128), (16, 64), 8),  # another width of elements
+        (swizzled((16, 64), 16, 128), (16, 128), 16),  # of another tile
+        (Layout((2, 16, 64), lambda s, i, j: (i, s, j)), (2, 16, 64), 16),
+        (Layout((16, 64), lambda i, j: (i, j // 8 ^ (i + 1) % 8, j % 8)), (16, 64), 16),
+        (None, (16, 20), 16),  # rows of 40 bytes
+        (Layout((16, 20), lambda i, j: (i, j)), (16, 20), 16),
+        (None, (16, 64), 12),
+        (None, (64,), 16),
+    ],
+)
+def test_what_no_unit_knows_is_not_recognised(
+    layout: Layout | None, shape: tuple[int, ...], bits: int
+) -> None:
+    assert swizzle_of(layout, shape, bits) is None

@@ -7,6 +7,11 @@ eight rows of one chunk column lie in different banks. This is what TMA writes a
 
 from __future__ import annotations
 
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
 from tilelang.errors import TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, as_expr
@@ -47,6 +52,39 @@ def swizzled(shape: tuple[int, ...], bits: int, span: int) -> Layout:
 def fits(shape: tuple[int, ...], bits: int, span: int) -> bool:
     """Whether rows and columns are whole multiples of the pattern."""
     return CHUNK_BITS % bits == 0 and shape[-1] % (span * 8 // bits) == 0 and shape[-2] % 8 == 0
+
+
+@lru_cache(maxsize=512)
+def swizzle_of(layout: Layout | None, shape: tuple[int, ...], bits: int) -> int | None:
+    """The span of the swizzle that ``layout`` is, as tensor maps and matrix descriptors know them.
+
+    The addresses of all elements are compared with those of :func:`swizzled`.
+
+    Args:
+        layout: of a buffer of ``shape``, or of its last dimensions; None is row-major.
+        shape: extents of the buffer; the last two are the matrix.
+        bits: of an element.
+
+    Returns:
+        128, 64 or 32 (bytes); 0 for rows of whole 16 bytes one after the other; None for anything
+        else, of which a unit that copies or multiplies tiles knows nothing.
+    """
+    if CHUNK_BITS % bits or len(shape) < 2:
+        return None
+    row_major = shape[-1] * bits % CHUNK_BITS == 0
+    if layout is None:
+        return 0 if row_major else None
+    extents = layout.shape
+    if len(extents) < 2 or shape[-len(extents) :] != extents or layout.size != prod(extents):
+        return None
+    addresses = layout.addresses()
+    if row_major and np.array_equal(addresses.reshape(-1), np.arange(addresses.size)):
+        return 0
+    for span in SPANS:
+        fitting = fits(extents, bits, span)
+        if fitting and np.array_equal(addresses, swizzled(extents, bits, span).addresses()):
+            return span
+    return None
 
 
 def _bank(buffer: object, span: int, name: str) -> Layout:
