@@ -114,7 +114,7 @@ CATALOGUE = {
              "passes/test_barriers::test_views_share_storage_and_atomics_do_not_conflict",
              "interpret/test_tiles::test_views_share_the_bits"),
     29: held("tiles that do not divide by the threads", "test_tiles_that_do_not_divide_by_the_threads",
-             "layout/test_distribution::test_padding_is_used_where_it_saves_registers"),
+             "layout/test_register_layout::test_padding_is_used_where_it_saves_registers"),
     30: held("annotated layouts of tiles that get stages",
              "passes/test_pipeline::test_tiles_allocated_in_the_loop_and_layouts"),
     31: held("conditions on threads where a core runs the block",

@@ -15,7 +15,7 @@ from tests.emulator.test_numbers import ROOT, build
 from tilelang.cuda.intrinsics import MMA, SHORT
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target.atoms import ATOMS
 from tilelang.target.matrices import MmaAtom
 from tilelang.target.nvidia import mma_sync
@@ -90,7 +90,7 @@ def drawn(kind: DType, shape: tuple[int, int], seed: int) -> tuple[Array, Array]
     return codes.astype(np.uint64), floats.decode(codes, kind).astype(np.float64)
 
 
-def into_registers(codes: Array, layout: Distribution, bits: int) -> Array:
+def into_registers(codes: Array, layout: RegisterLayout, bits: int) -> Array:
     """(32, bytes of a lane) registers that hold a matrix."""
     slots = codes.size // 32
     held = np.zeros((32, slots), np.uint64)
@@ -103,7 +103,7 @@ def into_registers(codes: Array, layout: Distribution, bits: int) -> Array:
     return held.astype(np.dtype(f"uint{bits}")).view(np.uint8).reshape(32, -1)
 
 
-def place(layout: Distribution, i: int, j: int) -> tuple[int, int]:
+def place(layout: RegisterLayout, i: int, j: int) -> tuple[int, int]:
     """Thread and slot of an element, by the digits of its indices."""
     found = {"thread": 0, "slot": 0}
     for index, digits in zip((i, j), layout.digits, strict=True):

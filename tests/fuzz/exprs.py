@@ -1,6 +1,6 @@
 """Random scalar expressions of the language, with bounds on what they can be.
 
-A value carries its dtype, a bound of its magnitude and the number of binary digits behind the
+A value carries its dtype, a bound of its magnitude and the number of binary modes behind the
 point. With both small enough for the dtype every sum and product is exact, so results do not
 depend on the order of a reduction and can be compared for equality.
 """
@@ -26,9 +26,9 @@ INTS = ("int32", "int8", "int64", "uint8", "int16", "uint32", "uint16")
 
 @dataclass(frozen=True)
 class Value:
-    """An expression: its text, dtype, largest magnitude, digits behind the point.
+    """An expression: its text, dtype, largest magnitude, modes behind the point.
 
-    ``prec`` is the number of exact leading digits once an inexact operation took part.
+    ``prec`` is the number of exact leading modes once an inexact operation took part.
     """
 
     text: str
@@ -69,11 +69,11 @@ def int_literal(value: int, other: str) -> str:
 
 def fits(value: Value) -> bool:
     """Whether every value within the bounds is exact in the dtype."""
-    digits = MANTISSA.get(value.dtype)
-    if digits is None:
+    modes = MANTISSA.get(value.dtype)
+    if modes is None:
         return True
     limit = 60000.0 if value.dtype == "float16" else 1e30
-    return value.mag * 2.0**value.frac <= 2.0**digits and value.mag <= limit
+    return value.mag * 2.0**value.frac <= 2.0**modes and value.mag <= limit
 
 
 class Exprs:
@@ -114,7 +114,7 @@ class Exprs:
         return Value(f"({value.text} % {size})", int_literal(size, value.dtype), size - 1)
 
     def whole(self, value: Value) -> Value:
-        """``value`` without digits behind the point."""
+        """``value`` without modes behind the point."""
         if value.frac == 0:
             return value
         call = self.draw.choice(("floor", "ceil", "trunc"))
@@ -170,8 +170,8 @@ class Exprs:
         return a
 
     def rounded(self, value: Value) -> Value:
-        digits = MANTISSA[value.dtype]
-        return replace(value, prec=min(value.prec, digits, 23))
+        modes = MANTISSA[value.dtype]
+        return replace(value, prec=min(value.prec, modes, 23))
 
     def math(self, a: Value) -> Value:
         """A function whose results are rounded in ways of their own."""
@@ -293,7 +293,7 @@ class Exprs:
         return self.small(value, mag) if value.mag > mag else value
 
     def as_exact(self, value: Value) -> Value:
-        """``value``, or a leaf without rounding where a store would cut digits."""
+        """``value``, or a leaf without rounding where a store would cut modes."""
         return value if value.exact else self.exactly(1)
 
 

@@ -169,13 +169,13 @@ class Frame:
         name = self.names.fresh("A" if role == "in" else "Out")
         shape = tuple(self.total[letter] for letter in letters)
         dims = tuple(self.dims[letter] for letter in letters)
-        mag, digits = tensor_bounds(draw, dtype, name)
+        mag, modes = tensor_bounds(draw, dtype, name)
         steps = None
         if role == "in" and draw.chance(0.1) and all(dim.isdigit() for dim in dims):
             steps = tuple(draw.integer(1, 3) for _ in shape)
             self.program.features.add("strided")
         special = dtype in SPECIAL and draw.chance(0.1)
-        made = Tensor(name, letters, shape, dims, dtype, role, mag, digits, steps, special=special)
+        made = Tensor(name, letters, shape, dims, dtype, role, mag, modes, steps, special=special)
         self.tensors.append(made)
         self.program.tensors.append(made)
         return made

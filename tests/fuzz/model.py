@@ -180,11 +180,11 @@ def decode(array: np.ndarray, dtype: str) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def _fp8(array: np.ndarray, exponent_bits: int, digits: int, bias: int) -> np.ndarray:
+def _fp8(array: np.ndarray, exponent_bits: int, modes: int, bias: int) -> np.ndarray:
     bits = array.astype(np.int64)
     sign = np.where(bits & 0x80, -1.0, 1.0)
-    exponent = (bits >> digits) & ((1 << exponent_bits) - 1)
-    fraction = (bits & ((1 << digits) - 1)) / 2.0**digits
+    exponent = (bits >> modes) & ((1 << exponent_bits) - 1)
+    fraction = (bits & ((1 << modes) - 1)) / 2.0**modes
     normal = (1 + fraction) * 2.0 ** (exponent - bias)
     value = sign * np.where(exponent == 0, fraction * 2.0 ** (1 - bias), normal)
     top = exponent == (1 << exponent_bits) - 1
@@ -194,7 +194,7 @@ def _fp8(array: np.ndarray, exponent_bits: int, digits: int, bias: int) -> np.nd
 
 
 def tensor_bounds(draw: Draw, dtype: str, name: str) -> tuple[float, int]:
-    """Magnitude and digits for the numbers of an input."""
+    """Magnitude and modes for the numbers of an input."""
     if dtype in MANTISSA:
         return (2.0, 1) if dtype.startswith("float8") else (4.0, draw.integer(0, 1))
     if dtype == "bool":

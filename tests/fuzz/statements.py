@@ -84,10 +84,10 @@ class Body:
         """What may be stored in ``tile``: inside loops no more than it may hold already."""
         if tile.ready and self.frame.nested:
             return tile.mag, tile.frac
-        digits = MANTISSA.get(tile.dtype)
-        if digits is None:
+        modes = MANTISSA.get(tile.dtype)
+        if modes is None:
             return 2.0**64, 0
-        return min(16.0, 2.0 ** (digits - 2)), 1 if digits < 8 else 2
+        return min(16.0, 2.0 ** (modes - 2)), 1 if modes < 8 else 2
 
     # -- loads, copies, fills ------------------------------------------------------------------
     def load(self) -> None:
@@ -530,10 +530,10 @@ class Body:
         total = frame.block["k"] * steps
         first, second = frame.tiles[a.name], frame.tiles[b.name]
         value = Value("", result, first.mag * second.mag * total, first.frac + second.frac)
-        digits = 53 if fits(value) or result == "int32" else MANTISSA[result] - 3
+        modes = 53 if fits(value) or result == "int32" else MANTISSA[result] - 3
         if result == "int32":
             value = replace(value, mag=min(value.mag, 2.0**32))
-        frame.update(c, value.mag, value.frac, digits)
+        frame.update(c, value.mag, value.frac, modes)
 
     def _gemm_operand(self, tile: Tile, at_k: str) -> None:
         frame = self.frame

@@ -129,8 +129,8 @@ def test_the_same_seed_gives_the_same_program() -> None:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16"])
 def test_storage_arrays_hold_the_numbers_they_should(dtype: str) -> None:
-    digits = MANTISSA[dtype]
-    numbers = np.arange(-(2 ** min(digits, 6)), 2 ** min(digits, 6) + 1) / 2.0
+    modes = MANTISSA[dtype]
+    numbers = np.arange(-(2 ** min(modes, 6)), 2 ** min(modes, 6) + 1) / 2.0
     np.testing.assert_array_equal(decode(encode(numbers, dtype), dtype), numbers)
 
 

@@ -161,12 +161,12 @@ class _Maker:
         return f"T.Layout({shape}, lambda {variables}: ({flat}) ^ (({flat}) // 8 % 8))"
 
     def fragment(self, name: str, shape: tuple[int, ...]) -> str:
-        """Places of the row-major position, or of the digits of each index in any order."""
+        """Places of the row-major position, or of the modes of each index in any order."""
         rng, count = self.rng, prod(shape)
         variables = ", ".join("ijkl"[: len(shape)])
         flat = _flat("ijkl", shape)
         threads = rng.choice([n for n in (8, 16, 24, 32, 64, 96, 128) if n <= self.threads])
-        kind = rng.choice(("flat", "flat", "digits", "digits", "digits", "copies", "xor", "thread"))
+        kind = rng.choice(("flat", "flat", "modes", "modes", "modes", "copies", "xor", "thread"))
         if kind == "flat":
             run = rng.choice((1, 2, 4))
             rounds = -(-count // (threads * run)) * run
@@ -197,9 +197,9 @@ class _Maker:
             return (
                 f"T.Fragment({shape}, forward_thread_fn=lambda {variables}: ({flat}) % {threads})"
             )
-        return self.digits(shape, variables)
+        return self.modes(shape, variables)
 
-    def digits(self, shape: tuple[int, ...], variables: str) -> str:
+    def modes(self, shape: tuple[int, ...], variables: str) -> str:
         rng = self.rng
         pieces: list[tuple[str, int]] = []
         for var, extent in zip("ijkl", shape):

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilelang.layout import Layout, make_swizzled_layout
-from tilelang.layout.distribution import Digit, Distribution
-from tilelang.layout.views import Span, seen_distribution, seen_layout
+from tilelang.layout.register_layout import Mode, RegisterLayout
+from tilelang.layout.views import Span, seen_register_layout, seen_layout
 
 
 def whole(shape: tuple[int, ...], bits: int) -> Span:
     return Span(shape, tuple(prod(shape[d + 1 :]) for d in range(len(shape))), 0, bits)
 
 
-def bytes_of_registers(held: Distribution, bits: int) -> np.ndarray:
+def bytes_of_registers(held: RegisterLayout, bits: int) -> np.ndarray:
     """(thread, byte in the thread's registers) of every byte of the tile, in order, per copy."""
     size = bits // 8
     owners = held.owner_table().reshape(prod(held.shape), -1)
@@ -29,11 +29,11 @@ def bytes_of_registers(held: Distribution, bits: int) -> np.ndarray:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Distribution, Span, Span]:
-    """A distribution of a tile, and another name of the tile."""
+def cases(draw: st.DrawFn) -> tuple[RegisterLayout, Span, Span]:
+    """A register layout of a tile, and another name of the tile."""
     extents = draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8]), min_size=1, max_size=3))
     shape = tuple(extents)
-    digits = []
+    modes = []
     thread = slot = 1
     for extent in shape:
         row = []
@@ -41,14 +41,14 @@ def cases(draw: st.DrawFn) -> tuple[Distribution, Span, Span]:
         while left > 1:
             step = draw(st.sampled_from([d for d in range(2, left + 1) if left % d == 0]))
             if draw(st.booleans()) and thread * step <= 64:
-                row.append(Digit(step, "thread", thread))
+                row.append(Mode(step, "thread", thread))
                 thread *= step
             else:
-                row.append(Digit(step, "slot", slot))
+                row.append(Mode(step, "register", slot))
                 slot *= step
             left //= step
-        digits.append(tuple(row))
-    held = Distribution(shape, tuple(digits), (), 64)
+        modes.append(tuple(row))
+    held = RegisterLayout(shape, tuple(modes), (), 64)
     old, new = draw(st.sampled_from([8, 16, 32])), draw(st.sampled_from([8, 16, 32]))
     count = prod(shape) * old // new if prod(shape) * old % new == 0 else 0
     other: list[int] = []
@@ -64,7 +64,7 @@ def cases(draw: st.DrawFn) -> tuple[Distribution, Span, Span]:
 @given(cases())
 def test_every_byte_of_a_fragment_is_where_its_other_name_says(case) -> None:
     held, old, new = case
-    seen = seen_distribution(held, old, new)
+    seen = seen_register_layout(held, old, new)
     if seen is None or not prod(new.shape):
         return
     assert seen.shape == new.shape
@@ -74,22 +74,22 @@ def test_every_byte_of_a_fragment_is_where_its_other_name_says(case) -> None:
 
 
 def test_what_can_be_seen_is_seen() -> None:
-    rows = Distribution.linear((16, 256), 128, 4)
-    split = seen_distribution(rows, whole((16, 256), 32), whole((16, 8, 32), 32))
-    assert split is not None and split.slots == 32
-    assert seen_distribution(split, whole((16, 8, 32), 32), whole((16, 256), 32)) == rows
-    halves = seen_distribution(rows, whole((16, 256), 32), whole((16, 512), 16))
-    assert halves is not None and halves.slots == 64
-    everywhere = Distribution.fully_replicated((8, 3), 32)
-    others = seen_distribution(everywhere, whole((8, 3), 32), whole((6, 4), 32))
-    assert others == Distribution.fully_replicated((6, 4), 32)
+    rows = RegisterLayout.linear((16, 256), 128, 4)
+    split = seen_register_layout(rows, whole((16, 256), 32), whole((16, 8, 32), 32))
+    assert split is not None and split.register_count == 32
+    assert seen_register_layout(split, whole((16, 8, 32), 32), whole((16, 256), 32)) == rows
+    halves = seen_register_layout(rows, whole((16, 256), 32), whole((16, 512), 16))
+    assert halves is not None and halves.register_count == 64
+    everywhere = RegisterLayout.fully_replicated((8, 3), 32)
+    others = seen_register_layout(everywhere, whole((8, 3), 32), whole((6, 4), 32))
+    assert others == RegisterLayout.fully_replicated((6, 4), 32)
 
 
 def test_elements_that_would_be_in_two_threads_have_no_layout() -> None:
-    single = Distribution.linear((64,), 64)
-    assert seen_distribution(single, whole((64,), 16), whole((32,), 32)) is None
-    thirds = Distribution((3, 4), ((Digit(3, "slot", 1),), (Digit(4, "thread", 1),)), (), 4)
-    assert seen_distribution(thirds, whole((3, 4), 32), whole((4, 3), 32)) is None
+    single = RegisterLayout.linear((64,), 64)
+    assert seen_register_layout(single, whole((64,), 16), whole((32,), 32)) is None
+    thirds = RegisterLayout((3, 4), ((Mode(3, "register", 1),), (Mode(4, "thread", 1),)), (), 4)
+    assert seen_register_layout(thirds, whole((3, 4), 32), whole((4, 3), 32)) is None
 
 
 @pytest.mark.parametrize("bits", [8, 16, 32])

@@ -195,7 +195,7 @@ class Build:
         attrs: tuple[tuple[str, object], ...] = ()
         if region.buffer.storage == "local.fragment":
             assert isinstance(wanted, Registers)
-            attrs = (("distribution", wanted.spread),)
+            attrs = (("register_layout", wanted.spread),)
         elif isinstance(wanted, SharedLoad) and wanted.layout is not None and self.case.layouts:
             attrs = (("layout", wanted.layout),)
         buffer = replace(region.buffer, attrs=attrs)
@@ -235,7 +235,7 @@ class Build:
     def walk(self, region: Region, visit: Any) -> S.Stmt:
         buffer, thread = region.buffer, self.thread
         if buffer.storage == "local.fragment":
-            held, registers = buffer.attr("distribution"), self.stored(buffer)
+            held, registers = buffer.attr("register_layout"), self.stored(buffer)
 
             def registered(slot: E.Expr) -> S.Stmt:
                 index = held.index_of(thread, slot)
@@ -244,7 +244,7 @@ class Build:
                 valid = held.valid(thread, slot)
                 return body if valid is None else S.If(cond=valid, then=body)
 
-            return self.loop(held.slots, registered)
+            return self.loop(held.register_count, registered)
         rows, columns = (int(extent) for extent in region.extents[-2:])
         packing = buffer.dtype.packing  # one thread writes a whole byte
 

@@ -12,9 +12,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Digit, Distribution
+from tilelang.layout.register_layout import Mode, RegisterLayout
 
-linear, everywhere = Distribution.linear, Distribution.fully_replicated
+linear, everywhere = RegisterLayout.linear, RegisterLayout.fully_replicated
 SPREADS = {
     "linear": lambda: linear((8, 24), 64, 2),
     "padded": lambda: linear((8, 24), 128),
@@ -22,9 +22,9 @@ SPREADS = {
     "everywhere": lambda: everywhere((3, 4), 32),
     "partial warp": lambda: linear((6, 10), 48),
     "mma": lambda: mma_rows((32, 16), (2, 1)),
-    "idle": lambda: Distribution((2, 20), ((Digit(2, "slot", 1),), (Digit(20, "thread", 1),)),
+    "idle": lambda: RegisterLayout((2, 20), ((Mode(2, "register", 1),), (Mode(20, "thread", 1),)),
                                  (), 32),
-    "gaps": lambda: Distribution((2, 8), ((Digit(2, "slot", 1),), (Digit(8, "thread", 4),)),
+    "gaps": lambda: RegisterLayout((2, 8), ((Mode(2, "register", 1),), (Mode(8, "thread", 4),)),
                                  (), 32),
 }  # fmt: skip
 

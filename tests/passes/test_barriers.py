@@ -22,7 +22,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import inverse, thread_group_of
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.target import parse_target
@@ -134,7 +134,7 @@ def test_loops_with_one_distribution_hand_nothing_over() -> None:
         class Lay(Rewriter):
             def stmt(self, stmt: S.Stmt) -> S.Stmt:
                 if isinstance(stmt, S.Parallel) and layouts:
-                    return replace(stmt, loop_layout=Distribution.linear((64,), 64, 1))
+                    return replace(stmt, loop_layout=RegisterLayout.linear((64,), 64, 1))
                 return stmt
 
         return S.PrimFunc("kernel", kernel.params, Lay().rewrite(kernel.body))

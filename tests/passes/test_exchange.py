@@ -11,27 +11,27 @@ from tile_bench import Bench, mma_rows
 import tilelang.language as T
 from tilelang.compiler import lower
 from tilelang.ir import stmt as S
-from tilelang.layout.distribution import Digit, Distribution
+from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.options import Options
 from tilelang.passes.layouts.exchange import Sum, warp_exchange
 from tilelang.passes.lower.exchange import lower_exchange
 from tilelang.target import parse_target
 
 SM_80 = parse_target("cuda -arch=sm_80")
-linear, everywhere = Distribution.linear, Distribution.fully_replicated
+linear, everywhere = RegisterLayout.linear, RegisterLayout.fully_replicated
 
 
-def rows_of(shape: tuple[int, int]) -> Distribution:
+def rows_of(shape: tuple[int, int]) -> RegisterLayout:
     """What reducing the columns of an accumulator leaves."""
     return mma_rows(shape, (1, 1)).drop(1)
 
 
 def value(total: Sum, thread: int) -> int:
     return total.base + sum(thread // below % extent * stride
-                            for below, extent, stride in total.digits)  # fmt: skip
+                            for below, extent, stride in total.modes)  # fmt: skip
 
 
-def check_plan(src: Distribution, dst: Distribution) -> bool:
+def check_plan(src: RegisterLayout, dst: RegisterLayout) -> bool:
     """Whether there is a plan; each of its places holds the element that is wanted."""
     plan = warp_exchange(src, dst, 32)
     if plan is None:
@@ -71,13 +71,13 @@ def test_no_plan_across_warps() -> None:
 
 
 def test_no_plan_for_many_shuffles() -> None:
-    def down(shape: tuple[int, int]) -> Distribution:
-        rows = (Digit(shape[0], "slot", 1),)
-        return Distribution(shape, (rows, (Digit(32, "thread", 1),)), (), 32)
+    def down(shape: tuple[int, int]) -> RegisterLayout:
+        rows = (Mode(shape[0], "register", 1),)
+        return RegisterLayout(shape, (rows, (Mode(32, "thread", 1),)), (), 32)
 
-    def across(shape: tuple[int, int]) -> Distribution:
-        columns = (Digit(shape[1], "slot", 1),)
-        return Distribution(shape, ((Digit(32, "thread", 1),), columns), (), 32)
+    def across(shape: tuple[int, int]) -> RegisterLayout:
+        columns = (Mode(shape[1], "register", 1),)
+        return RegisterLayout(shape, ((Mode(32, "thread", 1),), columns), (), 32)
 
     assert warp_exchange(down((32, 32)), across((32, 32)), 32) is None
 

@@ -11,10 +11,10 @@ from tile_bench import Bench, lower_loop, part
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.lower.print_tile import lower_print
 
-linear = Distribution.linear
+linear = RegisterLayout.linear
 
 
 def tile(bench: Bench, name: str, values: Any, scope: str) -> Buffer:

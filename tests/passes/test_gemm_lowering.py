@@ -18,8 +18,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.layouts.gemm_plan import Registers, SharedLoad, SharedRuns, plan_gemm
 from tilelang.passes.lower.gemm_mma import lower_gemm
 
@@ -291,8 +291,8 @@ def test_any_size_and_any_number_of_threads(
 def test_factors_are_loaded_once_per_row_and_column_of_a_thread() -> None:
     build = Build(Case(64, 64, 16, "float32", threads=128, arch=75))
     held = build.plan.sum
-    assert held.slots == 32
-    assert sorted(sorted(d.extent for d in digits) for digits in held.digits) == [[4, 16], [8, 8]]
+    assert held.register_count == 32
+    assert sorted(sorted(d.extent for d in modes) for modes in held.modes) == [[4, 16], [8, 8]]
 
 
 # -- plans ----------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
     )  # fmt: skip
     plan = plan_gemm(stmt, 128, SM_80)
     assert plan.a == plan.c == SharedLoad()
-    assert isinstance(plan.sum, Distribution)
+    assert isinstance(plan.sum, RegisterLayout)
 
 
 def test_leading_dimensions_of_whole_fragments() -> None:
@@ -470,8 +470,8 @@ def test_a_factor_elsewhere_than_planned_is_a_defect(scope: str) -> None:
         text = "`a` is not in shared memory"
     else:
         text = "`a` is not held as the product needs it"
-        other = Distribution.fully_replicated((64, 32), 128)
-        wrong = replace(stmt.a.buffer, attrs=(("distribution", other),))
+        other = RegisterLayout.fully_replicated((64, 32), 128)
+        wrong = replace(stmt.a.buffer, attrs=(("register_layout", other),))
     with pytest.raises(InternalError, match=text):
         lower_gemm(replace(stmt, a=wrong.region()), build.ctx)
 

@@ -34,7 +34,7 @@ def test_a_row_result_is_held_where_its_row_was() -> None:
             T.copy(b, B)
 
     found = buffers(main)
-    rows, result = found["a"].attr("distribution"), found["b"].attr("distribution")
+    rows, result = found["a"].attr("register_layout"), found["b"].attr("register_layout")
     assert result == rows.drop(1)
     assert result.replication == 16  # 16 threads share a row: 64 floats in vectors of 4
 
@@ -53,8 +53,8 @@ def test_an_update_keeps_all_iterations_of_an_element_in_its_threads() -> None:
 
     found = infer_layouts(simplify_func(main, SM_80), SM_80)
     loop = next(node for node in S.walk(found.body) if isinstance(node, S.Parallel))
-    digits = loop.loop_layout.digits[1]  # of j
-    assert all(digit.place == "slot" for digit in digits)
+    modes = loop.loop_layout.modes[1]  # of j
+    assert all(mode.place == "register" for mode in modes)
 
 
 def test_a_column_result_does_not_spoil_the_accesses_of_a_tile() -> None:
@@ -76,7 +76,9 @@ def test_a_column_result_does_not_spoil_the_accesses_of_a_tile() -> None:
             T.copy(c, C)
 
     found = buffers(main)
-    assert found["c"].attr("distribution") == found["a"].attr("distribution")  # rows of 16 bytes
+    assert found["c"].attr("register_layout") == found["a"].attr(
+        "register_layout"
+    )  # rows of 16 bytes
     assert found["total_shared"].storage == "shared"
 
 
@@ -93,7 +95,9 @@ def test_a_small_tile_follows_the_larger_one() -> None:
             T.copy(a, A)
 
     found = buffers(main)
-    assert found["w"].attr("distribution").digits == (found["a"].attr("distribution").digits[1],)
+    assert found["w"].attr("register_layout").modes == (
+        found["a"].attr("register_layout").modes[1],
+    )
 
 
 def test_a_tile_read_across_its_rows_gets_a_layout_without_conflicts() -> None:

@@ -1,4 +1,4 @@
-"""Reductions on GPUs: every source and destination, distribution, dtype and thread count."""
+"""Reductions on GPUs: every source and destination, register layout, dtype and thread count."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Digit, Distribution
+from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.passes.lower import allreduce
 from tilelang.passes.lower.reduce import lower_reduce
 
-linear, everywhere = Distribution.linear, Distribution.fully_replicated
+linear, everywhere = RegisterLayout.linear, RegisterLayout.fully_replicated
 NUMPY = {"sum": np.sum, "max": np.max, "min": np.min, "bitand": np.bitwise_and.reduce,
          "bitor": np.bitwise_or.reduce, "bitxor": np.bitwise_xor.reduce}  # fmt: skip
 
@@ -75,14 +75,14 @@ SPREADS = {
     "mma row of warps": lambda: mma_rows((32, 64), (1, 4)),
     "mma column of warps": lambda: mma_rows((128, 16), (4, 1)),
     "three dims": lambda: linear((3, 8, 16), 64, 2),
-    "straddling": lambda: Distribution(
-        (8, 16), ((Digit(8, "thread", 1),), (Digit(2, "slot", 1), Digit(8, "thread", 8))), (), 64
+    "straddling": lambda: RegisterLayout(
+        (8, 16), ((Mode(8, "thread", 1),), (Mode(2, "register", 1), Mode(8, "thread", 8))), (), 64
     ),
-    "idle threads": lambda: Distribution(
-        (4, 20), ((Digit(4, "slot", 1),), (Digit(20, "thread", 1),)), (), 64
+    "idle threads": lambda: RegisterLayout(
+        (4, 20), ((Mode(4, "register", 1),), (Mode(20, "thread", 1),)), (), 64
     ),
-    "gaps": lambda: Distribution(
-        (4, 8), ((Digit(4, "slot", 2),), (Digit(8, "thread", 4),)), (), 32
+    "gaps": lambda: RegisterLayout(
+        (4, 8), ((Mode(4, "register", 2),), (Mode(8, "thread", 4),)), (), 32
     ),
 }  # fmt: skip
 
@@ -195,7 +195,7 @@ def test_nan_is_ignored_unless_it_propagates() -> None:
 RESULTS = {
     "replicated": everywhere((32,), 128),
     "other threads": linear((32,), 128),
-    "other registers": Distribution((32,), ((Digit(8, "thread", 16), Digit(4, "slot", 1)),),
+    "other registers": RegisterLayout((32,), ((Mode(8, "thread", 16), Mode(4, "register", 1)),),
                                     ((16, 1),), 128),
     "extent 1": everywhere((32, 1), 128),
 }  # fmt: skip
@@ -355,8 +355,8 @@ def test_loops_reuse_the_workspace_safely(source: str, name: str) -> None:
 def test_small_workspaces_are_used_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allreduce, "ROOM", 96 * 4 * 3)
     bench = Bench(96)
-    dist = Distribution(
-        (8, 96), ((Digit(8, "slot", 1),), (Digit(32, "thread", 3), Digit(3, "thread", 1))), (), 96
+    dist = RegisterLayout(
+        (8, 96), ((Mode(8, "register", 1),), (Mode(32, "thread", 3), Mode(3, "thread", 1))), (), 96
     )
     x = numbers((8, 96), "float32")
     src = bench.fragment("src", x, "float32", dist)
@@ -378,8 +378,8 @@ def test_eight_bit_floats(dtype: str) -> None:
 
 def test_workspaces_stay_small() -> None:
     bench = Bench(1024)
-    dist = Distribution(
-        (64, 1024), ((Digit(64, "slot", 1),), (Digit(32, "thread", 32), Digit(32, "slot", 64))),
+    dist = RegisterLayout(
+        (64, 1024), ((Mode(64, "register", 1),), (Mode(32, "thread", 32), Mode(32, "register", 64))),
         ((32, 1),), 1024,
     )  # fmt: skip
     src = bench.fragment("src", np.zeros(dist.shape), "float64", dist)

@@ -12,7 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Digit, Distribution
+from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.passes.analysis.combine import update_store
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.reducer import (
@@ -22,7 +22,7 @@ from tilelang.passes.lower.reducer import (
     lower_reducer_update,
 )
 
-linear, everywhere = Distribution.linear, Distribution.fully_replicated
+linear, everywhere = RegisterLayout.linear, RegisterLayout.fully_replicated
 
 SPREADS = {
     "everywhere": lambda: everywhere((6,), 64),
@@ -32,15 +32,15 @@ SPREADS = {
     "one copy": lambda: linear((64,), 64),
     "odd copies": lambda: linear((12, 8), 96).drop(0),
     "partial warp": lambda: everywhere((5,), 48),
-    "gaps": lambda: Distribution((4,), ((Digit(4, "slot", 2),),), ((32, 1),), 32),
+    "gaps": lambda: RegisterLayout((4,), ((Mode(4, "register", 2),),), ((32, 1),), 32),
 }  # fmt: skip
 
 
-def reducer(bench: Bench, dist: Distribution, kind: str, op: str) -> Buffer:
+def reducer(bench: Bench, dist: RegisterLayout, kind: str, op: str) -> Buffer:
     return bench.fragment("acc", np.zeros(dist.shape), kind, dist, reducer=(op, "all"))
 
 
-def contributed(acc: Buffer, parts: Buffer, dist: Distribution) -> Any:
+def contributed(acc: Buffer, parts: Buffer, dist: RegisterLayout) -> Any:
     """Every register of every thread takes in its number of ``parts``."""
 
     def lowering(ctx: Lowering) -> S.Stmt:
@@ -49,12 +49,14 @@ def contributed(acc: Buffer, parts: Buffer, dist: Distribution) -> Any:
         value = E.Load(parts, (ctx.group.thread, s))
         op = acc.attr("reducer")[0]
         body = update_store(S.ReducerUpdate(buffer=array, indices=(s,), value=value, op=op))
-        return S.For(var=s, start=E.const(0), stop=E.const(dist.slots), step=E.const(1), body=body)
+        return S.For(
+            var=s, start=E.const(0), stop=E.const(dist.register_count), step=E.const(1), body=body
+        )
 
     return lowering
 
 
-def total(dist: Distribution, parts: Any, op: str, start: Any = None) -> Any:
+def total(dist: RegisterLayout, parts: Any, op: str, start: Any = None) -> Any:
     """What all owners of each element contributed."""
     given = parts[dist.owner_table(), dist.slot_table()[..., None]]
     if op == "sum":
@@ -71,7 +73,7 @@ def total(dist: Distribution, parts: Any, op: str, start: Any = None) -> Any:
 def test_sums(name: str, into: str) -> None:
     dist = SPREADS[name]()
     bench = Bench(dist.threads)
-    numbers = np.random.default_rng(0).integers(-9, 9, (dist.threads, dist.slots))
+    numbers = np.random.default_rng(0).integers(-9, 9, (dist.threads, dist.register_count))
     parts = bench.memory("parts", numbers.astype(np.float32), "float32")
     acc = reducer(bench, dist, "float32", "sum")
     dst = None
@@ -104,7 +106,7 @@ def test_operations_and_dtypes(op: str, kind: str) -> None:
     dist = linear((8, 64), 128).drop(1)
     bench = Bench(128)
     held = DType(kind).as_numpy()
-    numbers = np.random.default_rng(0).integers(0, 7, (128, dist.slots)).astype(held)
+    numbers = np.random.default_rng(0).integers(0, 7, (128, dist.register_count)).astype(held)
     parts = bench.memory("parts", numbers, kind)
     acc = reducer(bench, dist, kind, op)
     bench.run(

@@ -16,10 +16,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.language.scan_op import _scan as running
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.lower.scan import lower_scan
 
-linear, everywhere = Distribution.linear, Distribution.fully_replicated
+linear, everywhere = RegisterLayout.linear, RegisterLayout.fully_replicated
 
 
 def numbers(shape: tuple[int, ...], kind: str = "float32") -> Any:

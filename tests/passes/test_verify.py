@@ -17,7 +17,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import displaced
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout import make_swizzled_layout
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
 from tilelang.passes.layouts import storage
 from tilelang.passes.lower.context import Lowering
@@ -220,15 +220,15 @@ def test_a_conditional_access_outside_is_found_when_everything_is_looked_at(targ
 
 # -- views ----------------------------------------------------------------------------------------
 def test_a_view_of_a_fragment_that_is_elsewhere_is_found(monkeypatch) -> None:
-    right = storage.seen_distribution
+    right = storage.seen_register_layout
 
-    def wrong(held: Distribution, old: object, new: object) -> Distribution | None:
+    def wrong(held: RegisterLayout, old: object, new: object) -> RegisterLayout | None:
         found = right(held, old, new)
         if found is None:
             return None
-        return Distribution(found.shape, found.digits, found.replicas, found.threads).row_major()
+        return RegisterLayout(found.shape, found.modes, found.replicas, found.threads).row_major()
 
-    monkeypatch.setattr(storage, "seen_distribution", wrong)
+    monkeypatch.setattr(storage, "seen_register_layout", wrong)
 
     @T.prim_func
     def main(X: T.Tensor((16, 32), "float32"), Y: T.Tensor((512,), "float32")):

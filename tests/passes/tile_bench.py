@@ -22,7 +22,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.define import loop_of
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
-from tilelang.layout.distribution import Digit, Distribution
+from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.layouts.spread import known_spread
 from tilelang.passes.lower.context import Group, Lowering
@@ -32,14 +32,14 @@ INT = DType("int32")
 Array = Any
 
 
-def mma_rows(shape: tuple[int, int], warps: tuple[int, int]) -> Distribution:
+def mma_rows(shape: tuple[int, int], warps: tuple[int, int]) -> RegisterLayout:
     """The accumulator of m16n8 instructions over a grid of warps."""
     (m, n), (wm, wn) = shape, warps
-    rows = (Digit(m // (16 * wm), "slot", n // (8 * wn) * 4), Digit(wm, "thread", 32),
-            Digit(2, "slot", 2), Digit(8, "thread", 4))  # fmt: skip
-    columns = (Digit(n // (8 * wn), "slot", 4), Digit(wn, "thread", 32 * wm),
-               Digit(4, "thread", 1), Digit(2, "slot", 1))  # fmt: skip
-    return Distribution(shape, (rows, columns), (), 32 * wm * wn)
+    rows = (Mode(m // (16 * wm), "register", n // (8 * wn) * 4), Mode(wm, "thread", 32),
+            Mode(2, "register", 2), Mode(8, "thread", 4))  # fmt: skip
+    columns = (Mode(n // (8 * wn), "register", 4), Mode(wn, "thread", 32 * wm),
+               Mode(4, "thread", 1), Mode(2, "register", 1))  # fmt: skip
+    return RegisterLayout(shape, (rows, columns), (), 32 * wm * wn)
 
 
 def lower_loop(stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
@@ -83,7 +83,7 @@ class Bench:
         self.arrays: dict[Buffer, Array] = {}
         self.before: list[S.Stmt] = []
         self.after: list[S.Stmt] = []
-        self.images: dict[str, tuple[Buffer, Distribution]] = {}
+        self.images: dict[str, tuple[Buffer, RegisterLayout]] = {}
         self.tiles: dict[str, Buffer] = {}
         self.out = io.StringIO()
 
@@ -94,15 +94,15 @@ class Bench:
         return buffer
 
     def fragment(
-        self, name: str, values: Array, kind: str, dist: Distribution, **attrs: object
+        self, name: str, values: Array, kind: str, dist: RegisterLayout, **attrs: object
     ) -> Buffer:
         """A fragment with ``values``; every copy gets them."""
         assert dist.threads == self.mine.threads
         made = Buffer(
             name, Shape(dist.shape), DType(kind), "local.fragment",
-            attrs=(("distribution", dist), *attrs.items()),
+            attrs=(("register_layout", dist), *attrs.items()),
         )  # fmt: skip
-        junk = np.full((dist.threads, dist.slots), 101)  # where there is no element
+        junk = np.full((dist.threads, dist.register_count), 101)  # where there is no element
         image = encode(junk, kind)
         owners, slots = dist.owner_table(), dist.slot_table()
         codes = encode(np.asarray(values), kind)
@@ -116,7 +116,9 @@ class Bench:
         self.images[name] = (param, dist)
         return made
 
-    def _per_slot(self, dist: Distribution, registers: Buffer, param: Buffer, load: bool) -> S.Stmt:
+    def _per_slot(
+        self, dist: RegisterLayout, registers: Buffer, param: Buffer, load: bool
+    ) -> S.Stmt:
         s = E.Var("s", INT)
         outside = (self.mine.thread, s)
         body = (
@@ -124,7 +126,9 @@ class Bench:
             if load
             else S.Store(buffer=param, indices=outside, value=E.Load(registers, (s,)))
         )
-        return S.For(var=s, start=E.const(0), stop=E.const(dist.slots), step=E.const(1), body=body)
+        return S.For(
+            var=s, start=E.const(0), stop=E.const(dist.register_count), step=E.const(1), body=body
+        )
 
     def shared(self, name: str, values: Array, kind: str) -> Buffer:
         """A shared tile."""

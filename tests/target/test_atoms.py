@@ -21,16 +21,16 @@ def test_every_register_holds_the_element_of_the_manual(atom: MmaAtom) -> None:
         (atom.a_layout, atom.b_layout, atom.c_layout), register_layout(atom.shape, atom.a.bits)
     ):
         assert layout.threads == WARP
-        assert layout.slots == table.shape[1]
+        assert layout.register_count == table.shape[1]
         assert np.array_equal(layout.index_table(), table)
 
 
 @pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
 def test_every_element_is_held_once(atom: MmaAtom) -> None:
     for layout, slots in (
-        (atom.a_layout, atom.a_slots),
-        (atom.b_layout, atom.b_slots),
-        (atom.c_layout, atom.c_slots),
+        (atom.a_layout, atom.a_registers),
+        (atom.b_layout, atom.b_registers),
+        (atom.c_layout, atom.c_registers),
     ):
         places = layout.owner_table()[..., 0] * slots + layout.slot_table()
         assert sorted(places.reshape(-1)) == list(range(WARP * slots))

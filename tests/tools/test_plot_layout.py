@@ -11,7 +11,7 @@ import pytest
 import tilelang.language as T
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.layout import make_gemm_fragment_8x8, make_swizzled_layout
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.tools import draw_layout, plot_layout
 from tilelang.tools.svg import colour_of
 
@@ -80,7 +80,7 @@ def test_large_drawings_are_cut_in_text_only() -> None:
 
 
 def test_what_inference_chose_can_be_drawn() -> None:
-    held = Distribution.linear((4, 32), 32, vector=4)
+    held = RegisterLayout.linear((4, 32), 32, vector=4)
     assert draw_layout(held).rows[0][1].label == "T1:0-3"
 
 

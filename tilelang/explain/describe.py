@@ -8,8 +8,8 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.print_expr import expr_text
 from tilelang.ir.simplify import simplify
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.layout.swizzle import SPANS, fits, swizzled
 
 _NAMES = "ijklmnop"
@@ -21,7 +21,7 @@ def shape_text(buffer: Buffer) -> str:
     return f"({extents}{',' if len(buffer.shape) == 1 else ''}) {buffer.dtype}"
 
 
-def distribution_text(held: Distribution) -> str:
+def distribution_text(held: RegisterLayout) -> str:
     """Where each element of a fragment is: ``(i, j) -> thread .., register ..``."""
     index = [E.Var(_NAMES[dim % len(_NAMES)], DType("int32")) for dim in range(len(held.shape))]
     given: list[E.Expr] = [
@@ -30,7 +30,7 @@ def distribution_text(held: Distribution) -> str:
     thread = expr_text(simplify(held.thread_of(given)))
     slot = expr_text(simplify(held.slot_of(given)))
     names = ", ".join(var.name for var in index)
-    registers = f"{held.slots} register{'s' if held.slots > 1 else ''}"
+    registers = f"{held.register_count} register{'s' if held.register_count > 1 else ''}"
     text = f"{registers} in each of {held.threads} threads"
     if held.replicated:
         text += f", each element in {held.replication} of them"

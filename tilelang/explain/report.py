@@ -19,7 +19,7 @@ from tilelang.explain.moves import Key, Line, Move, lines_of
 from tilelang.explain.snapshots import allocated, launches, snapshots
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import GemmPlan
@@ -99,8 +99,8 @@ class _Kernel:
         if buffer.storage != FRAGMENT:
             bits = buffer.dtype.bits * buffer.dtype.lanes
             return f"shared, {layout_text(buffer.attr('layout'), bits)}"
-        held = buffer.attr("distribution")
-        return distribution_text(held) if isinstance(held, Distribution) else "never used"
+        held = buffer.attr("register_layout")
+        return distribution_text(held) if isinstance(held, RegisterLayout) else "never used"
 
     def shared(self) -> Iterator[str]:
         """The plan of shared memory."""

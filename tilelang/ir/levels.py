@@ -77,7 +77,7 @@ _SCHEDULED_KEYS = _also(
     Parallel="commit async signals",
     Copy="commit signals exchange operand",
     Gemm="panels k_run exchanged",
-    Buffer="distribution layout extra made",
+    Buffer="register_layout layout extra made",
 )
 _THREAD_KEYS = _keys(
     Launch=(

@@ -16,9 +16,9 @@ import numpy as np
 
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Expr, as_expr, const
-from tilelang.layout.distribution import Digit, Distribution, split_digits
 from tilelang.layout.evaluate import Array
 from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import Mode, RegisterLayout, split_modes
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 # -- fragments ------------------------------------------------------------------------------------
 @lru_cache(maxsize=1024)
-def seen_distribution(held: Distribution, old: Span, new: Span) -> Distribution | None:
+def seen_register_layout(held: RegisterLayout, old: Span, new: Span) -> RegisterLayout | None:
     """Where the elements of ``new`` are when those of ``old`` are spread as ``held`` says.
 
     None where that is no distribution: an element of ``new`` would be in several threads or
-    registers, its thread would be no digit of its index, or one of both is a part of the storage.
+    registers, its thread would be no mode of its index, or one of both is a part of the storage.
     """
     if not (old.whole and new.whole and old.size == new.size):
         return None
@@ -87,14 +87,14 @@ def seen_distribution(held: Distribution, old: Span, new: Span) -> Distribution 
         ):
             keep += 1
     before = len(old.shape) - keep
-    flat = _flat(old.shape[:before], held.digits[:before])
+    flat = _flat(old.shape[:before], held.modes[:before])
     if flat is None:
         return None
     scaled = _scaled(flat, held, old.bits, new.bits)
     if scaled is None:
         return None
-    flat, kept = scaled, list(held.digits[before:])
-    rows: list[tuple[Digit, ...]] = []
+    flat, kept = scaled, list(held.modes[before:])
+    rows: list[tuple[Mode, ...]] = []
     outer = new.shape[: len(new.shape) - keep]
     leading = next((dim for dim, extent in enumerate(outer) if extent > 1), 0)
     for dim in reversed(range(len(outer))):
@@ -103,71 +103,69 @@ def seen_distribution(held: Distribution, old: Span, new: Span) -> Distribution 
         elif dim == leading:
             rows.insert(0, flat)
         else:
-            split = split_digits(flat, outer[dim])
+            split = split_modes(flat, outer[dim])
             if split is None:
                 return None
             flat = split[0]
             rows.insert(0, split[1])
-    digits = (*map(_merged, rows), *kept)
-    return Distribution(new.shape, digits, held.replicas, held.threads)
+    modes = (*map(_merged, rows), *kept)
+    return RegisterLayout(new.shape, modes, held.replicas, held.threads)
 
 
-def _merged(row: tuple[Digit, ...]) -> tuple[Digit, ...]:
-    """Neighbouring digits that are one."""
-    found: list[Digit] = []
-    for digit in row:
+def _merged(row: tuple[Mode, ...]) -> tuple[Mode, ...]:
+    """Neighbouring modes that are one."""
+    found: list[Mode] = []
+    for mode in row:
         above = found[-1] if found else None
-        reach = digit.stride * digit.extent
-        if above is not None and above.place == digit.place and above.stride == reach:
-            found[-1] = Digit(above.extent * digit.extent, digit.place, digit.stride)
+        reach = mode.stride * mode.extent
+        if above is not None and above.place == mode.place and above.stride == reach:
+            found[-1] = Mode(above.extent * mode.extent, mode.place, mode.stride)
         else:
-            found.append(digit)
+            found.append(mode)
     return tuple(found)
 
 
-def _flat(
-    shape: tuple[int, ...], digits: tuple[tuple[Digit, ...], ...]
-) -> tuple[Digit, ...] | None:
-    """Digits of the row-major position, as few as there are, so that other rows than those of
+def _flat(shape: tuple[int, ...], modes: tuple[tuple[Mode, ...], ...]) -> tuple[Mode, ...] | None:
+    """Modes of the row-major position, as few as there are, so that other rows than those of
     ``shape`` may split them; only the outermost may have empty places."""
-    found: tuple[Digit, ...] = ()
-    for extent, row in zip(shape, digits):
-        real = tuple(digit for digit in row if digit.extent > 1)
-        if found and prod(digit.extent for digit in real) != extent:
+    found: tuple[Mode, ...] = ()
+    for extent, row in zip(shape, modes):
+        real = tuple(mode for mode in row if mode.extent > 1)
+        if found and prod(mode.extent for mode in real) != extent:
             return None
         found += real
     return _merged(found)
 
 
 def _scaled(
-    flat: tuple[Digit, ...], held: Distribution, old: int, new: int
-) -> tuple[Digit, ...] | None:
+    flat: tuple[Mode, ...], held: RegisterLayout, old: int, new: int
+) -> tuple[Mode, ...] | None:
     """``flat`` for elements of ``new`` bits instead of ``old``: parts of a register, or several."""
     if old == new:
         return flat
     if old % new == 0:
         share = old // new
-        moved = tuple(_register(digit, digit.stride * share) for digit in flat)
-        return (*moved, Digit(share, "slot", 1))
+        moved = tuple(_register(mode, mode.stride * share) for mode in flat)
+        return (*moved, Mode(share, "register", 1))
     if new % old:
         return None
     share = new // old
-    split = split_digits(flat, share)
+    split = split_modes(flat, share)
     if split is None:
         return None
     kept, gone = split
     below = 1
-    for digit in reversed(gone):
-        if digit.place != "slot" or digit.stride != below:
+    for mode in reversed(gone):
+        if mode.place != "register" or mode.stride != below:
             return None
-        below *= digit.extent
-    if any(digit.place == "slot" and digit.stride % share for digit in kept):
+        below *= mode.extent
+    if any(mode.place == "register" and mode.stride % share for mode in kept):
         return None
-    return tuple(_register(digit, digit.stride // share) for digit in kept)
+    return tuple(_register(mode, mode.stride // share) for mode in kept)
 
 
-def _register(digit: Digit, stride: int) -> Digit:
-    return replace(digit, stride=stride) if digit.place == "slot" else digit
+def _register(mode: Mode, stride: int) -> Mode:
+    return replace(mode, stride=stride) if mode.place == "register" else mode
 
 
 # -- shared memory --------------------------------------------------------------------------------

@@ -11,11 +11,11 @@ from functools import cached_property
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
-from tilelang.layout.distribution import Digit, Distribution
+from tilelang.layout.register_layout import Mode, RegisterLayout
 
 BLOCK = 8  # rows of A, columns of B of one block
 
-Digits = tuple[Digit, ...]
+Modes = tuple[Mode, ...]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class MmaAtom:
         m, n, k: its shape.
         a, b, c: dtypes of the factors and of the sum, as the instruction names them.
         needs: the feature of targets that have it.
-        a_digits: digits of the row and of k of an element of A: which thread and register has it.
-        b_digits: digits of k and of the column of an element of B.
-        c_digits: digits of the row and of the column of an element of C.
+        a_modes: modes of the row and of k of an element of A: which thread and register has it.
+        b_modes: modes of k and of the column of an element of B.
+        c_modes: modes of the row and of the column of an element of C.
         width: threads that hold the matrices.
     """
 
@@ -39,9 +39,9 @@ class MmaAtom:
     b: DType
     c: DType
     needs: str
-    a_digits: tuple[Digits, Digits]
-    b_digits: tuple[Digits, Digits]
-    c_digits: tuple[Digits, Digits]
+    a_modes: tuple[Modes, Modes]
+    b_modes: tuple[Modes, Modes]
+    c_modes: tuple[Modes, Modes]
     width: int = WARP
 
     @property
@@ -70,31 +70,31 @@ class MmaAtom:
         return self.k // (4 * self.per_register)
 
     @property
-    def a_slots(self) -> int:
+    def a_registers(self) -> int:
         """Elements of A in a thread."""
         return self.m * self.k // self.width
 
     @property
-    def b_slots(self) -> int:
+    def b_registers(self) -> int:
         """Elements of B in a thread."""
         return self.k * self.n // self.width
 
     @property
-    def c_slots(self) -> int:
+    def c_registers(self) -> int:
         """Elements of C in a thread."""
         return self.m * self.n // self.width
 
     @cached_property
-    def a_layout(self) -> Distribution:
+    def a_layout(self) -> RegisterLayout:
         """An m x k matrix in a warp."""
-        return Distribution((self.m, self.k), self.a_digits, (), self.width)
+        return RegisterLayout((self.m, self.k), self.a_modes, (), self.width)
 
     @cached_property
-    def b_layout(self) -> Distribution:
+    def b_layout(self) -> RegisterLayout:
         """A k x n matrix in a warp."""
-        return Distribution((self.k, self.n), self.b_digits, (), self.width)
+        return RegisterLayout((self.k, self.n), self.b_modes, (), self.width)
 
     @cached_property
-    def c_layout(self) -> Distribution:
+    def c_layout(self) -> RegisterLayout:
         """An m x n matrix in a warp."""
-        return Distribution((self.m, self.n), self.c_digits, (), self.width)
+        return RegisterLayout((self.m, self.n), self.c_modes, (), self.width)

@@ -21,8 +21,8 @@ from tilelang.ir.atoms import (
 )
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import table
-from tilelang.layout.distribution import Digit
-from tilelang.target.matrices import BLOCK, Digits, MmaAtom
+from tilelang.layout.register_layout import Mode
+from tilelang.target.matrices import BLOCK, MmaAtom, Modes
 
 
 def raw(
@@ -279,22 +279,24 @@ def mma_sync(m: int, n: int, k: int, kind: str, result: str, needs: str) -> MmaA
     per = max(1, 32 // factor.bits)  # neighbours along k in one register
     down, along = m // BLOCK, k // (4 * per)
 
-    def k_digits(stride: int) -> Digits:
-        return _used(Digit(along, "slot", stride), Digit(4, "thread", 1), Digit(per, "slot", 1))
+    def k_modes(stride: int) -> Modes:
+        return _used(
+            Mode(along, "register", stride), Mode(4, "thread", 1), Mode(per, "register", 1)
+        )
 
-    def rows(stride: int) -> Digits:
-        return _used(Digit(down, "slot", stride), Digit(BLOCK, "thread", 4))
+    def rows(stride: int) -> Modes:
+        return _used(Mode(down, "register", stride), Mode(BLOCK, "thread", 4))
 
     return MmaAtom(
         m, n, k, factor, factor, DType(result), needs,
-        a_digits=(rows(per), k_digits(per * down)),
-        b_digits=(k_digits(per), (Digit(BLOCK, "thread", 4),)),
-        c_digits=(rows(2), (Digit(4, "thread", 1), Digit(2, "slot", 1))),
+        a_modes=(rows(per), k_modes(per * down)),
+        b_modes=(k_modes(per), (Mode(BLOCK, "thread", 4),)),
+        c_modes=(rows(2), (Mode(4, "thread", 1), Mode(2, "register", 1))),
     )  # fmt: skip
 
 
-def _used(*digits: Digit) -> Digits:
-    return tuple(digit for digit in digits if digit.extent > 1)
+def _used(*modes: Mode) -> Modes:
+    return tuple(mode for mode in modes if mode.extent > 1)
 
 
 # Shape, factors, sum, feature. On sm_75 the longer shapes of float16 and of bytes are

@@ -77,10 +77,10 @@ class Target:
     @property
     def compute(self) -> tuple[int, int] | None:
         """Compute capability of a CUDA target with an architecture, e.g. (9, 0)."""
-        digits = "".join(filter(str.isdigit, self.arch))
-        if self.kind != "cuda" or not digits:
+        modes = "".join(filter(str.isdigit, self.arch))
+        if self.kind != "cuda" or not modes:
             return None
-        return int(digits[:-1]), int(digits[-1])
+        return int(modes[:-1]), int(modes[-1])
 
     def concrete(self) -> Target:
         """The target with an architecture: its own, else the usual minimum of today's programs."""
@@ -205,8 +205,8 @@ def _cuda_arch(arch: str, spec: object) -> str:
     if not arch:
         return next(iter(device.cuda_devices()), "")
     number = arch.removeprefix("sm_").removeprefix("compute_").replace(".", "")
-    digits = number[:-1] if number[-1:] in ("a", "f") else number
-    if not digits.isdecimal() or len(digits) not in (2, 3):
+    modes = number[:-1] if number[-1:] in ("a", "f") else number
+    if not modes.isdecimal() or len(modes) not in (2, 3):
         raise TileValueError(
             f"{arch!r} is not a CUDA architecture",
             expected='"sm_" and a number, e.g. "sm_80" or "sm_90a"',

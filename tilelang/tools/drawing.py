@@ -15,10 +15,10 @@ import numpy as np
 
 from tilelang.errors import TileTypeError
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.evaluate import Array
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
 
 BANKS, WORD_BITS = 32, 32
 _CHUNK_BITS = 128  # of shared memory that a cell shows at most
@@ -89,7 +89,7 @@ def draw_layout(layout: object, dtype: object = "float16") -> Drawing:
     Raises:
         TileTypeError: ``layout`` is something else.
     """
-    if isinstance(layout, Distribution):
+    if isinstance(layout, RegisterLayout):
         layout = layout.to_fragment()
     if isinstance(layout, Fragment):
         return _fragment(layout)

@@ -66,15 +66,15 @@ def rounded(value: float, dtype: str) -> float:
     if math.isinf(value):
         return math.copysign(FP8_TOP.get(dtype, value), value)
     if dtype == "bfloat16":
-        return _to_digits(value, 8, 2.0**-133, math.inf)
-    return _to_digits(value, FLOAT_DIGITS[dtype], FP8_LEAST[dtype], FP8_TOP[dtype])
+        return _to_modes(value, 8, 2.0**-133, math.inf)
+    return _to_modes(value, FLOAT_DIGITS[dtype], FP8_LEAST[dtype], FP8_TOP[dtype])
 
 
-def _to_digits(value: float, digits: int, least: float, top: float) -> float:
+def _to_modes(value: float, modes: int, least: float, top: float) -> float:
     if value == 0.0:
         return value
     exponent = math.frexp(value)[1]
-    unit = max(math.ldexp(1.0, exponent - digits), least)
+    unit = max(math.ldexp(1.0, exponent - modes), least)
     made = math.copysign(round(value / unit) * unit, value)  # round() ties to even
     if top == math.inf:
         return made if abs(made) < 2.0**128 else math.copysign(math.inf, made)

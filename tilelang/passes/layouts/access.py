@@ -1,6 +1,6 @@
 """How the iterations of a parallel loop touch fragments, decided by tables.
 
-For a loop spread by one :class:`Distribution` and a fragment held by another, the question is
+For a loop spread by one :class:`RegisterLayout` and a fragment held by another, the question is
 always the same: does each thread that runs an iteration hold the element that the iteration
 names, and is its register the same for all threads? Both are answered by evaluating the indices
 for every thread and register at once.
@@ -22,8 +22,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import substitute
-from tilelang.layout.distribution import Digit, Distribution, fit_digits, split_digits
 from tilelang.layout.evaluate import Array, evaluate
+from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, split_modes
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -85,13 +85,13 @@ def _constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:
 
 @dataclass(frozen=True)
 class Registers:
-    """The register of a fragment that an access uses, as digits of the slot number.
+    """The register of a fragment that an access uses, as modes of the slot number.
 
-    ``digits`` describe ``slot * inner + k`` where k counts the inner loops in row-major order.
+    ``modes`` describe ``slot * inner + k`` where k counts the inner loops in row-major order.
     """
 
     base: int
-    digits: tuple[Digit, ...]
+    modes: tuple[Mode, ...]
     inner: tuple[tuple[E.Var, int, int], ...]
 
     def expr(self, slot: E.Expr) -> E.Expr:
@@ -102,17 +102,17 @@ class Registers:
             flat = E.binary("add", E.binary("mul", flat, E.const(extent)), step)
         total: E.Expr = E.const(self.base)
         below = 1
-        for position, digit in reversed(list(enumerate(self.digits))):
+        for position, mode in reversed(list(enumerate(self.modes))):
             value = E.binary("floordiv", flat, E.const(below)) if below > 1 else flat
             if position > 0:
-                value = E.binary("floormod", value, E.const(digit.extent))
-            total = E.binary("add", total, E.binary("mul", value, E.const(digit.stride)))
-            below *= digit.extent
+                value = E.binary("floormod", value, E.const(mode.extent))
+            total = E.binary("add", total, E.binary("mul", value, E.const(mode.stride)))
+            below *= mode.extent
         return total
 
 
 def registers_of(
-    access: Access, held: Distribution, loop: S.Parallel, spread: Distribution
+    access: Access, held: RegisterLayout, loop: S.Parallel, spread: RegisterLayout
 ) -> Registers | None:
     """The registers that the access uses when ``spread`` shares out the loop; None if some
     iteration would need an element of another thread, or a register that differs by thread.
@@ -148,8 +148,8 @@ def _registers(
     indices: tuple[E.Expr, ...],
     loops: int,
     ends: tuple[tuple[int, int], ...],
-    held: Distribution,
-    spread: Distribution,
+    held: RegisterLayout,
+    spread: RegisterLayout,
 ) -> Registers | None:
     """:func:`registers_of` for an access by placeholders: of the loop, then of inner loops."""
     names = placeholders(loops + len(ends))
@@ -188,7 +188,7 @@ def _places(
     indices: tuple[E.Expr, ...],
     values: dict[E.Var, Array],
     full: tuple[int, ...],
-    held: Distribution,
+    held: RegisterLayout,
     exists: Mask,
 ) -> Array | None:
     """The register of every access, of shape ``full``; None if a thread lacks its element."""
@@ -214,7 +214,7 @@ def _places(
 def _fitted(
     slots: Array, exists: Mask, inner: tuple[tuple[E.Var, int, int], ...]
 ) -> Registers | None:
-    """``slots`` (threads, flat) as digits of the flat number, if all threads agree on it."""
+    """``slots`` (threads, flat) as modes of the flat number, if all threads agree on it."""
     high = np.where(exists, slots, -1).max(axis=0)
     low = np.where(exists, slots, np.iinfo(np.int64).max).min(axis=0)
     used = high >= 0
@@ -225,23 +225,23 @@ def _fitted(
         reference = slots[np.argmax(exists.sum(axis=1))]
         high = np.where(used, high, reference)
     base = int(high[0])
-    digits = fit_digits(np.zeros(high.size, np.int64), high)
-    found = Registers(base, digits, inner)
+    modes = fit_modes(np.zeros(high.size, np.int64), high)
+    found = Registers(base, modes, inner)
     check = np.full(high.size, base, np.int64)
     flat, below = np.arange(high.size), 1
-    for position, digit in reversed(list(enumerate(digits))):
+    for position, mode in reversed(list(enumerate(modes))):
         value = flat // below
         if position > 0:
-            value = value % digit.extent
-        check = check + value * digit.stride
-        below *= digit.extent
+            value = value % mode.extent
+        check = check + value * mode.stride
+        below *= mode.extent
     return found if bool((check == high)[used].all()) else None
 
 
 def spread_from(
-    access: Access, held: Distribution, loop: S.Parallel, extents: tuple[int, ...]
-) -> Distribution | None:
-    """The distribution of the loop under which each thread runs the iterations whose element of
+    access: Access, held: RegisterLayout, loop: S.Parallel, extents: tuple[int, ...]
+) -> RegisterLayout | None:
+    """The register layout of the loop under which each thread runs the iterations whose element of
     the fragment it holds; None where the indices are not loop variables.
 
     Loop variables that the access does not use are shared out over the threads that hold copies,
@@ -256,35 +256,35 @@ def spread_from(
             dims[position] = dim
         elif not (isinstance(index, E.Const) and held.shape[dim] == 1):
             return None
-    rows: list[tuple[Digit, ...]] = [()] * len(extents)
+    rows: list[tuple[Mode, ...]] = [()] * len(extents)
     for position, dim in dims.items():
-        rows[position] = held.digits[dim]
+        rows[position] = held.modes[dim]
     copies = sorted(held.replicas, key=lambda item: item[1])
     shared = not sets_all_copies(access)
-    slot = held.slots
+    slot = held.register_count
     for position in reversed(range(len(extents))):
         if position in dims:
             continue
         left = extents[position]
-        row: list[Digit] = []
+        row: list[Mode] = []
         while shared and copies and left % copies[0][0] == 0:
             extent, stride = copies.pop(0)
-            row.insert(0, Digit(extent, "thread", stride))
+            row.insert(0, Mode(extent, "thread", stride))
             left //= extent
         if left > 1:
-            row.insert(0, Digit(left, "slot", slot))
+            row.insert(0, Mode(left, "register", slot))
             slot *= left
         rows[position] = tuple(row)
-    return Distribution(extents, tuple(rows), tuple(copies), held.threads)
+    return RegisterLayout(extents, tuple(rows), tuple(copies), held.threads)
 
 
 def held_from(
-    access: Access, loop: S.Parallel, spread: Distribution, shape: tuple[int, ...]
-) -> Distribution | None:
-    """The distribution of a fragment that ``spread`` of the loop asks for; None where the
+    access: Access, loop: S.Parallel, spread: RegisterLayout, shape: tuple[int, ...]
+) -> RegisterLayout | None:
+    """The register layout of a fragment that ``spread`` of the loop asks for; None where the
     indices are not loop variables, or quotients of them for what is read, over the whole
     fragment."""
-    rows: list[tuple[Digit, ...]] = []
+    rows: list[tuple[Mode, ...]] = []
     used: set[int] = set()
     copies = list(spread.replicas)
     packed = False
@@ -294,7 +294,7 @@ def held_from(
             if position in used or spread.shape[position] != extent * share:
                 return None
             used.add(position)
-            split = split_digits(spread.digits[position], share)
+            split = split_modes(spread.modes[position], share)
             if split is None:
                 return None
             rows.append(split[0])
@@ -307,13 +307,13 @@ def held_from(
             return None
     if packed and access.kind != "read":
         return None
-    for position, digits in enumerate(spread.digits):
+    for position, modes in enumerate(spread.modes):
         if position not in used:
-            more = [(d.extent, d.stride) for d in digits if d.place == "thread" and d.extent > 1]
+            more = [(d.extent, d.stride) for d in modes if d.place == "thread" and d.extent > 1]
             if more and sets_all_copies(access):
                 return None  # one element would be updated by several threads
             copies += more
-    found = Distribution(shape, tuple(rows), tuple(copies), spread.threads).compact()
+    found = RegisterLayout(shape, tuple(rows), tuple(copies), spread.threads).compact()
     return found.row_major() if packed else found
 
 

@@ -19,9 +19,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import as_expr
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits
 from tilelang.passes.layouts.access import Access
 from tilelang.target import Limits
@@ -29,7 +29,7 @@ from tilelang.target import Limits
 SLOTS = 16  # registers of a thread that are looked at
 WORTH = 0.7  # a layout is chosen when it needs at most so many of the wavefronts
 
-Use = tuple[S.Parallel, Access, Distribution]
+Use = tuple[S.Parallel, Access, RegisterLayout]
 
 
 def best_layout(buffer: Buffer, uses: Sequence[Use], limits: Limits) -> Layout | None:

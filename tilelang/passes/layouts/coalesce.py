@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from tilelang.ir import stmt as S
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.evaluate import Array, distinct
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.layouts.access import accesses
 from tilelang.passes.layouts.banks import warp_points
 
@@ -19,13 +19,13 @@ SLOTS = 64  # registers of a thread that are looked at
 WORTH = 2  # a layout that follows others may take so many times the sectors of a free one
 
 
-def serves(loop: S.Parallel, spread: Distribution, free: Distribution, warp: int) -> bool:
+def serves(loop: S.Parallel, spread: RegisterLayout, free: RegisterLayout, warp: int) -> bool:
     """Whether ``spread`` takes at most :data:`WORTH` times the sectors of ``free``."""
     mine, best = sectors(loop, spread, warp), sectors(loop, free, warp)
     return mine is None or best is None or mine <= WORTH * best
 
 
-def sectors(loop: S.Parallel, spread: Distribution, warp: int) -> float | None:
+def sectors(loop: S.Parallel, spread: RegisterLayout, warp: int) -> float | None:
     """Sectors that a warp asks for in all its steps; None where indices cannot be evaluated."""
     total = 0.0
     for access in accesses(loop):
@@ -35,8 +35,8 @@ def sectors(loop: S.Parallel, spread: Distribution, warp: int) -> float | None:
         if points is None:
             return None
         if points:
-            seen = min(SLOTS, spread.slots)
-            total += _count(points, access.buffer.dtype.bits) * spread.slots / seen
+            seen = min(SLOTS, spread.register_count)
+            total += _count(points, access.buffer.dtype.bits) * spread.register_count / seen
     return total
 
 

@@ -17,7 +17,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.visitor import Rewriter, replace_buffers
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.layouts.access import writes
 from tilelang.passes.layouts.exchange import warp_exchange
@@ -25,7 +25,7 @@ from tilelang.passes.layouts.gemm_plan import GemmPlan
 
 EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 
-Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, Distribution | None]]"]
+Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, RegisterLayout | None]]"]
 
 
 class Demotion(Rewriter):
@@ -33,10 +33,10 @@ class Demotion(Rewriter):
 
     def __init__(
         self,
-        spread_of: Callable[[S.Stmt], Distribution | None],
+        spread_of: Callable[[S.Stmt], RegisterLayout | None],
         conflicts: Conflicts,
         groups: ThreadGroups,
-        held_of: Callable[[Buffer], Distribution | None],
+        held_of: Callable[[Buffer], RegisterLayout | None],
         varies: Callable[[E.Expr], bool],
         plans: Mapping[S.Stmt, GemmPlan],
     ) -> None:
@@ -132,7 +132,7 @@ class Demotion(Rewriter):
         if any(writes(stmt, name) for name in names):
             after.append(self.copy(tile, first, stmt))
 
-    def exchanges(self, buffer: Buffer, wanted: Distribution, stmt: S.Stmt) -> bool:
+    def exchanges(self, buffer: Buffer, wanted: RegisterLayout, stmt: S.Stmt) -> bool:
         """Whether shuffles can bring ``buffer`` to the layout ``wanted``, and back if written."""
         held = self.held_of(buffer)
         if held is None or self.groups.of(stmt)[0] % self.groups.warp:
@@ -168,7 +168,7 @@ class Demotion(Rewriter):
 
     def moved(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:
         """A copy from or to a fragment that carries its layout already."""
-        held = (dst if dst.storage == "local.fragment" else src).attr("distribution")
+        held = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
         return S.Copy(src=_whole(src), dst=_whole(dst), loop_layout=_tile_of(held), loc=stmt.loc)
 
 
@@ -178,18 +178,18 @@ def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
     return list(dict.fromkeys(name for name in used if name.data is buffer.data))
 
 
-def _moved(buffer: Buffer, wanted: Distribution) -> Buffer:
+def _moved(buffer: Buffer, wanted: RegisterLayout) -> Buffer:
     """A fragment like ``buffer`` in another layout."""
     return Buffer(
         f"{buffer.name}_moved",
         Shape(buffer.shape),
         buffer.dtype,
         "local.fragment",
-        attrs=(*buffer.attrs, ("distribution", wanted)),
+        attrs=(*buffer.attrs, ("register_layout", wanted)),
     )
 
 
-def _tile_of(held: Distribution) -> Distribution:
+def _tile_of(held: RegisterLayout) -> RegisterLayout:
     """Without the dimensions of extent 1, over which copies do not loop."""
     return held.with_shape(tuple(extent for extent in held.shape if extent != 1))
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilelang.layout.distribution import Digit, Distribution, fit_digits
 from tilelang.layout.evaluate import Array, distinct
+from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes
 from tilelang.passes.layouts.access import Mask
 
 # A shuffle takes as long as an access of shared memory, which moves 16 bytes where layouts allow
@@ -26,12 +26,12 @@ class Sum:
     """A function of the thread number: ``base + sum(thread // below % extent * stride)``."""
 
     base: int
-    digits: tuple[tuple[int, int, int], ...]  # (below, extent, stride)
+    modes: tuple[tuple[int, int, int], ...]  # (below, extent, stride)
 
     @property
     def constant(self) -> bool:
         """Whether it is the same for all threads."""
-        return not self.digits
+        return not self.modes
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,11 @@ class Arrival:
     slots: tuple[int, ...]
 
 
-def warp_exchange(src: Distribution, dst: Distribution, warp: int) -> tuple[Arrival, ...] | None:
+def warp_exchange(
+    src: RegisterLayout, dst: RegisterLayout, warp: int
+) -> tuple[Arrival, ...] | None:
     """For each register of ``dst`` where it comes from; None if not from the same warp, if the
-    places are no sums of digits of the thread number, or if it takes too many shuffles."""
+    places are no sums of modes of the thread number, or if it takes too many shuffles."""
     threads = dst.threads
     if src.threads != threads or threads % warp or src.shape != dst.shape:
         return None
@@ -62,7 +64,9 @@ def warp_exchange(src: Distribution, dst: Distribution, warp: int) -> tuple[Arri
     return None
 
 
-def _plan(src: Distribution, dst: Distribution, own: bool, warp: int) -> tuple[Arrival, ...] | None:
+def _plan(
+    src: RegisterLayout, dst: RegisterLayout, own: bool, warp: int
+) -> tuple[Arrival, ...] | None:
     """The plan; of several holders the thread itself if ``own``, else the lowest lane, lends."""
     places = _places(src, dst, own, warp)
     if places is None:
@@ -70,7 +74,7 @@ def _plan(src: Distribution, dst: Distribution, own: bool, warp: int) -> tuple[A
     lanes, slots, exists = places
     number = np.arange(dst.threads)
     found: list[Arrival] = []
-    for r in range(dst.slots):
+    for r in range(dst.register_count):
         there = exists[:, r]
         if not there.any():
             found.append(Arrival(None, Sum(0, ()), (0,)))
@@ -82,11 +86,13 @@ def _plan(src: Distribution, dst: Distribution, own: bool, warp: int) -> tuple[A
             return None
         found.append(Arrival(lane, slot, tuple(int(s) for s in distinct(slots[there, r]))))
     cost = sum(len(item.slots) for item in found if item.lane is not None)
-    return tuple(found) if cost <= FREE + (src.slots + dst.slots) // SHARE else None
+    return (
+        tuple(found) if cost <= FREE + (src.register_count + dst.register_count) // SHARE else None
+    )
 
 
 def _places(
-    src: Distribution, dst: Distribution, own: bool, warp: int
+    src: RegisterLayout, dst: RegisterLayout, own: bool, warp: int
 ) -> tuple[Array, Array, Mask] | None:
     """(lane, register, whether there is an element) per thread and register of ``dst``."""
     table = dst.index_table()
@@ -105,16 +111,16 @@ def _places(
 
 
 def _fit(values: Array, exists: Mask) -> Sum | None:
-    """``values`` per thread as a sum of digits, where ``exists`` holds."""
+    """``values`` per thread as a sum of modes, where ``exists`` holds."""
     if bool((values[exists] == values[exists][0]).all()):
         return Sum(int(values[exists][0]), ())
-    digits: tuple[Digit, ...] = fit_digits(np.zeros(values.size, np.int64), values)
+    modes: tuple[Mode, ...] = fit_modes(np.zeros(values.size, np.int64), values)
     terms: list[tuple[int, int, int]] = []
     below = 1
     total = np.full(values.size, int(values[0]), np.int64)
-    for digit in reversed(digits):
-        if digit.extent > 1 and digit.stride:
-            terms.append((below, digit.extent, digit.stride))
-            total = total + np.arange(values.size) // below % digit.extent * digit.stride
-        below *= digit.extent
+    for mode in reversed(modes):
+        if mode.extent > 1 and mode.stride:
+            terms.append((below, mode.extent, mode.stride))
+            total = total + np.arange(values.size) // below % mode.extent * mode.stride
+        below *= mode.extent
     return Sum(int(values[0]), tuple(terms)) if bool((total == values)[exists].all()) else None

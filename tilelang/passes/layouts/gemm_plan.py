@@ -19,14 +19,14 @@ from typing import Any, TypeAlias
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
-from tilelang.layout.distribution import Digit, Distribution
 from tilelang.layout.layout import Layout
 from tilelang.layout.policy import GemmWarpPolicy
+from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.target import Context
 from tilelang.target.atoms import find_atom
-from tilelang.target.matrices import Digits, MmaAtom
+from tilelang.target.matrices import MmaAtom, Modes
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 CHUNK_BITS = 128
@@ -42,7 +42,7 @@ class Registers:
         spread: over threads and registers, of the buffer's shape.
     """
 
-    spread: Distribution
+    spread: RegisterLayout
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class GemmPlan:
     n: int
     k: int
     warps: tuple[int, int]
-    sum: Distribution
+    sum: RegisterLayout
     c: Operand
     a: Operand = SharedLoad()
     b: Operand = SharedLoad()
@@ -144,10 +144,10 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
         held = shared_out(m, n, threads)
         return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held) or SharedLoad())
     warps = (threads // atom.warp, 1) if turned else _partition(stmt, m, n, threads, atom.warp)
-    held = sum_distribution(atom, m, n, warps)
+    held = accumulator_layout(atom, m, n, warps)
     run = int(order.get(K_RUN, 1))
-    a = factor_distribution(atom, m, k, warps, True, run)
-    b = factor_distribution(atom, k, n, warps, False, run)
+    a = operand_layout(atom, m, k, warps, True, run)
+    b = operand_layout(atom, k, n, warps, False, run)
     load = SharedRuns if run > 1 else SharedLoad
     left, right = (
         _whole(region, transposed(factor) if across else factor)
@@ -221,31 +221,33 @@ def _partitions(m: int, n: int, warps: int) -> bool:
 
 
 # -- registers --------------------------------------------------------------------------------
-def _digits(*parts: Digit) -> Digits:
-    return tuple(digit for digit in parts if digit.extent > 1)
+def _modes(*parts: Mode) -> Modes:
+    return tuple(mode for mode in parts if mode.extent > 1)
 
 
-def sum_distribution(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) -> Distribution:
+def accumulator_layout(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) -> RegisterLayout:
     """The result: tiles of the instruction row by row, warps along the columns first."""
     down, across = warps
     rows, columns = m // (down * atom.m), n // (across * atom.n)
-    slots = atom.c_slots
-    return Distribution(
+    slots = atom.c_registers
+    return RegisterLayout(
         (m, n),
         (
-            _digits(Digit(down, "thread", atom.warp * across), Digit(rows, "slot", slots * columns))
-            + atom.c_digits[0],
-            _digits(Digit(across, "thread", atom.warp), Digit(columns, "slot", slots))
-            + atom.c_digits[1],
+            _modes(
+                Mode(down, "thread", atom.warp * across), Mode(rows, "register", slots * columns)
+            )
+            + atom.c_modes[0],
+            _modes(Mode(across, "thread", atom.warp), Mode(columns, "register", slots))
+            + atom.c_modes[1],
         ),
         (),
         atom.warp * down * across,
     )
 
 
-def factor_distribution(
+def operand_layout(
     atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], left: bool, run: int = 1
-) -> Distribution:
+) -> RegisterLayout:
     """The left (m x k) or right (k x n) factor: for each step along k the tiles of the warp.
 
     Every warp holds all of k; warps that share rows (columns) of the result hold the same.
@@ -256,36 +258,36 @@ def factor_distribution(
     """
     down, across = warps
     if left:
-        tiles, steps, slots = rows // (down * atom.m), columns // atom.k, atom.a_slots
-        outer = _digits(Digit(down, "thread", atom.warp * across), Digit(tiles, "slot", slots))
-        inner = _along_k(atom.a_digits[1], steps, slots * tiles, run)
-        digits = (outer + atom.a_digits[0], inner)
+        tiles, steps, slots = rows // (down * atom.m), columns // atom.k, atom.a_registers
+        outer = _modes(Mode(down, "thread", atom.warp * across), Mode(tiles, "register", slots))
+        inner = _along_k(atom.a_modes[1], steps, slots * tiles, run)
+        modes = (outer + atom.a_modes[0], inner)
         copies = ((across, atom.warp),) if across > 1 else ()
     else:
-        tiles, steps, slots = columns // (across * atom.n), rows // atom.k, atom.b_slots
-        outer = _digits(Digit(across, "thread", atom.warp), Digit(tiles, "slot", slots))
-        inner = _along_k(atom.b_digits[0], steps, slots * tiles, run)
-        digits = (inner, outer + atom.b_digits[1])
+        tiles, steps, slots = columns // (across * atom.n), rows // atom.k, atom.b_registers
+        outer = _modes(Mode(across, "thread", atom.warp), Mode(tiles, "register", slots))
+        inner = _along_k(atom.b_modes[0], steps, slots * tiles, run)
+        modes = (inner, outer + atom.b_modes[1])
         copies = ((down, atom.warp * across),) if down > 1 else ()
-    return Distribution((rows, columns), digits, copies, atom.warp * down * across)
+    return RegisterLayout((rows, columns), modes, copies, atom.warp * down * across)
 
 
-def _along_k(own: Digits, steps: int, stride: int, run: int) -> Digits:
-    """Digits of k: ``steps`` of the instruction, whose own digits are ``own``."""
+def _along_k(own: Modes, steps: int, stride: int, run: int) -> Modes:
+    """Modes of k: ``steps`` of the instruction, whose own modes are ``own``."""
     if run == 1:
-        return _digits(Digit(steps, "slot", stride)) + own
-    threads = next(digit for digit in own if digit.place == "thread")
-    slots = tuple(digit for digit in own if digit.place == "slot")
-    groups = Digit(steps // run, "slot", stride * run)
-    return _digits(groups, threads, Digit(run, "slot", stride)) + slots
+        return _modes(Mode(steps, "register", stride)) + own
+    threads = next(mode for mode in own if mode.place == "thread")
+    slots = tuple(mode for mode in own if mode.place == "register")
+    groups = Mode(steps // run, "register", stride * run)
+    return _modes(groups, threads, Mode(run, "register", stride)) + slots
 
 
-def transposed(held: Distribution) -> Distribution:
+def transposed(held: RegisterLayout) -> RegisterLayout:
     """The same elements with the two indices exchanged."""
-    return Distribution(held.shape[::-1], held.digits[::-1], held.replicas, held.threads)
+    return RegisterLayout(held.shape[::-1], held.modes[::-1], held.replicas, held.threads)
 
 
-def shared_out(m: int, n: int, threads: int) -> Distribution:
+def shared_out(m: int, n: int, threads: int) -> RegisterLayout:
     """An m x n result over threads that each compute rows times columns with strides.
 
     The fewest registers win, then the fewest loads of factors, then threads along the columns.
@@ -301,11 +303,11 @@ def shared_out(m: int, n: int, threads: int) -> Distribution:
     _, down, across = best
     rows, columns = -(-m // down), -(-n // across)
     left = threads // (down * across)
-    return Distribution(
+    return RegisterLayout(
         (m, n),
         (
-            _digits(Digit(rows, "slot", columns), Digit(down, "thread", across)),
-            _digits(Digit(columns, "slot", 1), Digit(across, "thread", 1)),
+            _modes(Mode(rows, "register", columns), Mode(down, "thread", across)),
+            _modes(Mode(columns, "register", 1), Mode(across, "thread", 1)),
         ),
         ((left, down * across),) if left > 1 else (),
         threads,
@@ -316,13 +318,13 @@ def _divisors(number: int) -> list[int]:
     return [count for count in range(1, number + 1) if number % count == 0]
 
 
-def _whole(region: Region, held: Distribution) -> Registers | None:
+def _whole(region: Region, held: RegisterLayout) -> Registers | None:
     """``held`` for the buffer of ``region``, if that is a fragment used as a whole."""
     if region.buffer.storage != FRAGMENT or not region.is_whole:
         return None
     shape = tuple(extent for extent in region.buffer.shape if isinstance(extent, int))
     lead = len(shape) - 2
-    spread = Distribution(shape, ((),) * lead + held.digits, held.replicas, held.threads)
+    spread = RegisterLayout(shape, ((),) * lead + held.modes, held.replicas, held.threads)
     return Registers(spread)
 
 

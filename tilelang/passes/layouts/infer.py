@@ -6,7 +6,7 @@ through loops, copies and reductions until nothing changes; then the first loop 
 takes the layout that serves its memory accesses best, and it spreads again. What does not fit in
 the end is no error: the operation works on a copy in shared memory (see :mod:`demote`).
 
-Afterwards every fragment carries its ``distribution`` and every shared buffer that has one its
+Afterwards every fragment carries its ``register_layout`` and every shared buffer that has one its
 ``layout`` as a buffer attribute, every copy and parallel loop its ``loop_layout``, and every
 product its ``plan``.
 
@@ -30,9 +30,9 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
 from tilelang.ir.uniform import Varying
 from tilelang.ir.visitor import replace_buffers, rewrite_launches
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.layout.validity import check_threads
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import bounds_of, static_extents
@@ -105,7 +105,7 @@ class _Inference:
         self.storage = Storage(launch)
         self.bounds = bounds_of(launch)
         self.groups = ThreadGroups(launch, context.limits.warp)
-        self.held: dict[Buffer, Distribution] = {}
+        self.held: dict[Buffer, RegisterLayout] = {}
         self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
         self.plans: dict[S.Stmt, GemmPlan] = {}
         self.notes: dict[Buffer, Note] = {}
@@ -210,7 +210,7 @@ class _Inference:
                 self.annotated(buffer, layout)
         for buffer, threads in self.fragments.items():
             if buffer in self.floating and buffer not in self.held:
-                whole = Distribution.fully_replicated(_constant_shape(buffer), threads)
+                whole = RegisterLayout.fully_replicated(_constant_shape(buffer), threads)
                 why = "used outside T.Parallel, so every thread holds it"
                 if not self.hold(buffer, whole, why, self.launch):
                     raise self.not_held(buffer)
@@ -218,7 +218,7 @@ class _Inference:
             if isinstance(op.stmt, S.Gemm):
                 self.plan(op, op.stmt)
 
-    def hold(self, buffer: Buffer, held: Distribution, why: str, stmt: S.Stmt) -> bool:
+    def hold(self, buffer: Buffer, held: RegisterLayout, why: str, stmt: S.Stmt) -> bool:
         """Give a fragment the layout ``held``, and its other names what follows for them; whether
         all of them can have it."""
         found = self.storage.held(buffer, held)
@@ -245,7 +245,7 @@ class _Inference:
         """A layout of a fragment that the program asks for."""
         threads = self.fragments.get(buffer, self.block_threads)
         check_threads(buffer, layout, threads, self.launch.loc)
-        held = Distribution.of_fragment(layout, threads)
+        held = RegisterLayout.of_fragment(layout, threads)
         if held is None:
             raise self.not_held(buffer)
         before = self.held.get(buffer)
@@ -336,7 +336,7 @@ class _Inference:
         if found is not None and not self.spoils(op, found):
             self.assign(op, found, "follows the other tiles of")
 
-    def spoils(self, op: Op, spread: Distribution) -> bool:
+    def spoils(self, op: Op, spread: RegisterLayout) -> bool:
         """Whether a fragment with fewer dimensions than the loop asks for ``spread``, which would
         cost accesses of global memory too much: those of the loop, or of loops that would have to
         follow. Such a fragment is moved to the layout that the loop chooses."""
@@ -356,13 +356,13 @@ class _Inference:
                 return True
         return False
 
-    def serves(self, op: Op, spread: Distribution) -> bool:
+    def serves(self, op: Op, spread: RegisterLayout) -> bool:
         """Whether ``spread`` is good enough for what ``op`` asks of global memory."""
         assert op.loop is not None and op.extents is not None
         free = free_spread(op.loop, op.extents, op.threads, self.bounds)
         return serves(op.loop, spread, free, self.context.limits.warp)
 
-    def suits(self, buffer: Buffer, held: Distribution) -> bool:
+    def suits(self, buffer: Buffer, held: RegisterLayout) -> bool:
         """Whether the loops that touch a fragment access global memory well if it is held so."""
         for op in map(self.ops.__getitem__, self.users.get(buffer, ())):
             for access in op.touched:
@@ -373,7 +373,7 @@ class _Inference:
                     return False
         return True
 
-    def assign(self, op: Op, spread: Distribution, why: str) -> bool:
+    def assign(self, op: Op, spread: RegisterLayout, why: str) -> bool:
         """Layouts of unknown fragments when ``spread`` shares out the loop of ``op``."""
         why = f"{why} {_word(op.stmt)}"
         changed = False
@@ -398,17 +398,17 @@ class _Inference:
         if found.shape != _constant_shape(dst.buffer):
             if prod(found.shape) != 1 or prod(_constant_shape(dst.buffer)) != 1:
                 return
-            found = replace(found, shape=(1,), digits=((),))
+            found = replace(found, shape=(1,), modes=((),))
         self.hold(dst.buffer, found, f"what reducing `{src.buffer.name}` leaves", stmt)
 
-    def known_spread(self, op: Op) -> Distribution | None:
-        """The distribution of the loop of ``op`` as its known fragments ask for it."""
+    def known_spread(self, op: Op) -> RegisterLayout | None:
+        """The register layout of the loop of ``op`` as its known fragments ask for it."""
         assert op.loop is not None and op.extents is not None
         return spread_by(op.loop, op.extents, op.touched, self.layout_of, op.threads)
 
-    def layout_of(self, buffer: Buffer) -> Distribution | None:
+    def layout_of(self, buffer: Buffer) -> RegisterLayout | None:
         """The layout of a fragment, if it is known."""
-        return self.held.get(buffer) or buffer.attr("distribution")
+        return self.held.get(buffer) or buffer.attr("register_layout")
 
     def choices(self) -> Iterator[None]:
         """Give one free loop or fragment a layout at a time, until none is left.
@@ -436,7 +436,7 @@ class _Inference:
     def spread_evenly(self, buffer: Buffer, threads: int) -> None:
         """A layout for a fragment that no operation gives one."""
         shape = _constant_shape(buffer)
-        tried = [Distribution.linear(shape, threads)]
+        tried = [RegisterLayout.linear(shape, threads)]
         if self.storage.several(buffer):
             even = self.storage.even(buffer, threads)
             tried += [even] if even is not None else []
@@ -444,7 +444,7 @@ class _Inference:
             # reducer cannot be: its copies are partial results.
             small = even is not None and prod(shape) * buffer.dtype.bits <= MAX_COPIED
             if small or is_reducer(buffer):
-                tried.append(Distribution.fully_replicated(shape, threads))
+                tried.append(RegisterLayout.fully_replicated(shape, threads))
         why = "spread evenly; no operation asks for more"
         if not any(self.hold(buffer, held, why, self.launch) for held in tried):
             raise self.not_held(buffer)
@@ -460,7 +460,7 @@ class _Inference:
                     if self.misses(op, access):
                         shape = _constant_shape(access.buffer)
                         threads = self.fragments[access.buffer]
-                        whole = Distribution.fully_replicated(shape, threads)
+                        whole = RegisterLayout.fully_replicated(shape, threads)
                         why = "at elements that not only the loop variables name, it is updated by"
                         for name in self.storage.of(access.buffer):
                             self.notes.pop(name, None)
@@ -501,15 +501,15 @@ class _Inference:
                     self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])
 
     # -- results ---------------------------------------------------------------------------------
-    def spread_of(self, stmt: S.Stmt) -> Distribution | None:
-        """The distribution of the loop of a statement; None without one."""
+    def spread_of(self, stmt: S.Stmt) -> RegisterLayout | None:
+        """The register layout of the loop of a statement; None without one."""
         op = self.op_of(stmt)
         if op.loop is None or op.extents is None:
             return None
         found = self.known_spread(op)
         return found or free_spread(op.loop, op.extents, op.threads, self.bounds)
 
-    def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, Distribution | None]]:
+    def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, RegisterLayout | None]]:
         """The fragments of ``stmt`` that it cannot use as they are held, each with the layout in
         which it could; None stands for shared memory."""
         if isinstance(stmt, S.Gemm):
@@ -532,11 +532,13 @@ class _Inference:
                 found.setdefault(access.buffer)
         return [(buffer, self.wanted(op, buffer, spread)) for buffer in found]
 
-    def differs(self, buffer: Buffer, wanted: Distribution | None) -> bool:
+    def differs(self, buffer: Buffer, wanted: RegisterLayout | None) -> bool:
         """Whether a fragment is held otherwise than a product wants it."""
         return wanted is None or not self.held[buffer].same(wanted)
 
-    def wanted(self, op: Op, buffer: Buffer, spread: Distribution | None) -> Distribution | None:
+    def wanted(
+        self, op: Op, buffer: Buffer, spread: RegisterLayout | None
+    ) -> RegisterLayout | None:
         """The layout in which the loop of ``op`` could use ``buffer``, if shuffles can bring it
         there; None stands for shared memory."""
         uses = [access for access in op.touched if access.buffer is buffer]
@@ -559,7 +561,7 @@ class _Inference:
         """Each buffer with a layout, as a buffer that carries it."""
         found: dict[Buffer, Buffer] = {}
         for buffer, held in self.held.items():
-            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("distribution", held)))
+            found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("register_layout", held)))
         for buffer, layout in self.layouts.items():
             found[buffer] = replace(buffer, attrs=(*buffer.attrs, ("layout", layout)))
         return found

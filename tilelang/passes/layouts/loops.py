@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.vectors import VECTOR_BITS, run_of
 from tilelang.passes.layouts.access import accesses, is_memory
 
 
 def free_spread(
     loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds
-) -> Distribution:
-    """The distribution of a loop that no fragment decides: neighbouring threads take neighbouring
+) -> RegisterLayout:
+    """The register layout of a loop that no fragment decides: neighbouring threads take neighbouring
     vectors, as wide as its memory accesses allow and all threads have work."""
-    return Distribution.linear(extents, threads, vector_width(loop, extents, threads, bounds))
+    return RegisterLayout.linear(extents, threads, vector_width(loop, extents, threads, bounds))
 
 
 def vector_width(loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds) -> int:

@@ -1,4 +1,4 @@
-"""The distribution of a loop whose fragments carry their layouts."""
+"""The register layout of a loop whose fragments carry their layouts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import Access, accesses, spread_from
@@ -19,19 +19,19 @@ def spread_by(
     loop: S.Parallel,
     extents: tuple[int, ...],
     touched: tuple[Access, ...],
-    held: Callable[[Buffer], Distribution | None],
+    held: Callable[[Buffer], RegisterLayout | None],
     threads: int,
-) -> Distribution | None:
-    """The distribution that the known fragments of a loop ask for; None if they ask for none.
+) -> RegisterLayout | None:
+    """The register layout that the known fragments of a loop ask for; None if they ask for none.
 
     The program's own ``loop_layout`` decides first, then fragments that the loop writes, then
     those with the fewest copies and the most dimensions.
     """
     if loop.loop_layout is not None:
         layout = loop.loop_layout
-        if isinstance(layout, Distribution):
+        if isinstance(layout, RegisterLayout):
             return layout
-        return Distribution.from_fragment(layout, threads)
+        return RegisterLayout.from_fragment(layout, threads)
     known = [(access, layout) for access in touched if (layout := held(access.buffer)) is not None]
     known.sort(key=lambda pair: (pair[0].kind == "read", pair[1].replication,
                                  -len(pair[0].indices)))  # fmt: skip
@@ -42,11 +42,11 @@ def spread_by(
     return None
 
 
-def known_spread(loop: S.Parallel, threads: int, bounds: Bounds) -> Distribution:
-    """The distribution of a loop after inference: its own, that of its fragments, or a free one."""
+def known_spread(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLayout:
+    """The register layout of a loop after inference: its own, that of its fragments, or a free one."""
     extents = static_extents(loop)
     if extents is None:
         raise InternalError("a loop of constant extents is needed")
     touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
-    found = spread_by(loop, extents, touched, lambda b: b.attr("distribution"), threads)
+    found = spread_by(loop, extents, touched, lambda b: b.attr("register_layout"), threads)
     return found or free_spread(loop, extents, threads, bounds)

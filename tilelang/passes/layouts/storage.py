@@ -18,9 +18,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import replace_buffers
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.layout import Layout
-from tilelang.layout.views import Span, seen_distribution, seen_layout, span_of
+from tilelang.layout.register_layout import RegisterLayout
+from tilelang.layout.views import Span, seen_register_layout, seen_layout, span_of
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import is_reducer
 
@@ -55,10 +55,10 @@ class Storage:
         """Whether ``buffer`` has other names."""
         return buffer.data in self.names
 
-    def held(self, buffer: Buffer, held: Distribution) -> dict[Buffer, Distribution] | None:
-        """The distribution of every name when ``buffer`` is spread as ``held`` says; None where
+    def held(self, buffer: Buffer, held: RegisterLayout) -> dict[Buffer, RegisterLayout] | None:
+        """The register layout of every name when ``buffer`` is spread as ``held`` says; None where
         some name has none."""
-        return self._seen(buffer, held, seen_distribution)
+        return self._seen(buffer, held, seen_register_layout)
 
     def laid_out(self, buffer: Buffer, layout: Layout) -> dict[Buffer, Layout] | None:
         """The same for the layout of a shared tile."""
@@ -100,8 +100,8 @@ class Storage:
             loc=loc,
         )
 
-    def even(self, buffer: Buffer, threads: int) -> Distribution | None:
-        """A way to spread ``buffer`` that all its names can have: digits that end where a row of
+    def even(self, buffer: Buffer, threads: int) -> RegisterLayout | None:
+        """A way to spread ``buffer`` that all its names can have: modes that end where a row of
         any of them ends, without empty places."""
         spans = [span_of(name) for name in self.of(buffer)]
         own = span_of(buffer)
@@ -118,10 +118,10 @@ class Storage:
         flat = tuple(high // low for low, high in pairwise(order))[::-1]
         # What is one element to some name stays in one register.
         widest = max(span.bits for span in spans if span is not None)
-        held = Distribution.exact(flat, threads, widest // bits)
+        held = RegisterLayout.exact(flat, threads, widest // bits)
         finest = next(span for span in spans if span is not None and span.bits == bits)
         lead = replace(finest, shape=flat, strides=_strides(flat))
-        return seen_distribution(held, lead, own) if own is not None else None
+        return seen_register_layout(held, lead, own) if own is not None else None
 
 
 def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -154,7 +154,7 @@ def to_shared(launch: S.Launch, data: E.Var) -> S.Launch:
         if is_reducer(buffer):
             raise TileUnsupportedError(
                 f"the layout of the reducer `{buffer.name}` cannot be used",
-                expected="threads and registers that are sums of digits of the indices (each "
+                expected="threads and registers that are sums of modes of the indices (each "
                 "index split by // and %), for each of its names",
                 got="another T.Fragment, or a view that splits its registers",
                 hint="leave out the annotation, or the view",

@@ -1,9 +1,9 @@
 """Combining partial results of several threads, so that all of them get the total.
 
-Which threads belong together is said by digits of the thread number: those that differ in these
-digits only. Digits inside a warp are combined by shuffles (a butterfly, which gives all lanes the
+Which threads belong together is said by modes of the thread number: those that differ in these
+modes only. Modes inside a warp are combined by shuffles (a butterfly, which gives all lanes the
 same bits); the rest go through a shared workspace once: two barriers however many warps there are.
-Digits that are no powers of two, and groups that do not consist of whole warps, use the workspace
+Modes that are no powers of two, and groups that do not consist of whole warps, use the workspace
 alone.
 """
 
@@ -18,12 +18,12 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.passes.analysis.combine import combine
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import digit, guarded, loop, nest
+from tilelang.passes.lower.elements import guarded, loop, mode, nest
 
 ROOM = 16384  # bytes of workspace; more values are exchanged in several rounds
 LITTLE_ROOM = 1024  # the same where shared memory is short
 
-Digits = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
+Modes = Sequence[tuple[int, int]]  # (extent, stride) of the thread number
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,17 @@ class Operation:
 
 def all_reduce(
     partial: Buffer,
-    digits: Digits,
+    modes: Modes,
     used: int,
     op: Operation,
     ctx: Lowering,
 ) -> S.Stmt:
-    """``partial`` (a per-thread array of at least 32-bit values) combined over ``digits``.
+    """``partial`` (a per-thread array of at least 32-bit values) combined over ``modes``.
 
     Args:
-        used: the digits mean nothing for threads from this number on; they get no total.
+        used: the modes mean nothing for threads from this number on; they get no total.
     """
-    lanes, rest = _split([item for item in digits if item[0] > 1], ctx)
+    lanes, rest = _split([item for item in modes if item[0] > 1], ctx)
     stmts: list[S.Stmt] = []
     if lanes:
         var = ctx.fresh("s")
@@ -63,12 +63,12 @@ def _power(value: int) -> bool:
     return value & (value - 1) == 0
 
 
-def _split(digits: Digits, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Digits inside a warp, and the others."""
+def _split(modes: Modes, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Modes inside a warp, and the others."""
     lanes: list[tuple[int, int]] = []
     rest: list[tuple[int, int]] = []
     whole = ctx.group.threads % ctx.warp == 0 and ctx.group.lo % ctx.warp == 0
-    for extent, stride in digits:
+    for extent, stride in modes:
         if not (whole and _power(extent) and _power(stride)) or stride >= ctx.warp:
             rest.append((extent, stride))
             continue
@@ -79,7 +79,7 @@ def _split(digits: Digits, ctx: Lowering) -> tuple[list[tuple[int, int]], list[t
     return lanes, rest
 
 
-def _butterfly(partial: Buffer, at: E.Expr, lanes: Digits, op: Operation) -> S.Stmt:
+def _butterfly(partial: Buffer, at: E.Expr, lanes: Modes, op: Operation) -> S.Stmt:
     steps: list[S.Stmt] = []
     for extent, stride in lanes:
         distance = stride * extent // 2
@@ -91,17 +91,17 @@ def _butterfly(partial: Buffer, at: E.Expr, lanes: Digits, op: Operation) -> S.S
     return S.seq(*steps)
 
 
-def _without(position: E.Expr, lanes: Digits) -> E.Expr:
-    """A thread number with the digits ``lanes`` taken out."""
+def _without(position: E.Expr, lanes: Modes) -> E.Expr:
+    """A thread number with the modes ``lanes`` taken out."""
     for extent, stride in sorted(lanes, key=lambda item: -item[1]):
         high = position // (stride * extent)
         position = high * stride + position % stride
     return position
 
 
-def _without_values(column: E.Expr, digits: Digits, columns: int) -> E.Expr:
-    """``column`` with ``digits`` set to 0."""
-    for extent, stride in sorted(digits, key=lambda item: -item[1]):
+def _without_values(column: E.Expr, modes: Modes, columns: int) -> E.Expr:
+    """``column`` with ``modes`` set to 0."""
+    for extent, stride in sorted(modes, key=lambda item: -item[1]):
         if stride * extent >= columns:
             column, columns = column % stride, stride
         else:
@@ -111,13 +111,13 @@ def _without_values(column: E.Expr, digits: Digits, columns: int) -> E.Expr:
 
 def _exchange(
     partial: Buffer,
-    lanes: Digits,
-    rest: Digits,
+    lanes: Modes,
+    rest: Modes,
     used: int,
     op: Operation,
     ctx: Lowering,
 ) -> S.Stmt:
-    """One value per warp (and remaining lane digits) through the workspace, in rounds."""
+    """One value per warp (and remaining lane modes) through the workspace, in rounds."""
     thread, threads = ctx.group.thread, ctx.group.threads
     count = int(partial.shape[0])
     columns = threads // prod(extent for extent, _ in lanes)
@@ -129,7 +129,7 @@ def _exchange(
     per_round = min(count, max(1, most // (columns * (partial.dtype.bits // 8))))
     room = ctx.workspace("exchange", partial.dtype, columns * per_round)
     base = _without_values(column, moved, columns)
-    writes = [E.binary("eq", digit(thread, *item, threads), 0) for item in lanes]
+    writes = [E.binary("eq", mode(thread, *item, threads), 0) for item in lanes]
     reads = [thread < used] if used < threads else []
     stmts: list[S.Stmt] = []
     for start in range(0, count, per_round):
@@ -149,16 +149,16 @@ def _gather(
     at: E.Expr,
     room: Buffer,
     base: E.Expr,
-    digits: Digits,
+    modes: Modes,
     op: Operation,
     ctx: Lowering,
 ) -> S.Stmt:
-    """The total of the values that differ in ``digits``; every thread adds in the same order."""
+    """The total of the values that differ in ``modes``; every thread adds in the same order."""
     first = S.Store(buffer=partial, indices=(at,), value=E.Load(room, (base,)))
-    loops = [(ctx.fresh("w"), extent) for extent, _ in digits]
+    loops = [(ctx.fresh("w"), extent) for extent, _ in modes]
     position = base
     away: list[E.Expr] = []
-    for (var, _), (_, stride) in zip(loops, digits):
+    for (var, _), (_, stride) in zip(loops, modes):
         position = position + var * stride
         away.append(E.binary("ne", var, 0))
     value = op(E.Load(partial, (at,)), E.Load(room, (position,)))

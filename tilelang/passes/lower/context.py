@@ -10,7 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import NO_BARRIER, no_barrier_left
 from tilelang.target import Context
 
@@ -62,7 +62,7 @@ class Lowering:
         """Size of the thread group."""
         return self.group.threads
 
-    def distribution(self, buffer: Buffer) -> Distribution:
+    def register_layout(self, buffer: Buffer) -> RegisterLayout:
         """How a fragment is spread over the threads."""
         return distribution_of(buffer)
 
@@ -72,7 +72,7 @@ class Lowering:
         if found is None or found.dtype != buffer.dtype:
             found = Buffer(
                 buffer.name,
-                Shape((distribution_of(buffer).slots,)),
+                Shape((distribution_of(buffer).register_count,)),
                 buffer.dtype,
                 "local",
                 data=buffer.data,
@@ -119,9 +119,9 @@ def barrier_of(group: Group) -> S.Stmt:
     return S.Eval(value=call)
 
 
-def distribution_of(buffer: Buffer) -> Distribution:
+def distribution_of(buffer: Buffer) -> RegisterLayout:
     """How a fragment is spread over the threads."""
-    found = buffer.attr("distribution")
-    if not isinstance(found, Distribution):
+    found = buffer.attr("register_layout")
+    if not isinstance(found, RegisterLayout):
         raise InternalError(f"the fragment `{buffer.name}` has no layout")
     return found

@@ -17,7 +17,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.context import MADE, Lowering
 
@@ -56,8 +56,8 @@ def guarded(conditions: Iterable[E.Expr], body: S.Stmt) -> S.Stmt:
     return S.If(cond=condition, then=body)
 
 
-def digit(thread: E.Expr, extent: int, stride: int, threads: int) -> E.Expr:
-    """The digit of ``thread`` (less than ``threads``) at ``stride``."""
+def mode(thread: E.Expr, extent: int, stride: int, threads: int) -> E.Expr:
+    """The mode of ``thread`` (less than ``threads``) at ``stride``."""
     value = thread // stride
     return value % extent if stride * extent < threads else value
 
@@ -114,13 +114,13 @@ def array(name: str, dtype: DType, count: int) -> Buffer:
     return Buffer(name, Shape((count,)), dtype, "local", attrs=MADE)
 
 
-# -- registers of a distribution ------------------------------------------------------------------
+# -- registers of a register layout ------------------------------------------------------------------
 @dataclass(frozen=True)
 class Slots:
-    """The registers of one thread: loops over slot digits, and what they hold.
+    """The registers of one thread: loops over slot modes, and what they hold.
 
     Attributes:
-        loops: per slot digit its (dimension, position), variable and extent, slowest first.
+        loops: per slot mode its (dimension, position), variable and extent, slowest first.
         slot: the register under the loops.
         indices: the element in it.
         valid: conditions that it holds an element at all.
@@ -138,24 +138,24 @@ class Slots:
         return nest([(var, extent) for _, var, extent in self.loops], body)
 
 
-def slots_of(dist: Distribution, ctx: Lowering) -> Slots:
+def slots_of(dist: RegisterLayout, ctx: Lowering) -> Slots:
     """The registers of the executing thread."""
     thread = ctx.group.thread
     loops: list[tuple[int, tuple[int, int], E.Var, int]] = []
     slot: E.Expr = ZERO
     indices: list[E.Expr] = []
-    for dim, digits in enumerate(dist.digits):
+    for dim, modes in enumerate(dist.modes):
         total: E.Expr = ZERO
         below = 1
-        for position, item in reversed(list(enumerate(digits))):
+        for position, item in reversed(list(enumerate(modes))):
             if item.extent > 1:
-                if item.place == "slot":
+                if item.place == "register":
                     var = ctx.fresh("s")
                     loops.append((item.stride, (dim, position), var, item.extent))
                     slot = slot + var * item.stride
                     value: E.Expr = var
                 else:
-                    value = digit(thread, item.extent, item.stride, dist.threads)
+                    value = mode(thread, item.extent, item.stride, dist.threads)
                 total = value * below + total
             below *= item.extent
         indices.append(total)
@@ -169,19 +169,19 @@ def slots_of(dist: Distribution, ctx: Lowering) -> Slots:
     )
 
 
-def _valid(dist: Distribution, thread: E.Expr, indices: Sequence[E.Expr]) -> Iterable[E.Expr]:
+def _valid(dist: RegisterLayout, thread: E.Expr, indices: Sequence[E.Expr]) -> Iterable[E.Expr]:
     if dist.used_threads < dist.threads:
         yield thread < dist.used_threads
-    for index, extent, digits in zip(indices, dist.shape, dist.digits):
-        if prod(item.extent for item in digits) > extent:
+    for index, extent, modes in zip(indices, dist.shape, dist.modes):
+        if prod(item.extent for item in modes) > extent:
             yield index < extent
 
 
-def _first(dist: Distribution, thread: E.Expr) -> Iterable[E.Expr]:
-    """Copies are digits of the thread that are 0, and so are numbers that no digit reaches."""
+def _first(dist: RegisterLayout, thread: E.Expr) -> Iterable[E.Expr]:
+    """Copies are modes of the thread that are 0, and so are numbers that no mode reaches."""
     for extent, stride in dist.replicas:
         if extent > 1:
-            yield E.binary("eq", digit(thread, extent, stride, dist.threads), ZERO)
+            yield E.binary("eq", mode(thread, extent, stride, dist.threads), ZERO)
     for below, extent in dist.gaps("thread"):
         yield E.binary("eq", thread // below % extent, ZERO)
 
@@ -264,7 +264,7 @@ def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
 
 
 def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
-    slots = slots_of(ctx.distribution(region.buffer), ctx)
+    slots = slots_of(ctx.register_layout(region.buffer), ctx)
     at = tuple(index - low for index, low in zip(slots.indices, region.mins, strict=True))
     item = Element(at, ctx.registers(region.buffer), (slots.slot,))
     conditions = [*slots.valid, *membership(region, slots.indices), *(slots.first if once else ())]

@@ -16,7 +16,7 @@ from tilelang.passes.lower.context import Lowering
 def lower_exchange(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
     """Every thread's registers of ``stmt.dst`` from those of its warp's lanes."""
     src, dst = stmt.src.buffer, stmt.dst.buffer
-    plan = warp_exchange(ctx.distribution(src), ctx.distribution(dst), ctx.warp)
+    plan = warp_exchange(ctx.register_layout(src), ctx.register_layout(dst), ctx.warp)
     if plan is None or ctx.group.lo % ctx.warp:
         raise InternalError(f"`{src.name}` cannot be exchanged inside warps")
     there = ctx.registers(dst)
@@ -72,7 +72,7 @@ def _shuffled(value: E.Expr, lane: E.Expr, bits: DType | None) -> E.Expr:
 def value_of(total: Sum, thread: E.Expr) -> E.Expr:
     """``total`` for ``thread``."""
     found: E.Expr = E.const(total.base)
-    for below, extent, stride in total.digits:
+    for below, extent, stride in total.modes:
         part = E.binary("floordiv", thread, E.const(below))
         part = E.binary("floormod", part, E.const(extent))
         found = E.binary("add", found, E.binary("mul", part, E.const(stride)))

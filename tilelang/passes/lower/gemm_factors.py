@@ -64,9 +64,9 @@ class Factor(ABC):
         return self.plan.tiles[0 if self.left else 1]
 
     @property
-    def slots(self) -> int:
+    def register_count(self) -> int:
         """Registers of one tile."""
-        return self.atom.a_slots if self.left else self.atom.b_slots
+        return self.atom.a_registers if self.left else self.atom.b_registers
 
     @property
     @abstractmethod
@@ -100,9 +100,9 @@ class HeldFactor(Factor):
         """The registers of a tile, of all that the fragment has."""
         buffer = self.region.buffer
         assert isinstance(self.operand, Registers)
-        if self.ctx.distribution(buffer) != self.operand.spread:
+        if self.ctx.register_layout(buffer) != self.operand.spread:
             raise InternalError(f"`{buffer.name}` is not held as the product needs it")
-        first = (step * self.tiles + tile) * self.slots
+        first = (step * self.tiles + tile) * self.register_count
         return E.AddressOf(self.ctx.registers(buffer), (first,), "r")
 
 
@@ -121,12 +121,12 @@ class LoadedFactor(Factor):
             return self.given
         name = "a" if self.left else "b"
         count = 2 if self.groups > 1 else min(2, self.plan.tiles[2] // self.per_load)
-        size = self.per_load * self.tiles * self.slots // self.groups
+        size = self.per_load * self.tiles * self.register_count // self.groups
         return tuple(array(f"{name}{k}", self.region.dtype, size) for k in range(count))
 
     def address(self, tile: E.Expr, step: E.Expr, parity: int) -> E.Expr:
         """The registers of a tile, of one step."""
-        return E.AddressOf(self.arrays[parity], (tile * self.slots,), "r")
+        return E.AddressOf(self.arrays[parity], (tile * self.register_count,), "r")
 
     # -- positions ----------------------------------------------------------------------------
     @property
@@ -260,10 +260,10 @@ class LoadedFactor(Factor):
             k, outer = self.atom.b_layout.index_of(self.lane, slot)
             height = self.atom.n
         place = self.at(tile * height + first + outer, start + k)
-        index = tile * self.slots + slot
+        index = tile * self.register_count + slot
         value = E.Load(*place)
         store = S.Store(buffer=registers, indices=(index,), value=value, loc=self.loc)
-        return loop(tile, tiles, loop(slot, self.slots, store))
+        return loop(tile, tiles, loop(slot, self.register_count, store))
 
 
 @lru_cache(maxsize=512)

@@ -11,7 +11,7 @@ from tilelang.errors import InternalError, Loc
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import GemmPlan
@@ -42,27 +42,27 @@ def lower_gemm_fma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     )
 
 
-def _slots(held: Distribution, dim: int) -> int:
+def _slots(held: RegisterLayout, dim: int) -> int:
     """How many rows or columns a thread has."""
-    return next((d.extent for d in held.digits[dim] if d.place == "slot"), 1)
+    return next((d.extent for d in held.modes[dim] if d.place == "register"), 1)
 
 
-def _index(held: Distribution, dim: int, position: E.Expr, ctx: Lowering) -> E.Expr:
+def _index(held: RegisterLayout, dim: int, position: E.Expr, ctx: Lowering) -> E.Expr:
     """The row (or column) of a thread at a position among its own."""
     index: E.Expr = position
-    for digit in held.digits[dim]:
-        if digit.place == "thread":
-            here = ctx.group.thread // digit.stride
-            if digit.stride * digit.extent < held.threads:
-                here = here % digit.extent
-            index = position * digit.extent + here
+    for mode in held.modes[dim]:
+        if mode.place == "thread":
+            here = ctx.group.thread // mode.stride
+            if mode.stride * mode.extent < held.threads:
+                here = here % mode.extent
+            index = position * mode.extent + here
     return index
 
 
-def _padded(held: Distribution, dim: int) -> bool:
+def _padded(held: RegisterLayout, dim: int) -> bool:
     count = 1
-    for digit in held.digits[dim]:
-        count *= digit.extent
+    for mode in held.modes[dim]:
+        count *= mode.extent
     return count > held.shape[dim]
 
 

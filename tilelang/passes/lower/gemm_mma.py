@@ -73,7 +73,7 @@ def _groups(a: Factor, b: Factor) -> int:
     rows, columns, _ = a.plan.tiles
     if not b.loaded or b.per_load > 1:
         return 1
-    loaded = sum(2 * f.tiles * f.slots * f.region.dtype.bits for f in (a, b) if f.loaded)
+    loaded = sum(2 * f.tiles * f.register_count * f.region.dtype.bits for f in (a, b) if f.loaded)
     if a.ctx.fragments + loaded // REGISTER < CROWDED:
         return 1
     groups = 1
@@ -129,7 +129,7 @@ def multiply(
     column = j + group * count
     call = E.call(
         nvidia.MMA,
-        E.AddressOf(total.registers, ((i * columns + column) * atom.c_slots,), "rw"),
+        E.AddressOf(total.registers, ((i * columns + column) * atom.c_registers,), "rw"),
         factors[0].address(i, step, parity),
         factors[1].address(j, step, parity if factors[1].groups == 1 else group % 2),
         dtype="void",

@@ -32,7 +32,7 @@ class RunFactor(LoadedFactor):
 
     def address(self, tile: E.Expr, step: E.Expr, parity: int) -> E.Expr:
         """The registers of a tile; the step is a constant, one of two."""
-        first = tile * self.slots + step % STEPS * (self.tiles * self.slots)
+        first = tile * self.register_count + step % STEPS * (self.tiles * self.register_count)
         return E.AddressOf(self.arrays[parity], (first,), "r")
 
     def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:
@@ -46,16 +46,16 @@ class RunFactor(LoadedFactor):
         group, first = divmod(STEPS * int(number.value), run)
         own = self.lane % OWN * (OWN * run)
         k = own + (group * 4 * OWN * run + first * OWN)
-        halves = self.slots // OWN  # rows of a tile in one thread
+        halves = self.register_count // OWN  # rows of a tile in one thread
         tile, half = self.ctx.fresh("t"), self.ctx.fresh("h")
         row = tile * (halves * BLOCK) + half * BLOCK + self.lane // OWN
         chunk = array("run", self.region.dtype, STEPS * OWN)
         body: list[S.Stmt] = [S.Alloc(buffer=chunk), self._chunk(chunk, row, k)]
-        stride = self.tiles * self.slots  # of steps
+        stride = self.tiles * self.register_count  # of steps
         width = PART if halves > 1 else OWN  # elements that stay together
         for start in range(0, STEPS * OWN, width):
             step, inner = divmod(start, OWN)
-            at = tile * self.slots + half * PART + (step * stride + inner * halves)
+            at = tile * self.register_count + half * PART + (step * stride + inner * halves)
             body.append(_move(registers, at, chunk, E.const(start), width, self.loc))
         yield loop(tile, self.tiles, loop(half, halves, S.seq(*body)))
 

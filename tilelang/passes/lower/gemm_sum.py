@@ -91,8 +91,8 @@ def sum_of(stmt: S.Gemm, ctx: Lowering, dtype: DType) -> Sum:
     plan, region = plan_of(stmt), stmt.c
     fragment = region.buffer.storage == FRAGMENT
     wanted = plan.c.spread if isinstance(plan.c, Registers) else None
-    if fragment and (wanted is None or ctx.distribution(region.buffer) != wanted):
+    if fragment and (wanted is None or ctx.register_layout(region.buffer) != wanted):
         raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")
     if fragment and region.dtype is dtype:
         return Sum(stmt, plan, ctx, ctx.registers(region.buffer), True)
-    return Sum(stmt, plan, ctx, array("sum", dtype, plan.sum.slots), False)
+    return Sum(stmt, plan, ctx, array("sum", dtype, plan.sum.register_count), False)

@@ -1,7 +1,7 @@
 """Parallel loops to what each thread does: a loop over its registers with a lane loop inside.
 
-The iterations of a thread are numbered as the loop's distribution numbers its slots. The slots of
-the fastest digit become a lane loop (kind "vectorized"), which :mod:`vectorize` turns into vector
+The iterations of a thread are numbered as the loop's register layout numbers its slots. The slots of
+the fastest mode become a lane loop (kind "vectorized"), which :mod:`vectorize` turns into vector
 accesses. Iterations that several threads share run their stores to memory in one of them only.
 
 Relies on the layouts pass: the registers that an iteration needs are its own thread's, and each is
@@ -21,7 +21,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, substitute
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import combine
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
@@ -33,16 +33,16 @@ from tilelang.passes.lower.reducer import lower_reducer_update
 UNROLL_LIMIT = 64  # slots of loops without fragments that are still unrolled
 
 
-def lower_parallel(loop: S.Parallel, spread: Distribution | None, ctx: Lowering) -> S.Stmt:
+def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowering) -> S.Stmt:
     """The iterations of ``loop`` that the executing thread runs.
 
     Args:
-        spread: its distribution; None for extents that are not constants.
+        spread: its register layout; None for extents that are not constants.
     """
     if spread is None or static_extents(loop) is None:
         return _dynamic(loop, ctx)
     lanes = _lanes(spread)
-    steps = spread.slots // lanes
+    steps = spread.register_count // lanes
     step, lane = E.Var("s", INT), E.Var("v", INT)
     slot = E.binary("mul", step, E.const(lanes))
     bounds = ctx.bounds.with_range(step, 0, steps).with_range(lane, 0, lanes)
@@ -78,22 +78,22 @@ def _for(
     )  # fmt: skip
 
 
-def _lane_dim(spread: Distribution) -> int:
-    """The dimension whose fastest digit is the fastest slot digit; -1 when there is none."""
-    for dim, digits in enumerate(spread.digits):
-        real = [digit for digit in digits if digit.extent > 1]
-        if real and real[-1].place == "slot" and real[-1].stride == 1:
+def _lane_dim(spread: RegisterLayout) -> int:
+    """The dimension whose fastest mode is the fastest slot mode; -1 when there is none."""
+    for dim, modes in enumerate(spread.modes):
+        real = [mode for mode in modes if mode.extent > 1]
+        if real and real[-1].place == "register" and real[-1].stride == 1:
             return dim
     return -1
 
 
-def _lanes(spread: Distribution) -> int:
-    """Elements of the lane loop: a power of two that divides the fastest slot digit."""
+def _lanes(spread: RegisterLayout) -> int:
+    """Elements of the lane loop: a power of two that divides the fastest slot mode."""
     dim = _lane_dim(spread)
     if dim < 0:
         return 1
-    digit = next(d for d in reversed(spread.digits[dim]) if d.extent > 1)
-    lanes = gcd(digit.extent, MAX_LANES)
+    mode = next(d for d in reversed(spread.modes[dim]) if d.extent > 1)
+    lanes = gcd(mode.extent, MAX_LANES)
     # Empty places must not begin inside a vector.
     return gcd(lanes, spread.shape[dim]) if spread.padded else lanes
 
@@ -106,7 +106,7 @@ class _Body(Rewriter):
         loop: S.Parallel,
         values: dict[E.Var, E.Expr],
         number: E.Expr,
-        spread: Distribution,
+        spread: RegisterLayout,
         ctx: Lowering,
         copy: E.Expr | None,
     ) -> None:

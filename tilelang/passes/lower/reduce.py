@@ -20,7 +20,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import register_dtype, start_of
 from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.allreduce import Operation, all_reduce
@@ -119,22 +119,22 @@ class _Job:
 # -- fragments ------------------------------------------------------------------------------------
 def _from_fragment(job: _Job) -> S.Stmt:
     stmt, ctx = job.stmt, job.ctx
-    dist, dim = ctx.distribution(stmt.src.buffer), stmt.dim
+    dist, dim = ctx.register_layout(stmt.src.buffer), stmt.dim
     result = dist.drop(dim)
-    totals = private_totals(stmt.dst.dtype, result.slots)
+    totals = private_totals(stmt.dst.dtype, result.register_count)
     var = ctx.fresh("s")
     start = S.Store(buffer=totals, indices=(var,), value=job.start)
-    digits = [(item.extent, item.stride) for item in dist.digits[dim] if item.place == "thread"]
+    modes = [(item.extent, item.stride) for item in dist.modes[dim] if item.place == "thread"]
     return S.seq(
         S.Alloc(buffer=totals),
-        loop(var, result.slots, start),
+        loop(var, result.register_count, start),
         _own_part(job, dist, result, totals),
-        all_reduce(totals, digits, dist.used_threads, job.op, ctx),
+        all_reduce(totals, modes, dist.used_threads, job.op, ctx),
         deliver(_totals(job, result, totals), job.target, ctx),
     )
 
 
-def _own_part(job: _Job, dist: Distribution, result: Distribution, totals: Buffer) -> S.Stmt:
+def _own_part(job: _Job, dist: RegisterLayout, result: RegisterLayout, totals: Buffer) -> S.Stmt:
     """Each thread's registers combined per row."""
     stmt, ctx = job.stmt, job.ctx
     slots = slots_of(dist, ctx)
@@ -145,14 +145,14 @@ def _own_part(job: _Job, dist: Distribution, result: Distribution, totals: Buffe
     return slots.nest(job.accumulate(totals, _row_slot(slots, dist, result, stmt.dim), value))
 
 
-def _row_slot(slots: Slots, dist: Distribution, result: Distribution, dim: int) -> E.Expr:
+def _row_slot(slots: Slots, dist: RegisterLayout, result: RegisterLayout, dim: int) -> E.Expr:
     """The register of the total that a source register belongs to."""
     strides: dict[tuple[int, int], int] = {}
-    rows = iter(result.digits)
-    for d, digits in enumerate(dist.digits):
+    rows = iter(result.modes)
+    for d, modes in enumerate(dist.modes):
         if d == dim:
             continue
-        kept = [position for position, item in enumerate(digits) if item.extent > 1]
+        kept = [position for position, item in enumerate(modes) if item.extent > 1]
         for position, item in zip(kept, next(rows), strict=True):
             strides[d, position] = item.stride
     found: E.Expr = E.const(0)
@@ -162,14 +162,14 @@ def _row_slot(slots: Slots, dist: Distribution, result: Distribution, dim: int) 
     return found
 
 
-def _in_dimension(job: _Job, dist: Distribution, slots: Slots) -> E.Expr | None:
+def _in_dimension(job: _Job, dist: RegisterLayout, slots: Slots) -> E.Expr | None:
     """The condition that a place holds an element of the reduced range; None if all do."""
     src, dim = job.stmt.src, job.stmt.dim
     low, extent, index = src.mins[dim], job.length, slots.indices[dim]
     conditions: list[E.Expr] = []
     if not (isinstance(low, E.Const) and int(low) == 0):
         conditions.append(index >= low)
-    places = prod(item.extent for item in dist.digits[dim])
+    places = prod(item.extent for item in dist.modes[dim])
     if conditions or extent < places:
         conditions.append(index < low + extent)
     if not conditions:
@@ -177,7 +177,7 @@ def _in_dimension(job: _Job, dist: Distribution, slots: Slots) -> E.Expr | None:
     return conditions[0] if len(conditions) == 1 else E.binary("land", *conditions)
 
 
-def _totals(job: _Job, result: Distribution, totals: Buffer) -> Totals:
+def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> Totals:
     """The rows of the region among the rows that the threads hold."""
     src, dim = job.stmt.src, job.stmt.dim
     slots = slots_of(result, job.ctx)

@@ -14,7 +14,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import identity_of, update_store
 from tilelang.passes.lower.allreduce import Operation, all_reduce
 from tilelang.passes.lower.context import Lowering
@@ -37,7 +37,7 @@ def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
 
     Relies on the layouts pass: such a reducer is held by all threads.
     """
-    dist = ctx.distribution(stmt.buffer)
+    dist = ctx.register_layout(stmt.buffer)
     if not dist.is_everywhere:
         raise InternalError(f"some threads that update `{stmt.buffer.name}` hold no copy")
     place = (dist.slot_of(stmt.indices),)
@@ -47,8 +47,8 @@ def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
 def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     """All copies combined, in place or into ``dst``."""
     region = stmt.reducer
-    dist = ctx.distribution(region.buffer)
-    totals = private_totals(region.dtype, dist.slots)
+    dist = ctx.register_layout(region.buffer)
+    totals = private_totals(region.dtype, dist.register_count)
     slots = slots_of(dist, ctx)
     partial = E.cast(E.Load(ctx.registers(region.buffer), (slots.slot,)), totals.dtype)
     copied = slots.nest(S.Store(buffer=totals, indices=(slots.slot,), value=partial))
@@ -64,18 +64,18 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     )
 
 
-def _gaps(dist: Distribution, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
+def _gaps(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -> list[S.Stmt]:
     """Values for registers that hold no element, where there are such."""
-    held = prod(item.extent for item in dist.all_digits() if item.place == "slot")
-    if held == dist.slots:
+    held = prod(item.extent for item in dist.all_modes() if item.place == "register")
+    if held == dist.register_count:
         return []
     var = ctx.fresh("s")
     value = E.cast(identity_of(region), totals.dtype)
-    return [loop(var, dist.slots, S.Store(buffer=totals, indices=(var,), value=value))]
+    return [loop(var, dist.register_count, S.Store(buffer=totals, indices=(var,), value=value))]
 
 
 def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
-    slots = slots_of(ctx.distribution(region.buffer), ctx)
+    slots = slots_of(ctx.register_layout(region.buffer), ctx)
     value = identity_of(region)
     if init is not None:
         once = conjunction(slots.first)

@@ -16,7 +16,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Distribution
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import register_dtype, settled
 from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.layouts.exchange import warp_exchange
@@ -74,7 +74,7 @@ class Totals:
     """
 
     partial: Buffer
-    dist: Distribution
+    dist: RegisterLayout
     slots: Slots
     indices: tuple[E.Expr, ...]
     extents: tuple[int, ...]
@@ -129,7 +129,7 @@ def collect(room: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
 
 def _register_map(totals: Totals, region: Region, ctx: Lowering) -> list[tuple[int, int]] | None:
     """Pairs (total, register of ``region``) if every holder of an element has its total."""
-    held = ctx.distribution(region.buffer)
+    held = ctx.register_layout(region.buffer)
     aligned = totals.dist.with_shape(held.shape)
     if not aligned.contains(held):
         return None
@@ -141,7 +141,7 @@ def _register_map(totals: Totals, region: Region, ctx: Lowering) -> list[tuple[i
 
 def _moved(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt | None:
     """The totals brought by shuffles, if every holder's warp has them."""
-    held = ctx.distribution(target.region.buffer)
+    held = ctx.register_layout(target.region.buffer)
     plan = warp_exchange(totals.dist.with_shape(held.shape), held, ctx.warp)
     if plan is None:
         return None

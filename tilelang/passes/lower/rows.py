@@ -15,7 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.define import element
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.layout.distribution import Digit
+from tilelang.layout.register_layout import Mode
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.lower.context import Lowering
@@ -69,13 +69,13 @@ def _added(a: tuple[E.Expr, E.Expr], b: tuple[E.Expr, E.Expr]) -> tuple[E.Expr, 
 
 def _tile(src: Region, ctx: Lowering) -> _Tile | None:
     """The tile of a warp if the fragment is held as matrix instructions leave it."""
-    held = ctx.distribution(src.buffer)
-    if held.replicas or held.padded or len(held.digits) != 2 or ctx.threads != held.threads:
+    held = ctx.register_layout(src.buffer)
+    if held.replicas or held.padded or len(held.modes) != 2 or ctx.threads != held.threads:
         return None
-    rows, columns = held.digits
-    if rows[-2:] != (Digit(2, "slot", PAIR), Digit(8, "thread", 4)):
+    rows, columns = held.modes
+    if rows[-2:] != (Mode(2, "register", PAIR), Mode(8, "thread", 4)):
         return None
-    if columns[-2:] != (Digit(4, "thread", 1), Digit(PAIR, "slot", 1)):
+    if columns[-2:] != (Mode(4, "thread", 1), Mode(PAIR, "register", 1)):
         return None
     across = _outer(columns[:-2], 4, ctx.warp)
     if across is None:
@@ -88,10 +88,10 @@ def _tile(src: Region, ctx: Lowering) -> _Tile | None:
     return _Tile(down[0], across[0], first)
 
 
-def _outer(digits: tuple[Digit, ...], stride: int, warp: int) -> tuple[int, Digit | None] | None:
-    """The count of tiles and the digit of warps, in that order from the inside."""
-    rest, count, warps = list(digits), 1, None
-    if rest and rest[-1].place == "slot":
+def _outer(modes: tuple[Mode, ...], stride: int, warp: int) -> tuple[int, Mode | None] | None:
+    """The count of tiles and the mode of warps, in that order from the inside."""
+    rest, count, warps = list(modes), 1, None
+    if rest and rest[-1].place == "register":
         tiles = rest.pop()
         if tiles.stride != stride:
             return None
@@ -103,7 +103,7 @@ def _outer(digits: tuple[Digit, ...], stride: int, warp: int) -> tuple[int, Digi
     return None if rest else (count, warps)
 
 
-def _place(warps: Digit | None, size: int, ctx: Lowering) -> E.Expr:
+def _place(warps: Mode | None, size: int, ctx: Lowering) -> E.Expr:
     if warps is None:
         return E.const(0)
     number = E.binary("floordiv", ctx.thread, E.const(warps.stride))

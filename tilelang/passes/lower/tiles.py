@@ -180,7 +180,7 @@ class _Tiles(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         """Allocations and views of fragments are register arrays."""
         if isinstance(stmt, (S.Alloc, S.View)) and stmt.buffer.storage == FRAGMENT:
-            if stmt.buffer.attr("distribution") is None:
+            if stmt.buffer.attr("register_layout") is None:
                 return None  # never used
             found = replace(stmt, buffer=self.ctx.registers(stmt.buffer))
             if isinstance(stmt, S.Alloc) and distribution_of(stmt.buffer).sparse:
@@ -224,8 +224,8 @@ def _registers(launch: S.Launch) -> int:
     bits = 0
     for stmt in S.walk(launch.body):
         if isinstance(stmt, S.Alloc) and stmt.buffer.storage == FRAGMENT:
-            held = stmt.buffer.attr("distribution")
-            bits += held.slots * stmt.buffer.dtype.bits if held is not None else 0
+            held = stmt.buffer.attr("register_layout")
+            bits += held.register_count * stmt.buffer.dtype.bits if held is not None else 0
     return bits // REGISTER
 
 

@@ -16,9 +16,9 @@ from tilelang.errors import InternalError
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import rewrite_bodies
-from tilelang.layout.distribution import Distribution
 from tilelang.layout.evaluate import Array
 from tilelang.layout.layout import Layout
+from tilelang.layout.register_layout import RegisterLayout
 from tilelang.layout.views import Span, span_of
 from tilelang.passes.layouts.storage import used_buffers
 from tilelang.target import Context
@@ -29,7 +29,7 @@ MOST_PARTS = 1 << 22  # of a tile that are looked at
 def verify_views(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` itself, if its views are where their tiles are.
 
-    Relies on layouts as attributes of buffers ("distribution", "layout"), where there are such.
+    Relies on layouts as attributes of buffers ("register_layout", "layout"), where there are such.
 
     Raises:
         InternalError: a view and its tile disagree about a place.
@@ -65,14 +65,14 @@ def _verify(view: S.View, tile: Buffer | None) -> None:
         raise _error(view, tile, "their layouts differ")
 
 
-def _layout(buffer: Buffer) -> Distribution | Layout | None:
-    found = buffer.attr("distribution") or buffer.attr("layout")
-    return found if isinstance(found, (Distribution, Layout)) else None
+def _layout(buffer: Buffer) -> RegisterLayout | Layout | None:
+    found = buffer.attr("register_layout") or buffer.attr("layout")
+    return found if isinstance(found, (RegisterLayout, Layout)) else None
 
 
 @lru_cache(maxsize=256)
 def _agree(
-    tile: Distribution | Layout | None, name: Distribution | Layout | None, old: Span, new: Span
+    tile: RegisterLayout | Layout | None, name: RegisterLayout | Layout | None, old: Span, new: Span
 ) -> bool:
     """Whether both put every part of an element of ``new`` in the same places."""
     bits = gcd(old.bits, new.bits)
@@ -85,14 +85,14 @@ def _agree(
     return np.array_equal(mine, theirs[where.reshape(-1)])
 
 
-def _places(layout: Distribution | Layout | None, span: Span, parts: int) -> Array:
+def _places(layout: RegisterLayout | Layout | None, span: Span, parts: int) -> Array:
     """(part of an element, copies): the place of each in units of a part; of registers, with the
-    thread in the high digits."""
+    thread in the high modes."""
     count = prod(span.shape)
     inner = np.arange(parts)
-    if isinstance(layout, Distribution):
+    if isinstance(layout, RegisterLayout):
         slots = layout.slot_table().reshape(count, 1) * parts + inner
-        owners = layout.owner_table().reshape(count, 1, -1) * (layout.slots * parts)
+        owners = layout.owner_table().reshape(count, 1, -1) * (layout.register_count * parts)
         return np.sort((slots[:, :, None] + owners).reshape(count * parts, -1), axis=-1)
     places = span.positions() if layout is None else layout.addresses()
     return (places.reshape(count, 1) * parts + inner).reshape(-1, 1)

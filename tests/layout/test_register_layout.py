@@ -11,8 +11,8 @@ from tilelang.errors import InternalError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout import Fragment
-from tilelang.layout.distribution import Digit, Distribution
 from tilelang.layout.evaluate import evaluate
+from tilelang.layout.register_layout import Mode, RegisterLayout
 
 INT = DType("int32")
 SHAPES = st.lists(st.integers(1, 40), min_size=0, max_size=3).map(tuple)
@@ -24,18 +24,18 @@ VECTORS = st.sampled_from([1, 2, 4, 8])
 def test_every_element_is_held_in_a_place_of_its_own(
     shape: tuple[int, ...], threads: int, vector: int
 ) -> None:
-    held = Distribution.linear(shape, threads, vector)
-    places = held.owner_table() * held.slots + held.slot_table()[..., None]
+    held = RegisterLayout.linear(shape, threads, vector)
+    places = held.owner_table() * held.register_count + held.slot_table()[..., None]
     assert np.unique(places).size == places.size == max(1, int(np.prod(shape))) * held.replication
     assert held.used_threads <= threads
 
 
 @given(SHAPES, THREADS, VECTORS)
 def test_expressions_agree_with_tables(shape: tuple[int, ...], threads: int, vector: int) -> None:
-    held = Distribution.linear(shape, threads, vector)
+    held = RegisterLayout.linear(shape, threads, vector)
     thread, slot = E.Var("t", INT), E.Var("s", INT)
-    values = {thread: np.arange(threads)[:, None], slot: np.arange(held.slots)[None, :]}
-    full = (threads, held.slots)
+    values = {thread: np.arange(threads)[:, None], slot: np.arange(held.register_count)[None, :]}
+    full = (threads, held.register_count)
     table = held.index_table()
     valid = held.valid(thread, slot)
     exists = np.ones(full, bool)
@@ -49,10 +49,10 @@ def test_expressions_agree_with_tables(shape: tuple[int, ...], threads: int, vec
 
 @given(SHAPES.filter(bool), THREADS)
 def test_a_fragment_gives_the_distribution_back(shape: tuple[int, ...], threads: int) -> None:
-    held = Distribution.linear(shape, threads)
-    if held.padded:  # the digits then say more than the map of the elements
+    held = RegisterLayout.linear(shape, threads)
+    if held.padded:  # the modes then say more than the map of the elements
         return
-    found = Distribution.from_fragment(held.to_fragment(), threads)
+    found = RegisterLayout.from_fragment(held.to_fragment(), threads)
     assert (np.sort(found.owner_table()) == np.sort(held.owner_table())).all()
     assert (found.slot_table() == held.slot_table()).all()
 
@@ -61,7 +61,7 @@ def test_a_fragment_gives_the_distribution_back(shape: tuple[int, ...], threads:
 def test_dropping_a_dimension_keeps_the_holders(
     shape: tuple[int, ...], threads: int, data: st.DataObject
 ) -> None:
-    held = Distribution.linear(shape, threads)
+    held = RegisterLayout.linear(shape, threads)
     dim = data.draw(st.integers(0, len(shape) - 1))
     rest = held.drop(dim)
     assert rest.shape == shape[:dim] + shape[dim + 1 :]
@@ -71,26 +71,26 @@ def test_dropping_a_dimension_keeps_the_holders(
 
 
 def test_neighbouring_threads_take_neighbouring_vectors() -> None:
-    held = Distribution.linear((16, 64), 128, 8)
+    held = RegisterLayout.linear((16, 64), 128, 8)
     owners = held.owner_table()[..., 0]
     assert owners[0].tolist() == [thread for thread in range(8) for _ in range(8)]
-    assert owners[1, 0] == 8 and held.slots == 8
+    assert owners[1, 0] == 8 and held.register_count == 8
 
 
 def test_threads_that_are_left_over_hold_copies() -> None:
-    held = Distribution.linear((16,), 128)
+    held = RegisterLayout.linear((16,), 128)
     assert held.replicas == ((8, 16),) and held.replication == 8
     assert held.owner_table()[3].tolist() == [3 + 16 * copy for copy in range(8)]
 
 
 def test_padding_is_used_where_it_saves_registers() -> None:
-    held = Distribution.linear((100,), 128)
-    assert held.padded and held.slots == 1
+    held = RegisterLayout.linear((100,), 128)
+    assert held.padded and held.register_count == 1
     assert held.valid(E.Var("t", INT), E.const(0)) is not None
 
 
 def test_one_copy_is_the_first() -> None:
-    held = Distribution.linear((4,), 32)
+    held = RegisterLayout.linear((4,), 32)
     thread = E.Var("t", INT)
     first = held.first_copy(thread)
     assert first is not None
@@ -98,28 +98,28 @@ def test_one_copy_is_the_first() -> None:
 
 
 def test_containment_is_asked_of_threads() -> None:
-    rows = Distribution((4, 8), ((Digit(4, "thread", 8),), (Digit(8, "thread", 1),)), (), 32)
-    everywhere = Distribution.fully_replicated((4, 8), 32)
+    rows = RegisterLayout((4, 8), ((Mode(4, "thread", 8),), (Mode(8, "thread", 1),)), (), 32)
+    everywhere = RegisterLayout.fully_replicated((4, 8), 32)
     assert everywhere.contains(rows) and not rows.contains(everywhere)
 
 
 def test_overlapping_digits_are_a_defect() -> None:
     with pytest.raises(InternalError, match="overlap"):
-        Distribution((4, 4), ((Digit(4, "thread", 1),), (Digit(4, "thread", 2),)), (), 32)
+        RegisterLayout((4, 4), ((Mode(4, "thread", 1),), (Mode(4, "thread", 2),)), (), 32)
 
 
-def test_a_dimension_of_one_has_no_digits() -> None:
+def test_a_dimension_of_one_has_no_modes() -> None:
     with pytest.raises(InternalError, match="extent 1"):
-        Distribution((1,), ((Digit(3, "thread", 1),),), (), 3)
+        RegisterLayout((1,), ((Mode(3, "thread", 1),),), (), 3)
 
 
 def test_a_swizzled_fragment_is_refused() -> None:
     swizzled = Fragment((8, 8), lambda i, j: ((i * 8 + j) ^ i, 0))
     with pytest.raises(TileUnsupportedError) as caught:
-        Distribution.from_fragment(swizzled, 64)
+        RegisterLayout.from_fragment(swizzled, 64)
     assert str(caught.value) == (
         "the layout of a fragment cannot be used to share out a tile\n"
-        "  expected: threads 0 to 63, threads and registers that are sums of digits of the "
+        "  expected: threads 0 to 63, threads and registers that are sums of modes of the "
         "indices (each index split by // and %)\n"
         "  got: T.Fragment of shape (8, 8) over 64 threads\n"
         "  hint: build it from // and % of the indices, without exclusive or"
@@ -127,9 +127,9 @@ def test_a_swizzled_fragment_is_refused() -> None:
 
 
 def test_registers_without_an_element_are_found() -> None:
-    assert not Distribution.linear((8, 16), 64, 2).sparse
-    assert Distribution.linear((8, 24), 128).sparse  # padded
-    few = (Digit(2, "slot", 1),), (Digit(20, "thread", 1),)
-    assert Distribution((2, 20), few, (), 32).sparse  # twelve threads are idle
-    apart = (Digit(2, "slot", 1),), (Digit(8, "thread", 4),)
-    assert Distribution((2, 8), apart, (), 32).sparse  # three of four are
+    assert not RegisterLayout.linear((8, 16), 64, 2).sparse
+    assert RegisterLayout.linear((8, 24), 128).sparse  # padded
+    few = (Mode(2, "register", 1),), (Mode(20, "thread", 1),)
+    assert RegisterLayout((2, 20), few, (), 32).sparse  # twelve threads are idle
+    apart = (Mode(2, "register", 1),), (Mode(8, "thread", 4),)
+    assert RegisterLayout((2, 8), apart, (), 32).sparse  # three of four are

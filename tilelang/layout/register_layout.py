@@ -1,6 +1,6 @@
-"""``Distribution``: a tile spread over the threads of a group, digit by digit.
+"""``RegisterLayout``: a tile spread over the threads of a group, mode by mode.
 
-Each index of a tile is written in mixed radix; every digit selects either a thread or a register.
+Each index of a tile is written in mixed radix; every mode selects either a thread or a register.
 This covers the register layouts of matrix instructions, coalesced copies, and what reductions
 leave of them, and it can be inverted by divisions alone, so that both directions are expressions
 as well as tables.
@@ -22,68 +22,68 @@ from tilelang.layout.fragment import Fragment
 
 
 @dataclass(frozen=True)
-class Digit:
-    """One digit of an index: its values 0..extent-1 move the place by ``stride`` each."""
+class Mode:
+    """One mode of an index: its values 0..extent-1 move the place by ``stride`` each."""
 
     extent: int
-    place: str  # "thread" or "slot"
+    place: str  # "thread" or "register"
     stride: int
 
 
 @dataclass(frozen=True)
-class Distribution:
+class RegisterLayout:
     """Where each element of a tile is held: in which threads, in which of their registers.
 
     Attributes:
         shape: extents of the tile.
-        digits: per dimension its digits, slowest first. Their product is at least the extent;
+        modes: per dimension its modes, slowest first. Their product is at least the extent;
             places beyond the extent are empty (see :meth:`valid`).
-        replicas: (extent, stride) of digits of the thread that no index selects: those threads
+        replicas: (extent, stride) of modes of the thread that no index selects: those threads
             hold copies of the same elements.
         threads: size of the thread group.
 
-    Thread digits and replicas are a mixed radix of the thread number: sorted by stride, each
+    Thread modes and replicas are a mixed radix of the thread number: sorted by stride, each
     stride is a multiple of the one before times its extent. The same holds for the slots.
     """
 
     shape: tuple[int, ...]
-    digits: tuple[tuple[Digit, ...], ...]
+    modes: tuple[tuple[Mode, ...], ...]
     replicas: tuple[tuple[int, int], ...] = ()
     threads: int = 1
 
     def __post_init__(self) -> None:
-        for extent, digits in zip(self.shape, self.digits, strict=True):
-            if prod(digit.extent for digit in digits) < extent:
-                raise InternalError(f"digits {digits} do not cover the extent {extent}")
-            if extent == 1 and prod(digit.extent for digit in digits) > 1:
-                # Such a dimension may be left out, and with it the condition of its digits.
-                raise InternalError("a dimension of extent 1 has digits")
-        for place in ("thread", "slot"):
+        for extent, modes in zip(self.shape, self.modes, strict=True):
+            if prod(mode.extent for mode in modes) < extent:
+                raise InternalError(f"modes {modes} do not cover the extent {extent}")
+            if extent == 1 and prod(mode.extent for mode in modes) > 1:
+                # Such a dimension may be left out, and with it the condition of its modes.
+                raise InternalError("a dimension of extent 1 has modes")
+        for place in ("thread", "register"):
             reach = 1
             for stride, extent in sorted(self._radix(place)):
                 if stride % reach:
-                    raise InternalError(f"strides of {place} digits overlap in {self!r}")
+                    raise InternalError(f"strides of {place} modes overlap in {self!r}")
                 reach = stride * extent
             if place == "thread" and reach > self.threads:
                 raise InternalError(f"{reach} threads are used of {self.threads}")
 
     def _radix(self, place: str) -> Iterator[tuple[int, int]]:
-        for digit in self.all_digits():
-            if digit.place == place and digit.extent > 1:
-                yield digit.stride, digit.extent
+        for mode in self.all_modes():
+            if mode.place == place and mode.extent > 1:
+                yield mode.stride, mode.extent
         if place == "thread":
             yield from ((stride, extent) for extent, stride in self.replicas if extent > 1)
 
-    def all_digits(self) -> Iterator[Digit]:
-        """The digits of all dimensions."""
-        for digits in self.digits:
-            yield from digits
+    def all_modes(self) -> Iterator[Mode]:
+        """The modes of all dimensions."""
+        for modes in self.modes:
+            yield from modes
 
     # -- sizes --------------------------------------------------------------------------------
     @cached_property
-    def slots(self) -> int:
+    def register_count(self) -> int:
         """Registers per thread."""
-        return max((s * e for s, e in self._radix("slot")), default=1)
+        return max((s * e for s, e in self._radix("register")), default=1)
 
     @cached_property
     def used_threads(self) -> int:
@@ -103,24 +103,24 @@ class Distribution:
     @property
     def is_everywhere(self) -> bool:
         """Whether each thread holds all elements."""
-        return not any(item.place == "thread" and item.extent > 1 for item in self.all_digits())
+        return not any(item.place == "thread" and item.extent > 1 for item in self.all_modes())
 
     @property
     def padded(self) -> bool:
-        """Whether some places are empty because digits exceed an extent."""
+        """Whether some places are empty because modes exceed an extent."""
         return any(
-            prod(digit.extent for digit in digits) > extent
-            for extent, digits in zip(self.shape, self.digits)
+            prod(mode.extent for mode in modes) > extent
+            for extent, modes in zip(self.shape, self.modes)
         )
 
     @property
     def sparse(self) -> bool:
         """Whether some register of some thread holds no element."""
         idle = self.used_threads < self.threads
-        return idle or self.padded or bool(self.gaps("thread") or self.gaps("slot"))
+        return idle or self.padded or bool(self.gaps("thread") or self.gaps("register"))
 
     def gaps(self, place: str) -> list[tuple[int, int]]:
-        """(stride, extent) of the digits of the thread or slot that have to be 0, because no
+        """(stride, extent) of the modes of the thread or slot that have to be 0, because no
         element is where they are not."""
         found: list[tuple[int, int]] = []
         reach = 1
@@ -133,16 +133,16 @@ class Distribution:
     # -- expressions ----------------------------------------------------------------------------
     def _sum(self, indices: Sequence[object], place: str) -> E.Expr:
         total: E.Expr = E.const(0)
-        for index, digits in zip(indices, self.digits, strict=True):
+        for index, modes in zip(indices, self.modes, strict=True):
             below = 1
-            for position, digit in reversed(list(enumerate(digits))):
-                if digit.place == place and digit.extent > 1:
+            for position, mode in reversed(list(enumerate(modes))):
+                if mode.place == place and mode.extent > 1:
                     value = E.as_expr(index)
                     value = _over(value, below)
                     if position > 0:
-                        value = E.binary("floormod", value, E.const(digit.extent))
-                    total = E.binary("add", total, _times(value, digit.stride))
-                below *= digit.extent
+                        value = E.binary("floormod", value, E.const(mode.extent))
+                    total = E.binary("add", total, _times(value, mode.stride))
+                below *= mode.extent
         return total
 
     def thread_of(self, indices: Sequence[object], replica: int = 0) -> E.Expr:
@@ -155,7 +155,7 @@ class Distribution:
 
     def slot_of(self, indices: Sequence[object]) -> E.Expr:
         """The register that holds an element."""
-        return self._sum(indices, "slot")
+        return self._sum(indices, "register")
 
     def index_of(self, thread: object, slot: object) -> tuple[E.Expr, ...]:
         """The element in register ``slot`` of ``thread``, an index per dimension.
@@ -164,20 +164,20 @@ class Distribution:
         """
         sources = {
             "thread": (E.as_expr(thread), self.threads),
-            "slot": (E.as_expr(slot), self.slots),
+            "register": (E.as_expr(slot), self.register_count),
         }
         found: list[E.Expr] = []
-        for digits in self.digits:
+        for modes in self.modes:
             total: E.Expr = E.const(0)
             below = 1
-            for digit in reversed(digits):
-                if digit.extent > 1:
-                    source, size = sources[digit.place]
-                    value = _over(source, digit.stride)
-                    if digit.stride * digit.extent < size:
-                        value = E.binary("floormod", value, E.const(digit.extent))
+            for mode in reversed(modes):
+                if mode.extent > 1:
+                    source, size = sources[mode.place]
+                    value = _over(source, mode.stride)
+                    if mode.stride * mode.extent < size:
+                        value = E.binary("floormod", value, E.const(mode.extent))
                     total = E.binary("add", _times(value, below), total)
-                below *= digit.extent
+                below *= mode.extent
             found.append(total)
         return tuple(found)
 
@@ -186,12 +186,12 @@ class Distribution:
         conditions: list[E.Expr] = []
         if self.used_threads < self.threads:
             conditions.append(E.binary("lt", E.as_expr(thread), E.const(self.used_threads)))
-        for place, number in (("thread", thread), ("slot", slot)):
+        for place, number in (("thread", thread), ("register", slot)):
             for below, extent in self.gaps(place):
-                digit = E.binary("floormod", _over(E.as_expr(number), below), E.const(extent))
-                conditions.append(E.binary("eq", digit, E.const(0)))
-        for index, extent, digits in zip(self.index_of(thread, slot), self.shape, self.digits):
-            if prod(digit.extent for digit in digits) > extent:
+                mode = E.binary("floormod", _over(E.as_expr(number), below), E.const(extent))
+                conditions.append(E.binary("eq", mode, E.const(0)))
+        for index, extent, modes in zip(self.index_of(thread, slot), self.shape, self.modes):
+            if prod(mode.extent for mode in modes) > extent:
                 conditions.append(E.binary("lt", index, E.const(extent)))
         if not conditions:
             return None
@@ -221,13 +221,13 @@ class Distribution:
     # -- tables -----------------------------------------------------------------------------------
     def _table(self, place: str) -> Array:
         total = np.zeros(self.shape, np.int64)
-        for axis, (extent, digits) in enumerate(zip(self.shape, self.digits)):
+        for axis, (extent, modes) in enumerate(zip(self.shape, self.modes)):
             index, below = np.arange(extent, dtype=np.int64), 1
             part = np.zeros(extent, np.int64)
-            for digit in reversed(digits):
-                if digit.place == place:
-                    part += index // below % digit.extent * digit.stride
-                below *= digit.extent
+            for mode in reversed(modes):
+                if mode.place == place:
+                    part += index // below % mode.extent * mode.stride
+                below *= mode.extent
             total = total + part.reshape([-1 if d == axis else 1 for d in range(len(self.shape))])
         return total
 
@@ -248,7 +248,7 @@ class Distribution:
 
     def index_table(self) -> Array:
         """The element in each register, (threads, slots, dimensions); -1 where there is none."""
-        found = np.full((self.threads, self.slots, len(self.shape)), -1, np.int64)
+        found = np.full((self.threads, self.register_count, len(self.shape)), -1, np.int64)
         logical = np.indices(self.shape).reshape(len(self.shape), prod(self.shape)).T
         registers = self.slot_table().reshape(-1)
         owners = self.owner_table()
@@ -256,7 +256,7 @@ class Distribution:
             found[owners[..., copy].reshape(-1), registers] = logical
         return found
 
-    def contains(self, other: Distribution) -> bool:
+    def contains(self, other: RegisterLayout) -> bool:
         """Whether each thread that holds an element in ``other`` holds it here too."""
         if self.shape != other.shape:
             return False
@@ -267,12 +267,12 @@ class Distribution:
         held[rows, self.owner_table().reshape(held.shape[0], -1)] = True
         return bool(held[rows, other.owner_table().reshape(held.shape[0], -1)].all())
 
-    def same(self, other: Distribution) -> bool:
+    def same(self, other: RegisterLayout) -> bool:
         """Whether every element is in the same registers of the same threads."""
         if self == other:
             return True
-        alike = (self.shape, self.threads, self.replication, self.slots)
-        if alike != (other.shape, other.threads, other.replication, other.slots):
+        alike = (self.shape, self.threads, self.replication, self.register_count)
+        if alike != (other.shape, other.threads, other.replication, other.register_count):
             return False
         if not np.array_equal(self.slot_table(), other.slot_table()):
             return False
@@ -280,75 +280,75 @@ class Distribution:
         return np.array_equal(mine, theirs)
 
     # -- new distributions ------------------------------------------------------------------------
-    def compact(self) -> Distribution:
+    def compact(self) -> RegisterLayout:
         """The same threads, with registers numbered without gaps."""
-        strides = sorted({digit.stride for digit in self.all_digits() if digit.place == "slot"
-                          and digit.extent > 1})  # fmt: skip
-        extents = {digit.stride: digit.extent for digit in self.all_digits()
-                   if digit.place == "slot" and digit.extent > 1}  # fmt: skip
+        strides = sorted({mode.stride for mode in self.all_modes() if mode.place == "register"
+                          and mode.extent > 1})  # fmt: skip
+        extents = {mode.stride: mode.extent for mode in self.all_modes()
+                   if mode.place == "register" and mode.extent > 1}  # fmt: skip
         new, reach = {}, 1
         for stride in strides:
             new[stride] = reach
             reach *= extents[stride]
-        digits = tuple(
+        modes = tuple(
             tuple(
-                replace(digit, stride=new.get(digit.stride, 0)) if digit.place == "slot" else digit
-                for digit in row
-                if digit.extent > 1
+                replace(mode, stride=new.get(mode.stride, 0)) if mode.place == "register" else mode
+                for mode in row
+                if mode.extent > 1
             )
-            for row in self.digits
+            for row in self.modes
         )
-        return replace(self, digits=digits)
+        return replace(self, modes=modes)
 
-    def row_major(self) -> Distribution:
+    def row_major(self) -> RegisterLayout:
         """The same threads, with registers in row-major order of what a thread holds; neighbouring
-        digits that are one are merged, so that vectors along the last dimension are seen."""
-        rows: list[tuple[Digit, ...]] = []
+        modes that are one are merged, so that vectors along the last dimension are seen."""
+        rows: list[tuple[Mode, ...]] = []
         reach = 1
-        for digits in reversed(self.digits):
-            row: list[Digit] = []
-            for digit in reversed(digits):
-                new = digit
-                if digit.place == "slot":
-                    new = replace(digit, stride=reach)
-                    reach *= digit.extent
+        for modes in reversed(self.modes):
+            row: list[Mode] = []
+            for mode in reversed(modes):
+                new = mode
+                if mode.place == "register":
+                    new = replace(mode, stride=reach)
+                    reach *= mode.extent
                 below = row[0] if row else None
                 if (
                     below is not None
                     and below.place == new.place
                     and (new.stride == below.stride * below.extent)
                 ):
-                    row[0] = Digit(new.extent * below.extent, new.place, below.stride)
+                    row[0] = Mode(new.extent * below.extent, new.place, below.stride)
                 elif new.extent > 1:
                     row.insert(0, new)
             rows.insert(0, tuple(row))
-        return replace(self, digits=tuple(rows))
+        return replace(self, modes=tuple(rows))
 
-    def drop(self, dim: int, keep: bool = False) -> Distribution:
-        """The result of reducing ``dim``: its thread digits become copies, its slots vanish.
+    def drop(self, dim: int, keep: bool = False) -> RegisterLayout:
+        """The result of reducing ``dim``: its thread modes become copies, its slots vanish.
 
         Args:
             keep: whether the dimension stays with extent 1.
         """
-        gone = self.digits[dim]
+        gone = self.modes[dim]
         copies = tuple((d.extent, d.stride) for d in gone if d.place == "thread" and d.extent > 1)
         middle_shape: tuple[int, ...] = (1,) if keep else ()
-        middle: tuple[tuple[Digit, ...], ...] = ((),) if keep else ()
-        return Distribution(
+        middle: tuple[tuple[Mode, ...], ...] = ((),) if keep else ()
+        return RegisterLayout(
             (*self.shape[:dim], *middle_shape, *self.shape[dim + 1 :]),
-            (*self.digits[:dim], *middle, *self.digits[dim + 1 :]),
+            (*self.modes[:dim], *middle, *self.modes[dim + 1 :]),
             (*self.replicas, *copies),
             self.threads,
         ).compact()
 
-    def with_shape(self, shape: tuple[int, ...]) -> Distribution:
+    def with_shape(self, shape: tuple[int, ...]) -> RegisterLayout:
         """The same tile with dimensions of extent 1 added or removed."""
-        rows = [(e, d) for e, d in zip(self.shape, self.digits) if e != 1]
+        rows = [(e, d) for e, d in zip(self.shape, self.modes) if e != 1]
         if [e for e, _ in rows] != [e for e in shape if e != 1]:
             raise InternalError(f"{self.shape} and {shape} are not the same tile")
         left = iter(rows)
-        digits = tuple(() if e == 1 else next(left)[1] for e in shape)
-        return replace(self, shape=shape, digits=digits)
+        modes = tuple(() if e == 1 else next(left)[1] for e in shape)
+        return replace(self, shape=shape, modes=modes)
 
     def to_fragment(self) -> Fragment:
         """The same map as a ``T.Fragment``."""
@@ -366,25 +366,25 @@ class Distribution:
         return Fragment(self.shape, forward, replicate=self.replication)
 
     @staticmethod
-    def of_fragment(fragment: Fragment, threads: int) -> Distribution | None:
-        """The digits of a fragment; None where its map is no mixed radix, or needs more threads."""
+    def of_fragment(fragment: Fragment, threads: int) -> RegisterLayout | None:
+        """The modes of a fragment; None where its map is no mixed radix, or needs more threads."""
         fragment = fragment.condense_rep_var()
         owners, registers = fragment.thread_table(), fragment.addresses()
         origin = (0,) * len(fragment.shape)
         for padded in (False, True):
-            rows: list[tuple[Digit, ...]] = []
+            rows: list[tuple[Mode, ...]] = []
             for axis in range(len(fragment.shape)):
                 # The first line along the axis: all other indices are 0.
                 size = fragment.shape[axis]
                 line = np.moveaxis(owners[..., 0], axis, 0).reshape(size, -1)[:, 0]
                 slots = np.moveaxis(registers, axis, 0).reshape(size, -1)[:, 0]
-                rows.append(fit_digits(line, slots, padded))
-            copies = fit_digits(owners[origin], np.zeros(fragment.replicate_size, np.int64))
-            replicas = tuple((digit.extent, digit.stride) for digit in copies)
+                rows.append(fit_modes(line, slots, padded))
+            copies = fit_modes(owners[origin], np.zeros(fragment.replicate_size, np.int64))
+            replicas = tuple((mode.extent, mode.stride) for mode in copies)
             if any(stride == 0 for _, stride in replicas):
                 return None
             try:
-                found = Distribution(fragment.shape, tuple(rows), replicas, threads)
+                found = RegisterLayout(fragment.shape, tuple(rows), replicas, threads)
             except InternalError:
                 continue
             if np.array_equal(found.slot_table(), registers) and np.array_equal(
@@ -394,18 +394,18 @@ class Distribution:
         return None
 
     @staticmethod
-    def from_fragment(fragment: Fragment, threads: int) -> Distribution:
-        """The digits of a fragment.
+    def from_fragment(fragment: Fragment, threads: int) -> RegisterLayout:
+        """The modes of a fragment.
 
         Raises:
             TileUnsupportedError: the map is no mixed radix, or needs more threads.
         """
-        found = Distribution.of_fragment(fragment, threads)
+        found = RegisterLayout.of_fragment(fragment, threads)
         if found is None:
             raise TileUnsupportedError(
                 "the layout of a fragment cannot be used to share out a tile",
                 expected=f"threads 0 to {threads - 1}, threads and registers that are sums of "
-                "digits of the indices (each index split by // and %)",
+                "modes of the indices (each index split by // and %)",
                 got=f"T.Fragment of shape {fragment.shape} over {fragment.get_thread_size()} "
                 "threads",
                 hint="build it from // and % of the indices, without exclusive or",
@@ -413,45 +413,45 @@ class Distribution:
         return found
 
     @staticmethod
-    def fully_replicated(shape: Sequence[int], threads: int) -> Distribution:
+    def fully_replicated(shape: Sequence[int], threads: int) -> RegisterLayout:
         """Every thread holds all elements, in row-major order."""
-        digits: list[tuple[Digit, ...]] = []
+        modes: list[tuple[Mode, ...]] = []
         below = 1
         for extent in reversed(shape):
-            digits.append((Digit(extent, "slot", below),) if extent > 1 else ())
+            modes.append((Mode(extent, "register", below),) if extent > 1 else ())
             below *= extent
         copies = ((threads, 1),) if threads > 1 else ()
-        return Distribution(tuple(shape), tuple(reversed(digits)), copies, threads)
+        return RegisterLayout(tuple(shape), tuple(reversed(modes)), copies, threads)
 
     @staticmethod
-    def linear(shape: Sequence[int], threads: int, vector: int = 1) -> Distribution:
+    def linear(shape: Sequence[int], threads: int, vector: int = 1) -> RegisterLayout:
         """Neighbouring threads hold neighbouring vectors of ``vector`` elements.
 
         The fastest dimensions are spread over threads first. Where extents and thread count do
-        not divide, digits are padded when that takes fewer registers than exact ones. Threads
+        not divide, modes are padded when that takes fewer registers than exact ones. Threads
         that are left over hold copies.
         """
         return _linear(tuple(int(extent) for extent in shape), threads, vector)
 
     @staticmethod
-    def exact(shape: Sequence[int], threads: int, vector: int = 1) -> Distribution:
+    def exact(shape: Sequence[int], threads: int, vector: int = 1) -> RegisterLayout:
         """The same without empty places: an extent is spread over as many threads as divide it.
 
         Args:
             vector: the product of some innermost extents, whose elements stay in one thread.
         """
-        rows: list[tuple[Digit, ...]] = []
+        rows: list[tuple[Mode, ...]] = []
         slot = thread = below = 1
         for extent in reversed(shape):
             spread = gcd(extent, threads // thread) if below >= vector else 1
-            digits = (Digit(extent // spread, "slot", slot), Digit(spread, "thread", thread))
-            rows.insert(0, tuple(digit for digit in digits if digit.extent > 1))
+            modes = (Mode(extent // spread, "register", slot), Mode(spread, "thread", thread))
+            rows.insert(0, tuple(mode for mode in modes if mode.extent > 1))
             slot *= extent // spread
             thread *= spread
             below *= extent
         left = threads // thread
         copies = ((left, thread),) if left > 1 else ()
-        return Distribution(tuple(shape), tuple(rows), copies, threads)
+        return RegisterLayout(tuple(shape), tuple(rows), copies, threads)
 
 
 def _over(value: E.Expr, divisor: int) -> E.Expr:
@@ -463,22 +463,22 @@ def _times(value: E.Expr, factor: int) -> E.Expr:
 
 
 @lru_cache(maxsize=1024)
-def _owners(distribution: Distribution) -> Array:
+def _owners(distribution: RegisterLayout) -> Array:
     return distribution._table("thread")[..., None] + distribution._offsets
 
 
 @lru_cache(maxsize=1024)
-def _slots(distribution: Distribution) -> Array:
-    return distribution._table("slot")
+def _slots(distribution: RegisterLayout) -> Array:
+    return distribution._table("register")
 
 
-def fit_digits(threads: Array, slots: Array, padded: bool = False) -> tuple[Digit, ...]:
-    """Digits, slowest first, of a map of one index; empty or wrong ones where there are none.
+def fit_modes(threads: Array, slots: Array, padded: bool = False) -> tuple[Mode, ...]:
+    """Modes, slowest first, of a map of one index; empty or wrong ones where there are none.
 
     Args:
-        padded: whether digits may reach beyond the end of the index.
+        padded: whether modes may reach beyond the end of the index.
     """
-    found: list[Digit] = []
+    found: list[Mode] = []
     while threads.size > 1:
         step_thread, step_slot = int(threads[1] - threads[0]), int(slots[1] - slots[0])
         count = np.arange(threads.size)
@@ -489,19 +489,19 @@ def fit_digits(threads: Array, slots: Array, padded: bool = False) -> tuple[Digi
         extent = max(e for e in range(1, run + 1) if padded or threads.size % e == 0)
         if extent == 1 or (step_thread and step_slot) or min(step_thread, step_slot) < 0:
             return ()
-        place, stride = ("thread", step_thread) if step_thread else ("slot", step_slot)
-        found.append(Digit(extent, place, stride))
+        place, stride = ("thread", step_thread) if step_thread else ("register", step_slot)
+        found.append(Mode(extent, place, stride))
         threads, slots = threads[::extent], slots[::extent]
     return tuple(reversed(found))
 
 
-def split_digits(
-    digits: tuple[Digit, ...], share: int
-) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
-    """``digits`` of an index as those of ``index // share`` and of ``index % share``; None where
-    no digit ends there."""
-    kept = list(digits)
-    gone: list[Digit] = []
+def split_modes(
+    modes: tuple[Mode, ...], share: int
+) -> tuple[tuple[Mode, ...], tuple[Mode, ...]] | None:
+    """``modes`` of an index as those of ``index // share`` and of ``index % share``; None where
+    no mode ends there."""
+    kept = list(modes)
+    gone: list[Mode] = []
     while share > 1:
         if not kept:
             return None
@@ -510,8 +510,8 @@ def split_digits(
             gone.insert(0, last)
             share //= last.extent
         elif last.extent % share == 0:
-            kept.append(Digit(last.extent // share, last.place, last.stride * share))
-            gone.insert(0, Digit(share, last.place, last.stride))
+            kept.append(Mode(last.extent // share, last.place, last.stride * share))
+            gone.insert(0, Mode(share, last.place, last.stride))
             share = 1
         else:
             return None
@@ -519,29 +519,29 @@ def split_digits(
 
 
 @lru_cache(maxsize=4096)
-def _linear(shape: tuple[int, ...], threads: int, vector: int) -> Distribution:
+def _linear(shape: tuple[int, ...], threads: int, vector: int) -> RegisterLayout:
     extents = list(shape)
     if extents and extents[-1] % vector:
         vector = gcd(vector, extents[-1])
     counts = [*extents[:-1], extents[-1] // vector] if extents else []
     split = _split(tuple(reversed(counts)), threads)
-    digits: list[tuple[Digit, ...]] = []
+    modes: list[tuple[Mode, ...]] = []
     slot, thread = vector, 1
     for position, (count, spread) in enumerate(zip(reversed(counts), split)):
         outer = -(-count // spread)
-        row: list[Digit] = []
+        row: list[Mode] = []
         if outer > 1:
-            row.append(Digit(outer, "slot", slot))
+            row.append(Mode(outer, "register", slot))
         if spread > 1:
-            row.append(Digit(spread, "thread", thread))
+            row.append(Mode(spread, "thread", thread))
         if position == 0 and vector > 1:
-            row.append(Digit(vector, "slot", 1))
+            row.append(Mode(vector, "register", 1))
         slot *= outer
         thread *= spread
-        digits.append(tuple(row))
+        modes.append(tuple(row))
     left = threads // thread
     copies = ((left, thread),) if left > 1 else ()
-    return Distribution(shape, tuple(reversed(digits)), copies, threads)
+    return RegisterLayout(shape, tuple(reversed(modes)), copies, threads)
 
 
 def _split(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
