@@ -10,7 +10,7 @@ from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.explain import _shared_index
 from tilelang.emulator.launch import Memory, Settings, checks_of
 from tilelang.emulator.locate import Lines, Place
-from tilelang.emulator.report import Actor, Barrier, Cost, Finding, Report, Totals, merge
+from tilelang.emulator.report import Actor, Barrier, Cost, Finding, PartialSums, Report, merge
 from tilelang.emulator.timeline import Span, Timeline
 from tilelang.errors import TileValueError
 from tilelang.layout.layout import Layout
@@ -76,7 +76,7 @@ def test_actors() -> None:
 
 def test_a_report_without_findings_tells_costs() -> None:
     cost = Cost(place(), "shared", "read", "S", 10, 320, 40, 10)
-    totals = Totals("first_kernel", 4, 128, 12, 2048, 3, 2, 1000, 99)
+    totals = PartialSums("first_kernel", 4, 128, 12, 2048, 3, 2, 1000, 99)
     report = Report("main", costs=[cost], totals=[totals], runs=[("fifo", 0)])
     assert report.ok
     assert report.exit_code == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tilelang.layout import Layout, make_swizzled_layout
 from tilelang.layout.register_layout import Mode, RegisterLayout
-from tilelang.layout.views import Span, seen_register_layout, seen_layout
+from tilelang.layout.views import Span, seen_layout, seen_register_layout
 
 
 def whole(shape: tuple[int, ...], bits: int) -> Span:

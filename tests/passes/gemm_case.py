@@ -17,7 +17,13 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter, rebuild
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.loops import bounds_of
-from tilelang.passes.layouts.gemm_plan import GemmPlan, Operand, Registers, SharedLoad, plan_gemm
+from tilelang.passes.layouts.gemm_plan import (
+    GemmPlan,
+    OperandStrategy,
+    Registers,
+    SharedLoad,
+    plan_gemm,
+)
 from tilelang.passes.lower.context import Group, Lowering
 from tilelang.passes.lower.gemm_mma import lower_gemm
 from tilelang.target import Context, parse_target
@@ -191,7 +197,7 @@ class Build:
             body=body,
         )
 
-    def held(self, region: Region, wanted: Operand) -> Region:
+    def held(self, region: Region, wanted: OperandStrategy) -> Region:
         attrs: tuple[tuple[str, object], ...] = ()
         if region.buffer.storage == "local.fragment":
             assert isinstance(wanted, Registers)

@@ -10,8 +10,8 @@ from unittest import mock
 import numpy as np
 import pytest
 from contexts import SM_80
-from test_gemm_ahead import check as simulated
-from test_gemm_ahead import product
+from test_gemm_double_buffer import check as simulated
+from test_gemm_double_buffer import product
 from test_pipeline import body_text, numbers, program
 from test_schedule_verifier import scheduled
 from thread_races import simulate

@@ -24,7 +24,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.passes.analysis.loops import static_extents
-from tilelang.passes.layouts.spread import known_spread
+from tilelang.passes.layouts.thread_mapping import known_mapping
 from tilelang.passes.lower.context import Group, Lowering
 from tilelang.passes.lower.parallel import lower_parallel
 
@@ -48,7 +48,7 @@ def lower_loop(stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
     assert loop is not None
     spread = None
     if static_extents(loop) is not None:
-        spread = known_spread(loop, ctx.threads, ctx.bounds)
+        spread = known_mapping(loop, ctx.threads, ctx.bounds)
     return lower_parallel(loop, spread, ctx)
 
 

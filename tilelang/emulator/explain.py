@@ -13,7 +13,7 @@ import numpy as np
 from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator import abi
 from tilelang.emulator.locate import Lines, Place, generated_lines
-from tilelang.emulator.report import Actor, Barrier, Cost, Finding, Report, Totals
+from tilelang.emulator.report import Actor, Barrier, Cost, Finding, PartialSums, Report
 from tilelang.emulator.timeline import Span, Timeline
 from tilelang.ir.dtypes import dtype as DType
 
@@ -259,10 +259,10 @@ class _Reader:
             found[key] = Barrier(place, count, int(self.item.report.blocks))
         return [found[key] for key in sorted(found)]
 
-    def totals(self) -> Totals:
+    def totals(self) -> PartialSums:
         """Sums of the launch."""
         report, block = self.item.report, self.item.block
-        return Totals(
+        return PartialSums(
             kernel=self.item.kernel,
             blocks=int(report.blocks),
             threads=block[0] * block[1] * block[2],

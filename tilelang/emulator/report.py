@@ -189,7 +189,7 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class Totals:
+class PartialSums:
     """Sums over one run of one kernel."""
 
     kernel: str
@@ -231,7 +231,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     costs: list[Cost] = field(default_factory=list)
     barriers: list[Barrier] = field(default_factory=list)
-    totals: list[Totals] = field(default_factory=list)
+    totals: list[PartialSums] = field(default_factory=list)
     runs: list[tuple[str, int]] = field(default_factory=list)
     outputs: Any = None
     arguments: tuple[Any, ...] = ()

@@ -62,7 +62,7 @@ def run(
     from tilelang.errors import TileValueError, at, shown
     from tilelang.interpret.arguments import bind_arguments
     from tilelang.interpret.lanes import Lanes
-    from tilelang.interpret.machine import Block, Run, Scope, Strand
+    from tilelang.interpret.machine import Block, DivergentGroup, Run, Scope
     from tilelang.interpret.stmts import execute
     from tilelang.interpret.sync import drive
     from tilelang.ir.depth import make_room, nesting
@@ -79,7 +79,7 @@ def run(
     state.observer = observer
     state.late_copies = late_copies
     host = Lanes(1)
-    strand = Strand(Block(state, host, None, None), Scope(), host)
+    strand = DivergentGroup(Block(state, host, None, None), Scope(), host)
     with np.errstate(all="ignore"), at(func.loc):
         bind_arguments(strand, args)
         drive(execute(strand, func.body, None))

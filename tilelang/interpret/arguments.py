@@ -16,10 +16,10 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 
-def bind_arguments(s: Strand, args: Sequence[Any]) -> None:
+def bind_arguments(s: DivergentGroup, args: Sequence[Any]) -> None:
     """Give every parameter its argument."""
     func = s.run.func
     if len(args) != len(func.params):
@@ -47,7 +47,7 @@ def bind_arguments(s: Strand, args: Sequence[Any]) -> None:
             pointers.bind_array(s, buffer, array, id(buffer) not in outputs)
 
 
-def _bind_scalar(s: Strand, param: Var, arg: Any) -> None:
+def _bind_scalar(s: DivergentGroup, param: Var, arg: Any) -> None:
     if param.dtype.is_handle:
         if isinstance(arg, np.ndarray):
             address = int(arg.ctypes.data)
@@ -77,7 +77,7 @@ def _bind_scalar(s: Strand, param: Var, arg: Any) -> None:
     s.bind(param, held)
 
 
-def _bind_missing(s: Strand, buffer: Buffer) -> None:
+def _bind_missing(s: DivergentGroup, buffer: Buffer) -> None:
     """A parameter for which None was given: any use is an error."""
     nothing = Memory(np.zeros(0, np.uint8), nibbles_of(buffer.dtype))
     nothing.absent = True
@@ -99,7 +99,7 @@ def logical_shape(buffer: Buffer, array: np.ndarray[Any, Any]) -> tuple[int, ...
     return shape
 
 
-def _solve_all(s: Strand, arrays: list[tuple[Buffer, Any]]) -> None:
+def _solve_all(s: DivergentGroup, arrays: list[tuple[Buffer, Any]]) -> None:
     """Bind the symbols of shapes and strides: plain symbols first, then linear expressions."""
     equations: list[tuple[Expr, int]] = []
     for buffer, array in arrays:
@@ -119,7 +119,7 @@ def _solve_all(s: Strand, arrays: list[tuple[Buffer, Any]]) -> None:
             _solve(s, expr, size)
 
 
-def _solve(s: Strand, expr: Expr, size: int) -> None:
+def _solve(s: DivergentGroup, expr: Expr, size: int) -> None:
     """Bind the one unknown of a linear equation ``expr == size``."""
     unknown = [var for var in variables(expr) if var not in s.scope.values]
     if len(unknown) != 1 or not plain(expr):
@@ -135,7 +135,7 @@ def _solve(s: Strand, expr: Expr, size: int) -> None:
         s.bind(var, values.constant((size - at[0]) // slope, var.dtype))
 
 
-def _check(s: Strand, buffer: Buffer, array: Any) -> None:
+def _check(s: DivergentGroup, buffer: Buffer, array: Any) -> None:
     shape = logical_shape(buffer, array)
     declared = tuple(s.number(e, None, f"the shape of `{buffer.name}`") for e in buffer.shape)
     if shape != declared:

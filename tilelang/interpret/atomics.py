@@ -16,7 +16,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import AddressOf, Call, Expr, Load
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 
 def _target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
@@ -41,7 +41,7 @@ def ranks(keys: Array) -> Array:
 
 
 def update(
-    s: Strand,
+    s: DivergentGroup,
     bound: Bound,
     indices: list[Value],
     value: Value,
@@ -90,7 +90,9 @@ def update(
 _REPEATED: dict[str, Any] = {"add": np.add, "max": np.fmax, "min": np.fmin}
 
 
-def _repeat(s: Strand, bound: Bound, linear: Array, amount: Array, rank: Array, op: str) -> bool:
+def _repeat(
+    s: DivergentGroup, bound: Bound, linear: Array, amount: Array, rank: Array, op: str
+) -> bool:
     """All steps after the first of each element in one call, where numpy's types allow it."""
     kind = bound.buffer.dtype
     ufunc = _REPEATED.get(op)
@@ -102,8 +104,8 @@ def _repeat(s: Strand, bound: Bound, linear: Array, amount: Array, rank: Array, 
     return True
 
 
-def _atomic(op: str) -> Callable[[Strand, Call, Active], Value]:
-    def handler(s: Strand, node: Call, active: Active) -> Value:
+def _atomic(op: str) -> Callable[[DivergentGroup, Call, Active], Value]:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         buffer, exprs = _target(node.args[0])
         value = s.eval(node.args[1], active)
         value = values.convert(value, node.args[1].dtype, buffer.dtype)
@@ -114,21 +116,21 @@ def _atomic(op: str) -> Callable[[Strand, Call, Active], Value]:
     return handler
 
 
-def _load(s: Strand, node: Call, active: Active) -> Value:
+def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     buffer, exprs = _target(node.args[0])
     return s.load(buffer, exprs, active)
 
 
 def contiguous(
-    s: Strand, buffer: Buffer, exprs: tuple[Expr, ...], count: int, active: Active
+    s: DivergentGroup, buffer: Buffer, exprs: tuple[Expr, ...], count: int, active: Active
 ) -> Value:
     """``count`` elements from an address on, in a last axis."""
     parts = [s.load(buffer, exprs, active, k) for k in range(count)]
     return np.stack(np.broadcast_arrays(*parts), axis=-1)
 
 
-def _vector_add(width: int) -> Callable[[Strand, Call, Active], Value]:
-    def handler(s: Strand, node: Call, active: Active) -> Value:
+def _vector_add(width: int) -> Callable[[DivergentGroup, Call, Active], Value]:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         buffer, exprs = _target(node.args[0])
         source = node.args[1]
         if source.dtype.lanes == width:
@@ -149,7 +151,7 @@ def _vector_add(width: int) -> Callable[[Strand, Call, Active], Value]:
     return handler
 
 
-HANDLERS: dict[str, Callable[[Strand, Call, Active], Value]] = {
+HANDLERS: dict[str, Callable[[DivergentGroup, Call, Active], Value]] = {
     **{
         f"atomic_{op}": _atomic(op)
         for op in ("add", "max", "min", "or", "and", "xor", "exch", "store")

@@ -16,11 +16,11 @@ from tilelang.interpret.values import Array
 from tilelang.ir.expr import Call, Expr
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 
 def synchronise(
-    s: Strand, node: Call, active: Active, loc: Loc | None
+    s: DivergentGroup, node: Call, active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
     """Execute what ``synchronises`` for the active threads; yields while they have to wait.
 
@@ -52,7 +52,7 @@ def synchronise(
             observer.leave(s.block, place, threads)
 
 
-def _places(s: Strand, node: Call, active: Active) -> list[tuple[Hashable, Array]]:
+def _places(s: DivergentGroup, node: Call, active: Active) -> list[tuple[Hashable, Array]]:
     """The barriers that the active threads name, and which threads name each."""
     members = s.lanes.members(active)
     if node.atom.operands[0].space == "barrier id":
@@ -66,7 +66,9 @@ def _places(s: Strand, node: Call, active: Active) -> list[tuple[Hashable, Array
     return [((store, int(at)), members[index == at]) for at in np.unique(index)]
 
 
-def _meeting(s: Strand, node: Call, active: Active, loc: Loc | None) -> Generator[Wait, None, None]:
+def _meeting(
+    s: DivergentGroup, node: Call, active: Active, loc: Loc | None
+) -> Generator[Wait, None, None]:
     orders = node.atom.orders
     assert orders is not None
     match orders.kind, orders.scope:
@@ -87,7 +89,7 @@ def _meeting(s: Strand, node: Call, active: Active, loc: Loc | None) -> Generato
 
 
 def _sync_threads(
-    s: Strand, node: Call, active: Active, loc: Loc | None
+    s: DivergentGroup, node: Call, active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
     args = [s.number(arg, active, "a barrier operand") for arg in node.args]
     if args and args[0] < 0:
@@ -99,7 +101,7 @@ def _sync_threads(
 
 
 def _meet(
-    s: Strand, barrier: Rendezvous, active: Active, loc: Loc | None, text: str, inside: bool
+    s: DivergentGroup, barrier: Rendezvous, active: Active, loc: Loc | None, text: str, inside: bool
 ) -> Generator[Wait, None, None]:
     phase = barrier.arrive(population(active, s.lanes))
     if barrier.passed(phase):
@@ -113,7 +115,7 @@ def _meet(
 
 
 def spin(
-    s: Strand, ready: Callable[[], bool], active: Active, loc: Loc | None
+    s: DivergentGroup, ready: Callable[[], bool], active: Active, loc: Loc | None
 ) -> Generator[Wait, None, None]:
     """Wait in a loop without a body until somebody else changes what its condition reads."""
 
@@ -124,12 +126,12 @@ def spin(
         yield Wait(ready, what, loc, inside=False)
 
 
-def _who(s: Strand, active: Active) -> str:
+def _who(s: DivergentGroup, active: Active) -> str:
     members = s.lanes.members(active)
     return f"threads {members[0]}..{members[-1]} of block {s.block.index}"
 
 
-def _barriers(s: Strand, arg: Expr, active: Active) -> list[tuple[MBarrier, int]]:
+def _barriers(s: DivergentGroup, arg: Expr, active: Active) -> list[tuple[MBarrier, int]]:
     """The barrier objects that the active threads name, with the number of threads for each."""
     return [(item.barrier, item.threads) for item in _named(s, arg, None, active)]
 
@@ -148,7 +150,7 @@ class _Named:
         return self.barrier.passed(self.parity)
 
 
-def _named(s: Strand, arg: Expr, parity: Expr | None, active: Active) -> list[_Named]:
+def _named(s: DivergentGroup, arg: Expr, parity: Expr | None, active: Active) -> list[_Named]:
     buffer, exprs = target(arg)
     if not buffer.storage.endswith("barrier"):
         raise TileTypeError(
@@ -184,7 +186,9 @@ def _named(s: Strand, arg: Expr, parity: Expr | None, active: Active) -> list[_N
     return result
 
 
-def _wait(s: Strand, node: Call, active: Active, loc: Loc | None) -> Generator[Wait, None, None]:
+def _wait(
+    s: DivergentGroup, node: Call, active: Active, loc: Loc | None
+) -> Generator[Wait, None, None]:
     named = _named(s, node.args[0], node.args[1], active)
 
     def ready() -> bool:

@@ -15,17 +15,17 @@ import numpy as np
 
 from tilelang.interpret import values
 from tilelang.interpret.lanes import Active, Lanes
-from tilelang.interpret.machine import Block, Strand
+from tilelang.interpret.machine import Block, DivergentGroup
 from tilelang.interpret.sync import Rendezvous, Steps, Wait, deadlock, drive, join
 from tilelang.ir.stmt import Launch, Stmt
 
 if TYPE_CHECKING:
     from tilelang.ir.expr import Var
 
-Execute: TypeAlias = "Callable[[Strand, Stmt, Active], Steps]"
+Execute: TypeAlias = "Callable[[DivergentGroup, Stmt, Active], Steps]"
 
 
-def launch(s: Strand, node: Launch, execute: Execute) -> None:
+def launch(s: DivergentGroup, node: Launch, execute: Execute) -> None:
     """Run a kernel for every block of its grid."""
     run = s.run
     run.facts.learn(node)
@@ -71,10 +71,12 @@ def _together(flows: list[Steps]) -> Steps:
     return None
 
 
-def _strand(s: Strand, node: Launch, lanes: Lanes, index: tuple[int, int, int]) -> Strand:
+def _strand(
+    s: DivergentGroup, node: Launch, lanes: Lanes, index: tuple[int, int, int]
+) -> DivergentGroup:
     """The control flow of all threads of one block."""
     block = Block(s.run, lanes, index, node)
-    strand = Strand(block, s.scope.copy(), lanes)
+    strand = DivergentGroup(block, s.scope.copy(), lanes)
     for number in block.safe_values:
         strand.scope.bounds.pop(number, None)  # bound anew, with the safe value
     for var, value in zip(node.block_vars, index):
@@ -86,5 +88,5 @@ def _strand(s: Strand, node: Launch, lanes: Lanes, index: tuple[int, int, int]) 
     return strand
 
 
-def _bind(strand: Strand, var: Var, value: values.Value) -> None:
+def _bind(strand: DivergentGroup, var: Var, value: values.Value) -> None:
     strand.bind(var, value.astype(values.compute_dtype(var.dtype)))

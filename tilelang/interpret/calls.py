@@ -27,13 +27,13 @@ from tilelang.ir.buffer import Region
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
-Handler: TypeAlias = "Callable[[Strand, Call, Active], Value]"
+Handler: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value]"
 NOTHING = np.int32(0)
 
 
-def call(s: Strand, node: Call, active: Active) -> Value:
+def call(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The value of an intrinsic in the active lanes, with its effect."""
     function = ELEMENTWISE.get(node.op)
     if function is not None:
@@ -59,7 +59,7 @@ def call(s: Strand, node: Call, active: Active) -> Value:
 
 
 # -- addresses ----------------------------------------------------------------------------------
-def raw_address(s: Strand, node: AddressOf, active: Active) -> Value:
+def raw_address(s: DivergentGroup, node: AddressOf, active: Active) -> Value:
     """The machine address of an element, as T.address_of gives it."""
     bound = s.bound(node.buffer)
     linear: Value = np.int64(bound.offset)
@@ -70,7 +70,7 @@ def raw_address(s: Strand, node: AddressOf, active: Active) -> Value:
     return (linear * step // 2 + base).astype(np.uint64)
 
 
-def _ldg(s: Strand, node: Call, active: Active) -> Value:
+def _ldg(s: DivergentGroup, node: Call, active: Active) -> Value:
     buffer, indices = target(node.args[0])
     if node.dtype.lanes == buffer.dtype.lanes:
         return s.load(buffer, indices, active)
@@ -78,7 +78,7 @@ def _ldg(s: Strand, node: Call, active: Active) -> Value:
     return values.reinterpret(found, buffer.dtype.with_lanes(node.dtype.lanes), node.dtype)
 
 
-def _isnullptr(s: Strand, node: Call, active: Active) -> Value:
+def _isnullptr(s: DivergentGroup, node: Call, active: Active) -> Value:
     first = node.args[0]
     if isinstance(first, (AddressOf, Load)) and s.bound(first.buffer).memory.absent:
         return np.True_
@@ -86,7 +86,7 @@ def _isnullptr(s: Strand, node: Call, active: Active) -> Value:
 
 
 # -- values of several elements -------------------------------------------------------------------
-def _elements(s: Strand, arg: Expr, active: Active) -> Value:
+def _elements(s: DivergentGroup, arg: Expr, active: Active) -> Value:
     """Elements of a region operand in a last axis."""
     from tilelang.interpret.tiles import read_tile
 
@@ -103,15 +103,15 @@ def _elements(s: Strand, arg: Expr, active: Active) -> Value:
     return found.reshape(s.lanes.count, -1) if per_lane else found.reshape(-1)
 
 
-def _any_of(s: Strand, node: Call, active: Active) -> Value:
+def _any_of(s: DivergentGroup, node: Call, active: Active) -> Value:
     return np.not_equal(_elements(s, node.args[0], active), 0).any(-1)
 
 
-def _all_of(s: Strand, node: Call, active: Active) -> Value:
+def _all_of(s: DivergentGroup, node: Call, active: Active) -> Value:
     return np.not_equal(_elements(s, node.args[0], active), 0).all(-1)
 
 
-def _dp4a(s: Strand, node: Call, active: Active) -> Value:
+def _dp4a(s: DivergentGroup, node: Call, active: Active) -> Value:
     """C += the dot product of four int8 of A and of B, per thread."""
     total: Value = np.int64(0)
     (a, ai), (b, bi), (c, ci) = (target(arg) for arg in node.args)
@@ -125,7 +125,7 @@ def _dp4a(s: Strand, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-def _reinterpret(s: Strand, node: Call, active: Active) -> Value:
+def _reinterpret(s: DivergentGroup, node: Call, active: Active) -> Value:
     value = s.eval(node.args[0], active)
     old, new = node.args[0].dtype, node.dtype
     if old.bits * old.lanes != new.bits * new.lanes:
@@ -138,7 +138,7 @@ def _reinterpret(s: Strand, node: Call, active: Active) -> Value:
 
 
 # -- effects ------------------------------------------------------------------------------------
-def _device_assert(s: Strand, node: Call, active: Active) -> Value:
+def _device_assert(s: DivergentGroup, node: Call, active: Active) -> Value:
     if not s.run.checks:
         return NOTHING
     failed, lane = s.failing(s.eval(node.args[0], active), active)
@@ -152,7 +152,7 @@ def _device_assert(s: Strand, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-def _call_intrin(s: Strand, node: Call, active: Active) -> Value:
+def _call_intrin(s: DivergentGroup, node: Call, active: Active) -> Value:
     return externs.call(s, node, active)
 
 

@@ -36,7 +36,7 @@ from tilelang.ir.tables import BINARY
 INT64 = DType("int64")
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 Node: TypeAlias = (
     "Const | Var | Unary | Binary | Cast | Select | Load | AddressOf | Call | Ramp | Broadcast "
@@ -44,7 +44,7 @@ Node: TypeAlias = (
 )
 
 
-def evaluate(s: Strand, expr: Expr, active: Active) -> Value:
+def evaluate(s: DivergentGroup, expr: Expr, active: Active) -> Value:
     """The value of ``expr`` in the active lanes; what inactive lanes hold means nothing."""
     node = cast("Node", expr)
     match node:
@@ -93,7 +93,7 @@ def evaluate(s: Strand, expr: Expr, active: Active) -> Value:
             assert_never(node)
 
 
-def exact(s: Strand, expr: Expr, active: Active, long: bool) -> Value:
+def exact(s: DivergentGroup, expr: Expr, active: Active, long: bool) -> Value:
     """The integer that ``expr`` stands for, computed in 64 bits.
 
     Args:
@@ -128,7 +128,7 @@ def _narrowed(value: Value, var: Var) -> Value:
     return value
 
 
-def _short_circuit(s: Strand, node: Binary, active: Active) -> Value:
+def _short_circuit(s: DivergentGroup, node: Binary, active: Active) -> Value:
     a = evaluate(s, node.a, active)
     stop = node.op == "lor"  # the value of the left side that decides
     if np.ndim(a) == 0:
@@ -143,7 +143,7 @@ def _short_circuit(s: Strand, node: Binary, active: Active) -> Value:
     return np.where(a == stop, a, b)
 
 
-def _select(s: Strand, node: Select, active: Active) -> Value:
+def _select(s: DivergentGroup, node: Select, active: Active) -> Value:
     cond = evaluate(s, node.cond, active)
     if not node.lazy or node.cond.dtype.lanes > 1:
         t, f = evaluate(s, node.t, active), evaluate(s, node.f, active)
@@ -163,7 +163,7 @@ def _select(s: Strand, node: Select, active: Active) -> Value:
     return np.where(cond, t, f)
 
 
-def _cast(s: Strand, node: Cast, active: Active) -> Value:
+def _cast(s: DivergentGroup, node: Cast, active: Active) -> Value:
     if node.rounding not in ("", "rn"):
         raise TileUnsupportedError(
             f"a cast with rounding {node.rounding!r} needs hardware the interpreter does not have",

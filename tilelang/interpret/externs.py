@@ -11,10 +11,10 @@ from tilelang.ir.expr import Call, StringImm
 from tilelang.ir.functions import as_expression
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 
-def call(s: Strand, node: Call, active: Active) -> Value:
+def call(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The value of an external function, or an error that names it."""
     made = as_expression(node)
     if made is not None:

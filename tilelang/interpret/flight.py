@@ -15,7 +15,7 @@ import numpy as np
 from tilelang.interpret.values import Array
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 TILE_COPIES = "cp_async"  # the groups of asynchronous copies of tiles
 OPEN = -1  # the group of what is not committed
@@ -44,14 +44,16 @@ class Flight:
     copies: dict[str, list[Copying]] = field(default_factory=dict)
     committed: dict[str, Array] = field(default_factory=dict)
 
-    def start(self, s: Strand, kind: str, lanes: Array, arrive: Callable[[Array], None]) -> None:
+    def start(
+        self, s: DivergentGroup, kind: str, lanes: Array, arrive: Callable[[Array], None]
+    ) -> None:
         """Lanes start a copy that belongs to their open groups."""
         copying = Copying(lanes, np.full(lanes.size, OPEN, np.int64), arrive)
         self.copies.setdefault(kind, []).append(copying)
         if s.run.observer is not None:
             s.run.observer.begin(s.block, copying)
 
-    def commit(self, s: Strand, kind: str, lanes: Array) -> None:
+    def commit(self, s: DivergentGroup, kind: str, lanes: Array) -> None:
         """The open groups of the lanes are closed."""
         count = self._counts(s, kind)
         for copying in self.copies.get(kind, ()):
@@ -59,7 +61,7 @@ class Flight:
             copying.group[mine] = count[copying.lanes[mine]]
         count[lanes] += 1
 
-    def wait(self, s: Strand, kind: str, lanes: Array, left: int) -> None:
+    def wait(self, s: DivergentGroup, kind: str, lanes: Array, left: int) -> None:
         """All but the last ``left`` closed groups of the lanes arrive."""
         count = self._counts(s, kind)
         self._land(
@@ -68,11 +70,13 @@ class Flight:
             & (copying.group < count[copying.lanes] - left),
         )  # fmt: skip
 
-    def land(self, s: Strand, kind: str, lanes: Array) -> None:
+    def land(self, s: DivergentGroup, kind: str, lanes: Array) -> None:
         """All that the lanes have started arrives, committed or not."""
         self._land(s, kind, lanes, lambda copying: copying.waiting)
 
-    def _land(self, s: Strand, kind: str, lanes: Array, over: Callable[[Copying], Array]) -> None:
+    def _land(
+        self, s: DivergentGroup, kind: str, lanes: Array, over: Callable[[Copying], Array]
+    ) -> None:
         kept: list[Copying] = []
         for copying in self.copies.get(kind, ()):
             done = copying.waiting & np.isin(copying.lanes, lanes) & over(copying)
@@ -86,7 +90,7 @@ class Flight:
         if kind in self.copies:
             self.copies[kind] = kept
 
-    def _counts(self, s: Strand, kind: str) -> Array:
+    def _counts(self, s: DivergentGroup, kind: str) -> Array:
         found = self.committed.get(kind)
         if found is None:
             found = self.committed[kind] = np.zeros(s.block.lanes.count, np.int64)

@@ -23,9 +23,9 @@ from tilelang.interpret.values import Array, Value
 from tilelang.ir.expr import Call, Expr
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
-Meaning: TypeAlias = "Callable[[Strand, Call, Active], Value]"
+Meaning: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value]"
 NOTHING = np.int32(0)
 
 
@@ -51,7 +51,7 @@ class Spot:
         return self.bound.buffer.storage.startswith("shared")
 
 
-def spot_of(s: Strand, expr: Expr, active: Active) -> Spot:
+def spot_of(s: DivergentGroup, expr: Expr, active: Active) -> Spot:
     """Where an address operand points, per lane."""
     buffer, exprs = target(expr)
     bound = s.bound(buffer)
@@ -73,7 +73,7 @@ def spot_of(s: Strand, expr: Expr, active: Active) -> Spot:
     return Spot(bound, base, nibbles // 2)
 
 
-def located(s: Strand, spot: Spot, members: Array, count: int, align: int) -> Array:
+def located(s: DivergentGroup, spot: Spot, members: Array, count: int, align: int) -> Array:
     """Byte positions (members, count), inside the memory and aligned.
 
     Raises:
@@ -99,7 +99,7 @@ def located(s: Strand, spot: Spot, members: Array, count: int, align: int) -> Ar
     return np.asarray((spot.base + spot.offset)[members][:, None] + np.arange(count))
 
 
-def read_bytes(s: Strand, spot: Spot, members: Array, count: int, align: int = 1) -> Array:
+def read_bytes(s: DivergentGroup, spot: Spot, members: Array, count: int, align: int = 1) -> Array:
     """(members, count) bytes.
 
     Raises:
@@ -126,7 +126,7 @@ def read_bytes(s: Strand, spot: Spot, members: Array, count: int, align: int = 1
     return np.asarray(store.raw[at])
 
 
-def write_bytes(s: Strand, spot: Spot, members: Array, raw: Array, align: int = 1) -> None:
+def write_bytes(s: DivergentGroup, spot: Spot, members: Array, raw: Array, align: int = 1) -> None:
     """Store (members, count) bytes."""
     at = located(s, spot, members, raw.shape[1], align)
     if not spot.memory.writable:
@@ -146,7 +146,7 @@ def put_bytes(store: Memory, at: Array, raw: Array) -> None:
 
 
 # -- copies ---------------------------------------------------------------------------------------
-def _copy(s: Strand, node: Call, active: Active) -> Value:
+def _copy(s: DivergentGroup, node: Call, active: Active) -> Value:
     """``bytes`` from one aligned address to another."""
     count = int(node.attr("bytes"))
     members = s.lanes.members(active)
@@ -155,7 +155,7 @@ def _copy(s: Strand, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-def _async_copy(s: Strand, node: Call, active: Active) -> Value:
+def _async_copy(s: DivergentGroup, node: Call, active: Active) -> Value:
     """``bytes`` that arrive in shared memory when the thread waits for them.
 
     A third operand says whether the bytes are copied, else they are zero; the last one of a
@@ -183,7 +183,7 @@ def _async_copy(s: Strand, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-def _commit(s: Strand, node: Call, active: Active) -> Value:
+def _commit(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The thread's open group is closed."""
     orders = node.atom.orders
     if orders is not None and s.lanes.threads is not None:
@@ -191,7 +191,7 @@ def _commit(s: Strand, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-def _wait(s: Strand, node: Call, active: Active) -> Value:
+def _wait(s: DivergentGroup, node: Call, active: Active) -> Value:
     """All but the last few groups of the thread have arrived."""
     orders = node.atom.orders
     if orders is not None and s.lanes.threads is not None:
@@ -203,7 +203,7 @@ def _wait(s: Strand, node: Call, active: Active) -> Value:
 
 
 # -- pairs of float16 in words --------------------------------------------------------------------
-def _words(s: Strand, node: Call, active: Active) -> list[Array]:
+def _words(s: DivergentGroup, node: Call, active: Active) -> list[Array]:
     return [np.asarray(s.spread(s.eval(arg, active))) for arg in node.args]
 
 
@@ -223,29 +223,29 @@ def _joined(low: Array, high: Array) -> Array:
 
 
 def _pairwise(op: Callable[[Array, Array], Array]) -> Meaning:
-    def run(s: Strand, node: Call, active: Active) -> Value:
+    def run(s: DivergentGroup, node: Call, active: Active) -> Value:
         (a, b), (c, d) = (_halves(word) for word in _words(s, node, active))
         return _joined(op(a, c), op(b, d))
 
     return run
 
 
-def _pair_of_bits(s: Strand, node: Call, active: Active) -> Value:
+def _pair_of_bits(s: DivergentGroup, node: Call, active: Active) -> Value:
     low, high = _words(s, node, active)
     return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
 
 
-def _pair_of_one(s: Strand, node: Call, active: Active) -> Value:
+def _pair_of_one(s: DivergentGroup, node: Call, active: Active) -> Value:
     (bits,) = _words(s, node, active)
     return bits.astype(np.uint32) * np.uint32(0x10001)
 
 
-def _pair_rounded(s: Strand, node: Call, active: Active) -> Value:
+def _pair_rounded(s: DivergentGroup, node: Call, active: Active) -> Value:
     low, high = _words(s, node, active)
     return _joined(low.astype(np.float16), high.astype(np.float16))
 
 
-def _pair_of_fields(s: Strand, node: Call, active: Active) -> Value:
+def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Numbers of some bits at two places of a word, plus a bias, as float16."""
     word, low, high, bias = (x.astype(np.int64) for x in _words(s, node, active))
     bits = int(node.attr("bits"))
@@ -259,7 +259,7 @@ def _pair_of_fields(s: Strand, node: Call, active: Active) -> Value:
     return _joined(*(((word >> at & mask) + bias).astype(np.float16) for at in (low, high)))
 
 
-def _load_pair(s: Strand, node: Call, active: Active) -> Value:
+def _load_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     found = np.zeros(s.lanes.count, np.uint32)
     members = s.lanes.members(active)
     raw = read_bytes(s, spot_of(s, node.args[0], active), members, 4, 4)
@@ -267,7 +267,7 @@ def _load_pair(s: Strand, node: Call, active: Active) -> Value:
     return found
 
 
-def _store_pair(s: Strand, node: Call, active: Active) -> Value:
+def _store_pair(s: DivergentGroup, node: Call, active: Active) -> Value:
     members = s.lanes.members(active)
     word = np.asarray(s.spread(s.eval(node.args[1], active)))[members].astype(np.uint32)
     raw = np.ascontiguousarray(word)[:, None].view(np.uint8)

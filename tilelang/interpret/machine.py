@@ -171,7 +171,7 @@ class LoopRecord:
     broken: Active
 
 
-class Strand:
+class DivergentGroup:
     """One control flow: the lanes it runs in step, and the names it sees."""
 
     def __init__(self, block: Block, scope: Scope, lanes: Lanes) -> None:
@@ -183,9 +183,9 @@ class Strand:
         self.hoisted: set[int] = set()  # allocations that were made before the fork
         self.per_thread = False  # inside a shared loop whose iterations are dealt to threads
 
-    def fork(self) -> Strand:
+    def fork(self) -> DivergentGroup:
         """A control flow that shares memory and loops but binds its own names."""
-        other = Strand(self.block, self.scope.copy(), self.lanes)
+        other = DivergentGroup(self.block, self.scope.copy(), self.lanes)
         other.loops = list(self.loops)
         other.per_thread = self.per_thread
         return other

@@ -28,10 +28,10 @@ from tilelang.ir.expr import Call, Expr
 from tilelang.ir.lanes import WARP
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 
-def _warps(s: Strand, node: Call, active: Active) -> Array:
+def _warps(s: DivergentGroup, node: Call, active: Active) -> Array:
     """Lanes of the executing warps, (warps, lanes); each warp executes as a whole."""
     members = s.lanes.members(active)
     warps = np.unique(members // WARP)
@@ -45,7 +45,9 @@ def _warps(s: Strand, node: Call, active: Active) -> Array:
     return np.asarray(lanes)
 
 
-def _row_addresses(s: Strand, node: Call, address: Expr, used: Array, active: Active) -> Spot:
+def _row_addresses(
+    s: DivergentGroup, node: Call, address: Expr, used: Array, active: Active
+) -> Spot:
     """Addresses of rows that lanes supply; those of other lanes are ignored."""
     spot = spot_of(s, address, active)
     offset = np.zeros_like(spot.offset)
@@ -53,7 +55,7 @@ def _row_addresses(s: Strand, node: Call, address: Expr, used: Array, active: Ac
     return Spot(spot.bound, spot.base, offset)
 
 
-def _load(s: Strand, node: Call, active: Active) -> Value:
+def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Matrix g: lane 8g + r addresses row r; lane t receives elements 2(t%4), +1 of row t//4
     ("Warp-level matrix load instruction: ldmatrix")."""
     count, lanes = int(node.attr("count")), _warps(s, node, active)
@@ -68,7 +70,7 @@ def _load(s: Strand, node: Call, active: Active) -> Value:
     return NOTHING
 
 
-def _store(s: Strand, node: Call, active: Active) -> Value:
+def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The other way round ("Warp-level matrix store instruction: stmatrix")."""
     count, lanes = int(node.attr("count")), _warps(s, node, active)
     used = lanes[:, : 8 * count].reshape(-1)
@@ -156,8 +158,8 @@ _FIGURES: dict[tuple[str, int], tuple[Any, Any]] = {
 
 
 def _operand(
-    s: Strand, address: Expr, kind: DType, table: Array, shape: tuple[int, int], lanes: Array,
-    active: Active,
+    s: DivergentGroup, address: Expr, kind: DType, table: Array, shape: tuple[int, int],
+    lanes: Array, active: Active,
 ) -> Array:  # fmt: skip
     """The matrices of all warps that a register operand holds."""
     count = table.shape[1]
@@ -170,7 +172,7 @@ def _operand(
     return found
 
 
-def _multiply(s: Strand, node: Call, active: Active) -> Value:
+def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     """D += A B for each warp; sums are exact and rounded once ("mma.sync")."""
     lanes = _warps(s, node, active)
     shape = str(node.attr("shape"))

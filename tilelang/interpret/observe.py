@@ -19,7 +19,7 @@ from tilelang.interpret.values import Array, Value
 
 if TYPE_CHECKING:
     from tilelang.interpret.lanes import Active
-    from tilelang.interpret.machine import Block, Strand
+    from tilelang.interpret.machine import Block, DivergentGroup
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Observer:
 
 
 def tell_bytes(
-    s: Strand, bound: Bound, threads: Array, spots: Array, write: bool, lost: bool = False
+    s: DivergentGroup, bound: Bound, threads: Array, spots: Array, write: bool, lost: bool = False
 ) -> None:
     """Lanes ``threads`` of ``s`` touch bytes of shared memory."""
     observer, known = s.run.observer, s.lanes.threads
@@ -81,7 +81,12 @@ def tell_bytes(
 
 
 def tell_elements(
-    s: Strand, bound: Bound, indices: list[Value], wide: bool, active: Active, *stored: Value
+    s: DivergentGroup,
+    bound: Bound,
+    indices: list[Value],
+    wide: bool,
+    active: Active,
+    *stored: Value,
 ) -> None:
     """A plain load, or a store of the value ``stored``."""
     buffer = bound.buffer
@@ -104,7 +109,7 @@ def tell_elements(
 
 
 def _lost(
-    s: Strand, bound: Bound, indices: list[Value], wide: bool, active: Active, value: Value
+    s: DivergentGroup, bound: Bound, indices: list[Value], wide: bool, active: Active, value: Value
 ) -> bool:
     """Whether some element is not what one of the threads stored."""
     need = active if any(np.ndim(index) > wide for index in indices) else None

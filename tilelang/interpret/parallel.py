@@ -25,12 +25,12 @@ from tilelang.ir.stmt import Parallel, Stmt, Store
 from tilelang.ir.visitor import substitute
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
-Execute: TypeAlias = "Callable[[Strand, Stmt, Active], Steps]"
+Execute: TypeAlias = "Callable[[DivergentGroup, Stmt, Active], Steps]"
 
 
-def run_parallel(s: Strand, node: Parallel, active: Active, execute: Execute) -> Steps:
+def run_parallel(s: DivergentGroup, node: Parallel, active: Active, execute: Execute) -> Steps:
     """All iterations of a shared loop, by the active thread group."""
     extents = [s.number(extent, active, "the extent of a T.Parallel") for extent in node.extents]
     if prod(max(0, extent) for extent in extents) == 0:
@@ -45,7 +45,7 @@ def run_parallel(s: Strand, node: Parallel, active: Active, execute: Execute) ->
     return active
 
 
-def _differs_by_thread(s: Strand, facts: LoopFacts) -> bool:
+def _differs_by_thread(s: DivergentGroup, facts: LoopFacts) -> bool:
     """Whether it can be seen which thread runs which iteration."""
     if facts.private_written or facts.thread_code:
         return True
@@ -57,7 +57,7 @@ def _differs_by_thread(s: Strand, facts: LoopFacts) -> bool:
     return any(var in known and known[var][1] is not None for var in facts.free)
 
 
-def _bind(s: Strand, var: Var, value: Array | int) -> None:
+def _bind(s: DivergentGroup, var: Var, value: Array | int) -> None:
     held = values.compute_dtype(var.dtype)
     s.bind(var, held.type(value) if isinstance(value, int) else value.astype(held))
 
@@ -72,7 +72,7 @@ def _owners(node: Parallel, extents: list[int]) -> Array | None:
     return threads.reshape(prod(extents), -1)[:, 0]  # of replicas the first
 
 
-def _deal(s: Strand, node: Parallel, extents: list[int], active: Active) -> Array:
+def _deal(s: DivergentGroup, node: Parallel, extents: list[int], active: Active) -> Array:
     """Table (round, lane) of the iteration a lane runs in a round; -1 for none."""
     total = prod(extents)
     members = s.lanes.members(active)
@@ -88,7 +88,7 @@ def _deal(s: Strand, node: Parallel, extents: list[int], active: Active) -> Arra
 
 
 def _dealt(
-    s: Strand, node: Parallel, extents: list[int], active: Active, execute: Execute
+    s: DivergentGroup, node: Parallel, extents: list[int], active: Active, execute: Execute
 ) -> Steps:
     """Each thread runs its iterations in order."""
     serial = _ordered_dims(s, node, s.run.facts.loop(node), extents)
@@ -124,7 +124,7 @@ def _turns(mine: Array, place: tuple[Array, ...], serial: frozenset[int]) -> lis
 
 
 def _serial(
-    s: Strand, node: Parallel, extents: list[int], active: Active, execute: Execute
+    s: DivergentGroup, node: Parallel, extents: list[int], active: Active, execute: Execute
 ) -> Steps:
     """A loop inside an iteration that belongs to one thread."""
     for index in product(*(range(extent) for extent in extents)):
@@ -138,7 +138,7 @@ def _serial(
 
 # -- one lane per iteration -----------------------------------------------------------------------
 def _at_once(
-    s: Strand,
+    s: DivergentGroup,
     node: Parallel,
     facts: LoopFacts,
     extents: list[int],
@@ -163,7 +163,7 @@ def _at_once(
 
 
 def _lanes(
-    s: Strand, node: Parallel, extents: list[int], across: list[int], active: Active
+    s: DivergentGroup, node: Parallel, extents: list[int], across: list[int], active: Active
 ) -> tuple[Lanes, Active]:
     """Lanes for the dimensions ``across``, inside the lanes of an enclosing shared loop if any."""
     own = tuple(node.vars[d] for d in across)
@@ -180,7 +180,7 @@ def _lanes(
 
 # -- order between iterations --------------------------------------------------------------------
 def _ordered_dims(
-    s: Strand, node: Parallel, facts: LoopFacts, extents: list[int]
+    s: DivergentGroup, node: Parallel, facts: LoopFacts, extents: list[int]
 ) -> frozenset[int]:
     """Dimensions that must run in order because iterations update an element together."""
     read = {data for data, _, _ in facts.loads}
@@ -254,7 +254,7 @@ def _alone(store: Store, depth: int, facts: LoopFacts) -> bool:
 
 
 def _distinct(
-    s: Strand,
+    s: DivergentGroup,
     node: Parallel,
     store: Store,
     facts: LoopFacts,

@@ -13,7 +13,7 @@ from tilelang.interpret.values import Array, Value
 from tilelang.ir.expr import Call
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 _LOW = np.uint64(0xFFFFFFFF)
 _INVERSE = np.float32(2.3283064e-10)  # 2**-32
@@ -45,7 +45,7 @@ def _advance(state: dict[str, Any], amount: Array) -> None:
         state["counter"][word] = low & _LOW
 
 
-def _init(s: Strand, node: Call, active: Active) -> Value:
+def _init(s: DivergentGroup, node: Call, active: Active) -> Value:
     generator = str(node.attr("generator", "curandStatePhilox4_32_10_t"))
     if generator != "curandStatePhilox4_32_10_t":
         raise TileUnsupportedError(
@@ -77,7 +77,7 @@ def _init(s: Strand, node: Call, active: Active) -> Value:
     return np.int32(0)
 
 
-def _draw(s: Strand, chosen: Array) -> Array:
+def _draw(s: DivergentGroup, chosen: Array) -> Array:
     """The next 32-bit word of the chosen threads."""
     state = s.block.random
     if not state:
@@ -93,15 +93,15 @@ def _draw(s: Strand, chosen: Array) -> Array:
     return np.asarray(found, np.uint32)
 
 
-def _chosen(s: Strand, active: Active) -> Array:
+def _chosen(s: DivergentGroup, active: Active) -> Array:
     return np.ones(s.lanes.count, np.bool_) if active is None else active
 
 
-def _rand(s: Strand, node: Call, active: Active) -> Value:
+def _rand(s: DivergentGroup, node: Call, active: Active) -> Value:
     return _draw(s, _chosen(s, active))
 
 
-def _rand_float(s: Strand, node: Call, active: Active) -> Value:
+def _rand_float(s: DivergentGroup, node: Call, active: Active) -> Value:
     chosen = _chosen(s, active)
     double = int(node.attr("bit", 32)) == 64
     if str(node.attr("dist", "uniform")) == "normal":
@@ -114,7 +114,7 @@ def _rand_float(s: Strand, node: Call, active: Active) -> Value:
     return word.astype(np.float32) * _INVERSE + _INVERSE / np.float32(2)
 
 
-def _normal(s: Strand, chosen: Array) -> Array:
+def _normal(s: DivergentGroup, chosen: Array) -> Array:
     """Box-Muller; the second number of a pair is kept for the next call."""
     state = s.block.random
     if not state:
@@ -130,7 +130,7 @@ def _normal(s: Strand, chosen: Array) -> Array:
     return np.asarray(found, np.float32)
 
 
-HANDLERS: dict[str, Callable[[Strand, Call, Active], Value]] = {
+HANDLERS: dict[str, Callable[[DivergentGroup, Call, Active], Value]] = {
     "rng_init": _init,
     "rng_rand": _rand,
     "rng_rand_float": _rand_float,

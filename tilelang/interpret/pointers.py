@@ -22,7 +22,7 @@ from tilelang.ir.expr import AddressOf, Expr, Load, RegionArg
 from tilelang.ir.stmt import View
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 
 def target(expr: Expr) -> tuple[Buffer, tuple[Expr, ...]]:
@@ -78,7 +78,7 @@ def storage_of(buffer: Buffer, array: Any, name: str) -> Array:
     )
 
 
-def bind_array(s: Strand, buffer: Buffer, array: Array, written: bool) -> None:
+def bind_array(s: DivergentGroup, buffer: Buffer, array: Array, written: bool) -> None:
     """Tie a parameter to the array given for it; its shape symbols are known already."""
     raw, first = flat_bytes(array)
     storage = Memory(raw, nibbles_of(buffer.dtype), written=written)
@@ -103,7 +103,7 @@ def bind_array(s: Strand, buffer: Buffer, array: Array, written: bool) -> None:
     s.scope.bounds[id(buffer)] = fixed
 
 
-def view(s: Strand, node: View, active: Active) -> None:
+def view(s: DivergentGroup, node: View, active: Active) -> None:
     """A buffer over memory that exists."""
     buffer = node.buffer
     if node.source is None:
@@ -116,7 +116,7 @@ def view(s: Strand, node: View, active: Active) -> None:
     s.attach(buffer, _at_address(s, buffer, address & 0xFFFFFFFFFFFFFFFF))
 
 
-def _shifted(s: Strand, buffer: Buffer, source: AddressOf, active: Active) -> None:
+def _shifted(s: DivergentGroup, buffer: Buffer, source: AddressOf, active: Active) -> None:
     origin = s.bound(source.buffer)
     bound = s.attach(buffer, origin.memory)
     shift = origin.offset + sum(
@@ -128,7 +128,7 @@ def _shifted(s: Strand, buffer: Buffer, source: AddressOf, active: Active) -> No
     )
 
 
-def _at_address(s: Strand, buffer: Buffer, address: int) -> Memory:
+def _at_address(s: DivergentGroup, buffer: Buffer, address: int) -> Memory:
     """Memory behind a machine address, as large as the buffer's declared shape."""
     import ctypes
 

@@ -13,7 +13,7 @@ from tilelang.ir.expr import Call
 from tilelang.ir.stmt import PrintTile
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 _C_NAMES = {
     "bool": "bool",
@@ -55,13 +55,13 @@ def number(value: Any, kind: DType) -> str:
     return str(int(value))
 
 
-def _place(s: Strand, lane: int | None) -> str:
+def _place(s: DivergentGroup, lane: int | None) -> str:
     block = s.block.index or (0, 0, 0)
     thread = s.block.thread_index(0 if lane is None else lane)
     return f"BlockIdx=({', '.join(map(str, block))}), ThreadIdx=({', '.join(map(str, thread))})"
 
 
-def print_value(s: Strand, node: Call, active: Active) -> Value:
+def print_value(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Print an expression, or only the message, in every executing thread."""
     message = str(node.attr("message", ""))
     if not node.args:
@@ -78,7 +78,7 @@ def print_value(s: Strand, node: Call, active: Active) -> Value:
     return np.int32(0)
 
 
-def print_tile(s: Strand, stmt: PrintTile, active: Active) -> None:
+def print_tile(s: DivergentGroup, stmt: PrintTile, active: Active) -> None:
     """Print every element of a buffer in row-major order."""
     from tilelang.interpret.tiles import read_tile
 
@@ -108,5 +108,5 @@ def print_tile(s: Strand, stmt: PrintTile, active: Active) -> None:
             )
 
 
-def _line(s: Strand, text: str) -> None:
+def _line(s: DivergentGroup, text: str) -> None:
     s.run.stdout.write(text + "\n")

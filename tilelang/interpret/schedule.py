@@ -20,9 +20,9 @@ from tilelang.ir.expr import Var
 from tilelang.ir.stmt import Stmt, walk
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
-Execute = Callable[["Strand", Stmt, Active], Steps]
+Execute = Callable[["DivergentGroup", Stmt, Active], Steps]
 
 
 @dataclass
@@ -35,19 +35,19 @@ class Items:
     released: Counter[int] = field(default_factory=Counter)
 
 
-def pipeline(s: Strand, node: H.Pipeline, active: Active, execute: Execute) -> Steps:
+def pipeline(s: DivergentGroup, node: H.Pipeline, active: Active, execute: Execute) -> Steps:
     """The body, with items that nobody has filled yet."""
     s.block.pipelines[node.pipe] = Items(node.stages, _users(s, node, active))
     return (yield from execute(s, node.body, active))
 
 
-def _users(s: Strand, node: H.Pipeline, active: Active) -> int:
+def _users(s: DivergentGroup, node: H.Pipeline, active: Active) -> int:
     roles = [part for part in walk(node.body) if isinstance(part, H.Role)]
     using = [role for role in roles if any(isinstance(p, H.Wait) for p in walk(role.body))]
     return sum(role.count for role in using) if roles else population(active, s.lanes)
 
 
-def step(s: Strand, node: H.PipelineStep, active: Active) -> Steps:
+def step(s: DivergentGroup, node: H.PipelineStep, active: Active) -> Steps:
     """One thing that the active threads do with an item; waits where others come first."""
     assert isinstance(node.pipe, Var)
     items = s.block.pipelines[node.pipe]
@@ -74,7 +74,11 @@ def step(s: Strand, node: H.PipelineStep, active: Active) -> Steps:
 
 
 def _until(
-    ready: Callable[[], bool], s: Strand, active: Active, loc: Loc | None, what: Callable[[], str]
+    ready: Callable[[], bool],
+    s: DivergentGroup,
+    active: Active,
+    loc: Loc | None,
+    what: Callable[[], str],
 ) -> Steps:
     if not ready():
         members = s.lanes.members(active)
@@ -83,7 +87,7 @@ def _until(
     return active
 
 
-def roles(s: Strand, node: H.Roles, active: Active, execute: Execute) -> Steps:
+def roles(s: DivergentGroup, node: H.Roles, active: Active, execute: Execute) -> Steps:
     """Every role by its threads, side by side."""
     threads = s.lanes.threads
     assert threads is not None, "roles are taken by threads"

@@ -17,7 +17,7 @@ from tilelang.interpret import atomics, barriers, memory, pointers, schedule, va
 from tilelang.interpret.analysis import PRIVATE, plain, variables
 from tilelang.interpret.blocks import launch
 from tilelang.interpret.lanes import Active, Mask, anyone, narrow, union
-from tilelang.interpret.machine import LoopRecord, Strand
+from tilelang.interpret.machine import DivergentGroup, LoopRecord
 from tilelang.interpret.parallel import run_parallel, spelled_out
 from tilelang.interpret.sync import Steps, join
 from tilelang.interpret.tile_ops import run_tile_op
@@ -57,7 +57,7 @@ Node: TypeAlias = (
 )
 
 
-def execute(s: Strand, stmt: Stmt, active: Active) -> Steps:
+def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
     """Run ``stmt``; the result are the lanes that go on."""
     node = cast("Node", stmt)
     s.run.here = stmt.loc
@@ -116,7 +116,7 @@ def execute(s: Strand, stmt: Stmt, active: Active) -> Steps:
 
 
 # -- sequences and strands ------------------------------------------------------------------------
-def sequence(s: Strand, stmts: Sequence[Stmt], active: Active) -> Steps:
+def sequence(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> Steps:
     """Statements in order, until no lane is left."""
     facts = s.run.facts
     k = 0
@@ -139,7 +139,7 @@ def sequence(s: Strand, stmts: Sequence[Stmt], active: Active) -> Steps:
     return active
 
 
-def _groups(s: Strand, stmts: Sequence[Stmt], active: Active) -> list[Mask]:
+def _groups(s: DivergentGroup, stmts: Sequence[Stmt], active: Active) -> list[Mask]:
     """The active threads split by the conditions that decide about waits in ``stmts``."""
     trial = s.fork()
     kinds: Value = np.zeros(s.lanes.count, np.int64)
@@ -160,7 +160,9 @@ def _groups(s: Strand, stmts: Sequence[Stmt], active: Active) -> list[Mask]:
     return sorted(groups, key=lambda group: int(group.argmax()))
 
 
-def _side_by_side(s: Strand, stmts: Sequence[Stmt], active: Active, groups: list[Mask]) -> Steps:
+def _side_by_side(
+    s: DivergentGroup, stmts: Sequence[Stmt], active: Active, groups: list[Mask]
+) -> Steps:
     """Each group of threads runs ``stmts`` on its own, until all have ended."""
     hoisted = [stmt for stmt in stmts if isinstance(stmt, Alloc)]
     for alloc in hoisted:
@@ -186,7 +188,7 @@ def _together(active: Active, groups: list[Mask], results: list[Active]) -> Acti
     return found
 
 
-def _merge(s: Strand, stmt: Let, strands: list[Strand], groups: list[Mask]) -> None:
+def _merge(s: DivergentGroup, stmt: Let, strands: list[DivergentGroup], groups: list[Mask]) -> None:
     """A variable bound by several strands: each thread keeps its own value."""
     merged: Value = None
     for strand, group in zip(strands, groups):
@@ -200,7 +202,7 @@ def _merge(s: Strand, stmt: Let, strands: list[Strand], groups: list[Mask]) -> N
         s.bind(stmt.var, merged if stmt.var.dtype.lanes > 1 else s.collapse(merged, None))
 
 
-def branch(s: Strand, node: If, active: Active) -> Steps:
+def branch(s: DivergentGroup, node: If, active: Active) -> Steps:
     """Both sides for the lanes that take them; side by side if there are waits inside."""
     cond = s.collapse(s.eval(node.cond, active), active)
     if np.ndim(cond) == 0:
@@ -225,7 +227,7 @@ def branch(s: Strand, node: If, active: Active) -> Steps:
 
 
 # -- loops --------------------------------------------------------------------------------------
-def for_loop(s: Strand, node: For, active: Active) -> Steps:
+def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
     """The serial loop; lanes may run different numbers of iterations."""
     if node.kind == "thread":
         return (yield from _thread_loop(s, node, active))
@@ -260,7 +262,7 @@ def for_loop(s: Strand, node: For, active: Active) -> Steps:
     return _staying(s, active)
 
 
-def while_loop(s: Strand, node: While, active: Active) -> Steps:
+def while_loop(s: DivergentGroup, node: While, active: Active) -> Steps:
     """Repeat while the condition holds, for the lanes in which it does."""
     record = LoopRecord(s.lanes.nobody, s.lanes.nobody)
     s.loops.append(record)
@@ -281,13 +283,13 @@ def while_loop(s: Strand, node: While, active: Active) -> Steps:
     return _staying(s, active)
 
 
-def _holds(s: Strand, node: While, active: Active) -> bool:
+def _holds(s: DivergentGroup, node: While, active: Active) -> bool:
     """Whether the condition holds in some active lane."""
     cond = s.eval(node.cond, active)
     return bool(cond) if np.ndim(cond) == 0 else bool(narrow(active, cond).any())
 
 
-def _resumed(record: LoopRecord, s: Strand, live: Active) -> Active:
+def _resumed(record: LoopRecord, s: DivergentGroup, live: Active) -> Active:
     """Lanes for the next iteration: those at the end of this one and those that continued."""
     if record.continued is not s.lanes.nobody:
         live = union(live, record.continued)
@@ -295,14 +297,14 @@ def _resumed(record: LoopRecord, s: Strand, live: Active) -> Active:
     return live
 
 
-def _staying(s: Strand, active: Active) -> Active:
+def _staying(s: DivergentGroup, active: Active) -> Active:
     """``active`` without the threads that have left the kernel."""
     if s.lanes is not s.block.lanes or not s.block.gone.any():
         return active
     return narrow(active, ~s.block.gone)
 
 
-def _thread_loop(s: Strand, node: For, active: Active) -> Steps:
+def _thread_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
     """A loop bound to a launch axis: every thread or block runs its own iteration."""
     axis = next(
         (str(value) for _, value in node.annotations if str(value)[:-1] in _AXES), "threadIdx.x"
@@ -332,7 +334,7 @@ _AXES = {
 
 
 # -- single statements ---------------------------------------------------------------------------
-def store(s: Strand, node: Store, active: Active) -> None:
+def store(s: DivergentGroup, node: Store, active: Active) -> None:
     """``buffer[indices] = value``; in a shared loop, updates of one element happen in turn."""
     lanes = s.lanes
     if (
@@ -356,7 +358,7 @@ def store(s: Strand, node: Store, active: Active) -> None:
     s.store(node.buffer, node.indices, s.eval(node.value, active), active)
 
 
-def effect(s: Strand, node: Eval, active: Active) -> Steps:
+def effect(s: DivergentGroup, node: Eval, active: Active) -> Steps:
     """An expression evaluated for its effect."""
     value = node.value
     if isinstance(value, Call):
@@ -367,7 +369,7 @@ def effect(s: Strand, node: Eval, active: Active) -> Steps:
     return active
 
 
-def _reserve(s: Strand, node: Alloc, active: Active) -> None:
+def _reserve(s: DivergentGroup, node: Alloc, active: Active) -> None:
     """Fresh memory for a buffer; nothing of it is written, except that scalars start as zero."""
     buffer = node.buffer
     shape = tuple(s.number(e, active, f"the shape of `{buffer.name}`") for e in buffer.shape)
@@ -386,7 +388,7 @@ def _reserve(s: Strand, node: Alloc, active: Active) -> None:
     s.attach(buffer, found)
 
 
-def allocate(s: Strand, node: Alloc, active: Active) -> None:
+def allocate(s: DivergentGroup, node: Alloc, active: Active) -> None:
     """Make a buffer; an ``alloc_var`` takes its first value."""
     if id(node) in s.hoisted:
         s.hoisted.discard(id(node))  # the next time round it is a new allocation
@@ -401,7 +403,7 @@ def _origin(buffer: Buffer) -> tuple[Expr, ...]:
     return tuple(const(0) for _ in buffer.shape)
 
 
-def reducer_update(s: Strand, node: ReducerUpdate, active: Active) -> None:
+def reducer_update(s: DivergentGroup, node: ReducerUpdate, active: Active) -> None:
     """Each executing lane contributes its value; the total is exact at once."""
     indices = s.place(node.buffer, node.indices, active)
     value = values.convert(s.eval(node.value, active), node.value.dtype, node.buffer.dtype)
@@ -409,7 +411,7 @@ def reducer_update(s: Strand, node: ReducerUpdate, active: Active) -> None:
     atomics.update(s, s.bound(node.buffer), indices, value, op, active, False)
 
 
-def check(s: Strand, node: Assert, active: Active) -> None:
+def check(s: DivergentGroup, node: Assert, active: Active) -> None:
     """An assertion; ``T.assume`` is only checked on the host."""
     on_host = s.block.index is None
     if (node.assumed and not on_host) or not s.run.checks:

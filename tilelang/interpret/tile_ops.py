@@ -33,7 +33,7 @@ from tilelang.ir.stmt import (
 )
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 Node: TypeAlias = (
     "Copy | Fill | Gemm | Reduce | Scan | ReducerInit | ReducerFinalize | AtomicTile | Transpose "
@@ -41,7 +41,7 @@ Node: TypeAlias = (
 )
 
 
-def run_tile_op(s: Strand, stmt: TileOp, active: Active) -> None:
+def run_tile_op(s: DivergentGroup, stmt: TileOp, active: Active) -> None:
     """Execute a tile operation once for the active thread group."""
     node = cast("Node", stmt)
     match node:
@@ -79,7 +79,7 @@ def run_tile_op(s: Strand, stmt: TileOp, active: Active) -> None:
 
 
 # -- data movement --------------------------------------------------------------------------------
-def copy(s: Strand, node: Copy, active: Active) -> None:
+def copy(s: DivergentGroup, node: Copy, active: Active) -> None:
     """``dst = cast(src)``; all modes finish before the next statement, unless the run wants
     asynchronous copies late."""
     if s.run.late_copies and node.mode == "async" and forget_tile(s, node.dst, active):
@@ -88,7 +88,7 @@ def copy(s: Strand, node: Copy, active: Active) -> None:
     _copy_now(s, node, active)
 
 
-def _copy_later(s: Strand, node: Copy, active: Active) -> None:
+def _copy_later(s: DivergentGroup, node: Copy, active: Active) -> None:
     """The copy, when the last of its threads has waited for its group."""
     fork, members = s.fork(), s.lanes.members(active)
     left = np.ones(members.size, np.bool_)
@@ -103,7 +103,7 @@ def _copy_later(s: Strand, node: Copy, active: Active) -> None:
         s.block.flight.commit(s, TILE_COPIES, members)
 
 
-def _copy_now(s: Strand, node: Copy, active: Active) -> None:
+def _copy_now(s: DivergentGroup, node: Copy, active: Active) -> None:
     if node.mode == "cluster":
         raise TileUnsupportedError(
             "T.copy_cluster needs sm_90",
@@ -117,7 +117,7 @@ def _copy_now(s: Strand, node: Copy, active: Active) -> None:
     write_tile(s, node.dst, shaped(tile, extents, per_lane, kind.lanes), per_lane, active)
 
 
-def fill(s: Strand, node: Fill, active: Active) -> None:
+def fill(s: DivergentGroup, node: Fill, active: Active) -> None:
     """Every element of ``dst`` becomes ``value``."""
     value = s.collapse(s.eval(node.value, active), active)
     lanes = node.dst.dtype.lanes
@@ -129,7 +129,7 @@ def fill(s: Strand, node: Fill, active: Active) -> None:
     write_tile(s, node.dst, spread, True, active)
 
 
-def transpose(s: Strand, node: Transpose, active: Active) -> None:
+def transpose(s: DivergentGroup, node: Transpose, active: Active) -> None:
     """Swap the last two dimensions."""
     tile, per_lane = read_tile(s, node.src, active)
     tile = np.asarray(values.convert(np.swapaxes(tile, -1, -2), node.src.dtype, node.dst.dtype))
@@ -137,7 +137,7 @@ def transpose(s: Strand, node: Transpose, active: Active) -> None:
     write_tile(s, node.dst, shaped(tile, extents, per_lane), per_lane, active)
 
 
-def im2col(s: Strand, node: Im2col, active: Active) -> None:
+def im2col(s: DivergentGroup, node: Im2col, active: Active) -> None:
     """Columns of an NHWC image; outside the image 0."""
     bound = s.bound(node.img.buffer)
     count, height, width, channels = bound.shape
@@ -161,7 +161,7 @@ def im2col(s: Strand, node: Im2col, active: Active) -> None:
 
 
 # -- matrix product ------------------------------------------------------------------------------
-def gemm(s: Strand, node: Gemm, active: Active) -> None:
+def gemm(s: DivergentGroup, node: Gemm, active: Active) -> None:
     """``c += op(a) @ op(b)``: exact products, accumulated in float32 (int32, float64), rounded
     once to the type of ``c``."""
     a, b = _matrix(s, node.a, active), _matrix(s, node.b, active)
@@ -185,7 +185,7 @@ def gemm(s: Strand, node: Gemm, active: Active) -> None:
     write_tile(s, node.c, np.asarray(result), False, active)
 
 
-def _matrix(s: Strand, region: Region, active: Active) -> Array:
+def _matrix(s: DivergentGroup, region: Region, active: Active) -> Array:
     tile, per_lane = read_tile(s, region, active)
     if per_lane:
         raise TileUnsupportedError(
@@ -196,7 +196,7 @@ def _matrix(s: Strand, region: Region, active: Active) -> Array:
     return tile.reshape(tile.shape[-2:])
 
 
-def _truth(s: Strand, expr: Expr, active: Active) -> bool:
+def _truth(s: DivergentGroup, expr: Expr, active: Active) -> bool:
     return bool(s.number(expr, active, "clear_accum"))
 
 
@@ -222,7 +222,7 @@ def _folded(tile: Array, op: str, kind: DType, axis: int, nan: bool) -> Value:
     return table[0]
 
 
-def reduce(s: Strand, node: Reduce, active: Active) -> None:
+def reduce(s: DivergentGroup, node: Reduce, active: Active) -> None:
     """``dst = reduce(src)`` in the type of ``dst``, combined with the old ``dst`` unless clear."""
     tile, per_lane = read_tile(s, node.src, active)
     kind = node.dst.dtype
@@ -249,7 +249,7 @@ def _combined(node: Reduce, old: Array, found: Array, kind: DType) -> Value:
     return values.combine(node.kind, old, found, kind)
 
 
-def scan(s: Strand, node: Scan, active: Active) -> None:
+def scan(s: DivergentGroup, node: Scan, active: Active) -> None:
     """Inclusive scan along ``dim``, from the end if ``reverse``."""
     tile, per_lane = read_tile(s, node.src, active)
     kind = node.dst.dtype
@@ -268,7 +268,7 @@ def scan(s: Strand, node: Scan, active: Active) -> None:
 
 
 # -- reducers: one exact total instead of a partial per thread -----------------------------------
-def reducer_init(s: Strand, node: ReducerInit, active: Active) -> None:
+def reducer_init(s: DivergentGroup, node: ReducerInit, active: Active) -> None:
     """The identity, or the initial value, which thereby counts once."""
     buffer = node.reducer.buffer
     op = buffer.attr("reducer", ("sum", ""))[0]
@@ -279,7 +279,7 @@ def reducer_init(s: Strand, node: ReducerInit, active: Active) -> None:
     write_tile(s, node.reducer, value, False, active)
 
 
-def reducer_finalize(s: Strand, node: ReducerFinalize, active: Active) -> None:
+def reducer_finalize(s: DivergentGroup, node: ReducerFinalize, active: Active) -> None:
     """The total is complete already; it only moves if there is a ``dst``."""
     if node.dst is None:
         return
@@ -289,14 +289,14 @@ def reducer_finalize(s: Strand, node: ReducerFinalize, active: Active) -> None:
     write_tile(s, node.dst, shaped(tile, extents, per_lane), per_lane, active)
 
 
-def _is_shared(s: Strand, region: Region, active: Active) -> bool:
+def _is_shared(s: DivergentGroup, region: Region, active: Active) -> bool:
     """Whether all threads mean the same memory."""
     if s.bound(region.buffer).memory.space is not None:
         return False
     return all(np.ndim(s.collapse(s.eval(low, active), active)) == 0 for low in region.mins)
 
 
-def _agreed(s: Strand, node: AtomicTile, tile: Array, active: Active) -> Array:
+def _agreed(s: DivergentGroup, node: AtomicTile, tile: Array, active: Active) -> Array:
     """The one tile that every active thread has of its own."""
     members = s.lanes.members(active)
     first = np.asarray(tile[members[0]])
@@ -310,7 +310,7 @@ def _agreed(s: Strand, node: AtomicTile, tile: Array, active: Active) -> Array:
     return first
 
 
-def atomic(s: Strand, node: AtomicTile, active: Active) -> None:
+def atomic(s: DivergentGroup, node: AtomicTile, active: Active) -> None:
     """``dst = op(dst, src)``, each element once."""
     kind = node.dst.dtype
     tile, per_lane = read_tile(s, node.src, active)

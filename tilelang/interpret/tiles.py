@@ -17,10 +17,10 @@ from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Region
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
 
-def extents_of(s: Strand, region: Region, active: Active) -> tuple[int, ...]:
+def extents_of(s: DivergentGroup, region: Region, active: Active) -> tuple[int, ...]:
     """Concrete extents of a region; a negative run-time extent is an empty tile."""
     name = region.buffer.name
     return tuple(
@@ -29,7 +29,7 @@ def extents_of(s: Strand, region: Region, active: Active) -> tuple[int, ...]:
     )
 
 
-def _mins(s: Strand, region: Region, active: Active) -> list[Value]:
+def _mins(s: DivergentGroup, region: Region, active: Active) -> list[Value]:
     mins = s.corner(region.buffer, region.mins, active)
     return [s.collapse(low, active) for low in mins]
 
@@ -49,7 +49,7 @@ def _need(active: Active, rank: int) -> Array | None:
     return None if active is None else active.reshape((-1,) + (1,) * rank)
 
 
-def read_tile(s: Strand, region: Region, active: Active) -> tuple[Array, bool]:
+def read_tile(s: DivergentGroup, region: Region, active: Active) -> tuple[Array, bool]:
     """Values of a region, and whether there is one tile per lane (then lanes come first)."""
     bound = s.bound(region.buffer)
     extents = extents_of(s, region, active)
@@ -70,7 +70,9 @@ def read_tile(s: Strand, region: Region, active: Active) -> tuple[Array, bool]:
     return np.broadcast_to(found, (s.lanes.count, *np.shape(found)[1:])), True
 
 
-def write_tile(s: Strand, region: Region, value: Value, per_lane: bool, active: Active) -> None:
+def write_tile(
+    s: DivergentGroup, region: Region, value: Value, per_lane: bool, active: Active
+) -> None:
     """Store ``value`` (broadcast to the extents; with the lanes in front if ``per_lane``)."""
     bound = s.bound(region.buffer)
     extents = extents_of(s, region, active)
@@ -97,7 +99,7 @@ def write_tile(s: Strand, region: Region, value: Value, per_lane: bool, active: 
     )
 
 
-def forget_tile(s: Strand, region: Region, active: Active) -> bool:
+def forget_tile(s: DivergentGroup, region: Region, active: Active) -> bool:
     """Nothing of a region counts as written any more; False where its place differs by thread."""
     bound = s.bound(region.buffer)
     mins = _mins(s, region, active)

@@ -16,12 +16,12 @@ from tilelang.ir.expr import Call
 from tilelang.ir.lanes import WARP
 
 if TYPE_CHECKING:
-    from tilelang.interpret.machine import Strand
+    from tilelang.interpret.machine import DivergentGroup
 
-Handler: TypeAlias = "Callable[[Strand, Call, Active], Value]"
+Handler: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value]"
 
 
-def _warps(s: Strand, value: Value, lanes: int = 1) -> Array:
+def _warps(s: DivergentGroup, value: Value, lanes: int = 1) -> Array:
     """``value`` as (warp, lane[, vector]); missing lanes of the last warp repeat zero."""
     if s.lanes.threads is None:
         raise TileRuntimeError(
@@ -34,16 +34,16 @@ def _warps(s: Strand, value: Value, lanes: int = 1) -> Array:
     return full.reshape(-1, WARP, *full.shape[1:])
 
 
-def _threads(s: Strand, table: Array) -> Array:
+def _threads(s: DivergentGroup, table: Array) -> Array:
     return table.reshape(-1, *table.shape[2:])[: s.lanes.count]
 
 
-def _executing(s: Strand, active: Active) -> Array:
+def _executing(s: DivergentGroup, active: Active) -> Array:
     return _warps(s, np.True_ if active is None else active)
 
 
 def _shuffle(kind: str) -> Handler:
-    def handler(s: Strand, node: Call, active: Active) -> Value:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         lanes = node.args[0].dtype.lanes
         table = _warps(s, s.eval(node.args[0], active), lanes)
         step = _warps(s, s.eval(node.args[1], active)).astype(np.int64)
@@ -78,7 +78,7 @@ def _butterfly(table: Array, op: str, kind: DType) -> Array:
 
 
 def _reduce(op: str) -> Handler:
-    def handler(s: Strand, node: Call, active: Active) -> Value:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         kind = node.args[0].dtype
         table = _warps(s, s.eval(node.args[0], active))
         present = _executing(s, active)
@@ -94,14 +94,14 @@ def _pack(votes: Array) -> Array:
     return np.asarray((votes.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64))
 
 
-def _votes(s: Strand, node: Call, active: Active) -> tuple[Array, Array]:
+def _votes(s: DivergentGroup, node: Call, active: Active) -> tuple[Array, Array]:
     """Which lanes execute, and which of them vote yes."""
     present = _named_lanes(s, node, active)
     value = _warps(s, np.not_equal(s.eval(node.args[0], active), 0))
     return present, present & value
 
 
-def _named_lanes(s: Strand, node: Call, active: Active) -> Array:
+def _named_lanes(s: DivergentGroup, node: Call, active: Active) -> Array:
     """Executing lanes that the mask operand names."""
     present = _executing(s, active)
     if len(node.args) < 2:
@@ -110,32 +110,32 @@ def _named_lanes(s: Strand, node: Call, active: Active) -> Array:
     return np.asarray(present & ((mask >> np.arange(WARP, dtype=np.uint64)) & np.uint64(1) != 0))
 
 
-def _per_warp(s: Strand, found: Array, kind: DType) -> Value:
+def _per_warp(s: DivergentGroup, found: Array, kind: DType) -> Value:
     table = np.repeat(found[:, None], WARP, axis=1).astype(values.compute_dtype(kind))
     return s.collapse(_threads(s, table), None)
 
 
-def _any_sync(s: Strand, node: Call, active: Active) -> Value:
+def _any_sync(s: DivergentGroup, node: Call, active: Active) -> Value:
     _, yes = _votes(s, node, active)
     return _per_warp(s, np.asarray(yes.any(1)), node.dtype)
 
 
-def _all_sync(s: Strand, node: Call, active: Active) -> Value:
+def _all_sync(s: DivergentGroup, node: Call, active: Active) -> Value:
     present, yes = _votes(s, node, active)
     return _per_warp(s, np.asarray((yes | ~present).all(1)), node.dtype)
 
 
-def _ballot(s: Strand, node: Call, active: Active) -> Value:
+def _ballot(s: DivergentGroup, node: Call, active: Active) -> Value:
     _, yes = _votes(s, node, active)
     return _per_warp(s, _pack(yes), node.dtype)
 
 
-def _activemask(s: Strand, node: Call, active: Active) -> Value:
+def _activemask(s: DivergentGroup, node: Call, active: Active) -> Value:
     return _per_warp(s, _pack(_executing(s, active)), node.dtype)
 
 
 def _match(every: bool) -> Handler:
-    def handler(s: Strand, node: Call, active: Active) -> Value:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         present = _named_lanes(s, node, active)
         table = _warps(s, s.eval(node.args[0], active))
         same = (table[:, :, None] == table[:, None, :]) & present[:, None, :]
@@ -151,7 +151,7 @@ def _match(every: bool) -> Handler:
     return handler
 
 
-def _elect(s: Strand, node: Call, active: Active) -> Value:
+def _elect(s: DivergentGroup, node: Call, active: Active) -> Value:
     """True in the first thread of each group of ``thread_extent`` (0: of the block)."""
     extent = s.number(node.args[0], active, "the thread extent")
     if s.lanes.threads is None:
@@ -160,7 +160,7 @@ def _elect(s: Strand, node: Call, active: Active) -> Value:
 
 
 def _block_vote(kind: str) -> Handler:
-    def handler(s: Strand, node: Call, active: Active) -> Value:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         value = s.spread(np.not_equal(s.eval(node.args[0], active), 0))
         votes = value[s.lanes.members(active)]
         found = {"count": votes.sum(), "and": votes.all(), "or": votes.any()}[kind]
@@ -169,7 +169,7 @@ def _block_vote(kind: str) -> Handler:
     return handler
 
 
-def _allreduce(s: Strand, node: Call, active: Active) -> Value:
+def _allreduce(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The combination of every thread's value for which the condition holds."""
     kind = node.args[0].dtype
     op = str(node.attr("op", "sum"))

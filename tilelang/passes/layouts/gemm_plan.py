@@ -63,7 +63,7 @@ class SharedRuns(SharedLoad):
     """A factor in shared memory, loaded in runs along k as the registers of the other one ask."""
 
 
-Operand: TypeAlias = "Registers | SharedLoad"
+OperandStrategy: TypeAlias = "Registers | SharedLoad"
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class GemmPlan:
     k: int
     warps: tuple[int, int]
     sum: RegisterLayout
-    c: Operand
-    a: Operand = SharedLoad()
-    b: Operand = SharedLoad()
+    c: OperandStrategy
+    a: OperandStrategy = SharedLoad()
+    b: OperandStrategy = SharedLoad()
     run: int = 1
     exchanged: bool = False
 
@@ -102,7 +102,7 @@ class GemmPlan:
         rows, columns = self.m // self.warps[0], self.n // self.warps[1]
         return rows // self.atom.m, columns // self.atom.n, self.k // self.atom.k
 
-    def operands(self, stmt: S.Gemm) -> tuple[tuple[Region, Operand], ...]:
+    def operands(self, stmt: S.Gemm) -> tuple[tuple[Region, OperandStrategy], ...]:
         """The result and the factors of ``stmt``, and where each is."""
         return (stmt.c, self.c), (stmt.a, self.a), (stmt.b, self.b)
 

@@ -6,8 +6,8 @@ in the thread that multiplies it. Such a tile becomes a fragment here. It gets a
 suits its source: the instruction does not care which k its registers stand for as long as both
 factors agree, so each thread takes neighbours along k ("k_run" steps of them), which are wide
 loads of packed numbers, and the other factor is loaded in the same order (see
-:mod:`tilelang.passes.lower.gemm_runs`). Fragments of the program that only loops touch get the
-order too.
+:mod:`tilelang.passes.lower.gemm_k_permuted`). Fragments of the program that only loops touch get
+the order too.
 
 Relies on the pipeline pass: tiles that are copied ahead have several stages and are left alone.
 """

@@ -47,13 +47,13 @@ from tilelang.passes.layouts.access import (
 )
 from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.coalesce import serves
-from tilelang.passes.layouts.demote import Demotion
-from tilelang.passes.layouts.exchange import warp_exchange
+from tilelang.passes.layouts.conversion import Conversion
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
-from tilelang.passes.layouts.loops import free_spread
+from tilelang.passes.layouts.loops import free_mapping
 from tilelang.passes.layouts.nests import SerialInside
-from tilelang.passes.layouts.spread import spread_by
+from tilelang.passes.layouts.shuffles import warp_shuffles
 from tilelang.passes.layouts.storage import Storage, to_shared
+from tilelang.passes.layouts.thread_mapping import mapping_by
 from tilelang.passes.notes import NOTES, Note
 from tilelang.target import Context
 
@@ -127,7 +127,7 @@ class _Inference:
         self.choose_shared()
         mapping = self.new_buffers()
         varies = Varying(self.launch).expr
-        demotion = Demotion(
+        demotion = Conversion(
             self.spread_of, self.conflicts, self.groups, self.layout_of, varies, self.plans
         )
         body = demotion.rewrite(self.launch.body)
@@ -332,11 +332,11 @@ class _Inference:
         unknown = [access for access in op.touched if access.buffer not in self.held]
         if op.loop is None or op.extents is None or not unknown:
             return
-        found = self.known_spread(op)
-        if found is not None and not self.spoils(op, found):
+        found = self.known_mapping(op)
+        if found is not None and not self.costs_coalescing(op, found):
             self.assign(op, found, "follows the other tiles of")
 
-    def spoils(self, op: Op, spread: RegisterLayout) -> bool:
+    def costs_coalescing(self, op: Op, spread: RegisterLayout) -> bool:
         """Whether a fragment with fewer dimensions than the loop asks for ``spread``, which would
         cost accesses of global memory too much: those of the loop, or of loops that would have to
         follow. Such a fragment is moved to the layout that the loop chooses."""
@@ -359,7 +359,7 @@ class _Inference:
     def serves(self, op: Op, spread: RegisterLayout) -> bool:
         """Whether ``spread`` is good enough for what ``op`` asks of global memory."""
         assert op.loop is not None and op.extents is not None
-        free = free_spread(op.loop, op.extents, op.threads, self.bounds)
+        free = free_mapping(op.loop, op.extents, op.threads, self.bounds)
         return serves(op.loop, spread, free, self.context.limits.warp)
 
     def suits(self, buffer: Buffer, held: RegisterLayout) -> bool:
@@ -401,10 +401,10 @@ class _Inference:
             found = replace(found, shape=(1,), modes=((),))
         self.hold(dst.buffer, found, f"what reducing `{src.buffer.name}` leaves", stmt)
 
-    def known_spread(self, op: Op) -> RegisterLayout | None:
+    def known_mapping(self, op: Op) -> RegisterLayout | None:
         """The register layout of the loop of ``op`` as its known fragments ask for it."""
         assert op.loop is not None and op.extents is not None
-        return spread_by(op.loop, op.extents, op.touched, self.layout_of, op.threads)
+        return mapping_by(op.loop, op.extents, op.touched, self.layout_of, op.threads)
 
     def layout_of(self, buffer: Buffer) -> RegisterLayout | None:
         """The layout of a fragment, if it is known."""
@@ -421,7 +421,7 @@ class _Inference:
         )
         for op in filter(self.is_free, free):
             assert op.loop is not None and op.extents is not None
-            spread = free_spread(op.loop, op.extents, op.threads, self.bounds)
+            spread = free_mapping(op.loop, op.extents, op.threads, self.bounds)
             if self.assign(op, spread, "chosen for the memory accesses of"):
                 yield
         for buffer, threads in self.fragments.items():
@@ -506,8 +506,8 @@ class _Inference:
         op = self.op_of(stmt)
         if op.loop is None or op.extents is None:
             return None
-        found = self.known_spread(op)
-        return found or free_spread(op.loop, op.extents, op.threads, self.bounds)
+        found = self.known_mapping(op)
+        return found or free_mapping(op.loop, op.extents, op.threads, self.bounds)
 
     def conflicts(self, stmt: S.Stmt) -> list[tuple[Buffer, RegisterLayout | None]]:
         """The fragments of ``stmt`` that it cannot use as they are held, each with the layout in
@@ -546,14 +546,14 @@ class _Inference:
         if spread is None or op.loop is None or held is None or is_reducer(buffer):
             return None
         found = held_from(uses[0], op.loop, spread, _constant_shape(buffer))
-        if found is None or warp_exchange(held, found, self.context.limits.warp) is None:
+        if found is None or warp_shuffles(held, found, self.context.limits.warp) is None:
             return None
         if any(registers_of(access, found, op.loop, spread) is None for access in uses):
             return None
         written = any(access.kind != "read" for access in uses)
         return (
             found
-            if not written or warp_exchange(found, held, self.context.limits.warp) is not None
+            if not written or warp_shuffles(found, held, self.context.limits.warp) is not None
             else None
         )
 

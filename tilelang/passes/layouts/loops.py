@@ -9,10 +9,10 @@ from tilelang.passes.analysis.vectors import VECTOR_BITS, run_of
 from tilelang.passes.layouts.access import accesses, is_memory
 
 
-def free_spread(
+def free_mapping(
     loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds
 ) -> RegisterLayout:
-    """The register layout of a loop that no fragment decides: neighbouring threads take neighbouring
+    """The mapping of a loop that no fragment decides: neighbouring threads take neighbouring
     vectors, as wide as its memory accesses allow and all threads have work."""
     return RegisterLayout.linear(extents, threads, vector_width(loop, extents, threads, bounds))
 

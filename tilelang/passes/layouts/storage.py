@@ -20,7 +20,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import replace_buffers
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.layout.views import Span, seen_register_layout, seen_layout, span_of
+from tilelang.layout.views import Span, seen_layout, seen_register_layout, span_of
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import is_reducer
 

@@ -114,7 +114,7 @@ def array(name: str, dtype: DType, count: int) -> Buffer:
     return Buffer(name, Shape((count,)), dtype, "local", attrs=MADE)
 
 
-# -- registers of a register layout ------------------------------------------------------------------
+# -- registers of a layout ---------------------------------------------------------------------
 @dataclass(frozen=True)
 class Slots:
     """The registers of one thread: loops over slot modes, and what they hold.

@@ -17,14 +17,14 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import GemmPlan
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, guarded, loop
-from tilelang.passes.lower.gemm_sum import plan_of, sum_of
+from tilelang.passes.lower.gemm_accumulator import accumulator_of, plan_of
 
 
 def lower_gemm_fma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     """Thread IR of ``stmt`` by multiplications and additions."""
     wide = accumulator(stmt.a.dtype, stmt.c.dtype)
     plan = plan_of(stmt)
-    total = sum_of(stmt, ctx, wide)
+    total = accumulator_of(stmt, ctx, wide)
     rows, columns = (_slots(plan.sum, dim) for dim in (0, 1))
     a, b = array("a", wide, rows), array("b", wide, columns)
     k = ctx.fresh("k")

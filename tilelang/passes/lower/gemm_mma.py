@@ -1,12 +1,12 @@
 """``Gemm`` by matrix instructions of warps (``mma.sync``).
 
-Along k the product runs in steps of the instruction. The registers of the factors are doubled: the
+Along k the product runs in steps of the instruction. The registers of the operands are doubled: the
 loads of the next step are issued before the multiplications of this one. Up to four steps are
 written out; longer products loop over groups of four. Where registers are scarce, the columns of a
 step are taken in groups, and only those of one group are loaded ahead.
 
-What a load is, the factors know (:mod:`tilelang.passes.lower.gemm_factors`,
-:mod:`tilelang.passes.lower.gemm_runs`); the loop over k is the same for all.
+What a load is, the operands know (:mod:`tilelang.passes.lower.gemm_operands`,
+:mod:`tilelang.passes.lower.gemm_k_permuted`); the loop over k is the same for all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import MappingProxyType
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.passes.layouts.gemm_plan import (
-    Operand,
+    OperandStrategy,
     Registers,
     SharedLoad,
     SharedRuns,
@@ -26,18 +26,18 @@ from tilelang.passes.layouts.gemm_plan import (
 )
 from tilelang.passes.lower.context import REGISTER, Lowering
 from tilelang.passes.lower.elements import loop
-from tilelang.passes.lower.gemm_factors import Factor, HeldFactor, LoadedFactor
+from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
-from tilelang.passes.lower.gemm_runs import RunFactor
-from tilelang.passes.lower.gemm_sum import Sum, plan_of, sum_of
+from tilelang.passes.lower.gemm_k_permuted import PermutedOperand
+from tilelang.passes.lower.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilelang.target import nvidia
 from tilelang.target.matrices import MmaAtom
 
-FACTORS: Mapping[type[Operand], type[Factor]] = MappingProxyType(
-    {Registers: HeldFactor, SharedLoad: LoadedFactor, SharedRuns: RunFactor}
+OPERANDS: Mapping[type[OperandStrategy], type[Operand]] = MappingProxyType(
+    {Registers: RegisterOperand, SharedLoad: SharedOperand, SharedRuns: PermutedOperand}
 )
 UNROLL = 4  # steps along k that are written out
-CROWDED = 200  # registers of fragments and doubled factors from which columns are grouped
+CROWDED = 200  # registers of fragments and doubled operands from which columns are grouped
 LEAST = 8  # multiplications that hide the loads of the next group
 
 
@@ -46,29 +46,29 @@ def lower_gemm(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     atom = plan_of(stmt).atom
     if atom is None:
         return lower_gemm_fma(stmt, ctx)
-    total = sum_of(stmt, ctx, atom.c)
-    factors = factors_of(stmt, atom, ctx)
+    accumulator = accumulator_of(stmt, ctx, atom.c)
+    operands = operands_of(stmt, atom, ctx)
     return S.seq(
-        total.start(),
-        *(S.Alloc(buffer=item) for factor in factors for item in factor.arrays),
-        *(item for factor in factors for item in factor.load(E.const(0), 0)),
-        *steps(total, factors),
-        total.finish(),
+        accumulator.start(),
+        *(S.Alloc(buffer=item) for operand in operands for item in operand.arrays),
+        *(item for operand in operands for item in operand.load(E.const(0), 0)),
+        *steps(accumulator, operands),
+        accumulator.finish(),
     )
 
 
-def factors_of(stmt: S.Gemm, atom: MmaAtom, ctx: Lowering) -> tuple[Factor, Factor]:
+def operands_of(stmt: S.Gemm, atom: MmaAtom, ctx: Lowering) -> tuple[Operand, Operand]:
     """A and B of a product; B^T and A^T where these are multiplied instead."""
     plan = plan_of(stmt)
     a, b = plan.a, plan.b
     if plan.exchanged:
         stmt, a, b = exchanged(stmt), b, a
-    left = FACTORS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, atom, ctx, stmt.loc)
-    right = FACTORS[type(b)](stmt.b, stmt.trans_b, False, b, plan, atom, ctx, stmt.loc)
+    left = OPERANDS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, atom, ctx, stmt.loc)
+    right = OPERANDS[type(b)](stmt.b, stmt.trans_b, False, b, plan, atom, ctx, stmt.loc)
     return left, replace(right, groups=_groups(left, right))
 
 
-def _groups(a: Factor, b: Factor) -> int:
+def _groups(a: Operand, b: Operand) -> int:
     """Groups of columns: as many as leave enough to multiply, where registers are scarce."""
     rows, columns, _ = a.plan.tiles
     if not b.loaded or b.per_load > 1:
@@ -83,59 +83,65 @@ def _groups(a: Factor, b: Factor) -> int:
 
 
 def steps(
-    total: Sum, factors: tuple[Factor, Factor], ahead: Sequence[S.Stmt] = ()
+    accumulator: Accumulator, operands: tuple[Operand, Operand], ahead: Sequence[S.Stmt] = ()
 ) -> Iterator[S.Stmt]:
     """Loads and multiplications of all steps but the loads of the first one.
 
     ``ahead`` is what has to be under way during the multiplications of the last step.
     """
-    groups = factors[1].groups
-    per_load = max(factor.per_load for factor in factors)
-    count = total.plan.tiles[2] // per_load
+    groups = operands[1].groups
+    per_load = max(operand.per_load for operand in operands)
+    count = accumulator.plan.tiles[2] // per_load
     rounds = (count - 1) // UNROLL if per_load == 1 else 0
 
     def some(first: E.Expr, many: int, last: bool) -> Iterator[S.Stmt]:
         for number in range(many):
             load = first + number
             for group in range(1, groups):
-                yield from factors[1].load(load, group % 2, group)
-                yield multiply(total, factors, load, number % 2, group - 1)
+                yield from operands[1].load(load, group % 2, group)
+                yield multiply(accumulator, operands, load, number % 2, group - 1)
             if last and number == many - 1:
                 yield from ahead
             else:
-                for factor in factors:
-                    alternate = factor.left or groups == 1
-                    yield from factor.load(load + 1, (number + 1) % 2 if alternate else 0)
+                for operand in operands:
+                    alternate = operand.left or groups == 1
+                    yield from operand.load(load + 1, (number + 1) % 2 if alternate else 0)
             for step in range(per_load):
-                yield multiply(total, factors, load * per_load + step, number % 2, groups - 1)
+                yield multiply(
+                    accumulator, operands, load * per_load + step, number % 2, groups - 1
+                )
 
     if rounds:
-        var = total.ctx.fresh("ko")
+        var = accumulator.ctx.fresh("ko")
         body = S.seq(*some(var * UNROLL, UNROLL, False))
         # Registers of a fragment can only be chosen by constants.
-        yield loop(var, rounds, body, "serial" if all(f.loaded for f in factors) else "unroll")
+        yield loop(var, rounds, body, "serial" if all(f.loaded for f in operands) else "unroll")
     yield from some(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
 
 
 def multiply(
-    total: Sum, factors: tuple[Factor, Factor], step: E.Expr, parity: int, group: int = 0
+    accumulator: Accumulator,
+    operands: tuple[Operand, Operand],
+    step: E.Expr,
+    parity: int,
+    group: int = 0,
 ) -> S.Stmt:
     """One step: every tile of the result, in the columns of ``group``, gets the product of its
     tiles of A and B."""
-    plan, ctx, atom = total.plan, total.ctx, factors[0].atom
+    plan, ctx, atom = accumulator.plan, accumulator.ctx, operands[0].atom
     rows, columns, _ = plan.tiles
-    count = columns // factors[1].groups
+    count = columns // operands[1].groups
     i, j = ctx.fresh("i"), ctx.fresh("j")
     column = j + group * count
     call = E.call(
         nvidia.MMA,
-        E.AddressOf(total.registers, ((i * columns + column) * atom.c_registers,), "rw"),
-        factors[0].address(i, step, parity),
-        factors[1].address(j, step, parity if factors[1].groups == 1 else group % 2),
+        E.AddressOf(accumulator.registers, ((i * columns + column) * atom.c_registers,), "rw"),
+        operands[0].address(i, step, parity),
+        operands[1].address(j, step, parity if operands[1].groups == 1 else group % 2),
         dtype="void",
         shape=atom.shape,
         a=str(atom.a),
         b=str(atom.b),
         c=str(atom.c),
     )
-    return loop(i, rows, loop(j, count, S.Eval(value=call, loc=total.stmt.loc)))
+    return loop(i, rows, loop(j, count, S.Eval(value=call, loc=accumulator.stmt.loc)))

@@ -1,7 +1,7 @@
 """Parallel loops to what each thread does: a loop over its registers with a lane loop inside.
 
-The iterations of a thread are numbered as the loop's register layout numbers its slots. The slots of
-the fastest mode become a lane loop (kind "vectorized"), which :mod:`vectorize` turns into vector
+The iterations of a thread are numbered as the loop's register layout numbers its registers. Those
+of the fastest mode become a lane loop (kind "vectorized"), which :mod:`vectorize` turns into vector
 accesses. Iterations that several threads share run their stores to memory in one of them only.
 
 Relies on the layouts pass: the registers that an iteration needs are its own thread's, and each is

@@ -38,7 +38,7 @@ from tilelang.passes.lower.elements import (
     slots_of,
     unravel,
 )
-from tilelang.passes.lower.results import Target, Totals, collect, deliver, private_totals
+from tilelang.passes.lower.partial_sums import PartialSums, Target, collect, deliver, private_sums
 
 UNROLL = 16  # loads per thread up to which a loop over shared memory is unrolled
 
@@ -121,7 +121,7 @@ def _from_fragment(job: _Job) -> S.Stmt:
     stmt, ctx = job.stmt, job.ctx
     dist, dim = ctx.register_layout(stmt.src.buffer), stmt.dim
     result = dist.drop(dim)
-    totals = private_totals(stmt.dst.dtype, result.register_count)
+    totals = private_sums(stmt.dst.dtype, result.register_count)
     var = ctx.fresh("s")
     start = S.Store(buffer=totals, indices=(var,), value=job.start)
     modes = [(item.extent, item.stride) for item in dist.modes[dim] if item.place == "thread"]
@@ -177,7 +177,7 @@ def _in_dimension(job: _Job, dist: RegisterLayout, slots: Slots) -> E.Expr | Non
     return conditions[0] if len(conditions) == 1 else E.binary("land", *conditions)
 
 
-def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> Totals:
+def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
     """The rows of the region among the rows that the threads hold."""
     src, dim = job.stmt.src, job.stmt.dim
     slots = slots_of(result, job.ctx)
@@ -186,7 +186,7 @@ def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> Totals:
     inside = membership(src, whole, but=dim)
     lows = src.mins[:dim] + src.mins[dim + 1 :]
     at = tuple(index - low for index, low in zip(slots.indices, lows, strict=True))
-    return Totals(totals, result, slots, at, job.kept, tuple(inside))
+    return PartialSums(totals, result, slots, at, job.kept, tuple(inside))
 
 
 # -- shared and global memory ---------------------------------------------------------------------
@@ -234,7 +234,7 @@ def _from_memory(job: _Job) -> S.Stmt:
     conditions = [] if passes * split.rows == count else [row < count]
     if split.used < ctx.group.threads:
         conditions.append(ctx.group.thread < split.used)
-    total = private_totals(job.stmt.dst.dtype, 1)
+    total = private_sums(job.stmt.dst.dtype, 1)
     zero = E.const(0)
     direct = not (is_fragment(target.region) or is_private(target.region))
     room = None if direct else ctx.workspace("totals", job.wide, count)
@@ -274,7 +274,7 @@ def _from_private(job: _Job) -> S.Stmt:
     extents, zero = target.extents, E.const(0)
 
     def one(item: Element) -> S.Stmt:
-        total = private_totals(job.stmt.dst.dtype, 1)
+        total = private_sums(job.stmt.dst.dtype, 1)
         row = unravel(job.kept, row_major(extents, item.indices))
         k = ctx.fresh("k")
         step = job.accumulate(total, zero, job.source(row, k))

@@ -19,7 +19,7 @@ from tilelang.passes.analysis.combine import identity_of, update_store
 from tilelang.passes.lower.allreduce import Operation, all_reduce
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import conjunction, guarded, loop, membership, slots_of
-from tilelang.passes.lower.results import Target, Totals, deliver, private_totals
+from tilelang.passes.lower.partial_sums import PartialSums, Target, deliver, private_sums
 
 
 def lower_reducer_init(stmt: S.ReducerInit, ctx: Lowering) -> S.Stmt:
@@ -48,12 +48,12 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     """All copies combined, in place or into ``dst``."""
     region = stmt.reducer
     dist = ctx.register_layout(region.buffer)
-    totals = private_totals(region.dtype, dist.register_count)
+    totals = private_sums(region.dtype, dist.register_count)
     slots = slots_of(dist, ctx)
     partial = E.cast(E.Load(ctx.registers(region.buffer), (slots.slot,)), totals.dtype)
     copied = slots.nest(S.Store(buffer=totals, indices=(slots.slot,), value=partial))
     held = slots_of(dist, ctx)
-    found = Totals(totals, dist, held, held.indices, dist.shape, ())
+    found = PartialSums(totals, dist, held, held.indices, dist.shape, ())
     target = Target(region if stmt.dst is None else stmt.dst, None)
     return S.seq(
         S.Alloc(buffer=totals),

@@ -22,11 +22,11 @@ from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.layouts.demote import EXCHANGE
-from tilelang.passes.layouts.spread import known_spread
+from tilelang.passes.layouts.conversion import EXCHANGE
+from tilelang.passes.layouts.thread_mapping import known_mapping
 from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
-from tilelang.passes.lower.exchange import lower_exchange
-from tilelang.passes.lower.gemm_ahead import lower_ahead, product_of
+from tilelang.passes.lower.epilogue import lower_epilogue
+from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
 from tilelang.passes.lower.parallel import lower_parallel
 from tilelang.passes.lower.print_tile import lower_print
@@ -37,8 +37,8 @@ from tilelang.passes.lower.reducer import (
     lower_reducer_init,
     lower_reducer_update,
 )
-from tilelang.passes.lower.rows import lower_rows
 from tilelang.passes.lower.scan import lower_scan
+from tilelang.passes.lower.shuffles import lower_shuffles
 from tilelang.target import Context, nvidia
 
 LOWERINGS: dict[type[S.Stmt], Any] = {
@@ -97,7 +97,7 @@ class _Tiles(Rewriter):
         if lo or threads != self.ctx.threads:
             return None
         with at(gemm.loc):
-            made = lower_ahead(loop, wait, gemm, release, self.ctx)
+            made = lower_double_buffered(loop, wait, gemm, release, self.ctx)
         if made is None:
             return None
         before, body = ([_located(item, gemm) for item in part] for part in made)
@@ -126,8 +126,8 @@ class _Tiles(Rewriter):
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
             return lower_reducer_fill(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
-            return lower_exchange(stmt, ctx)
-        if isinstance(stmt, S.Copy) and (rows := lower_rows(stmt, ctx)) is not None:
+            return lower_shuffles(stmt, ctx)
+        if isinstance(stmt, S.Copy) and (rows := lower_epilogue(stmt, ctx)) is not None:
             return rows
         if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
             (freed,) = stmt.writes
@@ -165,7 +165,7 @@ class _Tiles(Rewriter):
             loop = replace(loop, annotations=(*loop.annotations, ("async", True)))
         spread = None
         if static_extents(loop) is not None:
-            spread = known_spread(loop, ctx.threads, ctx.bounds)
+            spread = known_mapping(loop, ctx.threads, ctx.bounds)
         found = lower_parallel(loop, spread, ctx)
         if (
             asynchronous

@@ -1,9 +1,9 @@
-"""Factors of a product, by where the threads have them from: one class for each kind of operand.
+"""Operands of a product, by where the threads have them from: one class for each kind of operand.
 
-Factors in shared memory are loaded by ``ldmatrix``, four blocks of 8 x 16 bytes at a time, if
+Operands in shared memory are loaded by ``ldmatrix``, four blocks of 8 x 16 bytes at a time, if
 their rows of 16 bytes are whole and aligned where they are: with k contiguous for elements of up
 to 32 bits, with m or n contiguous (transposed on the way) for 16 bits. Everything else is loaded
-element by element. Factors in fragments are in the right registers already.
+element by element. Operands in fragments are in the right registers already.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, Operand, Registers
+from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
 from tilelang.target import nvidia
@@ -31,14 +31,14 @@ from tilelang.target.matrices import BLOCK, MmaAtom
 
 
 @dataclass(frozen=True)
-class Factor(ABC):
+class Operand(ABC):
     """A or B of a product: where it is, and the registers that hold what is multiplied next.
 
     Attributes:
         region: the matrix; its last two dimensions are (outer, k) if ``k_inner``, else (k, outer),
             where outer is m for A and n for B.
         left: whether it is A.
-        operand: what the plan says of it.
+        strategy: what the plan says of it.
         loc: where the product was written.
         given: registers to load into, if they are another's.
         groups: parts of the tiles of a step that are loaded one after the other.
@@ -47,7 +47,7 @@ class Factor(ABC):
     region: Region
     k_inner: bool
     left: bool
-    operand: Operand
+    strategy: OperandStrategy
     plan: GemmPlan
     atom: MmaAtom
     ctx: Lowering
@@ -82,8 +82,8 @@ class Factor(ABC):
         """The registers of a tile."""
 
 
-class HeldFactor(Factor):
-    """A factor in a fragment, in the registers that the instruction takes."""
+class RegisterOperand(Operand):
+    """A operand in a fragment, in the registers that the instruction takes."""
 
     loaded = False
 
@@ -99,16 +99,16 @@ class HeldFactor(Factor):
     def address(self, tile: E.Expr, step: E.Expr, parity: int) -> E.Expr:
         """The registers of a tile, of all that the fragment has."""
         buffer = self.region.buffer
-        assert isinstance(self.operand, Registers)
-        if self.ctx.register_layout(buffer) != self.operand.spread:
+        assert isinstance(self.strategy, Registers)
+        if self.ctx.register_layout(buffer) != self.strategy.spread:
             raise InternalError(f"`{buffer.name}` is not held as the product needs it")
         first = (step * self.tiles + tile) * self.register_count
         return E.AddressOf(self.ctx.registers(buffer), (first,), "r")
 
 
 @dataclass(frozen=True)
-class LoadedFactor(Factor):
-    """A factor in shared memory, loaded step by step."""
+class SharedOperand(Operand):
+    """A operand in shared memory, loaded step by step."""
 
     def __post_init__(self) -> None:
         if self.region.buffer.storage == FRAGMENT:
@@ -147,7 +147,7 @@ class LoadedFactor(Factor):
         return (warp if down == 1 else warp % across) * (self.plan.n // across)
 
     def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
-        """An element of the factor, as a place in memory."""
+        """An element of the operand, as a place in memory."""
         low = self.region.mins
         pair = (self.first + outer, k) if self.k_inner else (k, self.first + outer)
         return self.ctx.place(self.region.buffer, (*low[:-2], low[-2] + pair[0], low[-1] + pair[1]))
@@ -205,7 +205,7 @@ class LoadedFactor(Factor):
         """``ldmatrix`` of ``count`` blocks, number ``group * count`` and following, of the rows or
         columns from ``first`` on.
 
-        Lane 8g + r gives the address of row r of block g. The groups of one factor differ by the
+        Lane 8g + r gives the address of row r of block g. The groups of one operand differ by the
         same distance, because a tile has one, two or four blocks.
         """
         places = [self._block(number) for number in range(count)]

@@ -1,6 +1,6 @@
 """A product in a pipelined loop, with the first loads of an iteration made in the one before.
 
-A barrier stands between the arrival of a stage and the loads of its factors, so that matrix units
+A barrier stands between the arrival of a stage and the loads of its operands, so that matrix units
 would wait for these loads once per iteration. Where the loop does nothing but copy and multiply,
 the barrier and the loads for the first step of the next iteration are moved before the
 multiplications of the last step. What the last iteration of a constant number of them loads is an
@@ -19,9 +19,9 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.gemm_factors import LoadedFactor
-from tilelang.passes.lower.gemm_mma import factors_of, steps
-from tilelang.passes.lower.gemm_sum import plan_of, sum_of
+from tilelang.passes.lower.gemm_accumulator import accumulator_of, plan_of
+from tilelang.passes.lower.gemm_mma import operands_of, steps
+from tilelang.passes.lower.gemm_operands import SharedOperand
 
 
 def product_of(loop: S.For) -> tuple[H.Wait, Sequence[S.Stmt], S.Gemm, H.Release] | None:
@@ -37,7 +37,7 @@ def product_of(loop: S.For) -> tuple[H.Wait, Sequence[S.Stmt], S.Gemm, H.Release
     return (wait, copies, gemm, release) if plain and isinstance(release, H.Release) else None
 
 
-def lower_ahead(
+def lower_double_buffered(
     loop: S.For, wait: H.Wait, gemm: S.Gemm, release: H.Release, ctx: Lowering
 ) -> tuple[list[S.Stmt], list[S.Stmt]] | None:
     """What goes before the loop, and what stands for the product and its steps in the body.
@@ -51,16 +51,16 @@ def lower_ahead(
     if plan.atom is None or plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
         return None
     kept = replace(gemm, clear=E.const(at_start))
-    total = sum_of(kept, ctx, plan.atom.c)
-    factors = factors_of(gemm, plan.atom, ctx)
-    if not total.own or not all(isinstance(factor, LoadedFactor) for factor in factors):
+    accumulator = accumulator_of(kept, ctx, plan.atom.c)
+    operands = operands_of(gemm, plan.atom, ctx)
+    if not accumulator.own or not all(isinstance(operand, SharedOperand) for operand in operands):
         return None
 
     def loads(value: E.Expr) -> list[S.Stmt]:
         found: list[S.Stmt] = []
-        for factor in factors:
-            region = factor.region.map(lambda e: simplify(substitute(e, {loop.var: value})))
-            moved = replace(factor, region=region, given=factor.arrays)
+        for operand in operands:
+            region = operand.region.map(lambda e: simplify(substitute(e, {loop.var: value})))
+            moved = replace(operand, region=region, given=operand.arrays)
             found += moved.load(E.const(0), 0)
         if trip_count(loop) is not None:
             return found
@@ -71,9 +71,9 @@ def lower_ahead(
     def waited(value: E.Expr) -> S.Stmt:
         return replace(wait, number=simplify(substitute(wait.number, {loop.var: value})))
 
-    allocs = [S.Alloc(buffer=item) for factor in factors for item in factor.arrays]
-    before = [total.start(), *allocs, waited(loop.start), *loads(loop.start)]
+    allocs = [S.Alloc(buffer=item) for operand in operands for item in operand.arrays]
+    before = [accumulator.start(), *allocs, waited(loop.start), *loads(loop.start)]
     following = E.binary("add", loop.var, loop.step)
     # All loads of this item stand before the last step, so that it is free there.
     turn = [release, waited(following), *loads(following)]
-    return before, list(steps(total, factors, turn))
+    return before, list(steps(accumulator, operands, turn))

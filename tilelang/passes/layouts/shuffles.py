@@ -22,7 +22,7 @@ SHARE = 4  # registers of both layouts for one more shuffle
 
 
 @dataclass(frozen=True)
-class Sum:
+class ThreadFunction:
     """A function of the thread number: ``base + sum(thread // below % extent * stride)``."""
 
     base: int
@@ -35,7 +35,7 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ShuffleSource:
     """Where one register of the new layout comes from.
 
     Attributes:
@@ -44,14 +44,14 @@ class Arrival:
         slots: the registers that ``slot`` can be.
     """
 
-    lane: Sum | None
-    slot: Sum
+    lane: ThreadFunction | None
+    slot: ThreadFunction
     slots: tuple[int, ...]
 
 
-def warp_exchange(
+def warp_shuffles(
     src: RegisterLayout, dst: RegisterLayout, warp: int
-) -> tuple[Arrival, ...] | None:
+) -> tuple[ShuffleSource, ...] | None:
     """For each register of ``dst`` where it comes from; None if not from the same warp, if the
     places are no sums of modes of the thread number, or if it takes too many shuffles."""
     threads = dst.threads
@@ -66,25 +66,25 @@ def warp_exchange(
 
 def _plan(
     src: RegisterLayout, dst: RegisterLayout, own: bool, warp: int
-) -> tuple[Arrival, ...] | None:
+) -> tuple[ShuffleSource, ...] | None:
     """The plan; of several holders the thread itself if ``own``, else the lowest lane, lends."""
     places = _places(src, dst, own, warp)
     if places is None:
         return None
     lanes, slots, exists = places
     number = np.arange(dst.threads)
-    found: list[Arrival] = []
+    found: list[ShuffleSource] = []
     for r in range(dst.register_count):
         there = exists[:, r]
         if not there.any():
-            found.append(Arrival(None, Sum(0, ()), (0,)))
+            found.append(ShuffleSource(None, ThreadFunction(0, ()), (0,)))
             continue
         stays = bool((lanes[there, r] == number[there] % warp).all())
         lane = None if stays else _fit(lanes[:, r], there)
         slot = _fit(slots[:, r], there)
         if slot is None or (lane is None and not stays):
             return None
-        found.append(Arrival(lane, slot, tuple(int(s) for s in distinct(slots[there, r]))))
+        found.append(ShuffleSource(lane, slot, tuple(int(s) for s in distinct(slots[there, r]))))
     cost = sum(len(item.slots) for item in found if item.lane is not None)
     return (
         tuple(found) if cost <= FREE + (src.register_count + dst.register_count) // SHARE else None
@@ -110,10 +110,10 @@ def _places(
     return best % warp, src.slot_table()[where], exists
 
 
-def _fit(values: Array, exists: Mask) -> Sum | None:
+def _fit(values: Array, exists: Mask) -> ThreadFunction | None:
     """``values`` per thread as a sum of modes, where ``exists`` holds."""
     if bool((values[exists] == values[exists][0]).all()):
-        return Sum(int(values[exists][0]), ())
+        return ThreadFunction(int(values[exists][0]), ())
     modes: tuple[Mode, ...] = fit_modes(np.zeros(values.size, np.int64), values)
     terms: list[tuple[int, int, int]] = []
     below = 1
@@ -123,4 +123,8 @@ def _fit(values: Array, exists: Mask) -> Sum | None:
             terms.append((below, mode.extent, mode.stride))
             total = total + np.arange(values.size) // below % mode.extent * mode.stride
         below *= mode.extent
-    return Sum(int(values[0]), tuple(terms)) if bool((total == values)[exists].all()) else None
+    return (
+        ThreadFunction(int(values[0]), tuple(terms))
+        if bool((total == values)[exists].all())
+        else None
+    )

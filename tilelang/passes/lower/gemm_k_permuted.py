@@ -1,8 +1,8 @@
 """Loads of a product whose threads hold runs along k.
 
-With one factor in registers in runs ("k_run"), the thread ``t`` of four multiplies the k from
+With one operand in registers in runs ("k_run"), the thread ``t`` of four multiplies the k from
 ``4 * run * t`` on, one after the other, in groups of ``16 * run``: four to each step. The other
-factor comes from shared memory, where k is contiguous: 16 bytes are what two steps take of a row.
+operand comes from shared memory, where k is contiguous: 16 bytes are what two steps take of a row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.passes.lower.elements import array, loop
-from tilelang.passes.lower.gemm_factors import LoadedFactor
+from tilelang.passes.lower.gemm_operands import SharedOperand
 from tilelang.target.matrices import BLOCK
 
 STEPS = 2  # steps of one load
@@ -25,8 +25,8 @@ PART = 2  # 16-bit elements of one register
 
 
 @dataclass(frozen=True)
-class RunFactor(LoadedFactor):
-    """A factor in shared memory of a product whose other factor is held in runs along k."""
+class PermutedOperand(SharedOperand):
+    """A operand in shared memory of a product whose other operand is held in runs along k."""
 
     per_load: ClassVar[int] = STEPS
 
@@ -38,8 +38,8 @@ class RunFactor(LoadedFactor):
     def load(self, number: E.Expr, parity: int, group: int = 0) -> Iterator[S.Stmt]:
         """The registers of steps ``2 * number`` and ``2 * number + 1``.
 
-        A left factor has rows ``r`` and ``r + 8`` in one tile, whose registers alternate; for a
-        right factor the registers of a step follow each other.
+        A left operand has rows ``r`` and ``r + 8`` in one tile, whose registers alternate; for a
+        right operand the registers of a step follow each other.
         """
         assert isinstance(number, E.Const)
         registers, run = self.arrays[parity], self.plan.run

@@ -13,8 +13,8 @@ from tilelang.compiler import lower
 from tilelang.ir import stmt as S
 from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.options import Options
-from tilelang.passes.layouts.exchange import Sum, warp_exchange
-from tilelang.passes.lower.exchange import lower_exchange
+from tilelang.passes.layouts.shuffles import ThreadFunction, warp_shuffles
+from tilelang.passes.lower.shuffles import lower_shuffles
 from tilelang.target import parse_target
 
 SM_80 = parse_target("cuda -arch=sm_80")
@@ -26,14 +26,14 @@ def rows_of(shape: tuple[int, int]) -> RegisterLayout:
     return mma_rows(shape, (1, 1)).drop(1)
 
 
-def value(total: Sum, thread: int) -> int:
+def value(total: ThreadFunction, thread: int) -> int:
     return total.base + sum(thread // below % extent * stride
                             for below, extent, stride in total.modes)  # fmt: skip
 
 
 def check_plan(src: RegisterLayout, dst: RegisterLayout) -> bool:
     """Whether there is a plan; each of its places holds the element that is wanted."""
-    plan = warp_exchange(src, dst, 32)
+    plan = warp_shuffles(src, dst, 32)
     if plan is None:
         return False
     held, wanted = src.index_table(), dst.index_table()
@@ -67,7 +67,7 @@ def test_row_values_of_an_accumulator_reach_a_thread_each() -> None:
 
 def test_no_plan_across_warps() -> None:
     # Element 32 is held by warp 1 in one layout and by warp 0 in the other.
-    assert warp_exchange(linear((64,), 64), linear((64,), 64, 2), 32) is None
+    assert warp_shuffles(linear((64,), 64), linear((64,), 64, 2), 32) is None
 
 
 def test_no_plan_for_many_shuffles() -> None:
@@ -79,7 +79,7 @@ def test_no_plan_for_many_shuffles() -> None:
         columns = (Mode(shape[1], "register", 1),)
         return RegisterLayout(shape, ((Mode(32, "thread", 1),), columns), (), 32)
 
-    assert warp_exchange(down((32, 32)), across((32, 32)), 32) is None
+    assert warp_shuffles(down((32, 32)), across((32, 32)), 32) is None
 
 
 @pytest.mark.parametrize("kind", ["float32", "float16", "int8", "float8_e4m3fn", "float64"])
@@ -90,7 +90,7 @@ def test_registers_hold_the_values_afterwards(kind: str, extent: int) -> None:
     src = bench.fragment("src", values, kind, linear((extent,), 32))
     dst = bench.fragment("dst", np.zeros(extent, int), kind, linear((extent,), 32, 4))
     copy = S.Copy(src=src.region(), dst=dst.region())
-    bench.run(lambda ctx: lower_exchange(copy, ctx))
+    bench.run(lambda ctx: lower_shuffles(copy, ctx))
     assert (np.asarray(bench.value("dst"), float) == values).all()
 
 

@@ -12,10 +12,10 @@ from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import Access, accesses, spread_from
-from tilelang.passes.layouts.loops import free_spread
+from tilelang.passes.layouts.loops import free_mapping
 
 
-def spread_by(
+def mapping_by(
     loop: S.Parallel,
     extents: tuple[int, ...],
     touched: tuple[Access, ...],
@@ -42,11 +42,11 @@ def spread_by(
     return None
 
 
-def known_spread(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLayout:
-    """The register layout of a loop after inference: its own, that of its fragments, or a free one."""
+def known_mapping(loop: S.Parallel, threads: int, bounds: Bounds) -> RegisterLayout:
+    """The mapping of a loop after inference: its own, that of its fragments, or a free one."""
     extents = static_extents(loop)
     if extents is None:
         raise InternalError("a loop of constant extents is needed")
     touched = tuple(a for a in accesses(loop) if a.buffer.storage == FRAGMENT)
-    found = spread_by(loop, extents, touched, lambda b: b.attr("register_layout"), threads)
-    return found or free_spread(loop, extents, threads, bounds)
+    found = mapping_by(loop, extents, touched, lambda b: b.attr("register_layout"), threads)
+    return found or free_mapping(loop, extents, threads, bounds)

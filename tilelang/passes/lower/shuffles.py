@@ -1,4 +1,4 @@
-"""A fragment copied to another layout by shuffles; the plan is that of :mod:`layouts.exchange`."""
+"""A fragment copied to another layout by shuffles; the plan is that of :mod:`layouts.shuffles`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.passes.layouts.exchange import Arrival, Sum, warp_exchange
+from tilelang.passes.layouts.shuffles import ShuffleSource, ThreadFunction, warp_shuffles
 from tilelang.passes.lower.context import Lowering
 
 
-def lower_exchange(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
+def lower_shuffles(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
     """Every thread's registers of ``stmt.dst`` from those of its warp's lanes."""
     src, dst = stmt.src.buffer, stmt.dst.buffer
-    plan = warp_exchange(ctx.register_layout(src), ctx.register_layout(dst), ctx.warp)
+    plan = warp_shuffles(ctx.register_layout(src), ctx.register_layout(dst), ctx.warp)
     if plan is None or ctx.group.lo % ctx.warp:
         raise InternalError(f"`{src.name}` cannot be exchanged inside warps")
     there = ctx.registers(dst)
@@ -28,7 +28,7 @@ def lower_exchange(stmt: S.Copy, ctx: Lowering) -> S.Stmt:
 
 
 def exchanged(
-    plan: tuple[Arrival, ...],
+    plan: tuple[ShuffleSource, ...],
     here: Buffer,
     put: Callable[[int, E.Expr], S.Stmt],
     ctx: Lowering,
@@ -69,7 +69,7 @@ def _shuffled(value: E.Expr, lane: E.Expr, bits: DType | None) -> E.Expr:
     return E.call("reinterpret", raw, dtype=value.dtype)
 
 
-def value_of(total: Sum, thread: E.Expr) -> E.Expr:
+def value_of(total: ThreadFunction, thread: E.Expr) -> E.Expr:
     """``total`` for ``thread``."""
     found: E.Expr = E.const(total.base)
     for below, extent, stride in total.modes:

@@ -19,7 +19,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import register_dtype, settled
 from tilelang.passes.analysis.scopes import is_fragment, is_private
-from tilelang.passes.layouts.exchange import warp_exchange
+from tilelang.passes.layouts.shuffles import warp_shuffles
 from tilelang.passes.lower.allreduce import Operation
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
@@ -34,7 +34,7 @@ from tilelang.passes.lower.elements import (
     row_major,
     unravel,
 )
-from tilelang.passes.lower.exchange import exchanged
+from tilelang.passes.lower.shuffles import exchanged
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Totals:
-    """Totals in registers: element ``indices`` of the result is ``partial[slots.slot]``.
+class PartialSums:
+    """PartialSums in registers: element ``indices`` of the result is ``partial[slots.slot]``.
 
     Attributes:
         dist: how the result is spread; its slots are those of ``partial``.
@@ -96,7 +96,7 @@ class Totals:
         return self.slots.nest(guarded(self.owners, visit(total)))
 
 
-def deliver(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt:
+def deliver(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt:
     """Store all totals into the destination."""
     region = target.region
     if is_fragment(region):
@@ -127,7 +127,9 @@ def collect(room: Buffer, target: Target, ctx: Lowering) -> S.Stmt:
     return each(target.region, ctx, read, once=False)
 
 
-def _register_map(totals: Totals, region: Region, ctx: Lowering) -> list[tuple[int, int]] | None:
+def _register_map(
+    totals: PartialSums, region: Region, ctx: Lowering
+) -> list[tuple[int, int]] | None:
     """Pairs (total, register of ``region``) if every holder of an element has its total."""
     held = ctx.register_layout(region.buffer)
     aligned = totals.dist.with_shape(held.shape)
@@ -139,10 +141,10 @@ def _register_map(totals: Totals, region: Region, ctx: Lowering) -> list[tuple[i
     return sorted(pairs)
 
 
-def _moved(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt | None:
+def _moved(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt | None:
     """The totals brought by shuffles, if every holder's warp has them."""
     held = ctx.register_layout(target.region.buffer)
-    plan = warp_exchange(totals.dist.with_shape(held.shape), held, ctx.warp)
+    plan = warp_shuffles(totals.dist.with_shape(held.shape), held, ctx.warp)
     if plan is None:
         return None
     registers = ctx.registers(target.region.buffer)
@@ -154,7 +156,7 @@ def _moved(totals: Totals, target: Target, ctx: Lowering) -> S.Stmt | None:
 
 
 def _straight(
-    totals: Totals, target: Target, pairs: list[tuple[int, int]], ctx: Lowering
+    totals: PartialSums, target: Target, pairs: list[tuple[int, int]], ctx: Lowering
 ) -> S.Stmt:
     registers = ctx.registers(target.region.buffer)
 
@@ -168,6 +170,6 @@ def _straight(
     return S.seq(*(move(E.const(total), E.const(register)) for total, register in pairs))
 
 
-def private_totals(kind: DType, count: int) -> Buffer:
+def private_sums(kind: DType, count: int) -> Buffer:
     """A per-thread array for ``count`` totals of values of ``kind``."""
     return array("total", register_dtype(kind), count)

@@ -20,15 +20,15 @@ from tilelang.ir.visitor import Rewriter, replace_buffers
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.layouts.access import writes
-from tilelang.passes.layouts.exchange import warp_exchange
 from tilelang.passes.layouts.gemm_plan import GemmPlan
+from tilelang.passes.layouts.shuffles import warp_shuffles
 
 EXCHANGE = "exchange"  # annotation of copies between fragments that shuffles make
 
 Conflicts = Callable[[S.Stmt], "list[tuple[Buffer, RegisterLayout | None]]"]
 
 
-class Demotion(Rewriter):
+class Conversion(Rewriter):
     """Sets ``loop_layout`` and ``plan``, and replaces operations with conflicts."""
 
     def __init__(
@@ -137,8 +137,8 @@ class Demotion(Rewriter):
         held = self.held_of(buffer)
         if held is None or self.groups.of(stmt)[0] % self.groups.warp:
             return False
-        return warp_exchange(held, wanted, self.groups.warp) is not None and (
-            not writes(stmt, buffer) or warp_exchange(wanted, held, self.groups.warp) is not None
+        return warp_shuffles(held, wanted, self.groups.warp) is not None and (
+            not writes(stmt, buffer) or warp_shuffles(wanted, held, self.groups.warp) is not None
         )
 
     def exchange(self, src: Buffer, dst: Buffer, stmt: S.Stmt) -> S.Stmt:

@@ -40,7 +40,7 @@ class _Tile:
     first: tuple[E.Expr, E.Expr]
 
 
-def lower_rows(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
+def lower_epilogue(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
     """Thread IR of a copy of a product's result to global memory; None where the general copy of
     elements is as good."""
     src, dst = stmt.src, stmt.dst

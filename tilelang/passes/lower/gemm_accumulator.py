@@ -16,7 +16,7 @@ from tilelang.passes.lower.elements import array, guarded, loop, slots_of
 
 
 @dataclass(frozen=True)
-class Sum:
+class Accumulator:
     """Registers in which a product is added up.
 
     These are C's own where C is a fragment of the dtype that is added in, otherwise an array that
@@ -86,7 +86,7 @@ def plan_of(stmt: S.Gemm) -> GemmPlan:
     return stmt.plan
 
 
-def sum_of(stmt: S.Gemm, ctx: Lowering, dtype: DType) -> Sum:
+def accumulator_of(stmt: S.Gemm, ctx: Lowering, dtype: DType) -> Accumulator:
     """The registers for adding up in ``dtype``."""
     plan, region = plan_of(stmt), stmt.c
     fragment = region.buffer.storage == FRAGMENT
@@ -94,5 +94,5 @@ def sum_of(stmt: S.Gemm, ctx: Lowering, dtype: DType) -> Sum:
     if fragment and (wanted is None or ctx.register_layout(region.buffer) != wanted):
         raise InternalError(f"`{region.buffer.name}` is not held as the product needs it")
     if fragment and region.dtype is dtype:
-        return Sum(stmt, plan, ctx, ctx.registers(region.buffer), True)
-    return Sum(stmt, plan, ctx, array("sum", dtype, plan.sum.register_count), False)
+        return Accumulator(stmt, plan, ctx, ctx.registers(region.buffer), True)
+    return Accumulator(stmt, plan, ctx, array("sum", dtype, plan.sum.register_count), False)
