@@ -80,7 +80,7 @@ class Maker:
         self.driver = Driver(stub.path)
 
     def __call__(
-        self, contract: LaunchSpec, made: CudaModule, sizes: tuple[int, ...] = ()
+        self, signature: LaunchSpec, made: CudaModule, sizes: tuple[int, ...] = ()
     ) -> Callable[..., Any]:
         self.stub.declare("k", *sizes)
         self.stub.fail("", 0)
@@ -88,7 +88,7 @@ class Maker:
         code = LoadedModule(b"CUBIN", kernel_table(made), "f", lambda: self.driver)
         native = self.compiler if self.kind == "c" else None
         launcher = make_gpu_launcher(
-            contract, host_program(made), code, compiler=native, cache=self.cache
+            signature, host_program(made), code, compiler=native, cache=self.cache
         )
         assert isinstance(launcher, GpuLauncher) is (self.kind == "python")
         return launcher
@@ -119,7 +119,7 @@ def floats(*shape: int, index: int = 0) -> Any:
 
 
 def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:
-    contract = spec(
+    signature = spec(
         tensor("A", "float32", (("$0",),)), scalar("i", "int32"), scalar("l", "uint64"),
         scalar("x", "float32"), scalar("d", "float64"), scalar("b", "bool"), symbols=(Symbol("n"),),
     )  # fmt: skip
@@ -128,7 +128,7 @@ def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:
             KernelArg(5, "int", "bool"), KernelArg(6, "int", "int32"))  # fmt: skip
     grid: tuple[Program, ...] = (("$6", 63, "add", 64, "floordiv"), (2,))
     made = module(plan(*args, grid=grid, threads=(32, 4, 1), shared_bytes=1024))
-    call = make(contract, made, (8, 4, 8, 4, 8, 1, 4))
+    call = make(signature, made, (8, 4, 8, 4, 8, 1, 4))
     data = floats(1000)
     assert call(data, -7, 2**62 + 1, 0.1, 0.1, True) is None
     (launch,) = stub.launches()
@@ -141,11 +141,11 @@ def test_parameters_arrive_as_their_types(make: Maker, stub: Stub) -> None:
 
 
 def test_results_are_allocated_beside_the_inputs(make: Maker, stub: Stub) -> None:
-    contract = spec(
+    signature = spec(
         tensor("A", "float32", (("$0",),)), tensor("B", "bfloat16", (("$0", 2, "mul"),), is_output=True),
         symbols=(Symbol("n"),), outputs=(1,), returns="one",
     )  # fmt: skip
-    call = make(contract, module(plan(A, B)), (8, 8))
+    call = make(signature, module(plan(A, B)), (8, 8))
     data = floats(10, index=1)
     result = call(data)
     (launch,) = stub.launches()
@@ -157,11 +157,11 @@ def test_results_are_allocated_beside_the_inputs(make: Maker, stub: Stub) -> Non
 
 
 def test_call_without_tensors_uses_the_current_device(make: Maker, stub: Stub) -> None:
-    contract = spec(
+    signature = spec(
         tensor("B", "float32", (("$0",),), is_output=True), scalar("n", "int32", 0),
         symbols=(Symbol("n", param=1),), outputs=(0,), returns="one",
     )  # fmt: skip
-    result = make(contract, module(plan(A)), (8,))(12)
+    result = make(signature, module(plan(A)), (8,))(12)
     (launch,) = stub.launches()
     assert result.shape == (12,) and launch.device == 0 or launch.device == 1
     assert launch.values("Q") == [result.data_ptr()]
@@ -209,19 +209,19 @@ def test_launch_attributes(make: Maker, stub: Stub) -> None:
 
 @pytest.mark.parametrize("extent", [(0,), ("$1", "neg")])
 def test_empty_grid_starts_nothing(make: Maker, stub: Stub, extent: Program) -> None:
-    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
-    call = make(contract, module(plan(A, grid=(ONE, extent))), (8,))
+    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    call = make(signature, module(plan(A, grid=(ONE, extent))), (8,))
     assert call(floats(3)) is None and stub.launches() == []
 
 
 def test_empty_tensor_is_passed_as_it_is(make: Maker, stub: Stub) -> None:
-    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
-    make(contract, module(plan(A)), (8,))(floats(0))
+    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    make(signature, module(plan(A)), (8,))(floats(0))
     assert stub.launches()[0].values("Q") == [0]
 
 
 def test_host_steps_decide_loop_and_compute(make: Maker, stub: Stub) -> None:
-    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
     inner = plan(A, KernelArg(2, "int", "int32"), grid=(("$3",),))
     made = module(
         LetStep(3, ("$1", 250, "add"), "uint8"),
@@ -229,14 +229,14 @@ def test_host_steps_decide_loop_and_compute(make: Maker, stub: Stub) -> None:
             IfStep(("$2", 3, "eq"), (), (inner,)),
         )),
     )  # fmt: skip
-    make(contract, made, (8, 4))(floats(8))
+    make(signature, made, (8, 4))(floats(8))
     found = stub.launches()
     assert [launch.values("Qi")[1] for launch in found] == [1, 5, 7]
     assert {launch.grid for launch in found} == {(2, 1, 1)}  # 258 as uint8
 
 
 def test_failed_assertion_stops_the_call(make: Maker, stub: Stub) -> None:
-    contract = spec(
+    signature = spec(
         tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),),
         messages=("n must be even", "n must be small"),
     )  # fmt: skip
@@ -244,7 +244,7 @@ def test_failed_assertion_stops_the_call(make: Maker, stub: Stub) -> None:
         AssertStep(("$1", 2, "floormod", 0, "eq"), 0),
         AssertStep(("$1", 100, "lt"), 1), plan(A),
     )  # fmt: skip
-    call = make(contract, made, (8,))
+    call = make(signature, made, (8,))
     call(floats(8))
     assert len(stub.launches()) == 1
     with pytest.raises(DeviceAssertError) as found:
@@ -256,12 +256,12 @@ def test_failed_assertion_stops_the_call(make: Maker, stub: Stub) -> None:
 
 
 def test_workspaces_live_for_the_call_in_stream_order(make: Maker, stub: Stub) -> None:
-    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
     made = module(
         WorkspaceStep(2, ("$1", 4, "mul")), WorkspaceStep(3, (0,)),
         plan(A, KernelArg(2, "pointer", "float32")),
     )  # fmt: skip
-    call = make(contract, made, (8, 8))
+    call = make(signature, made, (8, 8))
     call(floats(6))
     notes = [line for line in stub.take() if line.split()[0] in ("allocate", "launch", "free")]
     first, second, launch, *freed = notes
@@ -290,8 +290,8 @@ def test_tensor_in_host_memory_is_refused(make: Maker, stub: Stub) -> None:
 
 
 def test_tensors_on_two_devices_are_refused(make: Maker, stub: Stub) -> None:
-    contract = spec(tensor("A", "float32", (4,)), tensor("B", "float32", (4,)))
-    call = make(contract, module(plan(A, B)), (8, 8))
+    signature = spec(tensor("A", "float32", (4,)), tensor("B", "float32", (4,)))
+    call = make(signature, module(plan(A, B)), (8, 8))
     with pytest.raises(KernelArgumentError) as found:
         call(floats(4), floats(4, index=1))
     assert str(found.value) == (
@@ -339,8 +339,8 @@ def test_grid_beyond_the_limits(make: Maker) -> None:
 
 
 def test_size_that_divides_by_zero(make: Maker) -> None:
-    contract = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
-    call = make(contract, module(plan(A, grid=((8, "$1", "floordiv"),))), (8,))
+    signature = spec(tensor("A", "float32", (("$0",),)), symbols=(Symbol("n"),))
+    call = make(signature, module(plan(A, grid=((8, "$1", "floordiv"),))), (8,))
     with pytest.raises(TileRuntimeError) as found:
         call(floats(0))
     assert str(found.value) == (
@@ -395,12 +395,12 @@ def test_other_frameworks_cannot_be_given_results(
                 "shape": (4,), "strides": None, "typestr": "<f4", "data": (4096, False), "version": 3,
             }  # fmt: skip
 
-    contract = spec(
+    signature = spec(
         tensor("A", "float32", (4,)), tensor("B", "float32", (4,), is_output=True),
         outputs=(1,), returns="one",
     )  # fmt: skip
     with pytest.raises(ArgumentTypeError) as found:
-        make(contract, module(plan(A, B)), (8, 8))(Foreign())
+        make(signature, module(plan(A, B)), (8, 8))(Foreign())
     assert str(found.value) == (
         "results on a GPU cannot be allocated for this caller\n"
         "  expected: torch or cupy tensors\n"
@@ -442,7 +442,7 @@ def test_python_and_c_compute_alike(
     program: Program, x: int, y: int, dtype: str, stub: Stub, compiler: Compiler,
     session_cache: DiskCache,
 ) -> None:  # fmt: skip
-    contract = spec(
+    signature = spec(
         tensor("A", "float32", (1,)),
         scalar("o", "int32"),
         scalar("x", "int64"),
@@ -452,7 +452,7 @@ def test_python_and_c_compute_alike(
     answers = []
     for kind in ("python", "c"):
         maker = Maker(kind, stub, compiler, session_cache)
-        call = maker(contract, made, (8, 8))
+        call = maker(signature, made, (8, 8))
         with pytest.MonkeyPatch.context() as patch:
             fake_torch(patch)
             try:
@@ -470,7 +470,7 @@ def test_every_operation_in_c(
 ) -> None:
     fake_torch(monkeypatch)
     maker = Maker("c", stub, compiler, session_cache)
-    contract = spec(tensor("A", "float32", (1,)), scalar("x", "int64"), scalar("y", "int64"))
+    signature = spec(tensor("A", "float32", (1,)), scalar("x", "int64"), scalar("y", "int64"))
     for x, y in [(7, -2), (-7, 2), (3, 3), (0, 5), (5, 0), (-(2**63), -1), (1, 63), (-8, 64)]:
         programs = [("$1", "$2", name) for name in BINARY]
         expected = {p: evaluate(p, [0, x, y]) for p in programs}
@@ -478,7 +478,7 @@ def test_every_operation_in_c(
         steps = [LetStep(3 + i, p, "int64") for i, p in enumerate(valid)]
         args = [KernelArg(3 + i, "int", "int64") for i in range(len(valid))]
         made = module(*steps, plan(*args), slots=3 + len(valid))
-        maker(contract, made, (8,) * len(valid))(floats(1), x, y)
+        maker(signature, made, (8,) * len(valid))(floats(1), x, y)
         assert stub.launches()[0].values("q" * len(valid)) == [expected[p] for p in valid]
 
 
@@ -509,9 +509,9 @@ def test_narrow_floats_are_rounded_by_python(
 ) -> None:
     fake_torch(monkeypatch)
     maker = Maker("python", stub, compiler, DiskCache(None))
-    contract = spec(tensor("A", "float32", (1,)), scalar("h", "float16"), scalar("b", "bfloat16"))
+    signature = spec(tensor("A", "float32", (1,)), scalar("h", "float16"), scalar("b", "bfloat16"))
     args = (A, KernelArg(1, "float", "float16"), KernelArg(2, "float", "bfloat16"))
-    maker(contract, module(plan(*args)), (8, 2, 2))(floats(1), 1.5, -2.0)
+    maker(signature, module(plan(*args)), (8, 2, 2))(floats(1), 1.5, -2.0)
     assert stub.launches()[0].values("QeH")[1:] == [1.5, 0xC000]
 
 
@@ -542,12 +542,12 @@ def test_tensor_maps_are_encoded_for_each_call_and_passed_by_value(make: Maker, 
         "A", 7, (32, 8, 9, 4), (4, 128, 1024, 9216), (1, 2, 2, 1), lower=(-1, -2), upper=(1, 2),
         channels=32, pixels=64, l2_promotion=2, fill=1,
     )  # fmt: skip
-    contract = spec(
+    signature = spec(
         tensor("A", "float16", (("$0",),)), tensor("B", "float16", (("$0",),)),
         symbols=(Symbol("n"),),
     )  # fmt: skip
     start: Program = ("$0", 256, "add")
-    call = make(contract, maps(MapStep(5, "a", ("$0",), tiled), MapStep(6, "b", start, image)),
+    call = make(signature, maps(MapStep(5, "a", ("$0",), tiled), MapStep(6, "b", start, image)),
                 (128, 128, 8))  # fmt: skip
     data = floats(100).half()
     data = on_gpu(data.as_subclass(torch.Tensor), 0)

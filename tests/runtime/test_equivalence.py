@@ -1,4 +1,4 @@
-"""Both launchers agree on generated contracts and calls: same slots or same error."""
+"""Both launchers agree on generated signatures and calls: same slots or same error."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def tensors(draw: st.DrawFn) -> Any:
 
 
 def fitting(param: Param, values: list[int]) -> Any:
-    """A tensor as the contract wants it for these symbols, or None when none can be."""
+    """A tensor as the signature wants it for these symbols, or None when none can be."""
     shape: Any = [evaluate(dim, values) for dim in param.shape]
     strides: Any = [evaluate(dim, values) for dim in param.strides or ()]
     if None in (*shape, *strides):

@@ -1,4 +1,4 @@
-"""The contract as data: programs over symbols, JSON, and what cannot be a contract."""
+"""The signature as data: programs over symbols, JSON, and what cannot be a signature."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def full() -> LaunchSpec:
     )
 
 
-def test_contract_survives_json_and_pickle() -> None:
+def test_signature_survives_json_and_pickle() -> None:
     spec = full()
     assert LaunchSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert pickle.loads(pickle.dumps(spec)) == spec
@@ -75,7 +75,7 @@ def test_contract_survives_json_and_pickle() -> None:
     assert spec.free_symbols == (0,)
 
 
-def test_contract_that_is_too_large_for_c_is_left_to_python() -> None:
+def test_signature_that_is_too_large_for_c_is_left_to_python() -> None:
     assert encode(full()) is not None
     assert encode(LaunchSpec("f", tuple(scalar(f"s{i}", "int32") for i in range(60)))) is None
     assert encode(LaunchSpec("f", (tensor("A", "int8", (1,) * 13),))) is None

@@ -1,6 +1,6 @@
 """C text of a serialised function: one C file with an entry, block functions and their state.
 
-The entry ``tl_call(const int64_t* slots)`` decodes the launch contract (``runtime.signature``:
+The entry ``tl_call(const int64_t* slots)`` decodes the launch signature (``runtime.signature``:
 data pointers, scalars, symbols, in that order), runs the host statements and hands each launch to
 ``tl_launch`` of the header, which spreads the blocks over the cores. Every core has one arena;
 tiles live at fixed offsets in it, so nothing is allocated while a kernel runs.

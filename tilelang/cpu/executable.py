@@ -15,8 +15,8 @@ from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import InternalError
 from tilelang.runtime.cache import Entry, content_key, default_cache
-from tilelang.runtime.contract import launch_spec
 from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.library import Library, load_library
 from tilelang.runtime.native import make_launcher
 from tilelang.runtime.pylauncher import PyLauncher

@@ -34,10 +34,10 @@ from tilelang.errors import InternalError, TileWarning
 from tilelang.options import Options
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
-from tilelang.runtime.contract import launch_spec
 from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.gpu import make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
+from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.target import Target
 from tilelang.target.limits import Limits

@@ -186,7 +186,7 @@ class EmulatedLauncher(GpuLauncher):
     """Checks arguments in host memory, allocates results, runs the kernels and returns.
 
     Args:
-        spec: the launch contract.
+        spec: the launch signature.
         machinery: the program.
         settings: how kernels run.
         finished: gets the record of every call before its results are returned; it may raise.

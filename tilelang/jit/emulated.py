@@ -38,10 +38,10 @@ from tilelang.ir.stmt import PrimFunc, View, walk
 from tilelang.options import Options
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import default_cache
-from tilelang.runtime.contract import launch_spec
 from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.gpu import Limits
 from tilelang.runtime.host_program import host_program
+from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.signature import LaunchSpec
 from tilelang.target import Target
 

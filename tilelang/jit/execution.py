@@ -116,7 +116,7 @@ def _interpreted(
 ) -> Executable:
     from tilelang.compiler import as_run
     from tilelang.interpret import run
-    from tilelang.runtime.contract import launch_spec
+    from tilelang.runtime.launch_spec import launch_spec
     from tilelang.runtime.pylauncher import ArrayLauncher
 
     spec = launch_spec(func, out_idx, device="cpu", returns=results_form(func, out_idx))

@@ -1,3 +1,3 @@
-"""Calling compiled kernels: the launch contract, argument checks, launchers and the disk cache."""
+"""Calling compiled kernels: the launch signature, argument checks, launchers and the disk cache."""
 
 from __future__ import annotations

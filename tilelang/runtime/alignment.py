@@ -1,4 +1,4 @@
-"""What a contract says of the addresses of tensors whose kernels access vectors."""
+"""What a signature says of the addresses of tensors whose kernels access vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def aligned(spec: LaunchSpec, known: Sequence[tuple[str, int]] | None) -> Launch
     """``spec`` with the alignment that the kernels' vector accesses rely on.
 
     Args:
-        spec: the contract.
+        spec: the signature.
         known: bytes per parameter name; None means any tensor may be accessed by vectors.
     """
     table = None if known is None else dict(known)

@@ -1,4 +1,4 @@
-"""Checking a call against the launch contract and solving its symbols: every message is here.
+"""Checking a call against the launch signature and solving its symbols: every message is here.
 
 The launchers take shortcuts for calls that are right. Any other call ends in :func:`bind`, which
 walks through the arguments in order and raises the error that names kernel, parameter, what was

@@ -62,11 +62,11 @@ class GpuLauncher(PyLauncher):
     """Checks, allocates on the device of the arguments, starts the kernels, and returns.
 
     Args:
-        spec: the launch contract.
+        spec: the launch signature.
         program: its host part.
         gpu: its kernels.
         narrow: makes the same kernel for tensors whose addresses are multiples of fewer bytes
-            than the contract asks for: gets pairs of parameter name and bytes.
+            than the signature asks for: gets pairs of parameter name and bytes.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class GpuLauncher(PyLauncher):
         return found
 
     def _limits(self, slots: Sequence[Any]) -> Limits:
-        """The parameters whose addresses are not aligned as the contract says, all with the
+        """The parameters whose addresses are not aligned as the signature says, all with the
         alignment of the worst, so that few kernels serve all slices; none where an address is not
         even a multiple of its element."""
         lacking = [
@@ -182,7 +182,7 @@ def make_gpu_launcher(
     """The fastest launcher that this machine offers for a GPU program.
 
     Args:
-        spec: the launch contract.
+        spec: the launch signature.
         program: the host part.
         gpu: the kernels.
         compiler: builds the C launcher on first use; None gives the pure-Python launcher.

@@ -1,10 +1,10 @@
-"""The C launcher: building the extension, writing contracts for it, and choosing a launcher.
+"""The C launcher: building the extension, writing signatures for it, and choosing a launcher.
 
 ``_launcher.c`` needs no knowledge of a kernel; it is compiled once per Python version by whatever
 C compiler exists and kept in the disk cache. Where there is no compiler, no ``Python.h`` or no
 room in its tables, the pure-Python launcher does the same work.
 
-Layout of a contract for C, in 64-bit integers: ``nparams nsymbols nfree noutputs nchecks returns
+Layout of a signature for C, in 64-bit integers: ``nparams nsymbols nfree noutputs nchecks returns
 devices``, the limit of each symbol, the numbers of the free symbols, the positions of the
 results, the checks (dims), then each parameter: ``kind output nullable written ndim packing
 strided symbol align low high ntypes nraw``, accepted types, accepted raw types, a dim per extent
@@ -72,7 +72,7 @@ def make_launcher(
     """The fastest launcher that this machine offers for a kernel.
 
     Args:
-        spec: the launch contract.
+        spec: the launch signature.
         address: of the entry ``int32_t tl_call(const int64_t* slots)``.
         keep: kept alive with the launcher (the loaded library).
         compiler: builds the C launcher on first use; None gives the pure-Python launcher.
@@ -161,9 +161,9 @@ def _load(entry: Entry) -> Any:
     return None
 
 
-# -- contracts as integers -----------------------------------------------------------------------
+# -- signatures as integers -----------------------------------------------------------------------
 def encode(spec: LaunchSpec) -> bytes | None:
-    """The contract for the C launcher, or None when it does not fit into its tables."""
+    """The signature for the C launcher, or None when it does not fit into its tables."""
     dims = [dim for p in spec.params for dim in (*p.shape, *(p.strides or ()))]
     dims += [check.program for check in spec.checks]
     fits = (

@@ -75,7 +75,7 @@ class PyLauncher:
     """Checks, allocates, calls and returns.
 
     Args:
-        spec: the launch contract.
+        spec: the launch signature.
         entry: gets the slots as bytes and returns the error code; a ctypes function whose
             argument is ``c_void_p`` will do.
         keep: kept alive with the launcher (the loaded library).
@@ -272,7 +272,7 @@ class ArrayLauncher(PyLauncher):
     """Runs a Python function on storage arrays instead of machine code on slots.
 
     Args:
-        spec: the launch contract.
+        spec: the launch signature.
         run: gets one value per parameter, results included: a storage array (shared memory, see
             :func:`tilelang.runtime.tensors.as_numpy_view`), a number, or None.
     """

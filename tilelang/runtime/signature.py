@@ -1,4 +1,4 @@
-"""The launch contract: what a compiled kernel expects of a call, as plain frozen data.
+"""The launch signature: what a compiled kernel expects of a call, as plain frozen data.
 
 The compiler writes a :class:`LaunchSpec`; both launchers (the C extension and the pure-Python
 one) read it. It holds no objects of the IR, so it can be pickled and kept in the disk cache.

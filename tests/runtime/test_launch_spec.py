@@ -1,4 +1,4 @@
-"""From a traced function to its launch contract."""
+"""From a traced function to its launch signature."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype
 from tilelang.ir.tables import portable
-from tilelang.runtime.contract import launch_spec, symbols_of
+from tilelang.runtime.launch_spec import launch_spec, symbols_of
 from tilelang.runtime.signature import Symbol, pointer, scalar, tensor
 
 m, n = E.Var("m", dtype("int32")), E.Var("n", dtype("int64"))

@@ -1,4 +1,4 @@
-"""From a traced function to its launch contract."""
+"""From a traced function to its launch signature."""
 
 from __future__ import annotations
 
