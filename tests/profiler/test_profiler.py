@@ -116,7 +116,7 @@ def test_unknown_words_are_refused_before_anything_runs() -> None:
     with pytest.raises(TileValueError) as error:
         do_bench(lambda: calls.append(1), return_mode="average")
     assert str(error.value) == (
-        "unknown return_mode 'average'\n  expected: mean, median, min, max\n  got: average"
+        "unknown return_mode 'average'\n  expected: auto, mean, median, min, max, steady\n  got: average"
     )
     with pytest.raises(TileValueError) as error:
         do_bench(lambda: calls.append(1), backend="sundial")

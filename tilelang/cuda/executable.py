@@ -7,6 +7,7 @@ are looked for when the kernel is first called.
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,7 @@ from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.target import Target
 from tilelang.target.limits import Limits
 
+_log = logging.getLogger("tilelang")
 _REGISTER_LEVEL = "tl.ptxas_register_usage_level"
 
 
@@ -127,8 +129,14 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     result = build_cubin(artifact, module, target, options, func.name, program.way)
     used = resources_of(result, module, target.limits)
     for message in used.warnings:
-        if "(C7" in message:  # spills are told by `resources` and `explain()`
+        if "(C7" in message:  # spills are told below, by `resources` and by `explain()`
             warnings.warn(f"kernel {func.name}: {message}", TileWarning, stacklevel=2)
+    if used.spills:
+        _log.warning(
+            "kernel %s spills %d bytes: its %d registers of a thread do not hold all values; "
+            "use more threads, or smaller tiles",
+            func.name, used.spills, used.registers,
+        )  # fmt: skip
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="cuda",

@@ -268,6 +268,16 @@ class JITKernel:
         """Bytes of spill stores and loads of a CUDA kernel."""
         return int(self.resources.spills)
 
+    @property
+    def n_shared(self) -> int:
+        """Bytes of shared memory of a block of a CUDA kernel, static and dynamic."""
+        return int(self.resources.shared)
+
+    @property
+    def occupancy(self) -> float:
+        """Share of a multiprocessor's threads that blocks of a CUDA kernel can fill."""
+        return float(self.resources.occupancy)
+
     def update_tuner_result(
         self, latency: float, config: dict[str, object], ref_latency: float | None = None
     ) -> JITKernel:

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from tilelang.profiler.bench import do_bench
+from tilelang.profiler.bench import do_bench, measure, measure_together
+from tilelang.profiler.compare import Comparison
 from tilelang.profiler.profile import Profiler
+from tilelang.profiler.timing import Timing
+from tilelang.profiler.work import Work, work_of
 from tilelang.utils.tensor import TensorSupplyType
 
-__all__ = ["Profiler", "TensorSupplyType", "do_bench"]
+__all__ = [
+    "Comparison",
+    "Profiler",
+    "TensorSupplyType",
+    "Timing",
+    "Work",
+    "do_bench",
+    "measure",
+    "measure_together",
+    "work_of",
+]

@@ -1,24 +1,68 @@
-"""``do_bench``: the time of one call in milliseconds."""
+"""``do_bench``: the time of one call in milliseconds, and the measuring behind it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tilelang.errors import TileValueError
-from tilelang.profiler.clocks import BACKENDS, find_clock
+from tilelang.profiler.clocks import BACKENDS, Clock, find_clock
+from tilelang.profiler.timing import MODES, Timing
 
-MODES: dict[str, Callable[[Any], Any]] = {
-    "mean": np.mean,
-    "median": np.median,
-    "min": np.min,
-    "max": np.max,
-}
+# Of several functions measured side by side each gets its time in as many parts, in turn.
+_TURNS = 5
+_MOST_READINGS = 20_000
+
+
+def measure(
+    fn: Callable[[], Any],
+    warmup: float = 25,
+    rep: float = 100,
+    n_warmup: int = 0,
+    n_repeat: int = 0,
+    fast_flush: bool = True,
+    backend: str = "event",
+) -> Timing:
+    """How long a call of ``fn`` takes, as a distribution; arguments as those of
+    :func:`do_bench`."""
+    _check(backend, BACKENDS, "backend")
+    fn()
+    clock = find_clock(fast_flush, backend)
+    once = max(1e-4, clock.estimate(fn))
+    for _step in range(n_warmup or max(1, int(warmup / once))):
+        fn()
+    return Timing(tuple(clock.time(fn, n_repeat or _readings(rep, once, clock))), clock.is_host)
+
+
+def measure_together(
+    functions: Mapping[str, Callable[[], Any]],
+    warmup: float = 25,
+    rep: float = 100,
+    backend: str = "event",
+) -> dict[str, Timing]:
+    """A timing of each function, measured in turns, so that neither the clock of the machine nor
+    its temperature decides by the order. Arguments as those of :func:`do_bench`, for each."""
+    _check(backend, BACKENDS, "backend")
+    plans = []
+    for name, fn in functions.items():
+        fn()
+        clock = find_clock(backend=backend)
+        once = max(1e-4, clock.estimate(fn))
+        for _step in range(max(1, int(warmup / once))):
+            fn()
+        plans.append((name, fn, clock, max(1, _readings(rep, once, clock) // _TURNS)))
+    found: dict[str, list[float]] = {name: [] for name in functions}
+    for _turn in range(_TURNS):
+        for name, fn, clock, count in plans:
+            found[name] += clock.time(fn, count)
+    return {name: Timing(tuple(found[name]), clock.is_host) for name, _, clock, _ in plans}
+
+
+def _readings(rep: float, once: float, clock: Clock) -> int:
+    return min(_MOST_READINGS, max(3, int(rep / (once * clock.calls))))
 
 
 def do_bench(
@@ -30,45 +74,42 @@ def do_bench(
     quantiles: Sequence[float] | None = None,
     fast_flush: bool = True,
     backend: str = "event",
-    return_mode: str = "mean",
+    return_mode: str = "auto",
     **_: Any,
 ) -> Any:
     """Milliseconds per call of ``fn``.
 
     When ``fn`` has used a GPU through torch or cupy, that is the time between two events on its
-    stream around each call, with the L2 cache flushed before; otherwise the host's clock.
+    stream around each call, with the L2 cache flushed before; otherwise the host's clock, where
+    short calls are timed several at once.
 
     Args:
         fn: called without arguments.
         warmup, rep: milliseconds to spend before and while measuring.
-        _n_warmup, _n_repeat: numbers of calls instead of times.
+        _n_warmup, _n_repeat: numbers of calls and of readings instead of times.
         quantiles: give these quantiles instead of one figure.
         fast_flush: flush the cache with a buffer of 256 MiB; otherwise of 1 GiB, a byte each.
         backend: how a GPU is timed: "event", "cudagraph" (calls captured once and replayed,
             without the cost of launching), or "cupti" (kernels only, by torch's profiler).
-        return_mode: "mean", "median", "min" or "max".
+        return_mode: "mean", "median", "min", "max", "steady" (the least median of five parts in
+            time, which other work on the machine disturbs least), or "auto": "steady" by the
+            host's clock and "mean" by a GPU's.
 
     Raises:
         TileValueError: an unknown ``return_mode`` or ``backend``.
     """
-    if backend not in BACKENDS:
-        raise TileValueError(
-            f"unknown backend {backend!r}", expected=", ".join(BACKENDS), got=backend
-        )
-    if return_mode not in MODES:
-        raise TileValueError(
-            f"unknown return_mode {return_mode!r}", expected=", ".join(MODES), got=return_mode
-        )
-    fn()
-    clock = find_clock(fast_flush, backend)
-    once = max(1e-4, clock.time(fn, 1 if clock.is_host else 5)[0])
-    for _step in range(_n_warmup or max(1, int(warmup / once))):
-        fn()
-    times = np.asarray(clock.time(fn, _n_repeat or max(3, int(rep / once))))
+    _check(backend, BACKENDS, "backend")
+    _check(return_mode, MODES, "return_mode")
+    found = measure(fn, warmup, rep, _n_warmup, _n_repeat, fast_flush, backend)
     if quantiles is not None:
-        found = [float(value) for value in np.quantile(times, list(quantiles))]
-        return found[0] if len(found) == 1 else found
-    return float(MODES[return_mode](times))
+        values = [found.quantile(share) for share in quantiles]
+        return values[0] if len(values) == 1 else values
+    return found.figure(return_mode)
+
+
+def _check(word: str, known: Iterable[str], what: str) -> None:
+    if word not in known:
+        raise TileValueError(f"unknown {what} {word!r}", expected=", ".join(known), got=word)
 
 
 @contextlib.contextmanager

@@ -12,29 +12,48 @@ from tilelang.errors import TileUnsupportedError
 BACKENDS = ("event", "cupti", "cudagraph")
 _FLUSH, _LARGE_FLUSH = 256 << 20, 1 << 30  # bytes, more than any L2 cache
 _GRAPH_CALLS = 10  # per replay of a captured graph
+# One reading of the host's clock spans at least these milliseconds: reading it takes some 50 ns and
+# an interrupt some microseconds, both too much for a kernel of 4 us alone.
+_SPAN = 0.2
+_MOST_CALLS = 4096  # in one reading; what takes no time at all ends somewhere
 
 
 class Clock(Protocol):
     """Measures calls one by one."""
 
     is_host: bool
+    calls: int  # of the function in one reading
+
+    def estimate(self, fn: Callable[[], Any]) -> float:
+        """Milliseconds of one call, roughly."""
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
-        """Milliseconds of ``count`` calls."""
+        """``count`` readings, each in milliseconds per call."""
 
 
 class HostClock:
-    """The host's clock."""
+    """The host's clock; short calls are timed several at once."""
 
     is_host = True
+    calls = 1
+
+    def estimate(self, fn: Callable[[], Any]) -> float:
+        """Milliseconds of one call; from here on each reading spans enough calls."""
+        once = self.time(fn, 1)[0]
+        while once * self.calls < _SPAN and self.calls < _MOST_CALLS:
+            # A first call is slow for many reasons, so the number is found in steps.
+            self.calls = min(_MOST_CALLS, max(2 * self.calls, int(_SPAN / max(once, 1e-5)) + 1))
+            once = min(once, self.time(fn, 1)[0])
+        return once
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
-        """Milliseconds of ``count`` calls."""
+        """``count`` readings, each in milliseconds per call."""
         found = []
         for _ in range(count):
             start = time.perf_counter()
-            fn()
-            found.append((time.perf_counter() - start) * 1e3)
+            for _call in range(self.calls):
+                fn()
+            found.append((time.perf_counter() - start) * 1e3 / self.calls)
         return found
 
 
@@ -42,6 +61,7 @@ class TorchClock:
     """Events on torch's current stream; the L2 cache is flushed before each call."""
 
     is_host = False
+    calls = 1
 
     def __init__(self, torch: Any, flush: int) -> None:
         self.torch = torch
@@ -49,6 +69,10 @@ class TorchClock:
 
     def _event(self) -> Any:
         return self.torch.cuda.Event(enable_timing=True)
+
+    def estimate(self, fn: Callable[[], Any]) -> float:
+        """Milliseconds of one call."""
+        return min(self.time(fn, 5))
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
         """Milliseconds of ``count`` calls."""
@@ -115,10 +139,15 @@ class CupyClock:
     """Events on cupy's current stream; the L2 cache is flushed before each call."""
 
     is_host = False
+    calls = 1
 
     def __init__(self, cupy: Any, flush: int) -> None:
         self.cupy = cupy
         self.cache = cupy.empty(flush // 4, "int32")
+
+    def estimate(self, fn: Callable[[], Any]) -> float:
+        """Milliseconds of one call."""
+        return min(self.time(fn, 5))
 
     def time(self, fn: Callable[[], Any], count: int) -> list[float]:
         """Milliseconds of ``count`` calls."""

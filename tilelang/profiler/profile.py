@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr
-from tilelang.profiler.bench import do_bench
+from tilelang.profiler.bench import do_bench, measure, measure_together
+from tilelang.profiler.compare import Comparison
+from tilelang.profiler.timing import Timing
+from tilelang.profiler.work import Work, work_of
 from tilelang.utils.tensor import TensorSupplyType, as_float, get_tensor_supply, torch_assert_close
 
 if TYPE_CHECKING:
@@ -168,7 +172,7 @@ class Profiler:
         input_tensors: Sequence[Any] | None = None,
         backend: str = "event",
         quantiles: Sequence[float] | None = None,
-        return_mode: str = "mean",
+        return_mode: str = "auto",
         dynamic_symbolic_constraints: Mapping[str, int] | None = None,
         **_: Any,
     ) -> Any:
@@ -186,6 +190,50 @@ class Profiler:
             backend=backend,
             return_mode=return_mode,
         )
+
+    def measure(
+        self,
+        warmup: float = 25,
+        rep: float = 100,
+        input_tensors: Sequence[Any] | None = None,
+        backend: str = "event",
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> Timing:
+        """How long a call takes, with all readings; arguments as for :meth:`do_bench`."""
+        inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
+        return measure(lambda: self.kernel(*inputs), warmup, rep, backend=backend)
+
+    def work(self, dynamic_symbolic_constraints: Mapping[str, int] | None = None) -> Work:
+        """Operations and bytes of one call, counted in the program."""
+        return work_of(self.kernel.prim_func, dynamic_symbolic_constraints)
+
+    def compare(
+        self,
+        others: Mapping[str, Callable[..., Any]] | Callable[..., Any] = MappingProxyType({}),
+        warmup: float = 25,
+        rep: float = 100,
+        input_tensors: Sequence[Any] | None = None,
+        backend: str = "event",
+        dynamic_symbolic_constraints: Mapping[str, int] | None = None,
+    ) -> Comparison:
+        """The kernel beside other functions of the same inputs, measured in turns.
+
+        Args:
+            others: name -> function (a library's, another kernel), or one function, which is
+                called "reference".
+            warmup, rep: milliseconds to spend before and while measuring each.
+            input_tensors, backend, dynamic_symbolic_constraints: as for :meth:`do_bench`.
+        """
+        inputs = self.inputs(input_tensors, dynamic_symbolic_constraints)
+        named = others if isinstance(others, Mapping) else {"reference": others}
+
+        def call(function: Callable[..., Any]) -> Callable[[], Any]:
+            return lambda: function(*inputs)
+
+        calls = {self.kernel.prim_func.name: call(self.kernel)}
+        calls |= {name: call(function) for name, function in named.items()}
+        found = measure_together(calls, warmup, rep, backend)
+        return Comparison(found, self.work(dynamic_symbolic_constraints))
 
 
 def _symbols(params: Sequence[KernelParam]) -> dict[str, None]:
