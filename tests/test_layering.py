@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "ir": "errors",
     "layout": "errors ir",
     "target": "errors env options ir layout",
-    "language": "errors ir layout target",
+    "language": "errors absent ir layout target",
     "passes": "errors ir layout language target",
     "codegen": "errors ir target",
     "runtime": "errors env scratch ir target codegen",

@@ -137,6 +137,36 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     ),
 }  # fmt: skip
 
+# Words of other languages and of numpy that `T` does not have -> what a kernel writes instead.
+WORDS: Mapping[str, str] = {
+    "relu": "T.max(x, 0)",
+    "silu": "x * T.sigmoid(x)",
+    "gelu": "0.5 * x * (1 + T.erf(x / 2**0.5))",
+    "softmax": "T.reduce_max, T.exp and T.reduce_sum",
+    "where": "T.if_then_else(cond, x, y)",
+    "maximum": "T.max(x, y)",
+    "minimum": "T.min(x, y)",
+    "clip": "T.clamp(x, low, high)",
+    "sum": "T.reduce_sum(tile, result, dim=...)",
+    "mean": "T.reduce_sum(tile, result, dim=...), divided by the extent",
+    "dot": "T.gemm(A, B, C)",
+    "matmul": "T.gemm(A, B, C)",
+    "mma": "T.gemm(A, B, C)",
+    "zeros": "T.alloc_fragment(shape, dtype) and T.clear(tile)",
+    "ones": "T.alloc_fragment(shape, dtype) and T.fill(tile, 1)",
+    "full": "T.alloc_fragment(shape, dtype) and T.fill(tile, value)",
+    "arange": "the variable of a loop `for i in T.Parallel(n)`",
+    "load": "A[i], or T.copy(A[i], tile) for a tile",
+    "store": "A[i] = x, or T.copy(tile, A[i]) for a tile",
+    "program_id": "the names that `with T.Kernel(...) as (bx, by)` binds",
+    "range": "T.serial(n)",
+    "static_range": "T.unroll(n), or Python's range",
+    "constexpr": "a parameter of the function around the kernel",
+    "syncthreads": "T.sync_threads()",
+    "barrier": "T.sync_threads()",
+    "shared_memory": "T.alloc_shared(shape, dtype)",
+}
+
 
 class Placeholder:
     """Stands for something that is not here: every use but looking at it is an error."""

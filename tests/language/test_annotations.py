@@ -3,12 +3,14 @@
 # ruff: noqa: E501  # a program and the text it must give are one line each
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from vocabulary import buf, emitted, frag, launch, one, shared, texts
 
 import tilelang.language as T
+from tilelang.absent import WORDS
 from tilelang.ir.stmt import HardwareOp, PrintTile
 from tilelang.language import hardware
 from tilelang.language.support import SUPPORT
@@ -216,6 +218,15 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
     assert str(raised.value) == (
         "tilelang.language has no name 'alloc_sharde'; did you mean T.alloc_shared?"
     )
+
+
+def test_words_of_others_are_told_what_to_write() -> None:
+    with pytest.raises(AttributeError) as raised:
+        _ = T.relu
+    assert str(raised.value) == "tilelang.language has no name 'relu'; use T.max(x, 0)"
+    assert [word for word in WORDS if word in T.__all__] == []
+    named = {word for advice in WORDS.values() for word in re.findall(r"T\.(\w+)", advice)}
+    assert [word for word in named if not hasattr(T, word)] == []
 
 
 def test_support_covers_every_exported_name() -> None:

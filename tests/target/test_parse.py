@@ -102,6 +102,36 @@ def test_unknown_name_lists_what_is_accepted() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [
+        ("gpu", 'name the kind of GPU, e.g. "cuda"; "auto" follows the tensors of a call'),
+        ("sm_90", 'did you mean "cuda -arch=sm_90"?'),
+        ("gfx942", 'did you mean "hip -arch=gfx942"?'),
+        ("cuda:1", "a target is a kind of machine; a kernel runs on the device of its tensors"),
+    ],
+)
+def test_a_usual_slip_is_told_what_to_write(spec: str, hint: str) -> None:
+    with pytest.raises(TileValueError) as found:
+        parse_target(spec)
+    assert str(found.value).splitlines()[0] == f"unknown target {spec!r}"
+    assert str(found.value).splitlines()[-1] == f"  hint: {hint}"
+
+
+def test_a_number_that_no_gpu_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilelang.target.device.cuda_devices", lambda: ())
+    with pytest.raises(TileValueError) as found:
+        parse_target("cuda -arch=sm_999")
+    assert str(found.value) == (
+        "there is no CUDA architecture sm_999\n"
+        "  expected: sm_75, sm_80, sm_86, sm_87, sm_88, sm_89, sm_90, sm_100, sm_101, sm_103, "
+        "sm_110, sm_120, sm_121\n"
+        "  got: 'cuda -arch=sm_999'"
+    )
+    monkeypatch.setattr("tilelang.target.device.cuda_devices", lambda: ("sm_999",))
+    assert parse_target("cuda -arch=sm_999").compute == (99, 9)
+
+
 @pytest.mark.parametrize("spec", ["", "cuda arch=sm_80", "cuda -arch=turing", {"arch": "sm_80"}])
 def test_malformed_target_is_refused(spec: object) -> None:
     with pytest.raises(TileValueError):

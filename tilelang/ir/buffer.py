@@ -8,6 +8,7 @@ from operator import is_
 from typing import Any, cast
 
 from tilelang.errors import TileIndexError, TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir.arrays import NoArray
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import (
     AddressOf,
@@ -98,7 +99,7 @@ class Range:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Buffer:
+class Buffer(NoArray):
     """A multi-dimensional array in one memory scope.
 
     ``data`` is the storage: views of the same memory share it. ``strides`` (in elements) is None
@@ -229,7 +230,7 @@ for _name in (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Region:
+class Region(NoArray):
     """A box of a buffer: one ``min`` and one extent per dimension.
 
     ``anchored`` is true for an operand written as an element (``A[i, j]``): it says where a tile

@@ -19,6 +19,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError, shown
+from tilelang.ir.arrays import NoArray
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import BINARY, portable
@@ -87,7 +88,7 @@ def _complete(cls: type[Expr], args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Expr:
+class Expr(NoArray):
     """Base of all expressions. Compare with ``is``; ``==`` builds a comparison node.
 
     Interning is done by ``__new__`` and not by a metaclass, with which every ``isinstance`` would
@@ -644,11 +645,14 @@ def as_expr(value: object, dtype: object = None) -> Expr:
             numpy_item = getattr(value, "item", None)
             if numpy_item is not None and getattr(value, "ndim", 1) == 0:
                 return as_expr(numpy_item(), dtype)
+            text = isinstance(value, str)
             raise TileTypeError(
                 f"a {type(value).__name__} is used where a scalar value is needed",
                 expected="a number or a device expression",
                 got=shown(value),
-                hint="index a buffer with one index per dimension to read an element",
+                hint=None
+                if text
+                else "index a buffer with one index per dimension to read an element",
             )
         value = element
     return value if dtype is None else cast(value, DType(dtype))

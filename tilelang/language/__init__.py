@@ -106,6 +106,12 @@ def __getattr__(name: str) -> _Any:
     except AttributeError:
         import difflib
 
+        from tilelang.absent import WORDS
+
+        if name in WORDS:
+            raise AttributeError(
+                f"tilelang.language has no name {name!r}; use {WORDS[name]}"
+            ) from None
         close = difflib.get_close_matches(name, __all__, 1)
         hint = f"; did you mean T.{close[0]}?" if close and not name.startswith("_") else ""
         raise AttributeError(f"tilelang.language has no name {name!r}{hint}") from None

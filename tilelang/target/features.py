@@ -51,6 +51,12 @@ _CUDA_SINCE = {
     "stmatrix": 90, "bulk_copy": 90, "tma": 90, "cluster": 90, "elect": 90,
     "access_256": 100,
 }  # fmt: skip
+# The compute capabilities that there are. A number that is none of them is a slip of the pen.
+CUDA_NUMBERS = frozenset(
+    (
+        50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121,
+    )
+)  # fmt: skip
 # Features that only code for exactly one chip ("sm_90a") or for its family ("sm_100f") may use:
 # no later chip promises them.
 _CUDA_OF_CHIP = {

@@ -14,7 +14,7 @@ from typing import Any
 from tilelang.env import env
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.target import device
-from tilelang.target.features import features_of
+from tilelang.target.features import CUDA_NUMBERS, features_of
 from tilelang.target.limits import Limits, limits_of
 
 # Spelling -> (kind, extra key). Another implementation's names for what we call cpu and cuda.
@@ -205,11 +205,18 @@ def _cuda_arch(arch: str, spec: object) -> str:
     if not arch:
         return next(iter(device.cuda_devices()), "")
     number = arch.removeprefix("sm_").removeprefix("compute_").replace(".", "")
-    modes = number[:-1] if number[-1:] in ("a", "f") else number
-    if not modes.isdecimal() or len(modes) not in (2, 3):
+    digits = number[:-1] if number[-1:] in ("a", "f") else number
+    if not digits.isdecimal() or len(digits) not in (2, 3):
         raise TileValueError(
             f"{arch!r} is not a CUDA architecture",
             expected='"sm_" and a number, e.g. "sm_80" or "sm_90a"',
+            got=_shown(spec),
+        )
+    # A GPU of this machine may be newer than the list.
+    if int(digits) not in CUDA_NUMBERS and f"sm_{digits}" not in device.cuda_devices():
+        raise TileValueError(
+            f"there is no CUDA architecture sm_{number}",
+            expected=", ".join(f"sm_{known}" for known in sorted(CUDA_NUMBERS) if known >= 75),
             got=_shown(spec),
         )
     return f"sm_{number}"
@@ -274,5 +281,13 @@ def _shown(spec: object) -> str:
 def _near(word: str) -> str | None:
     from difflib import get_close_matches
 
+    if word in ("gpu", "device"):
+        return 'name the kind of GPU, e.g. "cuda"; "auto" follows the tensors of a call'
+    if word.startswith("sm_"):
+        return f'did you mean "cuda -arch={word}"?'
+    if word.startswith("gfx"):
+        return f'did you mean "hip -arch={word}"?'
+    if word.partition(":")[0] in SPELLINGS:
+        return "a target is a kind of machine; a kernel runs on the device of its tensors"
     near = get_close_matches(word, ["auto", *SPELLINGS], n=1)
     return f"did you mean {near[0]!r}?" if near else None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any
 
+from tilelang.absent import WORDS
 from tilelang.errors import (
     InternalError,
     TileError,
@@ -21,6 +22,7 @@ from tilelang.errors import (
     TileTypeError,
 )
 from tilelang.language.v2.builder import Builder, attach, locate_error
+from tilelang.language.v2.texts import name_the_text, text_for_number
 
 __all__ = ["trace_root"]
 
@@ -56,6 +58,7 @@ def trace_root(
             return fn(*args, **(kwargs or {}))
     except TileError as error:
         attach(error, error.__traceback__)
+        name_the_text(error, error.__traceback__)
         raise
     except NameError as error:
         if not _raised_by_kernel(error.__traceback__):
@@ -97,9 +100,13 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
     frames = _frames(error.__traceback__)
     while frames and frames[-1].tb_frame.f_code.co_name == "__getattr__":
         frames.pop()
+    loc = locate_error(error.__traceback__)
+    if isinstance(error, TypeError):
+        better = text_for_number(error, error.__traceback__, loc)
+        if better is not None:
+            return better
     if not frames or not _is_kernel_code(frames[-1]):
         return None
-    loc = locate_error(error.__traceback__)
     if isinstance(error, TypeError):
         wrong_call = _WRONG_CALL.match(str(error)) is not None
         return TileTypeError(str(error), loc=loc) if wrong_call else None
@@ -110,7 +117,10 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
     what = "T" if home == "tilelang.language" else home or f"a {type(owner).__name__}"
     from difflib import get_close_matches
 
-    near = get_close_matches(error.name or "", [n for n in dir(owner) if n[0] != "_"], n=1)
+    word = error.name or ""
+    if what == "T" and word in WORDS:
+        return TileNameError(f"T has no `{word}`", loc=loc, hint=f"use {WORDS[word]}")
+    near = get_close_matches(word, [n for n in dir(owner) if n[0] != "_"], n=1)
     return TileNameError(
         f"{what} has no `{error.name}`",
         loc=loc,

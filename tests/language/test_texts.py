@@ -1,0 +1,95 @@
+"""Texts where numbers are meant: the user's name of the text is in the message."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import pytest
+
+import tilelang.language as T
+from tilelang.errors import TileTypeError
+
+
+def traced(line: str, **names: object) -> Any:
+    lines = [
+        "@T.prim_func",
+        "def f(A: T.Tensor((64, 64), 'float32')):",
+        "    with T.Kernel(1, threads=32):",
+        "        s = T.alloc_shared((64, 64), 'float32')",
+        f"        {line}",
+    ]
+    text = "\n".join(lines) + "\n"
+    linecache.cache["<texts>"] = (len(text), None, text.splitlines(True), "<texts>")
+    space: dict[str, Any] = {"T": T, **names}
+    exec(compile(text, "<texts>", "exec"), space)  # noqa: S102
+    return space["f"]
+
+
+def message(line: str, **names: object) -> list[str]:
+    with pytest.raises(TileTypeError) as caught:
+        traced(line, **names)
+    return str(caught.value).splitlines()
+
+
+def test_arithmetic_of_python_with_a_text() -> None:
+    line = "for k in T.serial(T.ceildiv(64, block)): T.clear(s)"
+    assert message(line, block="32") == [
+        "`block` is a text where a number is meant",
+        "  expected: a number",
+        "  got: '32'",
+        "  hint: pass block=32, the number and not its text",
+        " --> <texts>:5:27",
+        f"    5 |         {line}",
+        "      |                           ^^^^^^^^^^^^^^^^^^^^",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "for k in T.serial(64 // block): T.clear(s)",
+        "for k in T.serial(64 - block): T.clear(s)",
+        "x = T.align_up(64, block)",
+    ],
+)
+def test_other_arithmetic(line: str) -> None:
+    assert message(line, block="32")[0] == "`block` is a text where a number is meant"
+
+
+def test_a_shape_of_a_text() -> None:
+    line = "t = T.alloc_fragment((block, 64), dtype)"
+    assert message(line, block="32", dtype="float32")[:5] == [
+        "a str is used where a scalar value is needed",
+        "  expected: a number or a device expression",
+        "  got: '32'",
+        "  hint: pass block=32, the number and not its text",
+        " --> <texts>:5:13",
+    ]
+
+
+def test_a_literal_has_no_name() -> None:
+    assert message("t = T.alloc_fragment(('32', 64), 'float32')")[:4] == [
+        "a str is used where a scalar value is needed",
+        "  expected: a number or a device expression",
+        "  got: '32'",
+        " --> <texts>:5:13",
+    ]
+
+
+def test_other_errors_of_python_stay_what_they_are() -> None:
+    with pytest.raises(TypeError, match="unsupported operand") as caught:
+        traced("x = 64 // name", name="wide")
+    assert not isinstance(caught.value, TileTypeError)
+
+
+def test_a_word_of_another_language_in_a_kernel() -> None:
+    from tilelang.errors import TileNameError
+
+    with pytest.raises(TileNameError) as caught:
+        traced("x = T.relu(A[0, 0])")
+    assert str(caught.value).splitlines()[:3] == [
+        "T has no `relu`",
+        "  hint: use T.max(x, 0)",
+        " --> <texts>:5:13",
+    ]

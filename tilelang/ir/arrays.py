@@ -1,0 +1,114 @@
+"""Functions of numpy and torch on values of a kernel: refused with the word of the language.
+
+A ufunc on an object it does not know ends in an error about its loops that names no place of the
+program, and some functions quietly return the object. Expressions, buffers and regions answer the
+protocols by which both packages ask an operand to take over. Operators of numpy scalars stay what
+they are: ``np.float32(2) * A[i]`` is ``2.0 * A[i]``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tilelang.errors import TileTypeError
+
+# ufunc -> the operator of Python that means the same.
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "subtract": operator.sub, "multiply": operator.mul,
+    "divide": operator.truediv, "true_divide": operator.truediv,
+    "floor_divide": operator.floordiv, "remainder": operator.mod, "power": operator.pow,
+    "left_shift": operator.lshift, "right_shift": operator.rshift,
+    "bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor,
+    "less": operator.lt, "less_equal": operator.le, "greater": operator.gt,
+    "greater_equal": operator.ge, "equal": operator.eq, "not_equal": operator.ne,
+}  # fmt: skip
+_SAME = (
+    "exp exp2 log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh tanh floor ceil trunc round "
+    "isnan isinf isfinite abs fmod hypot copysign ldexp nextafter sigmoid atan2 erf"
+).split()
+_LOOP = "a loop `for i in T.Parallel(n)` over the elements"
+# Function of numpy or torch -> what a kernel has for it.
+INSTEAD: dict[str, str] = {
+    **{name: f"T.{name}(x)" for name in _SAME},
+    "absolute": "T.abs(x)", "fabs": "T.abs(x)", "arcsin": "T.asin(x)", "arccos": "T.acos(x)",
+    "arctan": "T.atan(x)", "arctan2": "T.atan2(y, x)", "arcsinh": "T.asinh(x)",
+    "arccosh": "T.acosh(x)", "arctanh": "T.atanh(x)", "rint": "T.nearbyint(x)",
+    "pow": "T.pow(x, y)", "float_power": "T.pow(x, y)", "maximum": "T.max(x, y)",
+    "minimum": "T.min(x, y)", "fmax": "T.max(x, y)", "fmin": "T.min(x, y)",
+    "clip": "T.clamp(x, low, high)", "clamp": "T.clamp(x, low, high)", "relu": "T.max(x, 0)",
+    "where": "T.if_then_else(cond, x, y)", "logical_and": "T.And(x, y)",
+    "logical_or": "T.Or(x, y)", "logical_not": "T.Not(x)", "negative": "-x", "invert": "~x",
+    "square": "x * x", "reciprocal": "1 / x",
+    "sum": "T.reduce_sum(tile, result, dim=...)", "max": "T.reduce_max(tile, result, dim=...)",
+    "amax": "T.reduce_max(tile, result, dim=...)", "min": "T.reduce_min(tile, result, dim=...)",
+    "amin": "T.reduce_min(tile, result, dim=...)", "cumsum": "T.cumsum(tile, dim=...)",
+    "dot": "T.gemm(A, B, C)", "matmul": "T.gemm(A, B, C)", "mm": "T.gemm(A, B, C)",
+    "transpose": "T.transpose(src, dst)", "reshape": "T.reshape(tile, shape)",
+    "copyto": "T.copy(src, dst)", "zeros_like": "T.clear(tile)", "full_like": "T.fill(tile, x)",
+}  # fmt: skip
+
+
+class NoArray:
+    """What numpy and torch ask of an operand that is none of theirs."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """``ufunc(*inputs)``: an operator, elementwise on an array of numpy, or an error.
+
+        Raises:
+            TileTypeError: any other function.
+        """
+        done = _OPERATORS.get(ufunc.__name__)
+        if done is None or method != "__call__" or options:
+            suffix = "" if method == "__call__" else f".{method}"
+            name = "sum" if (ufunc.__name__, method) == ("add", "reduce") else ufunc.__name__
+            _refuse("numpy", ufunc.__name__ + suffix, name)
+        if any(getattr(item, "ndim", 0) for item in inputs if not isinstance(item, NoArray)):
+            return _elementwise(done, inputs)
+        return done(*(_plain(item) for item in inputs))
+
+    def __array_function__(self, function: Any, *_: object) -> NoReturn:
+        """A function of numpy that is no ufunc.
+
+        Raises:
+            TileTypeError: always.
+        """
+        _refuse("numpy", function.__name__, function.__name__)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: object) -> NoReturn:
+        """A function of torch.
+
+        Raises:
+            TileTypeError: always.
+        """
+        _refuse("torch", function.__name__, function.__name__)
+
+
+def _plain(item: Any) -> Any:
+    """A numpy scalar as the number that it holds."""
+    return item if isinstance(item, NoArray) or not hasattr(item, "item") else item.item()
+
+
+def _elementwise(work: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+    """An array of expressions: what a program that unrolls its weights computes with."""
+    import numpy as np
+
+    like = np.broadcast(*(np.empty(()) if isinstance(x, NoArray) else x for x in inputs))
+    found = np.empty(like.shape, object)
+    for index in np.ndindex(like.shape):
+        picked = (
+            x if isinstance(x, NoArray) else _plain(np.broadcast_to(x, like.shape)[index])
+            for x in inputs
+        )
+        found[index] = work(*picked)
+    return found
+
+
+def _refuse(package: str, name: str, word: str) -> NoReturn:
+    raise TileTypeError(
+        f"{package}.{name} of a value of the kernel",
+        expected="words of the language, which compute when the kernel runs",
+        hint=f"use {INSTEAD.get(word, _LOOP)}",
+    )

@@ -1,0 +1,72 @@
+"""Texts where a program means numbers: ``bm="64"`` from a command line or a configuration file.
+
+Python's own complaint names types, and that of an operation shows the text alone. Both are given
+the name under which the user's line has it.
+"""
+
+from __future__ import annotations
+
+import re
+from types import FrameType, TracebackType
+
+from tilelang.errors import Loc, TileError, TileTypeError, TileValueError
+
+__all__ = ["name_the_text", "text_for_number"]
+
+_OPERANDS = re.compile(r"'str'|\bstr\b")
+
+
+def text_for_number(
+    error: TypeError, traceback: TracebackType | None, loc: Loc | None
+) -> TileTypeError | None:
+    """A better error for arithmetic of Python with a text, None where there is no text."""
+    if loc is None or not _OPERANDS.search(str(error)):
+        return None
+    found = [item for item in _texts(traceback, loc) if _number(item[1])]
+    if len(found) != 1:
+        return None
+    name, text = found[0]
+    return TileTypeError(
+        f"`{name}` is a text where a number is meant",
+        loc=loc,
+        expected="a number",
+        got=repr(text),
+        hint=_hint(name, text),
+    )
+
+
+def name_the_text(error: TileError, traceback: TracebackType | None) -> None:
+    """Say in the hint of an error about a text which name of the user's line holds it."""
+    wrong = isinstance(error, (TileTypeError, TileValueError))
+    if not wrong or error.loc is None or (error.got or " ")[0] not in "'\"":
+        return
+    for name, text in _texts(traceback, error.loc):
+        if repr(text) == error.got and _number(text):
+            error.hint = _hint(name, text)
+            return
+
+
+def _hint(name: str, text: str) -> str:
+    return f"pass {name}={text.strip()}, the number and not its text"
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _texts(traceback: TracebackType | None, loc: Loc) -> list[tuple[str, str]]:
+    """Names on the line of ``loc`` that hold texts, with these."""
+    frame: FrameType | None = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == loc.file:
+            frame = traceback.tb_frame
+        traceback = traceback.tb_next
+    if frame is None:
+        return []
+    values = {**frame.f_globals, **frame.f_locals}
+    words = dict.fromkeys(re.findall(r"[^\W\d]\w*", loc.source() or ""))
+    return [(word, values[word]) for word in words if type(values.get(word)) is str]
