@@ -5,12 +5,12 @@
 
 Each row runs in a process of its own. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
 installed, the same row runs with that implementation in turns with ours (ours, theirs, theirs,
-ours; the better of the two counts), its units for Hopper alone switched off in ``gemm``,
-``attention`` and ``dequant``; ``x incumbent`` is its time over ours.
+ours; the better of the two counts); ``x incumbent`` is its time over ours.
 
 Every program is checked against torch first. Times are medians of device events over bursts on a
 rested card, program and library in turns; ``ratio`` is the library's time over ours (above 1: ours
-is faster). Memory-bound programs stand beside a copy of the same bytes. The launch row is host time
+is faster), ``steady`` the same under a second of load, where the power limit decides. Memory-bound
+programs stand beside a copy of the same bytes. The launch row is host time
 per call with the output allocated, beside ``torch.add``.
 """
 
@@ -26,18 +26,23 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from gpu_checks import run_checks
+from h200_programs import (
+    add,
+    attention,
+    dequant,
+    gemm,
+    mla_decode,
+    rmsnorm,
+    softmax,
+    transpose,
+)
 
 import tilelang
-import tilelang.language as T
-
-FAST = {"tl.enable_fast_math": True}
-# Our compiler has no such units yet and takes the keys as said; the incumbent then uses mma.sync.
-PLAIN = {"tl.disable_wgmma": True, "tl.disable_warp_specialized": True,
-         "tl.disable_tma_lower": True}  # fmt: skip
 
 
 def burst(fn: Callable[[], Any], count: int = 12) -> float:
@@ -62,14 +67,41 @@ def beside(ours: Callable[[], Any], library: Callable[[], Any], rounds: int = 3)
     return {"ms": mine, "library_ms": theirs, "ratio": theirs / mine}
 
 
+def steady(ours: Callable[[], Any], library: Callable[[], Any], rounds: int = 2) -> float:
+    """The library's time over ours under load: half a second of each in turns, after a second."""
+
+    def spell(fn: Callable[[], Any], seconds: float) -> float:
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, count = time.perf_counter(), 0
+        start.record()
+        while time.perf_counter() - begin < seconds:
+            for _ in range(8):
+                fn()
+            count += 8
+            torch.cuda.current_stream().synchronize()
+        stop.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(stop) / count
+
+    spell(library, 1.0)
+    pairs = [(spell(ours, 0.5), spell(library, 0.5)) for _ in range(rounds)]
+    mine, theirs = (statistics.mean(times) for times in zip(*pairs))
+    return theirs / mine
+
+
 def measured(
     name: str,
     inputs: tuple[Any, ...],
     wanted: Any,
     library: Callable[[], Any],
     work: dict[str, float],
+    tolerance: float = 2e-2,
 ) -> dict[str, Any]:
-    """The best of the choices, each checked, beside the library."""
+    """The best of the choices, each checked, beside the library.
+
+    Args:
+        tolerance: largest relative error, in the Frobenius norm.
+    """
     make, sizes, tiles = PROGRAMS[name]
     best: tuple[float, dict[str, int], Any] | None = None
     begin = time.perf_counter()
@@ -83,7 +115,7 @@ def measured(
             continue
         first = first or time.perf_counter() - begin
         error = float((found.double() - wanted.double()).norm() / wanted.double().norm())
-        if not error < 2e-2:
+        if not error < tolerance:
             raise SystemExit(f"{name} {choice} is wrong: relative error {error}")
         took = burst(lambda k=kernel: k(*inputs))
         if best is None or took < best[0]:
@@ -91,6 +123,8 @@ def measured(
     if best is None:
         raise SystemExit("no choice ran")
     row = beside(lambda: best[2](*inputs), library)
+    if "TFLOP/s" in work:
+        row["steady"] = steady(lambda: best[2](*inputs), library)
     row.update({unit: amount / row["ms"] / 1e6 for unit, amount in work.items()})
     return {**row, "choice": best[1], "first_compile_s": first}
 
@@ -107,207 +141,18 @@ def copier(count: int) -> Callable[[], Any]:
     return lambda: target.copy_(source)
 
 
-# -- programs -------------------------------------------------------------------------------------
-def add(M: int, N: int, block_M: int, block_N: int, threads: int) -> Any:
-    """C = A + B."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((M, N), "bfloat16"),
-        B: T.Tensor((M, N), "bfloat16"),
-        C: T.Tensor((M, N), "bfloat16"),
-    ):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
-            for i, j in T.Parallel(block_M, block_N):
-                row, column = by * block_M + i, bx * block_N + j
-                C[row, column] = A[row, column] + B[row, column]
-
-    return tilelang.compile(kernel, out_idx=-1, target="cuda")
-
-
-def softmax(M: int, N: int, rows: int, threads: int) -> Any:
-    """Softmax of rows."""
-
-    @T.prim_func
-    def kernel(X: T.Tensor((M, N), "bfloat16"), Y: T.Tensor((M, N), "bfloat16")):
-        with T.Kernel(T.ceildiv(M, rows), threads=threads) as bx:
-            x = T.alloc_fragment((rows, N), "float32")
-            top = T.alloc_fragment((rows,), "float32")
-            total = T.alloc_fragment((rows,), "float32")
-            T.copy(X[bx * rows, 0], x)
-            T.reduce_max(x, top, dim=1)
-            for i, j in T.Parallel(rows, N):
-                x[i, j] = T.exp2((x[i, j] - top[i]) * 1.44269504)
-            T.reduce_sum(x, total, dim=1)
-            for i, j in T.Parallel(rows, N):
-                x[i, j] = x[i, j] / total[i]
-            T.copy(x, Y[bx * rows, 0])
-
-    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=FAST)
-
-
-def rmsnorm(M: int, N: int, rows: int, threads: int) -> Any:
-    """Rows divided by their root mean square, times a weight."""
-
-    @T.prim_func
-    def kernel(
-        X: T.Tensor((M, N), "bfloat16"),
-        W: T.Tensor((N,), "bfloat16"),
-        Y: T.Tensor((M, N), "bfloat16"),
-    ):
-        with T.Kernel(T.ceildiv(M, rows), threads=threads) as bx:
-            x = T.alloc_fragment((rows, N), "float32")
-            squares = T.alloc_fragment((rows, N), "float32")
-            scale = T.alloc_fragment((rows,), "float32")
-            T.copy(X[bx * rows, 0], x)
-            for i, j in T.Parallel(rows, N):
-                squares[i, j] = x[i, j] * x[i, j]
-            T.reduce_sum(squares, scale, dim=1)
-            for i in T.Parallel(rows):
-                scale[i] = T.rsqrt(scale[i] / N + 1e-6)
-            for i, j in T.Parallel(rows, N):
-                x[i, j] = x[i, j] * scale[i] * W[j]
-            T.copy(x, Y[bx * rows, 0])
-
-    return tilelang.compile(kernel, out_idx=-1, target="cuda")
-
-
-def transpose(M: int, N: int, block: int, threads: int) -> Any:
-    """C = A.T through a shared tile."""
-
-    @T.prim_func
-    def kernel(A: T.Tensor((M, N), "bfloat16"), C: T.Tensor((N, M), "bfloat16")):
-        with T.Kernel(T.ceildiv(N, block), T.ceildiv(M, block), threads=threads) as (bx, by):
-            tile = T.alloc_shared((block, block), "bfloat16")
-            turned = T.alloc_fragment((block, block), "bfloat16")
-            T.copy(A[by * block, bx * block], tile)
-            for i, j in T.Parallel(block, block):
-                turned[i, j] = tile[j, i]
-            T.copy(turned, C[bx * block, by * block])
-
-    return tilelang.compile(kernel, out_idx=-1, target="cuda")
-
-
-def gemm(size: int, block_M: int, block_N: int, block_K: int, stages: int, threads: int) -> Any:
-    """C = A @ B through mma.sync."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((size, size), "bfloat16"),
-        B: T.Tensor((size, size), "bfloat16"),
-        C: T.Tensor((size, size), "bfloat16"),
-    ):
-        with T.Kernel(size // block_N, size // block_M, threads=threads) as (bx, by):
-            A_shared = T.alloc_shared((block_M, block_K), "bfloat16")
-            B_shared = T.alloc_shared((block_K, block_N), "bfloat16")
-            acc = T.alloc_fragment((block_M, block_N), "float32")
-            T.use_swizzle(10)
-            T.clear(acc)
-            for k in T.Pipelined(size // block_K, num_stages=stages):
-                T.copy(A[by * block_M, k * block_K], A_shared)
-                T.copy(B[k * block_K, bx * block_N], B_shared)
-                T.gemm(A_shared, B_shared, acc)
-            T.copy(acc, C[by * block_M, bx * block_N])
-
-    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=PLAIN)
-
-
-def attention(
-    batch: int, heads: int, length: int, dim: int, block_M: int, block_N: int, stages: int,
-    threads: int,
-) -> Any:  # fmt: skip
-    """Flash attention forward, float16, (batch, length, heads, dim)."""
-    scale = 1.44269504 / math.sqrt(dim)
-
-    @T.prim_func
-    def kernel(
-        Q: T.Tensor((batch, length, heads, dim), "float16"),
-        K: T.Tensor((batch, length, heads, dim), "float16"),
-        V: T.Tensor((batch, length, heads, dim), "float16"),
-        O: T.Tensor((batch, length, heads, dim), "float16"),
-    ):
-        with T.Kernel(length // block_M, heads, batch, threads=threads) as (bx, by, bz):
-            Q_shared = T.alloc_shared((block_M, dim), "float16")
-            K_shared = T.alloc_shared((block_N, dim), "float16")
-            V_shared = T.alloc_shared((block_N, dim), "float16")
-            scores = T.alloc_fragment((block_M, block_N), "float32")
-            weights = T.alloc_fragment((block_M, block_N), "float16")
-            out = T.alloc_fragment((block_M, dim), "float32")
-            top, before, factor, part, total = (
-                T.alloc_fragment((block_M,), "float32") for _ in range(5)
-            )
-            T.copy(Q[bz, bx * block_M : (bx + 1) * block_M, by, :], Q_shared)
-            T.fill(out, 0)
-            T.fill(total, 0)
-            T.fill(top, -T.infinity("float32"))
-            for k in T.Pipelined(length // block_N, num_stages=stages):
-                T.copy(K[bz, k * block_N : (k + 1) * block_N, by, :], K_shared)
-                T.clear(scores)
-                T.gemm(Q_shared, K_shared, scores, transpose_B=True,
-                       policy=T.GemmWarpPolicy.FullRow)  # fmt: skip
-                T.copy(top, before)
-                T.reduce_max(scores, top, dim=1, clear=False)
-                for i in T.Parallel(block_M):
-                    factor[i] = T.exp2((before[i] - top[i]) * scale)
-                for i, j in T.Parallel(block_M, block_N):
-                    scores[i, j] = T.exp2((scores[i, j] - top[i]) * scale)
-                T.reduce_sum(scores, part, dim=1)
-                for i in T.Parallel(block_M):
-                    total[i] = total[i] * factor[i] + part[i]
-                T.copy(scores, weights)
-                for i, j in T.Parallel(block_M, dim):
-                    out[i, j] *= factor[i]
-                T.copy(V[bz, k * block_N : (k + 1) * block_N, by, :], V_shared)
-                T.gemm(weights, V_shared, out, policy=T.GemmWarpPolicy.FullRow)
-            for i, j in T.Parallel(block_M, dim):
-                out[i, j] /= total[i]
-            T.copy(out, O[bz, bx * block_M : (bx + 1) * block_M, by, :])
-
-    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs={**FAST, **PLAIN})
-
-
-def dequant(
-    M: int, N: int, K: int, block_M: int, block_N: int, block_K: int, stages: int, threads: int
-) -> Any:
-    """float16 activations times 4-bit weights, two a byte, with a scale for each 64 of K."""
-
-    @T.prim_func
-    def kernel(
-        A: T.Tensor((M, K), "float16"),
-        Bq: T.Tensor((N, K // 2), "uint8"),
-        S: T.Tensor((N, K // 64), "float16"),
-        C: T.Tensor((M, N), "float16"),
-    ):
-        with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
-            A_shared = T.alloc_shared((block_M, block_K), "float16")
-            q_shared = T.alloc_shared((block_N, block_K // 2), "uint8")
-            q_local = T.alloc_fragment((block_N, block_K // 2), "uint8")
-            B_local = T.alloc_fragment((block_N, block_K), "float16")
-            B_shared = T.alloc_shared((block_N, block_K), "float16")
-            acc = T.alloc_fragment((block_M, block_N), "float32")
-            T.clear(acc)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
-                T.copy(A[by * block_M, k * block_K], A_shared)
-                T.copy(Bq[bx * block_N, k * block_K // 2], q_shared)
-                T.copy(q_shared, q_local)
-                for i, j in T.Parallel(block_N, block_K):
-                    B_local[i, j] = (
-                        T.cast((q_local[i, j // 2] >> ((j % 2) * 4)) & 15, "float16")
-                        - T.cast(8, "float16")
-                    ) * S[bx * block_N + i, (k * block_K + j) // 64]
-                T.copy(B_local, B_shared)
-                T.gemm(A_shared, B_shared, acc, transpose_B=True)
-            T.copy(acc, C[by * block_M, bx * block_N])
-
-    return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=PLAIN)
-
-
 # -- what is measured -----------------------------------------------------------------------------
 def choices(names: str, *rows: tuple[int, ...]) -> list[dict[str, int]]:
     """Parameters of programs."""
     return [dict(zip(names.split(), row)) for row in rows]
 
 
+TILES = choices(
+    "block_M block_N block_K stages threads", (128, 256, 64, 4, 256), (128, 256, 64, 3, 256),
+    (256, 128, 64, 3, 256), (128, 128, 64, 3, 128), (128, 128, 32, 4, 128))  # fmt: skip
+ATTENTION_TILES = choices(
+    "block_M block_N stages threads", (128, 128, 2, 256), (192, 128, 2, 384), (128, 64, 2, 128),
+    (192, 80, 2, 384), (128, 32, 2, 128))  # fmt: skip
 # Row -> the program, its sizes, and the tiles from which the fastest is taken.
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, int]]]] = {
     "add": (add, (16384, 16384), choices(
@@ -318,12 +163,21 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, in
         "rows threads", (1, 128), (1, 256), (2, 256), (4, 256))),
     "transpose": (transpose, (16384, 16384), choices(
         "block threads", (32, 128), (64, 256), (128, 512))),
-    "gemm": (gemm, (4096,), choices(
-        "block_M block_N block_K stages threads", (128, 128, 32, 4, 128), (256, 128, 64, 3, 256),
-        (128, 256, 64, 3, 256), (128, 128, 64, 3, 128))),
-    "attention": (attention, (4, 16, 4096, 128), choices(
-        "block_M block_N stages threads", (128, 128, 2, 256), (128, 64, 2, 128),
-        (128, 32, 2, 128))),
+    "gemm": (gemm, (4096, 4096, 4096, "bfloat16", "bfloat16", False), TILES),
+    "gemm_large": (gemm, (8192, 8192, 8192, "float16", "float16", False), TILES),
+    "gemm_rows": (gemm, (64, 8192, 8192, "float16", "float16", False), choices(
+        "block_M block_N block_K stages threads", (64, 64, 128, 4, 128), (64, 128, 64, 4, 128),
+        (64, 64, 64, 6, 128), (64, 32, 128, 4, 128))),
+    "gemm_fp8": (gemm, (8192, 8192, 8192, "float8_e4m3fn", "bfloat16", True), choices(
+        "block_M block_N block_K stages threads", (128, 256, 128, 3, 256), (128, 256, 128, 4, 256),
+        (128, 128, 128, 4, 128))),
+    "attention": (attention, (4, 16, 4096, 128, False), ATTENTION_TILES),
+    "attention_causal": (attention, (1, 16, 16384, 128, True), ATTENTION_TILES),
+    "mla": (mla_decode, (64, 128, 8192, 512, 64), choices(
+        "block_N block_H stages threads", (64, 64, 2, 256), (64, 64, 1, 256), (32, 64, 2, 256))),
+    "dequant_rows": (dequant, (2048, 8192, 8192), choices(
+        "block_M block_N block_K stages threads", (128, 128, 64, 3, 256), (128, 256, 64, 3, 256),
+        (128, 128, 64, 3, 128), (64, 128, 64, 3, 128))),
     "dequant": (dequant, (16, 8192, 8192), choices(
         "block_M block_N block_K stages threads", (16, 64, 64, 3, 128), (16, 128, 64, 3, 128),
         (64, 64, 64, 3, 128), (64, 128, 64, 3, 128), (16, 64, 256, 6, 128),
@@ -365,39 +219,66 @@ def transpose_row() -> dict[str, Any]:
                     {"GB/s": moved})  # fmt: skip
 
 
-def gemm_row() -> dict[str, Any]:
-    """4096^3 bfloat16 beside cuBLAS."""
-    A, B = normal(4096, 4096), normal(4096, 4096)
-    return measured("gemm", (A, B), A @ B, lambda: A @ B,
-                    {"TFLOP/s": 2 * 4096**3 / 1e3})  # fmt: skip
+def gemm_of(name: str) -> dict[str, Any]:
+    """A GEMM of 16 bits beside cuBLAS."""
+    M, N, K, dtype, *_ = PROGRAMS[name][1]
+    A, B = (normal(*shape, dtype=getattr(torch, dtype)) for shape in ((M, K), (K, N)))
+    return measured(name, (A, B), A @ B, lambda: A @ B, {"TFLOP/s": 2 * M * N * K / 1e3})
 
 
-def attention_row() -> dict[str, Any]:
-    """4 x 16 heads of 4096 x 128 float16, beside cuDNN."""
+def gemm_fp8_row() -> dict[str, Any]:
+    """8192^3 of e4m3 to bfloat16, beside cuBLAS with fast accumulation."""
+    size = 8192
+    A, B = (normal(size, size).to(torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device="cuda")
+
+    def library() -> Any:
+        return torch._scaled_mm(
+            A, B.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+
+    return measured("gemm_fp8", (A, B), library(), library, {"TFLOP/s": 2 * size**3 / 1e3})
+
+
+def attention_of(name: str) -> dict[str, Any]:
+    """Attention forward, float16, beside cuDNN."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    Q, K, V = (normal(4, 4096, 16, 128, dtype=torch.float16) for _ in range(3))
+    batch, heads, length, dim, causal = PROGRAMS[name][1]
+    Q, K, V = (normal(batch, length, heads, dim, dtype=torch.float16) for _ in range(3))
     q, k, v = (x.transpose(1, 2) for x in (Q, K, V))
-    sdpa = torch.nn.functional.scaled_dot_product_attention
 
     def library() -> Any:
         with sdpa_kernel([SDPBackend.CUDNN_ATTENTION]):
-            return sdpa(q, k, v)
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
-    return measured("attention", (Q, K, V),
-                    sdpa(q, k, v).transpose(1, 2), library,
-                    {"TFLOP/s": 4 * 4 * 16 * 4096**2 * 128 / 1e3})  # fmt: skip
+    work = 4 * batch * heads * length**2 * dim / (2 if causal else 1)
+    return measured(name, (Q, K, V), library().transpose(1, 2), library, {"TFLOP/s": work / 1e3})
 
 
-def dequant_row() -> dict[str, Any]:
-    """16 x 8192 x 8192 with 4-bit weights; GB/s of weights. Beside a copy of as many bytes."""
-    M, N, K = 16, 8192, 8192
+def mla_row() -> dict[str, Any]:
+    """A decoding step of multi-head latent attention, beside a copy of the bytes of its cache."""
+    batch, heads, length, dim, rope = PROGRAMS["mla"][1]
+    Q, Qr = (normal(batch, heads, width, dtype=torch.float16) for width in (dim, rope))
+    KV, Kr = (normal(batch, length, width, dtype=torch.float16) for width in (dim, rope))
+    q, k = torch.cat((Q, Qr), -1), torch.cat((KV, Kr), -1)
+    weights = torch.softmax((q @ k.mT).float() / math.sqrt(dim + rope), -1)
+    wanted = weights.half() @ KV
+    return measured("mla", (Q, Qr, KV, Kr), wanted, copier(k.numel() * 2),
+                    {"TFLOP/s": 2 * batch * heads * length * (2 * dim + rope) / 1e3})  # fmt: skip
+
+
+def dequant_of(name: str) -> dict[str, Any]:
+    """4-bit weights: few rows beside a copy of the weights, many beside the product in 16 bits."""
+    M, N, K = PROGRAMS[name][1]
     A, S = normal(M, K, dtype=torch.float16), normal(N, K // 64, dtype=torch.float16).abs() * 0.1
     q = torch.randint(0, 256, (N, K // 2), device="cuda", dtype=torch.uint8)
     full = torch.stack([q & 15, q >> 4], -1).reshape(N, K).float() - 8
     wanted = A.float() @ (full * S.float().repeat_interleave(64, 1)).T
-    return measured("dequant", (A, q, S), wanted,
-                    copier(q.numel()), {"GB/s": q.numel()})  # fmt: skip
+    if M <= 64:
+        return measured(name, (A, q, S), wanted, copier(q.numel()), {"GB/s": q.numel()})
+    half = (full * S.float().repeat_interleave(64, 1)).half().T.contiguous()
+    return measured(name, (A, q, S), wanted, lambda: A @ half, {"TFLOP/s": 2 * M * N * K / 1e3})
 
 
 def weights_row() -> dict[str, Any]:
@@ -467,9 +348,13 @@ def launch_row() -> dict[str, Any]:
     return {"us": ours, "library_us": theirs, "ratio": theirs / ours}
 
 
-ROWS = {
+ROWS: dict[str, Callable[[], dict[str, Any]]] = {
     "add": add_row, "softmax": softmax_row, "rmsnorm": rmsnorm_row, "transpose": transpose_row,
-    "gemm": gemm_row, "attention": attention_row, "dequant": dequant_row,
+    **{name: partial(gemm_of, name) for name in ("gemm", "gemm_large", "gemm_rows")},
+    "gemm_fp8": gemm_fp8_row,
+    **{name: partial(attention_of, name) for name in ("attention", "attention_causal")},
+    "mla": mla_row,
+    **{name: partial(dequant_of, name) for name in ("dequant", "dequant_rows")},
     "weights": weights_row,
     "launch": launch_row,
 }  # fmt: skip
@@ -542,9 +427,9 @@ def main() -> None:
         print(torch.cuda.get_device_name())
         for name in options.only:
             report[name] = found = row(name, options.incumbent)
-            print(f"{name:10} {shown(found)}", flush=True)
+            print(f"{name:17}{shown(found)}", flush=True)
             if "incumbent" in found:
-                print(f"{'  incumbent':10} {shown(found['incumbent'])}", flush=True)
+                print(f"{'  incumbent':17}{shown(found['incumbent'])}", flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
