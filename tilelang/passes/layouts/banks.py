@@ -22,7 +22,7 @@ from tilelang.ir.expr import as_expr
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits
+from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
 from tilelang.passes.layouts.access import Access
 from tilelang.target import Limits
 
@@ -32,8 +32,15 @@ WORTH = 0.7  # a layout is chosen when it needs at most so many of the wavefront
 Use = tuple[S.Parallel, Access, RegisterLayout]
 
 
-def best_layout(buffer: Buffer, uses: Sequence[Use], limits: Limits) -> Layout | None:
-    """The layout of a shared tile for the loops that touch it; None for row-major order."""
+def best_layout(
+    buffer: Buffer, uses: Sequence[Use], limits: Limits, panels: bool = False
+) -> Layout | None:
+    """The layout of a shared tile for the loops that touch it; None for row-major order.
+
+    Args:
+        panels: whether swizzles in panels, as copies with tensor maps have them, are taken where
+            they serve as well as others.
+    """
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
         return None
@@ -42,7 +49,7 @@ def best_layout(buffer: Buffer, uses: Sequence[Use], limits: Limits) -> Layout |
         return None
     plain = _costs(points, shape, None, buffer, limits)
     best, least = None, sum(plain)
-    for layout in _candidates(shape, buffer.dtype.bits):
+    for layout in _candidates(shape, buffer.dtype.bits, panels):
         costs = _costs(points, shape, layout, buffer, limits)
         if sum(costs) < least and _better(costs, plain):
             best, least = layout, sum(costs)
@@ -58,8 +65,12 @@ def _better(costs: Sequence[int], plain: Sequence[int]) -> bool:
     return all(a <= b for a, b in pairs) and any(a < WORTH * b for a, b in pairs)
 
 
-def _candidates(shape: tuple[int, ...], bits: int) -> Iterator[Layout]:
-    """Chunks of 16 bytes permuted within spans, by the row or by groups of rows."""
+def _candidates(shape: tuple[int, ...], bits: int, panels: bool) -> Iterator[Layout]:
+    """Chunks of 16 bytes permuted within spans, by the row or by groups of rows; ``panels`` first,
+    whose spans lie one behind the other."""
+    for span in SPANS if panels else ():
+        if fits(shape, bits, span):
+            yield swizzled(shape, bits, span)
     for span in SPANS:
         if fits(shape, bits, span):
             for rows in (1, 2, 4, 8):
@@ -113,11 +124,13 @@ def _costs(
     found = []
     for indices in points:
         image = [np.clip(index, 0, extent - 1) for index, extent in zip(indices, shape)]
-        if layout is not None:  # it permutes the box, so only the points need to be looked at
+        box: Sequence[int] = shape
+        if layout is not None:  # it is one to one, so only the points need to be looked at
             values = dict(zip(layout.forward_vars, image))
             image = [evaluate(part, values) for part in layout.forward_index]
+            box = layout.output_shape()
         addresses = np.zeros(indices[0].shape, np.int64)
-        for part, extent in zip(image, shape):
+        for part, extent in zip(image, box):
             addresses = addresses * extent + part
         found.append(_wavefronts(addresses, unit, limits))
     return found

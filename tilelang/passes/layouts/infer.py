@@ -495,7 +495,8 @@ class _Inference:
                     uses.setdefault(access.buffer, []).append((op.loop, access, spread))
         for buffer, found in uses.items():
             if buffer.data not in taken and buffer not in self.layouts:
-                layout = best_layout(buffer, found, self.context.limits)
+                tensor_maps = self.context.has("tma")
+                layout = best_layout(buffer, found, self.context.limits, tensor_maps)
                 if layout is not None:
                     self.layouts[buffer] = layout
                     self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])

@@ -53,7 +53,7 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
         indices[dim] = E.binary("add", start[dim], lane)
     number = E.binary("add", slot, lane) if lanes > 1 else slot
     copy = spread.first_copy(ctx.thread)
-    body = _Body(loop, dict(zip(loop.vars, indices)), number, spread, ctx, copy)
+    body = Body(loop, dict(zip(loop.vars, indices)), number, spread, ctx, copy)
     inner = body.rewrite(loop.body)
     exists = spread.valid(ctx.thread, slot)
     conditions = [c for c in (exists, None if body.guarded else copy) if c is not None]
@@ -98,7 +98,7 @@ def _lanes(spread: RegisterLayout) -> int:
     return gcd(lanes, spread.shape[dim]) if spread.padded else lanes
 
 
-class _Body(Rewriter):
+class Body(Rewriter):
     """The body of a loop for one slot: indices in place of variables, registers for fragments."""
 
     def __init__(

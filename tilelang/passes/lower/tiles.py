@@ -28,6 +28,7 @@ from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distri
 from tilelang.passes.lower.epilogue import lower_epilogue
 from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
+from tilelang.passes.lower.matrix_stores import lower_matrix_store
 from tilelang.passes.lower.parallel import lower_parallel
 from tilelang.passes.lower.print_tile import lower_print
 from tilelang.passes.lower.reduce import lower_reduce
@@ -166,7 +167,7 @@ class _Tiles(Rewriter):
         spread = None
         if static_extents(loop) is not None:
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
-        found = lower_parallel(loop, spread, ctx)
+        found = lower_matrix_store(loop, spread, ctx) or lower_parallel(loop, spread, ctx)
         if (
             asynchronous
             and dict(loop.annotations).get("commit", True)
