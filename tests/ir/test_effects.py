@@ -20,7 +20,7 @@ from tilelang.ir.tables import portable
 from tilelang.ir.uniform import Varying
 from tilelang.passes.serial.threads import memory_use
 from tilelang.passes.sync.events import Scope, own_accesses
-from tilelang.runtime.contract import launch_spec
+from tilelang.runtime.launch_spec import launch_spec
 from tilelang.target.rows import ROWS
 
 I32, F32, HANDLE = DType("int32"), DType("float32"), DType("handle")
