@@ -12,13 +12,13 @@ import pytest
 from contexts import SM_80
 from test_gemm_double_buffer import check as simulated
 from test_gemm_double_buffer import product
-from test_pipeline import body_text, numbers, program
+from test_pipeline import body_text, notes, numbers, program
 from test_schedule_verifier import scheduled
 from thread_races import simulate
 
 import tilelang.language as T
 from tilelang import interpret
-from tilelang.compiler import pass_list
+from tilelang.compiler import lower, pass_list
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
@@ -99,18 +99,97 @@ def test_no_instruction_counts_copies_on_a_target_without_counters() -> None:
     assert "a target with direct_lds and vmcnt" in str(caught.value)
 
 
-def test_a_pipeline_with_turns_is_run_once() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((160, 8), "float32"), O: T.Tensor((160, 8), "float32"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function
-        with T.Kernel(1, threads=32):
-            a = T.alloc_shared((8, 8), "float32")
-            for r in T.serial(2):
-                for k in T.Pipelined(n, num_stages=2):
-                    T.copy(A[(r + k) * 8, 0], a)
-                    T.copy(a, O[(r * 5 + k) * 8, 0])
+def repeated(stages: int, trips: int | None, kind: str = "plain") -> S.PrimFunc:
+    """A pipelined loop in another one, under a condition, with as many iterations as ``trips`` or
+    as each row of blocks says."""
 
-    made = scheduled(kernel, "mbarrier")
-    assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((160, 8), "float32"),
+        N: T.Tensor((9,), "int32"),
+        O: T.Tensor((160, 8), "float32"),
+        n: T.int32,
+    ):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=32):
+            for r in T.serial(n):
+                a = T.alloc_shared((8, 8), "float32")
+                c = T.alloc_fragment((8, 8), "float32")
+                if N[r] >= 0:
+                    T.clear(c)
+                    for k in T.Pipelined(N[r] if trips is None else trips, num_stages=stages):
+                        T.copy(A[(r + k) * 8, 0], a)
+                        for i, j in T.Parallel(8, 8):
+                            c[i, j] += a[i, j]
+                    T.copy(c, O[r * 8, 0])
+                elif kind == "used elsewhere":
+                    T.copy(a, O[r * 8, 0])
+
+    return kernel
+
+
+RUNS = """\
+with T.pipeline(3, (a.data,), "bulk") as p:
+    for r in range(n):
+        if N[r] >= 0:
+            T.fill(c, T.float32(0.0))
+            with T.run(p, 4) as first:
+                T.acquire(p, first)
+                T.tma_copy(A[r * 8:r * 8 + 8, 0:8], a[first % 3, 0:8, 0:8], barrier=p)
+                T.commit(p, first)
+"""
+LOWERED = """\
+        T.fill(c, T.float32(0.0))
+        first: T.int32 = T.Cast("int32", handed[0])
+        if tx == 0:
+            T.mbarrier_wait(empty[first % 3], (first // 3 + 1) % 2)
+"""
+
+
+def test_runs_count_items_from_those_before() -> None:
+    made = scheduled(repeated(3, 4), "bulk")
+    assert body_text(made).startswith(RUNS)
+    text = body_text(lower_pipelines(made, SM_80))
+    assert LOWERED in text and 'handed[0] = T.Cast("uint16", (first + 4) % 6)' in text
+
+
+def test_runs_of_whole_rounds_begin_alike() -> None:
+    text = lower_pipelines(scheduled(repeated(3, 12), "bulk"), SM_80).script()
+    assert "handed" not in text and "first" not in text
+
+
+@pytest.mark.parametrize("mechanism", ["bulk", "mbarrier"])
+@pytest.mark.parametrize("trips", [None, 2, 4, 6])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_runs_compute_the_same(mechanism: str, stages: int, trips: int | None) -> None:
+    func = repeated(stages, trips)
+    counts = np.array([1, 3, 0, 2, -1, 7, 4, 1, 5], np.int32)
+    made = scheduled(func, mechanism)
+    assert pipeline_of(made).mechanism == mechanism
+    for each in (made, lower_pipelines(made, SM_80)):
+        for n in (0, 1, 9):
+            same(func, each, numbers(160, 8), counts, numbers(160, 8), n)
+
+
+@pytest.mark.parametrize("n", [0, 1, 9])
+@pytest.mark.parametrize("trips", [None, 4])
+def test_runs_on_threads(trips: int | None, n: int) -> None:
+    func = repeated(3, trips)
+    with choosing("mbarrier"):
+        lowered = lower(func, SM_80.target, Options())
+    assert "handed" in lowered.script()
+    A, N, O = (param for param in lowered.params if isinstance(param, Buffer))
+    (end,) = (param for param in lowered.params if isinstance(param, E.Var))
+    source, counts = numbers(160, 8), np.array([1, 3, 0, 2, -1, 7, 4, 1, 5], np.int32)
+    want, found = np.zeros((160, 8), np.float32), np.zeros((160, 8), np.float32)
+    interpret.run(func, [source, counts, want, n])
+    simulate(lowered.body, {A: source, N: counts, O: found}, {end: n})
+    np.testing.assert_array_equal(found, want)
+
+
+def test_a_tile_that_is_used_between_runs_has_no_mbarriers() -> None:
+    made = scheduled(repeated(3, 4, "used elsewhere"), "mbarrier")
+    why = "serial: not with plain copies: `a` is used where the pipeline does not run"
+    assert [note for note in notes(made) if "serial" in note] == [why]
 
 
 def test_a_fence_stands_before_what_the_async_proxy_reads() -> None:

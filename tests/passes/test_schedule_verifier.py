@@ -144,8 +144,14 @@ def mutants(node: H.Pipeline) -> Iterator[tuple[str, H.Pipeline]]:
             yield "without its condition", edited(node, stmt, stmt.then)
             never = replace(stmt, cond=E.as_expr(stmt.cond.a + 1 < stmt.cond.b))  # type: ignore[attr-defined]  # a comparison
             yield "one item fewer", edited(node, stmt, never)
-        if isinstance(stmt, S.For):
+        if isinstance(stmt, S.For) and isinstance(stmt.body, S.Seq):
             yield from of_loop(node, stmt)
+        if isinstance(stmt, H.Run):
+            for by in (-1, 1):
+                count = E.as_expr(stmt.count + by)
+                yield f"a count {by:+}", edited(node, stmt, replace(stmt, count=count))
+            yield "a run twice", edited(node, stmt, stmt, stmt)
+            yield "no run", edited(node, stmt, stmt.body)
 
 
 def of_loop(node: H.Pipeline, loop: S.For) -> Iterator[tuple[str, H.Pipeline]]:
@@ -174,6 +180,29 @@ def test_every_mutant_is_refused(mechanism: str, kind: str, stages: int, stop: i
     found = list(mutants(node))
     assert len(found) > 40
     assert [what for what, mutant in found if refusal(mutant) is None] == []
+
+
+@pytest.mark.parametrize("mechanism", ["bulk", "mbarrier"])
+@pytest.mark.parametrize(("stages", "stop"), [(2, None), (3, None), (2, 2), (4, 4), (3, 9)])
+def test_every_mutant_of_runs_is_refused(mechanism: str, stages: int, stop: int | None) -> None:
+    node = pipeline_of(scheduled(again(program(stages=stages, stop=stop)), mechanism))
+    assert refusal(node) is None
+    found = list(mutants(node))
+    assert len(found) > 30
+    assert [what for what, mutant in found if refusal(mutant) is None] == []
+
+
+def again(func: S.PrimFunc) -> S.PrimFunc:
+    """With its pipelined loop in another one."""
+
+    class Around(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if not (isinstance(stmt, S.For) and stmt.kind == "pipelined"):
+                return stmt
+            var, zero, one = E.Var("again", stmt.var.dtype), E.const(0), E.const(1)
+            return S.For(var=var, start=zero, stop=E.const(5), step=one, body=stmt)
+
+    return replace(func, body=Around().rewrite(func.body))
 
 
 MESSAGES = {

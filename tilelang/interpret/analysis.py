@@ -10,7 +10,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import NAME, accesses
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
 from tilelang.ir.expr import walk as walk_expr
-from tilelang.ir.schedule import Acquire, Pipeline, Roles
+from tilelang.ir.schedule import Acquire, Pipeline, Roles, Run
 from tilelang.ir.schedule import Wait as WaitForItem
 from tilelang.ir.stmt import (
     Alloc,
@@ -151,7 +151,7 @@ class Facts:
                 for block in stmt.blocks():
                     if not self.needs_group(block):
                         yield from self.conditions((block,))
-            elif isinstance(stmt, (Seq, For, Attr, Pipeline)):
+            elif isinstance(stmt, (Seq, For, Attr, Pipeline, Run)):
                 yield from self.conditions(stmt.blocks())
 
     def updates_itself(self, stmt: Store) -> bool:

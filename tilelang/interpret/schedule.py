@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from tilelang.errors import Loc
 from tilelang.interpret.lanes import Active, Mask, narrow, population, union
 from tilelang.interpret.sync import Steps, Wait, join
@@ -27,18 +30,34 @@ Execute = Callable[["DivergentGroup", Stmt, Active], Steps]
 
 @dataclass
 class Items:
-    """What has become of the items of a pipeline; ``users``: threads that wait for each."""
+    """What has become of the items of a pipeline; ``users``: threads that wait for each;
+    ``handed``: how many the runs of each thread have handed on."""
 
     stages: int
     users: int
+    handed: npt.NDArray[np.int64]
     committed: set[int] = field(default_factory=set)
     released: Counter[int] = field(default_factory=Counter)
 
 
 def pipeline(s: DivergentGroup, node: H.Pipeline, active: Active, execute: Execute) -> Steps:
     """The body, with items that nobody has filled yet."""
-    s.block.pipelines[node.pipe] = Items(node.stages, _users(s, node, active))
+    handed = np.zeros(s.lanes.count, np.int64)
+    s.block.pipelines[node.pipe] = Items(node.stages, _users(s, node, active), handed)
     return (yield from execute(s, node.body, active))
+
+
+def run(s: DivergentGroup, node: H.Run, active: Active, execute: Execute) -> Steps:
+    """More items, numbered from those that the active threads have handed on."""
+    assert isinstance(node.pipe, Var)
+    handed = s.block.pipelines[node.pipe].handed
+    mine = s.lanes.members(active)
+    first, count = int(handed[mine[0]]), s.number(node.count, active, "the number of items")
+    assert (handed[mine] == first).all(), "threads of a pipeline run it equally often"
+    s.bind(node.first, first)
+    active = yield from execute(s, node.body, active)
+    handed[mine] += count
+    return active
 
 
 def _users(s: DivergentGroup, node: H.Pipeline, active: Active) -> int:

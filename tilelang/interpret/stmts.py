@@ -24,7 +24,7 @@ from tilelang.interpret.tile_ops import run_tile_op
 from tilelang.interpret.values import Value, assert_never
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call, Expr, const
-from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles
+from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles, Run
 from tilelang.ir.stmt import (
     Alloc,
     Assert,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Node: TypeAlias = (
     "Seq | Let | Alloc | View | Store | For | Parallel | While | If | Eval | Assert | Break "
     "| Continue | ThreadReturn | Attr | Launch | ReducerUpdate | TileOp | Pipeline "
-    "| PipelineStep | Roles | Fence"
+    "| Run | PipelineStep | Roles | Fence"
 )
 
 
@@ -104,6 +104,8 @@ def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
                 launch(s, node, execute)
             case Pipeline():
                 return (yield from schedule.pipeline(s, node, active, execute))
+            case Run():
+                return (yield from schedule.run(s, node, active, execute))
             case PipelineStep():
                 return (yield from schedule.step(s, node, active))
             case Roles():

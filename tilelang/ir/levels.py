@@ -32,7 +32,7 @@ _TILE: frozenset[type[S.Stmt]] = frozenset(
     )
 )  # fmt: skip
 _SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
-    (H.Pipeline, H.Acquire, H.Commit, H.Wait, H.Release, H.Roles, H.Role, H.Fence)
+    (H.Pipeline, H.Run, H.Acquire, H.Commit, H.Wait, H.Release, H.Roles, H.Role, H.Fence)
 )
 # What the host executes before, between and around kernels.
 HOST: frozenset[type[S.Stmt]] = frozenset(

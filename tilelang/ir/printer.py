@@ -320,6 +320,8 @@ class _Printer:
             self.block(stmt.body)
         elif isinstance(stmt, H.Pipeline):
             self.pipeline(stmt)
+        elif isinstance(stmt, H.Run):
+            self.run(stmt)
         elif isinstance(stmt, H.Roles):
             self.line("with T.roles():")
             self.block(S.Seq(stmts=stmt.branches))
@@ -396,6 +398,14 @@ class _Printer:
         self.names.open()
         name = self.names.define(stmt.pipe)
         self.line(f"with T.pipeline({stmt.stages}, {tiles}, {quoted(stmt.mechanism)}) as {name}:")
+        self.block(stmt.body)
+        self.names.close()
+
+    def run(self, stmt: H.Run) -> None:
+        """A run of a pipeline; the number of its first item ends with it."""
+        of = f"{self.text.expr(stmt.pipe)}, {self.text.expr(stmt.count)}"
+        self.names.open()
+        self.line(f"with T.run({of}) as {self.names.define(stmt.first)}:")
         self.block(stmt.body)
         self.names.close()
 

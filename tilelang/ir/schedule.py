@@ -5,7 +5,8 @@ them. For values they mean nothing but that copies are complete where they are w
 
 A pipeline hands *items* from the statements that fill its tiles to those that use them. Item ``n``
 lives in version ``n % stages`` of every tile. ``Acquire(p, n)`` .. copies .. ``Commit(p, n)`` fill
-it, ``Wait(p, n)`` .. uses .. ``Release(p, n)`` use it.
+it, ``Wait(p, n)`` .. uses .. ``Release(p, n)`` use it. Items are counted over all runs of a
+pipeline (``Run``): a loop around it hands on more of them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,20 @@ class Pipeline(Stmt):
     stages: int = attr_()
     tiles: tuple[Var, ...] = attr_()
     mechanism: str = attr_()
+    body: Stmt = block_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Run(Stmt):
+    """``body`` hands on ``count`` more items of ``pipe``: ``first`` and those behind it.
+
+    ``first`` is the number of items of the runs before. All threads of a pipeline run it equally
+    often, each time with the same count. A pipeline without runs hands on its items once.
+    """
+
+    pipe: Expr = expr_()
+    first: Var = var_()
+    count: Expr = expr_()
     body: Stmt = block_()
 
 

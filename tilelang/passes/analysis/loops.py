@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, Range
+from tilelang.ir.simplify import simplify
 
 UNROLLED = ("unroll", "vectorized")
 
@@ -18,6 +19,14 @@ def trip_count(loop: S.For) -> int | None:
         return None
     start, stop, step = (int(bound) for bound in bounds)
     return len(range(start, stop, step)) if step else None
+
+
+def trips(loop: S.For) -> E.Expr:
+    """The number of iterations of a loop whose step is a constant."""
+    step = int(loop.step)
+    past = loop.stop - loop.start if step > 0 else loop.start - loop.stop
+    whole = (past + (abs(step) - 1)) // abs(step) if abs(step) > 1 else past
+    return simplify(E.binary("max", whole, E.const(0, whole.dtype)))
 
 
 def is_unrolled(loop: S.For) -> bool:

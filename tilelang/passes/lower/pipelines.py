@@ -27,6 +27,7 @@ def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without statements of the schedule.
 
     A pipeline with mbarriers stands in no loop: their turns are counted from its first item on.
+    Each thread counts the items of its runs in a register.
     """
     return rewrite_bodies(func, lambda launch: _Lower(launch, context).rewrite(launch.body))
 
@@ -47,6 +48,8 @@ class _Lower(Rewriter):
         match stmt:
             case H.Pipeline():
                 return self.pipeline(stmt)
+            case H.Run():
+                return self.run(stmt)
             case H.PipelineStep():
                 return self.step(stmt)
             case H.Fence(source="generic", target="async"):
@@ -71,6 +74,9 @@ class _Lower(Rewriter):
             made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
             made.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
             before = [S.Alloc(buffer=made.full), S.Alloc(buffer=made.empty)]
+        runs = (node for node in S.walk(stmt.body) if isinstance(node, H.Run))
+        if any(made.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
+            before.append(S.Alloc(buffer=made.handed, init=E.const(0, made.handed.dtype)))
         last = H.Wait(pipe=stmt.pipe, number=E.const(0), loc=stmt.loc)
         calls = [
             self.meet(stmt) if step is Step.MEET else made.call(step, last) for step in row.close
@@ -79,6 +85,21 @@ class _Lower(Rewriter):
             *(replace(alloc, loc=stmt.loc) for alloc in before),
             self.rewrite(stmt.body),
             *(S.Eval(value=call, loc=stmt.loc) for call in calls),
+        ]
+
+    def run(self, stmt: H.Run) -> list[S.Stmt]:
+        """A run, which begins at the item behind those that the thread has handed on."""
+        found = self.pipelines[stmt.pipe]
+        passed, zero = found.passed(stmt), (E.const(0),)
+        if passed is None:
+            start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
+            return [self.rewrite(_Given(start).rewrite(stmt.body))]
+        begin = E.cast(E.Load(found.handed, zero), stmt.first.dtype)
+        then = E.cast(simplify((stmt.first + passed) % found.rounds), found.handed.dtype)
+        return [
+            S.Let(var=stmt.first, value=begin, loc=stmt.loc),
+            self.rewrite(stmt.body),
+            S.Store(buffer=found.handed, indices=zero, value=then, loc=stmt.loc),
         ]
 
     def arrivals(self, stmt: H.Pipeline, kind: type[S.Stmt]) -> int:
@@ -148,6 +169,17 @@ class _Lower(Rewriter):
         return done if isinstance(done, list) else [done]
 
 
+class _Given(Rewriter):
+    """Gives variables their values."""
+
+    def __init__(self, values: dict[E.Var, E.Expr]) -> None:
+        self.values = values
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with the values."""
+        return simplify(substitute(expr, self.values))
+
+
 def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
     return isinstance(stmt, H.Commit) and stmt.pipe is pipe
 
@@ -159,7 +191,8 @@ def _barriers(name: str, count: int, stages: int) -> Buffer:
 
 
 class _Pipeline:
-    """What is known of a pipeline; ``bytes``: of the item that is being filled."""
+    """What is known of a pipeline; ``bytes``: of the item that is being filled; ``handed``: how
+    many items the thread has handed on."""
 
     def __init__(self, row: Mechanism, stages: int) -> None:
         self.row = row
@@ -167,6 +200,14 @@ class _Pipeline:
         self.full: Buffer | None = None
         self.empty: Buffer | None = None
         self.bytes = 0
+        self.handed = Buffer("handed", Shape((1,)), DType("uint16"), "local.var")
+        # A turn has a version and a parity: after two rounds of all versions everything repeats.
+        self.rounds = 2 * stages
+
+    def passed(self, run: H.Run) -> E.Expr | None:
+        """How many items later the next run begins, None where it begins like this one."""
+        found = simplify(run.count % self.rounds)
+        return None if isinstance(found, E.Const) and not int(found) else found
 
     def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
         """The mbarrier of the version of an item."""

@@ -5,6 +5,9 @@ are issued; iteration i waits for its own item, issues the copies of item i + S 
 versions that iteration i - 1 has released, and computes. That is written as a ``Pipeline`` with its
 steps (``ir/schedule.py``); what they become is a row of ``analysis/mechanism.py``, and
 ``lower/pipelines.py`` puts it in their place.
+
+Where a loop is run again and its mechanism has turns, which are counted over all items, the
+``Pipeline`` stands around everything that runs it and each time is a ``Run``.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -20,7 +24,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
-from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.analysis.loops import trip_count, trips
 from tilelang.passes.analysis.mechanism import Mechanism, choices
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
@@ -63,13 +67,20 @@ def stages_of(loop: S.For) -> int:
 class _Choice:
     """What happens to one loop: a plan, or the reason why not.
 
-    ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why.
+    ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why;
+    ``again``: a loop around repeats it.
     """
 
     loop: S.For
     plan: Plan | None = None
     note: str = ""
     others: tuple[Mechanism, ...] = ()
+    again: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether its pipeline is run repeatedly, and counts its items over all runs."""
+        return self.again and self.plan is not None and self.plan.mechanism.turns
 
     def refuse(self, why: str) -> None:
         """The order of the plan is not certain: the next mechanism, or a serial loop."""
@@ -115,7 +126,14 @@ class _Pipeliner:
         if expand.refused:
             return None
         zero = {data: Version(tile, E.const(0)) for data, tile in tiles.items()}
-        return UseVersions(zero).rewrite(launch) if zero else launch
+        launch = UseVersions(zero).rewrite(launch) if zero else launch
+        assert isinstance(launch, S.Launch)
+        for choice, pipeline in expand.around:
+            launch, why = wrapped(launch, pipeline)
+            if why is not None:
+                choice.refuse(why)
+                return None
+        return launch
 
     def choose(self, stmt: S.Stmt, divergent: bool, again: bool = False) -> None:
         """A choice for every pipelined loop in ``stmt``; ``again``: a loop around repeats it."""
@@ -138,8 +156,7 @@ class _Pipeliner:
             stages = min(stages, count)
         if stages <= 1:
             return _Choice(loop, note="serial: one stage, copies are finished where they stand")
-        # Turns are counted from the first item on, so such a pipeline is run once.
-        mechanisms = [row for row in choices(self.context) if not (again and row.turns)]
+        mechanisms = choices(self.context)
         if not mechanisms:
             return _Choice(loop, note="serial: the target has no asynchronous copies")
         if divergent:
@@ -152,7 +169,7 @@ class _Pipeliner:
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
             return _Choice(loop, note=f"serial: {why}")
-        return _Choice(loop, plan, others=tuple(mechanisms[1:]))
+        return _Choice(loop, plan, others=tuple(mechanisms[1:]), again=again)
 
     def drop_stale(self) -> None:
         """Without versions: tiles whose contents are used after the loop."""
@@ -180,14 +197,18 @@ class _Expand(Rewriter):
         self.choices = choices
         self.tiles = tiles
         self.refused = False
+        self.around: list[tuple[_Choice, H.Pipeline]] = []  # pipelines that runs are of
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         choice = self.choices.get(id(stmt))
         if choice is None:
             return super()._visit(stmt)
         if choice.plan is not None:
-            *before, pipeline = expand(choice.plan, self.tiles, choice.note)
+            *before, pipeline = expand(choice.plan, self.tiles, choice.note, choice.runs)
             assert isinstance(pipeline, H.Pipeline)
+            if choice.runs:
+                self.around.append((choice, pipeline))
+                return [*before, pipeline.body]
             why = refusal(pipeline)
             if why is not None:
                 self.refused = True
@@ -202,10 +223,45 @@ def serial(loop: S.For, note: str) -> S.For:
     return replace(loop, kind="serial", annotations=(*loop.annotations, (NOTE, note)))
 
 
+def wrapped(launch: S.Launch, pipeline: H.Pipeline) -> tuple[S.Launch, str | None]:
+    """``launch`` with ``pipeline`` around all statements from the first that runs it, and why its
+    order is not certain. Its tiles are allocated before it: they keep what has arrived early."""
+    mine = set(pipeline.tiles)
+    body = _Without(mine).rewrite(launch.body)
+    items = body.stmts if isinstance(body, S.Seq) else (body,)
+    start = next(k for k, item in enumerate(items) if _runs(item, pipeline.pipe))
+    allocs = [
+        node for node in S.walk(launch.body)
+        if isinstance(node, S.Alloc) and node.buffer.data in mine
+    ]  # fmt: skip
+    for item in items[:start]:
+        for data in effects.used(item) & mine:
+            return launch, f"`{data.name}` is used where the pipeline does not run"
+    pipeline = replace(pipeline, body=S.seq(*items[start:]))
+    body = S.seq(*items[:start], *allocs, pipeline)
+    return replace(launch, body=body), refusal(pipeline)
+
+
+def _runs(stmt: S.Stmt, pipe: E.Var) -> bool:
+    return any(isinstance(node, H.Run) and node.pipe is pipe for node in S.walk(stmt))
+
+
+class _Without(Rewriter):
+    """Takes the allocations of some storage away."""
+
+    def __init__(self, gone: set[E.Var]) -> None:
+        self.gone = gone
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+        return None if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.gone else stmt
+
+
 # -- expansion --
-def expand(plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "") -> list[S.Stmt]:
-    """The statements that stand for a pipelined loop, a ``Pipeline`` last; ``refused``: why other
-    mechanisms are not used."""
+def expand(
+    plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "", again: bool = False
+) -> list[S.Stmt]:
+    """The statements that stand for a pipelined loop, a ``Pipeline`` last, which holds nothing but
+    one run of it if it is run ``again``; ``refused``: why other mechanisms are not used."""
     loop, stages, way = plan.loop, plan.stages, plan.mechanism
     before: list[S.Stmt] = [
         item
@@ -215,11 +271,13 @@ def expand(plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "") -> list
     hoisted = {id(item) for item in before}
     start = _steady(loop.start, before, loop)
     stop = _steady(loop.stop, before, loop)
+    first = E.Var("first", loop.var.dtype)
+    base: E.Expr = first if again else E.const(0)
     make = _Items(plan, tiles, E.Var("p", DType("handle")), stop)
     filled: list[S.Stmt] = []
     for stage in range(stages - 1):
-        filled += make.filled(simplify(start + loop.step * stage), E.const(stage))
-    number = simplify(_over(loop.var - start, loop.step))
+        filled += make.filled(simplify(start + loop.step * stage), simplify(base + stage))
+    number = simplify(base + _over(loop.var - start, loop.step))
     body: list[S.Stmt] = [
         make.waited(number),
         *make.filled(
@@ -232,12 +290,15 @@ def expand(plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "") -> list
     note = f"{stages} stages: {names} copied ahead with {way.words}, {way.cost}"
     note += f"; {refused}" if refused else ""
     rolled = replace(serial(loop, note), start=start, stop=stop, body=S.seq(*body))
+    inside = S.seq(*filled, rolled)
+    if again:
+        inside = H.Run(pipe=make.pipe, first=first, count=trips(rolled), body=inside, loc=loop.loc)
     pipeline = H.Pipeline(
         pipe=make.pipe,
         stages=stages,
         tiles=tuple(tiles[data].data for data in plan.tiles),
         mechanism=way.name,
-        body=S.seq(*filled, rolled),
+        body=inside,
         loc=loop.loc,
     )
     return [*before, pipeline]

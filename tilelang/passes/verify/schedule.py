@@ -2,7 +2,9 @@
 
 What a ``Pipeline`` does to its tiles is read off as a skeleton (see ``timeline``): items relative
 to the iteration, versions, the conditions under which items exist. The skeleton is run under the
-mechanism of the pipeline. What cannot be read, or may go wrong, is refused with the reason.
+mechanism of the pipeline. Of a pipeline that is run repeatedly, all threads come to its runs under
+the same loops and conditions, which see the same values. What cannot be read, or may go wrong, is
+refused with the reason.
 
 Relied on: a pointer to an element of a version stays within that version, and copies into tiles
 have the mode of the mechanism.
@@ -12,17 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Region
-from tilelang.ir.effects import Access, accesses
+from tilelang.ir.effects import NAME, Access, accesses, written
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.passes.analysis.groups import inverse
-from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.analysis.loops import trip_count, trips
 from tilelang.passes.analysis.mechanism import MECHANISMS, Step
 from tilelang.passes.verify.timeline import (
     Act,
@@ -36,6 +40,7 @@ from tilelang.passes.verify.timeline import (
 )
 
 Conds = tuple[E.Expr, ...]
+_LEAVE = (S.Break, S.Continue, S.ThreadReturn)
 
 
 def refusal(pipeline: H.Pipeline) -> str | None:
@@ -95,23 +100,107 @@ class _Reader:
         self.names += (data.name for data in self.pipeline.tiles)
         self.row = MECHANISMS[self.pipeline.mechanism]
         self.loop: _Loop | None = None
+        self.base: E.Var | None = None  # the number of the first item of the run being read
 
     def skeleton(self) -> Skeleton:
         """The pipeline without values."""
         body = self.pipeline.body
+        while isinstance(body, H.Pipeline):
+            body = body.body
         roles = [node for node in _items(body) if isinstance(node, H.Roles)]
         bodies = [role.body for node in roles for role in node.branches if isinstance(role, H.Role)]
         rest = [node for node in _items(body) if not isinstance(node, H.Roles)]
         if len(roles) > 1 or (roles and any(map(self.orders, rest))):
             raise _UnknownError("roles and other threads share it")
-        bodies = [block for block in bodies if self.orders(block)] if roles else [body]
+        if roles:
+            for block in (*rest, *(block for block in bodies if not self.orders(block))):
+                self.unused(block)
+            bodies = [block for block in bodies if self.orders(block)]
+        else:
+            bodies = [body]
+        repeated = any(isinstance(node, H.Run) and self.is_mine(node) for node in S.walk(body))
         loops: list[S.For] = []
-        programs = tuple(self.program(block, loops) for block in bodies)
-        first = loops[0]
-        bounds = {(loop.start, loop.stop, loop.step) for loop in loops}
-        if len(bounds) > 1:
+        ways: list[tuple[object, ...]] = []
+        programs: list[Program] = []
+        for block in bodies:
+            self.lets = {}
+            way: list[object] = []
+            if repeated:
+                block = self.run(block, way, by_roles=bool(roles))
+            programs.append(self.program(block, loops))
+            ways.append((*way, loops[-1].start, loops[-1].stop, loops[-1].step))
+        if any(way != ways[0] for way in ways):
             raise _UnknownError("its roles run different numbers of iterations")
-        return Skeleton(self.pipeline.stages, self.row.name, trip_count(first), programs)
+        trips = trip_count(loops[0])
+        return Skeleton(self.pipeline.stages, self.row.name, trips, tuple(programs), repeated)
+
+    # -- runs ----------------------------------------------------------------------------------
+    def run(self, block: S.Stmt, way: list[object], by_roles: bool) -> S.Stmt:
+        """The body of the run in ``block``; ``way``: the loops and conditions around it."""
+        inside = [item for item in _items(block) if self.orders(item)]
+        if len(inside) != 1:
+            raise _UnknownError("not one run of it stands in a block")
+        for item in _items(block):
+            if item is not inside[0]:
+                self.unused(item)
+            if isinstance(item, S.Let):
+                self.lets[item.var] = substitute(item.value, self.lets)
+        (stmt,) = inside
+        if isinstance(stmt, H.Run) and self.is_mine(stmt):
+            return self.counted(stmt)
+        if isinstance(stmt, (S.For, S.While, S.If)):
+            exprs = [substitute(expr, self.lets) for expr in stmt.exprs()]
+            if by_roles and not all(map(self.is_steady, exprs)):
+                raise _UnknownError("its roles may see different values of what is around it")
+            way += (type(stmt), *exprs, *stmt.parts("var"))
+        elif not isinstance(stmt, (S.Attr, H.Pipeline)):
+            raise _UnknownError(f"a run of it stands in a {type(stmt).__name__}")
+        if by_roles and any(isinstance(node, _LEAVE) for node in S.walk(stmt)):
+            raise _UnknownError("its roles may leave what is around it at different times")
+        blocks = stmt.blocks()
+        (side,) = (k for k, inner in enumerate(blocks) if self.orders(inner))
+        for k, inner in enumerate(blocks):
+            if k != side:
+                self.unused(inner)
+        way.append(side)
+        return self.run(blocks[side], way, by_roles)
+
+    def counted(self, run: H.Run) -> S.Stmt:
+        """The body of ``run``, whose count is that of its loop's iterations."""
+        self.base = run.first
+        for loop in (item for item in _items(run.body) if isinstance(item, S.For)):
+            if self.orders(loop) and simplify(run.count) is trips(loop):
+                return run.body
+        raise _UnknownError("a run of it counts other items than those of its loop")
+
+    def unused(self, stmt: S.Stmt) -> None:
+        """Refuse ``stmt`` if it touches tiles: it stands outside of the runs."""
+        for access in accesses(stmt, nested=True):
+            if access.data in self.tiles and access.mode != NAME:
+                name = self.names[self.tiles[access.data]]
+                raise _UnknownError(f"`{name}` is used where the pipeline does not run")
+
+    def is_steady(self, expr: E.Expr) -> bool:
+        """Whether all threads see the same value of ``expr``, whenever they come to it."""
+        for node in E.walk(expr):
+            if isinstance(node, E.Load):
+                if node.buffer.storage != "global" or node.buffer.data in self.written:
+                    return False
+            elif isinstance(node, E.Call):
+                if node.atom.effect is not Effect.NONE:
+                    return False
+            elif isinstance(node, (E.AddressOf, E.RegionArg)):
+                return False
+        return True
+
+    @cached_property
+    def written(self) -> set[E.Var]:
+        """The storage that something in the pipeline writes."""
+        return written(self.pipeline.body)
+
+    def is_mine(self, node: H.Run | H.PipelineStep) -> bool:
+        """Whether it is of this pipeline."""
+        return node.pipe is self.pipeline.pipe
 
     def program(self, block: S.Stmt, loops: list[S.For]) -> Program:
         """What one group of threads does."""
@@ -132,7 +221,7 @@ class _Reader:
     def orders(self, stmt: S.Stmt) -> bool:
         """Whether steps of the pipeline stand in ``stmt``."""
         return any(
-            isinstance(node, H.PipelineStep) and node.pipe is self.pipeline.pipe
+            isinstance(node, (H.PipelineStep, H.Run)) and self.is_mine(node)
             for node in S.walk(stmt)
         )
 
@@ -141,7 +230,7 @@ class _Reader:
         """The events of statements in order."""
         found: list[Event] = []
         for stmt in stmts:
-            if isinstance(stmt, H.PipelineStep) and stmt.pipe is self.pipeline.pipe:
+            if isinstance(stmt, H.PipelineStep) and self.is_mine(stmt):
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
                 found.append(Act(type(stmt).__name__.lower(), self.item(stmt.number), ahead))
             elif not self.orders(stmt):
@@ -173,6 +262,8 @@ class _Reader:
     def item(self, number: E.Expr) -> Item:
         """The item ``number``, relative to the iteration."""
         form = Linear.of(substitute(number, self.lets))
+        if self.base is not None:
+            form = form.added(Linear.of(self.base), -1)
         if not form.terms:
             return Item(form.constant, moving=False)
         past = form.added(self.known().number, -1)
@@ -221,7 +312,7 @@ class _Reader:
     def version(self, index: E.Expr) -> tuple[Item | None, int]:
         """The item and the modulus of an index of versions."""
         index = substitute(index, self.lets)
-        if isinstance(index, E.Const) and int(index) >= 0:
+        if isinstance(index, E.Const) and int(index) >= 0 and self.base is None:
             return Item(int(index), moving=False), int(index) + 1
         if isinstance(index, E.Binary) and index.op == "floormod" and isinstance(index.b, E.Const):
             return self.item(index.a), int(index.b)

@@ -3,8 +3,11 @@
 A :class:`Skeleton` is what is left of a pipeline without values: per group of threads the steps,
 copies and reads before the loop, in an iteration, and after it. It is run for numbers of iterations
 from none to several rounds; behind these everything repeats, since items are named relative to the
-iteration. Two threads stand for each group. Each keeps a vector clock: what happened before its
-present, of all threads. So one run speaks for every speed at which the threads may go.
+iteration. Where it is run repeatedly, runs of all lengths follow each other: a run knows of earlier
+ones only how many items they had, and all versions are alike.
+
+Two threads stand for each group. Each keeps a vector clock: what happened before its present, of
+all threads. So one run speaks for every speed at which the threads may go.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from typing import TypeAlias
 
 from tilelang.passes.analysis.mechanism import MECHANISMS, Step
@@ -86,12 +90,28 @@ class Program:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """A pipeline; ``trips``: the number of iterations where it is a constant."""
+    """A pipeline; ``trips``: the number of iterations where it is a constant; ``repeated``: its
+    programs are run any number of times."""
 
     stages: int
     mechanism: str
     trips: int | None
     programs: tuple[Program, ...]
+    repeated: bool = False
+
+    def lengths(self) -> Iterator[tuple[int, ...]]:
+        """What to run: the numbers of iterations of runs that follow each other."""
+        most = ROUNDS * self.stages
+        if self.trips is not None:
+            far = min(self.trips, most + self.trips % self.stages)  # the same remainder
+            # Until a run has begun at each version, in both parities.
+            yield (far,) * (2 * self.stages + 1 if self.repeated else 1)
+        elif self.repeated:
+            # A run of more items than versions hides all those before it.
+            short = range(self.stages + 2)
+            yield (most, *(trips for pair in product(short, short) for trips in pair), most)
+        else:
+            yield from ((trips,) for trips in range(most + 1))
 
 
 class HazardError(Exception):
@@ -101,14 +121,9 @@ class HazardError(Exception):
 @lru_cache(maxsize=256)
 def hazard(skeleton: Skeleton) -> str | None:
     """What may go wrong in ``skeleton``, None if nothing."""
-    most = ROUNDS * skeleton.stages
-    counts = range(most + 1)
-    if skeleton.trips is not None:
-        far = most + skeleton.trips % skeleton.stages  # the same remainder, no further
-        counts = range(min(skeleton.trips, far), min(skeleton.trips, far) + 1)
-    for trips in counts:
+    for lengths in skeleton.lengths():
         try:
-            _Machine(skeleton, trips).run()
+            _Machine(skeleton, lengths).run()
         except HazardError as found:
             return str(found)
     return None
@@ -154,7 +169,8 @@ class _Barrier:
 
 @dataclass
 class _Thread:
-    """One thread. ``first``: the one of its group that is elected."""
+    """One thread. ``first``: the one of its group that is elected; ``base``: the number of the
+    first item of its run; ``end``: of that behind the last one."""
 
     index: int
     program: Program
@@ -164,6 +180,8 @@ class _Thread:
     open: list[_Part] = field(default_factory=list)
     held: set[int] = field(default_factory=set)
     filling: set[int] = field(default_factory=set)
+    base: int = 0
+    end: int = 0
 
     @property
     def now(self) -> int:
@@ -184,8 +202,8 @@ Ready: TypeAlias = Callable[[], bool]
 class _Machine:
     """One run."""
 
-    def __init__(self, skeleton: Skeleton, trips: int) -> None:
-        self.stages, self.trips = skeleton.stages, trips
+    def __init__(self, skeleton: Skeleton, lengths: tuple[int, ...]) -> None:
+        self.stages, self.lengths = skeleton.stages, lengths
         self.row = MECHANISMS[skeleton.mechanism]
         count = 2 * len(skeleton.programs)
         self.threads = [
@@ -233,10 +251,12 @@ class _Machine:
 
     def flow(self, t: _Thread) -> Iterator[Ready]:
         """What one thread does; yields where it has to wait."""
-        yield from self.events(t, t.program.before, 0)
-        for iteration in range(self.trips):
-            yield from self.events(t, t.program.body, iteration)
-        yield from self.events(t, t.program.after, self.trips)
+        for trips in self.lengths:
+            t.base, t.end = t.end, t.end + trips
+            yield from self.events(t, t.program.before, 0)
+            for iteration in range(trips):
+                yield from self.events(t, t.program.body, iteration)
+            yield from self.events(t, t.program.after, trips)
         if t.filling:
             raise HazardError("an item is acquired and not committed")
         if t.held:
@@ -246,11 +266,11 @@ class _Machine:
     def events(self, t: _Thread, events: tuple[Event, ...], iteration: int) -> Iterator[Ready]:
         """Events of one iteration."""
         for event in events:
-            number = event.item.number(iteration)
+            number = t.base + event.item.number(iteration)
             t.clock[t.index] += 1
             match event:
                 case Branch():
-                    side = event.then if number < self.trips else event.orelse
+                    side = event.then if number < t.end else event.orelse
                     yield from self.events(t, side, iteration)
                 case Touch():
                     self.touch(t, event, number)
@@ -268,7 +288,7 @@ class _Machine:
         """The version has to be free: every user has released the item that was there."""
         if not self.fills(t):
             return
-        if number >= self.trips:
+        if number >= t.end:
             raise HazardError("an item is filled that no iteration uses")
         yield from self.steps(t, self.row.acquire, number, 0)
         before = number - self.stages
@@ -285,16 +305,16 @@ class _Machine:
             return
         if number in t.filling:
             t.filling.remove(number)
-        elif number < self.trips or not self.row.counts_items:
+        elif number < t.end or not self.row.counts_items:
             raise HazardError("an item is committed that was not acquired")
         yield from self.steps(t, self.row.commit, number, 0)
-        if Step.WAIT_COUNTER in self.row.wait and number < self.trips:
+        if Step.WAIT_COUNTER in self.row.wait and number < t.end:
             self.close_group(t)
 
     def wait(self, t: _Thread, number: int, ahead: int) -> Iterator[Ready]:
         """All parts of the item have arrived before the thread goes on."""
         yield from self.steps(t, self.row.wait, number, ahead)
-        if number >= self.trips or not self.fillers:
+        if number >= t.end or not self.fillers:
             raise HazardError("an item is waited for that nobody fills")
         for filler in self.fillers:
             part = self.parts.get((number % self.stages, filler))
