@@ -29,7 +29,7 @@ BUDGET = {
     "cuda": 2414,
     "runtime": 2344,
     "codegen": 1963,
-    "emulator": 1450,
+    "emulator": 1460,
     "layout": 1327,
     "cpu": 1204,
     "facades": 1159,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.compilers import find_cxx
-from tilelang.emulator.declarations import rewrite_arrays
+from tilelang.emulator.declarations import rewrite_arrays, rewrite_conversions
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 
@@ -32,7 +35,7 @@ def test_an_element_that_one_thread_did_not_write() -> None:
         "masked: 1 finding in 1 run\n"
         "uninitialised-read: thread 63 (warp 1) of block (0, 0, 0) reads its register kept[0], "
         "which nothing has written\n"
-        f"  at {__file__}:24: B[i] = kept[i] + 1.0\n"
+        f"  at {__file__}:27: B[i] = kept[i] + 1.0\n"
         f"     line {number} of masked_kernel: {text}"
     )
     found = report.findings[0]
@@ -120,3 +123,106 @@ def test_the_runtime_is_told_of_arrays() -> None:
         "        __align__(16) uint16_t v[8]; tl_emu_registers(v, sizeof(v), sizeof(v[0]), 1);\n",
         ("acc", "v"),
     )
+
+
+def turned(dtype: str, read: int):
+    """A fragment of which half is written, brought to another layout to be read in ``read`` rows."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), dtype), B: T.Tensor((64, 64), dtype)):
+        with T.Kernel(1, threads=64):
+            kept = T.alloc_fragment((64, 64), dtype)
+            T.annotate_layout({kept: T.Fragment((64, 64), lambda i, j: (i, j))})
+            for i, j in T.Parallel(64, 64):
+                if i < 32:
+                    kept[i, j] = A[i, j]
+            other = T.alloc_fragment((64, 64), dtype)
+            T.annotate_layout({other: T.Fragment((64, 64), lambda i, j: (j, i))})
+            T.copy(A, other)
+            for i, j in T.Parallel(64, 64):
+                if i < read:
+                    other[i, j] += kept[i, j]
+            T.copy(other, B)
+
+    return kernel
+
+
+def returned(dtype: str, read: int):
+    """A fragment of which half is written in another layout, and brought back."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), dtype), B: T.Tensor((64, 64), dtype)):
+        with T.Kernel(1, threads=64):
+            kept = T.alloc_fragment((64, 64), dtype)
+            T.annotate_layout({kept: T.Fragment((64, 64), lambda i, j: (i, j))})
+            other = T.alloc_fragment((64, 64), dtype)
+            T.annotate_layout({other: T.Fragment((64, 64), lambda i, j: (j, i))})
+            T.copy(A, other)
+            for i, j in T.Parallel(64, 64):
+                other[i, j] += other[i, j]
+                if i < 32:
+                    kept[i, j] = other[i, j]
+            for i, j in T.Parallel(64, 64):
+                if i < read:
+                    B[i, j] = kept[i, j]
+
+    return kernel
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize(
+    ("program", "line"), [(turned, "other[i, j] += kept[i, j]"), (returned, "B[i, j] = kept[i, j]")]
+)
+def test_a_part_of_a_fragment_that_changes_its_layout(program, line: str, dtype: str) -> None:
+    """The compiler moves the fragment whole. That is no read of what the program does not use, and
+    what the program reads afterwards is still known not to be written."""
+    inputs = np.ones((2, 64, 64), dtype)
+    kernel = program(dtype, 32)
+    assert "kept_shared" in tilelang.compile(kernel, target="cuda -arch=sm_80").get_kernel_source()
+    assert tilelang.sanitize(kernel, *inputs).ok
+    report = tilelang.sanitize(program(dtype, 33), *inputs)
+    assert {item.kind for item in report.findings} == {"uninitialised-read"}
+    assert {item.place.user_text for item in report.findings} == {line}
+
+
+def test_single_bytes_keep_their_marks_through_shared_memory() -> None:
+    """An element of one byte shares a record of shared memory with its neighbour."""
+
+    @T.prim_func
+    def columns(A: T.Tensor((64, 64), "int8"), B: T.Tensor((64, 64), "int8")):
+        with T.Kernel(1, threads=64):
+            kept = T.alloc_fragment((64, 64), "int8")
+            T.annotate_layout({kept: T.Fragment((64, 64), lambda i, j: (i, j))})
+            for i, j in T.Parallel(64, 64):
+                if j != 7:
+                    kept[i, j] = A[i, j]
+            other = T.alloc_fragment((64, 64), "int8")
+            T.annotate_layout({other: T.Fragment((64, 64), lambda i, j: (j, i))})
+            T.copy(A, other)
+            for i, j in T.Parallel(64, 64):
+                other[i, j] += kept[i, j]
+            T.copy(other, B)
+
+    report = tilelang.sanitize(columns, *np.ones((2, 64, 64), np.int8), schedule="fifo")
+    (found,) = report.findings
+    assert (found.kind, found.index, found.actor.thread) == ("uninitialised-read", (0, 7), 7)
+    assert found.count == 64
+
+
+def test_moves_between_layouts_are_told_apart() -> None:
+    tile = SharedBuffer("k", "a_shared", "a_shared", 0, 64, "float32", (16,), None, "a")
+    source = (
+        "    tl_copy_16(&a_shared_vec[v * 4], &a[s * 4]);\n"
+        "    a_shared[tx] = a_moved_1[s];\n"
+        "    other[s] = a_shared[tx];\n"
+        "    tl_copy_16(&other[s], &a_shared[tx]);\n"
+        "    a_shared[tx] = a[s] + a[s + 1];\n"
+    )
+    assert rewrite_conversions(source, (tile,)) == (
+        "    tl_emu_move(&a_shared_vec[v * 4], &a[s * 4], 16);\n"
+        "    tl_emu_move(&a_shared[tx], &a_moved_1[s], sizeof(a_shared[tx]));\n"
+        "    other[s] = a_shared[tx];\n"
+        "    tl_copy_16(&other[s], &a_shared[tx]);\n"
+        "    a_shared[tx] = a[s] + a[s + 1];\n"
+    )
+    assert rewrite_conversions(source, (replace(tile, converted=""),)) == source

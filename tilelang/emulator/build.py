@@ -16,7 +16,12 @@ from typing import Any
 
 from tilelang.codegen.gpu.module import SharedBuffer
 from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler
-from tilelang.emulator.declarations import rewrite_arrays, rewrite_shared, rewrite_tiles
+from tilelang.emulator.declarations import (
+    rewrite_arrays,
+    rewrite_conversions,
+    rewrite_shared,
+    rewrite_tiles,
+)
 from tilelang.errors import CompileError
 from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.runtime.library import Library, load_library, loadable
@@ -183,7 +188,10 @@ def load_kernels(
     own = tuple(flag for flag in flags if flag.startswith(("-D", "-U")))
     always = (*compiler.lines, *compiler.probes, *_KERNEL_FLAGS)
     everything = (*level, *always, *arch_flags(arch), *own)
-    told, arrays = rewrite_arrays(rewrite_tiles(source, tiles)) if watched else (source, ())
+    arrays: tuple[str, ...] = ()
+    told = source
+    if watched:
+        told, arrays = rewrite_arrays(rewrite_conversions(rewrite_tiles(source, tiles), tiles))
     text = kernel_text(told, kernels)
     key = content_key(
         "emulated kernel",

@@ -39,6 +39,10 @@ _TILE = re.compile(
 )
 # __align__(16) float name[32];
 _ARRAY = re.compile(r"^ +__align__\(\d+\) [\w:]+(?: \w+)* (\w+)\[\d+\];$", re.MULTILINE)
+# tl_copy_16(&name[i], &name_shared[j]); name_shared[i] = name[j];
+_PLACE = r"(\w+)(\[[^\[\]]*\])?"
+_COPY = re.compile(rf"^( *)tl_copy_(\d+)\((&?{_PLACE}), (&?{_PLACE})\);$", re.MULTILINE)
+_ASSIGNMENT = re.compile(rf"^( *)()({_PLACE}) = ({_PLACE});$", re.MULTILINE)
 _KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 _DECLARATOR = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\s*", re.DOTALL)
 
@@ -100,6 +104,27 @@ def rewrite_arrays(source: str) -> tuple[str, tuple[str, ...]]:
         return f"{found[0]} tl_emu_registers({name}, {size}, {len(names) - 1});"
 
     return _ARRAY.sub(told, source), tuple(names)
+
+
+def rewrite_conversions(source: str, tiles: Sequence[SharedBuffer]) -> str:
+    """The text of kernels that tells the runtime of moves which the program does not make: between
+    a fragment and the shared tile that brings it to another register layout. Such a move uses
+    nothing: a fragment moves whole, although the program may have written and need a part of it."""
+    stems = [stem for tile in tiles if tile.converted for stem in (tile.converted, tile.name)]
+    if not stems:
+        return source
+    # Of the fragment in its old and new layout, the tile, and the vectors between them.
+    name = re.compile(rf"(?:{'|'.join(map(re.escape, stems))})(?:_moved)?(?:_vec)?(?:_\d+)?")
+
+    def told(found: re.Match[str]) -> str:
+        space, size, target, target_name, _, source, source_name, _ = found.groups()
+        if name.fullmatch(target_name) is None or name.fullmatch(source_name) is None:
+            return found[0]
+        if not size:
+            return f"{space}tl_emu_move(&{target}, &{source}, sizeof({target}));"
+        return f"{space}tl_emu_move({target}, {source}, {size});"
+
+    return _ASSIGNMENT.sub(told, _COPY.sub(told, source))
 
 
 def _dynamic(found: re.Match[str]) -> str:

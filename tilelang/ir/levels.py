@@ -77,7 +77,7 @@ _SCHEDULED_KEYS = _also(
     Parallel="commit async signals",
     Copy="commit signals exchange operand",
     Gemm="panels k_run exchanged",
-    Buffer="register_layout layout extra made",
+    Buffer="register_layout layout extra made converted",
 )
 _THREAD_KEYS = _keys(
     Launch=(
@@ -88,7 +88,7 @@ _THREAD_KEYS = _keys(
     Gemm="panels",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
-        "logical arena_offset"
+        "logical arena_offset converted"
     ),
 )
 

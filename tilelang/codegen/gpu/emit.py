@@ -357,6 +357,7 @@ def _shared(kernel: str, name: str, buffer: Buffer, stmt: S.Launch) -> SharedBuf
         dtype=str(buffer.dtype),
         shape=shape,
         layout=layout,
+        converted=buffer.attr("converted") or "",
     )
 
 

@@ -153,6 +153,8 @@ class SharedBuffer:
         dtype: of an element.
         shape: logical extents.
         layout: from logical indices to elements; None means row by row.
+        converted: the fragment that the compiler moves through the buffer to another register
+            layout; "" if the program declares the buffer.
     """
 
     kernel: str
@@ -163,6 +165,7 @@ class SharedBuffer:
     dtype: str
     shape: tuple[int, ...]
     layout: Layout | None = None
+    converted: str = ""
 
 
 @dataclass(frozen=True)

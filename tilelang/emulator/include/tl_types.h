@@ -109,6 +109,7 @@ static const int warpSize = 32;
 extern "C" {
 void* tl_emu_arena(void) TL_EMU_FIXED;  // dynamic shared memory of the block
 void* tl_emu_tile(unsigned offset, unsigned number) TL_EMU_FIXED;  // a tile in it
+void tl_emu_move(void* target, const void* source, unsigned bytes);  // to another layout
 void tl_emu_registers(void* array, unsigned bytes, unsigned element, unsigned number);  // an array begins
 void* tl_emu_static_arena(unsigned offset, unsigned bytes) TL_EMU_FIXED;
 unsigned tl_emu_shared_address(const void* p) TL_EMU_FIXED;

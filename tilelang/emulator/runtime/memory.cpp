@@ -266,6 +266,45 @@ void move_matrices(void** lanes, uint32_t came) {
     }
 }
 
+void move_bytes(void* target, const void* source, unsigned bytes) {
+    switch (bytes) {  // constant sizes, which are single moves
+        case 1: memcpy(target, source, 1); break;
+        case 2: memcpy(target, source, 2); break;
+        case 4: memcpy(target, source, 4); break;
+        case 8: memcpy(target, source, 8); break;
+        default: memcpy(target, source, 16); break;
+    }
+}
+
+bool observe_both(void* target, const void* source, unsigned bytes, const void* pc) {
+    Fiber* me = current();
+    return observe(me, source, bytes, TL_EMU_READ, pc, bytes) && observe(me, target, bytes, TL_EMU_WRITE, pc, bytes);
+}
+
+void observe_copy(void* target, const void* source, unsigned bytes, const void* pc) {
+    registers_copied(target, source, bytes, pc);
+    if (!observe_both(target, source, bytes, pc)) stop();
+}
+
+void move_tracked(void* target, const void* source, unsigned bytes, const void* pc) {
+    Worker& own = *worker;
+    if (own.marks == nullptr || !checks(TL_EMU_SHARED_RACES)) {  // one of both is not known
+        observe_copy(target, source, bytes, pc);
+        move_bytes(target, source, bytes);
+        return;
+    }
+    Block *from = block_of(*own.gang, source), *to = block_of(*own.gang, target);
+    const uint32_t unset = from != nullptr ? unset_shared(*from, source, bytes) : unset_registers(source, bytes);
+    own.moving = true;
+    const bool allowed = observe_both(target, source, bytes, pc);
+    own.moving = false;
+    if (!allowed) stop();
+    move_bytes(target, source, bytes);
+    registers_written(target, bytes);
+    if (to != nullptr) unset_shared_again(*to, target, unset);
+    else unset_registers_again(target, unset);
+}
+
 }  // namespace
 }  // namespace tl_emu
 
@@ -274,18 +313,15 @@ using namespace tl_emu;
 extern "C" {
 
 void tl_emu_copy(void* target, const void* source, unsigned bytes) {
-    if (worker->flags != 0) {
-        const void* pc = TL_EMU_PC();
-        Fiber* me = current();
-        registers_copied(target, source, bytes, pc);
-        if (!observe(me, source, bytes, TL_EMU_READ, pc, bytes) || !observe(me, target, bytes, TL_EMU_WRITE, pc, bytes)) stop();
-    }
-    switch (bytes) {  // constant sizes, which are single moves
-        case 2: memcpy(target, source, 2); break;
-        case 4: memcpy(target, source, 4); break;
-        case 8: memcpy(target, source, 8); break;
-        default: memcpy(target, source, 16); break;
-    }
+    if (worker->flags != 0) observe_copy(target, source, bytes, TL_EMU_PC());
+    move_bytes(target, source, bytes);
+}
+
+// A copy by which the compiler brings a tile to another layout: it uses nothing, and what nothing has written stays so.
+void tl_emu_move(void* target, const void* source, unsigned bytes) {
+    const void* pc = TL_EMU_PC();
+    const unsigned step = bytes < 16 ? bytes : 16;
+    for (unsigned at = 0; at < bytes; at += step) move_tracked((char*)target + at, (const char*)source + at, step, pc);
 }
 
 void* tl_emu_static_arena(unsigned offset, unsigned bytes) {

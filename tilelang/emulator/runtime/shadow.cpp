@@ -142,6 +142,9 @@ void access_cell(Order& order, const Accessor& who, Cell& cell, const void* p, s
         if (found.text != nullptr) report_conflict(who, found, TL_EMU_SHARED, p, bytes);
         else memo.written_ok = write;
     }
+    if ((write & cell_unset) != 0 && who.access != TL_EMU_WRITE && !worker->moving)
+        finding_by(&who.fiber, TL_EMU_UNINITIALISED_SHARED, TL_EMU_SHARED, who.pc, nullptr, TL_EMU_NOBODY, nullptr, p, bytes,
+                   "shared memory is read to which registers were moved that nothing has been written to");
     uint32_t readers = cell.readers;
     if (readers != 0 && who.is_thread() && order.stale(readers, who.block, who.fiber.block->first_read_set)) readers = 0;
     if (readers != 0 && readers != memo.readers_ok && (who.access != TL_EMU_READ || order.any_atomic(readers))) {
@@ -212,6 +215,35 @@ template <class Act> void each_cell(const AsyncCopy& copy, Act act) {
 
 void order_shared(Fiber& who, Block& owner, const void* p, size_t bytes, TlEmuAccess access, const void* pc) {
     access_shared(accessor_of(who, access, pc), owner, p, bytes);
+}
+
+namespace {
+
+// The byte at an offset of a block's memory, in a cell of its own if `alone`.
+Cell& byte_cell(Block& owner, uint32_t offset, bool alone) {
+    Cell& cell = worker->shadow->cells(owner.number)[offset / 2];
+    if ((cell.write & cell_split) == 0 && !alone) return cell;
+    return split(*worker->shadow, cell)[offset % 2];
+}
+
+}  // namespace
+
+uint32_t unset_shared(Block& owner, const void* p, size_t bytes) {
+    const int32_t from = shared_offset(p);
+    if (from < 0 || from + bytes > arena_room) return 0;
+    uint32_t found = 0;
+    for (uint32_t k = 0; k < bytes; ++k)
+        if ((byte_cell(owner, (uint32_t)from + k, false).write & cell_unset) != 0) found |= 1u << k;
+    return found;
+}
+
+void unset_shared_again(Block& owner, const void* p, uint32_t which) {
+    for (uint32_t k = 0; k < 16; ++k) {
+        if ((which >> k & 1) == 0) continue;
+        const uint32_t offset = (uint32_t)shared_offset(p) + k, other = offset % 2 == 0 ? k + 1 : k - 1;
+        const bool both = other < 16 && (which >> other & 1) != 0;
+        byte_cell(owner, offset, !both).write |= cell_unset;
+    }
 }
 
 void own_copy(Fiber& who, AsyncCopy& copy) {

@@ -18,6 +18,7 @@ struct Cell {
 constexpr uint64_t cell_pending = 1ull << 56;  // cp.async that has not been waited for
 constexpr uint64_t cell_async = 1ull << 57;    // through the async proxy
 constexpr uint64_t cell_split = 1ull << 58;    // the bytes differ: see `readers`
+constexpr uint64_t cell_unset = 1ull << 59;    // shared memory only: what was moved here, nothing had written
 // Global memory only. What the present gang did besides writing, and what earlier ones did.
 constexpr uint64_t cell_plain_read = 1ull << 59, cell_atomic_used = 1ull << 60;
 constexpr uint64_t cell_foreign = 1ull << 61;  // the writer is of another gang

@@ -238,6 +238,7 @@ struct Worker {
     size_t stack_extent = 0;
     Fiber* current = nullptr;
     bool storing = false;  // the access that is looked at is a store that follows at once
+    bool moving = false;   // ... is of tl_emu_move
     Gang* gang = nullptr;
     Launch* launch = nullptr;
     Stacks stacks;
@@ -323,6 +324,9 @@ void unset_read(Fiber& who, const void* p, size_t bytes, const void* pc);  // so
 void registers_read(const void* p, size_t bytes, const void* pc);
 void registers_written(const void* p, size_t bytes);
 void registers_copied(const void* target, const void* source, size_t bytes, const void* pc);
+// Which of at most 16 bytes nothing has written, as bits; makes bytes such ones.
+uint32_t unset_registers(const void* p, size_t bytes);
+void unset_registers_again(void* p, uint32_t which);
 
 // -- report.cpp
 void report_registers(Fiber& who, TlEmuFinding found, const void* pc, size_t bytes);

@@ -99,6 +99,27 @@ void registers_copied(const void* target, const void* source, size_t bytes, cons
     else if (from != nullptr) registers_read(source, bytes, pc);
 }
 
+uint32_t unset_registers(const void* p, size_t bytes) {
+    const uint8_t* marks = marks_of(p);
+    if (marks == nullptr || !any_marked(marks, bytes)) return 0;
+    const auto* at = static_cast<const uint8_t*>(p);
+    uint32_t found = 0;
+    for (size_t k = 0; k < bytes; ++k)
+        if (marks[k] != 0 && at[k] == pattern[((uintptr_t)at + k) & 1]) found |= 1u << k;
+    return found;
+}
+
+void unset_registers_again(void* p, uint32_t which) {
+    uint8_t* marks = marks_of(p);
+    if (marks == nullptr) return;
+    auto* at = static_cast<uint8_t*>(p);
+    for (size_t k = 0; k < 16; ++k) {
+        if ((which >> k & 1) == 0) continue;
+        marks[k] = 1;
+        at[k] = pattern[((uintptr_t)at + k) & 1];
+    }
+}
+
 }  // namespace tl_emu
 
 using namespace tl_emu;

@@ -74,7 +74,7 @@ class Conversion(Rewriter):
                     after.append(self.exchange(held, buffer, stmt))
                 mapping[buffer] = held
                 continue
-            tile = Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared")
+            tile = _shared(buffer)
             fills = [self.copy(buffer, tile, stmt)]
             before.append(S.Alloc(buffer=tile, loc=stmt.loc))
             written = writes(stmt, buffer)
@@ -120,13 +120,11 @@ class Conversion(Rewriter):
         """One shared tile for all names that ``stmt`` has for a fragment: what it writes under one
         of them, it reads under the others."""
         first = names[0]
-        tile = Buffer(f"{first.name}_shared", Shape(first.shape), first.dtype, "shared")
+        tile = _shared(first)
         before += [S.Alloc(buffer=tile, loc=stmt.loc), self.copy(first, tile, stmt)]
         mapping[first] = tile
         for name in names[1:]:
-            seen = Buffer(
-                f"{name.name}_shared", Shape(name.shape), name.dtype, "shared", data=tile.data
-            )
+            seen = replace(_shared(name), data=tile.data)
             before.append(S.View(buffer=seen, loc=stmt.loc))
             mapping[name] = seen
         if any(writes(stmt, name) for name in names):
@@ -176,6 +174,12 @@ def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
     """All names that ``stmt`` uses for the storage of ``buffer``."""
     used = (access.buffer for access in effects.accesses(stmt, nested=True))
     return list(dict.fromkeys(name for name in used if name.data is buffer.data))
+
+
+def _shared(buffer: Buffer) -> Buffer:
+    """A shared tile for the elements of a fragment."""
+    attrs = (("converted", buffer.name),)
+    return Buffer(f"{buffer.name}_shared", Shape(buffer.shape), buffer.dtype, "shared", attrs=attrs)
 
 
 def _moved(buffer: Buffer, wanted: RegisterLayout) -> Buffer:
