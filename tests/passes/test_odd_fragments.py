@@ -177,3 +177,28 @@ def test_digits_stay_in_registers_as_they_are_asked_for(name: str) -> None:
         owners = [np.unique(row) for row in asked.thread_table().reshape(-1, asked.replicate_size)]
         table = np.sort(held.owner_table(), -1).reshape(len(owners), -1)
         np.testing.assert_array_equal(table, owners)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_loop_over_a_part_of_two_fragments_held_in_different_ways(way: dict[str, str]) -> None:
+    """One of both is moved to shared memory. The loop keeps the mapping that the other one fits,
+    although for accesses of shared memory alone it would take another."""
+
+    @T.prim_func
+    def part(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=64):
+            rows = T.alloc_fragment((64, 64), "float32")
+            columns = T.alloc_fragment((64, 64), "float32")
+            T.annotate_layout({rows: Fragment((64, 64), lambda i, j: (i, j))})
+            T.annotate_layout({columns: Fragment((64, 64), lambda i, j: (j, i))})
+            T.copy(A, rows)
+            T.copy(A, columns)
+            for i, j in T.Parallel(32, 64):
+                columns[i, j] += rows[i, j]
+            T.copy(columns, B)
+
+    a = np.random.default_rng(0).standard_normal((64, 64)).astype("float32")
+    b = np.zeros_like(a)
+    tilelang.compile(part, **way)(a, b)
+    a[:32] *= 2
+    np.testing.assert_array_equal(a, b)

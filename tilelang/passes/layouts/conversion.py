@@ -92,8 +92,12 @@ class Conversion(Rewriter):
         inner = replace_buffers(stmt, mapping)
         if isinstance(inner, S.Gemm):
             inner = replace(inner, plan=inner.plan.placed(inner))
-        inner = self.like(inner, stmt)
-        return [*before, self.laid_out(inner), *after]
+        inner = self.laid_out(self.like(inner, stmt))
+        if isinstance(inner, (S.Copy, S.Parallel)) and self.conflicts(inner):
+            # For its new memory accesses the loop would choose a mapping that does not fit the
+            # fragments which are left.
+            inner = replace(inner, loop_layout=self.spread_of(stmt))
+        return [*before, inner, *after]
 
     def needed(self, stmt: S.Stmt, buffer: Buffer, *fills: S.Stmt) -> list[S.Stmt]:
         """``fills``, which bring the old elements of ``buffer``, where ``stmt`` reads them.

@@ -4,7 +4,7 @@ Fixed layouts come first: those that the program annotates, operands and results
 instructions, and fragments that are read as whole by every thread. From these the layouts spread
 through loops, copies and reductions until nothing changes; then the first loop that is still free
 takes the layout that serves its memory accesses best, and it spreads again. What does not fit in
-the end is no error: the operation works on a copy in shared memory (see :mod:`demote`).
+the end is no error: the operation works on a copy in shared memory (see :mod:`conversion`).
 
 Afterwards every fragment carries its ``register_layout`` and every shared buffer that has one its
 ``layout`` as a buffer attribute, every copy and parallel loop its ``loop_layout``, and every
