@@ -191,6 +191,7 @@ def newer(arch: str) -> list[str]:
         if number(arch) >= number(needs):
             lines.append(f"tl_mma_{shape}_{a}_{b}_{c}(r, r, r + 4);")
     if number(arch) >= 80:
+        lines += ["r[3] = tl_half2_round_bf16(f32[0], f32[1]);"]
         lines += ["tl_mbarrier_init(bar, 1);", "tl_mbarrier_arrive(bar);",
                   "tl_mbarrier_wait(bar, n);", "tl_cp_async_mbarrier_arrive_noinc(bar);"]  # fmt: skip
     if number(arch) >= 90:

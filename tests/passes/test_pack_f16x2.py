@@ -1,4 +1,4 @@
-"""Lanes of float16 in pairs: the same results as lane by lane."""
+"""Lanes of 16-bit floats in pairs: the same results as lane by lane."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from thread_races import simulate
 import tilelang.language as T
 from tilelang.compiler import lower
 from tilelang.options import Options
-from tilelang.target import parse_target
+from tilelang.target import Target, parse_target
 
 TARGET = parse_target("cuda -arch=sm_80")
 
 
-def run(kernel: Any, *arrays: Any) -> str:
+def run(kernel: Any, *arrays: Any, target: Target = TARGET) -> str:
     """Run the lowered kernel on the arrays; its text."""
-    func = lower(kernel, TARGET, Options())
+    func = lower(kernel, target, Options())
     simulate(func.body, dict(zip(func.params, arrays, strict=True)))
     return func.script()
 
@@ -52,6 +52,24 @@ def test_conversions_from_float32_are_packed() -> None:
     c = np.zeros(256, np.float16)
     assert "half2_round" in run(kernel, a, c)
     np.testing.assert_allclose(c, np.exp2(a).astype(np.float16), rtol=1e-3)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_bfloat16_is_rounded_in_pairs_where_matrices_are_stored_so(arch: str) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((256,), "float32"), C: T.Tensor((256,), "bfloat16")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(256):
+                C[i] = A[i] * 3
+
+    a = np.concatenate([np.linspace(-9, 9, 252), [np.inf, -0.0, 1e-40, 3.4e38]]).astype(np.float32)
+    c = np.zeros(256, np.uint16)
+    text = run(kernel, a, c, target=parse_target(f"cuda -arch={arch}"))
+    assert ("half2_round_bf16" in text) == (arch == "sm_90")
+    with np.errstate(over="ignore"):
+        wide = a * np.float32(3)
+    bits = wide.view(np.uint32).astype(np.uint64)
+    np.testing.assert_array_equal(c, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from tilelang.errors import OutOfBoundsError, TileRuntimeError, UninitializedReadError
-from tilelang.interpret import memory, observe
+from tilelang.interpret import memory, observe, values
 from tilelang.interpret.analysis import PRIVATE
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.memory import Bound, Memory
 from tilelang.interpret.pointers import target
 from tilelang.interpret.values import Array, Value
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call, Expr
 
 if TYPE_CHECKING:
@@ -245,6 +246,12 @@ def _pair_rounded(s: DivergentGroup, node: Call, active: Active) -> Value:
     return _joined(low.astype(np.float16), high.astype(np.float16))
 
 
+def _pair_rounded_to_bfloat16(s: DivergentGroup, node: Call, active: Active) -> Value:
+    kind = DType("bfloat16")
+    low, high = (values.encode(values.rounded(x, kind), kind) for x in _words(s, node, active))
+    return _joined(low, high)
+
+
 def _pair_of_fields(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Numbers of some bits at two places of a word, plus a bias, as float16."""
     word, low, high, bias = (x.astype(np.int64) for x in _words(s, node, active))
@@ -288,5 +295,6 @@ MEANINGS: dict[str, Meaning] = {
     "pair of bits": _pair_of_bits,
     "pair of one": _pair_of_one,
     "pair rounded": _pair_rounded,
+    "pair rounded to bfloat16": _pair_rounded_to_bfloat16,
     "pair of fields": _pair_of_fields,
 }

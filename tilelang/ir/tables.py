@@ -245,7 +245,7 @@ _LOWERED = [
             Operand("source", "any", "r", bytes=1, times="bytes"),
         ),
     ),
-    # Pairs of float16 in a word.
+    # Pairs of float16 or bfloat16 in a word.
     Atom(
         "half2_load", 1, 1, "uint32", effect=Effect.READ, needs="threads", lowered=True,
         text="tl_half2_load", semantics="load a pair",
@@ -265,6 +265,7 @@ _LOWERED = [
             ("add", 2, "", "add pairs"), ("sub", 2, "", "subtract pairs"),
             ("mul", 2, "", "multiply pairs"), ("pack", 2, "", "pair of bits"),
             ("both", 1, "", "pair of one"), ("round", 2, "", "pair rounded"),
+            ("round_bf16", 2, "", "pair rounded to bfloat16"),
             ("field", 4, "<{bits}>", "pair of fields"),
         )
     ],

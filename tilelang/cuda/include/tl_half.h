@@ -1,4 +1,4 @@
-// Pairs of float16 in one 32-bit register, and pairs made of bits of packed integers.
+// Pairs of 16-bit floats in one 32-bit register, and pairs made of bits of packed integers.
 #ifndef TL_HALF_H
 #define TL_HALF_H
 #include "tl_types.h"
@@ -18,6 +18,11 @@ TL_INLINE uint32_t tl_half2_round(float lo, float hi) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(b) : "f"(hi));
     return tl_half2_pack(a, b);
 #endif
+}
+TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) {
+    uint32_t r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
 }
 #define TL_HALF2(NAME, TEXT)                                                \
     TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {            \

@@ -1,4 +1,4 @@
-// Pairs of float16 in one 32-bit register, and pairs made of bits of packed integers. Sums and products of two
+// Pairs of 16-bit floats in one 32-bit register, and pairs made of bits of packed integers. Sums and products of two
 // float16 are rounded to float32 first; that has bits enough for the second rounding to change nothing.
 #ifndef TL_HALF_H
 #define TL_HALF_H
@@ -9,6 +9,7 @@ TL_INLINE void tl_half2_store(void* p, uint32_t x) { *(uint32_t*)p = x; }
 TL_INLINE uint32_t tl_half2_pack(uint16_t lo, uint16_t hi) { return lo | (uint32_t)hi << 16; }
 TL_INLINE uint32_t tl_half2_both(uint16_t x) { return x * 0x10001u; }
 TL_INLINE uint32_t tl_half2_round(float lo, float hi) { return tl_half2_pack(tl_f32_to_f16(lo), tl_f32_to_f16(hi)); }
+TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) { return tl_half2_pack(tl_f32_to_bf16(lo), tl_f32_to_bf16(hi)); }
 #define TL_HALF2(NAME, OP)                                                                               \
     TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {                                         \
         return tl_half2_round(tl_f16_to_f32((uint16_t)x) OP tl_f16_to_f32((uint16_t)y),                  \

@@ -1,4 +1,4 @@
-"""Lanes of float16 two at a time.
+"""Lanes of 16-bit floats two at a time.
 
 A loop over neighbouring elements of a register array of float16 computes in pairs, where its values
 are made of what exists for pairs: sums, differences and products (rounded once per operation, as
@@ -6,6 +6,9 @@ the scalar ones are), conversions from float32, and small unsigned numbers cut o
 integers. Two such numbers come out of their word with a mask and one exact operation of float16.
 Anything else in the value is computed for each lane and packed. Copies between register arrays
 become copies of words.
+
+Where matrices are stored and multiplied in words of two (``stmatrix``), numbers of float32 become
+bfloat16 in pairs, too.
 
 Relies on the vectorizer: memory is loaded into register arrays, whose lanes are left as loops.
 """
@@ -27,7 +30,7 @@ from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.lower.context import INT
 from tilelang.target import Context
 
-HALF, WORD = DType("float16"), DType("uint32")
+HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")
 OPS = {"add": "half2_add", "sub": "half2_sub", "mul": "half2_mul"}
 FIELDS = (1, 2, 4, 8)  # bits of numbers that are cut out of bytes
 MAX_INLINED = 256  # nodes of a value
@@ -36,12 +39,18 @@ MAX_BIAS = 1024  # whole numbers up to twice of it are exact in float16
 
 def pack_f16x2(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with lanes of float16 in pairs."""
-    return rewrite_bodies(func, lambda launch: _Loops(bounds_of(launch)).rewrite(launch.body))
+    kinds = (HALF, BRAIN) if context.has("stmatrix") else (HALF,)
+
+    def paired(launch: S.Launch) -> S.Stmt:
+        return _Loops(bounds_of(launch), kinds).rewrite(launch.body)
+
+    return rewrite_bodies(func, paired)
 
 
 class _Loops(Rewriter):
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, kinds: tuple[DType, ...]) -> None:
         self.bounds = bounds
+        self.kinds = kinds
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         """A loop over lanes, as pairs where that is possible."""
@@ -55,13 +64,13 @@ class _Loops(Rewriter):
         copied = self.copied(stmt, store, count)
         if copied is not None:
             return copied
-        if store.buffer.dtype is not HALF or count % 2:
+        if store.buffer.dtype not in self.kinds or count % 2:
             return stmt
         pair = E.Var(stmt.var.name, INT)
         low = pair * 2
         lanes = _Pair(stmt.var, low, self.bounds.with_range(pair, 0, count // 2))
         target = lanes.place(store.buffer, store.indices)
-        value = lanes.value(store.value)
+        value = (lanes.value if store.buffer.dtype is HALF else lanes.rounded)(store.value)
         if target is None or value is None:
             return stmt
         call = E.call("half2_store", E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
@@ -207,9 +216,14 @@ class _Pair:
         """Numbers of float32, rounded together, or small numbers cut out of a word."""
         if not isinstance(expr, E.Cast) or expr.rounding:
             return None
-        if expr.value.dtype != "float32":
-            return self.field(expr, 0)
-        return _word("half2_round", *self.both(expr.value))
+        return self.rounded(expr) if expr.value.dtype == "float32" else self.field(expr, 0)
+
+    def rounded(self, expr: E.Expr) -> E.Expr | None:
+        """Numbers of float32, rounded together."""
+        if not isinstance(expr, E.Cast) or expr.rounding or expr.value.dtype != "float32":
+            return None
+        op = "half2_round" if expr.dtype is HALF else "half2_round_bf16"
+        return _word(op, *self.both(expr.value))
 
     def biased(self, expr: E.Binary) -> E.Expr | None:
         """Cut-out numbers plus or minus a whole constant."""
