@@ -75,11 +75,13 @@ PARTS = {
         "progress": "",
         "artifacts": "",
         "adapter": "",
+        "calls": "",
+        "captured": "",
         "emulated": "",
         "execution": "artifacts emulated",
         # One row: a kernel can be made by its class, and compile() gives a kernel.
-        "kernel compile": "progress adapter execution",
-        "core": "progress kernel compile",
+        "kernel compile": "progress adapter calls execution",
+        "core": "progress captured kernel compile",
         "sanitize": "emulated kernel core",
     },
 }

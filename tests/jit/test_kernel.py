@@ -64,9 +64,10 @@ def test_torch_function_is_the_call(kernel: JITKernel) -> None:
     np.testing.assert_array_equal(kernel.torch_function(2.0, X), kernel(2.0, X))
 
 
-def test_calls_are_positional(kernel: JITKernel) -> None:
+def test_calls_take_names_of_inputs(kernel: JITKernel) -> None:
+    np.testing.assert_array_equal(kernel(2.0, X=X), kernel(2.0, X))
     with pytest.raises(TypeError):
-        kernel(2.0, X=X)  # type: ignore[call-arg]  # the mistake of the test
+        kernel(2.0, Y=X)
 
 
 def test_backend_says_how_calls_are_run() -> None:

@@ -11,16 +11,19 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 from tilelang.env import env
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.captured import Captured
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import run_parallel, several
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.progress import progress
 from tilelang.language.v2.annot import freeze
+from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
 from tilelang.target.device import cuda_devices
 
@@ -54,10 +57,15 @@ class JITImpl:
         self.factory = factory
         if factory is False:
             self._use_template()
-        self.signature = inspect.signature(func)
+        self.signature = self.__signature__ = inspect.signature(func)
+        self.__wrapped__ = func
         self._kernels: dict[Any, JITKernel] = {}
         self._lock = threading.RLock()
-        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        # Made by the first call, which binds names; None where a trace reads none outside.
+        self._captured: Captured | None = None
+        self._looked = False
+        self._kernels_of: dict[tuple[Any, ...], dict[Any, JITKernel]] = {(): self._kernels}
+        for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__"):
             setattr(self, name, getattr(func, name, None))
 
     def _use_template(self) -> EagerFunc:
@@ -115,6 +123,9 @@ class JITImpl:
         template = self.template or self._kind(args, kwargs)
         if template is None:
             return self._factory_kernel(args, kwargs)
+        captured = self._captured
+        if not self._looked or (captured is not None and captured.changed()):
+            self._follow()
         key = template.parse_key(*args, **kwargs)
         values = template.kernel_args(*args, **kwargs)
         device = _device_of(values)
@@ -123,7 +134,22 @@ class JITImpl:
             kernel = self._specialised((key, device), args, kwargs)
         return kernel(*values)
 
+    def _follow(self) -> None:
+        """Take the kernels that were made for the values that names outside have now."""
+        with self._lock:
+            if not self._looked:
+                found = Captured(self.pyfunc) if isinstance(self.pyfunc, FunctionType) else None
+                self._captured = found if found is not None and found.values else None
+                self._looked = True
+            if self._captured is not None and self._captured.changed():
+                self._captured.read()
+                if self.template is not None:
+                    self.template.forget()
+            values = () if self._captured is None else self._captured.values
+            self._kernels = self._kernels_of.setdefault(values, {})
+
     def _factory_kernel(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
+        self._follow()
         key = self._factory_key(args, kwargs)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
@@ -196,6 +222,7 @@ class JITImpl:
         if template is None:
             return self._factory_kernel(args, kwargs)
         kwargs = template.with_placeholders(args, kwargs)
+        self._follow()
         key = (template.parse_key(*args, **kwargs), None)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
@@ -233,6 +260,18 @@ class JITImpl:
         import functools
 
         return functools.partial(self, instance)
+
+    # -- other processes -------------------------------------------------------------------------
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        """By name, or by function and options; kernels are made anew, from the disk cache."""
+        return reduce_function(self, self.pyfunc, JITImpl, self.factory, self.settings)
+
+    def __deepcopy__(self, memo: object) -> JITImpl:
+        """Itself, as of Python's functions."""
+        return self
+
+    def __copy__(self) -> JITImpl:
+        return self
 
     def __repr__(self) -> str:
         return f"<tilelang function {self.pyfunc.__name__}>"

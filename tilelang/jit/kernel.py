@@ -12,6 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.calls import in_order, signature_of
 from tilelang.jit.execution import build
 from tilelang.options import Options
 from tilelang.runtime.executable import Executable
@@ -19,6 +20,8 @@ from tilelang.target import Target
 from tilelang.watch import is_profiled
 
 if TYPE_CHECKING:
+    from inspect import Signature
+
     from tilelang.profiler import Profiler
 
 
@@ -154,8 +157,37 @@ class JITKernel:
         self._call = self._executable.call
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        # Keywords are for the launcher to refuse.
-        return self._call(*args, **keywords) if keywords else self._call(*args)
+        if not keywords:
+            return self._call(*args)
+        inputs = input_params(self.params, self.out_idx)
+        return self._call(*in_order(self.prim_func.name, inputs, args, keywords))
+
+    @property
+    def __name__(self) -> str:
+        """The name of the program."""
+        return self.prim_func.name
+
+    @property
+    def __signature__(self) -> Signature:
+        """The inputs, for `inspect.signature`; annotations are texts."""
+        return signature_of(input_params(self.params, self.out_idx))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By program and options: another process compiles, or finds the text in its cache.
+        made = (self.prim_func, self.out_idx, self.target, self.options, self._backend, self.config)
+        return _again, (type(self), made, self.latency, self.ref_latency)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JITKernel:
+        from copy import copy, deepcopy
+
+        made = copy(self)  # what runs is shared: nothing of it changes
+        made.config, made.out_idx = deepcopy(self.config, memo), list(self.out_idx)
+        return made
+
+    def __copy__(self) -> JITKernel:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
 
     @property
     def torch_function(self) -> Any:
@@ -341,6 +373,18 @@ class JITKernel:
 
     def __str__(self) -> str:
         return f"<JITKernel {self.prim_func.name} for {self.target}>"
+
+
+def _again(
+    kind: type[JITKernel],
+    made: tuple[Any, ...],
+    latency: float | None,
+    ref_latency: float | None,
+) -> JITKernel:
+    """A kernel of another process."""
+    kernel = kind(*made)
+    kernel.latency, kernel.ref_latency = latency, ref_latency
+    return kernel
 
 
 def _write(path: str, text: str) -> None:

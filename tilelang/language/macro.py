@@ -21,6 +21,7 @@ from tilelang.language.v2.annot import BufferAnnot
 from tilelang.language.v2.ast import analyse, rewrite
 from tilelang.language.v2.builder import Builder, builder, is_pure
 from tilelang.language.v2.described import check_macro_argument
+from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.scope import Scope
 
 __all__ = ["Macro", "Ref", "Var", "inline", "macro", "meta_class"]
@@ -43,8 +44,8 @@ class Macro:
 
         fn = plain_function(fn, "T.macro")
         self.orig_func = fn
-        self.__name__ = fn.__name__
-        self.__doc__ = fn.__doc__
+        self.__name__, self.__qualname__ = fn.__name__, fn.__qualname__
+        self.__module__, self.__doc__ = fn.__module__, fn.__doc__
         self.__wrapped__ = fn
         self._info = analyse(fn)
         self._captured = capture(fn, self._info)
@@ -148,6 +149,13 @@ class Macro:
             got=f"`{value!r}`"[:80],
             hint="a value has no place to store to; remove T.Ref, or pass a variable",
         )
+
+    def __reduce_ex__(self, protocol: Any) -> str | tuple[Any, ...]:
+        return reduce_function(self, self.orig_func, type(self))
+
+    def __deepcopy__(self, memo: object) -> Macro:
+        """Itself, as of Python's functions."""
+        return self
 
     def __repr__(self) -> str:
         return f"<macro {self.__name__}>"

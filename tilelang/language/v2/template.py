@@ -509,6 +509,10 @@ class EagerFunc:
                 found[name] = annot
         return found
 
+    def forget(self) -> None:
+        """Read the annotations of the body anew: names in them have other values."""
+        self._plans.clear()
+
     def parse_key(self, *args: Any, **kwargs: Any) -> Key:
         """The cache key of a call."""
         if self.variadic:

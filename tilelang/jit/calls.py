@@ -1,0 +1,62 @@
+"""How a kernel is called: its inputs by name, and its signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import ArgumentTypeError
+
+if TYPE_CHECKING:
+    from tilelang.jit.kernel import KernelParam
+
+
+def in_order(
+    kernel: str, inputs: Sequence[KernelParam], args: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[Any, ...]:
+    """The arguments of a call of ``kernel`` by position.
+
+    Raises:
+        ArgumentTypeError: a name that is none, an input given twice, or one that is missing.
+    """
+    names = [param.name for param in inputs]
+    where, listed = f"kernel {kernel}", ", ".join(names) or "none"
+    for name in keywords:
+        if name not in names:
+            raise ArgumentTypeError(
+                f"{where} has no input {name}", expected=f"its inputs: {listed}", got=name
+            )
+        if name in names[: len(args)]:
+            raise ArgumentTypeError(
+                f"{where} input {name} is given twice",
+                expected="a value by position or by name",
+            )
+    rest = names[len(args) :]
+    missing = [name for name in rest if name not in keywords]
+    if missing:
+        raise ArgumentTypeError(
+            f"{where} input {missing[0]} is missing", expected=f"its inputs: {listed}"
+        )
+    return (*args, *(keywords[name] for name in rest))
+
+
+def signature_of(inputs: Sequence[KernelParam]) -> Signature:
+    """The inputs as a signature; an annotation is the text of the program."""
+    return Signature(
+        [
+            Parameter(
+                param.name if param.name.isidentifier() else f"arg{number}",
+                Parameter.POSITIONAL_OR_KEYWORD,
+                annotation=_annotation(param),
+            )
+            for number, param in enumerate(inputs)
+        ]
+    )
+
+
+def _annotation(param: KernelParam) -> str:
+    if not param.shape:
+        return f"T.{param.dtype}"
+    inner = ", ".join(map(str, param.shape)) + ("," if len(param.shape) == 1 else "")
+    return f"T.Tensor(({inner}), {str(param.dtype)!r})"

@@ -1,0 +1,72 @@
+"""Functions of kernels in other processes: by name where they have one, else by value.
+
+An object at the top level of a module is pickled as that place. What is not there, and what is in
+``__main__``, travels by value where the pickler can do that with Python functions (cloudpickle and
+what is built on it: joblib, dask, ray). The tracer reads the source, so this travels, too, for
+notebook cells and programs that the other machine does not have.
+"""
+
+from __future__ import annotations
+
+import linecache
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["reduce_function"]
+
+
+def reduce_function(
+    obj: Any, fn: Callable[..., Any], make: Callable[..., Any], *args: Any
+) -> str | tuple[Any, ...]:
+    """What ``obj.__reduce_ex__`` gives.
+
+    Args:
+        obj: made from ``fn`` by a decorator; its ``__module__`` and ``__qualname__`` are those
+            of ``fn``.
+        fn: the decorated function.
+        make: ``make(fn, *args)`` makes the object again.
+
+    Raises:
+        pickle.PicklingError: it has no name, and the pickler takes no functions by value.
+    """
+    by_value, name = _takes_functions(), getattr(fn, "__qualname__", type(fn).__name__)
+    if _found(fn.__module__, name) is obj and not (by_value and fn.__module__ == "__main__"):
+        return name
+    if not by_value:
+        raise pickle.PicklingError(
+            f"the tilelang function `{name}` cannot be pickled: it is not at the top "
+            "level of a module; move it there, use cloudpickle, or pickle a compiled kernel"
+        )
+    code = getattr(fn, "__code__", None)  # a callable object has none
+    filename = "" if code is None else code.co_filename
+    lines = linecache.getlines(filename) if filename else []
+    return _restored, (filename, lines, make, fn, *args)
+
+
+def _found(module: str, name: str) -> object:
+    """What a module has under a name with dots."""
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def _takes_functions() -> bool:
+    """Whether the pickler at work is cloudpickle, also one that another package has taken in."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        frame = frame.f_back
+        if "cloudpickle" in frame.f_globals.get("__name__", ""):
+            return True
+    return False
+
+
+def _restored(
+    filename: str, lines: list[str], make: Callable[..., Any], fn: Callable[..., Any], *args: Any
+) -> Any:
+    """The object of another process, with the source of its function."""
+    if lines and not linecache.getlines(filename):
+        linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
+    return make(fn, *args)
