@@ -21,7 +21,7 @@ CORE = ("ir", "layout", "target", "passes", "codegen", "cpu", "cuda", "backends"
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 12615,
+    "passes": 12893,
     "language": 10004,
     "ir": 5940,
     "interpret": 4256,
@@ -41,7 +41,7 @@ BUDGET = {
     "tools": 249,
     "env": 236,
     "options": 207,
-    "compiler": 205,
+    "compiler": 269,
     "hostcc": 200,
     "absent": 185,
     "watch": 106,
@@ -49,7 +49,7 @@ BUDGET = {
     "backends": 22,
     "math": 6,
     "all": 52002,
-    "core": 26379,
+    "core": 26669,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(
