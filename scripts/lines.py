@@ -41,7 +41,7 @@ BUDGET = {
     "tools": 249,
     "env": 236,
     "options": 207,
-    "compiler": 269,
+    "compiler": 212,
     "hostcc": 200,
     "absent": 185,
     "watch": 106,
