@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tilelang.codegen.c import NARROW_FLOATS
-from tilelang.cuda.intrinsics import MMA
+from tilelang.cuda.forms import MMA
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.runtime.steps import MapForm

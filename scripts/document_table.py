@@ -3,8 +3,9 @@
     python scripts/document_table.py           write the page
     python scripts/document_table.py --check   say whether the page is current (status 1 if not)
 
-The items are those of four public documents of the language: annotations, host wrappers, the
-notebook of eager kernels, builtins. Items and tests come from ``docs/data/documents.tsv``.
+The items are those of five public documents of the language: annotations, host wrappers, the
+notebook of eager kernels, builtins, the emitter of warpgroup products. Items and tests come from
+``docs/data/documents.tsv``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ DOCUMENTS = {
     "host wrappers": "`tilelang.jit.adapter.wrapper`: host source around kernels",
     "notebook": "the notebook of eager kernels: cells, what they show, what is said of them",
     "builtins": "`tilelang.language.builtin`: words of single instructions",
+    "warpgroup products": ("`tilelang.cuda.intrinsics.macro.wgmma_macro_generator`: their emitter"),
 }
 # Items of which a part is not there, with what is missing.
 LIMITS = {

@@ -1,7 +1,8 @@
 """Lines of code of the package, room by room, beside their budget.
 
 A line of code holds a token that is neither a comment nor part of a docstring. A room is a folder
-or a file directly in the package. The core is what somebody who works on the compiler has to know.
+or a file directly in the package, or a part of one that is for programs only. The core is what
+somebody who works on the compiler has to know.
 
     python scripts/lines.py            what there is, and the budget
     python scripts/lines.py --budget   a budget of what there is and one percent, to paste below
@@ -21,7 +22,7 @@ CORE = ("ir", "layout", "target", "passes", "codegen", "cpu", "cuda", "backends"
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 12893,
+    "passes": 12615,
     "language": 10004,
     "ir": 5940,
     "interpret": 4256,
@@ -29,6 +30,7 @@ BUDGET = {
     "cuda": 2414,
     "runtime": 2344,
     "codegen": 1963,
+    "cuda/intrinsics": 857,
     "emulator": 1460,
     "layout": 1327,
     "cpu": 1204,
@@ -41,15 +43,15 @@ BUDGET = {
     "tools": 249,
     "env": 236,
     "options": 207,
-    "compiler": 212,
+    "compiler": 205,
     "hostcc": 200,
     "absent": 185,
     "watch": 106,
     "scratch": 86,
     "backends": 22,
     "math": 6,
-    "all": 52002,
-    "core": 26669,
+    "all": 52875,
+    "core": 26379,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(
@@ -77,7 +79,9 @@ def counted(root: Path = ROOT) -> dict[str, int]:
     """Room -> lines of code, and those of the core and of all."""
     found: Counter[str] = Counter()
     for path in sorted(root.rglob("*.py")):
-        room = path.relative_to(root).parts[0].removesuffix(".py")
+        parts = path.relative_to(root).parts
+        inner = "/".join(parts[:2])
+        room = inner if inner in ROOMS else parts[0].removesuffix(".py")
         lines = code_lines(path.read_text(encoding="utf-8"))
         found[room if room in ROOMS else "facades"] += lines
         found["core"] += lines if room in CORE else 0

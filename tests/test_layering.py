@@ -66,7 +66,7 @@ PARTS = {
         "serial": "analysis",
         "layouts": "notes analysis",
         "verify": "analysis layouts",
-        "schedule": "analysis normalize verify",
+        "schedule": "analysis verify",
         "sync": "analysis schedule",
         "lower": "analysis normalize layouts",
         "memory": "",

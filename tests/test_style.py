@@ -27,6 +27,8 @@ BOUNDARIES = frozenset((("errors.py", "internal_boundary"), ("language/v2/trace.
 FACADES = frozenset(
     (
         "language/__init__.py", "language/builtin.py", "language/kernel.py", "language/loop.py",
+        "intrinsics/mma_layout.py", "intrinsics/mma_macro_generator.py", "intrinsics/utils.py",
+        "intrinsics/wgmma_macro_generator.py",
     )
 )  # fmt: skip
 

@@ -58,8 +58,8 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     "tilelang.contrib.cc": {"create_executable": "cc.create_shared makes a shared library"},
     "tilelang.intrinsics": dict.fromkeys(
         (
-            "INT4TensorCoreIntrinEmitter", "MatrixCoreIntrinEmitter", "TensorCoreIntrinEmitter",
-            "TensorCoreIntrinEmitterWithLadderTransform", "WGMMATensorCoreIntrinEmitter",
+            "INT4TensorCoreIntrinEmitter", "MatrixCoreIntrinEmitter",
+            "TensorCoreIntrinEmitterWithLadderTransform",
         ),
         _EMITTERS,
     ),

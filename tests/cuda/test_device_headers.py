@@ -8,7 +8,7 @@ import pytest
 
 from tilelang.codegen.c import NARROW_FLOATS, WITH_INFINITY
 from tilelang.cuda.dialect import includes
-from tilelang.cuda.intrinsics import (
+from tilelang.cuda.forms import (
     ARITHMETIC_HEADERS,
     ATOMIC_SUFFIX,
     FAST,

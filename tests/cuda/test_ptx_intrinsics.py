@@ -329,6 +329,19 @@ def test_fences_count_the_registers_of_an_accumulator():
     assert fence(64, "float32", num_regs=8) == "tl_wgmma_touch_f32<8>(buf);"
 
 
+def test_a_fence_of_a_fragment_whose_registers_the_program_lays_out_stays():
+    @T.prim_func
+    def laid_out(A: T.Tensor((128, 4), "float32")):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_fragment((128, 4), "float32")
+            T.annotate_layout({tile: T.Fragment((128, 4), lambda i, j: (i, j))})
+            T.copy(A, tile)
+            T.warpgroup_fence_operand(tile, num_regs=4)
+            T.copy(tile, A)
+
+    assert "tl_wgmma_touch_f32<4>(tile);" in source_of(laid_out, "sm_90a")
+
+
 def test_a_fence_of_a_fragment_does_not_change_how_it_is_held():
     def program(fence):
         @T.prim_func

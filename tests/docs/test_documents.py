@@ -45,7 +45,7 @@ def test_every_named_test_exists() -> None:
 
 def test_every_documented_name_has_a_row() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
-    from seeds import test_annot, test_builtin, test_wrapper_cuda
+    from seeds import test_annot, test_builtin, test_wgmma_emitter, test_wrapper_cuda
 
     text = {name: set() for name in script().DOCUMENTS}
     for row in script().rows():
@@ -55,6 +55,8 @@ def test_every_documented_name_has_a_row() -> None:
     for name, (_, methods) in test_annot.CLASSES.items():
         for wanted in [f"class {name}", *(f"{name}.{method}" for method in methods)]:
             assert any(item.startswith(wanted) for item in text["annotations"]), wanted
+    for name in (*test_wgmma_emitter.METHODS, *test_wgmma_emitter.PROPERTIES):
+        assert f"TensorCoreIntrinEmitter.{name}" in text["warpgroup products"], name
     for name in test_wrapper_cuda.TEMPLATES:
         assert name in text["host wrappers"], name
     limits = set(script().LIMITS)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.emulator.test_mma import KINDS
 from tests.emulator.test_numbers import build
-from tilelang.cuda.intrinsics import SHORT
+from tilelang.cuda.forms import SHORT
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 

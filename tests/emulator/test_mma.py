@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.emulator.test_numbers import ROOT, build
-from tilelang.cuda.intrinsics import MMA, SHORT
+from tilelang.cuda.forms import MMA, SHORT
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout

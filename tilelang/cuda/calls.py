@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tilelang.codegen.c import NARROW_FLOATS, bare, storage_type, value_type
 from tilelang.codegen.gpu.printer import thread_index
 from tilelang.codegen.text import quote
-from tilelang.cuda.intrinsics import (
+from tilelang.cuda.forms import (
     ATOMIC_SUFFIX,
     DIRECTED,
     FAST,

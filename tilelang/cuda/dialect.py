@@ -10,7 +10,7 @@ from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.cuda.calls import CALLS, constant, print_row
-from tilelang.cuda.intrinsics import (
+from tilelang.cuda.forms import (
     ARITHMETIC_HEADERS,
     HEADERS,
     arithmetic_header,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.codegen.c import bare, storage_type
-from tilelang.cuda.intrinsics import MMA_SP, SHORT, WGMMA, WGMMA_K
+from tilelang.cuda.forms import MMA_SP, SHORT, WGMMA, WGMMA_K
 from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType

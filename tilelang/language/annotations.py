@@ -7,10 +7,10 @@ kernel or the function for back ends that can use it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from tilelang.errors import TileTypeError, TileValueError
-from tilelang.ir.active import emitter
+from tilelang.ir.active import current, emitter
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Call
 from tilelang.language.regions import (
@@ -98,6 +98,19 @@ def annotate_layout(layout_map: Mapping[Buffer, object]) -> None:
         check_layout(buffer, layout)
         found[buffer] = layout
     emitter(what).annotate("layout_map", found)
+
+
+def layout_given(buffer: Buffer) -> Layout | None:
+    """The layout that :func:`annotate_layout` has given ``buffer`` so far, None if none."""
+    from tilelang.language.v2.builder import Builder
+
+    active = current()
+    if not isinstance(active, Builder) or active.launch is None:
+        return None
+    given = cast(
+        "tuple[tuple[Buffer, Layout], ...]", active.launch.annotations.get("layout_map", ())
+    )
+    return dict(given).get(buffer)
 
 
 def annotate_safe_value(safe_value_map: Mapping[Buffer, object]) -> None:

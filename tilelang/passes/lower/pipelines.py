@@ -42,7 +42,7 @@ class _Lower(Rewriter):
     @cached_property
     def groups(self) -> ThreadGroups:
         """Which threads run what."""
-        return ThreadGroups(self.launch, self.warp)
+        return ThreadGroups(self.launch, self.context.limits.warp)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         match stmt:
@@ -108,33 +108,7 @@ class _Lower(Rewriter):
         groups = {self.groups.of(node) for node in S.walk(stmt.body) if isinstance(node, kind)}
         if kind is H.Commit and row.elected:
             return len(groups)
-        if kind is H.Wait:
-            return sum(count // (self.warp if self.whole(lo, count) else 1) for lo, count in groups)
         return sum(count for _, count in groups)
-
-    @property
-    def warp(self) -> int:
-        """Lanes of a warp."""
-        return self.context.limits.warp
-
-    def whole(self, first: int, count: int) -> bool:
-        """Whether the threads from ``first`` on are whole warps."""
-        return first % self.warp == 0 and count % self.warp == 0
-
-    def freed(self, stmt: H.Release) -> list[S.Stmt]:
-        """A version is freed: by one lane of each warp that has used it. What the other lanes did
-        comes before it, as they meet first; products of warpgroups have been waited for by each
-        warp."""
-        arrive = self.pipelines[stmt.pipe].call(Step.ARRIVE_EMPTY, stmt)
-        alone = S.Eval(value=arrive, loc=stmt.loc)
-        if not self.whole(*self.groups.of(stmt)):
-            return [alone]
-        lanes = E.const((1 << self.warp) - 1, DType("uint32"))
-        first = (thread_number(self.launch) % self.warp).equal(0)
-        return [
-            S.Eval(value=E.call("sync_warp", lanes), loc=stmt.loc),
-            S.If(cond=first, then=alone, loc=stmt.loc),
-        ]
 
     def step(self, stmt: H.PipelineStep) -> list[S.Stmt]:
         """The steps of one statement."""
@@ -146,8 +120,6 @@ class _Lower(Rewriter):
                 steps = found.row.commit
             case H.Wait():
                 steps = found.row.wait
-            case H.Release() if Step.ARRIVE_EMPTY in found.row.release:
-                return self.freed(stmt)
             case _:
                 steps = found.row.release
         calls = [self.meet(stmt) if step is Step.MEET else found.call(step, stmt) for step in steps]
@@ -178,9 +150,6 @@ class _Lower(Rewriter):
             filling = self.pipelines[first.pipe].filling
             inside = [filling(item, first) for item in (first, *left[:end])]
             del left[:end]
-            if self.groups.of(first)[1] == 1:
-                made += [part for item in inside for part in self.lowered(item)]
-                continue
             made.append(
                 S.If(
                     cond=thread_number(self.launch).equal(self.groups.of(first)[0]),
@@ -243,7 +212,7 @@ class _Pipeline:
     def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
         """The mbarrier of the version of an item."""
         assert bank is not None
-        return E.AddressOf(bank, (simplify(number % self.stages),))
+        return E.Load(bank, (simplify(number % self.stages),))
 
     def filling(self, stmt: S.Stmt, item: H.Acquire) -> S.Stmt:
         """``stmt`` with the mbarrier of ``item`` where it names the pipeline that its bytes are

@@ -212,12 +212,20 @@ class _Tiles(Rewriter):
         return found
 
     def _expr(self, expr: E.Expr) -> E.Expr:
+        if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT and _at_start(expr):
+            # Instructions of a program name the registers of a tile with the program's layout.
+            return E.AddressOf(self.ctx.registers(expr.buffer), (E.const(0),), expr.access)
         if isinstance(expr, (E.Load, E.AddressOf)) and expr.buffer.storage == FRAGMENT:
             target, index = self.register(expr.buffer, expr.indices)
             if isinstance(expr, E.Load):
                 return E.Load(target, (index,))
             return E.AddressOf(target, (index,), expr.access)
         return rebuild(expr, self.expr)
+
+
+def _at_start(address: E.AddressOf) -> bool:
+    """Whether an address is that of a tile: of a fragment, that of each thread's first register."""
+    return all(isinstance(index, E.Const) and index.value == 0 for index in address.indices)
 
 
 def _registers(launch: S.Launch) -> int:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter
 from tilelang.passes.analysis.loops import ranges_of
@@ -21,13 +22,16 @@ from tilelang.target import Context
 def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with all expressions simplified."""
     bounds = Bounds().with_ranges(ranges_of(func.body))
-    body = _Simplify(bounds).rewrite(func.body)
+    launches = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
+    laid_out = {b for launch in launches for b, _ in launch.annotation("layout_map", ())}
+    body = _Simplify(bounds, frozenset(laid_out)).rewrite(func.body)
     return func if body is func.body else replace(func, body=body)
 
 
 class _Simplify(Rewriter):
-    def __init__(self, ranges: Bounds) -> None:
+    def __init__(self, ranges: Bounds, laid_out: frozenset[Buffer]) -> None:
         self.ranges = ranges
+        self.laid_out = laid_out
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
 
@@ -41,13 +45,14 @@ class _Simplify(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if isinstance(stmt, S.If) and isinstance(stmt.cond, E.Const):
             return stmt.then if stmt.cond.value else stmt.orelse
-        return None if isinstance(stmt, S.Eval) and _fences_fragment(stmt.value) else stmt
+        return None if isinstance(stmt, S.Eval) and self._fences_fragment(stmt.value) else stmt
 
-
-def _fences_fragment(value: E.Expr) -> bool:
-    """Whether a fence is about a tile whose registers the compiler chooses and orders itself."""
-    if not isinstance(value, E.Call) or value.op != "warpgroup_fence_operand":
-        return False
-    return (
-        isinstance(value.args[0], E.AddressOf) and value.args[0].buffer.storage == "local.fragment"
-    )
+    def _fences_fragment(self, value: E.Expr) -> bool:
+        """Whether a fence is about a tile whose registers the compiler chooses and orders itself:
+        a fragment to which the program gives no layout."""
+        if not isinstance(value, E.Call) or value.op != "warpgroup_fence_operand":
+            return False
+        place = value.args[0]
+        if not isinstance(place, E.AddressOf) or place.buffer in self.laid_out:
+            return False
+        return place.buffer.storage == "local.fragment"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tilelang.layout import make_mma_swizzle_layout as make_mma_swizzle_layout  # its usual place
-
 # Matrix instructions: (shape, a, b, accumulator) -> lowest architecture.
 SHORT = {
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "tfloat32": "tf32",

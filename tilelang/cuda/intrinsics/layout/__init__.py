@@ -1,0 +1,1 @@
+"""Layouts of the operands and results of matrix instructions."""

@@ -1,0 +1,1 @@
+"""Emitters of products, instruction by instruction."""
