@@ -21,7 +21,6 @@ from tilelang.passes.layouts.gemm_plan import (
     GemmPlan,
     OperandStrategy,
     Registers,
-    SharedLoad,
     plan_gemm,
 )
 from tilelang.passes.lower.context import Group, Lowering
@@ -160,8 +159,9 @@ class Build:
         clear = {"no": E.const(False), "yes": E.const(True), "expression": self.flag == 1}
         stmt = S.Gemm(a=a, b=b, c=c, trans_a=case.trans_a, trans_b=case.trans_b,
                       clear=clear[case.clear], policy=case.policy)  # fmt: skip
-        context = Context(parse_target(f"cuda -arch=sm_{case.arch}"))
-        plan = self.plan = plan_gemm(stmt, case.threads, context)
+        own = "a" if case.arch == 90 else ""
+        context = Context(parse_target(f"cuda -arch=sm_{case.arch}{own}"))
+        plan = self.plan = plan_gemm(stmt, (case.lo, case.threads), context)
         a = self.held(a, plan.a)
         b = self.held(b, plan.b)
         c = self.held(c, plan.c)
@@ -202,7 +202,7 @@ class Build:
         if region.buffer.storage == "local.fragment":
             assert isinstance(wanted, Registers)
             attrs = (("register_layout", wanted.spread),)
-        elif isinstance(wanted, SharedLoad) and wanted.layout is not None and self.case.layouts:
+        elif not isinstance(wanted, Registers) and wanted.layout is not None and self.case.layouts:
             attrs = (("layout", wanted.layout),)
         buffer = replace(region.buffer, attrs=attrs)
         return replace(region, buffer=buffer)

@@ -319,8 +319,8 @@ def tile(
 def test_the_plan_is_a_value() -> None:
     a, b = tile("a", (64, 32)), tile("b", (32, 64))
     c = tile("c", (64, 64), "float32", "local.fragment")
-    plan = plan_gemm(gemm(a, b, c), 128, SM_80)
-    again = plan_gemm(gemm(a, b, c), 128, SM_80)
+    plan = plan_gemm(gemm(a, b, c), (0, 128), SM_80)
+    again = plan_gemm(gemm(a, b, c), (0, 128), SM_80)
     assert plan == again
     assert hash(plan) == hash(again)
     assert plan.instruction == "mma.sync.m16n8k16.float16"
@@ -337,14 +337,14 @@ def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:
         a, b, c,
         a_region=Region(a, zero * 2, (64, 32)), c_region=Region(c, zero * 3, (1, 64, 64)),
     )  # fmt: skip
-    plan = plan_gemm(stmt, 128, SM_80)
+    plan = plan_gemm(stmt, (0, 128), SM_80)
     assert plan.a == plan.c == SharedLoad()
     assert isinstance(plan.sum, RegisterLayout)
 
 
 def test_leading_dimensions_of_whole_fragments() -> None:
     c = tile("c", (1, 64, 64), "float32", "local.fragment")
-    plan = plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 128, SM_80)
+    plan = plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), (0, 128), SM_80)
     assert isinstance(plan.c, Registers)
     assert plan.c.spread.shape == (1, 64, 64)
     assert np.array_equal(plan.c.spread.owner_table()[0], plan.sum.owner_table())
@@ -372,7 +372,7 @@ def test_eight_rows_of_16_bytes_lie_in_different_banks(
         tile("c", (64, 64), out, "local.fragment"), trans_b,
         b_region=Region(tile("b", (3, *shape), dtype), (E.const(0),) * 3, (1, *shape)),
     )  # fmt: skip
-    operand = plan_gemm(stmt, 128, SM_80).b
+    operand = plan_gemm(stmt, (0, 128), SM_80).b
     assert isinstance(operand, SharedLoad)
     layout = operand.layout
     assert isinstance(layout, Layout)
@@ -389,7 +389,7 @@ def test_bytes_read_down_columns_are_padded() -> None:
         tile("a", (64, 32), "int8"), tile("b", (32, 64), "int8"),
         tile("c", (64, 64), "int32", "local.fragment"),
     )  # fmt: skip
-    operand = plan_gemm(stmt, 128, SM_80).b
+    operand = plan_gemm(stmt, (0, 128), SM_80).b
     assert isinstance(operand, SharedLoad)
     assert operand.layout is not None
     assert operand.layout.addresses()[1, 0] == 64 + 16
@@ -399,7 +399,7 @@ def test_bytes_read_down_columns_are_padded() -> None:
 def test_no_partition_is_an_error() -> None:
     c = tile("c", (64, 64), "float32", "local.fragment")
     with pytest.raises(TileValueError) as caught:
-        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 96, SM_80)
+        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), (0, 96), SM_80)
     assert str(caught.value) == (
         "no valid warp partition for T.gemm\n"
         "  expected: rows * columns = 3 warps, with 16 * rows dividing M = 64 and 8 * columns "
@@ -413,7 +413,7 @@ def test_no_partition_is_an_error() -> None:
 def test_private_arrays_are_an_error() -> None:
     c = tile("c", (64, 64), "float32", "local")
     with pytest.raises(TileTypeError) as caught:
-        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), 128, SM_80)
+        plan_gemm(gemm(tile("a", (64, 32)), tile("b", (32, 64)), c), (0, 128), SM_80)
     assert str(caught.value) == (
         "C of T.gemm is in local memory\n"
         "  expected: a tile made by T.alloc_shared or T.alloc_fragment\n"
@@ -429,7 +429,7 @@ def test_sizes_known_at_run_time_are_an_error() -> None:
     rows = E.Var("rows", DType("int32"))
     stmt = gemm(a, b, c, c_region=Region(c, (E.const(0),) * 2, (rows, 64)))
     with pytest.raises(TileUnsupportedError) as caught:
-        plan_gemm(stmt, 128, SM_80)
+        plan_gemm(stmt, (0, 128), SM_80)
     assert str(caught.value) == (
         "T.gemm of a tile whose size is only known at run time\n"
         "  expected: constant extents\n"
@@ -452,7 +452,7 @@ def test_operands_that_are_moved_to_shared_memory_are_loaded_from_there() -> Non
     b = tile("b", (32, 64))
     c = tile("c", (64, 64), "float32", "local.fragment")
     stmt = gemm(a, b, c)
-    plan = plan_gemm(stmt, 128, SM_80)
+    plan = plan_gemm(stmt, (0, 128), SM_80)
     assert isinstance(plan.a, Registers)
     assert plan.placed(stmt) is plan
     moved = replace(stmt, a=replace(a, storage="shared").region())
@@ -479,7 +479,7 @@ def test_a_factor_elsewhere_than_planned_is_a_defect(scope: str) -> None:
 def test_the_plan_has_no_form_in_a_program() -> None:
     c = tile("c", (64, 64), "float32", "local.fragment")
     stmt = gemm(tile("a", (64, 32)), tile("b", (32, 64)), c)
-    assert repr(replace(stmt, plan=plan_gemm(stmt, 128, SM_80))) == repr(stmt)
+    assert repr(replace(stmt, plan=plan_gemm(stmt, (0, 128), SM_80))) == repr(stmt)
 
 
 # -- the test kernel itself -----------------------------------------------------------------------

@@ -355,6 +355,31 @@ def mma_function(p: GpuPrinter, shape: str, kinds: tuple[str, str, str]) -> str:
     return f"tl_mma_{shape}_{a}_{b}_{c}"
 
 
+def _wgmma(p: GpuPrinter, call: E.Call) -> str:
+    """d += a x b by a warpgroup, operands by descriptors."""
+    p.require("sm_90a", "the matrix instruction of a warpgroup")
+    kinds = tuple(SHORT[str(call.attr(name))] for name in "abc")
+    shape = str(call.attr("shape"))
+    columns, depth = shape.removeprefix("m64n").split("k")
+    registers = int(columns) // (4 if kinds[2] == "f16" else 2)
+    p.instances.setdefault(f"TL_WGMMA({columns}, {depth}, {', '.join(kinds)}, {registers})")
+    d, *operands, adds = call.args
+    both = len(operands) == 4
+    first = _described(p, call, "a", *operands[:2]) if both else bare(p.value(operands[0]))
+    second = _described(p, call, "b", *operands[-2:])
+    majors = ("a", "b") if both else ("b",)
+    switches = ", ".join(str(int(not call.attr(f"{name}_k_inner"))) for name in majors)
+    name = f"tl_wgmma_{shape}_{'_'.join(kinds)}_{'ss' if both else 'rs'}<{switches}, 1, 1>"
+    return f"{name}({bare(p.value(d))}, {first}, {second}, {bare(p.value(adds))})"
+
+
+def _described(p: GpuPrinter, call: E.Call, name: str, start: E.Expr, step: E.Expr) -> str:
+    """The descriptor of an operand that begins ``step`` units of 16 bytes behind ``start``."""
+    form = ", ".join(str(call.attr(f"{name}_{part}")) for part in ("swizzle", "leading", "stride"))
+    text = f"tl_wgmma_operand<{form}>({bare(p.value(start))})"
+    return text if isinstance(step, E.Const) and not step.value else f"{text} + {p.index(step)}"
+
+
 def _ptx_mma(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_mma([dtype,] shape, "row", "col", a, b, c, A, a_off, B, b_off, C, c_off[, sat])."""
     texts, rest = texts_of(call)
@@ -458,6 +483,8 @@ CALLS: dict[str, Handler] = {
     "sync_threads": _sync_threads,
     "mbarrier_arrive": _mbarrier_arrive,
     "mma": _mma,
+    "wgmma_ss": _wgmma,
+    "wgmma_rs": _wgmma,
     "ptx_mma": _ptx_mma,
     "ptx_ldmatrix": _ptx_ldmatrix,
     "call_extern": _call_extern,

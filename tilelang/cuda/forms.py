@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.target.nvidia import WGMMA_KINDS
+
 # Matrix instructions: (shape, a, b, accumulator) -> lowest architecture.
 SHORT = {
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "tfloat32": "tf32",
@@ -59,13 +62,9 @@ MMA_SP: dict[tuple[str, str, str, str], str] = {
 
 # Products of a warpgroup (sm_90a): dtypes of a and b -> accumulators; the depth of one instruction.
 WGMMA: dict[tuple[str, str], tuple[str, ...]] = {
-    ("f16", "f16"): ("f32", "f16"),
-    ("bf16", "bf16"): ("f32",),
-    ("tf32", "tf32"): ("f32",),
-    **{(a, b): ("f32", "f16") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")},
-    **{(a, b): ("s32",) for a in ("s8", "u8") for b in ("s8", "u8")},
+    (SHORT[a], SHORT[b]): tuple(SHORT[c] for c in sums) for (a, b), sums in WGMMA_KINDS.items()
 }
-WGMMA_K = {"f16": 16, "bf16": 16, "tf32": 8, "e4m3": 32, "e5m2": 32, "s8": 32, "u8": 32}
+WGMMA_K = {SHORT[a]: 256 // DType(a).bits for a, _ in WGMMA_KINDS}
 
 # Math functions with a fast version in hardware, for T.__exp and its like.
 FAST = {

@@ -164,13 +164,16 @@ def _heading(loc: Loc) -> str:
 
 def _product(plan: GemmPlan) -> str:
     if plan.atom is None:
-        return f"{plan.m} x {plan.n} x {plan.k}: plain multiplications, no matrix instruction fits"
+        text = f"{plan.m} x {plan.n} x {plan.k}: plain multiplications, no matrix instruction fits"
+        return f"{text}; not by wgmma: {plan.why}" if plan.why else text
     down, across = plan.warps
     rows, columns, steps = plan.tiles
-    return (
-        f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} warps, each "
+    who = "warpgroups" if plan.by_warpgroups else "warps"
+    text = (
+        f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} {who}, each "
         f"{rows} x {columns} tiles in {steps} steps"
     )
+    return f"{text}; not by wgmma: {plan.why}" if plan.why else text
 
 
 def _conversion(item: Conversion) -> str:

@@ -31,8 +31,6 @@ from tilelang.ir.stmt import (
 )
 
 PRIVATE = frozenset(("local", "local.var"))
-# Meanings of instructions that whole warps execute.
-WARPS = frozenset(("multiply matrices", "load matrices", "store matrices"))
 
 
 def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:
@@ -124,8 +122,7 @@ class Facts:
             return True
         if isinstance(stmt, Roles) or self._by_thread(stmt):
             return False
-        calls = list(calls_in(stmt.exprs()))
-        if any(call.atom.exchanges == "block" or call.atom.semantics in WARPS for call in calls):
+        if any(call.atom.exchanges == "block" for call in calls_in(stmt.exprs())):
             return True
         if isinstance(stmt, (For, While)) and self._allocates(stmt.body):
             return True  # one tile per iteration for all threads, not one per strand

@@ -10,7 +10,6 @@ import numpy as np
 from tilelang.errors import DeviceAssertError, TileTypeError, TileUnsupportedError
 from tilelang.interpret import (
     atomics,
-    boxes,
     externs,
     instructions,
     matrices,
@@ -18,6 +17,7 @@ from tilelang.interpret import (
     printing,
     values,
     warp,
+    warpgroup,
 )
 from tilelang.interpret.elementwise import ELEMENTWISE
 from tilelang.interpret.lanes import Active
@@ -173,8 +173,4 @@ HANDLERS: dict[str, Handler] = {
     **philox.HANDLERS,
 }
 # Of rows that name a meaning (``Atom.semantics``).
-MEANINGS: dict[str, Handler] = {
-    **instructions.MEANINGS,
-    **matrices.MEANINGS,
-    **boxes.MEANINGS,
-}
+MEANINGS: dict[str, Handler] = {**instructions.MEANINGS, **matrices.MEANINGS, **warpgroup.MEANINGS}

@@ -106,8 +106,16 @@ def read_bytes(s: DivergentGroup, spot: Spot, members: Array, count: int, align:
     Raises:
         UninitializedReadError: nothing has written some of them.
     """
-    at = located(s, spot, members, count, align)
-    store = spot.memory
+    return read_at(s, spot, members, located(s, spot, members, count, align))
+
+
+def read_at(s: DivergentGroup, spot: Spot, members: Array, at: Array) -> Array:
+    """The bytes at positions ``at`` (members, count) of the memory of ``spot``.
+
+    Raises:
+        UninitializedReadError: nothing has written some of them.
+    """
+    store, count = spot.memory, at.shape[1]
     per = store.units_per(2)
     if store.valid is not None:
         fresh = store.valid[at] if per == 1 else store.valid[at[..., None] * per].all(-1)

@@ -45,6 +45,9 @@ class Operand:
             elements say it.
         times: the attribute of the call that multiplies ``bytes``.
         tile: of a matrix instruction, the extents of its shape that the warp holds, e.g. "mk".
+        width: threads that hold the tile.
+        proxy: by which way its memory is accessed: "generic", or "async" for a unit beside the
+            threads (PTX, "Proxies").
     """
 
     role: str
@@ -54,6 +57,8 @@ class Operand:
     bytes: int = 0
     times: str = ""
     tile: str = ""
+    width: int = 32
+    proxy: str = "generic"
 
 
 VALUE = Operand("value")

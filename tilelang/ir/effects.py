@@ -46,7 +46,8 @@ class Access:
 
     ``where``: the indices of an element (of the first one for pointers), a region, or None for all
     of it. ``mode``: "read", "write", "update" (both), or "name" (allocated or viewed here). ``by``:
-    the statement, or the load, call or address in it.
+    the statement, or the load, call or address in it. ``proxy``: "generic" for accesses by
+    threads, "async" for those by a unit that has to be told of these (PTX, "Proxies").
     """
 
     buffer: Buffer
@@ -54,6 +55,7 @@ class Access:
     mode: str
     how: How
     by: S.Stmt | E.Expr
+    proxy: str = "generic"
 
     @property
     def data(self) -> E.Var:
@@ -105,7 +107,8 @@ def own(stmt: S.Stmt) -> Iterator[Access]:
         value = getattr(stmt, name)
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Region):
-                yield Access(item.buffer, item, mode, _how(stmt, mode, item.buffer), stmt)
+                how, proxy = _how(stmt, mode, item.buffer), _proxy(stmt, name)
+                yield Access(item.buffer, item, mode, how, stmt, proxy)
             elif isinstance(item, Buffer):
                 first = isinstance(stmt, S.Alloc) and stmt.init is not None
                 where = getattr(stmt, "indices", None)
@@ -206,6 +209,13 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
     return How.ASYNC if late or getattr(node, "asynchronous", False) else How.PLAIN
 
 
+def _proxy(stmt: S.Stmt, field: str) -> str:
+    """By which way the field ``field`` of a tile operation is accessed."""
+    if isinstance(stmt, S.Gemm) and stmt.plan is not None:
+        return str(stmt.plan.proxy(field))
+    return "async" if isinstance(stmt, S.Copy) and stmt.mode == "tma" else "generic"
+
+
 # -- expressions --
 def _in_expr(expr: E.Expr) -> list[Access]:
     found: list[Access] = []
@@ -225,7 +235,7 @@ def _visit(node: E.Expr, seen: set[E.Expr], found: list[Access]) -> None:
         if call is not None and _is_place(child, at in said):
             for part in child.children():
                 _visit(part, seen, found)
-            found.append(_operand(call, child, said.get(at)))
+            found.append(_operand(call, child, said.get(at), at))
         else:
             _visit(child, seen, found)
     if isinstance(node, E.Load):
@@ -241,14 +251,17 @@ def _is_place(operand: E.Expr, declared: bool) -> bool:
     return isinstance(operand, PLACES if declared else E.AddressOf)
 
 
-def _operand(call: E.Call, place: E.Expr, said: str | None) -> Access:
-    """What ``call`` does with the memory that an operand names; ``said``: what its row says."""
+def _operand(call: E.Call, place: E.Expr, said: str | None, at: int) -> Access:
+    """What ``call`` does with the memory that its operand ``at`` names; ``said``: what its row
+    says."""
     if isinstance(place, E.RegionArg):
         return Access(place.region.buffer, place.region, said or READ, How.PLAIN, call)
     assert isinstance(place, (E.Load, E.AddressOf))
     mode = said or (_declared(place) if isinstance(place, E.AddressOf) else READ)
     where = _pointed(place) if isinstance(place, E.AddressOf) else place.indices
-    return Access(place.buffer, where, mode, _how(call, mode, place.buffer), call)
+    rows = call.atom.operands
+    proxy = rows[at].proxy if at < len(rows) else "generic"
+    return Access(place.buffer, where, mode, _how(call, mode, place.buffer), call, proxy)
 
 
 def _declared(place: E.AddressOf) -> str:

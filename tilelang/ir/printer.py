@@ -397,7 +397,9 @@ class _Printer:
         tiles = self.text.value(tuple(stmt.tiles))
         self.names.open()
         name = self.names.define(stmt.pipe)
-        self.line(f"with T.pipeline({stmt.stages}, {tiles}, {quoted(stmt.mechanism)}) as {name}:")
+        proxy = "" if stmt.proxy == "generic" else f", proxy={quoted(stmt.proxy)}"
+        of = f"{stmt.stages}, {tiles}, {quoted(stmt.mechanism)}{proxy}"
+        self.line(f"with T.pipeline({of}) as {name}:")
         self.block(stmt.body)
         self.names.close()
 

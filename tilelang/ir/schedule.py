@@ -23,13 +23,15 @@ class Pipeline(Stmt):
 
     ``tiles`` are the storage of buffers whose first dimension counts the versions. ``mechanism``
     names the row of the mechanism table that orders it. Where ``body`` ends, every copy has
-    arrived, for all threads, and nobody uses the tiles any more.
+    arrived, for all threads, and nobody uses the tiles any more. ``proxy``: by which way the tiles
+    are used; who fills them by another one has to fence that.
     """
 
     pipe: Var = var_()
     stages: int = attr_()
     tiles: tuple[Var, ...] = attr_()
     mechanism: str = attr_()
+    proxy: str = attr_("generic")
     body: Stmt = block_()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.matrices import MmaAtom
-from tilelang.target.nvidia import MMA_SYNC
+from tilelang.target.nvidia import MMA_SYNC, WGMMA_KINDS
 
 ATOMS: tuple[MmaAtom, ...] = MMA_SYNC
 
@@ -27,7 +27,7 @@ def find_atom(a: DType, b: DType, c: DType, k: int, features: frozenset[str]) ->
         k: length of the products.
         features: of the target, e.g. "mma".
     """
-    x, y = (DType(_CALLED.get(str(kind), str(kind))) for kind in (a, b))
+    x, y = _called(a), _called(b)
     fitting = [
         atom
         for atom in ATOMS
@@ -35,3 +35,19 @@ def find_atom(a: DType, b: DType, c: DType, k: int, features: frozenset[str]) ->
         and atom.c.is_float == c.is_float and atom.c.bits >= c.bits
     ]  # fmt: skip
     return min(fitting, key=lambda atom: (atom.c is not c, -atom.m, -atom.k), default=None)
+
+
+def warpgroup_kinds(a: DType, b: DType, c: DType) -> tuple[DType, DType, DType] | None:
+    """The dtypes by which an instruction of a warpgroup knows the factors and the sum.
+
+    The sum is wider than ``c`` where no instruction adds in ``c``; None where there is none.
+    """
+    x, y = _called(a), _called(b)
+    sums = [DType(kind) for kind in WGMMA_KINDS.get((str(x), str(y)), ())]
+    fitting = [kind for kind in sums if kind.is_float == c.is_float and kind.bits >= c.bits]
+    found = min(fitting, key=lambda kind: (kind is not c, -kind.bits), default=None)
+    return None if found is None else (x, y, found)
+
+
+def _called(kind: DType) -> DType:
+    return DType(_CALLED.get(str(kind), str(kind)))

@@ -1,7 +1,8 @@
-"""Matrix instructions of one warp as rows: shapes, dtypes, features, registers.
+"""Matrix instructions as rows: shapes, dtypes, features, registers.
 
-An atom multiplies an m x k by a k x n matrix into an m x n one, all held in the registers of the
-threads of a warp. Rows are made by constructors of vendors, e.g. ``nvidia.mma_sync``.
+An atom multiplies an m x k by a k x n matrix into an m x n one, held in the registers of the
+threads that execute it together: a warp or a warpgroup. Rows are made by constructors of vendors,
+e.g. ``nvidia.mma_sync``.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ class MmaAtom:
         a, b, c: dtypes of the factors and of the sum, as the instruction names them.
         needs: the feature of targets that have it.
         a_modes: modes of the row and of k of an element of A: which thread and register has it.
-        b_modes: modes of k and of the column of an element of B.
+        b_modes: modes of k and of the column of an element of B; none where it is never in
+            registers.
         c_modes: modes of the row and of the column of an element of C.
-        width: threads that hold the matrices.
+        width: threads that hold the matrices and execute it together.
     """
 
     m: int
@@ -48,11 +50,6 @@ class MmaAtom:
     def shape(self) -> str:
         """The name of the shape, e.g. "m16n8k16"."""
         return f"m{self.m}n{self.n}k{self.k}"
-
-    @property
-    def warp(self) -> int:
-        """Threads that execute it together."""
-        return WARP
 
     @property
     def per_register(self) -> int:

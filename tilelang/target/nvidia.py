@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from tilelang.ir.atoms import (
     BARRIER,
     NOW,
+    VALUE,
     Atom,
     Completion,
     Effect,
@@ -23,6 +24,8 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import table
 from tilelang.layout.register_layout import Mode
 from tilelang.target.matrices import BLOCK, MmaAtom, Modes
+
+WARPGROUP = 128  # threads
 
 
 def raw(
@@ -114,15 +117,17 @@ def mbarriers() -> list[Atom]:
 def tma() -> list[Atom]:
     """Bulk copies of runs and of boxes of tensors ("cp.async.bulk", "cp.async.bulk.tensor")."""
     return [
-        TMA_LOAD_BOX, TMA_STORE_BOX, TENSOR_MAP,
-        *raw("create_tma_im2col_descriptor", "sm_90", Effect.NONE, "handle"),
+        *raw("create_tma_descriptor create_tma_im2col_descriptor", "sm_90", Effect.NONE, "handle"),
         *raw("tma_load tma_load_multicast tma_load_im2col ptx_cp_async_bulk", "sm_90",
              completes=mbarrier(), own_order=True),
         *raw("tma_store", "sm_90", completes=group("bulk_store"), own_order=True),
         *raw("prefetch_tma_descriptor", "sm_90", own_order=True),
         *units("fence_proxy_async", "sm_90", Order("fence", "thread", "", TO_ASYNC),
                "tl_fence_proxy_async"),
-        BULK_COMMIT, BULK_WAIT,
+        *units("tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store"),
+               "tl_bulk_commit"),
+        *units("tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store"),
+               "tl_bulk_wait{read}<{constant}>()"),
     ]  # fmt: skip
 
 
@@ -134,9 +139,10 @@ def wgmma() -> list[Atom]:
         *units("warpgroup_fence_operand", "sm_90a", Order("fence", "thread")),
         *units("warpgroup_arrive", "sm_90a", Order("fence", "warpgroup"), "tl_wgmma_fence"),
         *units("warpgroup_commit_batch", "sm_90a", Order("commit", "warpgroup", "wgmma"),
-               "tl_wgmma_commit"),
+               "tl_wgmma_commit", semantics="commit a group"),
         *units("warpgroup_wait wait_wgmma", "sm_90a", Order("wait", "warpgroup", "wgmma"),
-               "tl_wgmma_wait<{constant}>()"),
+               "tl_wgmma_wait<{constant}>()", semantics="wait for groups"),
+        WGMMA_SS, WGMMA_RS,
     ]  # fmt: skip
 
 
@@ -211,6 +217,21 @@ MMA = lowered(
     Operand("a", "registers", "r", tile="mk"),
     Operand("b", "registers", "r", tile="kn"), semantics="multiply matrices",
 )  # fmt: skip
+# Operands in shared memory are where a tile starts and how many units of 16 bytes behind it the
+# instruction begins; attributes of the call say how they lie there ("Matrix Descriptor Format").
+# The last operand says whether d is added to.
+_WGMMA_D = Operand("d", "registers", "rw", tile="mn", width=WARPGROUP)
+_WGMMA_B = (Operand("b", "shared", "r", proxy="async"), VALUE, VALUE)
+WGMMA_SS = lowered(
+    "wgmma_ss", 6, 6, "sm_90a",
+    _WGMMA_D, Operand("a", "shared", "r", proxy="async"), VALUE, *_WGMMA_B,
+    completes=group("wgmma"), semantics="multiply in a warpgroup",
+)  # fmt: skip
+WGMMA_RS = lowered(
+    "wgmma_rs", 5, 5, "sm_90a",
+    _WGMMA_D, Operand("a", "registers", "r", tile="mk", width=WARPGROUP), *_WGMMA_B,
+    completes=group("wgmma"), semantics="multiply in a warpgroup",
+)  # fmt: skip
 # A lane names the 16 bytes of one row of an 8 x 8 matrix, and has 4 bytes of each matrix.
 LDMATRIX = lowered(
     "ldmatrix", 2, 2, "sm_75",
@@ -247,26 +268,6 @@ CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
     "tl_cp_async_wait<{constant}>()",
     semantics="wait for groups",
 )
-# A box at coordinates of the tensor that the map describes, innermost first; outside of the tensor
-# it is zero, and not written. One thread issues it.
-TMA_LOAD_BOX = lowered(
-    "tma_load_box", 4, 8, "sm_90",
-    Operand("destination", "shared", "w", bytes=1, times="bytes"), Operand("map"), BARRIER,
-    completes=mbarrier(), text="tl_tma_load", semantics="load a box",
-)  # fmt: skip
-TMA_STORE_BOX = lowered(
-    "tma_store_box", 3, 7, "sm_90",
-    Operand("map"), Operand("source", "shared", "r", bytes=1, times="bytes"),
-    completes=group("bulk_store"), text="tl_tma_store", semantics="store a box",
-)  # fmt: skip
-(BULK_COMMIT,) = units(
-    "tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store"), "tl_bulk_commit",
-)  # fmt: skip
-(BULK_WAIT,) = units(
-    "tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store"),
-    "tl_bulk_wait{read}<{constant}>()",
-)  # fmt: skip
-(TENSOR_MAP,) = raw("create_tma_descriptor", "sm_90", Effect.NONE, "handle")
 (TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
 TMEM_ALLOCATE = lowered(
     "tmem_allocate", 1, 1, "sm_100", Operand("address", "shared", "w", bytes=4),
@@ -340,6 +341,47 @@ _TABLE: tuple[tuple[tuple[int, int, int], str, str, str], ...] = (
     ((16, 8, 32), "float8_e4m3fn", "float32", "mma_fp8"),
     ((16, 8, 32), "float8_e5m2", "float32", "mma_fp8"),
 )
+
+# -- registers of wgmma ----------------------------------------------------------------------------
+# Dtypes of the factors -> of the sum. Those of 8 bits may be mixed with their like.
+_BYTES = (("float8_e4m3fn", "float8_e5m2"), ("int8", "uint8"))
+WGMMA_KINDS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("float16", "float16"): ("float32", "float16"),
+    ("bfloat16", "bfloat16"): ("float32",),
+    ("tfloat32", "tfloat32"): ("float32",),
+    **{(a, b): ("float32", "float16") for a in _BYTES[0] for b in _BYTES[0]},
+    **{(a, b): ("int32",) for a in _BYTES[1] for b in _BYTES[1]},
+}
+
+
+def wgmma_columns(c: DType) -> tuple[int, ...]:
+    """Columns that an instruction with sums of dtype ``c`` may have, the most first."""
+    some = (24, 8) if c.is_integer else range(248, 0, -16)
+    return tuple(sorted((*range(256, 0, -16), *some), reverse=True))
+
+
+def wgmma_atom(n: int, a: DType, b: DType, c: DType) -> MmaAtom:
+    """A ``wgmma.mma_async`` with ``n`` columns ("Register Fragments for wgmma.mma_async").
+
+    Warp ``w`` of the group holds rows ``16w .. 16w+15`` of A and of the sum, as for ``mma.sync``.
+    """
+    per = 32 // a.bits
+
+    def rows(stride: int) -> Modes:
+        return Mode(4, "thread", 32), Mode(2, "register", stride), Mode(BLOCK, "thread", 4)
+
+    return MmaAtom(
+        64, n, 256 // a.bits, a, b, c, "wgmma",
+        a_modes=(rows(per), _used(
+            Mode(2, "register", 2 * per), Mode(4, "thread", 1), Mode(per, "register", 1)
+        )),
+        b_modes=((), ()),
+        c_modes=(rows(2), _used(
+            Mode(n // BLOCK, "register", 4), Mode(4, "thread", 1), Mode(2, "register", 1)
+        )),
+        width=WARPGROUP,
+    )  # fmt: skip
+
 
 MMA_SYNC: tuple[MmaAtom, ...] = tuple(
     mma_sync(*shape, kind, result, needs) for shape, kind, result, needs in _TABLE

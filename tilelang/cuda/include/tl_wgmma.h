@@ -24,6 +24,11 @@ TL_INLINE void tl_wgmma_descriptor(uint64_t* d, const void* p, int layout, int l
     *d = (uint64_t)((tl_shared_address(p) & 0x3ffffu) >> 4) | (uint64_t)(leading & 0x3fff) << 16 |
          (uint64_t)(stride & 0x3fff) << 32 | (uint64_t)layout << 62;
 }
+template <int LAYOUT, int LEADING, int STRIDE> TL_INLINE uint64_t tl_wgmma_operand(const void* p) {
+    uint64_t d;
+    tl_wgmma_descriptor(&d, p, LAYOUT, LEADING, STRIDE);
+    return d;
+}
 TL_INLINE void tl_descriptor_add(uint64_t* d, int bytes) { *d += (uint64_t)(int64_t)(bytes >> 4); }
 
 // -- lists of R registers: their places in the text, the operands, and the numbers of the operands behind them ---

@@ -9,26 +9,40 @@ instruction. Operands in shared memory want rows swizzled in chunks of 16 bytes,
 fragments the register layout of the instruction. Where no instruction fits (dtype, architecture,
 sizes, threads that are no whole warps) every thread computes a part of the result with plain
 multiplications, which works for everything.
+
+Where the target multiplies by warpgroups (``wgmma``) that comes first: the unit reads operands from
+shared memory itself, and only A may be in registers. What it cannot read so (see
+:mod:`tilelang.passes.layouts.descriptors`) is multiplied by warps, and the plan says why.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Region
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.layout.layout import Layout
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
 from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.layouts.descriptors import (
+    Descriptor,
+    descriptor_of,
+    in_panels,
+    wanted_layout,
+)
 from tilelang.target import Context
-from tilelang.target.atoms import find_atom
-from tilelang.target.matrices import MmaAtom, Modes
+from tilelang.target.atoms import find_atom, warpgroup_kinds
+from tilelang.target.matrices import BLOCK, MmaAtom, Modes
+from tilelang.target.nvidia import WARPGROUP, wgmma_atom, wgmma_columns
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
+WARPGROUP_ROWS = 64  # rows of an instruction of a warpgroup
 CHUNK_BITS = 128
 K_RUN = "k_run"  # annotation of a product: see GemmPlan.run
 EXCHANGED = "exchanged"  # annotation of a product: see GemmPlan.exchanged
@@ -63,7 +77,9 @@ class SharedRuns(SharedLoad):
     """A factor in shared memory, loaded in runs along k as the registers of the other one ask."""
 
 
-OperandStrategy: TypeAlias = "Registers | SharedLoad"
+OperandStrategy: TypeAlias = "Registers | SharedLoad | Descriptor"
+# The layout of a shared buffer where the given one is wanted; None where it can have neither.
+LayoutOf: TypeAlias = "Callable[[Buffer, Layout | None], Layout | None]"
 
 
 @dataclass(frozen=True)
@@ -73,13 +89,14 @@ class GemmPlan:
     Attributes:
         atom: the matrix instruction; None for plain multiplications.
         m, n, k: sizes of the product.
-        warps: how many warps share the rows and the columns.
+        warps: how many warps (of ``wgmma`` warpgroups) share the rows and the columns.
         sum: where the running result is held, of shape (m, n).
         c, a, b: where the threads have the operands from.
         run: steps of the instruction in which a thread multiplies neighbours along k; 1 for the
             instruction's own order.
         exchanged: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
             are the warps and the sum; c, a and b are still the layouts of C, A and B.
+        why: why no instruction of a warpgroup computes it, where the target has them.
     """
 
     atom: MmaAtom | None
@@ -93,10 +110,11 @@ class GemmPlan:
     b: OperandStrategy = SharedLoad()
     run: int = 1
     exchanged: bool = False
+    why: str = ""
 
     @property
     def tiles(self) -> tuple[int, int, int]:
-        """Tiles of the instruction in the tile of a warp: along rows, columns and k."""
+        """Tiles of the instruction in the tile of a warp (warpgroup): along rows, columns and k."""
         if self.atom is None:
             return 0, 0, 0
         rows, columns = self.m // self.warps[0], self.n // self.warps[1]
@@ -120,11 +138,36 @@ class GemmPlan:
     @property
     def instruction(self) -> str:
         """A name of what computes it, for reports."""
-        return "fma" if self.atom is None else f"mma.sync.{self.atom.shape}.{self.atom.a}"
+        if self.atom is None:
+            return "fma"
+        family = "wgmma" if self.by_warpgroups else "mma.sync"
+        return f"{family}.{self.atom.shape}.{self.atom.a}"
+
+    @property
+    def by_warpgroups(self) -> bool:
+        """Whether the instruction is one of a warpgroup, whose operands have descriptors."""
+        return isinstance(self.b, Descriptor)
+
+    def proxy(self, field: str) -> str:
+        """By which way the operand ``field`` of the statement is accessed: "async" by the unit."""
+        return "async" if isinstance(getattr(self, field), Descriptor) else "generic"
 
 
-def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
-    """The plan of ``stmt`` for a group of ``threads`` threads.
+def any_layout(buffer: Buffer, wanted: Layout | None) -> Layout | None:
+    """What is wanted, where no layouts are known yet."""
+    return wanted
+
+
+def plan_gemm(
+    stmt: S.Gemm, group: tuple[int, int], context: Context, layout_of: LayoutOf = any_layout,
+    bounds: Bounds | None = None,
+) -> GemmPlan:  # fmt: skip
+    """The plan of ``stmt``.
+
+    Args:
+        group: the first of the threads that compute it, and their number.
+        layout_of: of shared buffers.
+        bounds: of the variables in the indices of its regions.
 
     Raises:
         TileTypeError: an operand is in memory of which every thread has its own copy.
@@ -133,6 +176,12 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
     """
     _check_memory(stmt)
     m, n = _sizes(stmt.c, stmt)
+    threads, why = group[1], ""
+    if context.has("wgmma"):
+        found = _by_warpgroups(stmt, group, layout_of, bounds)
+        if isinstance(found, GemmPlan):
+            return found
+        why = found
     order: dict[str, Any] = dict(stmt.annotations)
     turned = bool(order.get(EXCHANGED))
     if turned:
@@ -142,8 +191,9 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
     atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, context.features)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
         held = shared_out(m, n, threads)
-        return GemmPlan(None, m, n, k, (0, 0), held, _whole(stmt.c, held) or SharedLoad())
-    warps = (threads // atom.warp, 1) if turned else _partition(stmt, m, n, threads, atom.warp)
+        c = _whole(stmt.c, held) or SharedLoad()
+        return GemmPlan(None, m, n, k, (0, 0), held, c, why=why)
+    warps = (threads // atom.width, 1) if turned else _partition(stmt, m, n, threads, atom.width)
     held = accumulator_layout(atom, m, n, warps)
     run = int(order.get(K_RUN, 1))
     a = operand_layout(atom, m, k, warps, True, run)
@@ -159,7 +209,7 @@ def plan_gemm(stmt: S.Gemm, threads: int, context: Context) -> GemmPlan:
     )
     c = _whole(stmt.c, transposed(held) if turned else held) or SharedLoad()
     first, second = (right, left) if turned else (left, right)
-    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned)
+    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned, why)
 
 
 def exchanged(stmt: S.Gemm) -> S.Gemm:
@@ -167,6 +217,104 @@ def exchanged(stmt: S.Gemm) -> S.Gemm:
     return replace(
         stmt, a=stmt.b, b=stmt.a, trans_a=not stmt.trans_b, trans_b=not stmt.trans_a
     )  # fmt: skip
+
+
+# -- warpgroups -------------------------------------------------------------------------------
+def _by_warpgroups(
+    stmt: S.Gemm, group: tuple[int, int], layout_of: LayoutOf, bounds: Bounds | None
+) -> GemmPlan | str:
+    """The plan of ``stmt`` by instructions of warpgroups, or why there is none."""
+    kinds = warpgroup_kinds(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype)
+    if kinds is None:
+        return f"no wgmma multiplies {stmt.a.dtype} and {stmt.b.dtype} into {stmt.c.dtype}"
+    (m, n), (first, threads) = _sizes(stmt.c, stmt), group
+    rows, columns = _sizes(stmt.a, stmt)
+    k = rows if stmt.trans_a else columns
+    if K_RUN in dict(stmt.annotations):
+        return "its weights are in registers in another order of k"
+    if first % WARPGROUP or threads % WARPGROUP:
+        return f"threads {first} to {first + threads - 1} are no whole warpgroups"
+    if k * stmt.a.dtype.bits % 256:
+        return f"k = {k} is no multiple of {256 // stmt.a.dtype.bits}"
+    shares = _shares(m, n, threads // WARPGROUP, stmt.policy)
+    if shares is None:
+        return f"{threads // WARPGROUP} warpgroups cannot share a {m} x {n} result"
+    b = _described(stmt.b, stmt.trans_b, layout_of, bounds)
+    a = _described(stmt.a, not stmt.trans_a, layout_of, bounds)
+    if isinstance(b, str):
+        return b
+    if isinstance(a, str) and stmt.a.buffer.storage != FRAGMENT:
+        return a
+    if any(region.buffer.data is stmt.a.buffer.data for region in (stmt.b, stmt.c)):
+        return f"`{stmt.a.buffer.name}` is more than one operand"
+    if isinstance(a, Descriptor) and not (
+        a.k_inner or in_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds)
+    ):
+        return f"rows of `{stmt.a.buffer.name}` leave a panel of {a.span} bytes in its middle"
+    for count in wgmma_columns(kinds[2]):
+        if (n // shares[1]) % count == 0 and (
+            b.k_inner or in_panels(b, stmt.b.mins[-1], n, count, bounds)
+        ):
+            return _plan_of_warpgroups(stmt, wgmma_atom(count, *kinds), (m, n, k), shares, a, b)
+    return f"columns of `{stmt.b.buffer.name}` leave a panel of {b.span} bytes in its middle"
+
+
+def _plan_of_warpgroups(
+    stmt: S.Gemm, atom: MmaAtom, sizes: tuple[int, int, int], shares: tuple[int, int],
+    a: Descriptor | str, b: Descriptor,
+) -> GemmPlan | str:  # fmt: skip
+    """The plan with the instruction ``atom``; A is in registers where it has no descriptor."""
+    m, n, k = sizes
+    held = accumulator_layout(atom, m, n, shares)
+    first: OperandStrategy | None = a if isinstance(a, Descriptor) else None
+    if first is None:
+        rows = warpgroup_rows(atom, m, k, shares)
+        first = _whole(stmt.a, transposed(rows) if stmt.trans_a else rows)
+    if first is None:
+        return f"only a part of the fragment `{stmt.a.buffer.name}` is multiplied"
+    return GemmPlan(atom, m, n, k, shares, held, _whole(stmt.c, held) or SharedLoad(), first, b)
+
+
+def _described(
+    region: Region, k_inner: bool, layout_of: LayoutOf, bounds: Bounds | None
+) -> Descriptor | str:
+    """What describes an operand, or why nothing does."""
+    buffer = region.buffer
+    if buffer.storage == FRAGMENT:
+        return f"`{buffer.name}` is in registers"
+    wanted = wanted_layout(buffer)
+    layout = layout_of(buffer, wanted)
+    if layout is None and wanted is None:
+        return f"no swizzle divides the rows of `{buffer.name}`"
+    if layout is None:
+        return f"no swizzle fits `{buffer.name}` under all its names"
+    return descriptor_of(region, layout, k_inner, bounds)
+
+
+def _shares(m: int, n: int, groups: int, policy: int) -> tuple[int, int] | None:
+    """How many of ``groups`` warpgroups share rows and columns of the result: as many rows as
+    there are, unless the policy wants columns first."""
+    found = [
+        (down, groups // down)
+        for down in _divisors(groups)
+        if m % (WARPGROUP_ROWS * down) == 0 and n % (BLOCK * (groups // down)) == 0
+    ]
+    columns_first = GemmWarpPolicy(policy) is GemmWarpPolicy.FullCol
+    return (min if columns_first else max)(found, default=None)
+
+
+def warpgroup_rows(atom: MmaAtom, m: int, k: int, shares: tuple[int, int]) -> RegisterLayout:
+    """The left factor in registers: for each tile of rows its steps along k, as the results of
+    other products have them."""
+    down, across = shares
+    tiles, steps, slots = m // (down * atom.m), k // atom.k, atom.a_registers
+    outer = _modes(
+        Mode(down, "thread", atom.width * across), Mode(tiles, "register", slots * steps)
+    )
+    inner = _modes(Mode(steps, "register", slots))
+    copies = ((across, atom.width),) if across > 1 else ()
+    modes = (outer + atom.a_modes[0], inner + atom.a_modes[1])
+    return RegisterLayout((m, k), modes, copies, atom.width * down * across)
 
 
 # -- sizes and warps --------------------------------------------------------------------------
@@ -234,14 +382,14 @@ def accumulator_layout(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) ->
         (m, n),
         (
             _modes(
-                Mode(down, "thread", atom.warp * across), Mode(rows, "register", slots * columns)
+                Mode(down, "thread", atom.width * across), Mode(rows, "register", slots * columns)
             )
             + atom.c_modes[0],
-            _modes(Mode(across, "thread", atom.warp), Mode(columns, "register", slots))
+            _modes(Mode(across, "thread", atom.width), Mode(columns, "register", slots))
             + atom.c_modes[1],
         ),
         (),
-        atom.warp * down * across,
+        atom.width * down * across,
     )
 
 
@@ -259,17 +407,17 @@ def operand_layout(
     down, across = warps
     if left:
         tiles, steps, slots = rows // (down * atom.m), columns // atom.k, atom.a_registers
-        outer = _modes(Mode(down, "thread", atom.warp * across), Mode(tiles, "register", slots))
+        outer = _modes(Mode(down, "thread", atom.width * across), Mode(tiles, "register", slots))
         inner = _along_k(atom.a_modes[1], steps, slots * tiles, run)
         modes = (outer + atom.a_modes[0], inner)
-        copies = ((across, atom.warp),) if across > 1 else ()
+        copies = ((across, atom.width),) if across > 1 else ()
     else:
         tiles, steps, slots = columns // (across * atom.n), rows // atom.k, atom.b_registers
-        outer = _modes(Mode(across, "thread", atom.warp), Mode(tiles, "register", slots))
+        outer = _modes(Mode(across, "thread", atom.width), Mode(tiles, "register", slots))
         inner = _along_k(atom.b_modes[0], steps, slots * tiles, run)
         modes = (inner, outer + atom.b_modes[1])
-        copies = ((down, atom.warp * across),) if down > 1 else ()
-    return RegisterLayout((rows, columns), modes, copies, atom.warp * down * across)
+        copies = ((down, atom.width * across),) if down > 1 else ()
+    return RegisterLayout((rows, columns), modes, copies, atom.width * down * across)
 
 
 def _along_k(own: Modes, steps: int, stride: int, run: int) -> Modes:

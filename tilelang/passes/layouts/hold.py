@@ -110,8 +110,8 @@ class _Holder:
         """How a product would be computed with both factors as they are."""
         found = self.plans.get(product)
         if found is None:
-            threads = self.groups.of(product)[1]
-            found = self.plans[product] = plan_gemm(product, threads, self.context)
+            group = self.groups.of(product)
+            found = self.plans[product] = plan_gemm(product, group, self.context)
         return found
 
     # -- questions -------------------------------------------------------------------------------

@@ -29,16 +29,21 @@ class Accumulator:
     registers: Buffer
     own: bool  # whether they are C's registers themselves
 
-    def start(self) -> S.Stmt:
-        """The registers hold zeros where C is overwritten, its values otherwise."""
+    def start(self, zeros: bool = True) -> S.Stmt:
+        """The registers hold zeros where C is overwritten (without ``zeros`` nothing: the
+        instruction overwrites them), its values otherwise."""
         clear = self.stmt.clear
-        old = S.Seq(stmts=()) if self.own else self._transfer(load=True)
+        nothing = S.Seq(stmts=())
+        old = nothing if self.own else self._transfer(load=True)
+        zero = self._zero() if zeros else nothing
         if isinstance(clear, E.Const):
-            begin = self._zero() if clear.value else old
+            begin = zero if clear.value else old
+        elif zeros:
+            begin = S.If(cond=clear, then=zero, orelse=None if self.own else old, loc=self.stmt.loc)
+        elif self.own:
+            begin = nothing
         else:
-            begin = S.If(
-                cond=clear, then=self._zero(), orelse=None if self.own else old, loc=self.stmt.loc
-            )
+            begin = S.If(cond=E.unary("lnot", clear), then=old, loc=self.stmt.loc)
         return begin if self.own else S.seq(S.Alloc(buffer=self.registers), begin)
 
     def finish(self) -> S.Stmt:

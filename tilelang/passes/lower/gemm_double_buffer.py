@@ -48,7 +48,9 @@ def lower_double_buffered(
     plan = plan_of(gemm)
     adds = isinstance(gemm.clear, E.Const) and not gemm.clear.value
     at_start = gemm.clear is E.binary("eq", loop.var, loop.start)  # equal expressions are one
-    if plan.atom is None or plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
+    if plan.atom is None or plan.by_warpgroups:
+        return None
+    if plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
         return None
     kept = replace(gemm, clear=E.const(at_start))
     accumulator = accumulator_of(kept, ctx, plan.atom.c)

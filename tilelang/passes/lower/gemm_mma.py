@@ -30,6 +30,7 @@ from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, 
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_k_permuted import PermutedOperand
 from tilelang.passes.lower.gemm_operands import Operand, RegisterOperand, SharedOperand
+from tilelang.passes.lower.gemm_wgmma import lower_gemm_wgmma
 from tilelang.target import nvidia
 from tilelang.target.matrices import MmaAtom
 
@@ -43,9 +44,11 @@ LEAST = 8  # multiplications that hide the loads of the next group
 
 def lower_gemm(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     """Thread IR of a product, as planned."""
-    atom = plan_of(stmt).atom
+    plan, atom = plan_of(stmt), plan_of(stmt).atom
     if atom is None:
         return lower_gemm_fma(stmt, ctx)
+    if plan.by_warpgroups:
+        return lower_gemm_wgmma(stmt, ctx)
     accumulator = accumulator_of(stmt, ctx, atom.c)
     operands = operands_of(stmt, atom, ctx)
     return S.seq(

@@ -6,7 +6,6 @@ product move across a ``Wait``), and before the plan of shared memory, which cou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -22,6 +21,10 @@ from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substit
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.mechanism import MECHANISMS, Mechanism, Step
 from tilelang.target import Context, nvidia
+
+FENCE = nvidia.ATOMS["fence_proxy_async"]
+# Where those who have filled a version tell others that they have.
+_HANDED_ON = frozenset(((H.Wait, Step.MEET), (H.Commit, Step.ARRIVE_FULL)))
 
 
 def lower_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -54,7 +57,7 @@ class _Lower(Rewriter):
             case H.PipelineStep():
                 return self.step(stmt)
             case H.Fence(source="generic", target="async"):
-                return S.Eval(value=E.call(nvidia.ATOMS["fence_proxy_async"]), loc=stmt.loc)
+                return S.Eval(value=E.call(FENCE), loc=stmt.loc)
             case H.Fence():
                 return []  # what arrived by the async proxy is waited for on an mbarrier
             case S.Seq() if any(map(self.elects, stmt.stmts)):
@@ -69,7 +72,8 @@ class _Lower(Rewriter):
     def pipeline(self, stmt: H.Pipeline) -> list[S.Stmt]:
         """The body between what the mechanism needs before and behind it."""
         row = MECHANISMS[stmt.mechanism]
-        made = self.pipelines[stmt.pipe] = _Pipeline(row, stmt.stages)
+        fenced = stmt.proxy == "async" and row.mode != "tma"
+        made = self.pipelines[stmt.pipe] = _Pipeline(row, stmt.stages, fenced)
         before: list[S.Stmt] = []
         if row.turns:
             made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
@@ -123,7 +127,11 @@ class _Lower(Rewriter):
                 steps = found.row.wait
             case _:
                 steps = found.row.release
-        calls = [self.meet(stmt) if step is Step.MEET else found.call(step, stmt) for step in steps]
+        calls: list[E.Expr] = []
+        for step in steps:
+            if found.fenced and (type(stmt), step) in _HANDED_ON:
+                calls.append(E.call(FENCE))
+            calls.append(self.meet(stmt) if step is Step.MEET else found.call(step, stmt))
         return [S.Eval(value=call, loc=stmt.loc) for call in calls]
 
     def meet(self, stmt: S.Stmt) -> E.Expr:
@@ -185,15 +193,6 @@ def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
     return isinstance(stmt, H.Commit) and stmt.pipe is pipe
 
 
-def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
-    """The copies in ``stmt`` whose bytes the mbarriers of ``pipe`` count."""
-    for node in S.walk(stmt):
-        value = node.value if isinstance(node, S.Eval) else None
-        if isinstance(value, E.Call) and value.atom.completes.kind == "mbarrier":
-            if any(arg is pipe for arg in value.args):
-                yield value
-
-
 def _barriers(name: str, count: int, stages: int) -> Buffer:
     """An mbarrier for each version, with ``count`` arrivals for each turn."""
     attrs = (("arrive_counts", (count,) * stages),)
@@ -204,8 +203,9 @@ class _Pipeline:
     """What is known of a pipeline; ``bytes``: of the item that is being filled; ``handed``: how
     many items the thread has handed on."""
 
-    def __init__(self, row: Mechanism, stages: int) -> None:
+    def __init__(self, row: Mechanism, stages: int, fenced: bool) -> None:
         self.row = row
+        self.fenced = fenced  # whether a unit uses what threads have written
         self.stages = stages
         self.full: Buffer | None = None
         self.empty: Buffer | None = None
@@ -222,7 +222,7 @@ class _Pipeline:
     def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
         """The mbarrier of the version of an item."""
         assert bank is not None
-        return E.AddressOf(bank, (simplify(number % self.stages),))
+        return E.Load(bank, (simplify(number % self.stages),))
 
     def filling(self, stmt: S.Stmt, item: H.Acquire) -> S.Stmt:
         """``stmt`` with the mbarrier of ``item`` where it names the pipeline that its bytes are
@@ -231,7 +231,10 @@ class _Pipeline:
             return stmt
         assert isinstance(item.pipe, E.Var)
         place = {item.pipe: self.turn(self.full, item.number)}
-        self.bytes += sum(int(call.attr("bytes")) for call in _copies(stmt, item.pipe))
+        if isinstance(stmt, S.Copy):
+            region = stmt.dst
+            size = prod(int(extent) for extent in region.extents if isinstance(extent, int))
+            self.bytes += size * region.buffer.dtype.bits * region.buffer.dtype.lanes // 8
         return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(place)))
 
     def call(self, step: Step, stmt: H.PipelineStep) -> E.Expr:

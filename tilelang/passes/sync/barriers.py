@@ -6,6 +6,10 @@ previous iteration leaves, until nothing new appears. A branch that not all thre
 barrier, so its hazards with earlier statements are settled before it; hazards inside it are errors,
 unless the branch belongs to whole warps, which get a barrier of their own, or to the same lanes of
 each warp and the hazard to threads of one warp.
+
+A unit beside the threads (of wgmma, of copies of boxes) sees what they have written to shared
+memory only if each of them has fenced it before it told others (PTX, "Proxies"). So a fence stands
+before every barrier, whoever placed it, behind which a tile that such a unit uses would be read.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -141,9 +146,13 @@ class _Inserter:
             (lo, count): ident for lo, count, ident in launch.annotation(GROUPS, ())
         }
         self.mechanisms: dict[E.Expr, Mechanism] = {}
+        self.fenced: set[E.Expr] = set()  # pipelines whose waits fence what was written before
         self.taken = _named_barriers(launch.body)
         self.manual = _has_signals(launch.body)  # the program orders groups of threads itself
         self.by_hand = _has_barriers(launch.body)  # the program has barriers of its own
+        self.units = {
+            one.data for one in effects.accesses(launch.body, nested=True) if one.proxy == "async"
+        }  # storage that units beside the threads use
         self.exits: list[_Exits] = []
         self.alike: set[E.Var] = set()  # loop variables that are uniform in their group
         self.known = Known()
@@ -180,16 +189,22 @@ class _Inserter:
         """What waits for items is ordered by the pipeline, which was verified. What fills the
         first versions is a copy like others to the statements before."""
         row = self.mechanisms[stmt.pipe] = MECHANISMS[stmt.mechanism]
+        proxy = stmt.proxy if self.units.isdisjoint(stmt.tiles) else "async"
+        if proxy == "async" and row.mode != "tma":
+            self.fenced.add(stmt.pipe)
         inner = replace(at, exempt=at.exempt | frozenset(stmt.tiles))
         made = []
         for item in stmt.body.stmts if isinstance(stmt.body, S.Seq) else (stmt.body,):
             waits = any(isinstance(node, H.Wait) for node in S.walk(item))
             made.append(self.visit(item, live, inner if waits else at))
+        if Step.MEET in row.close:
+            made += self.fence(live, at)
         self.arrive(live)
         self.steps(row.close, live, at)
         body = S.seq(*made)
         same = isinstance(stmt.body, S.Seq) and made == list(stmt.body.stmts)
-        return stmt if same else replace(stmt, body=body)
+        same = same and proxy == stmt.proxy
+        return stmt if same else replace(stmt, body=body, proxy=proxy)
 
     def steps(self, steps: tuple[Step, ...], live: Open, at: Where) -> None:
         """What a statement of a pipeline settles."""
@@ -251,7 +266,7 @@ class _Inserter:
             others = Open(access for access in live if not _belongs(access, where, at))
             made = self.order(found, others, at, loc)
             if made:
-                if len(made) > 1:
+                if any(map(_waits, made)):
                     self.arrive(live)
                 self.clear(live, at)
                 before += made
@@ -268,6 +283,8 @@ class _Inserter:
             if split is not None:
                 return S.seq(*before, split)
         live.add(found)
+        if self.hands_on(stmt):
+            before += self.fence(live, at)
         self.user_barrier(stmt, live, at)
         after = self.meet(stmt, live, at) if _signals_next(stmt) else []
         return S.seq(*before, stmt, *after) if before or after else stmt
@@ -275,8 +292,9 @@ class _Inserter:
     def meet(self, stmt: S.Stmt, live: Open, at: Where) -> list[S.Stmt]:
         """What has to stand behind a copy before one thread may say that it is complete."""
         if at.cond is None:
+            fence = self.fence(live, at)
             self.clear(live, at)
-            return [S.Eval(value=self.barrier(at, stmt.loc), loc=stmt.loc)]
+            return [*fence, S.Eval(value=self.barrier(at, stmt.loc), loc=stmt.loc)]
         if int(np.count_nonzero(at.mask)) == 1:
             return []
         bits = _lanes(at.mask, self.warp) if at.exact and _warps(at.mask, self.warp) == 1 else None
@@ -350,9 +368,33 @@ class _Inserter:
         if any(hazard.first.pending for hazard in hazards):
             made.append(S.Eval(value=E.call(nvidia.PTX_WAIT_GROUP, 0), loc=loc))
             self.arrive(live)
+        made += self.fence(live, at)
         made.append(S.Eval(value=self.barrier(at, loc), loc=loc))
         self.clear(live, at)
         return made
+
+    def fence(self, live: Open, at: Where) -> list[S.Stmt]:
+        """What makes open writes of the threads of ``at`` visible to units that use them. Copies
+        under way are fenced by those who wait for them."""
+        for access in live if self.units else ():
+            known = access.buffer.data in self.units and access.buffer.data not in at.exempt
+            if known and access.mode != "read" and not (access.unit or access.pending):
+                if access.mask is None or bool((access.mask & at.mask).any()):
+                    return [H.Fence(source="generic", target="async", loc=access.loc)]
+        return []
+
+    def hands_on(self, stmt: S.Stmt) -> bool:
+        """Whether threads tell others there, as the program or a pipeline says, what they have
+        done."""
+        if isinstance(stmt, H.Wait):
+            meets = Step.MEET in self.mechanisms[stmt.pipe].wait
+            return meets and stmt.pipe not in self.fenced
+        atoms = (node.atom for expr in stmt.exprs() for node in E.find(expr, E.Call))
+        return any(
+            atom.meets("warp", "block", "grid")
+            or (atom.orders is not None and atom.signals and atom.orders.kind == "arrive")
+            for atom in atoms
+        )
 
     def order_lanes(
         self, hazards: list[Hazard], live: Open, at: Where, loc: Loc | None
@@ -373,8 +415,9 @@ class _Inserter:
             if self.own and not any(m.first.joint or m.second.joint for m in serious):
                 return []
             _refuse(serious[0], at, loc)
+        fence = self.fence(live, at)
         self.meet_in_warps(live, at)
-        return [S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=loc)]
+        return [*fence, S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=loc)]
 
     def meet_in_warps(self, live: Open, at: Where) -> None:
         """What a barrier of the warps of ``at`` settles: everything, if that is one warp."""
@@ -645,6 +688,12 @@ def _has_barriers(stmt: S.Stmt) -> bool:
     if any(node.atom.meets("warp", "block", "grid") or node.atom.signals for node in calls):
         return True
     return any(map(_has_barriers, stmt.blocks()))
+
+
+def _waits(stmt: S.Stmt) -> bool:
+    """Whether the thread waits for its copies there."""
+    calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
+    return any(node.atom.waits_for("cp_async") for node in calls)
 
 
 def _warps(mask: Mask, warp: int) -> int:

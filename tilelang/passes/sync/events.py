@@ -62,6 +62,7 @@ class Access:
     pending: bool = False  # an asynchronous copy that nothing has waited for
     warped: bool = False  # ordered before what follows, within each warp
     loose: bool = False  # touches some of the elements that its indices name: data decides which
+    unit: bool = False  # made by a unit that fences have to tell of what threads have written
     loc: Loc | None = None
 
     @cached_property
@@ -228,7 +229,8 @@ def watched(found: Iterable[effects.Access], scope: Scope, loc: Loc | None) -> I
             around = scope.copy(joint=True, layout=None) if joint else scope
             box = one.region
             made = around.access(one.buffer, mode, box.mins, box.extents, loc)
-            yield replace(made, pending=True) if late else made
+            unit = one.proxy == "async"
+            yield replace(made, pending=late, unit=unit) if late or unit else made
 
 
 def _modes(access: effects.Access) -> tuple[str, ...]:
@@ -318,7 +320,7 @@ class Known:
             tuple(values.tobytes() for _, values in free),
             None if access.mask is None else access.mask.tobytes(),
             None if owner is None else (id(owner[0]), tuple(map(id, owner[1]))),
-            (access.joint, access.pending, access.warped, access.loose),
+            (access.joint, access.pending, access.warped, access.loose, access.unit),
         )
         return self._found.setdefault(key, (access, dims))[0]
 

@@ -21,7 +21,6 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, interval
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import rewrite_bodies, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.analysis.loops import bounds_of
@@ -268,7 +267,7 @@ def _reach(call: E.Call, number: int, buffer: Buffer) -> int:
     found = _MMA.match(str(call.attr("shape", ""))) if operand.tile else None
     if found is not None:
         extents = dict(zip("mnk", map(int, found.groups())))
-        return prod(extents[name] for name in operand.tile) // WARP * _bits(buffer)
+        return prod(extents[name] for name in operand.tile) // operand.width * _bits(buffer)
     return 8 * operand.bytes * (int(call.attr(operand.times, 1)) if operand.times else 1)
 
 

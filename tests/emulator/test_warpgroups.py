@@ -1,0 +1,232 @@
+"""Products of warpgroups from ``T.gemm``: checked runs in the emulator, and what each fence, commit
+and wait in the text is there for."""
+
+# ruff: noqa: E402  # imports from bench/ follow the line that finds them
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.emulator.compilers import find_cxx
+from tilelang.interpret import values
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.stmt import PrimFunc
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests" / "emulator")]
+
+import mutate
+from captured import Case
+from mutate_changes import mutants
+from mutate_run import Runner
+
+pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+SM_90A = "cuda -arch=sm_90a"
+
+
+def product(
+    m: int, n: int, k: int, tile: tuple[int, int, int], threads: int, dtype: str, out: str,
+    trans_a: bool, trans_b: bool, scope: str, stages: int,
+) -> PrimFunc:  # fmt: skip
+    bm, bn, bk = tile
+    a_tile, b_tile = (bk, bm) if trans_a else (bm, bk), (bn, bk) if trans_b else (bk, bn)
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((k, m) if trans_a else (m, k), dtype),
+        B: T.Tensor((n, k) if trans_b else (k, n), dtype),
+        C: T.Tensor((m, n), out),
+    ):
+        with T.Kernel(n // bn, m // bm, threads=threads) as (bx, by):
+            a = T.alloc_shared(a_tile, dtype)
+            b = T.alloc_shared(b_tile, dtype)
+            held = T.alloc_fragment(a_tile, dtype)
+            c = T.alloc_fragment((bm, bn), out)
+            T.clear(c)
+            for ko in T.Pipelined(k // bk, num_stages=stages):
+                if trans_a:
+                    T.copy(A[ko * bk, by * bm], a)
+                else:
+                    T.copy(A[by * bm, ko * bk], a)
+                if trans_b:
+                    T.copy(B[bx * bn, ko * bk], b)
+                else:
+                    T.copy(B[ko * bk, bx * bn], b)
+                if scope == "rs":
+                    T.copy(a, held)
+                    T.gemm(held, b, c, transpose_A=trans_a, transpose_B=trans_b)
+                else:
+                    T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
+            T.copy(c, C[by * bm, bx * bn])
+
+    return main
+
+
+def encoded(array: Any, dtype: str) -> Any:
+    kind = DType(dtype)
+    return np.ascontiguousarray(values.encode(array.astype(values.compute_dtype(kind)), kind))
+
+
+def multiplied(func: PrimFunc, m: int, n: int, k: int, dtype: str, out: str, ta: bool, tb: bool,
+               expects: str = "wgmma") -> None:  # fmt: skip
+    """Run ``func`` on small integers, checked; sums are exact."""
+    rng = np.random.default_rng(m + n + k)
+    low = 0 if DType(dtype).is_uint else -3
+    a, b = rng.integers(low, 4, (m, k)), rng.integers(low, 4, (k, n))
+    kernel = tilelang.compile(func, target=SM_90A, execution_backend="emulator")
+    assert expects in kernel.get_kernel_source()
+    c = encoded(np.zeros((m, n)), out)
+    given = encoded(a.T if ta else a, dtype), encoded(b.T if tb else b, dtype), c
+    report = tilelang.sanitize(kernel, *given, seed=1)
+    assert report.ok, str(report)
+    found = np.asarray(values.decode(report.arguments[2], DType(out)))
+    assert np.array_equal(found.astype(np.int64), a @ b)
+
+
+@pytest.mark.parametrize(
+    ("tile", "threads", "dtype", "out", "trans_a", "trans_b", "scope", "stages"),
+    [
+        ((128, 64, 64), 128, "float16", "float32", False, False, "ss", 3),
+        ((128, 64, 32), 256, "float16", "float32", False, True, "ss", 2),
+        ((64, 128, 16), 128, "bfloat16", "float32", False, True, "ss", 2),
+        ((64, 32, 64), 128, "float16", "float16", True, False, "ss", 2),
+        ((192, 32, 32), 384, "float16", "float32", True, True, "ss", 2),
+        ((64, 64, 64), 256, "float16", "float32", False, False, "ss", 2),
+        ((64, 48, 32), 128, "float32", "float32", False, True, "ss", 2),
+        ((64, 64, 64), 128, "int8", "int32", False, True, "ss", 2),
+        ((64, 64, 128), 128, "uint8", "int32", False, True, "ss", 1),
+        ((64, 64, 64), 128, "float8_e4m3", "float32", False, True, "ss", 2),
+        ((64, 64, 32), 128, "float8_e5m2", "float32", False, True, "rs", 2),
+        ((128, 64, 64), 128, "float16", "float32", False, False, "rs", 2),
+        ((128, 32, 32), 256, "bfloat16", "float32", False, True, "rs", 2),
+        ((64, 32, 32), 128, "int8", "int32", False, True, "rs", 2),
+        ((64, 32, 16), 128, "float32", "float32", False, True, "rs", 2),
+    ],
+)
+def test_products(
+    tile: tuple[int, int, int], threads: int, dtype: str, out: str, trans_a: bool, trans_b: bool,
+    scope: str, stages: int,
+) -> None:  # fmt: skip
+    m, n, k = 2 * tile[0], tile[1], 3 * tile[2]
+    func = product(m, n, k, tile, threads, dtype, out, trans_a, trans_b, scope, stages)
+    multiplied(func, m, n, k, dtype, out, trans_a, trans_b, f"_{scope}<")
+
+
+@T.prim_func
+def sub_tiles(
+    A: T.Tensor((128, 128), "float16"), B: T.Tensor((128, 64), "float16"),
+    C: T.Tensor((128, 64), "float32"),
+):  # fmt: skip
+    """Versions and parts of larger tiles, by two groups of threads of their own."""
+    with T.Kernel(1, threads=256):
+        tx = T.get_thread_binding()
+        a = T.alloc_shared((2, 128, 64), "float16")
+        b = T.alloc_shared((128, 64), "float16")
+        upper = T.alloc_fragment((64, 64), "float32")
+        lower = T.alloc_fragment((64, 64), "float32")
+        for s in T.serial(2):
+            T.copy(A[0, s * 64], a[s, :, :])
+        T.copy(B, b)
+        if tx < 128:
+            T.clear(upper)
+            for s in T.serial(2):
+                T.gemm(a[s, 0:64, :], b[s * 64 : s * 64 + 64, :], upper)
+            T.copy(upper, C[0, 0])
+        else:
+            T.clear(lower)
+            for s in T.serial(2):
+                T.gemm(a[s, 64:128, :], b[s * 64 : s * 64 + 64, :], lower)
+            T.copy(lower, C[64, 0])
+
+
+def test_parts_of_tiles_by_groups_of_threads() -> None:
+    multiplied(sub_tiles, 128, 64, 128, "float16", "float32", False, False)
+
+
+@T.prim_func
+def attention(
+    A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+    C: T.Tensor((64, 64), "float32"),
+):  # fmt: skip
+    """A product of a product: the first result stays in registers."""
+    with T.Kernel(1, threads=128):
+        a = T.alloc_shared((64, 64), "float16")
+        b = T.alloc_shared((64, 64), "float16")
+        s = T.alloc_fragment((64, 64), "float32")
+        p = T.alloc_fragment((64, 64), "float16")
+        c = T.alloc_fragment((64, 64), "float32")
+        T.copy(A, a)
+        T.copy(B, b)
+        T.gemm(a, b, s, clear_accum=True)
+        for i, j in T.Parallel(64, 64):
+            p[i, j] = s[i, j] - 1
+        T.gemm(p, b, c, clear_accum=True)
+        T.copy(c, C)
+
+
+def test_a_result_is_the_operand_of_the_next_product() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-2, 3, (64, 64)).astype(np.float16) for _ in range(2))
+    c = np.zeros((64, 64), np.float32)
+    kernel = tilelang.compile(attention, target=SM_90A, execution_backend="emulator")
+    text = kernel.get_kernel_source()
+    assert "_ss<" in text
+    assert "_rs<" in text
+    assert "shfl" not in text
+    report = tilelang.sanitize(kernel, a, b, c, seed=1)
+    assert report.ok, str(report)
+    wide = a.astype(np.float32) @ b.astype(np.float32) - 1
+    assert np.array_equal(report.arguments[2], wide @ b.astype(np.float32))
+
+
+# -- what a statement is there for ---------------------------------------------------------------
+@T.prim_func
+def computed(
+    A: T.Tensor((64, 64), "float16"), B: T.Tensor((128, 64), "float16"),
+    C: T.Tensor((64, 64), "float32"),
+):  # fmt: skip
+    """Tiles that loops write, and that copies bring."""
+    with T.Kernel(1, threads=128):
+        a = T.alloc_shared((64, 64), "float16")
+        b = T.alloc_shared((64, 64), "float16")
+        c = T.alloc_fragment((64, 64), "float32")
+        for i, j in T.Parallel(64, 64):
+            a[i, j] = A[j, i] + 1
+        T.clear(c)
+        for k in T.Pipelined(2, num_stages=2):
+            T.copy(B[k * 64, 0], b)
+            T.gemm(a, b, c)
+        for i, j in T.Parallel(64, 64):
+            c[i, j] = c[i, j] * 2
+        T.copy(c, C)
+
+
+WANTED = {
+    "remove tl_fence_proxy_async": {"missing-proxy-fence"},
+    "remove tl_wgmma_commit": {"missing-wait", "race", "async-unfinished"},
+    "remove tl_wgmma_wait": {"missing-wait", "race", "async-unfinished"},
+    "weaken tl_wgmma_wait": {"missing-wait", "race", "async-unfinished"},
+}
+
+
+def test_every_fence_commit_and_wait_is_missed() -> None:
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((64, 64)), rng.standard_normal((128, 64))
+    args = (*(array.astype(np.float16) for array in data), np.zeros((64, 64), np.float32))
+    runner = Runner(Case("computed", computed, (), args, ()), "sm_90a")
+    assert runner.report(checks=("races", "bounds")).ok
+    seen = dict.fromkeys(WANTED, 0)
+    for mutant in mutants(runner.source):
+        if mutant.kind in seen or mutant.kind == "remove tl_wgmma_fence":
+            kinds, _ = mutate.findings(runner, mutant)
+            assert kinds, f"{mutant.kind} in line {mutant.line}: {mutant.before}"
+            if mutant.kind in seen:
+                seen[mutant.kind] += 1
+                assert set(kinds) & WANTED[mutant.kind], (mutant.kind, kinds)
+    assert all(seen.values())

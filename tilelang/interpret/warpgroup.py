@@ -1,0 +1,163 @@
+"""Products of a warpgroup with operands in shared memory, as the PTX manual describes them.
+
+Where an element is, in registers and in shared memory, is written out here from the manual and
+without the tables of ``target/`` and the formulas of the lowering ("Asynchronous Warpgroup Level
+Matrix Instructions": "Register Fragments", "Shared Memory Matrix Layout", "Strides").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelang.errors import OutOfBoundsError, TileRuntimeError
+from tilelang.interpret import values
+from tilelang.interpret.instructions import (
+    NOTHING,
+    Meaning,
+    Spot,
+    put_bytes,
+    read_at,
+    read_bytes,
+    spot_of,
+)
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Call
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import DivergentGroup
+
+GROUP = 128  # threads
+ROWS = 64
+CORE = 8  # rows of a core matrix
+UNIT = 16  # bytes that distances count in, and of a row of a core matrix
+SPANS = {0: 16, 1: 128, 2: 64, 3: 32}  # bytes of a row of the pattern, by the code of the swizzle
+
+
+def _places(
+    swizzle: int, leading: int, stride: int, k_inner: bool, lines: int, row: int
+) -> Array:  # fmt: skip
+    """Bytes from the start of the operand to byte ``row`` of each line, (lines, row): lines are
+    rows of M or N where k runs along them, else rows of k. The start begins the pattern, or lies in
+    its first row."""
+    span = SPANS[swizzle]
+    line, along = np.arange(lines)[:, None], np.arange(row)[None]
+    if swizzle == 0:
+        near, far = (stride, leading) if k_inner else (leading, stride)
+        found = line // CORE * near + line % CORE * UNIT + along // UNIT * far + along % UNIT
+    else:
+        found = line // CORE * stride + line % CORE * span + along // span * leading + along % span
+    return np.asarray(found)
+
+
+def _swizzled(place: Array, swizzle: int) -> Array:
+    """Bits 4 to 6 of an address, combined with bits 7 to 9 as far as the swizzle goes."""
+    return np.asarray(place ^ ((place >> 7 & SPANS[swizzle] // UNIT - 1) << 4))
+
+
+def _operand(
+    s: DivergentGroup, node: Call, name: str, spot: Spot, step: int, lane: int, lines: int, k: int
+) -> Array:
+    """The (lines, k) matrix that an operand in shared memory is."""
+    swizzle, leading, stride = (
+        int(node.attr(f"{name}_{part}")) for part in ("swizzle", "leading", "stride")
+    )
+    kind, k_inner = DType(node.attr(name)), bool(node.attr(f"{name}_k_inner"))
+    size = kind.bits // 8
+    shape = (lines, k * size) if k_inner else (k, lines * size)
+    found = _places(swizzle, leading * UNIT, stride * UNIT, k_inner, *shape)
+    place = _swizzled(int(spot.offset[lane]) + step * UNIT + found, swizzle)
+    if place.max() >= spot.memory.size:
+        raise OutOfBoundsError(
+            f"an operand of a warpgroup leaves `{spot.name}`",
+            expected=f"bytes 0..{spot.memory.size}",
+            got=f"byte {place.max()} {s.site.text(lane)}",
+        )
+    at = (spot.base[lane] + place).reshape(-1, 1)
+    raw = read_at(s, spot, np.full(at.size, lane), at).reshape(-1, size)
+    held = np.asarray(values.from_bytes(raw, kind)).reshape(shape[0], -1)
+    return _used(held if k_inner else held.T, kind)
+
+
+def _used(held: Array, kind: DType) -> Array:
+    """Of float32 only 19 bits are used."""
+    if kind in ("float32", "tfloat32"):
+        bits = np.ascontiguousarray(held.astype(np.float32)).view(np.uint32)
+        return np.asarray((bits & np.uint32(0xFFFFE000)).view(np.float32))
+    return held
+
+
+def _row_of(lane: Array, register: Array, per: int) -> Array:
+    """The row of register element ``register``: each warp has 16, each four threads two of them."""
+    return np.asarray(16 * (lane // 32) + lane % 32 // 4 + 8 * (register // per % 2))
+
+
+def _first(s: DivergentGroup, node: Call, spot: Spot, k: int, lanes: Array) -> Array:
+    """A of each group from registers: (groups, 64, k)."""
+    kind, count = DType(node.attr("a")), ROWS * k // GROUP
+    per = 32 // kind.bits  # neighbours along k in one register
+    raw = read_bytes(s, spot, lanes.reshape(-1), count * kind.bits // 8, 4)
+    held = _used(np.asarray(values.from_bytes(raw, kind.with_lanes(count))), kind)
+    lane, register = np.arange(GROUP)[:, None], np.arange(count)[None]
+    column = register // (2 * per) * (4 * per) + lane % 4 * per + register % per
+    found = np.zeros((lanes.shape[0], ROWS, k), held.dtype)
+    found[:, _row_of(lane, register, per), column] = held.reshape(*lanes.shape, count)
+    return found
+
+
+def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """D = A B (+ D), when the group of the instruction is waited for and no earlier."""
+    members = s.lanes.members(active)
+    groups = np.unique(members // GROUP)
+    lanes = groups[:, None] * GROUP + np.arange(GROUP)
+    if lanes.size != members.size:
+        raise TileRuntimeError(
+            "an instruction of a warpgroup is executed by a part of it",
+            expected=f"T.{node.op} by all {GROUP} threads of each warpgroup",
+            got=f"{members.size} threads in {groups.size} warpgroups {s.site.text(None)}",
+        )
+    columns, k = map(int, str(node.attr("shape")).removeprefix("m64n").split("k"))
+    c_kind = DType(node.attr("c"))
+    d, adds = spot_of(s, node.args[0], active), s.spread(s.eval(node.args[-1], active)).copy()
+    both = len(node.args) == 6
+    first = spot_of(s, node.args[1], active)
+    shared = [
+        (name, spot_of(s, node.args[at], active), s.spread(s.eval(node.args[at + 1], active)))
+        for name, at in ((("a", 1), ("b", 3)) if both else (("b", 2),))
+    ]
+    lane, register = np.arange(GROUP)[:, None], np.arange(columns // 2)[None]
+    row = _row_of(lane, register, 2)
+    column = 8 * (register // 4) + 2 * (lane % 4) + register % 2
+    held = c_kind.with_lanes(columns // 2)
+    wide: Any = np.int64 if c_kind.is_integer else np.float64
+
+    def arrive(done: Array) -> None:
+        left = None if both else _first(s, node, first, k, lanes)
+        finished = done.reshape(lanes.shape)
+        for number, group in enumerate(lanes):
+            found = {
+                name: _operand(
+                    s, node, name, spot, int(step[group[0]]), group[0],
+                    ROWS if name == "a" else columns, k,
+                )
+                for name, spot, step in shared
+            }  # fmt: skip
+            a = found["a"] if left is None else left[number]
+            total = (a.astype(wide) @ found["b"].T.astype(wide))[row, column]
+            if adds[group[0]]:
+                raw = read_bytes(s, d, group, total.shape[1] * c_kind.bits // 8, 4)
+                total = total + np.asarray(values.from_bytes(raw, held)).astype(wide)
+            new = values.rounded(total.astype(values.compute_dtype(c_kind)), c_kind)
+            raw = np.asarray(values.to_bytes(new, held))
+            mine = finished[number]
+            at = (d.base + d.offset)[group[mine]][:, None] + np.arange(raw.shape[1])
+            put_bytes(d.memory, at, raw[mine])
+
+    s.block.flight.start(s, node.atom.completes.name, lanes.reshape(-1), arrive)
+    return NOTHING
+
+
+MEANINGS: dict[str, Meaning] = {"multiply in a warpgroup": _multiply}

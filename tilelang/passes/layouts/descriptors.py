@@ -1,0 +1,150 @@
+"""Operands that the matrix unit reads from shared memory itself: what describes them to it.
+
+A descriptor names where a tile starts and two distances. It knows tiles that are stored in panels
+as wide as a swizzle, whose rows follow each other (:func:`tilelang.layout.swizzle.swizzled`); PTX,
+"Asynchronous Warpgroup Level Matrix Instructions", "Strides" and "Matrix Descriptor Format". A part
+of such a tile has a descriptor, too, where it starts at a row that begins the pattern, and where
+what one instruction takes of a row does not leave a panel in its middle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.ir import expr as E
+from tilelang.ir.bounds import Bounds, divisible_by
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.simplify import simplify
+from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import SPANS, fits, make_linear_layout, swizzle_of, swizzled
+
+UNIT = 16  # bytes that descriptors count in
+LINES = 8  # rows of the pattern
+CODES = {16: 0, 128: 1, 64: 2, 32: 3}  # of the swizzle, by its bytes
+ATOM = 32  # bytes of k of one instruction
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """An operand in shared memory that the matrix unit reads by a descriptor.
+
+    Attributes:
+        layout: of the last two dimensions of the buffer.
+        span: bytes of a row of a panel; 16 without swizzle.
+        lines: rows of a panel.
+        k_inner: whether k runs along the rows ("K-major").
+        bits: of an element.
+    """
+
+    layout: Layout
+    span: int
+    lines: int
+    k_inner: bool
+    bits: int
+
+    @property
+    def swizzle(self) -> int:
+        """The code of the swizzle."""
+        return CODES[self.span]
+
+    @property
+    def panel(self) -> int:
+        """Bytes from one panel to the next."""
+        return self.lines * self.span
+
+    @property
+    def leading(self) -> int:
+        """The leading dimension byte offset, in units: the next panel. Along k it is not used
+        where the swizzle is as wide as what one instruction takes. Without swizzle and with rows
+        along m or n it is the next eight rows."""
+        if self.span == UNIT:
+            return (self.panel if self.k_inner else LINES * UNIT) // UNIT
+        return 1 if self.k_inner else self.panel // UNIT
+
+    @property
+    def stride(self) -> int:
+        """The stride dimension byte offset, in units: the next eight rows; without swizzle and with
+        rows along m or n the next panel."""
+        if self.span == UNIT and not self.k_inner:
+            return self.panel // UNIT
+        return LINES * self.span // UNIT
+
+    def offset(self, outer: E.Expr | int, k: E.Expr | int) -> E.Expr:
+        """Units from the start of the operand to an element at which an instruction begins."""
+        line, along = (outer, k) if self.k_inner else (k, outer)
+        width = self.span // UNIT
+        place = E.as_expr(along) * (self.bits // 8) // UNIT
+        inside = E.as_expr(line) * width + place % width
+        return simplify(place // width * (self.panel // UNIT) + inside)
+
+
+def wanted_layout(buffer: Buffer) -> Layout | None:
+    """The layout that a shared operand of the matrix unit should have: panels of the widest swizzle
+    that divides its rows; None where there is none.
+
+    Args:
+        buffer: in shared memory, of two or more dimensions.
+    """
+    rows, columns = buffer.shape[-2:]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return None
+    bits, matrix = buffer.dtype.bits, (rows, columns)
+    for span in SPANS:
+        if fits(matrix, bits, span):
+            return swizzled(matrix, bits, span)
+    alone = columns * bits == UNIT * 8 and rows % LINES == 0
+    return make_linear_layout(matrix) if alone else None
+
+
+def descriptor_of(
+    region: Region, layout: Layout, k_inner: bool, bounds: Bounds | None
+) -> Descriptor | str:
+    """What describes ``region`` to the matrix unit, or why nothing does.
+
+    Args:
+        region: of a buffer in shared memory; the last two dimensions are the matrix.
+        layout: of the last dimensions of the buffer.
+        k_inner: whether k is the last dimension.
+    """
+    buffer = region.buffer
+    name, bits = f"`{buffer.name}`", buffer.dtype.bits
+    if buffer.strides is not None or not _is_zero(buffer.elem_offset):
+        return f"{name} is a part of another tile"
+    shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+    if len(shape) != buffer.ndim:
+        return f"{name} has an extent that is not a constant"
+    if not k_inner and bits != 16:
+        return f"{name} of {buffer.dtype} is not contiguous along k"
+    span = swizzle_of(layout, shape, bits)
+    if span == 0 and shape[-1] * bits == UNIT * 8:
+        span = UNIT
+    if not span or shape[-2] % LINES:
+        return f"no descriptor names the layout of {name}"
+    made = Descriptor(layout, span, shape[-2], k_inner, bits)
+    line, along = region.mins[-2:]
+    size = bits // 8
+    if not divisible_by(line, LINES, bounds) or not divisible_by(along * size, UNIT, bounds):
+        return f"the part of {name} does not start where the pattern of its layout does"
+    extent = region.extents[-1]
+    if k_inner and not in_panels(made, along, int(extent), ATOM // size, bounds):
+        return f"the part of {name} along k leaves a panel of {span} bytes in its middle"
+    return made
+
+
+def in_panels(
+    operand: Descriptor, start: E.Expr, extent: int, step: int, bounds: Bounds | None
+) -> bool:
+    """Whether elements of a row, taken ``step`` at a time from ``start`` on, lie in whole panels
+    or inside one."""
+    size = operand.bits // 8
+    width = operand.span // size
+    if divisible_by(start, width, bounds) and (step % width == 0 or width % step == 0):
+        return True
+    if extent == step and divisible_by(start, width, bounds):
+        return True
+    return width % extent == 0 and divisible_by(start, extent, bounds)
+
+
+def _is_zero(value: object) -> bool:
+    found = E.as_expr(value)
+    return isinstance(found, E.Const) and int(found.value) == 0

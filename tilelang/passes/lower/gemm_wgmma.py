@@ -1,0 +1,137 @@
+"""``Gemm`` by matrix instructions of warpgroups (``wgmma.mma_async``).
+
+The unit reads B, and A where that is in shared memory, by descriptors: the lowering says where the
+operand of the warpgroup begins and, in steps that are constants, where each instruction does. All
+instructions of a product are one batch: a fence orders what the threads did to the registers
+before it, a commit closes it, and the accumulator is read behind the wait only. What is added up is
+not cleared first: the first instructions overwrite it.
+
+The compiler of the device does not know that registers are written later, so that the accumulator
+is touched on both sides of the batch (PTX, "Asynchronous Warpgroup Level Matrix Instructions").
+"""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.simplify import simplify
+from tilelang.passes.layouts.descriptors import Descriptor
+from tilelang.passes.lower.context import Lowering
+from tilelang.passes.lower.elements import loop
+from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
+from tilelang.target import nvidia
+from tilelang.target.matrices import MmaAtom
+
+WRITTEN_OUT = 32  # instructions up to which the loop over k is unrolled
+STEPS = 4  # of k that are written out in longer ones
+
+
+def lower_gemm_wgmma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a product that warpgroups compute."""
+    atom = plan_of(stmt).atom
+    assert atom is not None
+    accumulator = accumulator_of(stmt, ctx, atom.c)
+    batch = _Batch(stmt, ctx, atom, accumulator)
+    return S.seq(
+        accumulator.start(zeros=False),
+        *batch.fence(),
+        batch.instructions(),
+        _word("warpgroup_commit_batch"),
+        _word("warpgroup_wait", E.const(0)),
+        _touch(E.AddressOf(accumulator.registers, (E.const(0),), "rw")),
+        accumulator.finish(),
+    )
+
+
+class _Batch:
+    """The instructions of one product."""
+
+    def __init__(
+        self, stmt: S.Gemm, ctx: Lowering, atom: MmaAtom, accumulator: Accumulator
+    ) -> None:
+        self.stmt, self.ctx, self.atom = stmt, ctx, atom
+        self.accumulator, self.plan = accumulator, plan_of(stmt)
+
+    def fence(self) -> list[S.Stmt]:
+        """What orders the registers that threads have written before the instructions."""
+        registers = [self.accumulator.registers]
+        if not isinstance(self.plan.a, Descriptor):
+            registers.append(self.ctx.registers(self.stmt.a.buffer))
+        touched = [_touch(E.AddressOf(array, (E.const(0),), "rw")) for array in registers]
+        return [*touched, _word("warpgroup_arrive")]
+
+    def instructions(self) -> S.Stmt:
+        """All of them: along k, then tiles of rows, then of columns."""
+        rows, columns, steps = self.plan.tiles
+        i, j, k = (self.ctx.fresh(name) for name in "ijk")
+        if rows * columns * steps <= WRITTEN_OUT or not isinstance(self.plan.a, Descriptor):
+            return loop(k, steps, self.tiles(i, j, k))
+        inner = next(count for count in range(STEPS, 0, -1) if steps % count == 0)
+        outer = self.ctx.fresh("ko")
+        body = loop(k, inner, self.tiles(i, j, outer * inner + k))
+        return loop(outer, steps // inner, body, "serial")
+
+    def tiles(self, i: E.Var, j: E.Var, step: E.Expr) -> S.Stmt:
+        """The instructions of one step along k."""
+        rows, columns, _ = self.plan.tiles
+        return loop(i, rows, loop(j, columns, self.one(i, j, step)))
+
+    def one(self, i: E.Expr, j: E.Expr, step: E.Expr) -> S.Stmt:
+        """One instruction."""
+        stmt, plan, atom = self.stmt, self.plan, self.atom
+        k, (down, across) = step * atom.k, plan.warps
+        group = self.ctx.thread // atom.width
+        row, column = (group // across, group % across) if across > 1 else (group, E.const(0))
+        first = E.AddressOf(
+            self.accumulator.registers, ((i * plan.tiles[1] + j) * atom.c_registers,), "rw"
+        )
+        b, lies = self.operand("b", plan.b, stmt.b, column * (plan.n // across), j * atom.n, k)
+        if isinstance(plan.a, Descriptor):
+            share = row * (plan.m // down) if down > 1 else E.const(0)
+            a, more = self.operand("a", plan.a, stmt.a, share, i * atom.m, k)
+            lies |= more
+        else:
+            place = (i * plan.tiles[2] + step) * atom.a_registers
+            a = (E.AddressOf(self.ctx.registers(stmt.a.buffer), (place,), "r"),)
+        call = E.call(
+            nvidia.WGMMA_SS if isinstance(plan.a, Descriptor) else nvidia.WGMMA_RS,
+            first, *a, *b, self.adds(step), dtype="void", shape=atom.shape,
+            a=str(atom.a), b=str(atom.b), c=str(atom.c), **lies,
+        )  # fmt: skip
+        return S.Eval(value=call, loc=stmt.loc)
+
+    def operand(
+        self, name: str, described: object, region: Region, share: E.Expr, outer: E.Expr, k: E.Expr
+    ) -> tuple[tuple[E.Expr, ...], dict[str, int]]:
+        """Where the operand of the warpgroup begins, at row or column ``share`` of the region; how
+        far the instruction at (``outer``, ``k``) is from there; and attributes that say how it
+        lies."""
+        assert isinstance(described, Descriptor)
+        low, zero = region.mins, E.const(0)
+        down, along = (share, zero) if described.k_inner else (zero, share)
+        start = (*low[:-2], low[-2] + down, low[-1] + along)
+        place = E.AddressOf(*self.ctx.place(region.buffer, start), "r")
+        lies = {
+            f"{name}_swizzle": described.swizzle,
+            f"{name}_leading": described.leading,
+            f"{name}_stride": described.stride,
+            f"{name}_k_inner": described.k_inner,
+        }
+        return (place, described.offset(outer, k)), lies
+
+    def adds(self, step: E.Expr) -> E.Expr:
+        """Whether an instruction adds to what is there: the first step overwrites it where the
+        product does."""
+        clear = self.stmt.clear
+        if isinstance(clear, E.Const) and not clear.value:
+            return E.const(True)
+        return simplify(E.binary("lor", step > 0, E.unary("lnot", clear)))
+
+
+def _touch(registers: E.Expr) -> S.Stmt:
+    return _word("warpgroup_fence_operand", registers, E.const(0))
+
+
+def _word(name: str, *args: E.Expr) -> S.Stmt:
+    return S.Eval(value=E.call(nvidia.ATOMS[name], *args, dtype="void"))
