@@ -51,6 +51,7 @@ MAY_IMPORT = {
         "errors absent env options watch ir layout target language codegen cpu cuda interpret emulator"
         " runtime backends compiler explain utils profiler"
     ),
+    "autotuner": ("version errors env scratch options ir target runtime utils profiler jit"),
     "tools": (
         "errors absent env options ir layout target language runtime compiler explain utils profiler"
         " jit"
@@ -73,6 +74,7 @@ PARTS = {
     },
     "jit": {
         "progress": "",
+        "executors": "",
         "artifacts": "",
         "adapter": "",
         "calls": "",
@@ -80,7 +82,7 @@ PARTS = {
         "emulated": "",
         "execution": "artifacts emulated",
         # One row: a kernel can be made by its class, and compile() gives a kernel.
-        "kernel compile": "progress adapter calls execution",
+        "kernel compile": "progress executors adapter calls execution",
         "core": "progress captured kernel compile",
         "sanitize": "emulated kernel core",
     },
@@ -89,7 +91,7 @@ PARTS = {
 # nothing but the package itself.
 FACADES = frozenset(
     (
-        "__init__", "__main__", "analysis", "autotuner", "backend", "cache", "carver", "contrib", "dtypes",
+        "__init__", "__main__", "analysis", "backend", "cache", "carver", "contrib", "dtypes",
         "engine", "intrinsics", "primitives", "quantize", "rocm", "testing", "tileop", "transform",
         "tvm",
     )

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import tilelang
 from tilelang.absent import ABSENT, Placeholder, absent_names
 from tilelang.errors import TileUnsupportedError
 
@@ -53,24 +52,23 @@ def test_a_name_works_or_says_what_to_use(name: str) -> None:
 
 def test_the_message_of_a_name_that_is_not_here() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
-        tilelang.autotune(configs=[])
+        find("tilelang.tools.Analyzer")()
     assert str(caught.value) == (
-        "tilelang.autotune does not exist in this implementation\n"
-        "  hint: compile the candidates with fn.par_compile(configs), compare "
-        "kernel.get_profiler().do_bench()"
+        "tilelang.tools.Analyzer does not exist in this implementation\n"
+        "  hint: kernel.explain() and kernel.resources say what was chosen"
     )
 
 
 def test_a_placeholder_can_be_looked_at_and_not_used() -> None:
-    tuner = find("tilelang.autotuner.AutoTuner")
-    assert repr(tuner).startswith("<tilelang.autotuner.AutoTuner: not in this implementation; ")
-    assert not isinstance(3, tuner)
+    absent = find("tilelang.tools.Analyzer")
+    assert repr(absent).startswith("<tilelang.tools.Analyzer: not in this implementation; ")
+    assert not isinstance(3, absent)
     for use in (
-        lambda: tuner.from_kernel(None),
-        lambda: tuner[0],
-        lambda: new_class("Mine", (tuner,)),
+        lambda: absent.analysis(None),
+        lambda: absent[0],
+        lambda: new_class("Mine", (absent,)),
     ):
-        with pytest.raises(TileUnsupportedError, match=r"tilelang\.autotuner\.AutoTuner"):
+        with pytest.raises(TileUnsupportedError, match=r"tilelang\.tools\.Analyzer"):
             use()
 
 
@@ -78,8 +76,6 @@ def test_everything_of_a_module_can_be_imported() -> None:
     names: dict[str, Any] = {}
     exec("from tilelang.autotuner import *", names)
     assert {"AutoTuner", "autotune", "set_autotune_inputs"} <= set(names)
-    with pytest.raises(TileUnsupportedError, match="does not exist"):
-        names["autotune"](configs=[])
 
 
 def test_a_name_that_nobody_knows_is_an_attribute_error() -> None:

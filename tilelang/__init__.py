@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         testing,
         utils,
     )
+    from tilelang.autotuner import autotune
     from tilelang.engine.callback import register_cuda_postproc
     from tilelang.jit.sanitize import sanitize
     from tilelang.layout import Fragment, Layout
@@ -44,6 +45,7 @@ _LAZY = {
     "Layout": "tilelang.layout",
     "Profiler": "tilelang.profiler",
     "TensorSupplyType": "tilelang.utils.tensor",
+    "autotune": "tilelang.autotuner",
     "do_bench": "tilelang.profiler",
     "register_cuda_postproc": "tilelang.engine.callback",
     "sanitize": "tilelang.jit.sanitize",
@@ -65,6 +67,7 @@ __all__ = [
     "Profiler",
     "TensorSupplyType",
     "__version__",
+    "autotune",
     "cache",
     "cdiv",
     "compile",
@@ -102,8 +105,6 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_LAZY[name]), name)
     if name in _SUBPACKAGES:
         return importlib.import_module(f"tilelang.{name}")
-    if name == "autotune":
-        return importlib.import_module("tilelang.absent").absent_names(__name__)(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -18,9 +18,6 @@ _PASSES = (
     "program after each"
 )
 _EMITTERS = "T.gemm chooses matrix instructions; T.ptx_mma and its relatives issue single ones"
-_TUNER = (
-    "compile the candidates with fn.par_compile(configs), compare kernel.get_profiler().do_bench()"
-)
 _NODES = "tilelang.ir has the classes of this IR; func.script() shows a program as text"
 _OBJECTS = "pass numpy arrays, torch tensors or anything with __dlpack__"
 _REGISTRY = "this package has no registry of C++ functions; tilelang.compile runs everything"
@@ -28,7 +25,6 @@ _CHECKS = "tilelang.compile makes these checks; tilelang.sanitize(kernel, ...) t
 
 # Module -> name -> advice. A name may stand for a class or a function.
 ABSENT: Mapping[str, Mapping[str, str]] = {
-    "tilelang": {"autotune": _TUNER},
     "tilelang.analysis": dict.fromkeys(
         ("FragmentLoopChecker", "NestedLoopChecker", "ParallelLocalIndexChecker"), _CHECKS
     )
@@ -36,9 +32,6 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         "ASTPrinter": "func.script() gives the program as text",
         "LayoutVisual": "tilelang.tools.plot_layout draws a layout",
     },
-    "tilelang.autotuner": dict.fromkeys(
-        ("AutoTuner", "autotune", "set_autotune_inputs", "get_autotune_inputs"), _TUNER
-    ),
     "tilelang.backend": dict.fromkeys(
         (
             "BackendContext", "BackendModule", "create_backend_context", "get_backend",

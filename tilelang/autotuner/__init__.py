@@ -1,9 +1,26 @@
-"""Import path of the autotuner, which is not there yet; its names say what to use."""
+"""Finding the fastest configuration of a kernel, and remembering it."""
 
 from __future__ import annotations
 
-from tilelang.absent import ABSENT, absent_names
+from tilelang.autotuner.decorator import AutoTuneImpl, autotune
+from tilelang.autotuner.inputs import get_autotune_inputs, set_autotune_inputs
+from tilelang.autotuner.param import AutotuneResult, CompileArgs, ProfileArgs, SearchArgs
+from tilelang.autotuner.report import Report, Row
+from tilelang.autotuner.store import load, save
+from tilelang.autotuner.tuner import AutoTuner
 
-__all__ = list(ABSENT["tilelang.autotuner"])  # programs import everything
-
-__getattr__ = absent_names("tilelang.autotuner")
+__all__ = [
+    "AutoTuneImpl",
+    "AutoTuner",
+    "AutotuneResult",
+    "CompileArgs",
+    "ProfileArgs",
+    "Report",
+    "Row",
+    "SearchArgs",
+    "autotune",
+    "get_autotune_inputs",
+    "load",
+    "save",
+    "set_autotune_inputs",
+]

@@ -1,7 +1,309 @@
-"""Import path of the autotuner's class, which is not there yet."""
+"""``AutoTuner``: one search over the configurations of one function."""
 
 from __future__ import annotations
 
-from tilelang.absent import absent_names
+import inspect
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar
 
-__getattr__ = absent_names("tilelang.autotuner")
+from tilelang.autotuner import store
+from tilelang.autotuner.configs import Config, expand, frozen
+from tilelang.autotuner.inputs import get_autotune_inputs
+from tilelang.autotuner.jobs import Failure, Program, attempt
+from tilelang.autotuner.param import AutotuneResult, CompileArgs, ProfileArgs, SearchArgs
+from tilelang.autotuner.prune import reason_to_skip
+from tilelang.autotuner.report import Report, Row
+from tilelang.autotuner.session import search
+from tilelang.autotuner.trials import Candidate
+from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, shown
+from tilelang.ir.canonical import canonical_text
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.compile import options_for
+from tilelang.jit.core import JITImpl
+from tilelang.jit.execution import check_backend
+from tilelang.jit.kernel import normalize_out_idx
+from tilelang.target import Target, parse_target
+
+_log = logging.getLogger("tilelang")
+_SHOWN = 10  # rows of the table in the log
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is tuned: a function and the arguments that stay the same.
+
+    Attributes:
+        name: of the function.
+        parameters: names of its parameters.
+        build: the traced program of a configuration.
+        source: text that identifies the function.
+        arguments: text that identifies the arguments that stay the same.
+        by_program: whether the traced program is part of what identifies it.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    build: Callable[..., PrimFunc]
+    source: str
+    arguments: str = ""
+    by_program: bool = True
+
+
+class AutoTuner:
+    """Finds the fastest configuration of a function that makes kernels.
+
+    Args:
+        fn: a factory: a function of parameters, some of them tuned, that returns a
+            ``@T.prim_func``; or what ``@tilelang.jit`` makes of one.
+        configs: see :func:`tilelang.autotuner.configs.expand`.
+    """
+
+    _memory_cache: ClassVar[dict[str, store.Record]] = store.STORE.memory
+
+    def __init__(self, fn: Any, configs: Any) -> None:
+        self.fn = fn
+        self.configs = configs
+        self.compile_args = CompileArgs()
+        self.profile_args = ProfileArgs()
+        self.search_args = SearchArgs()
+        self.subject: Subject | None = None
+        self.inputs: Sequence[Any] | None = None
+        if isinstance(fn, JITImpl):
+            known = {item.name for item in fields(CompileArgs)}
+            settings = {name: value for name, value in fn.settings.items() if name in known}
+            self.compile_args = CompileArgs(**settings)
+
+    @classmethod
+    def from_kernel(cls, kernel: Any, configs: Any) -> AutoTuner:
+        """A tuner of the factory ``kernel``."""
+        return cls(kernel, configs)
+
+    def set_compile_args(
+        self,
+        out_idx: Any = None,
+        target: Any = None,
+        execution_backend: str | None = None,
+        target_host: Any = None,
+        verbose: bool | None = None,
+        pass_configs: Mapping[Any, Any] | None = None,
+        compile_flags: Any = None,
+    ) -> AutoTuner:
+        """How candidates are compiled; what is left out stays as it is. Gives the tuner."""
+        given = {name: value for name, value in locals().items() if name != "self"}
+        changed = {name: value for name, value in given.items() if value is not None}
+        self.compile_args = replace(self.compile_args, **changed)
+        return self
+
+    def set_profile_args(self, **options: Any) -> AutoTuner:
+        """How candidates are checked and timed: fields of
+        :class:`~tilelang.autotuner.param.ProfileArgs`, and how they are searched: fields of
+        :class:`~tilelang.autotuner.param.SearchArgs`. Gives the tuner.
+
+        Raises:
+            TileTypeError: an unknown option.
+        """
+        profile = {item.name for item in fields(ProfileArgs)}
+        searching = {item.name for item in fields(SearchArgs)}
+        for name in options:
+            if name not in profile | searching:
+                raise TileTypeError(
+                    f"unknown option {name!r} of the tuner",
+                    expected=", ".join(sorted(profile | searching)),
+                )
+        found = {name: value for name, value in options.items() if name in profile}
+        self.profile_args = replace(self.profile_args, **found)
+        found = {name: value for name, value in options.items() if name in searching}
+        self.search_args = replace(self.search_args, **found)
+        return self
+
+    def run(
+        self,
+        warmup: float | None = None,
+        rep: float | None = None,
+        timeout: float | None = None,
+        executor: Any = None,
+    ) -> AutotuneResult:
+        """The best configuration: remembered, or searched for now.
+
+        Args:
+            warmup, rep, timeout, executor: as in :meth:`set_profile_args`, which they change.
+
+        Raises:
+            TileRuntimeError: no configuration works; with the report.
+        """
+        given = {"warmup": warmup, "rep": rep, "timeout": timeout, "executor": executor}
+        self.set_profile_args(**{name: value for name, value in given.items() if value is not None})
+        subject = self.subject or subject_of(self.fn)
+        configs = expand(self.configs, subject.name, subject.parameters)
+        target = parse_target(self.compile_args.target)
+        inputs = self.inputs if self.inputs is not None else get_autotune_inputs()
+        key = self._key(subject, configs, target, inputs)
+        record = store.STORE.get(key)
+        if record is not None:
+            return self._result(subject, target, record, cached=True)
+        candidates = [Candidate(number, config) for number, config in enumerate(configs)]
+        for candidate in candidates:
+            self._trace(subject, candidate, target)
+        started = time.monotonic()
+        reference = search(
+            subject.name, candidates, self.profile_args, self.search_args, inputs, target
+        )
+        report = _report(subject.name, target, candidates, time.monotonic() - started, reference)
+        _log.info("%s", report.render(rows=_SHOWN))
+        best = report.rows[0]
+        if best.latency is None:
+            raise TileRuntimeError(
+                f"no configuration of `{subject.name}` works",
+                got=report.render(rows=_SHOWN),
+                hint="the kernel of one configuration, called directly, shows its whole error",
+            )
+        record = {
+            "config": best.config, "latency": best.latency, "ref_latency": reference,
+            "report": report.as_dict(),
+        }  # fmt: skip
+        store.STORE.put(key, record)
+        return self._result(subject, target, record, cached=False)
+
+    def _key(
+        self,
+        subject: Subject,
+        configs: Sequence[Config],
+        target: Target,
+        inputs: Sequence[Any] | None,
+    ) -> str:
+        """What decides the result, as a key of the store."""
+        compiling = {**asdict(self.compile_args), "target": str(target), "verbose": None}
+        checks = self.profile_args
+        program = ""
+        if subject.by_program:
+            program = next(filter(None, (_identity(subject, config) for config in configs)), "")
+        return store.key_of(
+            subject.name, subject.source, subject.arguments, program,
+            repr([frozen(config) for config in configs]),
+            repr(sorted((name, repr(value)) for name, value in compiling.items())),
+            repr((checks.backend, checks.skip_check, checks.supply_type, signature_of(inputs))),
+            repr((self.search_args.strategy, self.search_args.seed)),
+            store.device_name(target),
+        )  # fmt: skip
+
+    def _load_result_from_disk(self, key: str) -> store.Record | None:
+        """What the disk cache remembers under a key."""
+        return store.STORE.on_disk(key)
+
+    def _program(self, subject: Subject, config: Config, target: Target) -> Program:
+        """What the kernel of a configuration is made from."""
+        chosen = self.compile_args
+        func = subject.build(**config)
+        if not isinstance(func, PrimFunc):
+            raise TileTypeError(
+                f"`{subject.name}` did not return a kernel",
+                expected="a function decorated with @T.prim_func",
+                got=type(func).__name__,
+            )
+        options = options_for(func, chosen.pass_configs, chosen.compile_flags, chosen.verbose)
+        out_idx = normalize_out_idx(func, chosen.out_idx)
+        return Program(func, out_idx, target, options, check_backend(chosen.execution_backend))
+
+    def _trace(self, subject: Subject, candidate: Candidate, target: Target) -> None:
+        """Give a candidate its program, or take it out where that tells enough."""
+        found = attempt(self._program, subject, candidate.config, target)
+        if isinstance(found, Failure):
+            candidate.drop(found)
+            return
+        candidate.program = found
+        reason = reason_to_skip(found.func, target)
+        if reason is not None:
+            candidate.drop(Failure("pruned", reason))
+
+    def _result(
+        self, subject: Subject, target: Target, record: store.Record, cached: bool
+    ) -> AutotuneResult:
+        config = dict(record["config"])
+        kernel = self._program(subject, config, target).kernel()
+        kernel.update_tuner_result(record["latency"], config, record["ref_latency"])
+        return AutotuneResult(
+            config, record["latency"], record["ref_latency"], kernel, kernel.prim_func,
+            kernel.get_kernel_source(), Report.from_dict(record["report"]), cached,
+        )  # fmt: skip
+
+
+def subject_of(
+    fn: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, arguments: str = ""
+) -> Subject:
+    """A factory with arguments that stay the same.
+
+    Raises:
+        TileTypeError: ``fn`` is no function.
+    """
+    if isinstance(fn, PrimFunc) or not callable(fn):
+        raise TileTypeError(
+            "the tuner takes a function that makes kernels",
+            expected="a function of the tuned parameters that returns a @T.prim_func, with or "
+            "without @tilelang.jit",
+            got=shown(fn, 60),
+        )
+    plain = fn.pyfunc if isinstance(fn, JITImpl) else fn
+    make = fn.get_tir if isinstance(fn, JITImpl) else fn
+    own = dict(kwargs or {})
+    return Subject(
+        getattr(plain, "__name__", type(plain).__name__),
+        tuple(inspect.signature(plain).parameters),
+        lambda **config: make(*args, **{**own, **config}),
+        source_of(plain),
+        arguments,
+    )
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """The text of a function, or its name where there is none."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return f"{function.__module__}.{getattr(function, '__qualname__', '')}"
+
+
+def signature_of(values: Sequence[Any] | None) -> tuple[tuple[str, str], ...]:
+    """What a search takes of the inputs: dtypes and shapes, and numbers as they are."""
+    return tuple(
+        (str(getattr(value, "dtype", "")), str(tuple(value.shape)))
+        if hasattr(value, "shape")
+        else (type(value).__name__, repr(value))
+        for value in values or ()
+    )
+
+
+def _identity(subject: Subject, config: Config) -> str | None:
+    """The program of a configuration as text; None where it cannot be traced."""
+    func = attempt(lambda: subject.build(**config))
+    if not isinstance(func, PrimFunc):
+        return None
+    try:
+        return canonical_text(func)
+    except InternalError:  # an attribute without a canonical form
+        return None
+
+
+def _report(
+    name: str,
+    target: Target,
+    candidates: Sequence[Candidate],
+    seconds: float,
+    reference: float | None,
+) -> Report:
+    ranked = sorted(candidates, key=lambda item: (item.latency, item.number))
+    rows = []
+    for item in ranked:
+        spills = item.report.get("spills")
+        note = item.note or (f"{spills} bytes of registers spilled" if spills else "")
+        timing = item.timing
+        rows.append(
+            Row(
+                item.config, item.state, None if timing is None else timing.latency,
+                None if timing is None else timing.spread, note,
+            )
+        )  # fmt: skip
+    where = store.device_name(target)
+    return Report(name, str(target), where, tuple(rows), seconds, reference)

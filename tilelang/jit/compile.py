@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeVar
 
 from tilelang.codegen.artifact import Artifact
@@ -11,6 +13,7 @@ from tilelang.env import env
 from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
+from tilelang.jit.executors import submit
 from tilelang.jit.kernel import JITKernel, KernelParam
 from tilelang.jit.progress import progress
 from tilelang.options import Options, make_options
@@ -164,6 +167,26 @@ def run_parallel(
             return [future.result() for future in futures]
 
 
+def run_on(
+    executor: Any, work: Callable[[Item], JITKernel], items: Sequence[Item], ignore_error: bool
+) -> list[JITKernel | None]:
+    """``work`` for each item on the user's executor; results in order. What a worker that died
+    had in hand is done here."""
+    futures = [submit(executor, work, item) for item in items]
+    found: list[JITKernel | None] = []
+    for item, future in progress(list(zip(items, futures)), desc="Parallel Compiling"):
+        try:
+            try:
+                found.append(future.result())
+            except BrokenExecutor:
+                found.append(work(item))
+        except TileError:
+            if not ignore_error:
+                raise
+            found.append(None)
+    return found
+
+
 def default_workers() -> int:
     """One compilation per core."""
     import os
@@ -182,21 +205,25 @@ def par_compile(
     compile_flags: Any = None,
     num_workers: int | None = None,
     ignore_error: bool = False,
+    executor: Any = None,
 ) -> list[JITKernel | None]:
     """Several traced functions compiled at the same time, in the given order.
 
     Args:
         num_workers: threads; default one per core.
         ignore_error: give None for a program that does not compile instead of raising.
+        executor: compiles instead of threads: an executor of ``concurrent.futures``, a Dask
+            client, or the module ``ray``. Programs and kernels pickle; kernels that come back
+            are taken from the kernel cache, or compiled where the workers have another one.
     """
-
-    def one(func: PrimFunc) -> JITKernel:
-        return compile(
-            func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
-            compile_flags,
-        )  # fmt: skip
-
+    one = partial(
+        compile, out_idx=out_idx, execution_backend=execution_backend, target=target,
+        target_host=target_host, verbose=verbose, pass_configs=pass_configs,
+        compile_flags=compile_flags,
+    )  # fmt: skip
     given = several(funcs, "tilelang.par_compile", "traced functions")
+    if executor is not None:
+        return run_on(executor, one, given, ignore_error)
     return run_parallel(one, given, num_workers, ignore_error)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import FunctionType
 from typing import Any
 
@@ -19,7 +19,7 @@ from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.captured import Captured
 from tilelang.jit.compile import compile as compile_func
-from tilelang.jit.compile import run_parallel, several
+from tilelang.jit.compile import run_on, run_parallel, several
 from tilelang.jit.kernel import JITKernel
 from tilelang.jit.progress import progress
 from tilelang.language.v2.annot import freeze
@@ -235,9 +235,14 @@ class JITImpl:
         return self.compile(*args, **kwargs).get_kernel_source()
 
     def par_compile(
-        self, configs: Sequence[Any], num_workers: int | None = None, ignore_error: bool = False
+        self,
+        configs: Sequence[Any],
+        num_workers: int | None = None,
+        ignore_error: bool = False,
+        executor: Any = None,
     ) -> list[JITKernel | None]:
-        """Kernels for several sets of arguments (dicts or tuples), compiled at the same time.
+        """Kernels for several sets of arguments (dicts or tuples), compiled at the same time, on
+        ``executor`` if one is given (see ``tilelang.par_compile``).
 
         Raises:
             TileTypeError: ``configs`` is no list of these.
@@ -251,7 +256,16 @@ class JITImpl:
             self._build((), item) if isinstance(item, Mapping) else self._build(tuple(item), {})
             for item in progress(given, desc="Elaborating")
         ]
+        if executor is not None:
+            names = ("out_idx", "execution_backend", "target", "target_host", "verbose",
+                     "pass_configs", "compile_flags")  # fmt: skip
+            options = {name: self.settings[name] for name in names}
+            return run_on(executor, partial(compile_func, **options), funcs, ignore_error)
         return run_parallel(self._compile, funcs, num_workers, ignore_error)
+
+    def __reduce__(self) -> str:
+        """A decorated function pickles as functions do: by its name in its module."""
+        return str(self.__qualname__)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """Methods: the instance becomes the first argument."""

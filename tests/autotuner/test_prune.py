@@ -1,0 +1,64 @@
+"""What needs no compilation: the compiler refuses what is pruned, and nothing else is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilelang.language as T
+from tilelang.autotuner.prune import reason_to_skip
+from tilelang.compiler import compile
+from tilelang.errors import SharedMemoryLimitError, TileError
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+
+def product(m: int, n: int, k: int, stages: int, threads: int) -> Any:
+    @T.prim_func
+    def product(
+        A: T.Tensor((1024, 1024), "float16"),
+        B: T.Tensor((1024, 1024), "float16"),
+        C: T.Tensor((1024, 1024), "float32"),
+    ):
+        with T.Kernel(1024 // n, 1024 // m, threads=threads) as (bx, by):
+            A_shared = T.alloc_shared((m, k), "float16")
+            B_shared = T.alloc_shared((k, n), "float16")
+            C_local = T.alloc_fragment((m, n), "float32")
+            T.clear(C_local)
+            for at in T.Pipelined(1024 // k, num_stages=stages):
+                T.copy(A[by * m, at * k], A_shared)
+                T.copy(B[at * k, bx * n], B_shared)
+                T.gemm(A_shared, B_shared, C_local)
+            T.copy(C_local, C[by * m, bx * n])
+
+    return product
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ((128, 128, 64, 4, 256), None),
+        ((128, 128, 64, 5, 256), None),  # exactly 160 KiB
+        (
+            (128, 128, 64, 6, 256),
+            "at least 196608 bytes of shared memory, a block can have 166912",
+        ),
+        (
+            (256, 256, 256, 0, 256),
+            "256 registers of accumulators, a thread can have 255",
+        ),
+        ((128, 128, 32, 2, 2048), "2048 threads, a block can have 1024"),
+    ],
+)
+def test_reasons_on_a_gpu(shape: tuple[int, ...], reason: str | None) -> None:
+    target = parse_target("cuda -arch=sm_80")
+    func = product(*shape)
+    assert reason_to_skip(func, target) == reason
+    assert reason_to_skip(func, parse_target("cpu")) is None
+    if reason is None:
+        compile(func, target, Options())
+    elif "accumulators" not in reason:  # those would spill
+        with pytest.raises(TileError) as error:
+            compile(func, target, Options())
+        assert isinstance(error.value, SharedMemoryLimitError) == ("shared" in reason)

@@ -1,0 +1,100 @@
+"""The configurations to try, from whatever a program gives for them."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tilelang.errors import TileTypeError, TileValueError, shown
+
+Config: TypeAlias = dict[str, Any]
+KINDS = (
+    "a list of dicts, a dict of lists (all combinations), or a function of the arguments that "
+    "gives one of these"
+)
+
+
+def expand(
+    configs: Any,
+    name: str,
+    parameters: Sequence[str],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> list[Config]:
+    """The configurations as dicts, each once, in the order given.
+
+    Args:
+        configs: a list of dicts, a dict of lists, or a function of the call's arguments that gives
+            one of these. An item of a list may also be a sequence: values of the last parameters.
+        name: of the function that is tuned.
+        parameters: names of its parameters.
+        args, kwargs: the arguments of the call.
+
+    Raises:
+        TileTypeError: ``configs`` is nothing of that kind.
+        TileValueError: there are none, or one names no parameter.
+    """
+    if callable(configs):
+        configs = called(configs, args, dict(kwargs or {}))
+    if isinstance(configs, Mapping):
+        found = [
+            dict(zip(configs, row)) for row in itertools.product(*map(_listed, configs.values()))
+        ]
+    elif isinstance(configs, Iterable) and not isinstance(configs, str):
+        found = [_config(item, name, parameters) for item in configs]
+    else:
+        raise TileTypeError(
+            f"the configurations of `{name}` have the wrong type",
+            expected=KINDS,
+            got=shown(configs),
+        )
+    if not found:
+        raise TileValueError(f"there are no configurations of `{name}` to try", expected=KINDS)
+    for config in found:
+        for key in config:
+            if key not in parameters:
+                raise TileValueError(
+                    f"a configuration names {key!r}, which is no parameter of `{name}`",
+                    expected=", ".join(parameters),
+                    got=shown(config),
+                )
+    return list({frozen(config): config for config in found}.values())
+
+
+def called(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """``function`` of the call's arguments, or of those that it has parameters for."""
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        names = signature.parameters
+        return function(**{name: value for name, value in kwargs.items() if name in names})
+    return function(*args, **kwargs)
+
+
+def frozen(config: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """A configuration as a key."""
+    return tuple(sorted((name, repr(value)) for name, value in config.items()))
+
+
+def text(config: Mapping[str, Any]) -> str:
+    """A configuration on one line."""
+    return " ".join(f"{name}={value}" for name, value in config.items())
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(values) if isinstance(values, (list, tuple, range, set, frozenset)) else [values]
+
+
+def _config(item: Any, name: str, parameters: Sequence[str]) -> Config:
+    if isinstance(item, Mapping):
+        return dict(item)
+    if isinstance(item, (list, tuple)) and len(item) <= len(parameters):
+        return dict(zip(parameters[len(parameters) - len(item) :], item))
+    raise TileTypeError(
+        f"a configuration of `{name}` has the wrong type",
+        expected="a dict of parameters, or values of the last parameters in a list",
+        got=shown(item),
+    )

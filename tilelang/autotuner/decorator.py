@@ -1,0 +1,226 @@
+"""``@autotune`` above ``@tilelang.jit``: the first call of each kind tunes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilelang.autotuner.configs import Config, expand
+from tilelang.autotuner.inputs import get_autotune_inputs
+from tilelang.autotuner.param import AutotuneResult
+from tilelang.autotuner.tuner import AutoTuner, Subject, signature_of, source_of
+from tilelang.errors import TileTypeError, shown
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.core import JITImpl
+from tilelang.jit.kernel import JITKernel
+from tilelang.target import parse_target
+from tilelang.utils.tensor import TensorSupplyType
+
+
+class AutoTuneImpl:
+    """What the decorator gives. A call that leaves the tuned parameters out takes the best
+    configuration for its other arguments: of a factory it gives the kernel (with ``config``,
+    ``latency`` and ``ref_latency``), of a lazy or eager kernel it runs it.
+
+    Attributes:
+        jit_impl: the function below the decorator.
+        result: of the last search or look-up; None before.
+    """
+
+    def __init__(
+        self, jit_impl: JITImpl, configs: Any, options: Mapping[str, Any], ignored: Sequence[str]
+    ) -> None:
+        self.jit_impl = jit_impl
+        self.configs = configs
+        self.options = dict(options)
+        self.ignored = frozenset(ignored)
+        self.result: AutotuneResult | None = None
+        self.signature = jit_impl.signature
+        self._results: dict[Any, AutotuneResult] = {}
+        self._lock = threading.RLock()
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            setattr(self, name, getattr(jit_impl, name, None))
+        for name in self.ignored:
+            if name not in self.signature.parameters:
+                raise TileTypeError(
+                    f"do_not_specialize names {name!r}, which is no parameter of "
+                    f"`{jit_impl.__name__}`",
+                    expected=", ".join(self.signature.parameters),
+                )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = self._bound(args, kwargs)
+        configs = self._candidates(args, kwargs, given)
+        if not configs[0]:  # every tuned parameter is given
+            return self.jit_impl(*args, **kwargs)
+        if self._runs(args, {**kwargs, **configs[0]}):
+            found = self._tuned(args, kwargs, given, configs, self._tensors(args, kwargs, configs))
+            return self.jit_impl(*args, **{**kwargs, **found.config})
+        return self._tuned(args, kwargs, given, configs, get_autotune_inputs()).kernel
+
+    def tune(self, *args: Any, **kwargs: Any) -> AutotuneResult:
+        """The result of tuning for these arguments, with its report; nothing is run after."""
+        given = self._bound(args, kwargs)
+        configs = self._candidates(args, kwargs, given)
+        runs = self._runs(args, {**kwargs, **configs[0]})
+        inputs = self._tensors(args, kwargs, configs) if runs else get_autotune_inputs()
+        return self._tuned(args, kwargs, given, configs, inputs)
+
+    def autotune_report(self, format: str = "text") -> str:
+        """The report of the last search as "text", "json" or "html".
+
+        Raises:
+            TileTypeError: nothing was tuned yet.
+        """
+        if self.result is None:
+            raise TileTypeError(
+                f"`{self.jit_impl.__name__}` has not been tuned yet", expected="a call before"
+            )
+        return self.result.autotune_report(format)
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, without defaults."""
+        try:
+            return dict(self.signature.bind_partial(*args, **kwargs).arguments)
+        except TypeError as error:
+            raise TileTypeError(
+                f"`{self.jit_impl.__name__}` cannot be called like this: {error}",
+                expected=f"({', '.join(self.signature.parameters)})",
+            ) from None
+
+    def _candidates(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], given: Mapping[str, Any]
+    ) -> list[Config]:
+        """The configurations without the parameters that the call gives."""
+        name, parameters = self.jit_impl.__name__, tuple(self.signature.parameters)
+        found = expand(self.configs, name, parameters, args, kwargs)
+        rest = [{key: value for key, value in item.items() if key not in given} for item in found]
+        return expand(rest, name, parameters)
+
+    def _runs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether the function is a kernel that a call runs, and no factory."""
+        if self.jit_impl.factory is None:
+            self.jit_impl.parse_args(*args, **kwargs)
+        return self.jit_impl.factory is False
+
+    def _tensors(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], configs: Sequence[Config]
+    ) -> tuple[Any, ...]:
+        given = get_autotune_inputs()
+        if given is not None:
+            return given
+        passed: tuple[Any, ...] = self.jit_impl.parse_args(*args, **{**kwargs, **configs[0]})[1]
+        return passed
+
+    def _tuned(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        given: Mapping[str, Any],
+        configs: Sequence[Config],
+        inputs: Sequence[Any] | None,
+    ) -> AutotuneResult:
+        kept = {name: value for name, value in given.items() if name not in self.ignored}
+        key = (signature_of(list(kept.values())), tuple(kept), signature_of(inputs))
+        with self._lock:
+            found = self._results.get(key)
+            if found is None:
+                found = self._results[key] = self._search(args, kwargs, kept, configs, inputs)
+            self.result = found
+            return found
+
+    def _search(
+        self,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        kept: Mapping[str, Any],
+        configs: Sequence[Config],
+        inputs: Sequence[Any] | None,
+    ) -> AutotuneResult:
+        impl = self.jit_impl
+        tuner = AutoTuner(impl, list(configs)).set_profile_args(**self.options)
+        own = dict(kwargs)
+        tuner.subject = Subject(
+            impl.__name__,
+            tuple(self.signature.parameters),
+            lambda **config: impl.get_tir(*args, **{**own, **config}),
+            source_of(impl.pyfunc),
+            repr(list(zip(kept, signature_of(list(kept.values()))))),
+            by_program=not self.ignored,
+        )
+        tuner.inputs = inputs
+        target = parse_target(tuner.compile_args.target, inputs or ())
+        tuner.compile_args = replace(tuner.compile_args, target=target)
+        return tuner.run()
+
+    def __getattr__(self, name: str) -> Any:
+        """What the function below has: ``compile``, ``par_compile``, ``get_tir``, options."""
+        if name.startswith("__") or "jit_impl" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.jit_impl, name)
+
+    def __repr__(self) -> str:
+        return f"<tuned tilelang function {self.jit_impl.__name__}>"
+
+
+def autotune(
+    func: Any = None,
+    *,
+    configs: Any = None,
+    warmup: float = 25,
+    rep: float = 100,
+    timeout: float | None = 100,
+    supply_type: TensorSupplyType = TensorSupplyType.Auto,
+    ref_prog: Callable[..., Any] | None = None,
+    supply_prog: Callable[..., Any] | None = None,
+    rtol: float = 1e-2,
+    atol: float = 1e-2,
+    max_mismatched_ratio: float = 0.01,
+    skip_check: bool = False,
+    manual_check_prog: Callable[..., Any] | None = None,
+    cache_input_tensors: bool = False,
+    do_not_specialize: Sequence[str] | None = None,
+    **more: Any,
+) -> Any:
+    """Decorator above ``@tilelang.jit``: calls that leave the tuned parameters out find and keep
+    the fastest configuration for their other arguments.
+
+    Args:
+        configs: a list of dicts, a dict of lists (all combinations), or a function of the call's
+            arguments that gives one of these.
+        do_not_specialize: parameters whose values do not ask for a search of their own.
+        more: ``backend`` and the fields of :class:`~tilelang.autotuner.param.SearchArgs`:
+            ``strategy``, ``seed``, ``budget``, ``isolate``, ``num_workers``, ``executor``.
+        warmup, rep, timeout, supply_type, ref_prog, supply_prog, rtol, atol, max_mismatched_ratio,
+        skip_check, manual_check_prog, cache_input_tensors: see
+            :class:`~tilelang.autotuner.param.ProfileArgs`.
+
+    Raises:
+        TileTypeError: there are no ``configs``, an option is unknown, or what is decorated is no
+            function of ``@tilelang.jit``.
+    """
+    options = {
+        "warmup": warmup, "rep": rep, "timeout": timeout, "supply_type": supply_type,
+        "ref_prog": ref_prog, "supply_prog": supply_prog, "rtol": rtol, "atol": atol,
+        "max_mismatched_ratio": max_mismatched_ratio, "skip_check": skip_check,
+        "manual_check_prog": manual_check_prog, "cache_input_tensors": cache_input_tensors, **more,
+    }  # fmt: skip
+
+    def decorate(function: Any) -> AutoTuneImpl:
+        if isinstance(function, (JITKernel, PrimFunc)) or not isinstance(function, JITImpl):
+            raise TileTypeError(
+                "autotune decorates what @tilelang.jit gives",
+                expected="@tilelang.autotune(configs=...) above @tilelang.jit",
+                got=shown(function, 60),
+            )
+        if configs is None:
+            raise TileTypeError(
+                f"autotune of `{function.__name__}` has no configurations",
+                expected="configs=[...], e.g. [dict(block_M=64), dict(block_M=128)]",
+            )
+        AutoTuner(function, configs).set_profile_args(**options)  # refuses unknown options at once
+        return AutoTuneImpl(function, configs, options, do_not_specialize or ())
+
+    return decorate if func is None else decorate(func)

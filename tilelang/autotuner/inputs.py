@@ -1,0 +1,30 @@
+"""Inputs that a program supplies for tuning around a call."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+_GIVEN: ContextVar[tuple[Any, ...] | None] = ContextVar("autotune_inputs", default=None)
+
+
+@contextlib.contextmanager
+def set_autotune_inputs(*tensors: Any) -> Iterator[None]:
+    """``with set_autotune_inputs(a, b, c):``: what is tuned inside is called with these inputs.
+
+    Args:
+        tensors: what a call of the kernel passes, in order, or one list of it.
+    """
+    one = len(tensors) == 1 and isinstance(tensors[0], (list, tuple))
+    token = _GIVEN.set(tuple(tensors[0] if one else tensors))
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def get_autotune_inputs() -> tuple[Any, ...] | None:
+    """The inputs of the innermost :func:`set_autotune_inputs` around; None outside."""
+    return _GIVEN.get()

@@ -1,0 +1,208 @@
+"""What worker processes do for the tuner: compile programs, check and time kernels.
+
+Everything here is called with plain data that pickles. No code of the user runs here but the
+program: inputs and expected results are data, so that a script needs no ``__main__`` guard and
+a function need not be importable.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.errors import TileError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.kernel import JITKernel
+from tilelang.options import Options
+from tilelang.profiler import Profiler, TensorSupplyType, Timing, measure, measure_together
+from tilelang.target import Target
+from tilelang.utils.tensor import to_device
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a kernel is made from."""
+
+    func: PrimFunc
+    out_idx: tuple[int, ...]
+    target: Target
+    options: Options
+    backend: str
+
+    def kernel(self) -> JITKernel:
+        """The kernel, from the cache or compiled now."""
+        wanted = list(self.out_idx) or None
+        return JITKernel(self.func, wanted, self.target, self.options, self.backend)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs and what is expected of them.
+
+    Attributes:
+        inputs: in host memory; None for inputs that are made here.
+        expected: results, or arguments after the call; None where nothing is compared.
+        supply_type: how inputs are made.
+        rtol, atol, max_mismatched_ratio: of the comparison.
+        backend: of the clock.
+        give_results: whether the check gives the results instead of comparing them.
+    """
+
+    inputs: list[Any] | None
+    expected: list[Any] | None
+    supply_type: TensorSupplyType
+    rtol: float
+    atol: float
+    max_mismatched_ratio: float
+    backend: str
+    give_results: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a job has no result: ``kind`` is "failed", "wrong", "crashed" or "timeout"."""
+
+    kind: str
+    note: str
+
+
+def attempt(work: Callable[..., Any], *args: Any) -> Any:
+    """``work(*args)``, or a :class:`Failure` for whatever it raises: code of the user's program,
+    of compilers and of drivers runs in it, and one configuration must not end the search."""
+    try:
+        return work(*args)
+    except AssertionError as error:
+        kind = "failed" if isinstance(error, TileError) else "wrong"
+        return Failure(kind, note_of(error))
+    except Exception as error:  # noqa: BLE001  # becomes a row of the report
+        return Failure("failed", note_of(error))
+
+
+def note_of(error: BaseException) -> str:
+    """An error on one line."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].strip() if lines else ""
+    if isinstance(error, (TileError, AssertionError)) and text:
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def compile_program(program: Program) -> dict[str, Any]:
+    """Compile a program into the cache, and what its compiler reports of the kernel."""
+    kernel = program.kernel()
+    if kernel.adapter.device is None:
+        return {}
+    used = kernel.resources
+    return {
+        "registers": used.registers, "spills": used.spills, "shared": used.shared,
+        "occupancy": used.occupancy,
+    }  # fmt: skip
+
+
+class Bench:
+    """Kernels and their inputs in one process."""
+
+    compile_program = staticmethod(compile_program)
+
+    def __init__(self) -> None:
+        self._cases: dict[int, Case] = {}
+        self._inputs: dict[int, list[Any]] = {}
+        self._loaded: dict[int, tuple[JITKernel, int]] = {}
+
+    def use_device(self, library: str, index: int) -> None:
+        """Make tensors with ``library`` ("torch" or "cupy"), on GPU number ``index``."""
+        module: Any = importlib.import_module(library)
+        if library == "torch":
+            module.cuda.set_device(index)
+        else:
+            module.cuda.Device(index).use()
+
+    def load(self, number: int, case: Case) -> None:
+        """Know a case."""
+        self._cases[number] = case
+
+    def check(self, key: int, program: Program, number: int) -> list[Any] | None:
+        """Make the kernel ``key`` and call it once with the inputs of a case.
+
+        Returns:
+            The results in host memory, where the case asks for them.
+
+        Raises:
+            AssertionError: the results are not those expected.
+        """
+        case = self._cases[number]
+        kernel = program.kernel()
+        profiler = kernel.get_profiler(case.supply_type)
+        if number not in self._inputs:
+            self._inputs[number] = self._made(profiler, case)
+        results = None
+        if case.give_results:
+            inputs = self._copies(number)
+            results = [host(item) for item in results_of(kernel(*inputs), inputs)]
+        elif case.expected is not None:
+            expected = case.expected
+            profiler.assert_allclose(
+                lambda *_: expected, self._copies(number), rtol=case.rtol, atol=case.atol,
+                max_mismatched_ratio=case.max_mismatched_ratio,
+            )  # fmt: skip
+        else:
+            kernel(*self._inputs[number])
+        self._loaded[key] = (kernel, number)
+        return results
+
+    def _made(self, profiler: Profiler, case: Case) -> list[Any]:
+        if case.inputs is None:
+            return profiler.inputs()
+        return [placed(item, profiler.device) for item in case.inputs]
+
+    def _copies(self, number: int) -> list[Any]:
+        return [copied(item) for item in self._inputs[number]]
+
+    def time(self, keys: list[int], warmup: float, rep: float) -> list[Timing]:
+        """Timings of checked kernels, measured in turns."""
+        calls = {str(key): self._call(key) for key in keys}
+        backend = self._cases[self._loaded[keys[0]][1]].backend
+        if len(calls) == 1:
+            return [measure(call, warmup, rep, backend=backend) for call in calls.values()]
+        return list(measure_together(calls, warmup, rep, backend).values())
+
+    def _call(self, key: int) -> Callable[[], Any]:
+        kernel, number = self._loaded[key]
+        inputs = self._inputs[number]
+        return lambda: kernel(*inputs)
+
+    def forget(self, key: int) -> None:
+        """Let go of a kernel."""
+        self._loaded.pop(key, None)
+
+
+def results_of(returned: Any, inputs: list[Any]) -> list[Any]:
+    """The results of a call: what it returned, or its arguments where it wrote into them."""
+    if returned is None:
+        return inputs
+    return list(returned) if isinstance(returned, (list, tuple)) else [returned]
+
+
+def placed(value: Any, device: str | None) -> Any:
+    """A tensor in host memory as one on ``device``; anything else as it is."""
+    return value if device is None or not getattr(value, "shape", ()) else to_device(value, device)
+
+
+def host(value: Any) -> Any:
+    """A tensor in host memory; anything else as it is."""
+    if hasattr(value, "detach"):
+        return value.detach().cpu()
+    if hasattr(value, "__cuda_array_interface__"):
+        return value.get()
+    return value
+
+
+def copied(value: Any) -> Any:
+    """A copy of a tensor; anything else as it is."""
+    for name in ("clone", "copy"):
+        method = getattr(value, name, None)
+        if method is not None:
+            return method()
+    return value

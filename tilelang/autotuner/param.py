@@ -1,0 +1,112 @@
+"""The options of a search and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.autotuner.report import Report
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.kernel import JITKernel
+from tilelang.utils.tensor import TensorSupplyType
+
+__all__ = ["AutotuneResult", "CompileArgs", "ProfileArgs", "SearchArgs"]
+
+
+@dataclass(frozen=True)
+class CompileArgs:
+    """How candidates are compiled; fields as the arguments of ``tilelang.compile``."""
+
+    out_idx: Any = None
+    execution_backend: str = "auto"
+    target: Any = "auto"
+    target_host: Any = None
+    verbose: bool | None = None
+    pass_configs: Mapping[Any, Any] | None = None
+    compile_flags: Any = None
+
+
+@dataclass(frozen=True)
+class ProfileArgs:
+    """How candidates are checked and timed.
+
+    Attributes:
+        warmup, rep: milliseconds of a full measurement.
+        timeout: seconds that compiling, checking or measuring one candidate may take.
+        supply_type: how inputs are made where nobody gives any.
+        ref_prog: a function of the inputs that gives what is right.
+        supply_prog: gives the inputs, from the list of their parameters (``KernelParam``).
+        rtol, atol, max_mismatched_ratio: of the comparison with ``ref_prog``.
+        skip_check: compare nothing.
+        manual_check_prog: compares itself: ``manual_check_prog(results, expected)``.
+        cache_input_tensors: accepted; candidates of equal parameters always have equal inputs.
+        backend: of the clock: "event", "cupti" or "cudagraph".
+    """
+
+    warmup: float = 25
+    rep: float = 100
+    timeout: float | None = 30
+    supply_type: TensorSupplyType = TensorSupplyType.Auto
+    ref_prog: Callable[..., Any] | None = None
+    supply_prog: Callable[..., Any] | None = None
+    rtol: float = 1e-2
+    atol: float = 1e-2
+    max_mismatched_ratio: float = 0.01
+    skip_check: bool = False
+    manual_check_prog: Callable[..., Any] | None = None
+    cache_input_tensors: bool = False
+    backend: str = "event"
+
+
+@dataclass(frozen=True)
+class SearchArgs:
+    """How candidates are searched.
+
+    Attributes:
+        strategy: "halving", "exhaustive", "optuna", or a function of
+            :class:`~tilelang.autotuner.trials.Trials` and a seed.
+        seed: of the strategy.
+        budget: seconds after which nothing new is measured; None for no bound.
+        isolate: compile and measure in processes of their own, so that a crash or an endless loop
+            is a row of the report. False: in this process, where they end it.
+        num_workers: processes that compile; None for what ``TILELANG_AUTO_TUNING_CPU_COUNTS`` and
+            its relatives say.
+        executor: compiles instead of these; see :func:`tilelang.jit.executors.submit`.
+    """
+
+    strategy: Any = "halving"
+    seed: int = 0
+    budget: float | None = None
+    isolate: bool = True
+    num_workers: int | None = None
+    executor: Any = None
+
+
+@dataclass(frozen=True)
+class AutotuneResult:
+    """The best configuration.
+
+    Attributes:
+        config: the configuration.
+        latency: its milliseconds.
+        ref_latency: those of the reference program; None without one.
+        kernel: the compiled kernel.
+        func: the program.
+        libcode: the generated source.
+        report: all configurations; from a result that was remembered, as they were then.
+        cached: whether the result was remembered.
+    """
+
+    config: dict[str, Any]
+    latency: float
+    ref_latency: float | None
+    kernel: JITKernel
+    func: PrimFunc
+    libcode: str
+    report: Report
+    cached: bool = False
+
+    def autotune_report(self, format: str = "text") -> str:
+        """The report as "text", "json" or "html"."""
+        return self.report.render(format)

@@ -1,0 +1,154 @@
+"""A process of our own that works for the tuner, and survives what it does not.
+
+Python's pools start their processes from the program's main module, which a script without
+``if __name__ == "__main__"`` does not stand, and they are broken for good by one crash. Here a
+process runs :mod:`tilelang.autotuner.worker`: pickled requests on its standard input, pickled
+answers on a copy of its standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import selectors
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+from tilelang.autotuner.jobs import Bench, Failure, attempt
+from tilelang.env import env
+from tilelang.errors import TileTypeError
+
+HEAD = struct.Struct("<Q")  # bytes of the message that follows
+_START = 120.0  # seconds until a worker has to answer at all: it may import torch from a slow disk
+
+
+class Worker:
+    """A worker process, started when the first request is made and again after each that it did
+    not survive.
+
+    Args:
+        cache: the directory of its kernel cache; None for that of this process.
+        device: library ("torch" or "cupy") and number of the GPU that it uses.
+    """
+
+    def __init__(self, cache: str | None = None, device: tuple[str, int] | None = None) -> None:
+        self._cache = cache
+        self._device = device
+        self._process: Any = None
+        self._errors: Any = None
+        self.starts = 0
+
+    def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
+        """The answer to a request: a method of :class:`Bench`, or "compile_program".
+
+        A worker that dies or is silent for ``timeout`` seconds is replaced at the next request;
+        the answer is a :class:`Failure` then.
+        """
+        if self._process is None:
+            self._start()
+        return self._ask(name, args, timeout)
+
+    def _start(self) -> None:
+        folders = [os.path.abspath(item) for item in sys.path]
+        settings = {**env.variables(), "PYTHONPATH": os.pathsep.join(folders)}
+        settings["TILELANG_CACHE_DIR"] = self._cache or env.TILELANG_CACHE_DIR
+        settings["TILELANG_CLEAR_CACHE"] = "0"  # the cache is how workers hand kernels on
+        if self._cache is not None:
+            settings["TILELANG_DISABLE_CACHE"] = "0"
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from tilelang.autotuner.worker import main; main()"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=settings,
+            start_new_session=True,  # an interrupt is for the program; workers follow it
+        )  # fmt: skip
+        self.starts += 1
+        if self._device is not None:
+            self._ask("use_device", self._device, _START)
+
+    def _ask(self, name: str, args: tuple[Any, ...], timeout: float | None) -> Any:
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            message = pickle.dumps((name, args), protocol=5)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise TileTypeError(
+                f"what the tuner works on cannot be sent to its worker process: {error}",
+                hint="pass isolate=False to tune in this process",
+            ) from None
+        try:
+            self._process.stdin.write(HEAD.pack(len(message)) + message)
+            self._process.stdin.flush()
+            answer = self._read(timeout)
+        except (BrokenPipeError, EOFError):
+            return self._died()
+        except TimeoutError:
+            self.close()
+            return Failure("timeout", f"no answer in {timeout:g} s")
+        return pickle.loads(answer)
+
+    def _read(self, timeout: float | None) -> bytes:
+        """The next message.
+
+        Raises:
+            EOFError: the process has ended.
+            TimeoutError: it takes longer.
+        """
+        assert self._process is not None and self._process.stdout is not None
+        pipe = self._process.stdout.fileno()
+        end = None if timeout is None else time.monotonic() + timeout
+        found, wanted = bytearray(), HEAD.size
+        with selectors.DefaultSelector() as ready:
+            ready.register(pipe, selectors.EVENT_READ)
+            while len(found) < wanted:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and (left <= 0 or not ready.select(left)):
+                    raise TimeoutError
+                piece = os.read(pipe, 1 << 20)
+                if not piece:
+                    raise EOFError
+                found += piece
+                if wanted == HEAD.size and len(found) >= wanted:
+                    wanted += HEAD.unpack_from(found)[0]
+        return bytes(found[HEAD.size :])
+
+    def _died(self) -> Failure:
+        assert self._process is not None
+        code = self._process.wait()
+        self._errors.seek(0)
+        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        self.close()
+        what = signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return Failure(
+            "crashed", f"the process ended by {what}" + (f": {said[-1]}" if said else "")
+        )
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            with contextlib.suppress(BrokenPipeError):  # what it did not read any more
+                stream.close()
+        self._process = None
+
+
+class Here:
+    """Does the work of a :class:`Worker` in this process; ``timeout`` has no effect."""
+
+    def __init__(self) -> None:
+        self._bench = Bench()
+
+    def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
+        """The answer to a request."""
+        return attempt(getattr(self._bench, name), *args)
+
+    def close(self) -> None:
+        """Let go of the kernels."""
+        self._bench = Bench()

@@ -1,0 +1,83 @@
+"""Configurations that cannot work, or cannot be fast, told from the traced program alone.
+
+The compiler would refuse the first kind, too, after some tenths of a second each. What is told here
+is what it tells: a tile of a pipelined loop has ``num_stages`` versions, and all tiles that are
+filled by copies of one loop are alive at once.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.target import Target
+
+_REGISTER = 4  # bytes
+
+
+def reason_to_skip(func: S.PrimFunc, target: Target) -> str | None:
+    """Why ``func`` need not be compiled for ``target``; None where nothing speaks against it."""
+    if target.kind not in ("cuda", "hip"):
+        return None
+    limits = target.concrete().limits
+    for launch in S.walk(func.body):
+        if not isinstance(launch, S.Launch):
+            continue
+        threads = prod(launch.threads)
+        if threads > limits.threads:
+            return f"{threads} threads, a block can have {limits.threads}"
+        shared = shared_at_least(launch)
+        if shared > limits.shared_block:
+            return (
+                f"at least {shared} bytes of shared memory, a block can have {limits.shared_block}"
+            )
+        held = accumulators(launch) // threads
+        if held > limits.registers_thread:
+            return f"{held} registers of accumulators, a thread can have {limits.registers_thread}"
+    return None
+
+
+def shared_at_least(launch: S.Launch) -> int:
+    """Bytes of the largest tile, or of the tiles that the copies of one pipelined loop fill."""
+    largest = 0
+    for stmt in S.walk(launch.body):
+        if isinstance(stmt, S.Alloc) and _is_shared(stmt.buffer):
+            largest = max(largest, _bytes(stmt.buffer))
+        elif isinstance(stmt, S.For):
+            stages = dict(stmt.annotations).get("num_stages")
+            if stmt.kind == "pipelined" and isinstance(stages, int) and stages > 1:
+                largest = max(largest, stages * sum(map(_bytes, _filled(stmt.body))))
+    return largest
+
+
+def _filled(body: S.Stmt) -> list[Buffer]:
+    """The shared tiles that copies from global memory directly in ``body`` fill."""
+    stmts = body.stmts if isinstance(body, S.Seq) else (body,)
+    found = {
+        stmt.dst.buffer.data: stmt.dst.buffer
+        for stmt in stmts
+        if isinstance(stmt, S.Copy) and _is_shared(stmt.dst.buffer) and stmt.src.scope() == "global"
+    }
+    return list(found.values())
+
+
+def _is_shared(buffer: Buffer) -> bool:
+    return buffer.scope().startswith("shared")
+
+
+def accumulators(launch: S.Launch) -> int:
+    """Registers of all threads that the largest accumulator of a product takes."""
+    found = 0
+    for stmt in S.walk(launch.body):
+        if isinstance(stmt, S.Gemm) and stmt.c.scope() == "local.fragment":
+            found = max(found, _bytes(stmt.c.buffer) // _REGISTER)
+    return found
+
+
+def _bytes(buffer: Buffer) -> int:
+    """Size of a tile; 0 where it is not constant."""
+    extents = [extent for extent in buffer.shape if isinstance(extent, int)]
+    if len(extents) < len(buffer.shape):
+        return 0
+    return prod(extents) * buffer.dtype.bits * buffer.dtype.lanes // 8

@@ -1,0 +1,181 @@
+"""One search from traced candidates to timings: inputs, references, lanes, the progress bar."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.autotuner.jobs import Case, Failure, attempt, copied, host, placed, results_of
+from tilelang.autotuner.param import ProfileArgs, SearchArgs
+from tilelang.autotuner.process import Here, Worker
+from tilelang.autotuner.search import strategy_of
+from tilelang.autotuner.trials import Candidate, CompileLane, Trials
+from tilelang.env import env
+from tilelang.jit.kernel import KernelParam, input_params
+from tilelang.jit.progress import progress
+from tilelang.profiler import do_bench
+from tilelang.profiler.timing import milliseconds
+from tilelang.scratch import ScratchFolder
+from tilelang.target import Target
+from tilelang.utils.tensor import get_tensor_supply
+
+
+def search(
+    name: str,
+    candidates: Sequence[Candidate],
+    profile: ProfileArgs,
+    how: SearchArgs,
+    given: Sequence[Any] | None,
+    target: Target,
+) -> float | None:
+    """Measure candidates, noting in each what was found.
+
+    Args:
+        given: inputs; None to make some.
+
+    Returns:
+        Milliseconds of the reference program, None without one.
+    """
+    strategy = strategy_of(how.strategy)
+    alive = [item for item in candidates if item.state == "waiting"]
+    if not alive:
+        return None
+    cases = Cases(profile, given, device_of(target))
+    for item in alive:
+        item.case = cases.number_of(item)
+    on_gpu = target.kind != "cpu"
+    with ExitStack() as stack:
+        cache = None
+        if how.isolate and not env.is_cache_enabled():
+            cache = str(stack.enter_context(ScratchFolder()))
+        count = workers(len(alive), how.num_workers) if how.isolate else 0
+        lane = CompileLane(count, cache, profile.timeout, how.executor)
+        stack.callback(lane.close)
+        worker = Worker(cache, _device(target)) if how.isolate else Here()
+        stack.callback(worker.close)
+        bar = stack.enter_context(progress(total=len(alive), desc=f"Tuning {name}"))
+        trials = Trials(
+            alive, lane, worker, cases.made, profile.warmup, profile.rep, profile.timeout,
+            overlap=on_gpu, verify=cases.verify,
+            deadline=None if how.budget is None else time.monotonic() + how.budget,
+        )  # fmt: skip
+
+        def seen(candidate: Candidate) -> None:
+            bar.update(1)
+            if trials.best is not None:
+                bar.set_postfix_str(f"best {milliseconds(trials.best.latency)}")
+
+        trials.progress = seen
+        strategy(trials, how.seed)
+    return cases.reference_latency()
+
+
+def workers(wanted: int, asked: int | None) -> int:
+    """Processes that compile: as many as asked for, else the share of the cores that the
+    environment says."""
+    import os
+
+    if asked is None:
+        cores = env.TILELANG_AUTO_TUNING_CPU_COUNTS
+        if cores <= 0:
+            cores = max(1, int((os.cpu_count() or 1) * env.TILELANG_AUTO_TUNING_CPU_UTILITIES))
+        most = env.TILELANG_AUTO_TUNING_MAX_CPU_COUNT
+        asked = min(cores, most) if most > 0 else cores
+    return max(1, min(asked, wanted))
+
+
+def device_of(target: Target) -> str | None:
+    """Where tensors for a target are, as torch names it; None for host memory."""
+    return "cuda" if target.kind == "cuda" else None
+
+
+def _device(target: Target) -> tuple[str, int] | None:
+    """Library and number of the GPU that this process works on."""
+    if device_of(target) is None:
+        return None
+    torch: Any = sys.modules.get("torch")
+    cupy: Any = sys.modules.get("cupy")
+    if torch is None and cupy is not None:
+        return "cupy", int(cupy.cuda.Device().id)
+    ready = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+    return "torch", int(torch.cuda.current_device()) if ready else 0
+
+
+@dataclass
+class Cases:
+    """Inputs for each distinct list of parameters, and what the reference makes of them.
+
+    Functions of the user are called here, in the user's process; workers get data.
+    """
+
+    profile: ProfileArgs
+    given: Sequence[Any] | None
+    device: str | None
+    made: list[Case] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _kept: list[tuple[list[Any], list[Any]] | None] = field(default_factory=list)
+
+    def number_of(self, candidate: Candidate) -> int:
+        """The case of a candidate; made when its parameters are new."""
+        assert candidate.program is not None
+        program = candidate.program
+        params = input_params(
+            list(map(KernelParam.from_param, program.func.params)), program.out_idx
+        )
+        key = repr([(str(param.dtype), str(param.shape)) for param in params])
+        if key not in self._numbers:
+            self._numbers[key] = len(self.made)
+            self._make(params)
+        return self._numbers[key]
+
+    def _make(self, params: list[KernelParam]) -> None:
+        profile = self.profile
+        check = profile.ref_prog is not None and not profile.skip_check
+        inputs: list[Any] | None = None
+        if self.given is not None:
+            inputs = list(self.given)
+        elif profile.supply_prog is not None:
+            inputs = list(profile.supply_prog(params))
+        elif profile.ref_prog is not None:
+            inputs = list(map(get_tensor_supply(profile.supply_type), params))
+        expected = None
+        self._kept.append(None)
+        if inputs is not None and profile.ref_prog is not None:
+            own = [placed(item, self.device) for item in inputs]
+            if check:
+                copies = [copied(item) for item in own]
+                expected = results_of(profile.ref_prog(*copies), copies)
+            self._kept[-1] = own, expected or []
+        manual = profile.manual_check_prog is not None and not profile.skip_check
+        self.made.append(
+            Case(
+                None if inputs is None else [host(item) for item in inputs],
+                None if expected is None or manual else [host(item) for item in expected],
+                profile.supply_type, profile.rtol, profile.atol, profile.max_mismatched_ratio,
+                profile.backend, manual,
+            )
+        )  # fmt: skip
+
+    def verify(self, candidate: Candidate, results: list[Any] | None) -> Failure | None:
+        """What ``manual_check_prog`` says of results."""
+        check = self.profile.manual_check_prog
+        if check is None or results is None:
+            return None
+        kept = self._kept[candidate.case]
+        found = attempt(check, results, [host(item) for item in kept[1]] if kept else [])
+        return Failure("wrong", found.note) if isinstance(found, Failure) else None
+
+    def reference_latency(self) -> float | None:
+        """Milliseconds of the reference program with the inputs of the first case."""
+        reference, kept = self.profile.ref_prog, self._kept[0]
+        if reference is None or kept is None:
+            return None
+        inputs = [copied(item) for item in kept[0]]
+        found = attempt(
+            lambda: do_bench(lambda: reference(*inputs), self.profile.warmup, self.profile.rep)
+        )
+        return None if isinstance(found, Failure) else float(found)

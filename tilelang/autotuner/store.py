@@ -1,0 +1,144 @@
+"""Results of searches that are remembered: in memory, in the disk cache, in files to ship.
+
+The key is everything that decides which configuration is the fastest: the program (its source, and
+the first configuration's traced form), all configurations, the arguments, the compile options, the
+target, the device and the version of this package. A record is JSON: no code, and good on any
+machine with the same device.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tilelang.env import env
+from tilelang.errors import TileValueError
+from tilelang.runtime.cache import content_key, default_cache
+from tilelang.target import Target
+from tilelang.version import __version__
+
+Record: TypeAlias = dict[str, Any]  # "config", "latency", "ref_latency", "report"
+FORMAT = "tilelang tuned results 1"
+
+
+class Store:
+    """Records by key. The memory is that of one process."""
+
+    def __init__(self) -> None:
+        self.memory: dict[str, Record] = {}
+
+    def get(self, key: str) -> Record | None:
+        """The record of a key, from memory or disk."""
+        found = self.memory.get(key) or self.on_disk(key)
+        if found is not None:
+            self.memory[key] = found
+        return found
+
+    @staticmethod
+    def on_disk(key: str) -> Record | None:
+        """The record of a key in the disk cache."""
+        if env.TILELANG_AUTO_TUNING_DISABLE_CACHE:
+            return None
+        found = default_cache().get_text(key)
+        if found is None:
+            return None
+        record: Record = json.loads(found)
+        return record
+
+    def put(self, key: str, record: Record) -> None:
+        """Remember a record, on disk too where it is plain data."""
+        self.memory[key] = record
+        if env.TILELANG_AUTO_TUNING_DISABLE_CACHE:
+            return
+        text = as_json(record)
+        if text is not None:
+            default_cache().put_text(key, text)
+
+    def save(self, path: str | Path) -> int:
+        """Write all records of this process to a file; gives their number."""
+        plain = {key: text for key, found in self.memory.items() if (text := as_json(found))}
+        data = {"format": FORMAT, "results": {key: json.loads(text) for key, text in plain.items()}}
+        Path(path).write_text(json.dumps(data, indent=1), encoding="utf-8")
+        return len(plain)
+
+    def load(self, path: str | Path) -> int:
+        """Know the records of a file; gives their number.
+
+        Raises:
+            TileValueError: the file is not one that :meth:`save` writes.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise TileValueError(
+                f"{Path(path).name} holds no tuned results",
+                expected="a file that tilelang.autotuner.save(path) has written",
+            )
+        self.memory.update(data["results"])
+        return len(data["results"])
+
+
+STORE = Store()
+
+
+def as_json(record: Record) -> str | None:
+    """A record as text; None where its configuration would not come back the same."""
+    try:
+        text = json.dumps(record)
+    except TypeError:
+        return None
+    same = json.loads(text)["config"] == record["config"]
+    return text if same else None
+
+
+def save(path: str | Path) -> int:
+    """Write every tuned result that this process has found or looked up to ``path`` (JSON), so that
+    another installation can :func:`load` it and never tune. Gives the number of results."""
+    return STORE.save(path)
+
+
+def load(path: str | Path) -> int:
+    """Know the tuned results of a file that :func:`save` has written: calls that it covers take
+    their configuration from it. Several files may be loaded; the last one wins. Gives the number.
+
+    Raises:
+        TileValueError: the file holds something else.
+    """
+    return STORE.load(path)
+
+
+def key_of(*parts: str) -> str:
+    """The key of a search."""
+    return content_key("tuned", __version__, *parts)
+
+
+def device_name(target: Target) -> str:
+    """What programs for ``target`` run on, as its vendor calls it."""
+    if target.kind == "cuda":
+        torch: Any = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            return str(torch.cuda.get_device_name())
+        return target.concrete().arch
+    return f"{_processor()} x{env.TILELANG_NUM_THREADS or _cores()}"
+
+
+def _cores() -> int:
+    import os
+
+    return os.cpu_count() or 1
+
+
+@lru_cache(maxsize=1)
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())

@@ -1,0 +1,232 @@
+"""The candidates of one search and the lanes that compile, check and time them.
+
+Several workers compile while one measures: the device is never shared by two measurements. Where
+the cores that compile are those that are measured (the CPU target), compiling comes first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.autotuner.configs import Config
+from tilelang.autotuner.jobs import Failure, Program, compile_program
+from tilelang.autotuner.process import Here, Worker
+from tilelang.errors import TileError
+from tilelang.jit.executors import submit
+from tilelang.profiler import Timing
+
+
+@dataclass(eq=False)
+class Candidate:
+    """One configuration on its way.
+
+    Attributes:
+        number: its place in the list.
+        config: the configuration.
+        program: what it is compiled from; None when it could not be traced.
+        state: "waiting", "ready" (compiled), "measured", or why it dropped out: "pruned",
+            "failed", "wrong", "crashed", "timeout", "skipped" (the time of the search was over).
+        note: more about the state.
+        timing: the readings so far.
+        report: what the compiler says of the kernel ("registers", "spills", ...).
+        seconds: what compiling took, waiting included.
+    """
+
+    number: int
+    config: Config
+    program: Program | None = None
+    state: str = "waiting"
+    note: str = ""
+    timing: Timing | None = None
+    report: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    case: int = 0
+
+    @property
+    def latency(self) -> float:
+        """Milliseconds; infinite when it was not measured."""
+        return float("inf") if self.timing is None else self.timing.latency
+
+    def drop(self, failure: Failure) -> None:
+        """Take it out of the search."""
+        self.state, self.note, self.timing = failure.kind, failure.note, None
+
+
+class CompileLane:
+    """Compiles on several workers, or on an executor that the user brought.
+
+    Args:
+        count: worker processes; 0 to compile on threads of this process.
+        cache: directory of the kernel cache of the workers; None for the ordinary one.
+        timeout: seconds that one compilation may take.
+        executor: see :func:`tilelang.jit.executors.submit`.
+    """
+
+    def __init__(
+        self, count: int, cache: str | None, timeout: float | None, executor: Any = None
+    ) -> None:
+        self._cache, self._timeout, self._executor = cache, timeout, executor
+        self._isolated = count > 0
+        self._local = threading.local()
+        self._workers: list[Worker | Here] = []
+        self._threads = ThreadPoolExecutor(max(1, count))
+
+    def submit(self, candidate: Candidate) -> Future[Any]:
+        """The compilation of a candidate; its result is a report or a :class:`Failure`."""
+        if self._executor is None:
+            return self._threads.submit(self._compile, candidate.program)
+        program = candidate.program
+        assert program is not None  # else it is no candidate any more
+        first = submit(self._executor, compile_program, program)
+        return self._threads.submit(self._collected, first, program)
+
+    def _collected(self, first: Future[Any], program: Program) -> Any:
+        """The result of somebody else's worker. One that died, or does not know this package, does
+        not end the search: its program is compiled here."""
+        try:
+            return first.result(self._timeout)
+        except TileError as error:
+            return Failure("failed", str(error).splitlines()[0])
+        except (RuntimeError, OSError, ImportError, TimeoutError):
+            return self._compile(program)
+
+    def _compile(self, program: Program | None) -> Any:
+        worker = getattr(self._local, "worker", None)
+        if worker is None:
+            worker = self._local.worker = Worker(self._cache) if self._isolated else Here()
+            self._workers.append(worker)
+        return worker.call("compile_program", program, timeout=self._timeout)
+
+    def close(self) -> None:
+        """End the workers; what they are doing is lost."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
+
+
+@dataclass(eq=False)
+class Trials:
+    """What a strategy works with: candidates, and how to measure them.
+
+    Attributes:
+        candidates: those that are worth compiling, in the order of the list.
+        lane: compiles.
+        worker: checks and measures.
+        cases: inputs and results, by number.
+        warmup, rep: milliseconds for a full measurement.
+        timeout: seconds that checking or measuring one candidate may take.
+        overlap: whether compiling goes on while candidates are measured.
+        deadline: when the search has to end, by ``time.monotonic()``; None for never.
+        progress: called when something is known of a candidate.
+        verify: compares what the worker gives with a function of the user; None for nothing.
+    """
+
+    candidates: list[Candidate]
+    lane: CompileLane
+    worker: Worker | Here
+    cases: Sequence[Any]
+    warmup: float
+    rep: float
+    timeout: float | None
+    overlap: bool
+    deadline: float | None = None
+    progress: Callable[[Candidate], None] = lambda candidate: None
+    verify: Callable[[Candidate, Any], Failure | None] = lambda candidate, results: None
+    _known: set[int] = field(default_factory=set)  # cases that the worker has
+    _loaded: set[int] = field(default_factory=set)  # kernels that it has
+
+    @property
+    def best(self) -> Candidate | None:
+        """The fastest candidate so far."""
+        alive = [item for item in self.candidates if item.state == "measured"]
+        return min(alive, key=lambda item: item.latency, default=None)
+
+    def ready(self, candidates: Sequence[Candidate] | None = None) -> Iterator[Candidate]:
+        """Candidates (all by default) as they are compiled; those that fail drop out."""
+        wanted = self.candidates if candidates is None else candidates
+        started = time.monotonic()
+        futures = {self.lane.submit(item): item for item in wanted if item.state == "waiting"}
+        done: Iterator[Future[Any]] = as_completed(futures)
+        finished = (self._compiled(futures[item], item.result(), started) for item in done)
+        alive = (item for item in finished if item.state == "ready")
+        yield from alive if self.overlap else sorted(alive, key=lambda item: item.number)
+
+    def _compiled(self, candidate: Candidate, answer: Any, started: float) -> Candidate:
+        candidate.seconds = time.monotonic() - started
+        if isinstance(answer, Failure):
+            candidate.drop(answer)
+            self.progress(candidate)
+        else:
+            candidate.state, candidate.report = "ready", answer
+        return candidate
+
+    def measure(self, candidate: Candidate, share: float = 1.0) -> float:
+        """Check a compiled candidate, measure it for ``share`` of the full time, and give its
+        milliseconds; infinite where it drops out."""
+        if self.deadline is not None and time.monotonic() > self.deadline and self.best:
+            candidate.drop(Failure("skipped", "the time of the search was over"))
+        else:
+            refused = self._checked(candidate)
+            found = refused or self._ask(
+                "time", [candidate.number], self.warmup * share, self.rep * share
+            )
+            self._note(candidate, found if isinstance(found, Failure) else found[0])
+        self.progress(candidate)
+        return candidate.latency
+
+    def together(self, candidates: Sequence[Candidate], share: float = 1.0) -> None:
+        """Measure several checked candidates in turns; alone where one of them ends the worker."""
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            return
+        for item in candidates:
+            if item.number not in self._loaded:
+                self._note(item, self._checked(item))
+        numbers = [item.number for item in candidates if item.state == "measured"]
+        if not numbers:
+            return
+        found = self._ask("time", numbers, self.warmup * share, self.rep * share)
+        for at, number in enumerate(numbers):
+            item = next(item for item in candidates if item.number == number)
+            if isinstance(found, Failure):
+                self.measure(item, share)
+            else:
+                self._note(item, found[at])
+
+    def forget(self, candidate: Candidate) -> None:
+        """Let go of the kernel of a candidate that is out of the race."""
+        if candidate.number in self._loaded:
+            self._loaded.discard(candidate.number)
+            self._ask("forget", candidate.number)
+
+    def _note(self, candidate: Candidate, found: Timing | Failure | None) -> None:
+        if isinstance(found, Failure):
+            candidate.drop(found)
+        elif found is not None:
+            candidate.timing, candidate.state = found, "measured"
+
+    def _checked(self, candidate: Candidate) -> Failure | None:
+        """None, or why the candidate does not do."""
+        case = candidate.case
+        if case not in self._known:
+            self.worker.call("load", case, self.cases[case], timeout=self.timeout)
+            self._known.add(case)
+        found = self._ask("check", candidate.number, candidate.program, case)
+        if isinstance(found, Failure):
+            return found
+        self._loaded.add(candidate.number)
+        return self.verify(candidate, found)
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        """An answer of the measuring worker. One in which something went wrong is replaced: after
+        an illegal access, nothing that a GPU's context says holds any more."""
+        answer = self.worker.call(name, *args, timeout=self.timeout)
+        if isinstance(answer, Failure) and answer.kind != "wrong":
+            self.worker.close()
+            self._known.clear()
+            self._loaded.clear()
+        return answer
