@@ -82,7 +82,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
     """
     return (
         *_normal_form(),
-        *backend_of(target).steps,
+        *backend_of(target).steps(),
         Step("prefetch_reads", prefetch_reads, _on_gpu,
              "reads of loops are seen with their indices; as copies of tiles they can be staged"),
         Step("pipeline_loops", pipeline_loops, _on_gpu,

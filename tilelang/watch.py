@@ -6,7 +6,6 @@ variables; a compilation that is not watched pays nothing.
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -68,7 +67,9 @@ class Watcher:
         names = tuple((given or getattr(env, variable) or "").replace(",", " ").split())
         for name in names:
             if name not in self._passes:
-                near = difflib.get_close_matches(name, self._passes, n=1)
+                from difflib import get_close_matches
+
+                near = get_close_matches(name, self._passes, n=1)
                 raise TileValueError(
                     f"the {source} names no pass of this compilation: {name!r}",
                     expected=f"one of {', '.join(self._passes)}",
@@ -108,6 +109,8 @@ class Watcher:
             print(self.times.table(name, self._threshold))
 
     def _difference(self, path: Path, name: str, func: S.PrimFunc) -> None:
+        from difflib import unified_diff
+
         text = func.script().splitlines()
         step, before = self._before
         if text == before:
@@ -116,7 +119,7 @@ class Watcher:
         titles = f"{func.name} after {step}", f"{func.name} after {name}"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:
-            for line in difflib.unified_diff(before, text, *titles, lineterm=""):
+            for line in unified_diff(before, text, *titles, lineterm=""):
                 file.write(f"{line}\n")
 
 

@@ -52,13 +52,14 @@ def _always() -> bool:
 
 @dataclass(frozen=True)
 class Backend:
-    """A back end.
+    """A back end. Its module is read for every kernel, and imports what compiles one only when its
+    functions are called.
 
     Attributes:
         kind: of the targets that it generates code for, e.g. "cuda".
         language: what its text is called, e.g. "CUDA".
-        steps: passes of its own. They run on tile operations in normal form, before those for
-            threads that run beside each other.
+        steps: gives passes of its own. They run on tile operations in normal form, before those
+            for threads that run beside each other.
         emit: the text of a lowered program, with all that is needed to compile and call it.
         executable: what calls a compiled text; compiles it, or takes it from the disk cache.
         ready: whether this machine has the toolchain; programs are interpreted where it has not.
@@ -77,4 +78,4 @@ class Backend:
     keeps_text: bool = False
     emulated: bool = False
     texts: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: Callable[[], tuple[Step, ...]] = tuple

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend, Program
-from tilelang.cpu.module import emit_module
-from tilelang.cpu.operands import choose_operands, lower_operand_copies
-from tilelang.cpu.tiles import lower_tiles_without_kernel
 from tilelang.ir import stmt as S
 from tilelang.options import Options
-from tilelang.passes.serial.fragments import settle_fragments
-from tilelang.passes.serial.threads import serialize_threads
-from tilelang.passes.step import Step, always
-from tilelang.runtime.executable import Executable
 from tilelang.target import Context
+
+if TYPE_CHECKING:
+    from tilelang.passes.step import Step
+    from tilelang.runtime.executable import Executable
 
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
 # (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
@@ -22,6 +21,8 @@ FAST_MATH = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fre
 
 
 def _emit(func: S.PrimFunc, context: Context) -> Artifact:
+    from tilelang.cpu.module import emit_module
+
     module = emit_module(func)
     return Artifact(
         source=module.source,
@@ -60,13 +61,15 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
     return ("-fno-strict-aliasing",) if viewed else ()
 
 
-CPU = Backend(
-    kind="cpu",
-    language="C",
-    emit=_emit,
-    executable=_executable,
-    ready=_ready,
-    steps=(
+def _steps() -> tuple[Step, ...]:
+    """Passes for one core that runs a whole block."""
+    from tilelang.cpu.operands import choose_operands, lower_operand_copies
+    from tilelang.cpu.tiles import lower_tiles_without_kernel
+    from tilelang.passes.serial.fragments import settle_fragments
+    from tilelang.passes.serial.threads import serialize_threads
+    from tilelang.passes.step import Step, always
+
+    return (
         Step("choose_operands", choose_operands, always,
              "kernels choose the layouts of their operands while copies are still whole, so that "
              "a copy can pack", "scheduled"),
@@ -79,5 +82,14 @@ CPU = Backend(
              "what is left of tile operations becomes loops over elements"),
         Step("settle_fragments", settle_fragments, always,
              "tile operations are gone, whose lowering asks where a tile lives", "thread"),
-    ),
-)  # fmt: skip
+    )  # fmt: skip
+
+
+CPU = Backend(
+    kind="cpu",
+    language="C",
+    emit=_emit,
+    executable=_executable,
+    ready=_ready,
+    steps=_steps,
+)

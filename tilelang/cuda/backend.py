@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend, Program
 from tilelang.codegen.gpu.module import MapStep, walk_steps
-from tilelang.codegen.symbols import symbols_of
-from tilelang.cuda.dialect import emit_cuda
 from tilelang.ir.stmt import PrimFunc
-from tilelang.passes.normalize.alignment import needed_alignments
-from tilelang.runtime.executable import Executable
 from tilelang.target import Context
+
+if TYPE_CHECKING:
+    from tilelang.runtime.executable import Executable
 
 TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a multiple of
 
 
 def _emit(func: PrimFunc, context: Context) -> Artifact:
     """The device text and the host steps of a lowered program."""
+    from tilelang.codegen.symbols import symbols_of
+    from tilelang.cuda.dialect import emit_cuda
+    from tilelang.passes.normalize.alignment import needed_alignments
+
     module = emit_cuda(func, context.target)
     needs = dict(needed_alignments(func))
     needs.update(

@@ -17,9 +17,7 @@ from tilelang.codegen.backend import Limits, Program
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.artifacts import artifact_of
 from tilelang.options import Options
-from tilelang.runtime.cache import default_cache
 from tilelang.runtime.executable import Executable, results_form
 from tilelang.target import Target
 
@@ -102,6 +100,9 @@ def _compiled(
         func, out_idx, target, options, backend, None if limits else narrow, report
     )  # fmt: skip
     if row.keeps_text:
+        from tilelang.jit.artifacts import artifact_of
+        from tilelang.runtime.cache import default_cache
+
         ahead = partial(row.ahead, program)
         artifact = artifact_of(func, target, options, default_cache(), ahead)
     else:
