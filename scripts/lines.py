@@ -44,7 +44,7 @@ BUDGET = {
     "tools": 249,
     "env": 236,
     "options": 207,
-    "compiler": 205,
+    "compiler": 216,
     "hostcc": 200,
     "absent": 185,
     "watch": 106,

@@ -6,7 +6,9 @@ same text in every process, so the text can be cached by content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tilelang.backends import backend_of
@@ -242,9 +244,24 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
     """
     context = Context(target, options or Options())
     backend = backend_of(target)
-    lowered = lower(func, target, context.options)
-    with internal_boundary(f"printing {backend.language} for `{func.name}`", func.loc):
-        return backend.emit(lowered, context)
+    with _collection_put_off():
+        lowered = lower(func, target, context.options)
+        with internal_boundary(f"printing {backend.language} for `{func.name}`", func.loc):
+            return backend.emit(lowered, context)
+
+
+@contextmanager
+def _collection_put_off() -> Iterator[None]:
+    """Garbage is collected afterwards: nodes have no cycles and go when nothing names them, but
+    passes make so many that the collector would look through all of the process for others, which
+    takes as long as several passes."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def for_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 from typing import TypeAlias
 
 from tilelang.ir import expr as E
@@ -93,12 +94,16 @@ def accesses(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[Access]:
     """The accesses of an expression, or of a statement itself (with ``nested``: of everything in
     it, in program order): first those of its expressions, then its own."""
     if isinstance(node, E.Expr):
-        yield from _in_expr(node)
-        return
-    for stmt in S.walk(node) if nested else (node,):
-        for expr in expressions(stmt):
-            yield from _in_expr(expr)
-        yield from own(stmt)
+        return iter(_in_expr(node))
+    if not nested:
+        return iter(_of_stmt(node))
+    return chain.from_iterable(map(_of_stmt, S.walk(node)))
+
+
+@lru_cache(maxsize=1024)  # several passes ask, and most statements outlive a pass
+def _of_stmt(stmt: S.Stmt) -> tuple[Access, ...]:
+    in_exprs = chain.from_iterable(map(_in_expr, expressions(stmt)))
+    return (*in_exprs, *own(stmt))
 
 
 def own(stmt: S.Stmt) -> Iterator[Access]:
@@ -141,11 +146,15 @@ def used(node: S.Stmt | E.Expr, nested: bool = True) -> set[E.Var]:
 def pointers(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[tuple[E.Var, str]]:
     """Raw pointers (``A.data``, parameters that are handles), and what is done through them."""
     if isinstance(node, E.Expr):
-        yield from _raw(node)
-        return
-    for stmt in S.walk(node) if nested else (node,):
-        for expr in expressions(stmt):
-            yield from _raw(expr)
+        return _raw(node)
+    if not nested:
+        return iter(_raw_of_stmt(node))
+    return chain.from_iterable(map(_raw_of_stmt, S.walk(node)))
+
+
+@lru_cache(maxsize=1024)
+def _raw_of_stmt(stmt: S.Stmt) -> tuple[tuple[E.Var, str], ...]:
+    return tuple(chain.from_iterable(map(_raw, expressions(stmt))))
 
 
 def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:

@@ -47,10 +47,10 @@ def best_layout(
     points = [found for use in uses if (found := warp_points(use, SLOTS, limits.warp)) is not None]
     if len(points) < len(uses) or not points:
         return None
-    plain = _costs(points, shape, None, buffer, limits)
+    plain = _costs(points, shape, None, shape, buffer, limits)
     best, least = None, sum(plain)
-    for layout in _candidates(shape, buffer.dtype.bits, panels):
-        costs = _costs(points, shape, layout, buffer, limits)
+    for layout, box in _candidates(shape, buffer.dtype.bits, panels):
+        costs = _costs(points, shape, layout, box, buffer, limits)
         if sum(costs) < least and _better(costs, plain):
             best, least = layout, sum(costs)
     return best
@@ -65,16 +65,18 @@ def _better(costs: Sequence[int], plain: Sequence[int]) -> bool:
     return all(a <= b for a, b in pairs) and any(a < WORTH * b for a, b in pairs)
 
 
-def _candidates(shape: tuple[int, ...], bits: int, panels: bool) -> Iterator[Layout]:
+def _candidates(
+    shape: tuple[int, ...], bits: int, panels: bool
+) -> Iterator[tuple[Layout, tuple[int, ...]]]:
     """Chunks of 16 bytes permuted within spans, by the row or by groups of rows; ``panels`` first,
-    whose spans lie one behind the other."""
-    for span in SPANS if panels else ():
-        if fits(shape, bits, span):
-            yield swizzled(shape, bits, span)
-    for span in SPANS:
-        if fits(shape, bits, span):
-            for rows in (1, 2, 4, 8):
-                yield _permuted(shape, bits, span, rows)
+    whose spans lie one behind the other. Each with the box of its images."""
+    spans = [span for span in SPANS if fits(shape, bits, span)]
+    for span in spans if panels else ():
+        panel = swizzled(shape, bits, span)
+        yield panel, panel.output_shape()
+    for span in spans:
+        for rows in (1, 2, 4, 8):
+            yield _permuted(shape, bits, span, rows), shape
 
 
 def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int) -> Layout:
@@ -116,19 +118,18 @@ def _costs(
     points: list[list[Array]],
     shape: tuple[int, ...],
     layout: Layout | None,
+    box: tuple[int, ...],
     buffer: Buffer,
     limits: Limits,
 ) -> list[int]:
-    """Wavefronts of each use."""
+    """Wavefronts of each use of a tile whose ``layout`` has its images in ``box``."""
     unit = buffer.dtype.bits
     found = []
     for indices in points:
         image = [np.clip(index, 0, extent - 1) for index, extent in zip(indices, shape)]
-        box: Sequence[int] = shape
         if layout is not None:  # it is one to one, so only the points need to be looked at
             values = dict(zip(layout.forward_vars, image))
             image = [evaluate(part, values) for part in layout.forward_index]
-            box = layout.output_shape()
         addresses = np.zeros(indices[0].shape, np.int64)
         for part, extent in zip(image, box):
             addresses = addresses * extent + part
