@@ -92,8 +92,8 @@ PARTS = {
 FACADES = frozenset(
     (
         "__init__", "__main__", "analysis", "backend", "cache", "carver", "contrib", "dtypes",
-        "engine", "intrinsics", "primitives", "quantize", "rocm", "testing", "tileop", "transform",
-        "tvm",
+        "engine", "intrinsics", "primitives", "quantize", "rocm", "testing", "tileop", "torch",
+        "transform", "tvm",
     )
 )  # fmt: skip
 

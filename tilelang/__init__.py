@@ -54,7 +54,7 @@ _LAZY = {
 _SUBPACKAGES = (
     "analysis", "autotuner", "backend", "cache", "carver", "contrib", "dtypes", "emulator",
     "engine", "interpret", "intrinsics", "layout", "math", "primitives", "profiler", "quantize",
-    "rocm", "testing", "tileop", "tools", "transform", "tvm", "utils",
+    "rocm", "testing", "tileop", "tools", "torch", "transform", "tvm", "utils",
 )  # fmt: skip
 
 __all__ = [

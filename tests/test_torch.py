@@ -1,0 +1,241 @@
+"""Kernels as operators of PyTorch, on the CPU."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+
+torch = pytest.importorskip("torch", reason="operators of torch")
+custom_op = tilelang.torch.custom_op
+
+
+@T.prim_func
+def scale_program(A: T.Tensor((T.dynamic("n"), 4), "float32"), s: T.float32):
+    n = A.shape[0]
+    B = T.empty((n, 4), "float32")
+    with T.Kernel(n, threads=32) as bx:
+        for j in T.Parallel(4):
+            B[bx, j] = A[bx, j] * s
+    return B
+
+
+@T.prim_func
+def add_program(A: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            C[i] = C[i] + A[i]
+
+
+@tilelang.jit(target="cpu")
+def product(X, Y, times: int = 1):  # type: ignore[no-untyped-def]
+    m, n = T.const("m, n")
+    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    Y: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    P = T.empty((m, n), "float32")
+    S = T.empty((m,), "float32")
+    with T.Kernel(m, threads=32) as bx:
+        total = T.alloc_fragment((1,), "float32")
+        line = T.alloc_fragment((1, n), "float32")
+        for j in T.Parallel(n):
+            line[0, j] = X[bx, j] * Y[bx, j] * times
+        T.reduce_sum(line, total, dim=1)
+        T.copy(line, P[bx, 0])
+        S[bx] = total[0]
+    return P, S
+
+
+@tilelang.jit(target="cpu")
+def product_backward(X, Y, times, dP, dS):  # type: ignore[no-untyped-def]
+    m, n = T.const("m, n")
+    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    Y: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    dP: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    dS: T.Tensor[[m], T.float32]  # type: ignore[no-redef]
+    dX = T.empty((m, n), "float32")
+    dY = T.empty((m, n), "float32")
+    with T.Kernel(m, threads=32) as bx:
+        for j in T.Parallel(n):
+            dX[bx, j] = (dP[bx, j] + dS[bx]) * Y[bx, j] * times
+            dY[bx, j] = (dP[bx, j] + dS[bx]) * X[bx, j] * times
+    return dX, dY
+
+
+kernel = tilelang.compile(scale_program, target="cpu")
+scale = custom_op(
+    "tilelang_test::scale", kernel, backward=lambda s, grad: torch.ops.tilelang_test.scale(grad, s)
+)
+add = custom_op("tilelang_test::add", tilelang.compile(add_program, target="cpu"))
+LIKE = (T.Tensor((4, 8), "float32"), T.Tensor((4, 8), "float32"))
+multiply = custom_op("tilelang_test::multiply", product, like=LIKE, backward=product_backward)
+
+
+def data(*shape: int, grad: bool = False) -> Any:
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.rand(shape, generator=generator).requires_grad_(grad)
+
+
+def test_the_schema_says_what_is_written() -> None:
+    def schema(op: Any) -> str:
+        return str(op._opoverload._schema)
+
+    assert schema(scale) == "tilelang_test::scale(Tensor A, float s) -> Tensor"
+    assert schema(add) == "tilelang_test::add(Tensor A, Tensor(a1!) C) -> ()"
+    assert schema(multiply) == (
+        "tilelang_test::multiply(Tensor X, Tensor Y, int times=1) -> (Tensor, Tensor)"
+    )
+
+
+def test_opcheck() -> None:
+    torch.library.opcheck(scale, (data(3, 4), 2.0))
+    torch.library.opcheck(scale, (data(3, 4, grad=True), 2.0))
+    torch.library.opcheck(add, (data(8), data(8)))
+    torch.library.opcheck(multiply, (data(4, 8, grad=True), data(4, 8, grad=True), 2))
+
+
+def test_an_operator_runs_the_kernel() -> None:
+    x, y = data(5, 4), data(8)
+    torch.testing.assert_close(scale(x, 3.0), x * 3)
+    torch.testing.assert_close(torch.ops.tilelang_test.scale(x, 3.0), x * 3)
+    before, version = y.clone(), y._version
+    assert add(data(8), y) is None
+    torch.testing.assert_close(y, before + data(8))
+    assert y._version > version
+
+
+def test_compiled_without_a_break() -> None:
+    def layer(x: Any, y: Any) -> Any:
+        p, s = multiply(scale(x, 2.0) + 1, y, times=3)
+        return torch.relu(p) + s[:, None]
+
+    x, y = data(4, 4), data(4, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x, y), layer(x, y))
+    inplace = torch.compile(lambda a, c: (add(a, c), c * 2)[1], fullgraph=True, backend="aot_eager")
+    a, c = data(8), data(8)
+    torch.testing.assert_close(inplace(a, c.clone()), (a + c) * 2)
+
+
+def test_a_symbolic_size_is_not_specialised() -> None:
+    compiled = torch.compile(
+        lambda x: scale(x, 2.0), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for rows in (3, 5, 9):
+            torch.testing.assert_close(compiled(data(rows, 4)), data(rows, 4) * 2)
+
+
+def test_export() -> None:
+    class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+        def forward(self, x: Any) -> Any:
+            return scale(x, 2.0) + 1
+
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(Layer(), (data(4, 4),), dynamic_shapes=({0: rows},))
+    assert "torch.ops.tilelang_test.scale.default" in str(program.graph_module.code)
+    torch.testing.assert_close(program.module()(data(7, 4)), data(7, 4) * 2 + 1)
+
+
+def test_gradients() -> None:
+    x, y = data(4, 8, grad=True), data(4, 8, grad=True)
+    p, s = multiply(x, y, 2)
+    (p.sum() + (s * s).sum()).backward()
+    x2, y2 = data(4, 8, grad=True), data(4, 8, grad=True)
+    p2 = x2 * y2 * 2
+    (p2.sum() + (p2.sum(1) ** 2).sum()).backward()
+    torch.testing.assert_close(x.grad, x2.grad)
+    torch.testing.assert_close(y.grad, y2.grad)
+    z = data(3, 4, grad=True)
+    torch.compile(lambda z: scale(z, 3.0).sum(), fullgraph=True, backend="aot_eager")(z).backward()
+    torch.testing.assert_close(z.grad, torch.full((3, 4), 3.0))
+
+
+def test_vmap() -> None:
+    x = data(3, 5, 4)
+    torch.testing.assert_close(torch.vmap(lambda x: scale(x, 2.0))(x), x * 2)
+    torch.testing.assert_close(torch.vmap(lambda x: scale(x, 2.0), in_dims=2)(data(5, 4, 3)),
+                               data(5, 4, 3).movedim(2, 0) * 2)  # fmt: skip
+    y = data(4, 8)
+    p, s = torch.vmap(multiply, in_dims=(0, None))(data(3, 4, 8), y)
+    torch.testing.assert_close(p, data(3, 4, 8) * y)
+    torch.testing.assert_close(s, (data(3, 4, 8) * y).sum(2))
+    assert torch.vmap(lambda x: scale(x, 2.0))(torch.empty(0, 5, 4)).shape == (0, 5, 4)
+    c = data(8, 3)
+    before = c.clone()
+    torch.vmap(lambda a, c: (add(a, c), c)[1], in_dims=(None, 1))(data(8), c)
+    torch.testing.assert_close(c, before + data(8)[:, None])
+    with pytest.raises(TileValueError) as caught:
+        torch.vmap(lambda a, c: (add(a, c), c)[1], in_dims=(0, None))(data(3, 8), data(8))
+    assert str(caught.value) == (
+        "vmap over an operator that writes C, which has no batch dimension\n"
+        "  expected: C with a dimension for the batch"
+    )
+
+
+def test_autocast() -> None:
+    op = custom_op("tilelang_test::scale_cast", kernel, autocast=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert op(data(3, 4).bfloat16(), 2.0).dtype == torch.float32
+
+
+def test_a_size_that_does_not_fit_is_said_while_tracing() -> None:
+    with pytest.raises(Exception, match="expected extent 4, got 5"):
+        torch.compile(lambda x: scale(x, 2.0), fullgraph=True, backend="aot_eager")(data(3, 5))
+
+
+@tilelang.jit(out_idx=[-1], target="cpu")
+def factory(n):  # type: ignore[no-untyped-def]
+    @T.prim_func
+    def inner(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = A[i]
+
+    return inner
+
+
+@T.prim_func
+def pointer_program(A: T.ptr, B: T.Tensor((8,), "float32")):
+    with T.Kernel(1, threads=32):
+        B[0] = 1.0
+
+
+def test_what_cannot_be_an_operator() -> None:
+    def message(kind: type[Exception], *args: Any, **options: Any) -> str:
+        with pytest.raises(kind) as caught:
+            custom_op("tilelang_test::never", *args, **options)
+        return str(caught.value)
+
+    assert message(TileTypeError, factory).splitlines()[1:] == [
+        "  expected: a compiled kernel, or a function decorated with @tilelang.jit that is one",
+        "  got: <tilelang function factory>",
+        "  hint: call the factory first: custom_op(name, factory(...))",
+    ]
+    assert message(TileTypeError, product) == (
+        "custom_op of the function `product` needs arguments of one call\n"
+        "  expected: like=(...), tensors or T.Tensor((m, n), dtype) and values\n"
+        "  hint: they tell the results and which tensors are written"
+    )
+    assert message(TileTypeError, tilelang.compile(pointer_program, target="cpu")) == (
+        "the pointer A cannot be an argument of an operator\n"
+        "  expected: tensors and numbers\n"
+        "  hint: declare it as T.Tensor(shape, dtype)"
+    )
+    writes = tilelang.compile(add_program, target="cpu")
+    assert message(TileUnsupportedError, writes, backward=lambda A, C: (A, C)) == (
+        "a backward for the operator tilelang_test::never, which writes into C\n"
+        "  expected: a kernel that returns its results\n"
+        "  hint: make them with T.empty, or with out_idx"
+    )
+    assert message(TileTypeError, kernel, backward=lambda x, dB: dB) == (
+        "the backward of tilelang_test::never has the parameter x, which is unknown\n"
+        "  expected: among A, B, dB, grad, grad_B, s"
+    )

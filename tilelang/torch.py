@@ -1,0 +1,476 @@
+"""Kernels as operators of PyTorch: for `torch.compile`, `torch.export`, autograd and `vmap`.
+
+    op = tilelang.torch.custom_op("mylib::scale", kernel)
+
+PyTorch looks into no kernel. An operator tells it what it needs instead: which tensors are written,
+what the results look like, how a derivative is computed, and how a batch is. All but the derivative
+follow from the program. torch is imported by the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.jit.core import JITImpl
+from tilelang.jit.kernel import JITKernel, input_params
+from tilelang.language.entry import Tensor
+from tilelang.language.v2.annot import Annot
+from tilelang.runtime.dims import DimExpr, solvable_in, solve, symbols_in
+from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.signature import LaunchSpec, Param
+from tilelang.runtime.tensors import storage_shape
+
+__all__ = ["custom_op"]
+
+_CONSTANTS = {bool: "bool", int: "int", float: "float", str: "str"}
+
+
+def custom_op(
+    name: str,
+    kernel: JITKernel | JITImpl,
+    *,
+    like: Sequence[Any] | None = None,
+    backward: Any = None,
+    autocast: Any = None,
+) -> Any:
+    """An operator of PyTorch that runs a kernel: a ``torch.library.CustomOpDef``.
+
+    Tensors that the program writes are mutable arguments; results have the shapes and dtypes that
+    the program declares. ``vmap`` runs the kernel for one item of the batch after the other.
+
+    Args:
+        name: ``"namespace::name"``, under which ``torch.ops`` has it.
+        kernel: a compiled kernel, or a decorated function that is itself the kernel.
+        like: for a function: arguments of one call, tensors or ``T.Tensor((m, n), dtype)``, which
+            tell how many results there are and which tensors are written.
+        backward: gives the gradients of the floating-point tensors among the inputs, in order: a
+            kernel, a decorated function, an operator, or a function of torch tensors. Its
+            parameters are found by name: inputs and results under their names in the program, the
+            gradient of the result ``C`` as ``grad_C`` or ``dC`` (of a single result also ``grad``).
+        autocast: the dtype to which floating-point tensors are converted under ``torch.autocast``
+            on the device of the kernel.
+
+    Raises:
+        TileTypeError: a factory, a parameter that no operator can have, or one of ``backward``
+            that is none of those above.
+        TileUnsupportedError: torch is missing or older than 2.4, or a ``backward`` for a kernel
+            that writes into its inputs.
+    """
+    torch = _torch()
+    plan = _plan_of(kernel, like)
+    count = len(plan.results)
+    returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    schema = f"({', '.join(plan.schema)}) -> {returns}"
+
+    def run(*args: Any) -> Any:
+        found = kernel(*args)
+        return tuple(found) if isinstance(found, list) else found
+
+    op = torch.library.custom_op(name, run, mutates_args=tuple(plan.written), schema=schema)
+    op.register_fake(plan.fake)
+    op.register_vmap(_Batches(op, plan))
+    if autocast is not None:
+        op.register_autocast(plan.spec.device, autocast)
+    if backward is not None:
+        if plan.written:
+            raise TileUnsupportedError(
+                f"a backward for the operator {name}, which writes into {', '.join(plan.written)}",
+                expected="a kernel that returns its results",
+                hint="make them with T.empty, or with out_idx",
+            )
+        _Gradients(name, plan, backward).register(op)
+    return op
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        torch = None  # type: ignore[assignment]  # optional
+    if torch is None or not hasattr(torch.library, "custom_op"):
+        raise TileUnsupportedError(
+            "operators of PyTorch need torch 2.4 or later",
+            got="none" if torch is None else str(torch.__version__),
+            hint="pip install torch",
+        )
+    return torch
+
+
+# -- what an operator looks like -------------------------------------------------------------------
+class _Plan:
+    """The arguments and results of an operator.
+
+    Attributes:
+        names: of the arguments, in order.
+        schema: their declarations.
+        written: names of those that the program writes.
+        spec: the launch contract; of a function that of ``like``.
+        values: of ``like`` by name.
+    """
+
+    spec: LaunchSpec
+    values: Mapping[str, Any] = {}
+
+    def __init__(self, names: Sequence[str], kinds: Mapping[str, str]) -> None:
+        self.names = list(names)
+        inputs = [self.spec.params[position] for position in self.spec.inputs]
+        self.written = [param.name for param in inputs if param.kind == "tensor" and param.written]
+        self.schema = [self._declared(name, kinds[name], at) for at, name in enumerate(names)]
+        self.tensors = [name for name in names if kinds[name] == "Tensor"]
+
+    def _declared(self, name: str, kind: str, at: int) -> str:
+        word, _, default = kind.partition("=")
+        word = f"Tensor(a{at}!)" if name in self.written else word
+        return f"{word} {name}" + (f"={default}" if default else "")
+
+    @property
+    def results(self) -> list[Param]:
+        """The results, in the order that a call gives them."""
+        return [self.spec.params[position] for position in self.spec.outputs]
+
+    def spec_of(self, values: Mapping[str, Any]) -> LaunchSpec:
+        """The contract of the kernel that a call with these arguments runs."""
+        return self.spec
+
+    def shapes(self, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """The shapes of the results, which may be symbolic."""
+        spec = self.spec_of(values)
+        symbols = _solved(spec, values)
+        outputs = [spec.params[position] for position in spec.outputs]
+        return [
+            storage_shape(tuple(_extent(dim, symbols) for dim in p.shape), DType(p.dtype))
+            for p in outputs
+        ]
+
+    def fake(self, *args: Any) -> Any:
+        """The results of a call without their values."""
+        torch = _torch()
+        values = dict(zip(self.names, args))
+        device = next((values[name].device for name in self.tensors), self.spec.device)
+        made = tuple(
+            torch.empty(shape, dtype=DType(param.dtype).as_torch(), device=device)
+            for param, shape in zip(self.results, self.shapes(values))
+        )
+        return None if not made else made[0] if len(made) == 1 else made
+
+
+def _plan_of(kernel: object, like: Sequence[Any] | None) -> _Plan:
+    if isinstance(kernel, JITKernel):
+        return _KernelPlan(kernel)
+    if not isinstance(kernel, JITImpl) or kernel.mode == "lazy":
+        raise TileTypeError(
+            "an operator is made of a kernel",
+            expected="a compiled kernel, or a function decorated with @tilelang.jit that is one",
+            got=shown(kernel),
+            hint="call the factory first: custom_op(name, factory(...))"
+            if isinstance(kernel, JITImpl)
+            else None,
+        )
+    if like is None:
+        raise TileTypeError(
+            f"custom_op of the function `{kernel.__name__}` needs arguments of one call",
+            expected="like=(...), tensors or T.Tensor((m, n), dtype) and values",
+            hint="they tell the results and which tensors are written",
+        )
+    return _FunctionPlan(kernel, like)
+
+
+class _KernelPlan(_Plan):
+    """A compiled kernel: one contract, whose symbols are sizes of the inputs."""
+
+    def __init__(self, kernel: JITKernel) -> None:
+        self.spec = launch_spec(kernel.prim_func, kernel.out_idx, device=kernel.target.kind)
+        inputs = [self.spec.params[position] for position in self.spec.inputs]
+        super().__init__([param.name for param in inputs], {p.name: _kind(p) for p in inputs})
+
+
+class _FunctionPlan(_Plan):
+    """A decorated function: a contract for each set of shapes and constants."""
+
+    def __init__(self, function: JITImpl, like: Sequence[Any]) -> None:
+        self.function = function
+        self._specs: dict[Any, LaunchSpec] = {}
+        bound = function.signature.bind(*like)
+        bound.apply_defaults()
+        self.values = bound.arguments
+        self.spec = self.spec_of(self.values)
+        kinds: dict[str, str] = {p.name: _kind(p) for p in self.spec.params}
+        for name, parameter in function.signature.parameters.items():
+            word = _CONSTANTS.get(type(self.values[name]))
+            if name not in kinds and word is None:
+                raise TileTypeError(
+                    f"the argument {name} of `{function.__name__}` cannot be one of an operator",
+                    expected="a tensor, a number, a bool or a str",
+                    got=shown(self.values[name]),
+                )
+            if parameter.default is not parameter.empty:
+                kinds[name] = f"{kinds.get(name, word)}={_default(parameter.default)}"
+            kinds.setdefault(name, str(word))
+        super().__init__(list(function.signature.parameters), kinds)
+
+    def spec_of(self, values: Mapping[str, Any]) -> LaunchSpec:
+        plain = {name: _placeholder(value) for name, value in values.items()}
+        key = tuple(
+            (tuple(map(int, v.shape)), str(v.dtype)) if plain[name] is not v else (type(v), v)
+            for name, v in values.items()
+        )
+        found = self._specs.get(key)
+        if found is None:
+            found = self._specs[key] = launch_spec(self.function.get_tir(**plain))
+        return found
+
+
+def _placeholder(value: Any) -> Any:
+    """A tensor as its shape and dtype; an annotation stays itself."""
+    if isinstance(value, Annot) or not hasattr(value, "shape"):
+        return value
+    return Tensor(tuple(int(extent) for extent in value.shape), str(DType(value.dtype)))
+
+
+def _default(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _kind(param: Param) -> str:
+    """The type of an argument in a schema."""
+    if param.kind == "tensor":
+        return "Tensor"
+    if param.kind == "pointer":
+        raise TileTypeError(
+            f"the pointer {param.name} cannot be an argument of an operator",
+            expected="tensors and numbers",
+            hint="declare it as T.Tensor(shape, dtype)",
+        )
+    kind = DType(param.dtype)
+    return "float" if kind.is_float else "bool" if kind.is_bool else "SymInt"
+
+
+# -- sizes, which may be symbolic ------------------------------------------------------------------
+def _solved(spec: LaunchSpec, values: Mapping[str, Any]) -> list[Any]:
+    """The values of the symbols; sizes that do not fit are an error of torch, also of guards."""
+    check = _torch()._check
+    symbols: list[Any] = [None] * len(spec.symbols)
+    later: list[tuple[DimExpr, Any]] = []
+    for position in spec.inputs:
+        param = spec.params[position]
+        value = values[param.name]
+        if param.kind != "tensor":
+            if param.symbol is not None:
+                symbols[param.symbol] = value
+            continue
+        check(value.ndim == param.ndim, lambda p=param: f"{p.name} must have {p.ndim} dimensions")
+        for number, dim in enumerate(param.shape):
+            packed = param.packing if number == param.ndim - 1 else 1
+            later.append((dim, value.shape[number] * packed))
+    count = -1
+    while later and len(later) != count:
+        waiting, later, count = later, [], len(later)
+        for dim, actual in waiting:
+            unknown = [symbol for symbol in symbols_in(dim) if symbols[symbol] is None]
+            if not unknown:
+                wanted = _extent(dim, symbols)
+                check(wanted == actual, lambda w=wanted, a=actual: f"expected extent {w}, got {a}")
+            elif isinstance(dim, tuple) and len(dim) == 1:
+                symbols[unknown[0]] = actual
+            elif len(unknown) == 1 and unknown[0] in solvable_in(dim):
+                plain = [None if s is None else int(s) for s in symbols]
+                symbols[unknown[0]] = solve(dim, unknown[0], int(actual), plain)
+            else:
+                later.append((dim, actual))
+    return symbols
+
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y,
+    "floordiv": lambda x, y: x // y, "floormod": lambda x, y: x % y,
+    "min": min, "max": max,
+}  # fmt: skip
+
+
+def _extent(dim: DimExpr, symbols: Sequence[Any]) -> Any:
+    """An extent over symbols that torch may trace."""
+    if isinstance(dim, int):
+        return dim
+    stack: list[Any] = []
+    for item in dim:
+        if isinstance(item, int):
+            stack.append(item)
+        elif item[0] == "$":
+            stack.append(symbols[int(item[1:])])
+        elif item in _ARITHMETIC:
+            right, left = stack.pop(), stack.pop()
+            stack.append(_ARITHMETIC[item](left, right))
+        else:
+            raise TileUnsupportedError(
+                f"an operator with a result whose extent uses `{item}`",
+                expected=", ".join(_ARITHMETIC),
+            )
+    return stack[0]
+
+
+# -- batches ---------------------------------------------------------------------------------------
+class _Batches:
+    """The rule of ``vmap``: one call after the other."""
+
+    def __init__(self, op: Any, plan: _Plan) -> None:
+        self.op, self.plan = op, plan
+
+    def __call__(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> Any:
+        torch = _torch()
+        plan = self.plan
+        for name, dim in zip(plan.names, in_dims):
+            if name in plan.written and dim is None:
+                raise TileValueError(
+                    f"vmap over an operator that writes {name}, which has no batch dimension",
+                    expected=f"{name} with a dimension for the batch",
+                )
+        found: list[list[Any]] = [[] for _ in plan.results]
+        for number in range(info.batch_size):
+            for results, made in zip(found, self._one(number, in_dims, args)):
+                results.append(made)
+        if info.batch_size:
+            stacked = tuple(torch.stack(results) for results in found)
+        else:
+            stacked = self._nothing(in_dims, args)
+        if not stacked:
+            return None, None
+        return (stacked[0], 0) if len(stacked) == 1 else (stacked, (0,) * len(stacked))
+
+    def _one(
+        self, number: int, in_dims: Sequence[int | None], args: Sequence[Any]
+    ) -> tuple[Any, ...]:
+        """The results of item ``number``."""
+        slices = [x if d is None else x.select(d, number) for x, d in zip(args, in_dims)]
+        passed = [x.contiguous() if hasattr(x, "contiguous") else x for x in slices]
+        made = self.op(*passed)
+        for name, part, given in zip(self.plan.names, slices, passed):
+            if name in self.plan.written and part is not given:
+                part.copy_(given)
+        if isinstance(made, (tuple, list)):
+            return tuple(made)
+        return () if made is None else (made,)
+
+    def _nothing(self, in_dims: Sequence[int | None], args: Sequence[Any]) -> tuple[Any, ...]:
+        """The results for a batch without items."""
+        items = [
+            x if d is None else x.new_empty(_without(x.shape, d)) for x, d in zip(args, in_dims)
+        ]
+        like = next(x for x, d in zip(args, in_dims) if d is not None)
+        shapes = self.plan.shapes(dict(zip(self.plan.names, items)))
+        return tuple(
+            like.new_empty((0, *shape), dtype=DType(param.dtype).as_torch())
+            for param, shape in zip(self.plan.results, shapes)
+        )
+
+
+def _without(shape: Sequence[int], dim: int) -> list[int]:
+    kept = list(shape)
+    del kept[dim]
+    return kept
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+class _Gradients:
+    """The derivative of an operator."""
+
+    def __init__(self, name: str, plan: _Plan, backward: Any) -> None:
+        self.plan = plan
+        self.results = [param.name for param in plan.results]
+        self.names = _parameters(backward)
+        known = {*plan.names, *self.results, *self._gradient_names()}
+        for wanted in self.names:
+            if wanted not in known:
+                raise TileTypeError(
+                    f"the backward of {name} has the parameter {wanted}, which is unknown",
+                    expected="among " + ", ".join(sorted(known)),
+                )
+        self.differentiable = [
+            param.name
+            for param in (plan.spec.params[position] for position in plan.spec.inputs)
+            if param.kind == "tensor" and DType(param.dtype).is_float
+        ]
+        self.call = self._as_operator(name, backward)
+
+    def _gradient_names(self) -> dict[str, int]:
+        """What a gradient may be called -> the number of its result."""
+        found = {
+            spelled: number
+            for number, result in enumerate(self.results)
+            for spelled in (f"grad_{result}", f"d{result}")
+        }
+        return {**found, "grad": 0} if len(self.results) == 1 else found
+
+    def _as_operator(self, name: str, backward: Any) -> Callable[..., Any]:
+        """Kernels become operators, too, so that they are not looked into either."""
+        if isinstance(backward, JITKernel):
+            return _called(custom_op(f"{name}_backward", backward), self.names)
+        if isinstance(backward, JITImpl):
+            made: dict[str, Any] = {
+                param.name: Tensor(param.shape, param.dtype)
+                for param in self.plan.spec.params
+                if param.kind == "tensor" and all(isinstance(dim, int) for dim in param.shape)
+            }
+            for spelled, number in self._gradient_names().items():
+                if self.results[number] in made:
+                    made[spelled] = made[self.results[number]]
+            values = {**self.plan.values, **made}
+            for wanted in self.names:
+                if wanted not in values:
+                    raise TileTypeError(
+                        f"the shape of {wanted}, which the backward of {name} takes, is open",
+                        expected="a compiled kernel or an operator as backward",
+                        hint="custom_op(name, function, like=...) makes an operator",
+                    )
+            op = custom_op(f"{name}_backward", backward, like=[values[n] for n in self.names])
+            return _called(op, self.names)
+        return _called(backward, self.names)
+
+    def register(self, op: Any) -> None:
+        """Make it the derivative of ``op``."""
+        op.register_autograd(self.backward, setup_context=self.keep)
+
+    def keep(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
+        """Save what the backward names."""
+        results = output if isinstance(output, (tuple, list)) else (output,)
+        values = {**dict(zip(self.plan.names, inputs)), **dict(zip(self.results, results))}
+        used = [name for name in self.names if name in values]
+        ctx.tensors = [n for n in used if n in self.plan.tensors or n in self.results]
+        ctx.save_for_backward(*(values[name] for name in ctx.tensors))
+        ctx.numbers = {name: values[name] for name in used if name not in ctx.tensors}
+
+    def backward(self, ctx: Any, *gradients: Any) -> Any:
+        """The gradient of each argument."""
+        values = {**dict(zip(ctx.tensors, ctx.saved_tensors)), **ctx.numbers}
+        for spelled, number in self._gradient_names().items():
+            if spelled in self.names:
+                values[spelled] = gradients[number].contiguous()  # of a sum() it has no strides
+        found = self.call(values)
+        given = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(given) != len(self.differentiable):
+            raise TileValueError(
+                "a backward gives another number of gradients",
+                expected=f"those of {', '.join(self.differentiable)}",
+                got=str(len(given)),
+            )
+        of = dict(zip(self.differentiable, given))
+        filled = tuple(of.get(name) for name in self.plan.names)
+        return filled[0] if len(filled) == 1 else filled
+
+
+def _parameters(backward: Any) -> list[str]:
+    """The names under which a backward takes its arguments."""
+    import inspect
+
+    if isinstance(backward, JITKernel):
+        return [param.name for param in input_params(backward.params, backward.out_idx)]
+    schema = getattr(getattr(backward, "_opoverload", None), "_schema", None)
+    if schema is not None:
+        return [argument.name for argument in schema.arguments]
+    return list(inspect.signature(backward).parameters)
+
+
+def _called(work: Callable[..., Any], names: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda values: work(*(values[name] for name in names))
