@@ -69,11 +69,7 @@ def _half(*shape: int) -> np.ndarray:
 
 def _benchmarks() -> dict[str, Callable[[], Any]]:
     """Calls of the benchmarks' kernels, with more steps than stages, so that each stage comes
-    again. Blocks, stages and threads are those of ``h200.py``; it needs torch to be imported."""
-    try:
-        import torch  # noqa: F401  # h200 needs it
-    except ImportError:
-        return dict(_LONGER)
+    again. Blocks, stages and threads are those of ``h200.py``."""
     made: dict[str, Callable[[], Any]] = dict(_LONGER)
     for name in ("add", "softmax", "rmsnorm", "transpose"):
         for number, sizes in enumerate(_SMALL[name]):
@@ -113,34 +109,36 @@ _DEQUANT = [
 
 
 def _small(name: str, sizes: tuple[int, ...]) -> None:
-    import h200
+    import h200_programs
 
-    kernel = getattr(h200, name)(*sizes)
+    kernel = getattr(h200_programs, name)(*sizes)
     first = _brain(*sizes[:2])
     more = {"add": (sizes[:2],), "rmsnorm": ((sizes[1],),)}.get(name, ())
     kernel(first, *(_brain(*shape) for shape in more))
 
 
 def _gemm(size: int, *rest: int) -> None:
-    import h200
+    import h200_programs
 
-    h200.gemm(size, *rest)(_brain(size, size), _brain(size, size))
+    h200_programs.gemm(size, size, size, "bfloat16", "bfloat16", False, *rest)(
+        _brain(size, size), _brain(size, size)
+    )
 
 
 def _attention(
     heads: int, length: int, rows: int, columns: int, stages: int, threads: int, dim: int
 ) -> None:
-    import h200
+    import h200_programs
 
-    kernel = h200.attention(1, heads, length, dim, rows, columns, stages, threads)
+    kernel = h200_programs.attention(1, heads, length, dim, False, rows, columns, stages, threads)
     kernel(*(_half(1, length, heads, dim) for _ in range(3)))
 
 
 def _dequant(M: int, N: int, K: int, *rest: int) -> None:
-    import h200
+    import h200_programs
 
     codes = _RANDOM.integers(0, 256, (N, K // 2)).astype(np.uint8)
-    h200.dequant(M, N, K, *rest)(_half(M, K), codes, _half(N, K // 64))
+    h200_programs.dequant(M, N, K, *rest)(_half(M, K), codes, _half(N, K // 64))
 
 
 def _grouped() -> None:
