@@ -268,6 +268,12 @@ CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
     "tl_cp_async_wait<{constant}>()",
     semantics="wait for groups",
 )
+# A descriptor is taken from registers that all lanes share; the compiler of the device knows that
+# of a number of the warp only where one lane gives it to all.
+WARP_UNIFORM = Atom(
+    "warp_uniform", 1, 1, takes="int", needs="threads", lowered=True, identity=True,
+    text="tl_warp_uniform",
+)  # fmt: skip
 (TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
 TMEM_ALLOCATE = lowered(
     "tmem_allocate", 1, 1, "sm_100", Operand("address", "shared", "w", bytes=4),

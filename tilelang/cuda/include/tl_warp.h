@@ -16,6 +16,9 @@ TL_SHUFFLE(tl_shfl_xor, __shfl_xor_sync)
 TL_SHUFFLE(tl_shfl_up, __shfl_up_sync)
 TL_SHUFFLE(tl_shfl_down, __shfl_down_sync)
 
+// A value that is the same in all lanes, in a register that they share.
+TL_INLINE int tl_warp_uniform(int v) { return __shfl_sync(TL_ALL_LANES, v, 0); }
+
 // -- votes -----------------------------------------------------------------------------------------------
 TL_INLINE int32_t tl_any(bool vote, uint32_t mask = TL_ALL_LANES) { return __any_sync(mask, vote); }
 TL_INLINE int32_t tl_all(bool vote, uint32_t mask = TL_ALL_LANES) { return __all_sync(mask, vote); }

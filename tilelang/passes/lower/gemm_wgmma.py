@@ -81,7 +81,7 @@ class _Batch:
         """One instruction."""
         stmt, plan, atom = self.stmt, self.plan, self.atom
         k, (down, across) = step * atom.k, plan.warps
-        group = self.ctx.thread // atom.width
+        group = E.call(nvidia.WARP_UNIFORM, self.ctx.thread // atom.width)
         row, column = (group // across, group % across) if across > 1 else (group, E.const(0))
         first = E.AddressOf(
             self.accumulator.registers, ((i * plan.tiles[1] + j) * atom.c_registers,), "rw"
