@@ -44,7 +44,8 @@ def search(
     alive = [item for item in candidates if item.state == "waiting"]
     if not alive:
         return None
-    cases = Cases(profile, given, device_of(target))
+    device = device_of(alive[0], target)
+    cases = Cases(profile, given, device)
     for item in alive:
         item.case = cases.number_of(item)
     on_gpu = target.kind != "cpu"
@@ -55,7 +56,7 @@ def search(
         count = workers(len(alive), how.num_workers) if how.isolate else 0
         lane = CompileLane(count, cache, profile.timeout, how.executor)
         stack.callback(lane.close)
-        worker = Worker(cache, _device(target)) if how.isolate else Here()
+        worker = Worker(cache, _library(device)) if how.isolate else Here()
         stack.callback(worker.close)
         bar = stack.enter_context(progress(total=len(alive), desc=f"Tuning {name}"))
         trials = Trials(
@@ -88,14 +89,16 @@ def workers(wanted: int, asked: int | None) -> int:
     return max(1, min(asked, wanted))
 
 
-def device_of(target: Target) -> str | None:
-    """Where tensors for a target are, as torch names it; None for host memory."""
-    return "cuda" if target.kind == "cuda" else None
+def device_of(candidate: Candidate, target: Target) -> str | None:
+    """Where the tensors of candidates are, as torch names it; None for host memory."""
+    assert candidate.program is not None
+    on_host = candidate.program.backend in ("emulator", "interpret")
+    return "cuda" if target.kind == "cuda" and not on_host else None
 
 
-def _device(target: Target) -> tuple[str, int] | None:
-    """Library and number of the GPU that this process works on."""
-    if device_of(target) is None:
+def _library(device: str | None) -> tuple[str, int] | None:
+    """The library that makes tensors on a device, and the number of this process's GPU."""
+    if device is None:
         return None
     torch: Any = sys.modules.get("torch")
     cupy: Any = sys.modules.get("cupy")
