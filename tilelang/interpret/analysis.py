@@ -31,6 +31,10 @@ from tilelang.ir.stmt import (
 )
 
 PRIVATE = frozenset(("local", "local.var"))
+# Meanings of instructions that whole warps, or warpgroups, execute.
+WARPS = frozenset(
+    ("multiply matrices", "load matrices", "store matrices", "multiply in a warpgroup")
+)
 
 
 def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:
@@ -122,7 +126,8 @@ class Facts:
             return True
         if isinstance(stmt, Roles) or self._by_thread(stmt):
             return False
-        if any(call.atom.exchanges == "block" for call in calls_in(stmt.exprs())):
+        calls = list(calls_in(stmt.exprs()))
+        if any(call.atom.exchanges == "block" or call.atom.semantics in WARPS for call in calls):
             return True
         if isinstance(stmt, (For, While)) and self._allocates(stmt.body):
             return True  # one tile per iteration for all threads, not one per strand

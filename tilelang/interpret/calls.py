@@ -10,6 +10,7 @@ import numpy as np
 from tilelang.errors import DeviceAssertError, TileTypeError, TileUnsupportedError
 from tilelang.interpret import (
     atomics,
+    boxes,
     externs,
     instructions,
     matrices,
@@ -173,4 +174,9 @@ HANDLERS: dict[str, Handler] = {
     **philox.HANDLERS,
 }
 # Of rows that name a meaning (``Atom.semantics``).
-MEANINGS: dict[str, Handler] = {**instructions.MEANINGS, **matrices.MEANINGS, **warpgroup.MEANINGS}
+MEANINGS: dict[str, Handler] = {
+    **instructions.MEANINGS,
+    **matrices.MEANINGS,
+    **boxes.MEANINGS,
+    **warpgroup.MEANINGS,
+}

@@ -117,17 +117,15 @@ def mbarriers() -> list[Atom]:
 def tma() -> list[Atom]:
     """Bulk copies of runs and of boxes of tensors ("cp.async.bulk", "cp.async.bulk.tensor")."""
     return [
-        *raw("create_tma_descriptor create_tma_im2col_descriptor", "sm_90", Effect.NONE, "handle"),
+        TMA_LOAD_BOX, TMA_STORE_BOX, TENSOR_MAP,
+        *raw("create_tma_im2col_descriptor", "sm_90", Effect.NONE, "handle"),
         *raw("tma_load tma_load_multicast tma_load_im2col ptx_cp_async_bulk", "sm_90",
              completes=mbarrier(), own_order=True),
         *raw("tma_store", "sm_90", completes=group("bulk_store"), own_order=True),
         *raw("prefetch_tma_descriptor", "sm_90", own_order=True),
         *units("fence_proxy_async", "sm_90", Order("fence", "thread", "", TO_ASYNC),
                "tl_fence_proxy_async"),
-        *units("tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store"),
-               "tl_bulk_commit"),
-        *units("tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store"),
-               "tl_bulk_wait{read}<{constant}>()"),
+        BULK_COMMIT, BULK_WAIT,
     ]  # fmt: skip
 
 
@@ -274,6 +272,26 @@ WARP_UNIFORM = Atom(
     "warp_uniform", 1, 1, takes="int", needs="threads", lowered=True, identity=True,
     text="tl_warp_uniform",
 )  # fmt: skip
+# A box at coordinates of the tensor that the map describes, innermost first; outside of the tensor
+# it is zero, and not written. One thread issues it.
+TMA_LOAD_BOX = lowered(
+    "tma_load_box", 4, 8, "sm_90",
+    Operand("destination", "shared", "w", bytes=1, times="bytes"), Operand("map"), BARRIER,
+    completes=mbarrier(), text="tl_tma_load", semantics="load a box",
+)  # fmt: skip
+TMA_STORE_BOX = lowered(
+    "tma_store_box", 3, 7, "sm_90",
+    Operand("map"), Operand("source", "shared", "r", bytes=1, times="bytes"),
+    completes=group("bulk_store"), text="tl_tma_store", semantics="store a box",
+)  # fmt: skip
+(BULK_COMMIT,) = units(
+    "tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store"), "tl_bulk_commit",
+)  # fmt: skip
+(BULK_WAIT,) = units(
+    "tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store"),
+    "tl_bulk_wait{read}<{constant}>()",
+)  # fmt: skip
+(TENSOR_MAP,) = raw("create_tma_descriptor", "sm_90", Effect.NONE, "handle")
 (TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
 TMEM_ALLOCATE = lowered(
     "tmem_allocate", 1, 1, "sm_100", Operand("address", "shared", "w", bytes=4),

@@ -33,13 +33,15 @@ Use = tuple[S.Parallel, Access, RegisterLayout]
 
 
 def best_layout(
-    buffer: Buffer, uses: Sequence[Use], limits: Limits, panels: bool = False
-) -> Layout | None:
+    buffer: Buffer, uses: Sequence[Use], limits: Limits, panels: bool = False,
+    allowed: Sequence[Layout] | None = None,
+) -> Layout | None:  # fmt: skip
     """The layout of a shared tile for the loops that touch it; None for row-major order.
 
     Args:
         panels: whether swizzles in panels, as copies with tensor maps have them, are taken where
             they serve as well as others.
+        allowed: those that may be chosen, where not all may.
     """
     shape = tuple(extent for extent in buffer.shape if isinstance(extent, int))
     if len(shape) != len(buffer.shape) or len(shape) < 2 or CHUNK_BITS % buffer.dtype.bits:
@@ -49,7 +51,12 @@ def best_layout(
         return None
     plain = _costs(points, shape, None, shape, buffer, limits)
     best, least = None, sum(plain)
-    for layout, box in _candidates(shape, buffer.dtype.bits, panels):
+    tried = (
+        _candidates(shape, buffer.dtype.bits, panels)
+        if allowed is None
+        else ((layout, layout.output_shape()) for layout in allowed)
+    )
+    for layout, box in tried:
         costs = _costs(points, shape, layout, box, buffer, limits)
         if sum(costs) < least and _better(costs, plain):
             best, least = layout, sum(costs)

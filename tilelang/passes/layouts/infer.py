@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import heappop, heappush
 from math import prod
 
@@ -46,6 +47,7 @@ from tilelang.passes.layouts.access import (
     spread_from,
 )
 from tilelang.passes.layouts.banks import Use, best_layout
+from tilelang.passes.layouts.boxed import BoxedTiles, swizzles
 from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.conversion import Conversion
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
@@ -104,6 +106,7 @@ class _Inference:
         self.moved = moved  # of fragments that are in shared memory instead
         self.storage = Storage(launch)
         self.bounds = bounds_of(launch)
+        self.boxed = BoxedTiles(launch, self.bounds)
         self.groups = ThreadGroups(launch, context.limits.warp)
         self.held: dict[Buffer, RegisterLayout] = {}
         self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
@@ -300,7 +303,9 @@ class _Inference:
                     self.hold(buffer, operand.spread, f"registers of {plan.instruction}", stmt)
             elif operand.layout is not None and buffer not in self.layouts:
                 why = f"read by {plan.instruction}"
-                self.lay_out(buffer, staged(operand.layout, buffer), why, stmt)
+                layout = self.boxed.first(buffer, (staged(operand.layout, buffer),))
+                if layout is not None:
+                    self.lay_out(buffer, layout, why, stmt)
 
     def layout_in_shared(self, buffer: Buffer, wanted: Layout | None) -> Layout | None:
         """The layout of a shared tile that a product wants to have in ``wanted``."""
@@ -493,7 +498,7 @@ class _Inference:
         taken: set[E.Var] = set(self.storage.names)
         taken.update(_plain_uses(self.launch.body))
         for op in self.ops:
-            if op.loop is None:
+            if op.loop is None or (isinstance(op.stmt, S.Copy) and op.stmt.mode == "tma"):
                 continue
             spread = self.spread_of(op.stmt)
             for access in accesses(op.loop):
@@ -505,11 +510,17 @@ class _Inference:
                     uses.setdefault(access.buffer, []).append((op.loop, access, spread))
         for buffer, found in uses.items():
             if buffer.data not in taken and buffer not in self.layouts:
+                boxed = tuple(filter(partial(self.boxed.suits, buffer), swizzles(buffer)))
+                tried = boxed if buffer in self.boxed.copies else None
                 tensor_maps = self.context.has("tma")
-                layout = best_layout(buffer, found, self.context.limits, tensor_maps)
+                layout = best_layout(buffer, found, self.context.limits, tensor_maps, tried)
                 if layout is not None:
                     self.layouts[buffer] = layout
                     self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])
+        for buffer, copies in self.boxed.copies.items():
+            layout = self.boxed.first(buffer, (None,))
+            if buffer not in self.layouts and layout is not None:
+                self.lay_out(buffer, layout, "copied in boxes of a tensor", copies[0])
 
     # -- results ---------------------------------------------------------------------------------
     def spread_of(self, stmt: S.Stmt) -> RegisterLayout | None:

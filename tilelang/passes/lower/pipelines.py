@@ -6,6 +6,7 @@ product move across a ``Wait``), and before the plan of shared memory, which cou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -193,6 +194,15 @@ def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
     return isinstance(stmt, H.Commit) and stmt.pipe is pipe
 
 
+def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
+    """The copies in ``stmt`` whose bytes the mbarriers of ``pipe`` count."""
+    for node in S.walk(stmt):
+        value = node.value if isinstance(node, S.Eval) else None
+        if isinstance(value, E.Call) and value.atom.completes.kind == "mbarrier":
+            if any(arg is pipe for arg in value.args):
+                yield value
+
+
 def _barriers(name: str, count: int, stages: int) -> Buffer:
     """An mbarrier for each version, with ``count`` arrivals for each turn."""
     attrs = (("arrive_counts", (count,) * stages),)
@@ -222,7 +232,7 @@ class _Pipeline:
     def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
         """The mbarrier of the version of an item."""
         assert bank is not None
-        return E.Load(bank, (simplify(number % self.stages),))
+        return E.AddressOf(bank, (simplify(number % self.stages),))
 
     def filling(self, stmt: S.Stmt, item: H.Acquire) -> S.Stmt:
         """``stmt`` with the mbarrier of ``item`` where it names the pipeline that its bytes are
@@ -231,10 +241,7 @@ class _Pipeline:
             return stmt
         assert isinstance(item.pipe, E.Var)
         place = {item.pipe: self.turn(self.full, item.number)}
-        if isinstance(stmt, S.Copy):
-            region = stmt.dst
-            size = prod(int(extent) for extent in region.extents if isinstance(extent, int))
-            self.bytes += size * region.buffer.dtype.bits * region.buffer.dtype.lanes // 8
+        self.bytes += sum(int(call.attr("bytes")) for call in _copies(stmt, item.pipe))
         return rewrite_exprs(stmt, lambda expr: substitute(expr, dict(place)))
 
     def call(self, step: Step, stmt: H.PipelineStep) -> E.Expr:

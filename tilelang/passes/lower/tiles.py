@@ -22,8 +22,10 @@ from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.tma import is_complete
 from tilelang.passes.layouts.conversion import EXCHANGE
 from tilelang.passes.layouts.thread_mapping import known_mapping
+from tilelang.passes.lower.boxes import OwnBarriers, announced, boxes_or_refuse, issued, stored
 from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
 from tilelang.passes.lower.epilogue import lower_epilogue
 from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
@@ -67,26 +69,65 @@ class _Tiles(Rewriter):
         whole = Group(self.thread, prod(launch.threads))
         self.ctx = Lowering(context, whole, bounds_of(launch), fragments=_registers(launch))
         self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
+        self.elects: set[E.Expr] = set()  # pipelines that one thread fills
+        self.own = OwnBarriers()
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
 
     def run(self) -> S.Stmt:
         """The launch as Thread IR."""
         body = self.rewrite(self.launch.body)
+        if self.own.before:
+            body = S.seq(*self.own.before, body)
         return with_known_keys(replace(self.launch, body=body), "thread")
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate)):
             return self.lowered(stmt)
         if isinstance(stmt, H.Pipeline):
-            self.counted |= {stmt.pipe} if MECHANISMS[stmt.mechanism].counts_items else set()
+            row = MECHANISMS[stmt.mechanism]
+            self.counted |= {stmt.pipe} if row.counts_items else set()
+            self.elects |= {stmt.pipe} if row.elected else set()
+        if isinstance(stmt, S.Seq) and any(map(self.waits, stmt.stmts)):
+            return self.sequence(stmt)
         if isinstance(stmt, S.For) and (made := self.ahead(stmt)) is not None:
             return made
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
             target, index = self.register(stmt.buffer, stmt.indices)
             return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
+        inside = isinstance(stmt, (S.For, S.While))
+        self.own.loops += inside
         with at(stmt.loc):
-            return super()._visit(stmt)
+            found = super()._visit(stmt)
+        self.own.loops -= inside
+        return found
+
+    def waits(self, stmt: S.Stmt) -> bool:
+        """Whether ``stmt`` is a load by boxes that waits for itself."""
+        return (
+            is_complete(stmt) and isinstance(stmt, S.Copy) and stmt.dst.buffer.storage != "global"
+        )
+
+    def sequence(self, stmt: S.Seq) -> S.Stmt:
+        """Statements in order; loads by boxes that stand next to each other wait together."""
+        made: list[S.Stmt] = []
+        left = list(stmt.stmts)
+        while left:
+            run = [left.pop(0)]
+            group = self.groups.of(run[0])
+            while self.waits(run[0]) and left and self.waits(left[0]):
+                if self.groups.of(left[0]) != group:
+                    break
+                run.append(left.pop(0))
+            found = self.loads(run) if self.waits(run[0]) else self._visit(run[0])
+            made += found if isinstance(found, list) else [found]
+        return S.seq(*made)
+
+    def loads(self, run: list[S.Stmt]) -> S.Stmt:
+        """Loads by boxes that wait together."""
+        copies = [item for item in run if isinstance(item, S.Copy)]
+        with at(run[0].loc):
+            return _located(self.own.loaded(copies, self.group_of(run[0])), run[0])
 
     def ahead(self, loop: S.For) -> list[S.Stmt] | None:
         """A pipelined loop around a product that loads ahead, None where it cannot."""
@@ -108,17 +149,21 @@ class _Tiles(Rewriter):
 
     def lowered(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """One tile operation, with the workspaces that it asks for in front."""
-        lo, threads = self.groups.of(stmt)
-        number = self.thread if lo == 0 else E.binary("sub", self.thread, E.const(lo))
-        ident = self.barriers.get((lo, threads), 0)
-        ctx = self.ctx.with_group(Group(number, threads, lo, ident))
+        ctx = self.group_of(stmt)
         ctx.workspaces = []
         with at(stmt.loc):
             found = _located(self.lower_one(stmt, ctx), stmt)
         if stmt in self.groups.elected:
-            found = S.If(cond=self.thread.equal(lo), then=found, loc=stmt.loc)
+            found = S.If(cond=self.thread.equal(ctx.group.lo), then=found, loc=stmt.loc)
         allocs = [S.Alloc(buffer=buffer, loc=stmt.loc) for buffer in ctx.workspaces]
         return [*allocs, found] if allocs else found
+
+    def group_of(self, stmt: S.Stmt) -> Lowering:
+        """The lowering for the threads that run ``stmt``."""
+        lo, threads = self.groups.of(stmt)
+        number = self.thread if lo == 0 else E.binary("sub", self.thread, E.const(lo))
+        ident = self.barriers.get((lo, threads), 0)
+        return self.ctx.with_group(Group(number, threads, lo, ident))
 
     def lower_one(self, stmt: S.Stmt, ctx: Lowering) -> S.Stmt:
         """Thread IR of one operation."""
@@ -126,6 +171,8 @@ class _Tiles(Rewriter):
             return lower_gemm(stmt, ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
             return lower_reducer_fill(stmt, ctx)
+        if isinstance(stmt, S.Copy) and stmt.mode == "tma":
+            return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
             return lower_shuffles(stmt, ctx)
         if isinstance(stmt, S.Copy) and (rows := lower_epilogue(stmt, ctx)) is not None:
@@ -150,6 +197,14 @@ class _Tiles(Rewriter):
             )
         found: S.Stmt = lowering(stmt, ctx)
         return found
+
+    def boxes(self, stmt: S.Copy, ctx: Lowering) -> S.Stmt:
+        """A copy by boxes. What fills a pipeline is done by the thread that acquires the item."""
+        if stmt.barrier in self.elects:
+            return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
+        if stmt.dst.buffer.storage == "global":
+            return stored(stmt, ctx)
+        return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
         """A loop over elements; an asynchronous copy that nobody else commits commits itself."""

@@ -24,7 +24,8 @@ SIGNALS = "signals"  # annotation of copies: the group meets after it, before on
 def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with ordinary copies in place of bulk copies between shared and global memory.
 
-    Stands after the pipelines are planned: these copies are ordered by the program's barriers.
+    Stands after the pipelines are planned: their bulk copies stay, the others are ordered by the
+    program's barriers.
     """
     return rewrite_launches(func, _settled)
 
@@ -81,7 +82,8 @@ class _Plain(Rewriter):
 
 
 def _is_bulk(stmt: S.Stmt) -> bool:
-    return isinstance(stmt, S.Copy) and stmt.mode == "tma"
+    """Whether ``stmt`` is a bulk copy that the program orders; a pipeline's names the pipeline."""
+    return isinstance(stmt, S.Copy) and stmt.mode == "tma" and not isinstance(stmt.barrier, E.Var)
 
 
 def _announces(call: E.Call) -> bool:

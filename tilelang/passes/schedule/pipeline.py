@@ -27,6 +27,7 @@ from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count, trips
 from tilelang.passes.analysis.mechanism import Mechanism, choices
 from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_loop, stale_reads
+from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
 from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context
@@ -41,9 +42,11 @@ def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     whose copies run ahead stands in a ``Pipeline``, which orders everything done to its tiles.
     """
 
+    known = host_tensors(func)
+
     def pipelined(launch: S.Launch) -> S.Stmt:
         if any(_is_pipelined(node) for node in S.walk(launch.body)):
-            return _Pipeliner(launch, context).run()
+            return _Pipeliner(launch, context, TmaFacts(launch, known, context)).run()
         return launch
 
     return rewrite_launches(func, pipelined)
@@ -99,6 +102,7 @@ class _Pipeliner:
 
     launch: S.Launch
     context: Context
+    facts: TmaFacts
     choices: dict[int, _Choice] = field(default_factory=dict)
 
     def run(self) -> S.Stmt:
@@ -169,7 +173,20 @@ class _Pipeliner:
                 raise NotPipelinedError("not all threads of the block take the condition in it")
         except NotPipelinedError as why:
             return _Choice(loop, note=f"serial: {why}")
-        return _Choice(loop, plan, others=tuple(mechanisms[1:]), again=again)
+        found = _Choice(loop, plan, others=tuple(mechanisms[1:]), again=again)
+        while found.plan is not None:
+            reason = self.no_boxes(found.plan)
+            if reason is None:
+                break
+            found.refuse(reason)
+        return found
+
+    def no_boxes(self, plan: Plan) -> str | None:
+        """Why the copies of a plan cannot be bulk copies, where they have to be."""
+        if plan.mechanism.mode != "tma":
+            return None
+        reasons = ((copy, self.facts.refusal(copy, versions=True)) for copy in plan.copies)
+        return next((f"`{copy.dst.buffer.name}`: {why}" for copy, why in reasons if why), None)
 
     def drop_stale(self) -> None:
         """Without versions: tiles whose contents are used after the loop."""

@@ -1,0 +1,126 @@
+"""Copies of boxes by tensor maps, in numpy.
+
+A box lies dense in shared memory, innermost dimension first; a swizzle of 32, 64 or 128 bytes
+combines the number of a 16-byte chunk with bits of its address (PTX ISA, "Tensors", "Swizzling
+modes"), where the buffer starts at a multiple of the pattern. Outside of the tensor a load gives
+zeros and a store does nothing. A copy arrives when it is issued.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilelang.errors import OutOfBoundsError
+from tilelang.interpret import memory, observe
+from tilelang.interpret.instructions import NOTHING, Meaning, Spot, located, put_bytes, spot_of
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.expr import Call, Expr
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import DivergentGroup
+
+_PHASES = {0: 1, 1: 2, 2: 4, 3: 8}  # value of CUtensorMapSwizzle -> chunks that change places
+_START = 128  # bytes that a box starts at multiples of
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A tensor map: extents, strides in bytes and extents of the box, innermost first."""
+
+    start: Expr
+    dims: list[int]
+    strides: list[int]
+    box: list[int]
+    swizzle: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return self.strides[0]
+
+
+def _map_of(s: DivergentGroup, expr: Expr, active: Active) -> _Map:
+    assert isinstance(expr, Call)
+    rank = s.number(expr.args[1], active, "the rank of a tensor map")
+    numbers = [s.number(arg, active, "an operand of a tensor map") for arg in expr.args[3:]]
+    dims, strides, box = (numbers[k * rank : (k + 1) * rank] for k in range(3))
+    return _Map(expr.args[2], dims, strides, box, numbers[4 * rank + 1])
+
+
+@dataclass(frozen=True)
+class _Box:
+    """The bytes of one box of one lane: those in shared memory, those of the tensor, and which of
+    the first the tensor has."""
+
+    tile: Spot
+    shared: Array
+    tensor: Spot
+    there: Array
+    inside: Array
+
+
+def _boxes(
+    s: DivergentGroup, tile: Expr, made: _Map, coordinates: list[Expr], active: Active
+) -> list[tuple[int, _Box]]:
+    """The box of each active lane.
+
+    Raises:
+        OutOfBoundsError: the memory of the tensor is smaller than its map says.
+    """
+    near, far = spot_of(s, tile, active), spot_of(s, made.start, active)
+    corners = [s.spread(s.eval(item, active)) for item in coordinates]
+    found = []
+    for lane in s.lanes.members(active):
+        axes = np.indices(tuple(reversed(made.box))).reshape(len(made.box), -1)
+        places = [axis + int(low[lane]) for axis, low in zip(reversed(axes), corners, strict=True)]
+        there = sum(at * step for at, step in zip(places, made.strides, strict=True))
+        inside = np.logical_and.reduce(
+            [(at >= 0) & (at < extent) for at, extent in zip(places, made.dims, strict=True)]
+        )
+        there = _bytes(np.asarray(there)[inside] + far.offset[lane], made.size)
+        if there.size and (there.min() < 0 or there.max() >= far.memory.size):
+            raise OutOfBoundsError(
+                f"a tensor map leaves `{far.name}`",
+                expected=f"bytes 0..{far.memory.size}",
+                got=f"bytes {there.min()} to {there.max()} {s.site.text(int(lane))}",
+            )
+        count = prod(made.box) * made.size
+        start = located(s, near, np.array([lane]), count, _START)[0] - near.base[lane]
+        shared = near.base[lane] + (start ^ ((start >> 7) % _PHASES[made.swizzle] << 4))
+        whole = np.repeat(inside, made.size)
+        found.append((int(lane), _Box(near, shared, far, there + far.base[lane], whole)))
+    return found
+
+
+def _bytes(first: Array, size: int) -> Array:
+    """The bytes of elements that begin at ``first``, one after the other."""
+    return np.asarray((first[:, None] + np.arange(size)).reshape(-1))
+
+
+def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
+    tile, tensor_map, _, *coordinates = node.args
+    for lane, box in _boxes(s, tile, _map_of(s, tensor_map, active), coordinates, active):
+        raw = np.zeros(box.shared.size, np.uint8)
+        raw[box.inside] = box.tensor.memory.raw[box.there]
+        put_bytes(box.tile.memory, box.shared, raw)
+        observe.tell_bytes(s, box.tile.bound, np.array([lane]), box.shared[None], True)
+    return NOTHING
+
+
+def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
+    tensor_map, tile, *coordinates = node.args
+    for lane, box in _boxes(s, tile, _map_of(s, tensor_map, active), coordinates, active):
+        if not box.tensor.memory.writable:
+            raise memory.read_only(box.tensor.bound)
+        raw = box.tile.memory.raw[box.shared]
+        put_bytes(box.tensor.memory, box.there, raw[box.inside])
+        observe.tell_bytes(s, box.tile.bound, np.array([lane]), box.shared[None], False)
+    return NOTHING
+
+
+MEANINGS: dict[str, Meaning] = {"load a box": _load, "store a box": _store}

@@ -1,0 +1,150 @@
+"""Copies by tensor maps: what one thread issues for a tile.
+
+The host encodes the map of a tensor, a box and a swizzle before the kernel starts; equal maps are
+one. Copies that fill items of a pipeline are ordered by it, those with a barrier of the program by
+the program. Any other is complete where its statement ends: a load has a barrier of its own, on
+which its whole group waits, and for a store the thread that issued it waits until it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import Bounds
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.passes.analysis.tma import ANNOUNCE, Boxes, NotBoxesError, boxes_of, is_complete
+from tilelang.passes.lower.context import MADE, Lowering
+from tilelang.target import nvidia
+
+INT = DType("int32")
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> value of CUtensorMapSwizzle
+_PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+
+
+def boxes_or_refuse(copy: S.Copy, bounds: Bounds) -> Boxes:
+    """The boxes of a copy that was planned as one of boxes, or that the program wants so.
+
+    Raises:
+        TileUnsupportedError: it is none.
+    """
+    shared = copy.dst if copy.src.buffer.storage == "global" else copy.src
+    try:
+        return boxes_of(copy, shared.buffer.attr("layout"), bounds)
+    except NotBoxesError as why:
+        raise TileUnsupportedError(
+            f"T.tma_copy cannot copy `{copy.src!r}` to `{copy.dst!r}`: {why}",
+            expected="boxes of a tensor with strides of multiples of 16 bytes, and a tile in "
+            "row-major order or swizzled",
+            got=f"`{copy!r}`",
+            hint="use T.copy",
+            loc=copy.loc,
+        ) from None
+
+
+def issued(copy: S.Copy, boxes: Boxes) -> list[S.Stmt]:
+    """The instructions of all boxes; loads tell ``copy.barrier`` of their bytes."""
+    tensor_map = _map(boxes, "r" if copy.barrier is not None else "w")
+    found: list[S.Stmt] = []
+    for box in boxes.boxes:
+        coords = [E.cast(at, INT) for at in box.tensor]
+        access = "w" if copy.barrier is not None else "r"
+        place = E.AddressOf(boxes.tile, box.tile, access)
+        if copy.barrier is not None:
+            call = E.call(
+                nvidia.TMA_LOAD_BOX, place, tensor_map, copy.barrier, *coords,
+                bytes=boxes.box_bytes,
+            )  # fmt: skip
+        else:
+            call = E.call(nvidia.TMA_STORE_BOX, tensor_map, place, *coords, bytes=boxes.box_bytes)
+        found.append(S.Eval(value=call, loc=copy.loc))
+    return found
+
+
+def _map(boxes: Boxes, access: str) -> E.Expr:
+    """The tensor map, as ``T.create_tma_descriptor`` has it."""
+    tensor, rank = boxes.tensor, len(boxes.extents)
+    start = E.AddressOf(tensor, (E.const(0),) * rank, access)
+    extents = [E.as_expr(extent) for extent in reversed(tensor.shape)]
+    numbers = (*boxes.extents, *(1,) * rank, 0, _SWIZZLES[boxes.span], _PROMOTION, 0)
+    return E.call(
+        nvidia.TENSOR_MAP, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
+        *map(E.const, numbers),
+    )  # fmt: skip
+
+
+@dataclass
+class OwnBarriers:
+    """The barriers of loads that are complete where they stand.
+
+    Attributes:
+        before: what has to stand at the start of the kernel.
+        loops: how many stand around the statement in hand.
+    """
+
+    before: list[S.Stmt] = field(default_factory=list)
+    loops: int = 0
+
+    def loaded(self, copies: Sequence[S.Copy], ctx: Lowering) -> S.Stmt:
+        """Neighbouring loads of one group, which wait together."""
+        loc = copies[0].loc
+        bar = Buffer(
+            "loaded", Shape((1,)), DType("uint64"), "shared.barrier",
+            attrs=(("arrive_counts", (1,)),),
+        )  # fmt: skip
+        place = E.AddressOf(bar, (E.const(0),))
+        self.before.append(S.Alloc(buffer=bar, loc=loc))
+        found = [(copy, boxes_or_refuse(copy, ctx.bounds)) for copy in copies]
+        size = sum(boxes.bytes for _, boxes in found)
+        arrive = E.call("mbarrier_arrive_expect_tx", place, size)
+        inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
+        inside += [
+            item for copy, boxes in found for item in issued(replace(copy, barrier=place), boxes)
+        ]
+        parity, after = self.parity(loc)
+        wait = S.Eval(value=E.call("mbarrier_wait", place, parity), loc=loc)
+        return S.seq(elected(S.seq(*inside), ctx), wait, *after)
+
+    def parity(self, loc: Loc | None) -> tuple[E.Expr, list[S.Stmt]]:
+        """The parity of the turn that a load waits for, and what counts the turns."""
+        if not self.loops:
+            return E.const(0), []
+        turn = Buffer("turn", Shape((1,)), INT, "local", attrs=MADE)
+        at = (E.const(0),)
+        self.before += [
+            S.Alloc(buffer=turn, loc=loc),
+            S.Store(buffer=turn, indices=at, value=E.const(0), loc=loc),
+        ]
+        value = E.Load(turn, at)
+        flip = E.binary("bitxor", value, E.const(1))
+        return value, [S.Store(buffer=turn, indices=at, value=flip, loc=loc)]
+
+
+def elected(body: S.Stmt, ctx: Lowering) -> S.Stmt:
+    """``body`` by the first thread of the group."""
+    return S.If(cond=ctx.thread.equal(0), then=body, loc=body.loc)
+
+
+def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
+    """A load with a barrier of the program, which is told of its bytes and not of an arrival."""
+    assert copy.barrier is not None
+    boxes = boxes_or_refuse(copy, ctx.bounds)
+    calls = issued(copy, boxes)
+    if dict(copy.annotations).get(ANNOUNCE, True):
+        expect = E.call("mbarrier_expect_tx", copy.barrier, boxes.bytes)
+        calls.insert(0, S.Eval(value=expect, loc=copy.loc))
+    return elected(S.seq(*calls), ctx)
+
+
+def stored(copy: S.Copy, ctx: Lowering) -> S.Stmt:
+    """A store, as a group of the thread that issues it."""
+    calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
+    calls.append(S.Eval(value=E.call(nvidia.BULK_COMMIT), loc=copy.loc))
+    if is_complete(copy):
+        wait = E.call(nvidia.BULK_WAIT, E.const(0), read=True)
+        calls.append(S.Eval(value=wait, loc=copy.loc))
+    return elected(S.seq(*calls), ctx)
