@@ -70,7 +70,7 @@ PARTS = {
         "schedule": "analysis verify",
         "sync": "analysis schedule",
         "lower": "analysis normalize layouts",
-        "memory": "",
+        "memory": "analysis",
     },
     "jit": {
         "progress": "",

@@ -9,18 +9,23 @@ from contexts import SM_80
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import BARRIER, Operand, mbarrier
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.legal import check
 from tilelang.layout.layout import Layout
 from tilelang.passes.memory.arena import plan_shared
 from tilelang.passes.memory.liveness import find_live_ranges
-from tilelang.target.nvidia import ATOMS
+from tilelang.target.nvidia import ATOMS, lowered
 
 INT32 = DType("int32")
+FILL = lowered(
+    "fill_tile", 2, 2, "sm_90", Operand("destination", "shared", "w"), BARRIER,
+    completes=mbarrier(),
+)  # fmt: skip
 ZERO, ONE = E.const(0), E.const(1)
 
 
@@ -243,6 +248,82 @@ def test_kernels_without_shared_memory_say_so() -> None:
     assert planned(P.sync()) == ({}, 0)
 
 
+# -- branches of whole warps --
+def warps(*body: S.Stmt, orelse: S.Stmt | None = None) -> S.Stmt:
+    """``body`` by the first 64 threads."""
+    return S.If(cond=P.names[0] < 64, then=S.seq(*body), orelse=orelse)
+
+
+def filled(tile: Buffer, bank: Buffer) -> S.Stmt:
+    """A copy unit fills ``tile`` and counts its bytes on ``bank``."""
+    call = E.call(
+        FILL, E.AddressOf(tile, (ZERO,) * tile.ndim, "w"),
+        E.AddressOf(bank, (ZERO,), "rw"), dtype="void",
+    )  # fmt: skip
+    return S.Eval(value=call)
+
+
+def bank(**attrs: Any) -> Buffer:
+    return P.tile("bank", 1, dtype="uint64", scope="shared.barrier", **attrs)
+
+
+def shares(*body: S.Stmt) -> bool:
+    """Whether the tiles a and b have one place."""
+    places, _ = planned(*body)
+    return places["a"] == places["b"]
+
+
+def test_threads_of_a_branch_share_what_they_alone_touch_when_they_meet() -> None:
+    a, b = tiles()
+    alloc, own = P.alloc(a, b), (P.use(a), P.sync(1, 64), P.use(b))
+    assert shares(alloc, warps(*own))
+    assert shares(warps(P.loop(alloc, *own, P.sync(1, 64))))
+    assert not shares(warps(P.loop(alloc, *own)))
+    assert not shares(alloc, warps(P.use(a), P.sync(1, 32), P.use(b)))
+    assert not shares(alloc, warps(P.use(a), P.use(b)), P.sync(1, 64))
+    assert not shares(alloc, warps(*own), P.use(a))
+    assert not shares(alloc, warps(P.use(a), P.sync(1, 64), orelse=P.use(b)))
+    assert not shares(alloc, P.when(*own))
+
+
+def test_tiles_that_another_branch_fills_belong_to_the_one_that_uses_them() -> None:
+    a, b = tiles()
+    full = bank(made=True)
+    alloc, used = P.alloc(a, b, full), (P.use(a), P.sync(1, 64), P.use(b))
+    assert shares(alloc, warps(*used, orelse=filled(a, full)))
+    assert not shares(alloc, warps(*used, orelse=S.seq(filled(a, full), P.use(a))))
+    assert not shares(alloc, warps(*used, orelse=filled(b, full)))
+    again = warps(*used, P.sync(1, 64), orelse=filled(a, full)), P.sync()
+    assert not shares(P.loop(alloc, *again))
+    assert shares(P.loop(alloc, warps(*used, P.sync(1, 64)), P.sync()))
+    own = bank()
+    assert not shares(P.alloc(a, b, own), warps(*used, orelse=filled(a, own)))
+
+
+def test_what_a_thread_itself_fills_is_in_use_from_there_on() -> None:
+    a, b = tiles()
+    full = bank(made=True)
+    alloc = P.alloc(a, b, full)
+    assert shares(alloc, filled(a, full), P.use(a), P.sync(), P.use(b))
+    assert not shares(alloc, filled(a, full), P.sync(), P.use(b), P.sync(), P.use(a))
+    assert not shares(alloc, P.use(b), P.sync(), filled(a, full), P.use(a))
+    assert not shares(alloc, P.loop(filled(a, full)), P.use(b))
+
+
+def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
+    a, b, c = P.tile("a", 1, 256, 128), P.tile("b", 1, 64, 128), P.tile("c", 1, 64, 128)
+    body = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.sync(3, 64), P.use(b), P.use(c))]
+    made = plan_shared(P.func(*body), SM_80)
+    (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
+    assert launch.annotation("shared_bytes") <= SM_80.limits.shared_block
+    assert made.script().count("T.sync_threads(3, 64)") == 1
+    more = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b), P.sync(3, 64))]
+    text = plan_shared(P.func(*more), SM_80).script()
+    assert text.count("T.sync_threads(3, 64)") == 2
+    with pytest.raises(SharedMemoryLimitError):
+        plan_shared(P.func(P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b))), SM_80)
+
+
 # -- random programs: places against traces --
 def _bodies() -> st.SearchStrategy[list[Any]]:
     simple = st.one_of(st.tuples(st.just("use"), st.integers(0, 3)), st.just(("sync", 0)))
@@ -285,7 +366,7 @@ def _traces(items: list[Any]) -> list[list[Any]]:
 def test_shared_places_never_meet(items: list[Any]) -> None:
     buffers = tiles(4)
     func = P.func(P.alloc(*buffers), _made(items, buffers))
-    table = find_live_ranges(launch_of(func))
+    table = find_live_ranges(launch_of(func), 32)
     separate = {
         (x.buffer.name, y.buffer.name): table.separate(x, y)
         for x in table.ranges

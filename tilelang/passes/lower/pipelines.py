@@ -21,6 +21,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.mechanism import MECHANISMS, Mechanism, Step
+from tilelang.passes.lower.context import MADE
 from tilelang.target import Context, nvidia
 
 FENCE = nvidia.ATOMS["fence_proxy_async"]
@@ -205,7 +206,7 @@ def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
 
 def _barriers(name: str, count: int, stages: int) -> Buffer:
     """An mbarrier for each version, with ``count`` arrivals for each turn."""
-    attrs = (("arrive_counts", (count,) * stages),)
+    attrs = (("arrive_counts", (count,) * stages), *MADE)
     return Buffer(name, Shape((stages,)), DType("uint64"), "shared.barrier", attrs=attrs)
 
 

@@ -42,14 +42,14 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
     """
 
     def planned(launch: S.Launch) -> S.Launch:
-        limit = context.limits.shared_block
-        places, total = _plan(launch, reuse)
+        limit, warp = context.limits.shared_block, context.limits.warp
+        places, total = _plan(launch, reuse, warp)
         if total > limit:
-            fitting = relieved(launch, lambda other: _plan(other, reuse)[1] <= limit)
+            fitting = relieved(launch, lambda other: _plan(other, reuse, warp)[1] <= limit, warp)
             if fitting is None:
                 raise _too_large(launch, places, total, limit, context.target)
             launch = fitting
-            places, total = _plan(launch, reuse)
+            places, total = _plan(launch, reuse, warp)
         made = _Place({item.live.buffer.data: place for item, place in places}).rewrite(launch.body)
         return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
 
@@ -63,9 +63,9 @@ class _Item:
     align: int
 
 
-def _plan(launch: S.Launch, reuse: bool) -> tuple[list[tuple[_Item, int]], int]:
+def _plan(launch: S.Launch, reuse: bool, warp: int) -> tuple[list[tuple[_Item, int]], int]:
     """An offset for each shared buffer, and the bytes that all of them take."""
-    ranges = find_live_ranges(launch)
+    ranges = find_live_ranges(launch, warp)
     items = [_Item(live, bytes_of(live), align_of(live)) for live in ranges.ranges]
     places = assign(items, ranges, reuse)
     return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)

@@ -2,7 +2,12 @@
 
 A kernel is numbered in program order. A buffer is live from its first to its last touch, over all
 of each loop that touches it unless it is allocated inside that loop. Two buffers may overlap when
-one is finished before the other begins and all threads meet in between.
+one is finished before the other begins and all threads meet in between; in a branch of whole warps
+those of the branch, if they alone touch both.
+
+What a copy unit fills for a pipeline is there before it is used, and everything that is filled is
+used. So the branch that starts such copies for another one is none of those that touch a buffer, if
+that is the first of the two and no loop around both lets the copies run ahead.
 """
 
 from __future__ import annotations
@@ -10,14 +15,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from math import prod
+from operator import itemgetter
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import group
 from tilelang.ir.buffer import Buffer
+from tilelang.passes.analysis.groups import inverse, thread_group_of
 
-_COPIES = group("cp_async")  # may still be under way when their statement is over
+# Copies that may still be under way when their statement is over.
+_COPIES = (group("cp_async"), group("bulk_store"))
 _CONTROL = (S.If, S.For, S.While)
 _LOOPS = (S.For, S.While)
 _LAUNCH = 0  # stands for the control around what no control is around
@@ -35,11 +43,17 @@ def is_barrier(buffer: Buffer) -> bool:
 
 @dataclass(frozen=True)
 class Control:
-    """One side of a branch, or a loop, with the positions it spans."""
+    """One side of a branch, or a loop, with the positions it spans.
+
+    Attributes:
+        group: first and count of the threads that take the side, where they are whole warps of all
+            that come by and not all of them.
+    """
 
     ident: int
     first: int
     loop: bool
+    group: tuple[int, int] | None = None
 
 
 @dataclass
@@ -54,8 +68,9 @@ class LiveRange:
     last: int = -1
     path: tuple[Control, ...] | None = None
     always: bool = False
-    in_flight: bool = False  # its last touch may be an asynchronous copy
+    in_flight: str = ""  # the group of copies of which its last touch may be one
     raw: bool = False  # asynchronous units use it at times that only the program knows
+    filled: list[tuple[int, tuple[Control, ...]]] = field(default_factory=list)  # by a pipeline
 
     def touch(self, position: int, path: tuple[Control, ...]) -> None:
         """A use at ``position``."""
@@ -70,6 +85,7 @@ class LiveRanges:
 
     ranges: list[LiveRange] = field(default_factory=list)
     barriers: dict[int, list[int]] = field(default_factory=dict)  # control -> positions, in order
+    meetings: dict[int, list[int]] = field(default_factory=dict)  # the same of branches' threads
     ends: dict[int, int] = field(default_factory=dict)  # control -> position of its end
     early: set[int] = field(default_factory=set)  # loops whose iterations may end early
 
@@ -81,11 +97,13 @@ class LiveRanges:
             a, b = b, a
         if a.first < 0 or b.first < 0:
             return True  # one of them is never used
-        if a.last >= b.first or not self._meet(a.last, b.first, a, b):
+        if a.last >= b.first or b.filled or not self._meet(a.last, b.first, a, b):
             return False
         common = [control for control in _common(a.path or (), b.path or ()) if control.loop]
         if not common:
             return True
+        if a.filled:
+            return False  # the copies of the next iteration
         loop = common[-1]  # the next iteration uses ``a`` after ``b``
         return self._meet(b.last, self.ends[loop.ident], b, a) or self._meet(
             loop.first, a.first, b, a
@@ -93,17 +111,30 @@ class LiveRanges:
 
     def _meet(self, low: int, high: int, before: LiveRange, after: LiveRange) -> bool:
         """Whether a barrier surely stands between two positions whenever both ranges happen."""
-        return self._passes(low, high, before.path or ()) or self._passes(
-            low, high, after.path or ()
-        )
+        paths = before.path or (), after.path or ()
+        if any(self._passes(low, high, path, self.barriers) for path in paths):
+            return True
+        both = _common(*paths)
+        places = [place for place, control in enumerate(both) if control.group is not None]
+        if not places:
+            return False
+        own = [path[places[-1] :] for path in paths]
+        return any(self._passes(low, high, path, self.meetings, ()) for path in own)
 
-    def _passes(self, low: int, high: int, path: tuple[Control, ...]) -> bool:
+    def _passes(
+        self,
+        low: int,
+        high: int,
+        path: tuple[Control, ...],
+        barriers: dict[int, list[int]],
+        around: tuple[int, ...] = (_LAUNCH,),
+    ) -> bool:
         """Whether whoever runs what stands under ``path`` passes a barrier on the way, under
         some part of it, between two positions."""
-        for ident in (_LAUNCH, *(control.ident for control in path)):
+        for ident in (*around, *(control.ident for control in path)):
             if ident in self.early:
                 return False
-            places = self.barriers.get(ident, ())
+            places = barriers.get(ident, ())
             first = bisect_right(places, low)
             if first < len(places) and places[first] < high:
                 return True
@@ -117,20 +148,26 @@ def _common(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ..
     return a[:count]
 
 
-def find_live_ranges(launch: S.Launch) -> LiveRanges:
-    """The ranges of the shared buffers of ``launch``, in the order of their allocation."""
-    scan = _Scan(launch)
+def find_live_ranges(launch: S.Launch, warp: int) -> LiveRanges:
+    """The ranges of the shared buffers of ``launch``, in the order of their allocation.
+
+    Args:
+        warp: lanes of a warp.
+    """
+    scan = _Scan(launch, warp)
     scan.visit(launch.body, ())
     scan.finish()
     return scan.result
 
 
 class _Scan:
-    def __init__(self, launch: S.Launch) -> None:
+    def __init__(self, launch: S.Launch, warp: int) -> None:
+        self.launch = launch
+        self.warp = warp
         self.threads = prod(launch.threads)
         self.result = LiveRanges()
         self.known: dict[E.Var, LiveRange] = {}
-        self.waits: list[int] = []
+        self.waits: dict[str, list[tuple[int, tuple[Control, ...]]]] = {}
         self.position = 0
         self.controls = 0
         self._allocate(launch.body)
@@ -151,8 +188,10 @@ class _Scan:
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.known:
             self.known[stmt.buffer.data].home = path
             return
-        for data in effects.used(stmt, nested=False):
-            if data in self.known:
+        for data in effects.used(stmt, nested=False) & self.known.keys():
+            if _fills(stmt):
+                self.known[data].filled.append((here, path))
+            else:
                 self.known[data].touch(here, path)
         self._calls(stmt, here, path)
         if isinstance(stmt, S.View) and stmt.source is not None:
@@ -160,8 +199,8 @@ class _Scan:
         if isinstance(stmt, (S.Break, S.Continue)):
             self._leave(path)
         if isinstance(stmt, _CONTROL):
-            for block in stmt.blocks():
-                self._block(stmt, block, path)
+            for number, block in enumerate(stmt.blocks()):
+                self._block(stmt, block, path, self._group(stmt, number, path))
             if isinstance(stmt, S.While):  # its condition is evaluated after every iteration
                 for data in effects.used(stmt, nested=False):
                     if data in self.known:
@@ -170,10 +209,26 @@ class _Scan:
             for block in stmt.blocks():
                 self.visit(block, path)
 
-    def _block(self, stmt: S.Stmt, block: S.Stmt, path: tuple[Control, ...]) -> None:
+    def _group(self, stmt: S.Stmt, side: int, path: tuple[Control, ...]) -> tuple[int, int] | None:
+        """The warps that take one side of a branch that all threads reach, or all of a branch."""
+        if not isinstance(stmt, S.If):
+            return None
+        cond = inverse(stmt.cond) if side else stmt.cond
+        found = thread_group_of(cond, self.launch, self.warp)
+        if found is None or found[1] in (0, self.threads):
+            return None
+        return found if not any(control.group for control in path) else None
+
+    def _block(
+        self,
+        stmt: S.Stmt,
+        block: S.Stmt,
+        path: tuple[Control, ...],
+        group: tuple[int, int] | None,
+    ) -> None:
         self.controls += 1
         self.position += 1
-        control = Control(self.controls, self.position, isinstance(stmt, _LOOPS))
+        control = Control(self.controls, self.position, isinstance(stmt, _LOOPS), group)
         self.visit(block, (*path, control))
         self.position += 1
         self.result.ends[control.ident] = self.position
@@ -193,28 +248,33 @@ class _Scan:
     def _calls(self, stmt: S.Stmt, here: int, path: tuple[Control, ...]) -> None:
         for expr in stmt.exprs():
             for node in E.find(expr, E.Call):
-                if node.atom.waits_for(_COPIES.name):
-                    self.waits.append(here)
-                elif node.atom.completes == _COPIES:
+                for copies in _COPIES:
+                    if node.atom.waits_for(copies.name):
+                        self.waits.setdefault(copies.name, []).append((here, path))
+                if node.atom.completes in _COPIES:
                     for data in effects.used(node):
                         if data in self.known:
-                            self.known[data].in_flight = True
+                            self.known[data].in_flight = node.atom.completes.name
                 elif node.atom.own_order:
                     for data in effects.used(node):
                         if data in self.known:
                             self.known[data].raw = self.known[data].always = True
-                elif node.atom.meets("block") and self._whole(node):
+                elif node.atom.meets("block"):
                     control = path[-1].ident if path else _LAUNCH
-                    self.result.barriers.setdefault(control, []).append(here)
+                    count = self._count(node)
+                    if count >= self.threads:
+                        self.result.barriers.setdefault(control, []).append(here)
+                    elif any(item.group and item.group[1] == count for item in path):
+                        self.result.meetings.setdefault(control, []).append(here)
         if isinstance(stmt, S.Let):
             self._escape(stmt.value)
 
-    def _whole(self, node: E.Call) -> bool:
-        """Whether a barrier is one of the whole block."""
-        if len(node.args) < 2:
-            return not node.args
-        count = node.args[1]
-        return isinstance(count, E.Const) and int(count) >= self.threads
+    def _count(self, node: E.Call) -> int:
+        """The threads that meet at a barrier; 0 where it does not say."""
+        if not node.args:
+            return self.threads
+        count = node.args[1] if len(node.args) > 1 else None
+        return int(count) if isinstance(count, E.Const) else 0
 
     def _escape(self, value: E.Expr) -> None:
         """Memory whose address gets another name counts as used all the time."""
@@ -223,9 +283,44 @@ class _Scan:
                 self.known[access.data].always = True
 
     def finish(self) -> None:
-        """Copies that nothing has read yet occupy their destination until they are waited for."""
+        """Copies occupy their tiles until they are waited for."""
         for live in self.result.ranges:
+            for here, path in live.filled:
+                self._fill(live, here, path)
             if live.in_flight:
-                after = [wait for wait in self.waits if wait > live.last]
-                live.last = min(after, default=self.position + 1)
-                live.path = ()
+                waits = self.waits.get(live.in_flight, ())
+                end: tuple[int, tuple[Control, ...]] = (self.position + 1, ())
+                live.last, path = min(
+                    (w for w in waits if w[0] > live.last), default=end, key=itemgetter(0)
+                )
+                live.path = _common(live.path or (), path)
+
+    def _fill(self, live: LiveRange, here: int, path: tuple[Control, ...]) -> None:
+        """A pipeline's copy at ``here``, which counts where its own branch uses what it brings."""
+        role, other = _role(live.path or ()), _role(path)
+        if role is not None and other is not None and role is not other:
+            return
+        first = last = here
+        for place, control in enumerate(path):
+            if control.loop and control not in live.home:
+                first, last = control.first, self.result.ends[control.ident]
+                path = path[:place]
+                break
+        live.first = first if live.first < 0 else min(live.first, first)
+        live.last = max(live.last, last)
+        live.path = path if live.path is None else _common(live.path, path)
+
+
+def _role(path: tuple[Control, ...]) -> Control | None:
+    """The branch of warps that a path goes through."""
+    return next((control for control in path if control.group is not None), None)
+
+
+def _fills(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` has a copy unit fill a tile of a pipeline, which counts its bytes."""
+    call = stmt.value if isinstance(stmt, S.Eval) else None
+    if not isinstance(call, E.Call) or call.atom.own_order:
+        return False
+    counted = call.atom.completes.kind == "mbarrier"
+    banks = [arg.buffer for arg in call.args if isinstance(arg, E.AddressOf)]
+    return counted and any(is_barrier(bank) and bank.attr("made") for bank in banks)

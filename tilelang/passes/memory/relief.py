@@ -2,7 +2,8 @@
 
 Two tiles may overlap when all threads meet between the last use of one and the first of the other.
 Where a kernel does not fit, barriers are tried in front of the statements that touch a tile for the
-first time and at the ends of loops, wherever all threads come by; those that the plan needs stay.
+first time and at the ends of loops, wherever all threads come by, or all of a branch of warps that
+meet elsewhere, too; those that the plan needs stay.
 """
 
 from __future__ import annotations
@@ -14,34 +15,44 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.passes.analysis.groups import inverse, thread_group_of
 from tilelang.passes.memory.liveness import is_planned
 
 
-def relieved(launch: S.Launch, fits: Callable[[S.Launch], bool]) -> S.Launch | None:
+def relieved(launch: S.Launch, fits: Callable[[S.Launch], bool], warp: int) -> S.Launch | None:
     """``launch`` with the fewest barriers (no single one can go) with which it ``fits``; None if
-    barriers do not help."""
+    barriers do not help.
+
+    Args:
+        warp: lanes of a warp.
+    """
     if any(isinstance(node, S.ThreadReturn) for node in S.walk(launch.body)):
         return None  # some threads may not come
-    made, count = _with_barriers(launch, None)
+    made, count = _with_barriers(launch, None, warp)
     if not fits(made):
         return None
     kept = frozenset(range(count))
     for number in range(count):
-        fewer, _ = _with_barriers(launch, kept - {number})
+        fewer, _ = _with_barriers(launch, kept - {number}, warp)
         if fits(fewer):
             kept, made = kept - {number}, fewer
     return made
 
 
-def _with_barriers(launch: S.Launch, kept: frozenset[int] | None) -> tuple[S.Launch, int]:
+def _with_barriers(
+    launch: S.Launch, kept: frozenset[int] | None, warp: int
+) -> tuple[S.Launch, int]:
     """``launch`` with the barriers numbered in ``kept`` (None: all), and how many there could
     be."""
-    meet = _Meet(launch, kept)
+    meet = _Meet(launch, kept, warp)
     return replace(launch, body=meet.block(launch.body)), meet.count
 
 
 class _Meet:
-    def __init__(self, launch: S.Launch, kept: frozenset[int] | None) -> None:
+    def __init__(self, launch: S.Launch, kept: frozenset[int] | None, warp: int) -> None:
+        self.launch = launch
+        self.warp = warp
+        self.meeting: tuple[E.Expr, ...] = ()  # arguments of the barrier of those who come by
         self.varying = Varying(launch, votes=True)
         self.tiles = {
             node.buffer.data
@@ -63,6 +74,11 @@ class _Meet:
 
     def inside(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` with barriers in its blocks, where all threads take them together."""
+        if isinstance(stmt, S.If) and self.varying.expr(stmt.cond) and not self.meeting:
+            orelse = stmt.orelse
+            then = self.branch(stmt.cond, stmt.then)
+            orelse = None if orelse is None else self.branch(inverse(stmt.cond), orelse)
+            return replace(stmt, then=then, orelse=orelse)
         if isinstance(stmt, S.If) and not self.varying.expr(stmt.cond):
             then = self.block(stmt.then)
             orelse = None if stmt.orelse is None else self.block(stmt.orelse)
@@ -75,6 +91,20 @@ class _Meet:
             body = self.block(stmt.body)
             return replace(stmt, body=S.seq(body, *self.barrier(stmt)))
         self.seen.update(self.used(stmt))
+        return stmt
+
+    def branch(self, cond: E.Expr, stmt: S.Stmt) -> S.Stmt:
+        """One side of a branch on the thread, with barriers if whole warps take it."""
+        group = thread_group_of(cond, self.launch, self.warp)
+        before = set(self.seen)
+        self.seen.update(self.used(stmt))
+        meeting = None if group is None else _meeting(stmt, group[1])
+        if meeting is None:
+            return stmt
+        after, self.seen = self.seen, before
+        self.meeting = meeting
+        stmt = self.block(stmt)
+        self.meeting, self.seen = (), self.seen | after
         return stmt
 
     def together(self, loop: S.For) -> bool:
@@ -97,4 +127,14 @@ class _Meet:
         self.count += 1
         if self.kept is not None and number not in self.kept:
             return []
-        return [S.Eval(value=E.call("sync_threads"), loc=near.loc)]
+        return [S.Eval(value=E.call("sync_threads", *self.meeting), loc=near.loc)]
+
+
+def _meeting(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:
+    """The arguments of a barrier of ``count`` threads in ``stmt``."""
+    for node in S.walk(stmt):
+        call = node.value if isinstance(node, S.Eval) else None
+        if isinstance(call, E.Call) and call.atom.meets("block") and len(call.args) == 2:
+            if isinstance(call.args[1], E.Const) and int(call.args[1]) == count:
+                return call.args
+    return None
