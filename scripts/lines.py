@@ -27,7 +27,7 @@ BUDGET = {
     "ir": 5969,
     "interpret": 4422,
     "jit": 3240,
-    "cuda": 2441,
+    "cuda": 2455,
     "autotuner": 1560,
     "runtime": 2344,
     "codegen": 1965,

@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
-        "errors absent env options watch ir layout target language codegen cpu cuda interpret emulator"
+        "errors absent env options watch ir layout target language codegen cuda interpret emulator"
         " runtime backends compiler explain utils profiler"
     ),
     "autotuner": ("version errors env scratch options ir target runtime utils profiler jit"),

@@ -25,10 +25,10 @@ from tilelang.codegen.gpu.module import (
 )
 from tilelang.compiler import Artifact
 from tilelang.cuda.dialect import emit_cuda
+from tilelang.cuda.standalone import standalone
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.postfix import Program, evaluate
 from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.adapter.device_text import standalone
 from tilelang.jit.adapter.host import host_source
 from tilelang.jit.adapter.host_module import HostModule, call_arguments, host_module
 from tilelang.jit.adapter.programs import (

@@ -66,6 +66,8 @@ class Backend:
         ahead: starts the toolchain beside the passes; called when a text is not in the cache.
         keeps_text: whether the text is kept in the disk cache, under the traced program.
         emulated: whether the emulator runs the text.
+        standalone: a text with the headers of the back end in place of their includes, for
+            compilers that see host code beside it.
         texts: names of the stages of its machine code that kernels can show.
     """
 
@@ -78,4 +80,5 @@ class Backend:
     keeps_text: bool = False
     emulated: bool = False
     texts: tuple[str, ...] = ()
+    standalone: Callable[[str], str] = str
     steps: Callable[[], tuple[Step, ...]] = tuple

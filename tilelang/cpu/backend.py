@@ -49,6 +49,12 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
     return executable(program, artifact)
 
 
+def _standalone(source: str) -> str:
+    from tilelang.cpu.module import inline_headers
+
+    return inline_headers(source)
+
+
 def _host_flags(options: Options) -> tuple[str, ...]:
     """Flags of the program that a C compiler knows; device-only ones are left out."""
     own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
@@ -92,4 +98,5 @@ CPU = Backend(
     executable=_executable,
     ready=_ready,
     steps=_steps,
+    standalone=_standalone,
 )

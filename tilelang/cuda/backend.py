@@ -56,6 +56,12 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
     return executable(program, artifact)
 
 
+def _standalone(source: str) -> str:
+    from tilelang.cuda.standalone import standalone
+
+    return standalone(source)
+
+
 CUDA = Backend(
     kind="cuda",
     language="CUDA",
@@ -65,4 +71,5 @@ CUDA = Backend(
     keeps_text=True,
     emulated=True,
     texts=("cuda", "ptx", "sass"),
+    standalone=_standalone,
 )

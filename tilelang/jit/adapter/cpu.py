@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tilelang.backends import BACKENDS
 from tilelang.codegen.c import storage_type, value_type
 from tilelang.codegen.symbols import symbols_of
-from tilelang.cpu.module import inline_headers
 from tilelang.errors import TileValueError
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.stmt import PrimFunc
@@ -140,7 +140,7 @@ class TLCPUSourceWrapper:
     def update_lib_code(self, code: str) -> str:
         """The whole host source: kernel, ``init``, ``get_last_error`` and ``call``."""
         call = self.create_call_func(code, {"function_name": self.function_names})
-        self.lib_code = inline_headers(code) + self.get_cpu_init_func() + call
+        self.lib_code = BACKENDS["cpu"].standalone(code) + self.get_cpu_init_func() + call
         return self.lib_code
 
 

@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from tilelang.backends import BACKENDS
 from tilelang.codegen.gpu.module import LaunchPlan
 from tilelang.errors import TileValueError
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.adapter import templates
 from tilelang.jit.adapter.base import find_prim_func, functions_of
 from tilelang.jit.adapter.c_host import CUDA, CHost, Runtime
-from tilelang.jit.adapter.device_text import standalone
 from tilelang.jit.adapter.host_module import (
     HostModule,
     find_module,
@@ -239,7 +239,8 @@ class TLCUDASourceWrapper:
         support = CHost(self._module, self.runtime).support(call)
         helpers = c_helpers(call) + support
         init = self.get_init_func()
-        self.lib_code = "\n".join([self._includes(call) + standalone(code) + init, helpers]) + call
+        device = BACKENDS["cuda"].standalone(code)
+        self.lib_code = "\n".join([self._includes(call) + device + init, helpers]) + call
         return self.lib_code
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilelang.backends import BACKENDS
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.adapter.wrapper import TLPyWrapper, TLWrapper
 
 if TYPE_CHECKING:
     from tilelang.compiler import Artifact
-
-_TARGETS = {"c": "cpu", "cuda": "cuda", "hip": "hip", "metal": "metal"}
 
 
 def host_source(artifact: Artifact, func: PrimFunc, backend: str = "auto") -> str:
@@ -21,7 +20,8 @@ def host_source(artifact: Artifact, func: PrimFunc, backend: str = "auto") -> st
         backend: as given to ``jit``; "nvrtc" asks for a Python module over
             ``cuda.bindings.driver`` where the target is CUDA.
     """
-    target = _TARGETS[artifact.language]
+    kinds = {row.language.lower(): kind for kind, row in BACKENDS.items()}
+    target = kinds.get(artifact.language, artifact.language)
     python = backend == "nvrtc" and target == "cuda"
     wrapper = TLPyWrapper(target) if python else TLWrapper(target)
     wrapper.assign_optimized_module(func)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.gpu.host import HostWriter, Slots
 from tilelang.codegen.gpu.module import (
     CudaModule,
     LaunchPlan,
@@ -22,11 +21,11 @@ from tilelang.codegen.gpu.module import (
     walk_steps,
 )
 from tilelang.codegen.symbols import symbols_of
-from tilelang.errors import InternalError, TileUnsupportedError, TileValueError, shown
+from tilelang.errors import TileUnsupportedError, TileValueError, shown
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.postfix import Program
+from tilelang.ir.postfix import Program, program_of
 from tilelang.jit.adapter.tma import TmaDescriptor
 
 TENSOR_MAP = "tensormap"  # kind of a kernel parameter whose dtype names a descriptor
@@ -218,31 +217,30 @@ def _windows(steps: tuple[Step, ...], func: S.PrimFunc) -> Iterator[tuple[str, W
     kernels = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
     if len(plans) != len(kernels):
         return  # launches were made or removed: a hint cannot be placed
-    writer, slots = _shape_writer(func)
+    params = (*func.params, *symbols_of(func))
+    slots = {
+        param.data if isinstance(param, Buffer) else param: slot
+        for slot, param in enumerate(params)
+    }
     for (key, _), kernel in zip(plans, kernels):
         ratios: Mapping[Buffer, float] = dict(kernel.annotation("l2_hit_ratio") or {})
         for buffer, ratio in sorted(ratios.items(), key=lambda item: item[1]):
-            if buffer.data in slots.of:
-                size = _size(buffer, writer)
-                yield key, Window(buffer.name, slots.of[buffer.data], ratio, size)
+            if buffer.data in slots:
+                size = _size(buffer, slots)
+                yield key, Window(buffer.name, slots[buffer.data], ratio, size)
 
 
-def _size(buffer: Buffer, writer: HostWriter) -> Program:
+def _size(buffer: Buffer, slots: Mapping[E.Var, int]) -> Program:
     """Bytes of a tensor without gaps."""
+
+    def leaf(expr: E.Expr) -> Program:
+        """Extents are integer arithmetic on symbols, which conversions do not change."""
+        if isinstance(expr, E.Cast):
+            return program_of(expr.value, leaf)
+        assert isinstance(expr, E.Var)
+        return (f"${slots[expr]}",)
+
     size: Program = (max(1, buffer.dtype.bits * buffer.dtype.lanes // 8),)
     for extent in buffer.shape:
-        size = (*size, *writer.program(E.as_expr(extent)), "mul")
+        size = (*size, *program_of(E.as_expr(extent), leaf), "mul")
     return (*size, 2, "floordiv") if buffer.dtype.bits == 4 else size
-
-
-def _shape_writer(func: S.PrimFunc) -> tuple[HostWriter, Slots]:
-    slots = Slots()
-    for param in func.params:
-        slots.take(param.data if isinstance(param, Buffer) else param)
-    for symbol in symbols_of(func):
-        slots.take(symbol)
-
-    def no_launch(stmt: S.Launch) -> LaunchPlan:
-        raise InternalError("a size has no launches")
-
-    return HostWriter(slots, no_launch, "CUDA"), slots
