@@ -67,7 +67,7 @@ PARTS = {
         "serial": "analysis",
         "layouts": "notes analysis",
         "verify": "analysis layouts",
-        "schedule": "analysis verify",
+        "schedule": "analysis normalize verify",
         "sync": "analysis schedule",
         "lower": "analysis normalize layouts",
         "memory": "analysis",

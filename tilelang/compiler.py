@@ -54,6 +54,7 @@ from tilelang.passes.normalize.wrap import wrap_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.prefetch_reads import prefetch_reads
+from tilelang.passes.schedule.specialize_warps import specialize_warps
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
@@ -85,13 +86,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
     return (
         *_normal_form(),
         *backend_of(target).steps(),
-        Step("prefetch_reads", prefetch_reads, _on_gpu,
-             "reads of loops are seen with their indices; as copies of tiles they can be staged"),
-        Step("pipeline_loops", pipeline_loops, _on_gpu,
-             "stages are copies of whole tiles, so they are planned while copies are still whole",
-             "scheduled"),
-        Step("lower_roles", lower_roles, _on_gpu,
-             "layouts and barriers see who runs a branch by its condition"),
+        *_schedule(),
         Step("hold_operands", hold_operands, _on_gpu,
              "tiles that are copied ahead have all their stages; what loops compute for products "
              "may stay in registers, which layouts have to know"),
@@ -140,6 +135,21 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "what loops do not change has names, and no pass below rebuilds a sum"),
         Step("verify_places", verify_places, _on_gpu,
              "this is what is printed; whatever made an index, it is looked at here"),
+    )  # fmt: skip
+
+
+def _schedule() -> tuple[Step, ...]:
+    """The passes that say what runs ahead and who does it."""
+    return (
+        Step("prefetch_reads", prefetch_reads, _on_gpu,
+             "reads of loops are seen with their indices; as copies of tiles they can be staged"),
+        Step("pipeline_loops", pipeline_loops, _on_gpu,
+             "stages are copies of whole tiles, so they are planned while copies are still whole",
+             "scheduled"),
+        Step("specialize_warps", specialize_warps, _on_gpu,
+             "pipelines are proved; roles are seen by layouts and barriers"),
+        Step("lower_roles", lower_roles, _on_gpu,
+             "layouts and barriers see who runs a branch by its condition"),
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ _TILE_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu default_threads "
         "layout_map safe_value l2_hit_ratio restrict_buffers min_blocks_per_sm swizzle "
-        "ws_schedule register_note"
+        "ws_schedule register_note register_budget"
     ),
     For="num_stages order stage sync group explicit unroll_factor through parallel reduction",
     Parallel="coalesced_width prefer_async",

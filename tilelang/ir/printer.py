@@ -327,6 +327,7 @@ class _Printer:
             self.block(S.Seq(stmts=stmt.branches))
         elif isinstance(stmt, H.Role):
             limit = "" if stmt.registers is None else f", registers={stmt.registers}"
+            limit += ", elected=True" if stmt.elected else ""
             self.line(f"with T.role({quoted(stmt.name)}, {stmt.first}, {stmt.count}{limit}):")
             self.block(stmt.body)
         else:

@@ -90,12 +90,14 @@ class Role(Stmt):
     """What the threads ``first`` .. ``first + count - 1`` of a block do: a branch of ``Roles``.
 
     ``registers``: how many each of them may use from here on; None leaves that as it is.
+    ``elected``: the first of them does it alone.
     """
 
     name: str = attr_()
     first: int = attr_()
     count: int = attr_()
     registers: int | None = attr_(None)
+    elected: bool = attr_(False)
     body: Stmt = block_()
 
 

@@ -92,7 +92,7 @@ class Conversion(Rewriter):
         inner = replace_buffers(stmt, mapping)
         if isinstance(inner, S.Gemm):
             inner = replace(inner, plan=inner.plan.placed(inner))
-        inner = self.laid_out(self.like(inner, stmt))
+        inner = self.like(self.laid_out(self.like(inner, stmt)), stmt)
         if isinstance(inner, (S.Copy, S.Parallel)) and self.conflicts(inner):
             # For its new memory accesses the loop would choose a mapping that does not fit the
             # fragments which are left.

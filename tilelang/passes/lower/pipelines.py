@@ -48,7 +48,7 @@ class _Lower(Rewriter):
     @cached_property
     def groups(self) -> ThreadGroups:
         """Which threads run what."""
-        return ThreadGroups(self.launch, self.context.limits.warp)
+        return ThreadGroups(self.launch, self.warp)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         match stmt:
@@ -115,7 +115,33 @@ class _Lower(Rewriter):
         groups = {self.groups.of(node) for node in S.walk(stmt.body) if isinstance(node, kind)}
         if kind is H.Commit and row.elected:
             return len(groups)
+        if kind is H.Wait:
+            return sum(count // (self.warp if self.whole(lo, count) else 1) for lo, count in groups)
         return sum(count for _, count in groups)
+
+    @property
+    def warp(self) -> int:
+        """Lanes of a warp."""
+        return self.context.limits.warp
+
+    def whole(self, first: int, count: int) -> bool:
+        """Whether the threads from ``first`` on are whole warps."""
+        return first % self.warp == 0 and count % self.warp == 0
+
+    def freed(self, stmt: H.Release) -> list[S.Stmt]:
+        """A version is freed: by one lane of each warp that has used it. What the other lanes did
+        comes before it, as they meet first; products of warpgroups have been waited for by each
+        warp."""
+        arrive = self.pipelines[stmt.pipe].call(Step.ARRIVE_EMPTY, stmt)
+        alone = S.Eval(value=arrive, loc=stmt.loc)
+        if not self.whole(*self.groups.of(stmt)):
+            return [alone]
+        lanes = E.const((1 << self.warp) - 1, DType("uint32"))
+        first = (thread_number(self.launch) % self.warp).equal(0)
+        return [
+            S.Eval(value=E.call("sync_warp", lanes), loc=stmt.loc),
+            S.If(cond=first, then=alone, loc=stmt.loc),
+        ]
 
     def step(self, stmt: H.PipelineStep) -> list[S.Stmt]:
         """The steps of one statement."""
@@ -127,6 +153,8 @@ class _Lower(Rewriter):
                 steps = found.row.commit
             case H.Wait():
                 steps = found.row.wait
+            case H.Release() if Step.ARRIVE_EMPTY in found.row.release:
+                return self.freed(stmt)
             case _:
                 steps = found.row.release
         calls: list[E.Expr] = []
@@ -161,6 +189,9 @@ class _Lower(Rewriter):
             filling = self.pipelines[first.pipe].filling
             inside = [filling(item, first) for item in (first, *left[:end])]
             del left[:end]
+            if self.groups.of(first)[1] == 1:
+                made += [part for item in inside for part in self.lowered(item)]
+                continue
             made.append(
                 S.If(
                     cond=thread_number(self.launch).equal(self.groups.of(first)[0]),

@@ -48,9 +48,12 @@ class _Branches(Rewriter):
         return E.binary("land", above, below) if role.first else below
 
     def limited(self, role: H.Role) -> S.Stmt:
-        """The branch, with its budget first (PTX, "setmaxnreg")."""
+        """The branch, with its budget first, which acts on whole warps (PTX, "setmaxnreg")."""
+        body = role.body
+        if role.elected:
+            body = S.If(cond=self.thread.equal(role.first), then=body, loc=role.loc)
         if role.registers is None or not self.moves:
-            return role.body
+            return body
         raising = E.const(int(role.registers > self.given))
         call = E.call(nvidia.ATOMS["set_max_nreg"], E.const(role.registers), raising)
-        return S.seq(S.Eval(value=call, loc=role.loc), role.body)
+        return S.seq(S.Eval(value=call, loc=role.loc), body)

@@ -2,8 +2,9 @@
 
 ``T.no_set_max_nreg`` and ``T.disable_warp_group_reg_alloc`` take every ``T.set_max_nreg`` out of
 their kernel. ``T.annotate_producer_reg_dealloc(n)`` and ``T.annotate_consumer_reg_alloc(n)`` give
-the number to those that lower and raise. This compiler adds no such instruction by itself: in a
-kernel without any the hints do nothing, which a note on the launch says for ``explain``.
+the number to those that lower and raise. In a kernel without any they go into the annotation
+"register_budget": what ``specialize_warps`` gives to roles that it makes. Where it makes none the
+hints do nothing, which a note on the launch says for ``explain``.
 
 It relies on nothing; it stands in front of what copies kernels or their statements.
 """
@@ -18,6 +19,7 @@ from tilelang.ir.visitor import Rewriter
 from tilelang.target import Context
 
 NOTE = "register_note"  # annotation of a launch: what came of its hints, as text
+BUDGET = "register_budget"  # the same: "off", or registers of (producers, consumers) or None
 _OFF = ("no_set_max_nreg", "disable_warp_group_reg_alloc")
 _COUNTS = {"annotate_producer_reg_dealloc": 0, "annotate_consumer_reg_alloc": 1}
 
@@ -54,7 +56,13 @@ def _kernel(launch: S.Launch) -> S.Launch:
     else:
         note = f"{names}: no effect, as there is no T.set_max_nreg to act on"
     body = _Registers(off is not None, counts).rewrite(launch.body)
-    return replace(launch, body=body, annotations=(*launch.annotations, (NOTE, note)))
+    budget = "off" if off else tuple(_number(counts.get(raising)) for raising in (0, 1))
+    pairs = ((NOTE, note), *(() if settings else ((BUDGET, budget),)))
+    return replace(launch, body=body, annotations=(*launch.annotations, *pairs))
+
+
+def _number(count: E.Expr | None) -> int | None:
+    return None if count is None else count.__index__()
 
 
 class _Registers(Rewriter):

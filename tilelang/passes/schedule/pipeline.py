@@ -71,7 +71,7 @@ class _Choice:
     """What happens to one loop: a plan, or the reason why not.
 
     ``others``: mechanisms that are left to try; ``note`` of a plan: which were refused, and why;
-    ``again``: a loop around repeats it.
+    ``again``: it is run not once, but any number of times.
     """
 
     loop: S.For
@@ -140,7 +140,8 @@ class _Pipeliner:
         return launch
 
     def choose(self, stmt: S.Stmt, divergent: bool, again: bool = False) -> None:
-        """A choice for every pipelined loop in ``stmt``; ``again``: a loop around repeats it."""
+        """A choice for every pipelined loop in ``stmt``; ``again``: it stands in a loop or
+        under a condition."""
         inner = divergent
         if isinstance(stmt, (S.If, S.While)):
             inner = divergent or self.varying.expr(stmt.cond)
@@ -151,7 +152,7 @@ class _Pipeliner:
             if stmt.kind == "pipelined":
                 self.choices[id(stmt)] = self.choice(stmt, inner, again)
         for block in stmt.blocks():
-            self.choose(block, inner, again or isinstance(stmt, (S.For, S.While)))
+            self.choose(block, inner, again or isinstance(stmt, (S.For, S.While, S.If)))
 
     def choice(self, loop: S.For, divergent: bool, again: bool) -> _Choice:
         """Whether and how ``loop`` is pipelined."""

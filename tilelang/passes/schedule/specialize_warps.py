@@ -1,0 +1,341 @@
+"""Warp specialisation: one warpgroup copies ahead while the others compute.
+
+A launch whose pipelines have mbarriers becomes two roles around its body. The *consumers* are the
+threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
+loops and conditions around the pipelines alone and fills their items, as far ahead as there are
+versions. The register file is handed on: a producer needs few registers.
+
+Relied on: a pipeline whose order has been proved, in the form that ``pipeline_loops`` writes. The
+order by roles is proved anew; where it cannot be, or the launch does not qualify (``why_not``), it
+stays as it is and its loops say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, substitute
+from tilelang.passes.analysis.mechanism import MECHANISMS
+from tilelang.passes.normalize.register_hints import BUDGET
+from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
+from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.passes.verify.schedule import refusal
+from tilelang.target import Context
+
+WARPGROUP = 128
+MOST_THREADS = 1024
+# Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
+# that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
+REGISTERS = {2: (232, 40), 3: (160, 32), 4: (120, 24)}
+_FILE = 65536  # registers of a multiprocessor
+
+
+class _NotSpecializedError(Exception):
+    """Why a launch keeps one role; caught by :func:`specialize_warps`."""
+
+
+def specialize_warps(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with a producer warpgroup in each launch that qualifies."""
+
+    def specialized(launch: S.Launch) -> S.Stmt:
+        if not any(map(_is_ours, S.walk(launch.body))):
+            return launch
+        try:
+            _check(launch, context)
+            return _specialized(launch)
+        except _NotSpecializedError as why:
+            return _Noted(f"one role: {why}").rewrite(launch)
+
+    return rewrite_launches(func, specialized)
+
+
+def _is_ours(stmt: S.Stmt) -> bool:
+    """Whether threads of two roles can share a pipeline: they never meet in it."""
+    return isinstance(stmt, H.Pipeline) and MECHANISMS[stmt.mechanism].turns
+
+
+# -- the rule ----------------------------------------------------------------------------------
+def _check(launch: S.Launch, context: Context) -> None:
+    """The rule. A launch is specialised where the target hands registers on and has products of
+    warpgroups, a product reads tiles of a pipeline, its threads are whole warpgroups that leave
+    room for another, and it orders nothing itself: a producer takes part in no barrier of the
+    program and has no thread index that the program knows. With one warpgroup of consumers the
+    blocks of a multiprocessor hide each other's waits, if two of them fit there.
+
+    Raises:
+        _NotSpecializedError: it is not; says why.
+    """
+    pipelines = [node for node in S.walk(launch.body) if isinstance(node, H.Pipeline)]
+    if not context.has("roles") or not context.has("wgmma"):
+        raise _NotSpecializedError("the target or its options leave roles out")
+    threads = prod(launch.threads)
+    if launch.threads[0] != threads or threads % WARPGROUP:
+        raise _NotSpecializedError(f"its {threads} threads are no row of whole warpgroups")
+    if threads + WARPGROUP > MOST_THREADS:
+        raise _NotSpecializedError(f"beside its {threads} threads is no room for a warpgroup")
+    if not all(map(_is_ours, pipelines)):
+        raise _NotSpecializedError("a pipeline in it has no mbarriers")
+    tiles = {data for node in pipelines for data in node.tiles}
+    if not any(_is_fed(node, tiles) for node in S.walk(launch.body)):
+        raise _NotSpecializedError("no product of warpgroups reads what is copied ahead")
+    if threads == WARPGROUP and 2 * _shared_bytes(launch) <= context.limits.shared_processor:
+        raise _NotSpecializedError("several blocks of one warpgroup share a multiprocessor")
+    _check_order(launch)
+
+
+def _is_fed(stmt: S.Stmt, tiles: set[E.Var]) -> bool:
+    """Whether ``stmt`` is a product by warpgroups with an operand in ``tiles``."""
+    if not isinstance(stmt, S.Gemm) or stmt.b.dtype.bits > 16:
+        return False
+    return not tiles.isdisjoint((stmt.a.buffer.data, stmt.b.buffer.data))
+
+
+def _shared_bytes(launch: S.Launch) -> int:
+    buffers = [node.buffer for node in S.walk(launch.body) if isinstance(node, S.Alloc)]
+    return sum(
+        prod(extent for extent in buffer.shape if isinstance(extent, int))
+        * buffer.dtype.bits * buffer.dtype.lanes // 8
+        for buffer in buffers if buffer.storage in ("shared", "shared.dyn")
+    )  # fmt: skip
+
+
+def _check_order(launch: S.Launch) -> None:
+    """What the program says of its threads and of their order itself."""
+    if launch.annotation("ws_schedule") is not None:
+        raise _NotSpecializedError("it has a schedule of roles of its own")
+    for stmt in S.walk(launch.body):
+        if isinstance(stmt, (S.Break, S.Continue, S.ThreadReturn)):
+            raise _NotSpecializedError("loops or the kernel may end early")
+        own = isinstance(stmt, (S.HardwareOp, H.Roles)) or getattr(stmt, "asynchronous", False)
+        if own or (isinstance(stmt, S.Copy) and stmt.mode == "async"):
+            raise _NotSpecializedError("it orders asynchronous operations itself")
+        for expr in stmt.exprs():
+            if not expr.variables.isdisjoint(launch.thread_vars):
+                raise _NotSpecializedError("it uses the index of the thread")
+            for call in E.find(expr, E.Call):
+                if call.atom.effect is Effect.SYNC or call.atom.per_thread:
+                    raise _NotSpecializedError(f"it has an order of its own by `{call.op}`")
+
+
+# -- roles -------------------------------------------------------------------------------------
+def _specialized(launch: S.Launch) -> S.Launch:
+    """``launch`` with its body by roles.
+
+    Raises:
+        _NotSpecializedError: what a producer does cannot be taken out of it.
+    """
+    items = tuple(_flat(launch.body))
+    pipelines = [node for node in S.walk(launch.body) if isinstance(node, H.Pipeline)]
+    tiles = {data for node in pipelines for data in node.tiles}
+    if len(tiles) < sum(len(node.tiles) for node in pipelines):
+        raise _NotSpecializedError("two pipelines share a tile")
+    front = [item for item in items if isinstance(item, S.Alloc) and item.buffer.data in tiles]
+    rest = [item for item in items if item not in front]
+    if any(isinstance(item, H.Pipeline) for stmt in rest for item in S.walk(stmt)):
+        raise _NotSpecializedError("a pipeline stands inside of other statements")
+    pipes = {node.pipe for node in pipelines}
+    project = _Producer(launch, pipes)
+    copying = project.block(rest)
+    project.check(copying)
+    threads = prod(launch.threads)
+    upper, lower, note = _budget(launch)
+    elected = all(MECHANISMS[node.mechanism].elected for node in pipelines)
+    roles = (
+        H.Role(name="producer", first=threads, count=WARPGROUP, registers=lower, elected=elected,
+               body=copying),
+        H.Role(name="consumers", first=0, count=threads, registers=upper,
+               body=_Consumers(pipes).rewrite(S.seq(*rest))),
+    )  # fmt: skip
+    body: S.Stmt = H.Roles(branches=roles)
+    made = []
+    for node in reversed(pipelines):
+        body = replace(node, body=body)
+        made.append(body)
+    for node in made:
+        why = refusal(node)
+        if why is not None:
+            raise _NotSpecializedError(why)
+    launch = replace(
+        launch,
+        threads=(threads + WARPGROUP, 1, 1),
+        body=S.seq(*front, body),
+        annotations=_with_note(launch.annotations, note),
+    )
+    count = threads // WARPGROUP
+    groups = f"{count} warpgroup{'s' if count > 1 else ''}"
+    made_by = _Noted(f"filled by a warpgroup of its own, used by {groups}").rewrite(launch)
+    assert isinstance(made_by, S.Launch)
+    return made_by
+
+
+def _flat(stmt: S.Stmt) -> Iterator[S.Stmt]:
+    """The statements of a kernel in order, with those of its pipelines in their place."""
+    if isinstance(stmt, S.Seq):
+        for item in stmt.stmts:
+            yield from _flat(item)
+    elif isinstance(stmt, H.Pipeline):
+        yield from _flat(stmt.body)
+    else:
+        yield stmt
+
+
+def _budget(launch: S.Launch) -> tuple[int | None, int | None, str | None]:
+    """Registers of consumers and producer, and what came of the hints of the program."""
+    threads = prod(launch.threads)
+    hints = launch.annotation(BUDGET)
+    if hints == "off" or launch.annotation("min_blocks_per_sm", 1) > 1:
+        return None, None, None
+    upper, lower = REGISTERS.get(threads // WARPGROUP, (None, None))
+    if isinstance(hints, tuple):
+        lower, upper = (own or given for own, given in zip(hints, (lower or 24, upper or 240)))
+        if upper * threads + lower * WARPGROUP > _FILE:
+            raise _NotSpecializedError(
+                f"{upper} registers for consumers and {lower} for a producer are too many"
+            )
+    if upper is None or lower is None:
+        return None, None, None
+    return upper, lower, f"{upper} for consumers, {lower} for the producer"
+
+
+def _with_note(annotations: S.Pairs, note: str | None) -> S.Pairs:
+    """``annotations`` with what became of registers, without the hints that led to it."""
+    kept = tuple(pair for pair in annotations if pair[0] != BUDGET)
+    if note is None:
+        return kept
+    return (*(pair for pair in kept if pair[0] != REGISTER_NOTE), (REGISTER_NOTE, note))
+
+
+class _Noted(Rewriter):
+    """Adds to the notes of pipelined loops who runs them."""
+
+    def __init__(self, note: str) -> None:
+        self.note = note
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.For) or NOTE not in dict(stmt.annotations) or not _uses(stmt):
+            return stmt
+        pairs = (
+            (key, f"{value}; {self.note}" if key == NOTE else value)
+            for key, value in stmt.annotations
+        )
+        return replace(stmt, annotations=tuple(pairs))
+
+
+class _Consumers(Rewriter):
+    """Everything but what fills items of ``pipes``."""
+
+    def __init__(self, pipes: set[E.Var]) -> None:
+        self.pipes = pipes
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if isinstance(stmt, S.If) and _acquires(stmt.then, self.pipes) and not _uses(stmt):
+            return []
+        if isinstance(stmt, S.Seq) and any(_is_acquire(item, self.pipes) for item in stmt.stmts):
+            return super()._visit(S.Seq(stmts=tuple(_without_fills(stmt.stmts, self.pipes))))
+        return super()._visit(stmt)
+
+
+def _is_acquire(stmt: S.Stmt, pipes: set[E.Var]) -> bool:
+    return isinstance(stmt, H.Acquire) and stmt.pipe in pipes
+
+
+def _acquires(stmt: S.Stmt, pipes: set[E.Var]) -> bool:
+    return any(_is_acquire(node, pipes) for node in S.walk(stmt))
+
+
+def _uses(stmt: S.Stmt) -> bool:
+    return any(isinstance(node, H.Wait) for node in S.walk(stmt))
+
+
+def _without_fills(stmts: tuple[S.Stmt, ...], pipes: set[E.Var]) -> Iterator[S.Stmt]:
+    """``stmts`` without those from an ``Acquire`` to its ``Commit``."""
+    filling = False
+    for stmt in stmts:
+        filling |= _is_acquire(stmt, pipes)
+        if not filling:
+            yield stmt
+        filling &= not isinstance(stmt, H.Commit)
+
+
+class _Producer:
+    """What fills the items of ``pipes``, with the loops and conditions around it."""
+
+    def __init__(self, launch: S.Launch, pipes: set[E.Var]) -> None:
+        self.pipes = pipes
+        self.written = effects.written(launch.body)
+        self.gone: set[E.Var] = set()  # variables that only consumers have
+
+    def block(self, stmts: list[S.Stmt]) -> S.Stmt:
+        """The part of a block."""
+        return S.seq(*(made for stmt in stmts for made in self.part(stmt)))
+
+    def part(self, stmt: S.Stmt) -> list[S.Stmt]:
+        """The part of a statement."""
+        if isinstance(stmt, S.Let):
+            if self.is_steady(stmt.value):
+                return [stmt]
+            self.gone.add(stmt.var)
+            return []
+        if not any(isinstance(node, H.Wait) for node in S.walk(stmt)):
+            return []
+        if isinstance(stmt, S.For) and (fill := self.filling(stmt)) is not None:
+            return [fill]
+        if not isinstance(stmt, (S.For, S.If, H.Run, S.Attr)):
+            raise _NotSpecializedError(f"a pipeline stands in a {type(stmt).__name__}")
+        return [rewrite_blocks(stmt, lambda inner: self.block(list(_flat(inner))))]
+
+    def filling(self, loop: S.For) -> S.For | None:
+        """The loop of a pipeline with nothing but the items that it uses; None for another loop."""
+        items = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
+        waits = [item for item in items if isinstance(item, H.Wait)]
+        if len(waits) != 1 or waits[0].pipe not in self.pipes:
+            return None
+        fills = [item for item in items if isinstance(item, S.If) and _acquires(item, self.pipes)]
+        if len(fills) != 1:
+            raise _NotSpecializedError("an iteration of a pipeline fills not one item")
+        first = next(node for node in S.walk(fills[0].then) if isinstance(node, H.Acquire))
+        ahead = simplify(first.number - waits[0].number)
+        back: dict[E.Var, E.Expr] = {loop.var: simplify(loop.var - loop.step * ahead)}
+        body = _Given(back).rewrite(fills[0].then)
+        kept = tuple(pair for pair in loop.annotations if pair[0] == "num_stages")
+        return replace(loop, body=body, annotations=kept)
+
+    def is_steady(self, expr: E.Expr) -> bool:
+        """Whether a producer sees the value of ``expr`` that consumers see."""
+        for node in E.walk(expr):
+            if isinstance(node, E.Load):
+                if node.buffer.storage != "global" or node.buffer.data in self.written:
+                    return False
+            elif isinstance(node, E.Call):
+                if node.atom.effect is not Effect.NONE:
+                    return False
+            elif isinstance(node, (E.AddressOf, E.RegionArg)) or node in self.gone:
+                return False
+        return True
+
+    def check(self, body: S.Stmt) -> None:
+        """Whether what ``body`` copies and asks does not depend on what consumers do."""
+        for stmt in S.walk(body):
+            if not all(map(self.is_steady, stmt.exprs())):
+                raise _NotSpecializedError("what is copied depends on what is computed")
+            if isinstance(stmt, S.Copy) and stmt.src.buffer.data in self.written:
+                raise _NotSpecializedError(f"`{stmt.src.buffer.name}` is written in the kernel")
+
+
+class _Given(Rewriter):
+    """Gives variables their values."""
+
+    def __init__(self, values: dict[E.Var, E.Expr]) -> None:
+        self.values = values
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """``expr`` with the values."""
+        return simplify(substitute(expr, self.values))
