@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,6 +71,17 @@ def product_backward(X, Y, times, dP, dS):  # type: ignore[no-untyped-def]
     return dX, dY
 
 
+@tilelang.jit(target="cpu")
+def shifted(A):  # type: ignore[no-untyped-def]
+    m, n = T.const("m, n")
+    A: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    B = T.empty((m, n), "float32")
+    with T.Kernel(m, threads=32) as bx:
+        for j in T.Parallel(n):
+            B[bx, j] = A[bx, j] + 1.0
+    return B
+
+
 kernel = tilelang.compile(scale_program, target="cpu")
 scale = custom_op(
     "tilelang_test::scale", kernel, backward=lambda s, grad: torch.ops.tilelang_test.scale(grad, s)
@@ -122,6 +138,35 @@ def test_compiled_without_a_break() -> None:
     inplace = torch.compile(lambda a, c: (add(a, c), c * 2)[1], fullgraph=True, backend="aot_eager")
     a, c = data(8), data(8)
     torch.testing.assert_close(inplace(a, c.clone()), (a + c) * 2)
+
+
+def test_a_kernel_itself_breaks_the_graph_without_a_warning() -> None:
+    code = """
+        import warnings, torch, tilelang
+        from tests.test_torch import kernel, factory, shifted
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        for call in (lambda x: kernel(x, 2.0), shifted, lambda x: factory(16)(x.view(-1))):
+            for _ in range(2):
+                torch._dynamo.reset()
+                compiled = torch.compile(lambda x: call(x * 2) + 1, backend="eager")
+                assert compiled(torch.ones(4, 4)).numel() == 16
+    """
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True,
+        timeout=300, check=False, env={**os.environ, "PYTHONPATH": str(root)},
+    )  # fmt: skip
+    assert not done.returncode, done.stderr
+
+
+def test_a_kernel_in_a_whole_graph_names_the_operator() -> None:
+    with pytest.raises(torch._dynamo.exc.Unsupported) as caught:
+        torch.compile(lambda x: kernel(x, 2.0), fullgraph=True, backend="eager")(data(3, 4))
+    assert (
+        "it runs a tilelang kernel; tilelang.torch.custom_op(name, kernel) makes an operator, "
+        "which is traced" in str(caught.value)
+    )
 
 
 def test_a_symbolic_size_is_not_specialised() -> None:

@@ -100,6 +100,17 @@ def _system_tmp() -> Path:
         return Path("/tmp")
 
 
+def _requires_grad() -> str:
+    found = (_text("TILELANG_REQUIRES_GRAD") or "warn").lower()
+    if found in ("warn", "raise", "quiet"):
+        return found
+    raise TileValueError(
+        "the environment variable TILELANG_REQUIRES_GRAD is not understood",
+        expected="warn, raise or quiet",
+        got=repr(found),
+    )
+
+
 def _log_level() -> str | None:
     found = _text("TILELANG_LOG_LEVEL")
     if found is None or found.upper() in LOG_LEVELS:
@@ -146,6 +157,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_PASS_PROFILE": lambda: _flag("TILELANG_PASS_PROFILE", False),
     "TILELANG_CHECK_PASSES": lambda: _flag("TILELANG_CHECK_PASSES", False),
     "TILELANG_LOG_LEVEL": _log_level,
+    "TILELANG_REQUIRES_GRAD": _requires_grad,
     "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
     "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _flag(
@@ -189,6 +201,7 @@ class Environment:
     stop_after: str | None
     pass_profile: bool
     log_level: str | None
+    requires_grad: str
     sanitize: tuple[str, ...]
     num_threads: int
     auto_tuning_disable_cache: bool

@@ -25,6 +25,7 @@ from tilelang.jit.progress import progress
 from tilelang.language.v2.annot import freeze
 from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
+from tilelang.runtime.autograd import not_traced
 from tilelang.target.device import cuda_devices
 
 _OPTIONS = frozenset(
@@ -119,6 +120,7 @@ class JITImpl:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- calls -------------------------------------------------------------------------------
+    @not_traced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         template = self.template or self._kind(args, kwargs)
         if template is None:

@@ -15,6 +15,7 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.calls import in_order, signature_of
 from tilelang.jit.execution import build
 from tilelang.options import Options
+from tilelang.runtime.autograd import hide_from_compilers, not_traced
 from tilelang.runtime.executable import Executable
 from tilelang.target import Target
 from tilelang.watch import is_profiled
@@ -142,6 +143,7 @@ class JITKernel:
         execution_backend: str = "auto",
         config: dict[str, object] | None = None,
     ) -> None:
+        hide_from_compilers()
         self.prim_func = func
         self.target = target or Target("cpu")
         self.options = options or Options()
@@ -156,6 +158,7 @@ class JITKernel:
         )
         self._call = self._executable.call
 
+    @not_traced
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if not keywords:
             return self._call(*args)

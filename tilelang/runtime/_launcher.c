@@ -152,6 +152,8 @@ typedef struct {
     vectorcallfunc call;
     Entry entry;
     int nparams, ninputs, nsymbols, nfree, noutputs, nchecks, returns;
+    int gradients;   // whether to look for tensors that require one
+    uint64_t calls;  // on tensors of torch
     uint64_t devices;
     int outputs[MAX_PARAMS], inputs[MAX_PARAMS], free[MAX_SYMBOLS];
     int64_t limits[MAX_SYMBOLS];
@@ -169,7 +171,7 @@ typedef struct {
     void* data;
     int64_t* shape;
     int64_t* strides;
-    int ndim, device, index, readonly, raw;
+    int ndim, device, index, readonly, raw, torch;
     int64_t type;
     const DlExchange* api;  // of its class, if it has one
 } View;
@@ -182,9 +184,15 @@ typedef struct {
 } Held;
 
 // Classes with a C exchange table. Entries are written before `ntypes` grows, under the GIL.
-static struct { PyTypeObject* type; const DlExchange* api; } types[MAX_TYPES];
+static struct { PyTypeObject* type; const DlExchange* api; int torch; } types[MAX_TYPES];
 static int ntypes;
-static PyObject *exchange_name, *mask_name, *negative_name;
+static PyObject *exchange_name, *mask_name, *negative_name, *look_name;
+// Gives written tensors of torch their next version; the second works for those that have none.
+static PyObject *count_versions, *count_versions_of_any;
+static int any_tensors;
+// What tilelang/runtime/autograd.py answers.
+enum { FOREIGN, PLAIN, TRACED };
+enum { AGAIN, ALWAYS, NEVER };
 
 static int64_t format_type(const char* format, Py_ssize_t size) {
     int code;
@@ -213,7 +221,7 @@ static int view_exchange(const DlExchange* api, PyObject* object, View* view) {
     view->device = dl.device_type;
     view->index = dl.device_id;
     view->readonly = 0;
-    view->raw = 0;
+    view->raw = view->torch = 0;
     view->api = api;
     view->type = (int64_t)dl.type_code << 24 | (int64_t)dl.type_bits << 16 | dl.type_lanes;
     return 0;
@@ -236,6 +244,7 @@ static int view_buffer(PyObject* object, View* view, Held* held) {
     view->index = 0;
     view->readonly = b->readonly;
     view->raw = 1;
+    view->torch = 0;
     view->api = 0;
     view->type = format_type(b->format, b->itemsize);
     return view->type < 0 ? -1 : 0;
@@ -262,7 +271,23 @@ static int view_adapted(Launcher* l, PyObject* object, View* view, Held* held) {
     return 0;
 }
 
-static const DlExchange* find_exchange(PyTypeObject* type) {
+// Whether a class is torch's, and what its tensors are; the functions for it when it is the first.
+static int kind_of(PyTypeObject* type) {
+    PyObject* home = PyImport_ImportModule("tilelang.runtime.autograd");
+    PyObject* answer = home ? PyObject_CallMethod(home, "kind_of", "O", type) : 0;
+    int kind = answer ? (int)PyLong_AsLong(answer) : TRACED;
+    if (kind == PLAIN && !count_versions) {
+        count_versions_of_any = PyObject_GetAttrString(home, "increment");
+        count_versions = PyObject_CallMethod(home, "version_counter", 0);
+        if (!count_versions || !count_versions_of_any) kind = TRACED;
+    }
+    Py_XDECREF(answer);
+    Py_XDECREF(home);
+    PyErr_Clear();
+    return kind;
+}
+
+static const DlExchange* find_exchange(PyTypeObject* type, int* torch) {
     PyObject* capsule = PyObject_GetAttr((PyObject*)type, exchange_name);
     if (!capsule) {
         PyErr_Clear();
@@ -273,10 +298,14 @@ static const DlExchange* find_exchange(PyTypeObject* type) {
     if (!api) PyErr_Clear();
     while (api && api->major != 1) api = api->older;
     if (!api || !api->view_of_object) return 0;
+    const int kind = kind_of(type);
+    if (kind == TRACED) return 0;
+    *torch = kind == PLAIN;
     if (ntypes < MAX_TYPES) {
         Py_INCREF(type);
         types[ntypes].type = type;
         types[ntypes].api = api;
+        types[ntypes].torch = *torch;
         ++ntypes;
     }
     return api;
@@ -287,7 +316,11 @@ static int look(Launcher* l, PyObject* object, View* view, Held* held) {
     held->used = 0;
     held->owner = 0;
     for (int i = 0; i < ntypes; ++i)
-        if (types[i].type == type) return view_exchange(types[i].api, object, view);
+        if (types[i].type == type) {
+            if (view_exchange(types[i].api, object, view) < 0) return -1;
+            view->torch = types[i].torch;
+            return 0;
+        }
     if (PyObject_CheckBuffer(object)) {
         // A masked array gives its data and not its mask: Python refuses it.
         if (strcmp(type->tp_name, "numpy.ndarray") &&
@@ -299,8 +332,12 @@ static int look(Launcher* l, PyObject* object, View* view, Held* held) {
         held->used = 0;
         return view_adapted(l, object, view, held);
     }
-    const DlExchange* api = find_exchange(type);
-    return api ? view_exchange(api, object, view) : view_adapted(l, object, view, held);
+    int torch = 0;
+    const DlExchange* api = find_exchange(type, &torch);
+    if (!api) return view_adapted(l, object, view, held);
+    if (view_exchange(api, object, view) < 0) return -1;
+    view->torch = torch;
+    return 0;
 }
 
 // Views of torch that stand for the negative of their memory: imaginary parts of conjugates, which
@@ -508,9 +545,43 @@ static PyObject* give_results(Launcher* l, PyObject** results) {
 // Where the tensors of a call are, and the class table that tells the stream to use.
 typedef struct { int device, type; const DlExchange* api; } Place;
 
+// The tensors of torch among the inputs: how many, and those that the kernel writes.
+typedef struct { int count, nwritten; PyObject* written[MAX_PARAMS]; } Tensors;
+
+// Look whether one of them requires a gradient, at calls whose number is a power of two.
+static int look_at_gradients(Launcher* l, PyObject* const* args) {
+    if (l->gradients == NEVER) return 0;
+    ++l->calls;
+    if (l->gradients == AGAIN && (l->calls & (l->calls - 1))) return 0;
+    PyObject* all = PyTuple_New(l->ninputs);
+    for (int i = 0; all && i < l->ninputs; ++i) PyTuple_SET_ITEM(all, i, Py_NewRef(args[i]));
+    PyObject* answer = all ? PyObject_CallMethodOneArg(l->slow, look_name, all) : 0;
+    Py_XDECREF(all);
+    if (!answer) return -1;
+    l->gradients = (int)PyLong_AsLong(answer);
+    Py_DECREF(answer);
+    return 0;
+}
+
+// Autograd refuses a tensor that it has kept when the version is another one.
+static void count_written(const Tensors* t) {
+    PyObject* list = PyList_New(t->nwritten);
+    for (int i = 0; list && i < t->nwritten; ++i) PyList_SET_ITEM(list, i, Py_NewRef(t->written[i]));
+    PyObject* done = 0;
+    if (list && !any_tensors) {
+        done = PyObject_CallOneArg(count_versions, list);
+        any_tensors = !done;  // a tensor for inference was among them
+        PyErr_Clear();
+    }
+    if (list && !done) done = PyObject_CallOneArg(count_versions_of_any, list);
+    PyErr_Clear();
+    Py_XDECREF(done);
+    Py_XDECREF(list);
+}
+
 // Check all inputs. 0: the slots are filled; -1: hand the call to Python.
 static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symbols* s, Held* held,
-                        int* nheld, PyObject** like, Place* place) {
+                        int* nheld, PyObject** like, Place* place, Tensors* torch) {
     Later later[MAX_LATER];
     int nlater = 0;
     for (int i = 0; i < l->ninputs; ++i) {
@@ -538,6 +609,8 @@ static int check_inputs(Launcher* l, PyObject* const* args, int64_t* slots, Symb
         }
         if (check_tensor(l, p, &view, s, later, &nlater) < 0) return -1;
         if (may_be_negated(p, &view) && negated(args[i])) return -1;
+        torch->count += view.torch;
+        if (view.torch && p->written) torch->written[torch->nwritten++] = args[i];
         if (view.device != 1) {
             if (place->device >= 0 && place->device != view.index) return -1;
             if (place->device < 0) *place = (Place){view.index, view.device, view.api};
@@ -590,6 +663,7 @@ static PyObject* launcher_call(PyObject* self, PyObject* const* args, size_t nar
     int64_t slots[MAX_SLOTS];
     Symbols s;
     Place place = {-1, 0, 0};
+    Tensors torch;
     const uint64_t* table = 0;
     void* stream = 0;
     Held held[MAX_PARAMS];
@@ -600,8 +674,10 @@ static PyObject* launcher_call(PyObject* self, PyObject* const* args, size_t nar
     if (keywords || PyVectorcall_NARGS(nargsf) != l->ninputs)
         return PyObject_Vectorcall(l->slow, args, nargsf, keywords);
     s.known = s.hints = 0;
+    torch.count = torch.nwritten = 0;
     for (int i = 0; i < l->noutputs; ++i) results[i] = 0;
-    if (check_inputs(l, args, slots, &s, held, &nheld, &like, &place) == 0 &&
+    if (check_inputs(l, args, slots, &s, held, &nheld, &like, &place, &torch) == 0 &&
+        (!torch.count || look_at_gradients(l, args) == 0) &&
         (!l->steps || find_gpu(l, &place, &table, &stream) == 0) &&
         make_results(l, like ? like : Py_None, &s, slots, results, held, &nheld) == 0) {
         ready = 1;
@@ -609,6 +685,7 @@ static PyObject* launcher_call(PyObject* self, PyObject* const* args, size_t nar
         Py_BEGIN_ALLOW_THREADS
         code = l->steps ? run_on_gpu(l->steps, l->nsteps, table, stream, slots) : l->entry(slots);
         Py_END_ALLOW_THREADS
+        if (torch.nwritten) count_written(&torch);
     }
     for (int i = 0; i < nheld; ++i) drop(&held[i]);
     if (!ready) {
@@ -766,7 +843,8 @@ PyMODINIT_FUNC PyInit__launcher(void) {
     exchange_name = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
     mask_name = PyUnicode_InternFromString("mask");
     negative_name = PyUnicode_InternFromString("is_neg");
-    if (!exchange_name || !mask_name || !negative_name || PyType_Ready(&launcher_type) < 0) return 0;
+    look_name = PyUnicode_InternFromString("look");
+    if (!exchange_name || !mask_name || !negative_name || !look_name || PyType_Ready(&launcher_type) < 0) return 0;
     PyObject* m = PyModule_Create(&module);
     if (!m) return 0;
     Py_INCREF(&launcher_type);

@@ -22,6 +22,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
+from tilelang.runtime import autograd
 from tilelang.runtime.binding import Bound, bind, convert_scalar, count_error, keyword_error
 from tilelang.runtime.signature import INTERRUPTED, OUT_OF_MEMORY, LaunchSpec, Param
 from tilelang.runtime.tensors import (
@@ -101,6 +102,25 @@ class PyLauncher:
         self._result_order = sorted((at, number) for number, at in enumerate(spec.outputs))
         self._result_dtypes = {at: kinds[at] for at in spec.outputs}
         self._numpy_types: dict[int, np.dtype[Any]] = {}
+        self._torch_types: dict[int, Any] = {}
+        self._gradients, self._calls = autograd.AGAIN, 0
+        self._written = tuple(
+            number
+            for number, position in enumerate(spec.inputs)
+            if spec.params[position].kind == "tensor" and spec.params[position].written
+        )
+
+    def look(self, args: Sequence[Any]) -> int:
+        """See :func:`tilelang.runtime.autograd.look`."""
+        if self._gradients != autograd.NEVER:
+            names = [item.param.name for item in self._inputs]
+            self._gradients = autograd.look(self.spec.name, names, args)
+        return self._gradients
+
+    def _look(self, args: Sequence[Any]) -> None:
+        self._calls += 1
+        if self._gradients == autograd.ALWAYS or not self._calls & (self._calls - 1):
+            self.look(args)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Run the kernel on positional arguments; the results are returned as the spec says."""
@@ -154,7 +174,14 @@ class PyLauncher:
         plan = self._plans.get(tuple(key)) if sound else None
         if plan is None:
             plan = self._new_plan(tuple(key), args, sound)
-        return self._run(args, slots, plan)
+        if torch_tensor is None:
+            return self._run(args, slots, plan)
+        if self._gradients != autograd.NEVER:
+            self._look(args)
+        result = self._run(args, slots, plan)
+        if self._written:
+            autograd.increment([args[number] for number in self._written])
+        return result
 
     def replacement(self, slots: Sequence[Any]) -> Callable[..., Any] | None:
         """What takes a call whose tensors are not aligned as this kernel needs it; None to refuse
@@ -246,7 +273,10 @@ class PyLauncher:
         """:meth:`allocate` for the C launcher, which cannot convert to other frameworks."""
         torch = sys.modules.get("torch")
         if torch is not None and type(like) is torch.Tensor:
-            return fresh_tensor(like, self._result_dtypes[position], shape)
+            wanted = self._torch_types.get(position)
+            if wanted is None:
+                wanted = self._torch_types[position] = self._result_dtypes[position].as_torch()
+            return fresh_tensor(like, wanted, shape)
         if type(like) is not np.ndarray and like is not None and framework_of(like) == "other":
             raise ArgumentTypeError("a result of another framework is converted by Python")
         return self.allocate(like, position, shape)

@@ -21,6 +21,7 @@ import numpy as np
 from tilelang.errors import ArgumentTypeError, TileTypeError, shown
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.runtime import dlpack
+from tilelang.runtime.autograd import refuse_traced
 
 _EXPECTED = "a numpy array, a torch tensor, or an object with __dlpack__"
 # ml_dtypes keeps one 4-bit value per byte, which only one of our types does.
@@ -134,6 +135,7 @@ def _through_buffer(obj: object) -> Any:
 
 def _describe_torch(tensor: Any) -> TensorInfo:
     where = tensor.device
+    refuse_traced(tensor)
     kind = {"mps": "metal"}.get(where.type, where.type)
     if kind == "cuda" and getattr(sys.modules["torch"].version, "hip", None):
         kind = "hip"
@@ -349,9 +351,14 @@ def storage_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // pack))
 
 
-def fresh_tensor(like: Any, dtype: DType, shape: tuple[int, ...]) -> Any:
-    """:func:`empty_like_framework` for a plain torch tensor, by the calls that cost least."""
-    wanted = _torch_dtype(dtype)
+def fresh_tensor(like: Any, wanted: Any, shape: tuple[int, ...]) -> Any:
+    """:func:`empty_like_framework` for a plain torch tensor, by the calls that cost least.
+
+    Args:
+        like: a torch tensor.
+        wanted: the dtype as torch names it.
+        shape: in storage units.
+    """
     if like.dtype is not wanted:
         return like.new_empty(shape, dtype=wanted)
     if like.shape == shape and like.is_contiguous():
@@ -371,7 +378,7 @@ def empty_like_framework(like: object, dtype: DType, shape: tuple[int, ...]) -> 
     torch = sys.modules.get("torch")
     if torch is not None and (like is None or isinstance(like, torch.Tensor)):
         device = None if like is None else like.device
-        return torch.empty(shape, dtype=_torch_dtype(dtype), device=device)
+        return torch.empty(shape, dtype=dtype.as_torch(), device=device)
     return np.empty(shape, numpy_result_dtype(dtype))
 
 
@@ -389,7 +396,7 @@ def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and (like is None or isinstance(like, torch.Tensor)):
         return torch.empty(
-            shape, dtype=_torch_dtype(dtype), device="cuda" if like is None else like.device
+            shape, dtype=dtype.as_torch(), device="cuda" if like is None else like.device
         )
     if cupy is not None and (like is None or isinstance(like, cupy.ndarray)):
         index = cupy.cuda.runtime.getDevice() if like is None else _device_index(like)
@@ -401,11 +408,6 @@ def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
         got="no tensor, and neither torch nor cupy is imported" if like is None else _kind(like),
         hint="pass the results as arguments, or convert the inputs with torch.from_dlpack",
     )
-
-
-@lru_cache(maxsize=64)
-def _torch_dtype(dtype: DType) -> Any:
-    return dtype.as_torch()
 
 
 def to_framework(like: object, array: Any) -> Any:

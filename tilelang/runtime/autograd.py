@@ -1,0 +1,164 @@
+"""What PyTorch has to know of kernels that are called on its tensors beside its back.
+
+* No gradient flows through such a call. A call on a tensor that requires one says so once.
+  Looking at every argument of every call would cost as much as the launch, so that the calls
+  number 1, 2, 4, 8, ... of a kernel are looked at, and all of them where it is to be an error.
+* A tensor that a kernel writes has another version afterwards: where autograd has kept it, the
+  backward is an error and not a wrong gradient. This is done for every call.
+* torch.compile does not trace kernels: `not_traced` says so, and what to do.
+* Tensors that stand for others while PyTorch traces a program have no values to compute with.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from tilelang.env import env
+from tilelang.errors import ArgumentTypeError, KernelArgumentError, TileWarning
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+_OPERATOR = "tilelang.torch.custom_op(name, kernel)"
+# What a class of tensors is to the C launcher.
+FOREIGN, PLAIN, TRACED = range(3)
+# What `look` asks for: again at the next power of two, at every call, never.
+AGAIN, ALWAYS, NEVER = range(3)
+
+
+def not_traced(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function for torch.compile, which reads two attributes, without an import of torch."""
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]  # read by torch
+    call._torchdynamo_disable_msg = (  # type: ignore[attr-defined]  # read by torch
+        f"it runs a tilelang kernel; {_OPERATOR} makes an operator, which is traced"
+    )
+    return call
+
+
+def kind_of(cls: type) -> int:
+    """Whether tensors of ``cls`` are plain ones of torch, or such that are computed in Python."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not issubclass(cls, torch.Tensor):
+        return FOREIGN
+    dispatch = getattr(cls, "__torch_dispatch__", None)
+    return PLAIN if dispatch is torch.Tensor.__torch_dispatch__ else TRACED
+
+
+def look(kernel: str, names: Sequence[str], args: Sequence[Any]) -> int:
+    """Say what to do where a tensor among the arguments requires a gradient.
+
+    Args:
+        kernel: its name.
+        names: of the arguments.
+
+    Returns:
+        Whether to look again: ``AGAIN``, ``ALWAYS`` or ``NEVER``.
+
+    Raises:
+        KernelArgumentError: one does, and ``TILELANG_REQUIRES_GRAD`` is "raise".
+    """
+    hide_from_compilers()
+    torch: Any = sys.modules.get("torch")
+    mode = env.TILELANG_REQUIRES_GRAD
+    if mode == "quiet":
+        return NEVER
+    again = ALWAYS if mode == "raise" else AGAIN
+    if torch is None or not torch.is_grad_enabled():
+        return again
+    name = next(
+        (n for n, x in zip(names, args) if isinstance(x, torch.Tensor) and x.requires_grad), None
+    )
+    if name is None:
+        return again
+    hint = (
+        f"{_OPERATOR[:-1]}, backward=...) gives it a derivative; without one call it under "
+        "torch.no_grad(), or with A.detach()"
+    )
+    if mode == "raise":
+        raise KernelArgumentError(
+            f"kernel {kernel} input {name} requires a gradient, which does not flow through the "
+            "call",
+            hint=hint,
+        )
+    message = (
+        f"kernel {kernel} input {name} requires a gradient, which does not flow through the call; "
+        f"{hint} (TILELANG_REQUIRES_GRAD=quiet says nothing, =raise makes it an error)"
+    )
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tilelang."):
+        frame = frame.f_back
+    warnings.warn_explicit(message, TileWarning, frame.f_code.co_filename, frame.f_lineno)
+    return NEVER
+
+
+@lru_cache(maxsize=1)
+def version_counter() -> Callable[[list[Any]], object]:
+    """The cheapest function that gives tensors their next version."""
+    torch: Any = sys.modules["torch"]
+    direct: Callable[[list[Any]], object] | None = getattr(torch._C, "_increment_version", None)
+    if direct is not None:
+        try:
+            with torch.inference_mode(mode=False):
+                direct([torch.empty(0)])
+        except (TypeError, RuntimeError):  # of another version of torch
+            return increment
+        return direct
+    return increment
+
+
+def increment(tensors: list[Any]) -> None:
+    """Give tensors their next version; those made for inference have none."""
+    torch: Any = sys.modules["torch"]
+    for tensor in tensors:
+        if isinstance(tensor, torch.Tensor) and not tensor.is_inference():
+            torch.autograd.graph.increment_version(tensor)
+
+
+def hide_from_compilers() -> None:
+    """Ask torch.compile, where it is in use, to leave the code of this package alone.
+
+    It breaks the graph at a kernel, and would then trace the functions that the call goes through,
+    with warnings about their caches. Called where kernels are made and looked at: it costs too
+    much for every launch.
+    """
+    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    if rules is not None and not any(path.startswith(_PACKAGE) for path in rules.SKIP_DIRS):
+        rules.add("tilelang")
+
+
+def refuse_traced(tensor: Any) -> None:
+    """Refuse a torch tensor without values.
+
+    Raises:
+        ArgumentTypeError: it stands for others, and the message says what to do.
+    """
+    torch: Any = sys.modules["torch"]
+    shape = f"of shape {tuple(tensor.shape)}"
+    if kind_of(type(tensor)) == TRACED:
+        local = hasattr(tensor, "to_local")
+        what = "is spread over devices" if local else "has no values"
+        raise ArgumentTypeError(
+            f"this {type(tensor).__name__} {what}",
+            expected="a tensor with memory of its own",
+            got=f"a {type(tensor).__name__} {shape}",
+            hint="pass A.to_local()"
+            if local
+            else f"{_OPERATOR} makes an operator, which PyTorch traces without running the kernel",
+        )
+    if tensor.device.type == "meta":
+        raise ArgumentTypeError(
+            "this tensor is on the device meta and has no values",
+            expected="a tensor with memory",
+            got=f"a meta tensor {shape}",
+            hint=f"{_OPERATOR} makes an operator, which has results on meta",
+        )
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise ArgumentTypeError(
+            "this tensor stands for others inside torch.func (vmap, grad, ...)",
+            expected="a tensor with memory of its own",
+            got=f"a wrapped tensor {shape}",
+            hint=f"{_OPERATOR} makes an operator, which has a rule for vmap",
+        )
