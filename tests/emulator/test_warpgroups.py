@@ -185,6 +185,35 @@ def test_a_result_is_the_operand_of_the_next_product() -> None:
     assert np.array_equal(report.arguments[2], wide @ b.astype(np.float32))
 
 
+@T.prim_func
+def other_names(
+    A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
+    C: T.Tensor((64, 64), "float32"),
+):  # fmt: skip
+    """Tiles behind one whose size is no multiple of the pattern: one has another name, and the
+    layout of the other one is the swizzle written as one number."""
+    with T.Kernel(1, threads=128):
+        flat = T.alloc_shared((64 * 64,), "float16")
+        more = T.alloc_shared((2080,), "float32")
+        b = T.alloc_shared((64, 64), "float16")
+        c = T.alloc_fragment((64, 64), "float32")
+        a = T.view(flat, (64, 64))
+        T.annotate_layout(
+            {b: T.Layout((64, 64), lambda i, j: i * 64 + (j // 8 ^ i % 8) * 8 + j % 8)}
+        )
+        T.clear(more)
+        T.copy(A, a)
+        T.copy(B, b)
+        T.gemm(a, b, c, clear_accum=True)
+        for i, j in T.Parallel(64, 64):
+            c[i, j] += more[i]
+        T.copy(c, C)
+
+
+def test_tiles_begin_where_the_pattern_of_addresses_does() -> None:
+    multiplied(other_names, 64, 64, 64, "float16", "float32", False, False)
+
+
 # -- what a statement is there for ---------------------------------------------------------------
 @T.prim_func
 def computed(

@@ -19,6 +19,7 @@ from tilelang.layout.layout import Layout, constant_extents
 
 CHUNK_BITS = 128  # what one thread moves at once
 SPANS = (128, 64, 32)
+PATTERN_ROWS = 8  # after so many a swizzle begins again
 
 
 def _bits(buffer: object) -> int:

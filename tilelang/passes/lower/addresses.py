@@ -17,6 +17,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
+from tilelang.layout.swizzle import PATTERN_ROWS, swizzle_of
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.target import Context
 
@@ -39,8 +40,12 @@ class _Apply(Rewriter):
         if found is None:
             kept = tuple(pair for pair in buffer.attrs if pair[0] != "layout")
             kept = (*kept, ("logical", layout))  # for messages about addresses
-            span = ("align", 1024) if len(layout.output_shape()) > len(layout.shape) else None
-            attrs = (*kept, span) if span is not None else kept
+            # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
+            extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
+            span = swizzle_of(layout, extents, buffer.dtype.bits * buffer.dtype.lanes) or 0
+            panels = len(layout.output_shape()) > len(layout.shape)
+            align = 1024 if panels else span * PATTERN_ROWS
+            attrs = (*kept, ("align", align)) if align else kept
             shape = Shape((layout.size,))
             found = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
             self.arrays[buffer] = found

@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 from tilelang.errors import SharedMemoryLimitError, TileUnsupportedError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
@@ -66,9 +67,29 @@ class _Item:
 def _plan(launch: S.Launch, reuse: bool, warp: int) -> tuple[list[tuple[_Item, int]], int]:
     """An offset for each shared buffer, and the bytes that all of them take."""
     ranges = find_live_ranges(launch, warp)
-    items = [_Item(live, bytes_of(live), align_of(live)) for live in ranges.ranges]
+    patterns = _patterns(launch)
+    items = [
+        _Item(live, bytes_of(live), max(align_of(live), patterns.get(live.buffer.data, 1)))
+        for live in ranges.ranges
+    ]
     places = assign(items, ranges, reuse)
     return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)
+
+
+def _patterns(launch: S.Launch) -> dict[E.Var, int]:
+    """What other names of buffers ask for that a unit beside the threads reads: it combines bits of
+    addresses and not of offsets in the tile."""
+    seen = [node.buffer for node in S.walk(launch.body) if isinstance(node, S.View)]
+    aligned = [buffer for buffer in seen if buffer.attr("align") is not None]
+    if not aligned:
+        return {}
+    every = effects.accesses(launch.body, nested=True)
+    used = {access.data for access in every if access.proxy == "async"}
+    found: dict[E.Var, int] = {}
+    for buffer in aligned:
+        if buffer.data in used:
+            found[buffer.data] = max(found.get(buffer.data, 1), int(buffer.attr("align")))
+    return found
 
 
 def bytes_of(live: LiveRange) -> int:
