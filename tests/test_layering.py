@@ -25,13 +25,14 @@ MAY_IMPORT = {
     "errors": "",
     "absent": "errors",
     "env": "errors",
+    "tracebacks": "errors env",
     "scratch": "errors env",
     "hostcc": "errors env scratch",
     "options": "errors",
     "ir": "errors",
     "layout": "errors ir",
     "target": "errors env options ir layout",
-    "language": "errors absent ir layout target",
+    "language": "errors absent tracebacks ir layout target",
     "passes": "errors ir layout language target",
     "codegen": "errors ir target",
     "runtime": "errors env scratch ir target codegen",
@@ -48,7 +49,7 @@ MAY_IMPORT = {
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
-        "errors absent env options watch ir layout target language codegen cuda interpret emulator"
+        "errors absent tracebacks env options watch ir layout target language codegen cuda interpret emulator"
         " runtime backends compiler explain utils profiler"
     ),
     "autotuner": ("version errors env scratch options ir target runtime utils profiler jit"),

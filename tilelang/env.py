@@ -100,13 +100,14 @@ def _system_tmp() -> Path:
         return Path("/tmp")
 
 
-def _requires_grad() -> str:
-    found = (_text("TILELANG_REQUIRES_GRAD") or "warn").lower()
-    if found in ("warn", "raise", "quiet"):
+def _word(name: str, *words: str) -> str:
+    """One of ``words``, of which the first is the default."""
+    found = (_text(name) or words[0]).lower()
+    if found in words:
         return found
     raise TileValueError(
-        "the environment variable TILELANG_REQUIRES_GRAD is not understood",
-        expected="warn, raise or quiet",
+        f"the environment variable {name} is not understood",
+        expected=f"{', '.join(words[:-1])} or {words[-1]}",
         got=repr(found),
     )
 
@@ -157,7 +158,8 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_PASS_PROFILE": lambda: _flag("TILELANG_PASS_PROFILE", False),
     "TILELANG_CHECK_PASSES": lambda: _flag("TILELANG_CHECK_PASSES", False),
     "TILELANG_LOG_LEVEL": _log_level,
-    "TILELANG_REQUIRES_GRAD": _requires_grad,
+    "TILELANG_REQUIRES_GRAD": lambda: _word("TILELANG_REQUIRES_GRAD", "warn", "raise", "quiet"),
+    "TILELANG_TRACEBACK": lambda: _word("TILELANG_TRACEBACK", "short", "full"),
     "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
     "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _flag(
@@ -202,6 +204,7 @@ class Environment:
     pass_profile: bool
     log_level: str | None
     requires_grad: str
+    traceback: str
     sanitize: tuple[str, ...]
     num_threads: int
     auto_tuning_disable_cache: bool

@@ -295,6 +295,15 @@ class TileError(Exception):
             lines.append(self.loc.render())
         return "\n".join(lines)
 
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython shows: the program's frames and the message."""
+        from traceback import format_exception
+
+        found = self.__traceback__
+        while found is not None and found.tb_frame.f_code.co_name in ("run_code", "run_cell_async"):
+            found = found.tb_next
+        return "".join(format_exception(type(self), self, found)).splitlines()
+
     def __reduce__(self) -> tuple[Any, ...]:
         # The source may be unreadable where the error is unpickled (notebook cells, other hosts),
         # so the rendered location travels with it.

@@ -9,6 +9,7 @@ from typing import Any
 from tilelang.jit.compile import compile, lower, par_compile
 from tilelang.jit.core import JITImpl, jit, lazy_jit
 from tilelang.jit.kernel import JITKernel, KernelParam
+from tilelang.tracebacks import border
 
 __all__ = [
     "JITImpl",
@@ -25,6 +26,7 @@ __all__ = [
 class _CallableModule(ModuleType):
     """``@tilelang.jit`` is this package: calling it is calling the decorator."""
 
+    @border
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return jit(*args, **kwargs)
 

@@ -18,10 +18,12 @@ from tilelang.jit.kernel import JITKernel, KernelParam
 from tilelang.jit.progress import progress
 from tilelang.options import Options, make_options
 from tilelang.target import Target, parse_target
+from tilelang.tracebacks import border
 
 Item = TypeVar("Item")
 
 
+@border
 def compile(
     func: PrimFunc,
     out_idx: Any = None,
@@ -95,6 +97,7 @@ class CompiledArtifact(Artifact):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
+@border
 def lower(
     func: Any,
     target: Any = "auto",
@@ -194,6 +197,7 @@ def default_workers() -> int:
     return max(1, os.cpu_count() or 1)
 
 
+@border
 def par_compile(
     funcs: Iterable[PrimFunc],
     out_idx: Any = None,

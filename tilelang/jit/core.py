@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from tilelang.env import env
-from tilelang.errors import TileTypeError, TileValueError, shown
+from tilelang.errors import TileError, TileTypeError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.captured import Captured
 from tilelang.jit.compile import compile as compile_func
@@ -27,6 +27,7 @@ from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
 from tilelang.runtime.autograd import not_traced
 from tilelang.target.device import cuda_devices
+from tilelang.tracebacks import border, trim
 
 _OPTIONS = frozenset(
     (
@@ -122,19 +123,23 @@ class JITImpl:
     # -- calls -------------------------------------------------------------------------------
     @not_traced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        template = self.template or self._kind(args, kwargs)
-        if template is None:
-            return self._factory_kernel(args, kwargs)
-        captured = self._captured
-        if not self._looked or (captured is not None and captured.changed()):
-            self._follow()
-        key = template.parse_key(*args, **kwargs)
-        values = template.kernel_args(*args, **kwargs)
-        device = _device_of(values)
-        kernel = self._kernels.get((key, device))
-        if kernel is None:
-            kernel = self._specialised((key, device), args, kwargs)
-        return kernel(*values)
+        try:
+            template = self.template or self._kind(args, kwargs)
+            if template is None:
+                return self._factory_kernel(args, kwargs)
+            captured = self._captured
+            if not self._looked or (captured is not None and captured.changed()):
+                self._follow()
+            key = template.parse_key(*args, **kwargs)
+            values = template.kernel_args(*args, **kwargs)
+            device = _device_of(values)
+            kernel = self._kernels.get((key, device))
+            if kernel is None:
+                kernel = self._specialised((key, device), args, kwargs)
+            return kernel(*values)
+        except TileError as error:
+            trim(error)
+            raise
 
     def _follow(self) -> None:
         """Take the kernels that were made for the values that names outside have now."""
@@ -217,6 +222,7 @@ class JITImpl:
             chosen.get("compile_flags"),
         )
 
+    @border
     def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
         """The kernel for these arguments, which may be tensors, placeholders
         (``T.Tensor((m, n), dtype)``) or, for constants of the shapes, keywords."""
@@ -228,6 +234,7 @@ class JITImpl:
         key = (template.parse_key(*args, **kwargs), None)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
+    @border
     def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
         """The traced function for these arguments."""
         return self._build(args, kwargs)
@@ -236,6 +243,7 @@ class JITImpl:
         """The generated source for these arguments."""
         return self.compile(*args, **kwargs).get_kernel_source()
 
+    @border
     def par_compile(
         self,
         configs: Sequence[Any],
@@ -313,6 +321,7 @@ def _cuda_target(index: int) -> str:
     return f"cuda -arch={archs[index]}" if index < len(archs) else "cuda"
 
 
+@border
 def _decorate(func: Any, lazy: bool, settings: Mapping[str, Any]) -> Any:
     if isinstance(func, PrimFunc):  # `tilelang.jit(prim_func, ...)` compiles at once
         names = ("out_idx", "execution_backend", "target", "target_host", "verbose",

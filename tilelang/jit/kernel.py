@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilelang.backends import texts_of
-from tilelang.errors import TileUnsupportedError, TileValueError, shown
+from tilelang.errors import TileError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
@@ -18,6 +18,7 @@ from tilelang.options import Options
 from tilelang.runtime.autograd import hide_from_compilers, not_traced
 from tilelang.runtime.executable import Executable
 from tilelang.target import Target
+from tilelang.tracebacks import trim
 from tilelang.watch import is_profiled
 
 if TYPE_CHECKING:
@@ -160,10 +161,14 @@ class JITKernel:
 
     @not_traced
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if not keywords:
-            return self._call(*args)
-        inputs = input_params(self.params, self.out_idx)
-        return self._call(*in_order(self.prim_func.name, inputs, args, keywords))
+        try:
+            if not keywords:
+                return self._call(*args)
+            inputs = input_params(self.params, self.out_idx)
+            return self._call(*in_order(self.prim_func.name, inputs, args, keywords))
+        except TileError as error:
+            trim(error)
+            raise
 
     @property
     def __name__(self) -> str:

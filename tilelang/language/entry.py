@@ -32,6 +32,7 @@ from tilelang.language.v2.described import (
     reach,
     same_memory,
 )
+from tilelang.tracebacks import border
 
 __all__ = [
     "Buffer",
@@ -62,6 +63,7 @@ dyn = DynAnnot(dtype=DType("int32"))
 ptr = PtrAnnot()
 
 
+@border
 def prim_func(fn: Callable[..., Any] | None = None, *, eager_jit: bool = False, **_: object) -> Any:
     """Trace a function whose parameters are all annotated; the result is a ``PrimFunc``.
 
@@ -73,6 +75,7 @@ def prim_func(fn: Callable[..., Any] | None = None, *, eager_jit: bool = False, 
     """
     from tilelang.language.v2.template import EagerFunc, trace_prim_func
 
+    @border
     def decorate(function: Callable[..., Any]) -> PrimFunc | EagerFunc:
         if eager_jit:
             return EagerFunc(function, "T.prim_func")

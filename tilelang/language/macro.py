@@ -23,6 +23,7 @@ from tilelang.language.v2.builder import Builder, builder, is_pure
 from tilelang.language.v2.described import check_macro_argument
 from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.scope import Scope
+from tilelang.tracebacks import border
 
 __all__ = ["Macro", "Ref", "Var", "inline", "macro", "meta_class"]
 
@@ -175,6 +176,7 @@ def _result(active: Builder, value: Any) -> Any:
     return active.snapshot(value) if isinstance(value, Expr) else value
 
 
+@border
 def macro(fn: Callable[..., Any] | None = None, **_: object) -> Any:
     """Make ``fn`` a macro; also ``@T.macro()``.
 

@@ -1,0 +1,120 @@
+"""Tracebacks of errors: the frames of the program, and none of this package."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import InternalError, TileError
+from tilelang.tracebacks import border
+
+
+@T.macro
+def wrong(tile):  # type: ignore[no-untyped-def]
+    tile[0, 0] = 1.0
+
+
+def program() -> Any:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float32")):
+        with T.Kernel(1, threads=32):
+            wrong(A)
+
+    return kernel
+
+
+factory = tilelang.jit(target="cpu")(program)
+
+
+@tilelang.jit(target="cpu")
+def eager(A):  # type: ignore[no-untyped-def]
+    n = T.const("n")
+    A: T.Tensor[[n], T.float32]  # type: ignore[no-redef]
+    with T.Kernel(1, threads=32):
+        wrong(A)
+
+
+@tilelang.jit(target="cpu")
+def right(A):  # type: ignore[no-untyped-def]
+    A: T.Tensor[[8], T.float32]  # type: ignore[no-redef]
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            A[i] = 1.0
+
+
+DATA = np.zeros(8, np.float32)
+
+
+def frames(call: Callable[[], Any]) -> list[str]:
+    """The functions and modules of the traceback below this one."""
+    with pytest.raises(TileError) as caught:
+        call()
+    found = traceback.walk_tb(caught.value.__traceback__)
+    return [
+        frame.f_code.co_name
+        if frame.f_globals["__name__"] == __name__
+        else frame.f_globals["__name__"]
+        for frame, _ in found
+    ][1:]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: program(), ["<lambda>", "program", "kernel", "wrong"]),
+        (lambda: factory(), ["<lambda>", "program", "kernel", "wrong"]),
+        (lambda: eager(DATA), ["<lambda>", "eager", "wrong"]),
+        (lambda: eager.compile(DATA), ["<lambda>", "eager", "wrong"]),
+        (lambda: right(np.zeros(9, np.float32)), ["<lambda>"]),
+        (lambda: right.compile(DATA)(), ["<lambda>"]),
+        (lambda: right.compile(DATA)(B=DATA), ["<lambda>"]),
+        (lambda: tilelang.compile(3), ["<lambda>"]),
+        (lambda: tilelang.jit(3.5), ["<lambda>"]),
+        (lambda: T.macro(3), ["<lambda>"]),
+    ],
+)
+def test_only_frames_of_the_program_are_left(
+    call: Callable[[], Any], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert frames(call) == expected
+    monkeypatch.setenv("TILELANG_TRACEBACK", "full")
+    assert any(name.startswith("tilelang.") for name in frames(call))
+
+
+def test_a_bug_of_ours_keeps_its_frames() -> None:
+    @border
+    def fails() -> None:
+        raise InternalError("internal error in a test")
+
+    assert "tilelang.tracebacks" in frames(fails)
+
+
+def test_a_function_at_the_border_looks_like_itself() -> None:
+    assert tilelang.compile.__name__ == "compile"
+    assert (tilelang.compile.__doc__ or "").startswith("A kernel from a traced function.")
+
+
+def test_ipython_shows_the_same(tmp_path: Any) -> None:
+    interactive = pytest.importorskip(
+        "IPython.core.interactiveshell", reason="shows errors in notebooks"
+    )
+    shell = interactive.InteractiveShell()
+    shell.run_cell("import numpy as np, tilelang\nimport tilelang.language as T")
+    shown: list[str] = []
+    shell._showtraceback = lambda kind, error, lines: shown.extend(lines)
+    shell.run_cell(
+        "@T.prim_func\ndef k(A: T.Tensor((8,), 'float32')):\n"
+        "    with T.Kernel(1):\n        A[0, 0] = 1.0"
+    )
+    assert shown[0] == "Traceback (most recent call last):"
+    assert [line.split(",")[-1].strip() for line in shown if line.startswith("  File")] == [
+        "in <module>",
+        "in k",
+    ]
+    assert "tilelang.errors.TileIndexError: too many indices for `A`" in shown
