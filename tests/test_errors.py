@@ -309,7 +309,9 @@ def test_environment_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CUDA_PATH", "ROCM_PATH"):
         monkeypatch.delenv(name, raising=False)
     found = Environment.read()
-    assert found.cache_dir == Path.home() / ".tilelang" / "cache"
+    assert found.cache_dir == Path.home() / ".cache" / "tilelang-python"
+    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
+    assert Environment.read().cache_dir == Path("/elsewhere/tilelang-python")
     assert found.tmp_dir == Path(tempfile.gettempdir())
     assert (found.default_target, found.execution_backend) == ("auto", "auto")
     assert not found.disable_cache and not found.verbose and found.cuda_home is None

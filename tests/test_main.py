@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilelang.__main__ import report
+from tilelang.__main__ import main, report
 from tilelang.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -53,3 +53,92 @@ def test_options_that_the_page_names_exist() -> None:
         config_key(key)
     for variable in variables:
         getattr(env, variable)
+
+
+PROGRAM = """
+import tilelang
+import tilelang.language as T
+
+
+@T.prim_func
+def double(A: T.Tensor((64,), "float32")):
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(64):
+            A[i] = A[i] * 2
+
+
+@tilelang.jit(target="cpu")
+def shift(A, by: int = 1):
+    n = T.const("n")
+    A: T.Tensor[[n], T.float32]
+    with T.Kernel(1, threads=64):
+        for i in T.Parallel(n):
+            A[i] = A[i] + by
+
+
+number = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+def test_a_program_is_compiled_from_the_command_line(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", f"{file}:double", "--target", "cuda -arch=sm_80"]) == 0
+    assert "__global__" in capsys.readouterr().out
+    assert main(["compile", f"{file}:shift", "A=T.Tensor((8,), 'float32')", "by=7"]) == 0
+    found = capsys.readouterr().out
+    assert "tl_call" in found and "7" in found
+    assert main(["explain", f"{file}:double", "--target", "cuda -arch=sm_90a"]) == 0
+    assert "double" in capsys.readouterr().out
+    assert main(["explain", f"{file}:double", "--target", "cpu"]) == 0
+    assert capsys.readouterr().out.strip()
+
+
+def test_wrong_places_are_said(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "nothing.py:f"]) == 1
+    assert capsys.readouterr().err == (
+        "there is no such program\n  expected: FILE:NAME\n  got: nothing.py:f\n"
+    )
+    assert main(["compile", f"{file}:number"]) == 1
+    assert capsys.readouterr().err == (
+        f"number of {file} is no program\n  expected: a @T.prim_func, a kernel, or a function "
+        "decorated with @tilelang.jit\n  got: int\n"
+    )
+
+
+def test_the_cache_is_shown_and_cleared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilelang.runtime.cache import DiskCache, Entry
+
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setenv("TILELANG_CACHE_SIZE", "5")
+    kept = DiskCache(tmp_path / "kept")
+    kept.put("ab" * 32, Entry(bytes(3 << 20)))
+    shown = [
+        f"{'folder':14} {tmp_path / 'kept'}",
+        f"{'entries':14} 1",
+        f"{'size':14} 3.0 MiB of 5 MiB",
+    ]
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out.splitlines() == shown
+    assert main(["cache", "clear"]) == 0
+    assert capsys.readouterr().out.splitlines() == [*shown, f"{'removed':14} 1"]
+    assert kept.usage() == (0, 0)
+
+
+def test_a_script_runs_checked(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sanitize"]) == 2
+    assert capsys.readouterr().err.startswith("usage: python -m tilelang.emulator script.py")
+
+
+def test_info_is_what_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{'tilelang':14} {__version__}"

@@ -88,7 +88,12 @@ def _directory(name: str, default: Callable[[], Path]) -> Path:
 
 
 def _cache_dir() -> Path:
-    return _directory("TILELANG_CACHE_DIR", lambda: Path.home() / ".tilelang" / "cache")
+    return _directory("TILELANG_CACHE_DIR", _own_cache_dir)
+
+
+def _own_cache_dir() -> Path:
+    """A folder of this implementation alone: others of the language keep other things."""
+    return _directory("XDG_CACHE_HOME", lambda: Path.home() / ".cache") / "tilelang-python"
 
 
 def _system_tmp() -> Path:

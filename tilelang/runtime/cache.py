@@ -186,6 +186,15 @@ class DiskCache:
             _unlink(path)
         return count
 
+    def usage(self) -> tuple[int, int]:
+        """How many entries there are, and their bytes."""
+        count = size = 0
+        for path in self._files():
+            with contextlib.suppress(OSError):  # somebody else has removed it
+                size += path.lstat().st_size
+                count += path.name.endswith(_SUFFIX)
+        return count, size
+
     def __len__(self) -> int:
         return sum(path.name.endswith(_SUFFIX) for path in self._files())
 
