@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tilelang.language as T
+from tilelang.cuda.intrinsics.macro.wgmma_macro_generator import TensorCoreIntrinEmitter
 
 FULL_ROW = T.GemmWarpPolicy.FullRow
 LOG2E = 1.44269504
@@ -352,6 +353,115 @@ def bulk(N=4096):
     return by_hand_bulk
 
 
+def arrivals(own=True, M=128, N=128, K=128):
+    """One warpgroup brings whole operands: each copy arrives itself (``own``), or one thread announces
+    the bytes of both before."""
+    notes = {"emit_arrive": 1} if own else None
+
+    @T.prim_func
+    def by_hand_arrivals(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=256):
+            A_tile = T.alloc_shared((M, K), "float16")
+            B_tile = T.alloc_shared((K, N), "float16")
+            here = T.alloc_barrier(2 if own else 1)
+            with T.ws(1):
+                if own:
+                    T.tma_copy(A, A_tile, barrier=here, annotations=notes)
+                    T.tma_copy(B, B_tile, barrier=here, annotations=notes)
+                elif T.shuffle_elect(128):
+                    T.mbarrier_arrive_expect_tx(here, (M * K + K * N) * 2)
+                    T.tma_copy(A, A_tile, barrier=here)
+                    T.tma_copy(B, B_tile, barrier=here)
+            with T.ws(0):
+                acc = T.alloc_fragment((M, N), "float32")
+                T.mbarrier_wait_parity(here, 0)
+                T.gemm(A_tile, B_tile, acc, clear_accum=True)
+                T.copy(acc, C)
+
+    return by_hand_arrivals
+
+
+def persistent(M=256, N=256, K=128, bk=64, stages=2, blocks=3):
+    """Two roles in the loops that all threads run: the tiles of a block one after the other."""
+    bm, bn = 128, 128
+
+    @T.prim_func
+    def by_hand_persistent(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(blocks, threads=256) as bx:
+            A_tile = T.alloc_shared((stages, bm, bk), "float16")
+            B_tile = T.alloc_shared((stages, bk, bn), "float16")
+            C_tile = T.alloc_shared((bm, bn), "float16")
+            acc = T.alloc_fragment((bm, bn), "float32")
+            full = T.alloc_barrier([128] * stages)
+            empty = T.alloc_barrier([128] * stages)
+            turn = T.alloc_var("int32", init=0)
+            for row, column in T.Persistent([M // bm, N // bn], blocks, bx):
+                for k in T.serial(K // bk):
+                    s = turn % stages
+                    with T.ws(1):
+                        T.barrier_wait(empty[s], (turn // stages) % 2 ^ 1)
+                        T.tma_copy(A[row * bm, k * bk], A_tile[s, :, :], barrier=full[s])
+                        T.tma_copy(B[k * bk, column * bn], B_tile[s, :, :], barrier=full[s])
+                        T.barrier_arrive(full[s])
+                    with T.ws(0):
+                        T.barrier_wait(full[s], (turn // stages) % 2)
+                        T.wgmma_gemm(A_tile[s, :, :], B_tile[s, :, :], acc, clear_accum=k == 0)
+                        T.wait_wgmma(0)
+                        T.barrier_arrive(empty[s])
+                    turn += 1
+                with T.ws(0):
+                    T.copy(acc, C_tile)
+                    T.copy(C_tile, C[row * bm, column * bn])
+
+    return by_hand_persistent
+
+
+def emitted(M=128, N=128, K=256, bk=64, stages=2):
+    """The multiplying role emits its instructions by an emitter, on stages that the other fills."""
+    product = TensorCoreIntrinEmitter(
+        "float16", "float16", "float32", False, True, 4, 1, M // 4, N, bk
+    )
+
+    @T.prim_func
+    def by_hand_emitted(
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((N, K), "float16"),
+        C: T.Tensor((M, N), "float16"),
+    ):
+        with T.Kernel(1, threads=256):
+            A_tile = T.alloc_shared((stages, M, bk), "float16")
+            B_tile = T.alloc_shared((stages, N, bk), "float16")
+            full = T.alloc_barrier([128] * stages)
+            empty = T.alloc_barrier([128] * stages)
+            with T.ws(1):
+                for k in T.serial(K // bk):
+                    s = k % stages
+                    T.barrier_wait(empty[s], (k // stages) % 2 ^ 1)
+                    T.tma_copy(A[0, k * bk], A_tile[s, :, :], barrier=full[s])
+                    T.tma_copy(B[0, k * bk], B_tile[s, :, :], barrier=full[s])
+                    T.fence_proxy_async()
+                    T.barrier_arrive(full[s])
+            with T.ws(0):
+                acc = T.alloc_fragment((M, N), "float32")
+                T.clear(acc)
+                for k in T.serial(K // bk):
+                    s = k % stages
+                    T.barrier_wait(full[s], (k // stages) % 2)
+                    product.wgmma(A_tile[s, :, :], B_tile[s, :, :], acc)
+                    T.barrier_arrive(empty[s])
+                T.copy(acc, C)
+
+    return by_hand_emitted
+
+
 # -- attention -------------------------------------------------------------------------------------
 @T.macro
 def renewed(S, P, top, before, factor, part, total, scale, rows, columns):
@@ -627,6 +737,10 @@ PROGRAMS = {
     "in_flight": Entry(in_flight, lambda a, b: a @ b.T),
     "ping_pong": Entry(ping_pong, lambda a, b: a @ b.T),
     "halves": Entry(halves, lambda a, b: a @ b),
+    "arrivals_of_copies": Entry(arrivals, lambda a, b: a @ b),
+    "arrivals_that_announce": Entry(lambda: arrivals(own=False), lambda a, b: a @ b),
+    "persistent": Entry(persistent, lambda a, b: a @ b),
+    "emitted": Entry(emitted, lambda a, b: a @ b.T),
     "scaled": Entry(scaled, _scaled, 1e-3),
     "bulk": Entry(bulk, lambda a: 2 * a, 0.0),
     "attention": Entry(attention, _attention(False)),

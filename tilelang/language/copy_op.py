@@ -171,6 +171,7 @@ def tma_copy(
     Args:
         barrier: element of ``T.alloc_barrier``, needed for loads into shared memory. The copy
             counts bytes, it does not arrive.
+        annotations: ``{"emit_arrive": 1}`` has one of the threads arrive, too.
     """
     from tilelang.language.sync import barrier_address
 

@@ -4,7 +4,9 @@
 program arrives at ``b`` itself. Ordinary loads and stores serve as well when they come before that
 arrival: what a thread wrote is visible to those that waited for its arrival. Bytes that the program
 announces for such copies (``T.mbarrier_expect_tx``) would be waited for in vain, so announcements
-go, and an arrival that comes before the copies it speaks of moves behind them.
+go, and an arrival that comes before the copies it speaks of moves behind them. A copy that the
+program asks to arrive (``annotations={"emit_arrive": 1}``) has an arrival of its first thread
+behind it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
 from tilelang.ir.visitor import Rewriter, rewrite_launches
+from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.target import Context
 
 SIGNALS = "signals"  # annotation of copies: the group meets after it, before one thread arrives
@@ -27,19 +30,37 @@ def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     Stands after the pipelines are planned: their bulk copies stay, the others are ordered by the
     program's barriers.
     """
-    return rewrite_launches(func, _settled)
+    return rewrite_launches(func, lambda launch: _settled(launch, context.limits.warp))
 
 
-def _settled(launch: S.Launch) -> S.Launch:
-    if not any(map(_is_bulk, S.walk(launch.body))):
+def _settled(launch: S.Launch, warp: int) -> S.Launch:
+    copies = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
+    if not copies:
         return launch
     body = launch.body
+    if any(map(_arrives_itself, copies)):
+        body = _Arrivals(launch, warp).rewrite(body)
     order = _Order()
     # Copies by hand count bytes themselves: announcements are theirs.
     counted = any(call.atom.completes.kind == "mbarrier" for call in _calls(body))
     if not counted:
         body = order.rewrite(body)
     return replace(launch, body=_Plain(order.told, counted).rewrite(body))
+
+
+class _Arrivals(Rewriter):
+    """Writes out the arrivals that copies ask for."""
+
+    def __init__(self, launch: S.Launch, warp: int) -> None:
+        self.groups, self.thread = ThreadGroups(launch, warp), thread_number(launch)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if not (_is_bulk(stmt) and _arrives_itself(stmt)):
+            return stmt
+        assert isinstance(stmt, S.Copy) and isinstance(stmt.barrier, E.Expr)
+        told = S.Eval(value=E.call("mbarrier_arrive", stmt.barrier), loc=stmt.loc)
+        first = self.thread.equal(self.groups.of(stmt)[0])
+        return [stmt, S.If(cond=first, then=told, loc=stmt.loc)]
 
 
 class _Order(Rewriter):
@@ -84,6 +105,14 @@ class _Plain(Rewriter):
 def _is_bulk(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a bulk copy that the program orders; a pipeline's names the pipeline."""
     return isinstance(stmt, S.Copy) and stmt.mode == "tma" and not isinstance(stmt.barrier, E.Var)
+
+
+def _arrives_itself(stmt: S.Stmt) -> bool:
+    """Whether a copy shall arrive at its barrier, once for all of its threads."""
+    if not isinstance(stmt, S.Copy) or stmt.barrier is None:
+        return False
+    asked = dict(stmt.annotations).get("annotations")
+    return isinstance(asked, tuple) and bool(dict(asked).get("emit_arrive"))
 
 
 def _announces(call: E.Call) -> bool:

@@ -1,12 +1,9 @@
-"""Descriptors of operands of warpgroup products: how a tile lies in shared memory.
+"""Descriptors of operands of warpgroup products, as programs fill them: parameters and offsets.
 
-A tile is cut into panels of W bytes along its contiguous dimension; a panel stores all R rows, W
-bytes each, one after the other, and swizzles the 16-byte chunks of eight rows
-(``layout.swizzle``). W is 128, 64 or 32, or 16 without a swizzle. With swizzle the stride of a
-descriptor is that to the next 8 rows, the leading offset that to the next panel. Without, they are
-the distances of matrices of 8 rows by 16 bytes: along the contiguous dimension and along rows where
-k is contiguous, the other way round where it is not (PTX ISA, "Strides" of "Asynchronous Warpgroup
-Level Matrix Shared Memory Layout").
+A tile is cut into panels along its contiguous dimension, W bytes wide; a panel stores all rows, W
+bytes each, one after the other, and swizzles the 16-byte chunks of eight rows (``layout.swizzle``).
+W is 128, 64 or 32, or 16 without a swizzle. ``passes.layouts.descriptors`` says what a descriptor
+tells the unit of that.
 """
 
 from __future__ import annotations
@@ -29,8 +26,8 @@ from tilelang.language.regions import describe, region_of, text_of
 from tilelang.layout import Layout
 from tilelang.layout.layout import constant_extents
 from tilelang.layout.swizzle import SPANS, fits, swizzle_of, swizzled
-
-CHUNK = 16  # bytes: what descriptors count, and the panels of a tile without swizzle
+from tilelang.passes.layouts.descriptors import LINES, Descriptor
+from tilelang.passes.layouts.descriptors import UNIT as CHUNK
 
 
 class SwizzleMode(IntEnum):
@@ -53,9 +50,6 @@ class SwizzleMode(IntEnum):
     def panel(self) -> int:
         """Bytes of a row of a panel."""
         return self.swizzle_atom_size() * CHUNK
-
-
-MODES = {mode.panel: mode for mode in SwizzleMode}
 
 
 @dataclass(frozen=True)
@@ -124,16 +118,12 @@ def params_of(value: Any, tile: Tile) -> WGMMADescriptorParams:
     size, rows = tile.dtype.bits // 8, shape[-2]
     width = _width(region.buffer, shape, tile)
     start = _start(region, tile, width)
-    if tile.k_major:
-        leading, stride = (CHUNK, 8 * width) if width > CHUNK else (rows * CHUNK, 8 * CHUNK)
-    elif width > CHUNK:
-        leading, stride = rows * width, 8 * width
-    else:
-        leading, stride = 8 * CHUNK, rows * CHUNK
+    bits = tile.dtype.bits
+    found = Descriptor(swizzled(shape[-2:], bits, width), width, rows, tile.k_major, bits)
     atom = width // size
     return WGMMADescriptorParams(
-        MODES[width], leading // CHUNK, stride // CHUNK, atom, max(atom // tile.step_k, 1), size,
-        tile.k_major, rows * width, start,
+        found.swizzle, found.leading, found.stride, atom, max(atom // tile.step_k, 1), size,
+        tile.k_major, found.panel, start,
     )  # fmt: skip
 
 
@@ -203,7 +193,7 @@ def _width(buffer: Buffer, shape: tuple[int, ...], tile: Tile) -> int:
 def _start(region: Region, tile: Tile, width: int) -> int:
     """Bytes of a panel's row before the tile, which instructions must not cross the end of."""
     size = tile.dtype.bits // 8
-    row, column = (remainder(item, n) for item, n in zip(region.mins[-2:], (8, width // size)))
+    row, column = (remainder(item, n) for item, n in zip(region.mins[-2:], (LINES, width // size)))
     start = 0 if column is None else column * size
     if tile.k_major:
         fine = start % min(32, width) == 0
