@@ -186,6 +186,30 @@ def test_a_result_is_the_operand_of_the_next_product() -> None:
 
 
 @T.prim_func
+def in_flight(
+    A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"),
+    C: T.Tensor((64, 64), "float32"),
+):  # fmt: skip
+    """Products that the program lets run on: tiles are overwritten, and sums read, without a wait."""
+    with T.Kernel(1, threads=128):
+        a = T.alloc_shared((64, 64), "float16")
+        b = T.alloc_shared((64, 64), "float16")
+        c = T.alloc_fragment((64, 64), "float32")
+        T.copy(A[0, 0], a)
+        T.copy(B[0, 0], b)
+        T.wgmma_gemm(a, b, c, clear_accum=True)
+        T.copy(A[0, 64], a)
+        T.copy(B[64, 0], b)
+        T.gemm(a, b, c, wg_wait=-1)
+        T.copy(c, C)
+        T.wait_wgmma(0)
+
+
+def test_products_that_nobody_waits_for_are_complete() -> None:
+    multiplied(in_flight, 64, 64, 128, "float16", "float32", False, False)
+
+
+@T.prim_func
 def other_names(
     A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16"),
     C: T.Tensor((64, 64), "float32"),

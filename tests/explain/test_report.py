@@ -71,6 +71,20 @@ def test_a_pipelined_product_is_told_whole() -> None:
     )
 
 
+def test_a_product_says_who_multiplies_it_and_why_not_warpgroups() -> None:
+    def said(kind: str, arch: str = "sm_90a") -> str:
+        return section(report(product(kind=kind), arch), "T.gemm(As, Bs, Cl)")[0]
+
+    assert said("float16") == (
+        "128 x 128 x 32: wgmma.m64n128k16.float16 on 1 x 1 warpgroups, each 2 x 1 tiles in 2 steps"
+    )
+    assert said("float32") == (
+        "128 x 128 x 32: mma.sync.m16n8k8.tfloat32 on 2 x 2 warps, each 4 x 8 tiles in 4 steps; "
+        "not by wgmma: `Bs` of float32 is not contiguous along k"
+    )
+    assert "wgmma" not in said("float32", "sm_90")
+
+
 def test_a_serial_loop_says_why() -> None:
     lines = section(report(product(), "sm_75"), "for k in T.Pipelined(8, num_stages=stages):")
     assert lines[0] == "pipeline: serial: the target has no asynchronous copies"
