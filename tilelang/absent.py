@@ -40,14 +40,6 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         "the back ends are fixed: tilelang.compile(func, target=...) names one",
     ),
     "tilelang.cache": {"kernel_cache": "tilelang.cache.clear_cache() and TILELANG_CACHE_DIR"},
-    "tilelang.carver.arch": dict.fromkeys(
-        (
-            "CDNA", "CPU", "CUDA", "METAL", "RDNA", "TileDevice", "auto_infer_current_arch",
-            "get_arch",
-        ),
-        "tilelang.utils.target.determine_target(return_object=True).limits says what a block can "
-        "have, tilelang.carver.arch.driver what the machine has",
-    ),
     "tilelang.contrib.cc": {"create_executable": "cc.create_shared makes a shared library"},
     "tilelang.intrinsics": dict.fromkeys(
         (

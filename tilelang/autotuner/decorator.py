@@ -9,8 +9,9 @@ from typing import Any
 
 from tilelang.autotuner.configs import Config, expand
 from tilelang.autotuner.inputs import get_autotune_inputs
+from tilelang.autotuner.model import MODEL, configurations
 from tilelang.autotuner.param import AutotuneResult
-from tilelang.autotuner.tuner import AutoTuner, Subject, signature_of, source_of
+from tilelang.autotuner.tuner import AutoTuner, Subject, free_parameters, signature_of, source_of
 from tilelang.errors import TileTypeError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.core import JITImpl
@@ -95,6 +96,10 @@ class AutoTuneImpl:
     ) -> list[Config]:
         """The configurations without the parameters that the call gives."""
         name, parameters = self.jit_impl.__name__, tuple(self.signature.parameters)
+        if isinstance(self.configs, str) and self.configs == MODEL:
+            free = free_parameters(self.signature, given)
+            target = parse_target(self.jit_impl.settings["target"], args)
+            return configurations(name, free, target) if free else [{}]
         found = expand(self.configs, name, parameters, args, kwargs)
         rest = [{key: value for key, value in item.items() if key not in given} for item in found]
         return expand(rest, name, parameters)
@@ -141,6 +146,8 @@ class AutoTuneImpl:
     ) -> AutotuneResult:
         impl = self.jit_impl
         tuner = AutoTuner(impl, list(configs)).set_profile_args(**self.options)
+        if isinstance(self.configs, str):
+            tuner.set_profile_args(strategy=self.configs)
         own = dict(kwargs)
         tuner.subject = Subject(
             impl.__name__,
@@ -189,7 +196,9 @@ def autotune(
 
     Args:
         configs: a list of dicts, a dict of lists (all combinations), or a function of the call's
-            arguments that gives one of these.
+            arguments that gives one of these; or "model": values by the names of the parameters
+            (``block_M``, ``num_stages``, ...), of which a model of the machine takes the best
+            without running any (:mod:`tilelang.autotuner.model`).
         do_not_specialize: parameters whose values do not ask for a search of their own.
         more: ``backend`` and the fields of :class:`~tilelang.autotuner.param.SearchArgs`:
             ``strategy``, ``seed``, ``budget``, ``isolate``, ``num_workers``, ``executor``.

@@ -64,7 +64,8 @@ class SearchArgs:
     """How candidates are searched.
 
     Attributes:
-        strategy: "halving", "exhaustive", "optuna", or a function of
+        strategy: "halving", "exhaustive", "optuna", "model" (estimates, nothing is run), or a
+            function of
             :class:`~tilelang.autotuner.trials.Trials` and a seed.
         seed: of the strategy.
         budget: seconds after which nothing new is measured; None for no bound.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from tilelang.autotuner import store
 from tilelang.autotuner.configs import Config, expand, frozen
 from tilelang.autotuner.inputs import get_autotune_inputs
-from tilelang.autotuner.jobs import Failure, Program, attempt
+from tilelang.autotuner.jobs import Failure, Program, attempt, compile_program
+from tilelang.autotuner.model import MODEL, configurations, estimate
 from tilelang.autotuner.param import AutotuneResult, CompileArgs, ProfileArgs, SearchArgs
 from tilelang.autotuner.prune import reason_to_skip
 from tilelang.autotuner.report import Report, Row
@@ -25,6 +26,7 @@ from tilelang.jit.compile import options_for
 from tilelang.jit.core import JITImpl
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import normalize_out_idx
+from tilelang.profiler import Timing
 from tilelang.target import Target, parse_target
 
 _log = logging.getLogger("tilelang")
@@ -42,6 +44,7 @@ class Subject:
         source: text that identifies the function.
         arguments: text that identifies the arguments that stay the same.
         by_program: whether the traced program is part of what identifies it.
+        free: the parameters that have defaults and are not given.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Subject:
     source: str
     arguments: str = ""
     by_program: bool = True
+    free: tuple[str, ...] = ()
 
 
 class AutoTuner:
@@ -137,8 +141,11 @@ class AutoTuner:
         given = {"warmup": warmup, "rep": rep, "timeout": timeout, "executor": executor}
         self.set_profile_args(**{name: value for name, value in given.items() if value is not None})
         subject = self.subject or subject_of(self.fn)
-        configs = expand(self.configs, subject.name, subject.parameters)
         target = parse_target(self.compile_args.target)
+        if isinstance(self.configs, str) and self.configs == MODEL:
+            configs = configurations(subject.name, subject.free, target)
+        else:
+            configs = expand(self.configs, subject.name, subject.parameters)
         inputs = self.inputs if self.inputs is not None else get_autotune_inputs()
         key = self._key(subject, configs, target, inputs)
         record = store.STORE.get(key)
@@ -148,9 +155,13 @@ class AutoTuner:
         for candidate in candidates:
             self._trace(subject, candidate, target)
         started = time.monotonic()
-        reference = search(
-            subject.name, candidates, self.profile_args, self.search_args, inputs, target
-        )
+        reference = None
+        if MODEL in (self.search_args.strategy, self.configs):
+            choose_by_model(candidates)
+        else:
+            reference = search(
+                subject.name, candidates, self.profile_args, self.search_args, inputs, target
+            )
         report = _report(subject.name, target, candidates, time.monotonic() - started, reference)
         _log.info("%s", report.render(rows=_SHOWN))
         best = report.rows[0]
@@ -254,7 +265,39 @@ def subject_of(
         lambda **config: make(*args, **{**own, **config}),
         source_of(plain),
         arguments,
+        free=free_parameters(inspect.signature(plain), own),
     )
+
+
+def free_parameters(signature: inspect.Signature, given: Container[str]) -> tuple[str, ...]:
+    """The parameters with defaults that are not given."""
+    empty = inspect.Parameter.empty
+    return tuple(
+        name
+        for name, item in signature.parameters.items()
+        if item.default is not empty and name not in given
+    )
+
+
+def choose_by_model(candidates: Sequence[Candidate]) -> None:
+    """Give the candidates that compile estimates instead of timings. Nothing is run; the best are
+    compiled until one does."""
+    for item in candidates:
+        if item.state == "waiting" and item.program is not None:
+            found = attempt(estimate, item.program.func, item.program.target)
+            if isinstance(found, Failure):
+                item.drop(found)
+            else:
+                item.state, item.note = "estimated", f"bound by {found.bound}"
+                item.timing = Timing((found.milliseconds,))
+    for item in sorted(candidates, key=lambda item: (item.latency, item.number)):
+        if item.state != "estimated" or item.program is None:
+            return
+        made = attempt(compile_program, item.program)
+        if not isinstance(made, Failure):
+            item.report = made
+            return
+        item.drop(made)
 
 
 def source_of(function: Callable[..., Any]) -> str:
@@ -302,7 +345,7 @@ def _report(
         rows.append(
             Row(
                 item.config, item.state, None if timing is None else timing.latency,
-                None if timing is None else timing.spread, note,
+                None if timing is None or item.state == "estimated" else timing.spread, note,
             )
         )  # fmt: skip
     where = store.device_name(target)

@@ -276,6 +276,10 @@ class JITKernel:
     def explain(self) -> str:
         """What the compiler chose, in words; with ``tl.pass_profile``, what each pass took."""
         text = self._executable.explain()
+        if self.config is not None:
+            words = " ".join(f"{name}={value}" for name, value in self.config.items())
+            time = "" if self.latency is None else f" ({self.latency:.3g} ms)"
+            text += f"\n\nconfiguration\n  {words}{time}"
         if self._executable.artifact is None or not is_profiled(self.options):
             return text
         from tilelang.compiler import pass_times

@@ -61,7 +61,7 @@ def work_of(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> Work:
         func: the program, before any pass.
         symbols: values of the symbols in shapes and of scalar parameters, by name.
     """
-    counter = _Counter(dict(symbols or {}))
+    counter = Counter(dict(symbols or {}))
     counter.visit(func.body, 1.0, {})
     reads: set[E.Var] = set()
     writes: set[E.Var] = set()
@@ -80,7 +80,7 @@ def work_of(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> Work:
     )
 
 
-class _Counter:
+class Counter:
     """Adds up what statements do, each as often as the loops around it say."""
 
     def __init__(self, symbols: Mapping[str, int]) -> None:
@@ -131,7 +131,7 @@ class _Counter:
             value = self.value(stmt.value, known)
             if value is not None and stmt.var.dtype.is_int:
                 known[stmt.var] = E.const(value, stmt.var.dtype)  # holds to the end of the block
-        self._own(stmt, times, known)
+        self.own(stmt, times, known)
         for block in stmt.blocks():
             self.visit(block, times, known if isinstance(stmt, S.Seq) else dict(known))
 
@@ -150,7 +150,7 @@ class _Counter:
             return {}
         return {loop.var: E.const(start + max(0, count - 1) // 2 * step, loop.var.dtype)}
 
-    def _own(self, stmt: S.Stmt, times: float, known: Mapping[E.Var, E.Expr]) -> None:
+    def own(self, stmt: S.Stmt, times: float, known: Mapping[E.Var, E.Expr]) -> None:
         """Count the arithmetic of the statement itself."""
         if isinstance(stmt, S.Gemm):
             a = [self.extent(extent, known) for extent in stmt.a.extents[-2:]]
