@@ -23,6 +23,7 @@ class Known:
             Candidate(at, {"x": at % width, "y": at // width}) for at in range(len(latencies))
         ]
         self.warmup = self.rep = 100.0
+        self.worse = 2.0
         self.spent: dict[int, float] = {}
         self.turns: list[list[int]] = []
         self.loaded: set[int] = set()
@@ -93,6 +94,13 @@ def test_what_is_twice_as_slow_is_not_measured_again() -> None:
     known = Known([1.0, 5.0, 5.0, 5.0, 5.0, 5.0, 1.1, 5.0])
     halving(known, 0)
     assert all(set(turn) == {0, 6} for turn in known.turns) and known.turns
+
+
+def test_how_much_slower_may_be_said() -> None:
+    known = Known([1.0, 5.0, 5.0, 5.0, 5.0, 5.0, 1.1, 5.0])
+    known.worse = float("inf")
+    halving(known, 0)
+    assert [len(turn) for turn in known.turns] == [FINALISTS]
 
 
 def test_nothing_that_works() -> None:

@@ -152,7 +152,7 @@ def test_what_is_below_is_reached() -> None:
         (
             lambda: autotune(configs=BOTH, speed=1)(factory()),
             "unknown option 'speed' of the tuner\n  expected: atol, backend, budget, "
-            "cache_input_tensors, executor, isolate, manual_check_prog, max_mismatched_ratio, "
+            "cache_input_tensors, early_stop, early_stop_factor, executor, isolate, manual_check_prog, max_mismatched_ratio, "
             "num_workers, ref_prog, rep, rtol, seed, skip_check, strategy, supply_prog, "
             "supply_type, timeout, warmup",
         ),

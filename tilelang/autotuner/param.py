@@ -69,6 +69,8 @@ class SearchArgs:
             :class:`~tilelang.autotuner.trials.Trials` and a seed.
         seed: of the strategy.
         budget: seconds after which nothing new is measured; None for no bound.
+        early_stop: whether a candidate is measured no further that takes ``early_stop_factor``
+            times as long as the best.
         isolate: compile and measure in processes of their own, so that a crash or an endless loop
             is a row of the report. False: in this process, where they end it.
         num_workers: processes that compile; None for what ``TILELANG_AUTO_TUNING_CPU_COUNTS`` and
@@ -79,6 +81,8 @@ class SearchArgs:
     strategy: Any = "halving"
     seed: int = 0
     budget: float | None = None
+    early_stop: bool = True
+    early_stop_factor: float = 2.0
     isolate: bool = True
     num_workers: int | None = None
     executor: Any = None

@@ -14,7 +14,6 @@ FINALISTS = 4
 _FIRST = 0.1  # share of the full time in the first round
 _LEAST = 10.0  # milliseconds of it: shorter ones tell chance from speed badly on a busy machine
 _KEPT = 0.25  # share of the candidates that go on to the next
-_WORSE = 2.0  # times the best latency, beyond which nothing is measured again
 
 
 class Strategy(Protocol):
@@ -44,7 +43,9 @@ def halving(trials: Trials, seed: int) -> None:
     alive = _kept(ranked(trials))
     while len(alive) > FINALISTS:
         share = min(1.0, share * 3)
-        trials.together([item for item in alive if item.latency < _WORSE * alive[0].latency], share)
+        trials.together(
+            [item for item in alive if item.latency < trials.worse * alive[0].latency], share
+        )
         alive = _kept([item for item in ranked(trials) if item in alive])
     _final(trials)
 
@@ -149,6 +150,6 @@ def _release(trials: Trials, count: int) -> None:
 def _final(trials: Trials) -> None:
     """The best few for the full time, in turns: neither order nor temperature decides."""
     best = ranked(trials)[:FINALISTS]
-    close = [item for item in best if item.latency < _WORSE * best[0].latency]
+    close = [item for item in best if item.latency < trials.worse * best[0].latency]
     if len(close) > 1:
         trials.together(close)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from tilelang.autotuner.jobs import Case, Failure, attempt, copied, host, placed, results_of
@@ -61,7 +62,8 @@ def search(
         bar = stack.enter_context(progress(total=len(alive), desc=f"Tuning {name}"))
         trials = Trials(
             alive, lane, worker, cases.made, profile.warmup, profile.rep, profile.timeout,
-            overlap=on_gpu, verify=cases.verify,
+            overlap=on_gpu, worse=how.early_stop_factor if how.early_stop else inf,
+            verify=cases.verify,
             deadline=None if how.budget is None else time.monotonic() + how.budget,
         )  # fmt: skip
 

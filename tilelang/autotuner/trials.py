@@ -121,6 +121,7 @@ class Trials:
         warmup, rep: milliseconds for a full measurement.
         timeout: seconds that checking or measuring one candidate may take.
         overlap: whether compiling goes on while candidates are measured.
+        worse: times the best latency, beyond which nothing is measured again.
         deadline: when the search has to end, by ``time.monotonic()``; None for never.
         progress: called when something is known of a candidate.
         verify: compares what the worker gives with a function of the user; None for nothing.
@@ -134,6 +135,7 @@ class Trials:
     rep: float
     timeout: float | None
     overlap: bool
+    worse: float = 2.0
     deadline: float | None = None
     progress: Callable[[Candidate], None] = lambda candidate: None
     verify: Callable[[Candidate, Any], Failure | None] = lambda candidate, results: None
