@@ -10,6 +10,7 @@ import pytest
 from executors import SM_90A, compiled, holds
 from test_mechanisms import choosing
 
+import tilelang
 import tilelang.language as T
 from tilelang import interpret
 from tilelang.compiler import lower
@@ -142,3 +143,124 @@ def test_what_is_no_box_is_copied_otherwise() -> None:
         ) in explain(func, HOPPER, Options())
         source = numbers(4, 40, 100)
         holds(func, (source, np.zeros((4, 32, 64), np.float16)), source[:, :32, :64], on=(SM_90A,))
+
+
+# -- copies that are complete where they stand ---------------------------------------------------
+def doubled(M, N, rows=64, columns=64, dtype="float16"):
+    """Tiles one after the other, through one tile of shared memory."""
+
+    @T.prim_func
+    def tma_doubled(A: T.Tensor((M, N), dtype), B: T.Tensor((M, N), dtype)):
+        with T.Kernel(T.ceildiv(M, rows), threads=128) as bx:
+            s = T.alloc_shared((rows, columns), dtype)
+            for k in T.serial(T.ceildiv(N, columns)):
+                T.copy(A[bx * rows, k * columns], s)
+                for i, j in T.Parallel(rows, columns):
+                    s[i, j] = s[i, j] * 2
+                T.copy(s, B[bx * rows, k * columns])
+
+    return tma_doubled
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (128, 192), (100, 200), (1, 8)])
+def test_tiles_in_a_loop_are_loaded_and_stored(shape: tuple[int, int]) -> None:
+    func = doubled(*shape)
+    text = compiled(func, SM_90A).get_kernel_source()
+    assert text.count("tl_tma_load(") == text.count("tl_tma_store(") == 1
+    a = numbers(*shape)
+    holds(func, (a, 0 * a), 2 * a)
+    lowered_holds(func, (a, 0 * a), 2 * a)
+
+
+def test_tensors_without_elements() -> None:
+    func = doubled(T.dynamic("m"), 64)
+    assert "tl_tma_load(" in compiled(func, SM_90A).get_kernel_source()
+    for M in (0, 3, 64):
+        a = numbers(M, 64)
+        holds(func, (a, 0 * a), 2 * a)
+
+
+def test_neighbouring_loads_wait_together() -> None:
+    @T.prim_func
+    def tma_sum(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32"),
+                C: T.Tensor((64, 64), "float32")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float32")
+            b = T.alloc_shared((64, 64), "float32")
+            T.copy(A, a)
+            T.copy(B, b)
+            for i, j in T.Parallel(64, 64):
+                C[i, j] = a[i, j] + b[i, j]
+
+    text = compiled(tma_sum, SM_90A).get_kernel_source()
+    assert text.count("tl_mbarrier_wait(") == 1 and "expect_tx(loaded, 32768)" in text
+    a, b = numbers(64, 64, dtype="float32"), numbers(64, 64, dtype="float32")[::-1].copy()
+    holds(tma_sum, (a, b, 0 * a), a + b)
+    lowered_holds(tma_sum, (a, b, 0 * a), a + b)
+
+
+def test_warps_of_a_branch_wait_for_their_own_loads() -> None:
+    @T.prim_func
+    def tma_halves(A: T.Tensor((128, 64), "float16"), B: T.Tensor((128, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            if tx < 64:
+                T.copy(A[0, 0], a)
+                T.copy(a, B[0:64, :])
+            else:
+                T.copy(A[64, 0], b)
+                for i, j in T.Parallel(64, 64):
+                    B[64 + i, j] = b[i, j]
+
+    assert compiled(tma_halves, SM_90A).get_kernel_source().count("tl_tma_load(") == 2
+    a = numbers(128, 64)
+    holds(tma_halves, (a, 0 * a), a)
+
+
+@pytest.mark.parametrize("off", ["config", "argument", "instruction"])
+def test_they_are_switched_off(off: str) -> None:
+    options = {"disable_tma": off == "argument"}
+    if off == "instruction":
+        options["prefer_instruction"] = "sync"
+
+    @T.prim_func
+    def tma_off(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s, **options)
+            T.copy(s, B, **options)
+
+    config = {"tl.disable_tma_lower": True} if off == "config" else {}
+    kernel = tilelang.compile(
+        tma_off, target="cuda -arch=sm_90a", execution_backend="emulator", pass_configs=config
+    )
+    assert "tl_tma_" not in kernel.get_kernel_source()
+
+
+def test_a_copy_of_the_program_is_made_by_the_unit() -> None:
+    @T.prim_func
+    def tma_by_hand(A: T.Tensor((4, 64, 64), "float16"), B: T.Tensor((4, 64, 64), "float16")):
+        with T.Kernel(1, threads=160):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, 64, 64), "float16")
+            full = T.alloc_barrier([1, 1])
+            empty = T.alloc_barrier([128, 128])
+            if tx >= 128:
+                if tx == 128:
+                    for k in T.serial(4):
+                        T.mbarrier_wait_parity(empty[k % 2], (k // 2 + 1) % 2)
+                        T.tma_copy(A[k, :, :], s[k % 2, :, :], barrier=full[k % 2])
+                        T.barrier_arrive(full[k % 2])
+            else:
+                for k in T.serial(4):
+                    T.mbarrier_wait_parity(full[k % 2], k // 2 % 2)
+                    for i, j in T.Parallel(64, 64):
+                        B[k, i, j] = s[k % 2, i, j]
+                    T.barrier_arrive(empty[k % 2])
+
+    text = compiled(tma_by_hand, SM_90A).get_kernel_source()
+    assert "tl_mbarrier_expect_tx(" in text and "tl_tma_load(" in text
+    a = numbers(4, 64, 64)
+    holds(tma_by_hand, (a, 0 * a), a, on=(SM_90A,))

@@ -75,7 +75,7 @@ _SCHEDULED_KEYS = _also(
     Launch="notes exchanges barrier_ids",
     For="pipeline_note threads async",
     Parallel="commit async signals",
-    Copy="commit signals exchange operand complete announce",
+    Copy="commit signals exchange operand complete announce tma_note",
     Gemm="panels k_run exchanged",
     Buffer="register_layout layout extra made converted",
 )

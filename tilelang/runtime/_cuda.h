@@ -149,6 +149,7 @@ static int host_map(CuRun* run, const int64_t** at) {
     int lower[3], upper[3], code;
     int64_t address, value;
     uint64_t extents[5], strides[5] = {0};
+    int empty = 0;
     if (run->nmaps == MAX_MAPS) return -1;
     for (int64_t d = 0; d < rank; ++d) steps[d] = (uint32_t)*p++;
     if (im2col) {
@@ -160,12 +161,17 @@ static int host_map(CuRun* run, const int64_t** at) {
     if ((code = host_value(&p, run->slots, &address))) return code;
     for (int64_t d = 0; d < 2 * rank - 1; ++d) {
         if ((code = host_value(&p, run->slots, &value))) return code;
-        if (d < rank) extents[d] = (uint64_t)value;
+        if (d < rank) extents[d] = (uint64_t)value, empty |= value == 0;
         else strides[d - rank] = (uint64_t)value;
     }
     *at = p;
     if (!run->table[im2col ? T_IM2COL : T_TILED]) return DRIVER - NOT_SUPPORTED;
     CuMap* map = &run->maps[run->nmaps++];
+    run->slots[n[0]] = (int64_t)(uintptr_t)map;
+    if (empty) {  // there is no map of a tensor without elements, and no kernel that uses it
+        memset(map, 0, sizeof *map);
+        return 0;
+    }
     void* base = (void*)(uintptr_t)address;
     const int inter = (int)n[4], swizzle = (int)n[5], promote = (int)n[6], fill = (int)n[7];
     if (im2col)
@@ -175,7 +181,6 @@ static int host_map(CuRun* run, const int64_t** at) {
     else
         code = DRIVER_CALL(run, T_TILED, CuTiled)(map, (int)n[2], (uint32_t)rank, base, extents,
                                                   strides, box, steps, inter, swizzle, promote, fill);
-    run->slots[n[0]] = (int64_t)(uintptr_t)map;
     return code ? DRIVER - code : 0;
 }
 

@@ -177,6 +177,9 @@ class _Reader:
         return form, address, extents, tuple(self.program() for _ in range(rank - 1))
 
 
+MAP_BYTES = 128  # of a tensor map
+
+
 class _Stop(Exception):  # noqa: N818  # no error: how a nested step ends the run
     """Ends a run with a code."""
 
@@ -243,10 +246,12 @@ class Machine:
 
     def _map(self, step: Any, slots: list[Any]) -> bytes:
         """The bytes of a tensor map, which stand in a slot themselves."""
-        _, _, form, address, extents, strides = step
+        _, _, form, address, programs, strides = step
+        extents = [_value(program, slots) for program in programs]
+        if 0 in extents:  # there is no map of a tensor without elements, and no kernel that uses it
+            return bytes(MAP_BYTES)
         code, made = self._gpu.tensor_map(
-            form, _value(address, slots) % 2**64,
-            [_value(program, slots) for program in extents],
+            form, _value(address, slots) % 2**64, extents,
             [_value(program, slots) for program in strides],
         )  # fmt: skip
         if code:

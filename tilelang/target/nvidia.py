@@ -276,12 +276,13 @@ WARP_UNIFORM = Atom(
 # it is zero, and not written. One thread issues it.
 TMA_LOAD_BOX = lowered(
     "tma_load_box", 4, 8, "sm_90",
-    Operand("destination", "shared", "w", bytes=1, times="bytes"), Operand("map"), BARRIER,
+    Operand("destination", "shared", "w", bytes=1, times="bytes", proxy="async"), Operand("map"),
+    BARRIER,
     completes=mbarrier(), text="tl_tma_load", semantics="load a box",
 )  # fmt: skip
 TMA_STORE_BOX = lowered(
     "tma_store_box", 3, 7, "sm_90",
-    Operand("map"), Operand("source", "shared", "r", bytes=1, times="bytes"),
+    Operand("map"), Operand("source", "shared", "r", bytes=1, times="bytes", proxy="async"),
     completes=group("bulk_store"), text="tl_tma_store", semantics="store a box",
 )  # fmt: skip
 (BULK_COMMIT,) = units(

@@ -29,9 +29,9 @@ START = 128  # bytes that a box starts at multiples of in shared memory
 MOST = 256  # elements of a box along each dimension
 MOST_DIMS = 5
 MOST_BOXES = 32  # of one tile; each is an instruction of its own
-# Annotations of copies by boxes: complete where the statement ends; whether a load tells its
-# barrier how many bytes it brings.
-COMPLETE, ANNOUNCE = "complete", "announce"
+# Annotations of copies: by boxes, and over where the statement ends; by boxes, as the program
+# orders them; why it is not by boxes.
+COMPLETE, ANNOUNCE, TMA_NOTE = "complete", "announce", "tma_note"
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
 # Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
@@ -135,6 +135,13 @@ def boxes_of(copy: S.Copy, layout: Layout | None, bounds: Bounds) -> Boxes:
     if dtype.lanes > 1 or dtype.bits not in _BY_SIZE:
         raise NotBoxesError(f"no tensor map has elements of {dtype}")
     strides = _strides(tensor.buffer, bounds)
+    first = E.binary("mul", tensor.mins[-1], E.const(dtype.bits // 8))
+    if not divisible_by(first, CHUNK, bounds):
+        # Anything else is an illegal instruction, seen on an H200.
+        raise NotBoxesError(
+            f"column `{tensor.mins[-1]!r}` of `{tensor.buffer.name}` is not known to be a multiple "
+            f"of {CHUNK} bytes"
+        )
     span, axes = _axes(tile, layout, bounds)
     pairs = dict(zip(tile.tile_dims(), tensor.tile_dims()))
     box, loops = _joined(axes, pairs, tensor.buffer)

@@ -3,13 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.visitor import Rewriter
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
-from tilelang.passes.analysis.tma import NotBoxesError, boxes_of
+from tilelang.passes.analysis.tma import COMPLETE, TMA_NOTE, NotBoxesError, boxes_of, is_complete
+
+
+class NotBoxedError(Exception):
+    """A tile that is better not copied in boxes; caught where inference starts."""
+
+    def __init__(self, copies: list[S.Copy], why: str) -> None:
+        super().__init__(why)
+        self.copies = copies
+        self.why = why
+
+    def rewrite(self, launch: S.Stmt) -> S.Stmt:
+        """``launch`` with ordinary copies of the tile."""
+        error = self
+
+        class Plain(Rewriter):
+            def stmt(self, stmt: S.Stmt) -> S.Stmt:
+                if not isinstance(stmt, S.Copy) or stmt not in error.copies:
+                    return stmt
+                kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
+                return replace(stmt, mode="copy", annotations=(*kept, (TMA_NOTE, error.why)))
+
+        return Plain().rewrite(launch)
 
 
 class BoxedTiles:
@@ -32,6 +56,15 @@ class BoxedTiles:
         except NotBoxesError:
             return False
         return True
+
+    def give_up(self, buffer: Buffer, why: str) -> None:
+        """Copy a tile in another way, if nobody asked for boxes.
+
+        Raises:
+            NotBoxedError: so it is.
+        """
+        if all(map(is_complete, self.copies[buffer])):
+            raise NotBoxedError(self.copies[buffer], why)
 
     def first(self, buffer: Buffer, layouts: Iterable[Layout | None]) -> Layout | None:
         """The first of ``layouts`` that suits, else the widest swizzle that does; None is

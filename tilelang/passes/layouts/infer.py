@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from heapq import heappop, heappush
 from math import prod
 
@@ -47,7 +46,7 @@ from tilelang.passes.layouts.access import (
     spread_from,
 )
 from tilelang.passes.layouts.banks import Use, best_layout
-from tilelang.passes.layouts.boxed import BoxedTiles, swizzles
+from tilelang.passes.layouts.boxed import BoxedTiles, NotBoxedError, swizzles
 from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.conversion import Conversion
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
@@ -75,6 +74,8 @@ def infer_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             except _NotHeldError as found:
                 flat = to_shared(flat, found.note.data)
                 moved = (*moved, found.note)
+            except NotBoxedError as found:
+                flat = found.rewrite(flat)
 
     return rewrite_launches(func, inferred)
 
@@ -510,10 +511,7 @@ class _Inference:
                     uses.setdefault(access.buffer, []).append((op.loop, access, spread))
         for buffer, found in uses.items():
             if buffer.data not in taken and buffer not in self.layouts:
-                boxed = tuple(filter(partial(self.boxed.suits, buffer), swizzles(buffer)))
-                tried = boxed if buffer in self.boxed.copies else None
-                tensor_maps = self.context.has("tma")
-                layout = best_layout(buffer, found, self.context.limits, tensor_maps, tried)
+                layout = self.best(buffer, found)
                 if layout is not None:
                     self.layouts[buffer] = layout
                     self.note(buffer, "fewest bank conflicts of all that were tried", found[0][0])
@@ -521,6 +519,19 @@ class _Inference:
             layout = self.boxed.first(buffer, (None,))
             if buffer not in self.layouts and layout is not None:
                 self.lay_out(buffer, layout, "copied in boxes of a tensor", copies[0])
+            if not self.boxed.suits(buffer, self.layouts.get(buffer)):
+                self.boxed.give_up(buffer, f"the layout of `{buffer.name}` is another")
+
+    def best(self, buffer: Buffer, uses: list[Use]) -> Layout | None:
+        """The layout of a shared tile that only loops touch; None for row-major order."""
+        limits, tensor_maps = self.context.limits, self.context.has("tma")
+        layout = best_layout(buffer, uses, limits, tensor_maps)
+        if self.boxed.suits(buffer, layout):
+            return layout
+        if layout is not None:
+            self.boxed.give_up(buffer, f"the layout of `{buffer.name}` would have bank conflicts")
+        allowed = [item for item in swizzles(buffer) if self.boxed.suits(buffer, item)]
+        return best_layout(buffer, uses, limits, allowed=allowed)
 
     # -- results ---------------------------------------------------------------------------------
     def spread_of(self, stmt: S.Stmt) -> RegisterLayout | None:

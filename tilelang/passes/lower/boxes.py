@@ -17,7 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.passes.analysis.tma import ANNOUNCE, Boxes, NotBoxesError, boxes_of, is_complete
+from tilelang.passes.analysis.tma import Boxes, NotBoxesError, boxes_of, is_complete
 from tilelang.passes.lower.context import MADE, Lowering
 from tilelang.target import nvidia
 
@@ -133,18 +133,17 @@ def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
     """A load with a barrier of the program, which is told of its bytes and not of an arrival."""
     assert copy.barrier is not None
     boxes = boxes_or_refuse(copy, ctx.bounds)
-    calls = issued(copy, boxes)
-    if dict(copy.annotations).get(ANNOUNCE, True):
-        expect = E.call("mbarrier_expect_tx", copy.barrier, boxes.bytes)
-        calls.insert(0, S.Eval(value=expect, loc=copy.loc))
+    expect = E.call("mbarrier_expect_tx", copy.barrier, boxes.bytes)
+    calls = [S.Eval(value=expect, loc=copy.loc), *issued(copy, boxes)]
     return elected(S.seq(*calls), ctx)
 
 
-def stored(copy: S.Copy, ctx: Lowering) -> S.Stmt:
-    """A store, as a group of the thread that issues it."""
+def stored(copy: S.Copy, ctx: Lowering, loops: int) -> S.Stmt:
+    """A store, as a group of the thread that issues it. In a loop the next one may be of the same
+    elements, so that it is waited for until it has been written."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
     calls.append(S.Eval(value=E.call(nvidia.BULK_COMMIT), loc=copy.loc))
     if is_complete(copy):
-        wait = E.call(nvidia.BULK_WAIT, E.const(0), read=True)
+        wait = E.call(nvidia.BULK_WAIT, E.const(0), read=not loops)
         calls.append(S.Eval(value=wait, loc=copy.loc))
     return elected(S.seq(*calls), ctx)

@@ -203,7 +203,7 @@ class _Tiles(Rewriter):
         if stmt.barrier in self.elects:
             return S.seq(*issued(stmt, boxes_or_refuse(stmt, ctx.bounds)))
         if stmt.dst.buffer.storage == "global":
-            return stored(stmt, ctx)
+            return stored(stmt, ctx, self.own.loops)
         return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:

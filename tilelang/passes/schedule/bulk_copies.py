@@ -1,12 +1,16 @@
-"""Bulk copies with barriers as ordinary copies that are complete before their barrier is told.
+"""Copies by the tensor memory accelerator outside of pipelines, and what stands in for others.
 
 ``T.tma_copy(src, dst, barrier=b)`` announces its bytes to ``b`` and counts them as they arrive; the
-program arrives at ``b`` itself. Ordinary loads and stores serve as well when they come before that
-arrival: what a thread wrote is visible to those that waited for its arrival. Bytes that the program
-announces for such copies (``T.mbarrier_expect_tx``) would be waited for in vain, so announcements
-go, and an arrival that comes before the copies it speaks of moves behind them. A copy that the
-program asks to arrive (``annotations={"emit_arrive": 1}``) has an arrival of its first thread
-behind it.
+program arrives at ``b`` itself. Bytes that the program announces for such copies
+(``T.mbarrier_expect_tx``) would be waited for in vain, so announcements go, and an arrival that
+comes before the copies it speaks of moves behind them: it must not end a phase that has not been
+told of all bytes. A copy that the program asks to arrive (``annotations={"emit_arrive": 1}``) has
+an arrival of its first thread behind it. Where the accelerator cannot make all of a kernel's,
+ordinary loads and stores serve as well when they come before that arrival: what a thread wrote is
+visible to those that waited for its arrival.
+
+``T.copy`` of a tile that is large enough becomes a copy by the accelerator that is complete where
+its statement ends.
 """
 
 from __future__ import annotations
@@ -19,33 +23,65 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
+from tilelang.passes.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE
+from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.target import Context
 
 SIGNALS = "signals"  # annotation of copies: the group meets after it, before one thread arrives
 
 
 def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with ordinary copies in place of bulk copies between shared and global memory.
+    """``func`` with every copy of mode "tma" one that the accelerator makes.
 
-    Stands after the pipelines are planned: their bulk copies stay, the others are ordered by the
-    program's barriers.
+    Stands after the pipelines are planned, whose bulk copies stay as they are. Copies of the
+    program's own that are made so have the annotation "announce", those that are complete where
+    they stand "complete"; what speaks against a copy is in the annotation "tma_note".
     """
-    return rewrite_launches(func, lambda launch: _settled(launch, context.limits.warp))
+    known = host_tensors(func)
+
+    def settled(launch: S.Launch) -> S.Launch:
+        facts = TmaFacts(launch, known, context)
+        return _settled(_by_itself(launch, facts), facts)
+
+    return rewrite_launches(func, settled)
 
 
-def _settled(launch: S.Launch, warp: int) -> S.Launch:
-    copies = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
-    if not copies:
+def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    """``launch`` with the copies by the accelerator that nobody asked for. Their barriers take
+    room, which a kernel that hardly fits into shared memory does not have."""
+    context = facts.context
+    if not context.has("tma") or context.options.no_tma or context.sparing:
         return launch
+
+    class Choose(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if not (isinstance(stmt, S.Copy) and stmt.mode == "copy" and facts.pays(stmt)):
+                return stmt
+            why = facts.refusal(stmt)
+            if why is not None:
+                return replace(stmt, annotations=(*stmt.annotations, (TMA_NOTE, why)))
+            return replace(stmt, mode="tma", annotations=(*stmt.annotations, (COMPLETE, True)))
+
+    found = Choose().rewrite(launch)
+    assert isinstance(found, S.Launch)
+    return found
+
+
+def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    by_hand = [stmt for stmt in S.walk(launch.body) if _is_bulk(stmt)]
+    if not by_hand:
+        return launch
+    reasons = (facts.refusal(stmt) for stmt in by_hand if isinstance(stmt, S.Copy))
+    why = next((found for found in reasons if found is not None), None)
     body = launch.body
-    if any(map(_arrives_itself, copies)):
-        body = _Arrivals(launch, warp).rewrite(body)
+    if any(map(_arrives_itself, by_hand)):
+        body = _Arrivals(launch, facts.context.limits.warp).rewrite(body)
     order = _Order()
     # Copies by hand count bytes themselves: announcements are theirs.
     counted = any(call.atom.completes.kind == "mbarrier" for call in _calls(body))
     if not counted:
         body = order.rewrite(body)
-    return replace(launch, body=_Plain(order.told, counted).rewrite(body))
+    return replace(launch, body=_Settle(order.told, counted, why).rewrite(body))
 
 
 class _Arrivals(Rewriter):
@@ -80,17 +116,22 @@ class _Order(Rewriter):
         return stmt if made == list(stmt.stmts) else S.seq(*made)
 
 
-class _Plain(Rewriter):
-    """``told`` is that of :class:`_Order`; ``counted``: whether announcements stay as they are."""
+class _Settle(Rewriter):
+    """``told`` is that of :class:`_Order`; ``counted``: whether announcements stay as they are;
+    ``why``: what speaks against the accelerator."""
 
-    def __init__(self, told: set[S.Stmt], counted: bool) -> None:
+    def __init__(self, told: set[S.Stmt], counted: bool, why: str | None) -> None:
         self.told = told
         self.counted = counted
+        self.why = why
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if isinstance(stmt, S.Copy) and _is_bulk(stmt):
             meets = stmt.barrier is not None and stmt not in self.told
             notes = (*stmt.annotations, (SIGNALS, True)) if meets else stmt.annotations
+            if self.why is None:
+                return replace(stmt, annotations=(*notes, (ANNOUNCE, True)))
+            notes = (*notes, (TMA_NOTE, self.why))
             return replace(stmt, mode="copy", barrier=None, annotations=notes)
         call = _call_of(stmt)
         if self.counted or call is None:
@@ -104,7 +145,9 @@ class _Plain(Rewriter):
 
 def _is_bulk(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a bulk copy that the program orders; a pipeline's names the pipeline."""
-    return isinstance(stmt, S.Copy) and stmt.mode == "tma" and not isinstance(stmt.barrier, E.Var)
+    if not isinstance(stmt, S.Copy) or stmt.mode != "tma" or isinstance(stmt.barrier, E.Var):
+        return False
+    return COMPLETE not in dict(stmt.annotations)
 
 
 def _arrives_itself(stmt: S.Stmt) -> bool:

@@ -1,9 +1,15 @@
-"""Which copies the tensor memory accelerator makes, and why it does not make the others."""
+"""Which copies the tensor memory accelerator makes, and why it does not make the others.
+
+Copies of a program (``T.tma_copy``) are made so if all of a kernel can be: their barriers count
+either bytes or arrivals. Any other copy of a tile is where that pays.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain
 from math import prod
 
 from tilelang.ir import effects
@@ -17,19 +23,12 @@ from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.tma import START, Boxes, NotBoxesError, box_layout, boxes_of
 from tilelang.target import Context
 
+LEAST = 4096  # bytes of a copy that is worth a barrier of its own
+
 
 def host_tensors(func: S.PrimFunc) -> frozenset[E.Var]:
-    """The storage whose addresses the host knows when it encodes tensor maps."""
-
-    def allocated(stmt: S.Stmt) -> Iterator[E.Var]:
-        if isinstance(stmt, S.Launch):
-            return
-        if isinstance(stmt, S.Alloc):
-            yield stmt.buffer.data
-        for block in stmt.blocks():
-            yield from allocated(block)
-
-    return frozenset((*(param.data for param in func.buffers), *allocated(func.body)))
+    """The storage of the parameters, whose addresses the host has when it encodes maps."""
+    return frozenset(param.data for param in func.buffers)
 
 
 class TmaFacts:
@@ -58,9 +57,44 @@ class TmaFacts:
         return ThreadGroups(self.launch, self.context.limits.warp)
 
     @cached_property
+    def uses(self) -> Counter[E.Var]:
+        """How often the kernel names each storage."""
+        return Counter(found.data for found in effects.accesses(self.launch.body, nested=True))
+
+    @cached_property
     def written(self) -> set[E.Var]:
         """The storage that the kernel writes."""
         return effects.written(self.launch.body)
+
+    def has_elements(self, copy: S.Copy, tensor: Buffer) -> bool:
+        """Whether ``copy`` is surely not made where ``tensor`` is empty: the grid or a loop around
+        it depends on each of the tensor's extents that are not constants."""
+        wanted = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
+        if not wanted:
+            return True
+        known: set[E.Var] = set()
+        left = [*map(E.as_expr, self.launch.grid), *(_sizes(self.launch.body, copy) or ())]
+        while left:
+            fresh = left.pop().variables - known
+            known |= fresh
+            left += [self.lets[var] for var in fresh if var in self.lets]
+        return wanted <= known
+
+    @cached_property
+    def lets(self) -> dict[E.Var, E.Expr]:
+        """The values of the variables of the kernel."""
+        return {s.var: s.value for s in S.walk(self.launch.body) if isinstance(s, S.Let)}
+
+    def pays(self, copy: S.Copy) -> bool:
+        """Whether a copy that may be made in any way is worth a barrier of its own: one thread
+        issues it, which the others wait for, instead of some loads or stores of each."""
+        sides = (copy.src, copy.dst)
+        known = all(isinstance(extent, int) for extent in copy.dst.extents)
+        places = {side.buffer.storage.removesuffix(".dyn") for side in sides}
+        if not known or places != {"global", "shared"} or prod(self.launch.threads) == 1:
+            return False
+        size = prod(int(extent) for extent in copy.dst.extents) * copy.dst.dtype.bits // 8
+        return size >= LEAST
 
     def refusal(self, copy: S.Copy, versions: bool = False) -> str | None:
         """Why the accelerator cannot make ``copy``; None if it can.
@@ -111,13 +145,29 @@ class TmaFacts:
             raise NotBoxesError(f"prefer_instruction={notes['prefer_instruction']!r}")
         if tensor.storage == "global" and tensor.data not in self.known:
             raise NotBoxesError(f"the host does not know the address of `{name}`")
+        if not self.has_elements(copy, tensor):
+            raise NotBoxesError(f"`{name}` may have no elements, and then no tensor map")
         if load and not _is_zero(self.safe.get(tensor.data)):
             raise NotBoxesError(f"outside of `{name}` it reads another value than 0")
         if load and tensor.data in self.written:
             raise NotBoxesError(f"the kernel writes `{name}`, too")
-        groups = self.groups
-        if copy in groups.partial or copy in groups.divergent:
+        by_hand, groups = copy.mode == "tma", self.groups
+        if not by_hand and not load and self.uses[tensor.data] > 1:
+            raise NotBoxesError(f"the kernel uses `{name}` elsewhere, too")
+        if copy in groups.divergent or (copy in groups.partial and not by_hand):
             raise NotBoxesError("it is none of whole warps")
+
+
+def _sizes(stmt: S.Stmt, inner: S.Stmt) -> Iterator[E.Expr] | None:
+    """Bounds of the loops in ``stmt`` around ``inner``; None where that is not in it."""
+    if stmt is inner:
+        return iter(())
+    for block in stmt.blocks():
+        found = _sizes(block, inner)
+        if found is not None:
+            own = (stmt.start, stmt.stop) if isinstance(stmt, S.For) else ()
+            return chain(own, found)
+    return None
 
 
 def _is_zero(value: object) -> bool:
