@@ -61,7 +61,7 @@ LEFT_OUT: dict[str, str] = {
          "test_im2col_and_gemm_make_a_convolution"), _TILES),
     **dict.fromkeys(
         ("test_reductions_combine_with_the_old_value", "test_scans", "test_vector_atomics",
-         "test_nested_parallel_covers_the_product", "test_thread_axis_loop_binds_to_the_launch",
+         "test_nested_parallel_covers_the_product",
          "test_vector_loads_by_address"),
         _FORM),
 }  # fmt: skip

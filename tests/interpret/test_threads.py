@@ -342,29 +342,6 @@ def test_local_arrays_hold_their_own_content_per_thread() -> None:
     assert (o == a_.reshape(16, 4).sum(1)).all()
 
 
-def test_thread_axis_loop_binds_to_the_launch() -> None:
-    with Kernel(threads=32) as k:
-        out = k.tensor("O", (32,), "int32")
-        from tilelang.ir.expr import Var
-
-        t = Var("t", out.dtype)
-        body = S.Store(buffer=out, indices=(t,), value=t + 1)
-        k.emit(
-            S.For(
-                var=t,
-                start=const(0),
-                stop=const(20),
-                step=const(1),
-                kind="thread",
-                body=body,
-                annotations=(("thread", "threadIdx.x"),),
-            )
-        )
-    o = zeros(32, dtype=INT)
-    k.run(o)
-    assert o.tolist() == [i + 1 for i in range(20)] + [0] * 12
-
-
 def test_thread_index_inside_parallel_deals_iterations_in_rounds() -> None:
     """Rule 15: without a layout, iteration i runs on thread i % threads."""
     with Kernel(threads=32) as k:

@@ -80,9 +80,7 @@ class Facts:
         """Find the variables of a kernel that depend on the thread."""
         self.by_thread.update(launch.thread_vars)
         for stmt in walk(launch.body):
-            if (isinstance(stmt, For) and stmt.kind == "thread") or (
-                isinstance(stmt, Let) and self.depends_on_thread(stmt.value)
-            ):
+            if isinstance(stmt, Let) and self.depends_on_thread(stmt.value):
                 self.by_thread.add(stmt.var)
 
     def depends_on_thread(self, expr: Expr) -> bool:

@@ -231,8 +231,6 @@ def branch(s: DivergentGroup, node: If, active: Active) -> Steps:
 # -- loops --------------------------------------------------------------------------------------
 def for_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
     """The serial loop; lanes may run different numbers of iterations."""
-    if node.kind == "thread":
-        return (yield from _thread_loop(s, node, active))
     start, stop, step = (
         s.collapse(s.exact(bound, active), active) for bound in (node.start, node.stop, node.step)
     )
@@ -304,35 +302,6 @@ def _staying(s: DivergentGroup, active: Active) -> Active:
     if s.lanes is not s.block.lanes or not s.block.gone.any():
         return active
     return narrow(active, ~s.block.gone)
-
-
-def _thread_loop(s: DivergentGroup, node: For, active: Active) -> Steps:
-    """A loop bound to a launch axis: every thread or block runs its own iteration."""
-    axis = next(
-        (str(value) for _, value in node.annotations if str(value)[:-1] in _AXES), "threadIdx.x"
-    )
-    launched = s.block.launch
-    if launched is None:
-        raise TileRuntimeError(f"a loop over {axis} outside a kernel")
-    var = _AXES[axis[:-1]](launched)["xyz".index(axis[-1])]
-    index = s.lookup(var)
-    held = values.compute_dtype(node.var.dtype)
-    s.bind(node.var, np.asarray(index).astype(held)[()])
-    inside = np.less(index, s.eval(node.stop, active))
-    if np.ndim(inside) == 0:
-        return (yield from execute(s, node.body, active)) if inside else active
-    if inside.all():
-        return (yield from execute(s, node.body, active))
-    group = narrow(active, inside)
-    if group.any():
-        yield from execute(s, node.body, group)
-    return _staying(s, active)
-
-
-_AXES = {
-    "threadIdx.": lambda node: node.thread_vars,
-    "blockIdx.": lambda node: node.block_vars,
-}
 
 
 # -- single statements ---------------------------------------------------------------------------

@@ -117,7 +117,7 @@ LEVELS: dict[str, Level] = {
     "tile": Level(
         "Tile IR",
         _PLAIN | _TILE,
-        _ORDERLY | {"pipelined", "thread"},
+        _ORDERLY | {"pipelined"},
         frozenset(SCOPES),
         _TILE_KEYS,
     ),

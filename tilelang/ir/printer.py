@@ -25,7 +25,6 @@ _LOOP_WORDS = {
     "unroll": "T.unroll",
     "vectorized": "T.vectorized",
     "pipelined": "T.Pipelined",
-    "thread": "T.thread_binding",
 }
 # Reasons of passes are for reports only; a printed kernel has the threads that its text shows.
 _SILENT = ("notes", "default_threads")

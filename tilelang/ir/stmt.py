@@ -173,10 +173,9 @@ class Store(Stmt):
 class For(Stmt):
     """``for var in range(start, stop, step)``.
 
-    ``kind``: "serial", "unroll", "vectorized", "pipelined" or "thread" (bound to the launch axis
-    named in ``annotations``). All kinds mean the serial loop; the rest is a hint. The annotation
-    "counted" says how many of the first statements of the body are remainders of ``var`` that the
-    loop counts along instead of dividing.
+    ``kind``: "serial", "unroll", "vectorized" or "pipelined". All kinds mean the serial loop; the
+    rest is a hint. The annotation "counted" says how many of the first statements of the body are
+    remainders of ``var`` that the loop counts along instead of dividing.
     """
 
     var: Var = var_()
