@@ -264,3 +264,11 @@ def test_a_copy_of_the_program_is_made_by_the_unit() -> None:
     assert "tl_mbarrier_expect_tx(" in text and "tl_tma_load(" in text
     a = numbers(4, 64, 64)
     holds(tma_by_hand, (a, 0 * a), a, on=(SM_90A,))
+
+
+def test_a_report_says_how_tiles_are_copied_and_why() -> None:
+    text = explain(doubled(64, 64), HOPPER, Options())
+    assert text.count("  copy: boxes of a tensor map\n") == 2
+    text = explain(doubled(64, 100), HOPPER, Options())
+    why = "`100` elements of `A` along dimension 0 are not known to be a multiple of 16 bytes"
+    assert f"  copy: without a tensor map: {why}\n" in text

@@ -22,6 +22,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
 from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.tma import TMA_NOTE
 from tilelang.passes.layouts.gemm_plan import GemmPlan
 from tilelang.passes.memory.arena import OFFSET, TOTAL
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
@@ -138,6 +139,8 @@ class _Kernel:
                     say(node.loc, f"pipeline: {note}")
             elif isinstance(node, S.Gemm):
                 say(node.loc, _product(node.plan))
+            elif isinstance(node, S.Copy) and (text := _by_boxes(node)):
+                say(node.loc, text)
         for item in self.conversions:
             say(item.loc, _conversion(item))
         return found
@@ -160,6 +163,14 @@ def _at(loc: Loc | None) -> str:
 def _heading(loc: Loc) -> str:
     source = (loc.source() or "").strip()
     return f"{loc.file.rsplit('/', 1)[-1]}:{loc.line}  {source}".rstrip()
+
+
+def _by_boxes(copy: S.Copy) -> str:
+    """Whether a copy has a tensor map, and why not, where that was asked."""
+    why = dict(copy.annotations).get(TMA_NOTE)
+    if why is not None:
+        return f"copy: without a tensor map: {why}"
+    return "copy: boxes of a tensor map" if copy.mode == "tma" else ""
 
 
 def _product(plan: GemmPlan) -> str:
