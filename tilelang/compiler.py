@@ -55,6 +55,7 @@ from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.prefetch_reads import prefetch_reads
 from tilelang.passes.schedule.specialize_warps import specialize_warps
+from tilelang.passes.schedule.stage_epilogues import stage_epilogues
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
@@ -90,6 +91,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("hold_operands", hold_operands, _on_gpu,
              "tiles that are copied ahead have all their stages; what loops compute for products "
              "may stay in registers, which layouts have to know"),
+        Step("stage_epilogues", stage_epilogues, _on_gpu,
+             "no pipeline copies ahead from its tiles; which copies are the copy unit's is next"),
         Step("settle_bulk_copies", settle_bulk_copies, _on_gpu,
              "pipelines are planned, so that only the program's barriers order these copies"),
         Step("expand_elementwise", expand_elementwise, _on_gpu,

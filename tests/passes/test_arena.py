@@ -317,11 +317,28 @@ def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
     (launch,) = (node for node in S.walk(made.body) if isinstance(node, S.Launch))
     assert launch.annotation("shared_bytes") <= SM_80.limits.shared_block
     assert made.script().count("T.sync_threads(3, 64)") == 1
+    inner = S.seq(P.use(a), warps(P.use(b), P.sync(3, 64), P.use(b), P.use(c)))
+    nested = S.If(cond=P.names[0] >= 64, then=P.use(a), orelse=inner)
+    text = plan_shared(P.func(P.alloc(a, b, c), P.sync(), nested), SM_80).script()
+    assert text.count("T.sync_threads(3, 64)") == 2
     more = [P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b), P.sync(3, 64))]
     text = plan_shared(P.func(*more), SM_80).script()
     assert text.count("T.sync_threads(3, 64)") == 2
     with pytest.raises(SharedMemoryLimitError):
         plan_shared(P.func(P.alloc(a, b, c), warps(P.use(a), P.use(b), P.use(c), P.use(b))), SM_80)
+
+
+def test_barriers_are_added_behind_what_a_copy_unit_fills_if_more_blocks_fit_for_them() -> None:
+    a, b, full = P.tile("a", 256, 64), P.tile("b", 256, 64), bank(made=True)
+    body = [P.alloc(a, b, full), filled(a, full), P.use(a), P.use(b)]
+    made = plan_shared(P.func(*body), SM_80)
+    assert made.script().count("T.sync_threads()") == 1
+    assert launch_of(made).annotation("shared_bytes") == 65536 + 16
+    plain = plan_shared(P.func(P.alloc(a, b), P.use(a), P.use(b)), SM_80)
+    assert "T.sync_threads()" not in plain.script()
+    c, d = tiles()
+    few = plan_shared(P.func(P.alloc(c, d, full), filled(c, full), P.use(c), P.use(d)), SM_80)
+    assert "T.sync_threads()" not in few.script()
 
 
 # -- random programs: places against traces --

@@ -40,7 +40,7 @@ def test_rows_of_a_result_pass_through_tiles_that_are_finished() -> None:
     wanted = (a.astype(F).reshape(20, 64, 64).sum(0) @ b.astype(F)).astype(H)
     holds(full, (a, b, np.zeros((64, 512), H)), wanted, on=PLACES)
     text = compiled(full, SM_90A).get_kernel_source()
-    assert text.count("__syncthreads") == 2 and "stmatrix" in text
+    assert text.count("__syncthreads") == 3 and "stmatrix" in text and "tl_tma_store" in text
 
 
 def test_a_result_is_stored_from_registers_where_no_tile_is_finished() -> None:

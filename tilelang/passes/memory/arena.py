@@ -7,7 +7,7 @@ the alignment of tiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -18,7 +18,13 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import Rewriter, postorder, rebuild, rewrite_launches
-from tilelang.passes.memory.liveness import LiveRange, LiveRanges, find_live_ranges, is_barrier
+from tilelang.passes.memory.liveness import (
+    LiveRange,
+    LiveRanges,
+    find_live_ranges,
+    is_barrier,
+    uses_copy_unit,
+)
 from tilelang.passes.memory.relief import relieved
 from tilelang.target import Context, Target
 
@@ -27,6 +33,7 @@ TOTAL = "shared_bytes"
 _LEAST = 16  # bytes; the widest vector access
 _TILE = 128  # what rows of tiles should start at
 _SWIZZLED = 1024  # the period of the widest swizzle
+_RESERVED = 1024  # bytes of each block that the system takes (CUDA C++ Programming Guide, sm_80 on)
 
 
 def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.PrimFunc:
@@ -51,10 +58,31 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
                 raise _too_large(launch, places, total, limit, context.target)
             launch = fitting
             places, total = _plan(launch, reuse, warp)
+        elif uses_copy_unit(launch):
+            launch = _roomier(launch, lambda other: _plan(other, reuse, warp)[1], context)
+            places, total = _plan(launch, reuse, warp)
         made = _Place({item.live.buffer.data: place for item, place in places}).rewrite(launch.body)
         return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
 
     return rewrite_launches(func, planned)
+
+
+def _roomier(launch: S.Launch, total_of: Callable[[S.Launch], int], context: Context) -> S.Launch:
+    """``launch`` with further barriers, if more blocks share a multiprocessor for them.
+
+    Pipelines that a copy unit fills have no barrier of the block at their ends, and tiles that it
+    stores from are often all that comes after the last product: by a barrier such tiles take the
+    place of others.
+    """
+    limits, threads = context.limits, prod(launch.threads)
+
+    def blocks(other: S.Launch) -> int:
+        shared = limits.shared_processor // (total_of(other) + _RESERVED)
+        return min(shared, limits.threads_processor // threads)
+
+    now = blocks(launch)
+    better = relieved(launch, lambda other: blocks(other) > now, limits.warp)
+    return launch if better is None else _roomier(better, total_of, context)
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,16 @@ def find_live_ranges(launch: S.Launch, warp: int) -> LiveRanges:
     return scan.result
 
 
+def uses_copy_unit(launch: S.Launch) -> bool:
+    """Whether a copy unit fills tiles of pipelines of ``launch``, or stores any."""
+    stores = _COPIES[1]
+    return any(
+        _fills(node) or any(call.atom.completes == stores for call in E.find(expr, E.Call))
+        for node in S.walk(launch.body)
+        for expr in node.exprs()
+    )
+
+
 class _Scan:
     def __init__(self, launch: S.Launch, warp: int) -> None:
         self.launch = launch

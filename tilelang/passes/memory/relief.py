@@ -53,6 +53,7 @@ class _Meet:
         self.launch = launch
         self.warp = warp
         self.meeting: tuple[E.Expr, ...] = ()  # arguments of the barrier of those who come by
+        self.group: tuple[int, int] | None = None  # who they are, where not all threads
         self.varying = Varying(launch, votes=True)
         self.tiles = {
             node.buffer.data
@@ -79,7 +80,7 @@ class _Meet:
             then = self.branch(stmt.cond, stmt.then)
             orelse = None if orelse is None else self.branch(inverse(stmt.cond), orelse)
             return replace(stmt, then=then, orelse=orelse)
-        if isinstance(stmt, S.If) and not self.varying.expr(stmt.cond):
+        if isinstance(stmt, S.If) and (not self.varying.expr(stmt.cond) or self.own(stmt)):
             then = self.block(stmt.then)
             orelse = None if stmt.orelse is None else self.block(stmt.orelse)
             return replace(stmt, then=then, orelse=orelse)
@@ -102,10 +103,14 @@ class _Meet:
         if meeting is None:
             return stmt
         after, self.seen = self.seen, before
-        self.meeting = meeting
+        self.meeting, self.group = meeting, group
         stmt = self.block(stmt)
-        self.meeting, self.seen = (), self.seen | after
+        self.meeting, self.group, self.seen = (), None, self.seen | after
         return stmt
+
+    def own(self, stmt: S.If) -> bool:
+        """Whether those who come by are the threads that take a branch."""
+        return self.group == thread_group_of(stmt.cond, self.launch, self.warp) is not None
 
     def together(self, loop: S.For) -> bool:
         """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
