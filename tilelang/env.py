@@ -117,6 +117,10 @@ def _word(name: str, *words: str) -> str:
     )
 
 
+def _lints_off() -> tuple[str, ...]:
+    return tuple((_text("TILELANG_LINTS_OFF") or "").replace(",", " ").split())
+
+
 def _log_level() -> str | None:
     found = _text("TILELANG_LOG_LEVEL")
     if found is None or found.upper() in LOG_LEVELS:
@@ -165,6 +169,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_LOG_LEVEL": _log_level,
     "TILELANG_REQUIRES_GRAD": lambda: _word("TILELANG_REQUIRES_GRAD", "warn", "raise", "quiet"),
     "TILELANG_TRACEBACK": lambda: _word("TILELANG_TRACEBACK", "short", "full"),
+    "TILELANG_LINTS_OFF": _lints_off,
     "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
     "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _flag(
@@ -210,6 +215,7 @@ class Environment:
     log_level: str | None
     requires_grad: str
     traceback: str
+    lints_off: tuple[str, ...]
     sanitize: tuple[str, ...]
     num_threads: int
     auto_tuning_disable_cache: bool

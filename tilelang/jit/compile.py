@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.env import env
-from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, shown
+from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileWarning, shown
+from tilelang.ir.lints import remarks
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
 from tilelang.jit.executors import submit
@@ -61,7 +63,23 @@ def compile(
             ".compile(...) method",
         )
     options = options_for(func, pass_configs, compile_flags, verbose)
+    say_remarks(func)
     return JITKernel(func, out_idx, parse_target(target), options, check_backend(execution_backend))
+
+
+def say_remarks(func: PrimFunc) -> None:
+    """Warn of what is hardly meant, each line once in a process."""
+    off = env.TILELANG_LINTS_OFF
+    if "all" not in off:
+        for remark in remarks(func):
+            if remark.lint not in off:
+                loc = remark.loc or func.loc
+                _warn_once(str(remark), loc.file if loc else func.name, loc.line if loc else 1)
+
+
+@lru_cache(maxsize=1024)
+def _warn_once(message: str, file: str, line: int) -> None:
+    warnings.warn_explicit(message, TileWarning, file, line)
 
 
 def options_for(

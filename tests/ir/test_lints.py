@@ -1,0 +1,125 @@
+"""Remarks on programs that run but hardly as they were meant."""
+
+from __future__ import annotations
+
+import linecache
+import warnings
+from typing import Any
+
+import pytest
+import replay
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileError, TileWarning
+from tilelang.ir.lints import remarks
+from tilelang.ir.stmt import PrimFunc
+
+FILL = "T.copy(..., {0}), T.clear({0}) or T.fill({0}, x) fills it [unwritten-tile]"
+USED = "[unused-tile]"
+
+
+def traced(body: str) -> Any:
+    lines = [
+        "@T.prim_func",
+        "def f(A: T.Tensor((8, 8), 'float16'), B: T.Tensor((8,), 'float32')):",
+        "    with T.Kernel(1, threads=32):",
+        *("        " + line for line in body.splitlines()),
+    ]
+    text = "\n".join(lines) + "\n"
+    linecache.cache["<lints>"] = (len(text), None, text.splitlines(True), "<lints>")
+    space: dict[str, Any] = {"T": T}
+    exec(compile(text, "<lints>", "exec"), space)  # noqa: S102
+    return space["f"]
+
+
+SUM = (
+    "s = T.alloc_shared((8, 8), 'float16')\nT.copy(A, s)\nc = T.alloc_fragment((8, 8), 'float32')\n"
+)
+ROW = "r = T.alloc_fragment((8,), 'float32')\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "t = T.alloc_shared((8, 8), 'float16')",
+            [f"the tile `t` is not used; remove it: it takes memory of every block {USED}"],
+        ),
+        (
+            "t = T.alloc_shared((8, 8), 'float16')\nT.copy(t, A)",
+            [f"the tile `t` is read and nothing writes it; {FILL.format('t')}"],
+        ),
+        (
+            SUM + "T.gemm(s, s, c)\nT.copy(c, A)",
+            [f"the tile `c` is read and nothing writes it; {FILL.format('c')}"],
+        ),
+        (SUM + "T.gemm(s, s, c, clear_accum=True)\nT.copy(c, A)", []),
+        (SUM + "T.clear(c)\nT.gemm(s, s, c)\nT.copy(c, A)", []),
+        (SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1)\nT.copy(r, B)", []),
+        (
+            SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1, clear=False)\nT.copy(r, B)",
+            [f"the tile `r` is read and nothing writes it; {FILL.format('r')}"],
+        ),
+        (ROW + "T.call_extern('handle', 'f', T.address_of(r[0]))\nT.copy(r, B)", []),
+        (
+            "for i in T.Parallel(8):\n    B[0] += A[i, 0]",
+            [
+                "parallel iterations update the same element of `B`, and all but one update may be "
+                "lost; use T.atomic_add(B[...], x), or a reduction [lost-update]"
+            ],
+        ),
+        ("for i in T.Parallel(8):\n    B[i] += A[i, 0]", []),
+        ("for i in T.Parallel(8):\n    if i == 0:\n        B[0] += A[i, 0]", []),
+        ("for i in T.Parallel(1):\n    B[0] += A[i, 0]", []),
+        ("for i in T.serial(8):\n    B[0] += A[i, 0]", []),
+        ("for i in T.Parallel(8):\n    B[0] = A[0, 0]", []),
+    ],
+)
+def test_what_is_said(body: str, expected: list[str]) -> None:
+    found = remarks(traced(body))
+    assert [str(remark) for remark in found] == expected
+    assert all(remark.loc is not None and remark.loc.file == "<lints>" for remark in found)
+
+
+QUIET = [name for name in replay.groups() if not name.startswith("fuzz")]
+
+
+@pytest.mark.parametrize("group", QUIET)
+def test_no_program_of_the_corpus_the_examples_and_the_benchmarks_is_remarked(group: str) -> None:
+    programs = [item for item in replay.groups()[group]() if isinstance(item.func, PrimFunc)]
+    said = [f"{item.name}: {remark}" for item in programs for remark in remarks(item.func)]
+    assert not said, "\n".join(said)
+
+
+def test_random_programs_have_unused_tiles_and_nothing_else() -> None:
+    programs = [item for item in replay.groups()["fuzz_000"]()]
+    lints = {
+        remark.lint
+        for item in programs
+        if not isinstance(item.func, TileError)
+        for remark in remarks(item.func)
+    }
+    assert lints <= {"unused-tile"}
+
+
+def compiled() -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        tilelang.compile(traced("\n" * BLANKS + "t = T.alloc_shared((8, 8), 'float16')"))
+    return said
+
+
+BLANKS = 3  # a line of its own, which no other test has told
+
+
+def test_a_remark_is_a_warning_at_the_line_and_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "cpu")
+    for off in ("all", "lost-update,unused-tile"):
+        monkeypatch.setenv("TILELANG_LINTS_OFF", off)
+        assert compiled() == []
+    monkeypatch.setenv("TILELANG_LINTS_OFF", "lost-update")
+    (said,) = compiled()
+    assert said.category is TileWarning and (said.filename, said.lineno) == ("<lints>", 7)
+    assert str(said.message).endswith(USED)
+    assert compiled() == []

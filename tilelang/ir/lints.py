@@ -1,0 +1,112 @@
+"""Remarks on programs that run but hardly as they were meant.
+
+Each is certain: no program that the language gives a meaning to is told to be wrong. A remark is a
+``TileWarning`` at the user's line; ``TILELANG_LINTS_OFF`` names those that are not made ("all" for
+none), and Python's own filters of warnings hold, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilelang.errors import Loc
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+
+_TILES = ("shared", "shared.dyn", "local.fragment")
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What is said about a line.
+
+    Attributes:
+        lint: the name by which it is silenced.
+        message: what is wrong, and what to do.
+        loc: the user's line.
+    """
+
+    lint: str
+    message: str
+    loc: Loc | None
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.lint}]"
+
+
+def remarks(func: S.PrimFunc) -> list[Remark]:
+    """The remarks on a program as it was traced."""
+    return [*_tiles(func), *_lost_updates(func.body, ())]
+
+
+def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
+    """Tiles that nothing uses, and tiles that are read and that nothing has written."""
+    allocs = [stmt for stmt in S.walk(func.body) if isinstance(stmt, S.Alloc)]
+    allocs = [stmt for stmt in allocs if stmt.buffer.storage in _TILES and not stmt.buffer.attrs]
+    if not allocs:
+        return
+    used: set[E.Var] = set()
+    filled: set[E.Var] = set()
+    for access in effects.accesses(func.body, nested=True):
+        if access.mode != effects.NAME or access.how is not effects.How.PLAIN:
+            used.add(access.data)
+            # An address may be written through at any time, and an update is one of something.
+            if access.mode == effects.WRITE or access.how is not effects.How.PLAIN:
+                filled.add(access.data)
+    for stmt in S.walk(func.body):
+        if _overwrites(stmt):  # products and reductions may start anew
+            filled.update(region.buffer.data for region in stmt.regions_written())
+    for var, _ in effects.pointers(func.body, nested=True):
+        used.add(var)
+        filled.add(var)
+    for alloc in allocs:
+        name = alloc.buffer.name
+        if alloc.buffer.data not in used:
+            message = f"the tile `{name}` is not used; remove it: it takes memory of every block"
+            yield Remark("unused-tile", message, alloc.loc)
+        elif alloc.buffer.data not in filled:
+            message = (
+                f"the tile `{name}` is read and nothing writes it; "
+                f"T.copy(..., {name}), T.clear({name}) or T.fill({name}, x) fills it"
+            )
+            yield Remark("unwritten-tile", message, alloc.loc)
+
+
+def _overwrites(stmt: S.Stmt) -> bool:
+    clear = getattr(stmt, "clear", False)
+    return bool(clear.value) if isinstance(clear, E.Const) else clear is not False
+
+
+def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]:
+    """``A[0] += x`` in parallel iterations: all read the same value, and one result is left.
+
+    An iteration that a condition selects may be the only one, so that nothing in an ``if`` counts.
+    """
+    if isinstance(stmt, S.If):
+        return
+    if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage == "global":
+        own = any(var in index.variables for index in stmt.indices for var in parallel)
+        again = any(
+            load.buffer is stmt.buffer and load.indices == stmt.indices
+            for load in E.find(stmt.value, E.Load)
+        )
+        if again and not own:
+            name = stmt.buffer.name
+            yield Remark(
+                "lost-update",
+                f"parallel iterations update the same element of `{name}`, and all but one update "
+                f"may be lost; use T.atomic_add({name}[...], x), or a reduction",
+                stmt.loc,
+            )
+    if isinstance(stmt, S.Parallel):
+        wide = (v for v, n in zip(stmt.vars, stmt.extents) if not _is_one(n))
+        parallel = (*parallel, *wide)
+    for block in stmt.blocks():
+        yield from _lost_updates(block, parallel)
+
+
+def _is_one(extent: object) -> bool:
+    value = extent.value if isinstance(extent, E.Const) else extent
+    return isinstance(value, int) and value == 1
