@@ -46,6 +46,11 @@ def race(**changes) -> Finding:
     return Finding(**{**values, **changes})
 
 
+def test_notebooks_show_the_text() -> None:
+    found = Report("main", [race()], runs=[("late", 0)])._repr_html_()
+    assert found.startswith("<pre>") and "thread 1 reads S[2]" in found
+
+
 # -- lines -----------------------------------------------------------------------------------------
 def test_a_generated_line_leads_to_the_comment_above_it() -> None:
     assert str(place(10)) == "/home/me/program.py:9"

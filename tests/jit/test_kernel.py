@@ -334,3 +334,13 @@ def test_extents_of_absent_tensors_that_are_needed_are_asked_for(mode: str) -> N
         "  expected: at least one non-null buffer among A, B\n"
         "  got: A=None, B=None"
     )
+
+
+def test_notebooks_show_program_and_text() -> None:
+    func = affine_program(8)
+    made = tilelang.compile(func, target="cpu")
+    found = made._repr_html_()
+    assert found.startswith(f"<b>{func.name}</b>(")
+    assert found.count("<details>") == found.count("</pre></details>") == 2
+    assert "&lt;" in found and "#include <" not in found
+    assert func._repr_html_().startswith("<pre>") and "T.Parallel" in func._repr_html_()

@@ -237,6 +237,12 @@ class Report:
     arguments: tuple[Any, ...] = ()
     picture: Timeline | None = None
 
+    def _repr_html_(self) -> str:
+        """The text for notebooks."""
+        from html import escape
+
+        return f"<pre>{escape(str(self))}</pre>"
+
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""

@@ -533,6 +533,12 @@ class PrimFunc:
     def __repr__(self) -> str:
         return self.script()
 
+    def _repr_html_(self) -> str:
+        """The text for notebooks."""
+        from html import escape
+
+        return f"<pre>{escape(self.script())}</pre>"
+
 
 def seq(*stmts: Stmt) -> Stmt:
     """``stmts`` in one ``Seq``, nested ones flattened; a single statement stays itself."""

@@ -383,6 +383,18 @@ class JITKernel:
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__qualname__} at {id(self):#x}>"
 
+    def _repr_html_(self) -> str:
+        """The kernel for notebooks: what it is, with the program and the generated text to open."""
+        from html import escape
+
+        parts = {"program": self.prim_func.script(), "generated text": self.get_kernel_source()}
+        opened = "".join(
+            f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>"
+            for title, text in parts.items()
+        )
+        name, inputs = escape(self.prim_func.name), escape(str(self.__signature__))
+        return f"<b>{name}</b>{inputs} for {escape(str(self.target))}{opened}"
+
     def __str__(self) -> str:
         return f"<JITKernel {self.prim_func.name} for {self.target}>"
 
