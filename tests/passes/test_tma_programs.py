@@ -272,3 +272,23 @@ def test_a_report_says_how_tiles_are_copied_and_why() -> None:
     text = explain(doubled(64, 100), HOPPER, Options())
     why = "`100` elements of `A` along dimension 0 are not known to be a multiple of 16 bytes"
     assert f"  copy: without a tensor map: {why}\n" in text
+
+
+def test_a_tile_of_the_unit_is_not_where_threads_have_written() -> None:
+    @T.prim_func
+    def tma_later(A: T.Tensor((64, 64), "float32"), B: T.Tensor((2, 64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float32")
+            for i, j in T.Parallel(64, 64):
+                s[i, j] = i
+            for i, j in T.Parallel(64, 64):
+                B[0, i, j] = s[j, i]
+            T.sync_threads()
+            t = T.alloc_shared((64, 64), "float32")
+            T.copy(A, t)
+            for i, j in T.Parallel(64, 64):
+                B[1, i, j] = t[i, j]
+
+    a = numbers(64, 64, dtype="float32")
+    first = np.broadcast_to(np.arange(64, dtype=np.float32), (64, 64))
+    holds(tma_later, (a, np.zeros((2, 64, 64), np.float32)), np.stack((first, a)), on=(SM_90A,))

@@ -90,16 +90,27 @@ class _Item:
     live: LiveRange
     size: int
     align: int
+    unit: bool = False  # a unit beside the threads writes it
+
+    def follows(self, other: _Item) -> bool:
+        """Whether a unit writes it behind what threads wrote to ``other``: at the same place that
+        would take a fence by each of them (PTX, "Proxies"), which barriers do not have."""
+        return self.unit and not other.unit and self.live.order > other.live.order
 
 
 def _plan(launch: S.Launch, reuse: bool, warp: int) -> tuple[list[tuple[_Item, int]], int]:
     """An offset for each shared buffer, and the bytes that all of them take."""
     ranges = find_live_ranges(launch, warp)
     patterns = _patterns(launch)
+    every = effects.accesses(launch.body, nested=True)
+    units = {access.data for access in every if access.proxy == "async" and access.writes}
     items = [
-        _Item(live, bytes_of(live), max(align_of(live), patterns.get(live.buffer.data, 1)))
+        _Item(
+            live, bytes_of(live), max(align_of(live), patterns.get(live.buffer.data, 1)),
+            live.buffer.data in units,
+        )
         for live in ranges.ranges
-    ]
+    ]  # fmt: skip
     places = assign(items, ranges, reuse)
     return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)
 
@@ -165,6 +176,8 @@ def assign(items: list[_Item], ranges: LiveRanges, reuse: bool) -> list[tuple[_I
             (place, place + other.size)
             for other, place in placed
             if not (reuse and ranges.separate(item.live, other.live))
+            or item.follows(other)
+            or other.follows(item)
         )
         placed.append((item, _gap(item, taken)))
     return sorted(placed, key=lambda pair: pair[0].live.order)
