@@ -340,5 +340,5 @@ def test_budgets_of_registers_act_where_warps_may_hand_them_on() -> None:
     lines = [line.strip() for line in text.splitlines()]
     assert [line for line in lines if line.startswith(("if ", "else", "T.set_max"))] == [
         "if tx >= 64 and tx < 128:", "T.set_max_nreg(40, 0)",
-        "else:", "if tx < 64:", "T.set_max_nreg(232, 0)",
+        "else:", "T.set_max_nreg(232, 0)",
     ]  # fmt: skip

@@ -4,8 +4,8 @@ A row says what each statement of a pipeline becomes, as steps. The lowering of 
 what a step is called on the target, the verifier what it guarantees, the barrier pass what it
 orders; nothing else knows any mechanism.
 
-Pipelined loops are written for the rows of :data:`CHOICES`. The others are lowered and verified,
-too, and are chosen as soon as copies of their mode can be lowered.
+Pipelined loops are written for the rows of :data:`CHOICES`, the best first. The others are lowered
+and verified, too.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _ROWS = (
     ),
 )  # fmt: skip
 MECHANISMS = {row.name: row for row in _ROWS}
-CHOICES = ("cp_async",)
+CHOICES = ("bulk", "cp_async")
 
 
 def choices(context: Context) -> tuple[Mechanism, ...]:

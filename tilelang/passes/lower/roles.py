@@ -30,14 +30,19 @@ class _Branches(Rewriter):
         self.moves = moves
         x, y, z = launch.threads
         # What every thread has at the start: the most that fit.
+        self.threads = x * y * z
         self.given = min(REGISTERS // (x * y * z) // UNIT * UNIT, 255)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if not isinstance(stmt, H.Roles):
             return stmt
         made: S.Stmt | None = None
-        for role in reversed(stmt.branches):
-            assert isinstance(role, H.Role)
+        roles = [role for role in stmt.branches if isinstance(role, H.Role)]
+        everyone = sum(role.count for role in roles) == self.threads
+        for role in reversed(roles):
+            if made is None and everyone and len(roles) > 1:
+                made = self.limited(role)  # all that are left
+                continue
             made = S.If(cond=self.mine(role), then=self.limited(role), orelse=made, loc=role.loc)
         return made
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -33,6 +34,7 @@ from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context
 
 NOTE = "pipeline_note"
+_BARRIERS = 1024  # bytes that words and small arrays beside the tiles may take
 
 
 def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -54,6 +56,11 @@ def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _is_pipelined(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.For) and stmt.kind == "pipelined"
+
+
+def _bytes(buffer: Buffer) -> int:
+    count = prod(extent for extent in buffer.shape if isinstance(extent, int))
+    return count * buffer.dtype.bits * buffer.dtype.lanes // 8
 
 
 def stages_of(loop: S.For) -> int:
@@ -176,7 +183,7 @@ class _Pipeliner:
             return _Choice(loop, note=f"serial: {why}")
         found = _Choice(loop, plan, others=tuple(mechanisms[1:]), again=again)
         while found.plan is not None:
-            reason = self.no_boxes(found.plan)
+            reason = self.no_boxes(found.plan) or self.no_room(found)
             if reason is None:
                 break
             found.refuse(reason)
@@ -188,6 +195,22 @@ class _Pipeliner:
             return None
         reasons = ((copy, self.facts.refusal(copy, versions=True)) for copy in plan.copies)
         return next((f"`{copy.dst.buffer.name}`: {why}" for copy, why in reasons if why), None)
+
+    def no_room(self, choice: _Choice) -> str | None:
+        """Where shared memory is short, as many versions as it has room for: copies that run ahead
+        of the next run keep their tiles, so that nothing takes their place in between."""
+        if not self.context.sparing or not choice.runs:
+            return None
+        assert choice.plan is not None
+        tiles = choice.plan.tiles
+        shared = [
+            node.buffer for node in S.walk(self.launch.body)
+            if isinstance(node, S.Alloc) and node.buffer.storage in ("shared", "shared.dyn")
+        ]  # fmt: skip
+        others = sum(_bytes(buffer) for buffer in shared if buffer.data not in tiles)
+        room = self.context.limits.shared_block - others - _BARRIERS
+        choice.plan.stages = min(choice.plan.stages, room // sum(map(_bytes, tiles.values())))
+        return "shared memory is short" if choice.plan.stages < 2 else None
 
     def drop_stale(self) -> None:
         """Without versions: tiles whose contents are used after the loop."""
