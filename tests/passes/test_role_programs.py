@@ -325,3 +325,27 @@ def test_barriers_that_the_program_numbers_leave_some_to_its_roles() -> None:
 
     a = np.arange(384).reshape(6, 64).astype(np.float32)
     holds(ring, (a, 0 * a), 2 * a[:, ::-1], on=WITH_BARRIERS)
+
+
+def test_loads_of_a_role_whose_threads_do_not_meet_are_their_own() -> None:
+    @T.prim_func
+    def ring(A: T.Tensor((8, 64, 64), "float16"), B: T.Tensor((8, 64, 64), "float16")):
+        with T.Kernel(1, threads=256):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((2, 64, 64), "float16")
+            full = T.alloc_barrier([128, 128])
+            empty = T.alloc_barrier([128, 128])
+            if tx >= 128:
+                for k in T.serial(8):
+                    T.barrier_wait(empty[k % 2], (k // 2 + 1) % 2)
+                    T.copy(A[k, :, :], s[k % 2, :, :])
+                    T.barrier_arrive(full[k % 2])
+            else:
+                for k in T.serial(8):
+                    T.barrier_wait(full[k % 2], k // 2 % 2)
+                    T.copy(s[k % 2, :, :], B[k, :, :])
+                    T.barrier_arrive(empty[k % 2])
+
+    tiles = np.concatenate([TILES, TILES])
+    holds(ring, (tiles, 0 * tiles), tiles, on=WITH_BARRIERS)
+    assert "tl_tma_load" not in compiled(ring, "sm_90a").get_kernel_source()

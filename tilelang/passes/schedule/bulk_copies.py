@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
 from tilelang.ir.visitor import Rewriter, rewrite_launches
@@ -52,12 +53,13 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     context = facts.context
     if not context.has("tma") or context.options.no_tma or context.sparing:
         return launch
+    ahead = _may_run_ahead(launch)
 
     class Choose(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
             if not (isinstance(stmt, S.Copy) and stmt.mode == "copy" and facts.pays(stmt)):
                 return stmt
-            why = facts.refusal(stmt)
+            why = _AHEAD if stmt in ahead else facts.refusal(stmt)
             if why is not None:
                 return replace(stmt, annotations=(*stmt.annotations, (TMA_NOTE, why)))
             return replace(stmt, mode="tma", annotations=(*stmt.annotations, (COMPLETE, True)))
@@ -65,6 +67,25 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     found = Choose().rewrite(launch)
     assert isinstance(found, S.Launch)
     return found
+
+
+_AHEAD = "threads that share it may be a turn of its barrier apart"
+
+
+def _may_run_ahead(launch: S.Launch) -> set[S.Stmt]:
+    """Loads in loops whose threads do not meet between two iterations: where mbarriers order the
+    uses of a tile, and not a barrier of those who fill it, one thread may begin the next load
+    before another has seen the end of this one. A parity cannot tell the two apart."""
+    own = any(call.atom.signals for call in _calls(launch.body))
+    pipelines = (node for node in S.walk(launch.body) if isinstance(node, H.Pipeline))
+    tiles = {data for node in pipelines for data in node.tiles}
+    return {
+        node
+        for loop in S.walk(launch.body) if isinstance(loop, (S.For, S.While))
+        for node in S.walk(loop)
+        if isinstance(node, S.Copy) and node.src.buffer.storage == "global"
+        and (own or node.dst.buffer.data in tiles)
+    }  # fmt: skip
 
 
 def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
