@@ -151,7 +151,7 @@ TILES = choices(
     "block_M block_N block_K stages threads", (128, 256, 64, 4, 256), (128, 256, 64, 3, 256),
     (256, 128, 64, 3, 256), (128, 128, 64, 3, 128), (128, 128, 32, 4, 128))  # fmt: skip
 ATTENTION_TILES = choices(  # lengths are multiples of both
-    "block_M block_N stages threads", (128, 128, 2, 256), (128, 64, 2, 256), (256, 64, 2, 512),
+    "block_M block_N stages threads", (128, 128, 2, 256), (128, 64, 2, 256),
     (128, 64, 2, 128), (128, 32, 2, 128))  # fmt: skip
 # Row -> the program, its sizes, and the tiles from which the fastest is taken.
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, int]]]] = {

@@ -72,6 +72,25 @@ T.copy(c, C)
 '''  # fmt: skip
 
 
+def test_what_a_loop_only_reads_is_waited_for_before_it() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((128,), "float32"), C: T.Tensor((128,), "float32")):  # type: ignore[no-untyped-def]  # a traced function
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((128,), "float32")
+            c = T.alloc_local((1,), "float32")
+            tx = T.get_thread_binding()
+            a[tx] = A[tx]
+            c[0] = 0.0
+            for k in T.serial(8):
+                c[0] += a[(tx + k) % 128]
+            C[tx] = c[0]
+
+    lines = [line.strip() for line in body_text(ordered(kernel)).splitlines()]
+    loop = next(k for k, line in enumerate(lines) if line.startswith("for k in"))
+    assert lines.index("T.sync_threads()") == loop - 1
+    assert lines.count("T.sync_threads()") == 1
+
+
 def test_disjoint_parts_need_no_barrier() -> None:
     @T.prim_func
     def kernel(A: T.Tensor((64, 32), "float16"), B: T.Tensor((64, 32), "float16"), n: T.int32):  # type: ignore[no-untyped-def]  # a traced function

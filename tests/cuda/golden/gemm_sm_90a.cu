@@ -2,12 +2,13 @@
 
 #include "tl_types.h"
 #include "tl_memory.h"
+#include "tl_tma.h"
 #include "tl_wgmma.h"
 #include "tl_sync.h"
 
 TL_WGMMA(64, 16, f16, f16, f32, 32)
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const uint16_t* __restrict__ A, const uint16_t* __restrict__ B, float* __restrict__ C) {
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_constant__ tl_tensor_map A_map, const __grid_constant__ tl_tensor_map B_map, float* __restrict__ C) {
     extern __shared__ __align__(1024) unsigned char tl_smem[];
     const int bx = (int)blockIdx.x;
     const int by = (int)blockIdx.y;
@@ -15,73 +16,67 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const uint16_
     uint16_t* const a = (uint16_t*)(tl_smem);
     uint16_t* const b = (uint16_t*)(tl_smem + 12288);
     __align__(16) float c[32];
-    const int32_t a_at = (tx / 4 * 32) + (((tx % 4) ^ (tx / 4 % 8 / 2)) * 8);
-    const int A_at = by * 64 + tx / 4;
-    const int A_at_1 = tx % 4 * 8;
-    #pragma unroll
-    for (int s = 0; s < 2; ++s) {
-        tl_cp_async_16(&a[a_at] + s * 1024, &A[A_at * 128 + A_at_1] + s * 4096);
+    uint64_t* const full = (uint64_t*)(tl_smem + 24576);
+    uint64_t* const empty = (uint64_t*)(tl_smem + 24608);
+    if (tx == 0) {
+        tl_mbarrier_init(full, 1);
+        tl_mbarrier_init(&full[1], 1);
+        tl_mbarrier_init(&full[2], 1);
+        tl_mbarrier_init(empty, 4);
+        tl_mbarrier_init(&empty[1], 4);
+        tl_mbarrier_init(&empty[2], 4);
+        tl_fence_barrier_init();
     }
-    const int32_t b_at = (tx / 8 * 64) + (((tx % 8) ^ (tx / 8 % 8)) * 8);
-    const int B_at = bx * 64 + tx % 8 * 8;
-    #pragma unroll
-    for (int s_1 = 0; s_1 < 2; ++s_1) {
-        tl_cp_async_16(&b[b_at] + s_1 * 1024, &B[tx / 8 * 128 + B_at] + s_1 * 2048);
+    __syncthreads();
+    if (tx == 0) {
+        tl_mbarrier_wait(empty, 1);
+        tl_tma_load(a, &A_map, full, 0, by * 64);
+        tl_tma_load(b, &B_map, full, bx * 64, 0);
+        tl_mbarrier_arrive_expect_tx(full, 8192);
     }
-    tl_cp_async_commit();
-    #pragma unroll
-    for (int s_2 = 0; s_2 < 2; ++s_2) {
-        tl_cp_async_16(&a[a_at] + (s_2 * 1024 + 2048), &A[A_at * 128 + A_at_1 + 32] + s_2 * 4096);
+    if (tx == 0) {
+        tl_mbarrier_wait(&empty[1], 1);
+        tl_tma_load(&a[2048], &A_map, &full[1], 32, by * 64);
+        tl_tma_load(&b[2048], &B_map, &full[1], bx * 64, 32);
+        tl_mbarrier_arrive_expect_tx(&full[1], 8192);
     }
-    #pragma unroll
-    for (int s_3 = 0; s_3 < 2; ++s_3) {
-        tl_cp_async_16(&b[b_at] + (s_3 * 1024 + 2048), &B[(tx / 8 + 32) * 128 + B_at] + s_3 * 2048);
-    }
-    tl_cp_async_commit();
-    for (int k = 0, stage = 0, stage_1 = 2; k < 4; ++k, stage = stage == 2 ? 0 : stage + 1, stage_1 = stage_1 == 2 ? 0 : stage_1 + 1) {
-        tl_cp_async_wait<1>();
-        tl_fence_proxy_async();
-        __syncthreads();
+    for (int k = 0; k < 4; ++k) {
+        tl_mbarrier_wait(&full[k % 3], k / 3);
         if (k < 2) {
-            const int32_t a_at_1 = (stage_1 * 2048 + tx / 4 * 32) + (((tx % 4) ^ (tx / 4 % 8 / 2)) * 8);
-            const int A_at_2 = k * 32 + tx % 4 * 8;
-            #pragma unroll
-            for (int s_4 = 0; s_4 < 2; ++s_4) {
-                tl_cp_async_16(&a[a_at_1] + s_4 * 1024, &A[A_at * 128 + A_at_2 + 64] + s_4 * 4096);
-            }
-            const int32_t b_at_1 = (stage_1 * 2048 + tx / 8 * 64) + (((tx % 8) ^ (tx / 8 % 8)) * 8);
-            const int B_at_1 = k * 32 + tx / 8;
-            #pragma unroll
-            for (int s_5 = 0; s_5 < 2; ++s_5) {
-                tl_cp_async_16(&b[b_at_1] + s_5 * 1024, &B[(B_at_1 + 64) * 128 + B_at] + s_5 * 2048);
+            if (tx == 0) {
+                tl_mbarrier_wait(&empty[(k + 2) % 3], ((k + 2) / 3 + 1) % 2);
+                tl_tma_load(&a[(k + 2) % 3 * 2048], &A_map, &full[(k + 2) % 3], k * 32 + 64, by * 64);
+                tl_tma_load(&b[(k + 2) % 3 * 2048], &B_map, &full[(k + 2) % 3], bx * 64, k * 32 + 64);
+                tl_mbarrier_arrive_expect_tx(&full[(k + 2) % 3], 8192);
             }
         }
-        tl_cp_async_commit();
         tl_wgmma_touch_f32<32>(c);
         tl_wgmma_fence();
-        const int a_at_2 = stage * 2048;
+        const int a_at = k % 3 * 2048;
         #pragma unroll
         for (int k_1 = 0; k_1 < 2; ++k_1) {
             #pragma unroll
             for (int i = 0; i < 1; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 1; ++j) {
-                    tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(&c[i * 32 + j * 32], tl_wgmma_operand<2, 1, 32>(&a[a_at_2]) + i * 256 + k_1 * 2, tl_wgmma_operand<1, 256, 64>(&b[a_at_2]) + k_1 * 128, (k_1 > 0) || (k != 0));
+                    tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(&c[i * 32 + j * 32], tl_wgmma_operand<2, 1, 32>(&a[a_at]) + i * 256 + k_1 * 2, tl_wgmma_operand<1, 256, 64>(&b[a_at]) + k_1 * 128, (k_1 > 0) || (k != 0));
                 }
             }
         }
         tl_wgmma_commit();
         tl_wgmma_wait<0>();
         tl_wgmma_touch_f32<32>(c);
+        __syncwarp(4294967295u);
+        if (tx % 32 == 0) {
+            tl_mbarrier_arrive(&empty[k % 3]);
+        }
     }
-    tl_cp_async_wait<0>();
-    __syncthreads();
     const int C_at = by * 64 + tx / 32 * 16 + tx / 4 % 8;
     const int C_at_1 = bx * 64 + tx % 4 * 2;
     #pragma unroll
-    for (int s_6 = 0; s_6 < 16; ++s_6) {
+    for (int s = 0; s < 16; ++s) {
         __align__(16) float C_vec[2];
-        tl_copy_8(C_vec, &c[s_6 * 2]);
-        tl_copy_8(&C[(C_at + s_6 % 2 * 8) * 128 + C_at_1 + s_6 / 2 * 8], C_vec);
+        tl_copy_8(C_vec, &c[s * 2]);
+        tl_copy_8(&C[(C_at + s % 2 * 8) * 128 + C_at_1 + s / 2 * 8], C_vec);
     }
 }

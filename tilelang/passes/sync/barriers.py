@@ -606,9 +606,27 @@ class _Inserter:
         if not same:
             inner = replace(inner, exact=False)
         body, leaving = self.iterate(stmt, live, inner)
+        if body is not stmt.body and same and at.cond is None:
+            ahead = self.settled_before(stmt, live, at, inner, _meetings(body))
+            if ahead is not None:
+                before += ahead[0]
+                live.assign(ahead[1])
+                body, leaving = ahead[2], ahead[3]
         live.assign(leaving if _runs(stmt) else (*live, *leaving))
         made = stmt if body is stmt.body else replace(stmt, body=body)
         return S.seq(*before, made) if before else made
+
+    def settled_before(
+        self, stmt: S.For | S.While, live: Open, at: Where, inner: Where, meetings: int
+    ) -> tuple[list[S.Stmt], Open, S.Stmt, list[Access]] | None:
+        """A barrier before a loop if that leaves fewer than ``meetings`` in it: what stands there,
+        what is open behind it, and the loop's body and what it leaves open then."""
+        rest = Open(live)
+        before = self.order(self.accesses(stmt.body, at, nested=True), rest, at, stmt.loc)
+        if not before:
+            return None
+        body, leaving = self.iterate(stmt, rest, inner)
+        return (before, rest, body, leaving) if _meetings(body) < meetings else None
 
     def iterate(self, stmt: S.For | S.While, entry: Open, at: Where) -> tuple[S.Stmt, list[Access]]:
         """The body, and the accesses that are open when the loop ends."""
@@ -645,6 +663,16 @@ class _Inserter:
             if not fresh:
                 return body, list(Open(leaving, map(left, exits.breaks)))
             carried += fresh
+
+
+def _meetings(stmt: S.Stmt) -> int:
+    """Barriers in ``stmt``."""
+    return sum(
+        isinstance(node, S.Eval)
+        and isinstance(node.value, E.Call)
+        and node.value.atom.meets("warp", "block", "grid")
+        for node in S.walk(stmt)
+    )
 
 
 def _runs(stmt: S.For | S.While) -> bool:
