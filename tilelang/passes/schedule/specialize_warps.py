@@ -34,7 +34,7 @@ WARPGROUP = 128
 MOST_THREADS = 1024
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
-REGISTERS = {2: (232, 40), 3: (160, 32), 4: (120, 24)}
+REGISTERS = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
 _FILE = 65536  # registers of a multiprocessor
 
 
@@ -196,13 +196,19 @@ def _budget(launch: S.Launch) -> tuple[int | None, int | None, str | None]:
     upper, lower = REGISTERS.get(threads // WARPGROUP, (None, None))
     if isinstance(hints, tuple):
         lower, upper = (own or given for own, given in zip(hints, (lower or 24, upper or 240)))
-        if upper * threads + lower * WARPGROUP > _FILE:
+        if upper * threads + lower * WARPGROUP > _given(threads + WARPGROUP):
             raise _NotSpecializedError(
                 f"{upper} registers for consumers and {lower} for a producer are too many"
             )
     if upper is None or lower is None:
         return None, None, None
     return upper, lower, f"{upper} for consumers, {lower} for the producer"
+
+
+def _given(threads: int) -> int:
+    """Registers that a block of ``threads`` has from its start: those for all threads alike, in
+    eights. One that asks for more than others give back waits for ever (PTX, "setmaxnreg")."""
+    return min(_FILE // threads // 8 * 8, 255) * threads
 
 
 def _with_note(annotations: S.Pairs, note: str | None) -> S.Pairs:
