@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from golden_programs import PROGRAMS, Maker, source_of
 
-UNITS = ("gemm",)  # uses units of sm_90a
+UNITS = ("copy_with_edges", "gemm", "transpose", "view")  # use units of sm_90a
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])

@@ -186,6 +186,7 @@ def _build() -> dict[str, Function]:
             "fns": lambda args, kind, attrs: _fns(*args)[()],
             "likely": lambda args, kind, attrs: args[0],
             "immediate": lambda args, kind, attrs: args[0],
+            "warp_uniform": lambda args, kind, attrs: args[0],
             "fmax_nan": _numpy(np.maximum),
             "fmin_nan": _numpy(np.minimum),
             "fma": _exact(lambda x, y, z: x * y + z),

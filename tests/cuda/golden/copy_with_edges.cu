@@ -2,29 +2,36 @@
 
 #include "tl_types.h"
 #include "tl_memory.h"
-#include "tl_tma.h"
-#include "tl_sync.h"
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_constant__ tl_tensor_map A_map, const __grid_constant__ tl_tensor_map B_map) {
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const float* __restrict__ A, float* __restrict__ B) {
     extern __shared__ __align__(1024) unsigned char tl_smem[];
     const int bx = (int)blockIdx.x;
     const int by = (int)blockIdx.y;
     const int tx = (int)threadIdx.x;
-    uint64_t* const loaded = (uint64_t*)(tl_smem + 4096);
     float* const tile = (float*)(tl_smem);
-    if (tx == 0) {
-        tl_mbarrier_init(loaded, 1);
-        tl_fence_barrier_init();
+    const int at = by * 32 + tx / 8;
+    const int at_1 = bx * 32 + tx % 8 * 4;
+    const int tile_at = tx % 8 * 4;
+    #pragma unroll
+    for (int s = 0; s < 2; ++s) {
+        __align__(16) float A_vec[4];
+        if ((at + s * 16 < 100) && (at_1 < 60)) {
+            tl_copy_16(A_vec, &A[(at + s * 16) * 60 + at_1]);
+        } else {
+            #pragma unroll
+            for (int v = 0; v < 4; ++v) {
+                A_vec[v] = 0.0f;
+            }
+        }
+        __align__(16) float tile_vec[4];
+        tl_copy_16(tile_vec, A_vec);
+        tl_copy_16(&tile[(s * 16 + tx / 8) * 32 + tile_at], tile_vec);
     }
     __syncthreads();
-    if (tx == 0) {
-        tl_mbarrier_arrive_expect_tx(loaded, 4096);
-        tl_tma_load(tile, &A_map, loaded, bx * 32, by * 32);
-    }
-    tl_mbarrier_wait(loaded, 0);
-    if (tx == 0) {
-        tl_tma_store(&B_map, tile, bx * 32, by * 32);
-        tl_bulk_commit();
-        tl_bulk_wait_read<0>();
+    #pragma unroll
+    for (int s_1 = 0; s_1 < 2; ++s_1) {
+        if ((at + s_1 * 16 < 100) && (at_1 < 60)) {
+            tl_copy_16(&B[(at + s_1 * 16) * 60 + at_1], &tile[(s_1 * 16 + tx / 8) * 32 + tile_at]);
+        }
     }
 }

@@ -2,10 +2,8 @@
 
 #include "tl_types.h"
 #include "tl_memory.h"
-#include "tl_tma.h"
-#include "tl_sync.h"
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_constant__ tl_tensor_map B_map, const float* __restrict__ A) {
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const float* __restrict__ A, float* __restrict__ B) {
     extern __shared__ __align__(1024) unsigned char tl_smem[];
     const int tx = (int)threadIdx.x;
     float* const tile = (float*)(tl_smem);
@@ -29,11 +27,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
         }
         tl_copy_16(&turned[(s_1 * 16 + tx / 8) * 32 + turned_at], turned_vec);
     }
-    tl_fence_proxy_async();
     __syncthreads();
-    if (tx == 0) {
-        tl_tma_store(&B_map, turned, 0, 0);
-        tl_bulk_commit();
-        tl_bulk_wait_read<0>();
+    #pragma unroll
+    for (int s_2 = 0; s_2 < 4; ++s_2) {
+        tl_copy_16(&B[(s_2 * 16 + tx / 8) * 32 + turned_at], &turned[(s_2 * 16 + tx / 8) * 32 + turned_at]);
     }
 }

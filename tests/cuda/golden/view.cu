@@ -2,30 +2,19 @@
 
 #include "tl_types.h"
 #include "tl_memory.h"
-#include "tl_tma.h"
-#include "tl_sync.h"
 
-extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_constant__ tl_tensor_map A_map, const __grid_constant__ tl_tensor_map B_map) {
+extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const float* __restrict__ A, int32_t* __restrict__ B) {
     extern __shared__ __align__(1024) unsigned char tl_smem[];
     const int tx = (int)threadIdx.x;
-    uint64_t* const loaded = (uint64_t*)(tl_smem + 4096);
     float* const tile = (float*)(tl_smem);
-    if (tx == 0) {
-        tl_mbarrier_init(loaded, 1);
-        tl_fence_barrier_init();
+    const int tile_at = tx % 8 * 4;
+    #pragma unroll
+    for (int s = 0; s < 2; ++s) {
+        tl_copy_16(&tile[(s * 16 + tx / 8) * 32 + tile_at], &A[(s * 16 + tx / 8) * 32 + tile_at]);
     }
     __syncthreads();
-    if (tx == 0) {
-        tl_mbarrier_arrive_expect_tx(loaded, 4096);
-        tl_tma_load(tile, &A_map, loaded, 0, 0);
-    }
-    tl_mbarrier_wait(loaded, 0);
-    if (tx == 0) {
-        tl_tma_store(&B_map, (int32_t*)tile, 0);
-        tl_tma_store(&B_map, &((int32_t*)tile)[256], 256);
-        tl_tma_store(&B_map, &((int32_t*)tile)[512], 512);
-        tl_tma_store(&B_map, &((int32_t*)tile)[768], 768);
-        tl_bulk_commit();
-        tl_bulk_wait_read<0>();
+    #pragma unroll
+    for (int s_1 = 0; s_1 < 2; ++s_1) {
+        tl_copy_16(&B[s_1 * 512 + tx * 4], &((int32_t*)tile)[s_1 * 512 + tx * 4]);
     }
 }
