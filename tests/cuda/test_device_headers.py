@@ -138,7 +138,7 @@ def shared_by_threads() -> list[str]:
         lines += [f"{p}[n] += tl_warp_reduce_{op}({p}[1]);" for op in ops]
     lines += [
         "f32[n] += tl_warp_reduce(f32[1], [](float a, float b) { return tl_round_f16(a + b); });",
-        "i32[n] += tl_any(n > 1) + tl_all(n > 2) + tl_ballot(n > 3) + tl_activemask();",
+        "i32[n] += tl_any(n > 1) + tl_all(n > 2) + tl_ballot(n > 3) + tl_activemask() + tl_warp_uniform(n);",
         "__shared__ float space[128];",
         "f32[n] = tl_thread_allreduce<128, 1>(space, (int)threadIdx.x, f32[1], n > 1, "
         "[](float a, float b) { return a + b; });",
@@ -257,7 +257,7 @@ def tensor_copies() -> list[str]:
 def warpgroups() -> tuple[list[str], list[str]]:
     """Products of warpgroups (sm_90a), and the lines that make them."""
     lines = ["tl_wgmma_descriptor(u64, tile, 1, 1, 64);", "tl_descriptor_add(u64, 32);",
-             "tl_wgmma_touch_f32<4>(r);", "tl_wgmma_touch_b32<4>(r);", "uint32_t d[128];",
+             "u64[0] = tl_wgmma_operand<1, 1, 64>(tile);", "tl_wgmma_touch_f32<4>(r);", "tl_wgmma_touch_b32<4>(r);", "uint32_t d[128];",
              "for (int i = 0; i < 128; ++i) d[i] = u32[i];", "tl_wgmma_fence();"]  # fmt: skip
     instances = []
     for (a, b), totals in WGMMA.items():

@@ -136,7 +136,7 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("tl_mma_sp.h", r"tl_mma_sp_"),
     ("tl_mma_sm70.h", r"tl_mma_m16n16k4_"),
     ("tl_tma.h", r"tl_tma_|tl_tensor_map|tl_bulk_(load|store|reduce|copy)"),
-    ("tl_wgmma.h", r"tl_wgmma_(m64|touch|descriptor)|tl_descriptor_add"),
+    ("tl_wgmma.h", r"tl_wgmma_(m64|touch|descriptor|operand)|tl_descriptor_add"),
     ("tl_tcgen05.h", r"tl_tcgen05_|tl_tmem_|tl_clc_"),
     ("tl_sync.h", r"tl_bar_|tl_sync_grid|tl_mbarrier|tl_fence|tl_cluster|tl_block_rank|tl_pdl"
                   r"|tl_setmaxnreg|tl_cp_async_mbarrier|tl_wgmma_(fence|commit|wait)|tl_elect"
