@@ -95,6 +95,7 @@ CASES: dict[type[S.Stmt], tuple[S.Stmt, str]] = {
         H.Pipeline(pipe=PIPE, stages=2, tiles=(B.data,), mechanism="plain", body=EMPTY),
         "",
     ),
+    H.Run: (H.Run(pipe=PIPE, first=VAR, count=ONE, body=EMPTY), ""),
     H.Acquire: (H.Acquire(pipe=PIPE, number=ZERO), ""),
     H.Commit: (H.Commit(pipe=PIPE, number=ZERO), ""),
     H.Wait: (H.Wait(pipe=PIPE, number=ZERO), ""),

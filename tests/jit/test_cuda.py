@@ -29,9 +29,10 @@ from tilelang.errors import (
     TileUnsupportedError,
     TileWarning,
 )
-from tilelang.jit import JITKernel, core, execution
+from tilelang.jit import JITKernel, artifacts, core
 from tilelang.jit.execution import check_backend
 from tilelang.options import Options, make_options
+from tilelang.runtime import cache as runtime_cache
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.signature import LaunchSpec, Symbol, scalar, tensor
@@ -85,10 +86,10 @@ def made(
             source, "cuda", "add_kernel", ("n",), (), flags=held["flags"], device=held["module"]
         )
 
-    monkeypatch.setattr(execution, "artifact_of", front)
+    monkeypatch.setattr(artifacts, "artifact_of", front)
     cache = DiskCache(tmp_path / "cache")
     monkeypatch.setattr(cuda, "default_cache", lambda: cache)
-    monkeypatch.setattr(execution, "default_cache", lambda: cache)
+    monkeypatch.setattr(runtime_cache, "default_cache", lambda: cache)
     if "stub" not in request.fixturenames:  # nothing is called, so no launcher need be built
         monkeypatch.setattr(cuda, "find_compiler", lambda cache, quiet: None)
     return held
