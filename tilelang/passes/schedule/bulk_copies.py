@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -75,7 +76,8 @@ _AHEAD = "threads that share it may be a turn of its barrier apart"
 def _may_run_ahead(launch: S.Launch) -> set[S.Stmt]:
     """Loads in loops whose threads do not meet between two iterations: where mbarriers order the
     uses of a tile, and not a barrier of those who fill it, one thread may begin the next load
-    before another has seen the end of this one. A parity cannot tell the two apart."""
+    before another has seen the end of this one. A parity cannot tell the two apart. A barrier
+    stands between two loads that fill the same place, which threads read meanwhile."""
     own = any(call.atom.signals for call in _calls(launch.body))
     pipelines = (node for node in S.walk(launch.body) if isinstance(node, H.Pipeline))
     tiles = {data for node in pipelines for data in node.tiles}
@@ -84,8 +86,23 @@ def _may_run_ahead(launch: S.Launch) -> set[S.Stmt]:
         for loop in S.walk(launch.body) if isinstance(loop, (S.For, S.While))
         for node in S.walk(loop)
         if isinstance(node, S.Copy) and node.src.buffer.storage == "global"
-        and (own or node.dst.buffer.data in tiles)
+        and (own or node.dst.buffer.data in tiles or not _same_place(node, loop))
     }  # fmt: skip
+
+
+def _same_place(copy: S.Copy, loop: S.For | S.While) -> bool:
+    """Whether each iteration of ``loop`` fills and reads the same elements."""
+    bound = {name for node in S.walk(loop.body) for name in node.parts("var", "vars")}
+    bound |= {loop.var} if isinstance(loop, S.For) else set()
+    places = (*copy.dst.mins, *(E.as_expr(item) for item in copy.dst.extents))
+    moving = any(
+        isinstance(node, E.Load) or node in bound for place in places for node in E.walk(place)
+    )
+    data = copy.dst.buffer.data
+    return not moving and any(
+        access.buffer.data is data and access.mode == "read"
+        for access in effects.accesses(loop.body, nested=True)
+    )
 
 
 def _settled(launch: S.Launch, facts: TmaFacts) -> S.Launch:
