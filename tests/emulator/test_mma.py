@@ -104,13 +104,13 @@ def into_registers(codes: Array, layout: RegisterLayout, bits: int) -> Array:
 
 
 def place(layout: RegisterLayout, i: int, j: int) -> tuple[int, int]:
-    """Thread and slot of an element, by the digits of its indices."""
-    found = {"thread": 0, "slot": 0}
-    for index, digits in zip((i, j), layout.digits, strict=True):
-        for digit in reversed(digits):
-            found[digit.place] += index % digit.extent * digit.stride
-            index //= digit.extent
-    return found["thread"], found["slot"]
+    """Thread and slot of an element, by the modes of its indices."""
+    found = {"thread": 0, "register": 0}
+    for index, modes in zip((i, j), layout.modes, strict=True):
+        for mode in reversed(modes):
+            found[mode.place] += index % mode.extent * mode.stride
+            index //= mode.extent
+    return found["thread"], found["register"]
 
 
 def run(library: ctypes.CDLL, atom: MmaAtom, a: Array, b: Array, c: Array) -> Array:
