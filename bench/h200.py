@@ -176,8 +176,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, in
     "mla": (mla_decode, (64, 128, 8192, 512, 64), choices(
         "block_N block_H stages threads", (64, 64, 2, 256), (64, 64, 1, 256), (32, 64, 2, 256))),
     "dequant_rows": (dequant, (2048, 8192, 8192), choices(
-        "block_M block_N block_K stages threads", (128, 128, 64, 3, 256), (128, 256, 64, 3, 256),
-        (128, 128, 64, 3, 128), (64, 128, 64, 3, 128))),
+        "block_M block_N block_K stages threads", (128, 128, 64, 3, 256), (128, 128, 64, 3, 128),
+        (64, 128, 64, 3, 128))),
     "dequant": (dequant, (16, 8192, 8192), choices(
         "block_M block_N block_K stages threads", (16, 64, 64, 3, 128), (16, 128, 64, 3, 128),
         (64, 64, 64, 3, 128), (64, 128, 64, 3, 128), (16, 64, 256, 6, 128),
