@@ -10,7 +10,7 @@ import pytest
 import tilelang.language as T
 from tilelang.codegen.gpu.module import CudaModule, MapStep
 from tilelang.compiler import compile, lower
-from tilelang.cuda import backend
+from tilelang.cuda import dialect
 from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -85,7 +85,7 @@ def test_the_artifact_tells_it() -> None:
 
 
 def test_tensor_maps_need_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = backend.emit_cuda
+    plain = dialect.emit_cuda
     mapped = TmaDescriptor("A", 2, (64,), (4,), (1,), box=(64,))
 
     def emit(func: S.PrimFunc, target: Target) -> CudaModule:
@@ -100,7 +100,7 @@ def test_tensor_maps_need_16_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
             B[tx] = A[tx * 2]
 
     assert compile(strided, TARGET).alignments == ()
-    monkeypatch.setattr(backend, "emit_cuda", emit)
+    monkeypatch.setattr(dialect, "emit_cuda", emit)
     assert compile(strided, TARGET).alignments == (("A", 16),)
 
 
