@@ -288,6 +288,7 @@ def test_ml_dtypes_arrays_give_ml_dtypes_results(harness: Any) -> None:
     assert harness.slow_calls == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*requires a gradient")  # is told; the call is made
 def test_torch_tensors_give_torch_results(harness: Any) -> None:
     torch = pytest.importorskip("torch", reason="calls with torch tensors")
     spec = gemm(
