@@ -18,6 +18,7 @@ from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.errors import KernelArgumentError
 from tilelang.jit import JITKernel, execution
 from tilelang.options import Options
+from tilelang.runtime import cache as runtime_cache
 from tilelang.runtime.cache import DiskCache
 from tilelang.target import Target
 
@@ -44,7 +45,7 @@ def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Stub:
     driver = Driver(found.path)
     monkeypatch.setattr(code_module.LoadedModule.__init__, "__defaults__", (lambda: driver,))
     cache = DiskCache(tmp_path / "cache")
-    for module in (cuda, execution):
+    for module in (cuda, runtime_cache):
         monkeypatch.setattr(module, "default_cache", lambda: cache)
     fake_torch(monkeypatch)
     return found
