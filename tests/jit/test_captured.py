@@ -19,7 +19,7 @@ OTHER = object()
 
 
 @T.macro
-def moved(x):  # type: ignore[no-untyped-def]
+def moved(x):  # type: ignore[no-untyped-def]  # the tracer gives them
     return x + ADDED
 
 
@@ -28,9 +28,9 @@ def factor() -> float:
 
 
 @tilelang.jit(target="cpu")
-def eager(A):  # type: ignore[no-untyped-def]
+def eager(A):  # type: ignore[no-untyped-def]  # the tracer gives them
     n = T.const("n")
-    A: T.Tensor[[n], T.float32]  # type: ignore[no-redef]
+    A: T.Tensor[[n], T.float32]  # type: ignore[no-redef]  # a parameter gets its annotation
     B = T.empty((n,), "float32")
     with T.Kernel(T.ceildiv(n, BLOCK), threads=32) as bx:
         for i in T.Parallel(BLOCK):
@@ -39,7 +39,7 @@ def eager(A):  # type: ignore[no-untyped-def]
 
 
 @tilelang.jit(out_idx=[-1], target="cpu")
-def factory(n):  # type: ignore[no-untyped-def]
+def factory(n):  # type: ignore[no-untyped-def]  # gives a traced function
     @T.prim_func
     def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
         with T.Kernel(1, threads=32):
@@ -93,8 +93,8 @@ def test_a_variable_of_the_enclosing_function() -> None:
     width: Any = 4
 
     @tilelang.jit(target="cpu")
-    def local(A):  # type: ignore[no-untyped-def]
-        A: T.Tensor[[width], T.float32]  # type: ignore[no-redef]
+    def local(A):  # type: ignore[no-untyped-def]  # the tracer gives them
+        A: T.Tensor[[width], T.float32]  # type: ignore[no-redef]  # a parameter gets its annotation
         B = T.empty((width,), "float32")
         with T.Kernel(1, threads=32):
             for i in T.Parallel(width):

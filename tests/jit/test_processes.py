@@ -40,7 +40,7 @@ def scaled(n: int, factor: float = 2.0) -> Any:
 @tilelang.jit(target="cpu", pass_configs={"tl.enable_fast_math": False})
 def shifted(A, by: T.float32):  # type: ignore[no-untyped-def]  # the tracer gives them
     n = T.const("n")
-    A: T.Tensor[[n], T.float32]  # type: ignore[no-redef]
+    A: T.Tensor[[n], T.float32]  # type: ignore[no-redef]  # a parameter gets its annotation
     B = T.empty((n,), "float32")
     with T.Kernel(1, threads=32):
         for i in T.Parallel(n):
@@ -49,7 +49,7 @@ def shifted(A, by: T.float32):  # type: ignore[no-untyped-def]  # the tracer giv
 
 
 @T.macro
-def twice(x):  # type: ignore[no-untyped-def]
+def twice(x):  # type: ignore[no-untyped-def]  # the tracer gives them
     return x * 2
 
 
