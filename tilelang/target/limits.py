@@ -38,6 +38,12 @@ class Limits:
     block: tuple[int, int, int] = (1024, 1024, 64)
     grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
 
+    def registers_at_start(self, threads: int) -> int:
+        """The most registers that each thread of a block of ``threads`` has from its start, in
+        eights. Warpgroups that ask for more than others give back wait for ever (PTX,
+        "setmaxnreg")."""
+        return min(self.registers // threads // 8 * 8, self.registers_thread)
+
 
 def _cuda(block: int, processor: int, threads: int, blocks: int) -> Limits:
     return Limits(

@@ -31,7 +31,6 @@ from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_g
 from tilelang.target import Context
 
 MAX_SLOTS = 256  # elements of 16 bits of a factor that a thread may hold
-REGISTERS = 65536  # of a multiprocessor; half of a thread's share may hold the factor
 MAX_ROWS = 32  # rows of a result that may be computed transposed
 RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, best first
 
@@ -205,7 +204,7 @@ class _Holder:
         rows = plan.m if left else plan.n
         threads = self.groups.of(product)[1]
         shared = buffer.storage != FRAGMENT
-        most = min(MAX_SLOTS * threads, REGISTERS)
+        most = min(MAX_SLOTS * threads, self.context.limits.registers)
         if shared and (copies > 1 or rows * plan.k > most):
             return set()
         if not shared and not left and not self.turns(product):

@@ -13,25 +13,20 @@ from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.analysis.groups import thread_number
 from tilelang.target import Context, nvidia
 
-REGISTERS = 65536  # of a multiprocessor (CUDA C++ Programming Guide, "Compute Capabilities")
-UNIT = 8  # setmaxnreg counts registers in eights
-
 
 def lower_roles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with a branch for each role; budgets of registers act where the target moves them
     between warps."""
-    moves = context.has("setmaxnreg")
-    return rewrite_bodies(func, lambda launch: _Branches(launch, moves).rewrite(launch.body))
+    return rewrite_bodies(func, lambda launch: _Branches(launch, context).rewrite(launch.body))
 
 
 class _Branches(Rewriter):
-    def __init__(self, launch: S.Launch, moves: bool) -> None:
+    def __init__(self, launch: S.Launch, context: Context) -> None:
         self.thread = thread_number(launch)
-        self.moves = moves
+        self.moves = context.has("setmaxnreg")
         x, y, z = launch.threads
-        # What every thread has at the start: the most that fit.
         self.threads = x * y * z
-        self.given = min(REGISTERS // (x * y * z) // UNIT * UNIT, 255)
+        self.given = context.limits.registers_at_start(self.threads)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if not isinstance(stmt, H.Roles):

@@ -35,7 +35,6 @@ MOST_THREADS = 1024
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
 REGISTERS = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
-_FILE = 65536  # registers of a multiprocessor
 
 
 class _NotSpecializedError(Exception):
@@ -50,7 +49,7 @@ def specialize_warps(func: S.PrimFunc, context: Context) -> S.PrimFunc:
             return launch
         try:
             _check(launch, context)
-            return _specialized(launch)
+            return _specialized(launch, context)
         except _NotSpecializedError as why:
             return _Noted(f"one role: {why}").rewrite(launch)
 
@@ -126,7 +125,7 @@ def _check_order(launch: S.Launch) -> None:
 
 
 # -- roles -------------------------------------------------------------------------------------
-def _specialized(launch: S.Launch) -> S.Launch:
+def _specialized(launch: S.Launch, context: Context) -> S.Launch:
     """``launch`` with its body by roles.
 
     Raises:
@@ -146,7 +145,7 @@ def _specialized(launch: S.Launch) -> S.Launch:
     copying = project.block(rest)
     project.check(copying)
     threads = prod(launch.threads)
-    upper, lower, note = _budget(launch)
+    upper, lower, note = _budget(launch, context)
     elected = all(MECHANISMS[node.mechanism].elected for node in pipelines)
     roles = (
         H.Role(name="producer", first=threads, count=WARPGROUP, registers=lower, elected=elected,
@@ -187,7 +186,7 @@ def _flat(stmt: S.Stmt) -> Iterator[S.Stmt]:
         yield stmt
 
 
-def _budget(launch: S.Launch) -> tuple[int | None, int | None, str | None]:
+def _budget(launch: S.Launch, context: Context) -> tuple[int | None, int | None, str | None]:
     """Registers of consumers and producer, and what came of the hints of the program."""
     threads = prod(launch.threads)
     hints = launch.annotation(BUDGET)
@@ -196,19 +195,14 @@ def _budget(launch: S.Launch) -> tuple[int | None, int | None, str | None]:
     upper, lower = REGISTERS.get(threads // WARPGROUP, (None, None))
     if isinstance(hints, tuple):
         lower, upper = (own or given for own, given in zip(hints, (lower or 24, upper or 240)))
-        if upper * threads + lower * WARPGROUP > _given(threads + WARPGROUP):
+        block = threads + WARPGROUP
+        if upper * threads + lower * WARPGROUP > context.limits.registers_at_start(block) * block:
             raise _NotSpecializedError(
                 f"{upper} registers for consumers and {lower} for a producer are too many"
             )
     if upper is None or lower is None:
         return None, None, None
     return upper, lower, f"{upper} for consumers, {lower} for the producer"
-
-
-def _given(threads: int) -> int:
-    """Registers that a block of ``threads`` has from its start: those for all threads alike, in
-    eights. One that asks for more than others give back waits for ever (PTX, "setmaxnreg")."""
-    return min(_FILE // threads // 8 * 8, 255) * threads
 
 
 def _with_note(annotations: S.Pairs, note: str | None) -> S.Pairs:
