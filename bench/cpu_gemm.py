@@ -34,7 +34,7 @@ AVX2 = {
 }
 ROUNDS = 9
 TURN, REST = 0.08, 0.02  # seconds
-TILES = {1024: (512, 1024, 256), 2048: (512, 1024, 256)}
+TILES = {1024: (512, 1024, 256), 2048: (512, 2048, 256)}
 
 
 def take_turns(contestants: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, float]:

@@ -8,16 +8,16 @@ Each check is a command of the repository; its last lines and its exit code are 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from sanitizer import TOOLS, find_sanitizer
+
 ROOT = Path(__file__).parents[1]
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
 EXAMPLES = [*PYTEST, "tests/cuda/test_examples_on_gpu.py", "-k", "not emulator"]
-TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 LINES = 6  # of a check's output that are kept
 
 
@@ -33,10 +33,8 @@ def checks(programs: int) -> dict[str, list[str]]:
                      str(programs), "--seed", "3000", "--workers",
                      str(max(1, (os.cpu_count() or 2) - 2)), "--no-shrink"],
     }  # fmt: skip
-    sanitizer = shutil.which("compute-sanitizer")
-    for tool in TOOLS if sanitizer else ():
-        found[tool] = [str(sanitizer), "--tool", tool, "--error-exitcode", "9",
-                       "--target-processes", "all", python, *EXAMPLES]  # fmt: skip
+    if find_sanitizer() is not None:
+        found |= {tool: [python, "bench/sanitizer.py", "--tools", tool] for tool in TOOLS}
     return found
 
 

@@ -280,3 +280,46 @@ def mla_decode(
             T.copy(O_shared, O[bid, hid * block_H : (hid + 1) * block_H, :])
 
     return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=FAST)
+
+
+def grouped_gemm(
+    groups: int, rows: int, N: int, K: int, block_M: int, block_N: int, block_K: int, stages: int,
+    threads: int,
+) -> Any:  # fmt: skip
+    """C = A @ B of its group for each group of ``rows`` rows, bfloat16. Tables say how many rows a
+    group has, where they begin, and where they would begin if groups were whole blocks."""
+    total, blocks = groups * rows, groups * -(-rows // block_M)
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((total, K), "bfloat16"),
+        B: T.Tensor((groups, K, N), "bfloat16"),
+        sizes: T.Tensor((groups,), "int32"),
+        offsets: T.Tensor((groups,), "int32"),
+        padded: T.Tensor((groups,), "int32"),
+        C: T.Tensor((total, N), "bfloat16"),
+    ):
+        with T.Kernel(blocks, T.ceildiv(N, block_N), threads=threads) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), "bfloat16")
+            B_shared = T.alloc_shared((block_K, block_N), "bfloat16")
+            acc = T.alloc_fragment((block_M, block_N), "float32")
+            group = T.alloc_local((1,), "int32")
+            size = T.alloc_local((1,), "int32")
+            T.use_swizzle(10)
+            start = bx * block_M
+            group[0] = 0
+            for i in range(groups):
+                group[0] = T.if_then_else(start >= padded[i], i, group[0])
+            size[0] = sizes[group[0]]
+            first = start - padded[group[0]] + offsets[group[0]]
+            here = T.max(0, T.min(block_M, size[0] + padded[group[0]] - start))
+            T.clear(acc)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
+                T.copy(A[first, k * block_K], A_shared)
+                T.copy(B[group[0], k * block_K, by * block_N], B_shared)
+                T.gemm(A_shared, B_shared, acc)
+            for i, j in T.Parallel(block_M, block_N):
+                if i < here:
+                    C[first + i, by * block_N + j] = acc[i, j]
+
+    return tilelang.compile(kernel, out_idx=-1, target="cuda")

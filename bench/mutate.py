@@ -4,9 +4,10 @@
 small sizes, changes one synchronisation at a time (``mutate_changes.py`` lists the changes) and
 checks each mutant as ``tilelang.sanitize`` does. Besides the usual checks it looks for data in
 shared memory that is written over before anyone has read it ("lost-writes"), where the original
-has none: a stage that is filled twice and a stage that is never read come to that. Next to it
-stands what comparing numbers finds. ``--json`` keeps the counts, ``--table FILE`` prints such a
-file as the table of the documentation.
+has none: a stage that is filled twice and a stage that is never read come to that. Where the
+original does not rely on it, a warp that has waited for a product of its warpgroup is taken to know
+of its own part only ("warps"). Next to it stands what comparing numbers finds. ``--json`` keeps the
+counts, ``--table FILE`` prints such a file as the table of the documentation.
 
 A mutant counts as equivalent, and not at all, only by one of the rules of ``mutate_rules.py``.
 """
@@ -81,9 +82,19 @@ def lost_before(runner: Runner) -> frozenset[tuple[object, ...]]:
     return frozenset(item.key for item in report.findings if item.kind == LOST)
 
 
+@lru_cache(maxsize=8)
+def checks_of(runner: Runner) -> tuple[str, ...]:
+    """The checks of a kernel's mutants: "warps", too, if it has such products and passes."""
+    usual = ("races", "bounds", "lost-writes")
+    if "tl_wgmma" not in runner.source:
+        return usual
+    clean = runner.report(runs=[("late", 0), ("random", 0)], checks=("races", "warps"))
+    return (*usual, "warps") if clean.ok else usual
+
+
 def findings(runner: Runner, mutant: Mutant) -> tuple[list[str], bool]:
     """Kinds of what the checks find in a mutant; whether the usual checks find something."""
-    checks = ("races", "bounds", "lost-writes")
+    checks = checks_of(runner)
     seeds = MORE if "tl_mbarrier" in runner.source or "tl_bar_" in runner.source else SEEDS
     plans = [("late", 0), ("fifo", 0), ("early", 0), *(("random", seed) for seed in range(seeds))]
     kinds: set[str] = set()

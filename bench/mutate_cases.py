@@ -102,8 +102,8 @@ _ATTENTION = [  # heads, length, rows, columns, stages, threads; 128 wide where 
     (1, 256, 128, 64, 2, 128, 128), (1, 128, 128, 32, 2, 128, 128),
 ]  # fmt: skip
 _DEQUANT = [
-    (64, 64, 128, 64, 64, 64, 2, 128), (16, 64, 320, 16, 64, 64, 3, 128),
-    (16, 128, 320, 16, 128, 64, 3, 128), (64, 128, 320, 64, 128, 64, 3, 128),
+    (64, 64, 256, 64, 64, 64, 2, 128), (16, 64, 384, 16, 64, 64, 3, 128),
+    (16, 128, 384, 16, 128, 64, 3, 128), (64, 128, 384, 64, 128, 64, 3, 128),
     (16, 64, 2048, 16, 64, 256, 6, 128), (16, 32, 2048, 16, 32, 256, 6, 64),
 ]  # fmt: skip
 
@@ -120,8 +120,9 @@ def _small(name: str, sizes: tuple[int, ...]) -> None:
 def _gemm(size: int, *rest: int) -> None:
     import h200_programs
 
-    h200_programs.gemm(size, size, size, "bfloat16", "bfloat16", False, *rest)(
-        _brain(size, size), _brain(size, size)
+    depth = max(size, 2 * rest[2] * rest[3])
+    h200_programs.gemm(size, size, depth, "bfloat16", "bfloat16", False, *rest)(
+        _brain(size, depth), _brain(depth, size)
     )
 
 
@@ -157,7 +158,16 @@ def _quickstart() -> None:
     kernel(_half(200, 200), _half(200, 136))
 
 
-_LONGER = {"quickstart": _quickstart, "grouped_gemm": _grouped}  # examples with few steps
+def _flash(causal: bool) -> None:
+    """The example, longer."""
+    kernel = load_example("flash_attention").make("interpret")(1, 1, 144, 32, causal)
+    kernel(*(_half(1, 144, 1, 32) for _ in range(3)))
+
+
+_LONGER = {
+    "quickstart": _quickstart, "grouped_gemm": _grouped, "flash_attention": partial(_flash, False),
+    "flash_attention causal": partial(_flash, True),
+}  # fmt: skip  # examples with few steps
 
 
 # -- programs in single instructions ---------------------------------------------------------------

@@ -20,6 +20,9 @@ the text, or by a run that stops where one does not hold; none knows a kernel by
   other blocks are ordered before the block's end by a barrier of the cluster. A wait for bulk
   stores behind which the thread ends has to wait for their reads only: the shared memory has been
   read then, and the end of the grid makes what they write visible.
+* renamed: a named barrier may have another number at one place if nobody else has that number, all
+  uses of its own wait for as many threads, and no more threads than that ever use it, which a run
+  counts: then the same threads meet at either. If some of them did not come by, it would hang.
 * sum: stages filled in another order are the same if they are also used in that order and their
   products only add up. A program whose control flow and addresses have no data in them, and whose
   arithmetic is sums of products of two inputs, computes polynomials of degree 2. Two of them whose
@@ -75,6 +78,8 @@ def equivalent(runner: Runner, mutant: Mutant) -> str:
         runner.case, source, mutant.line, runner.arch
     ):
         return "apart"
+    if mutant.kind == "barrier +1" and is_renamed(runner, mutant):
+        return "renamed"
     if mutant.kind == "shift stage" and same_sums(runner, mutant):
         return "sum"
     return "code" if same_code(source, mutant.source, runner.arch) else ""
@@ -235,6 +240,38 @@ def _enclosing(lines: list[str], indent: int) -> list[str]:
             found.append(line)
             indent = at
     return found
+
+
+# -- renamed ---------------------------------------------------------------------------------------
+_USES = re.compile(r"\btl_bar_(sync|arrive)\((.+?), (\d+)\);")
+_MEET = """
+static bool tl_met[1024];
+static int tl_met_count;
+static void tl_meet(int most) {
+    bool& mine = tl_met[threadIdx.x];
+    tl_met_count += !mine;
+    mine = true;
+    if (tl_met_count > most) __trap();
+}
+"""
+
+
+def is_renamed(runner: Runner, mutant: Mutant) -> bool:
+    """Whether a named barrier has another number at one place, for the same threads."""
+    found = re.match(r"tl_bar_sync\((\d+), (\d+)\);$", mutant.before)
+    source = runner.source
+    if found is None or "threadIdx.y" in source or "threadIdx.z" in source:
+        return False
+    uses = [(kind, name, count) for kind, name, count in _USES.findall(source)]
+    names = {name for _, name, _ in uses}
+    if not all(map(str.isdigit, names)) or str(int(found[1]) + 1) in names:
+        return False
+    if any(use != ("sync", found[1], found[2]) for use in uses if use[1] == found[1]):
+        return False
+    text = source.replace(mutant.before, f"tl_meet({found[2]}); {mutant.before}")
+    head = text.index('extern "C" __global__')
+    text = text[:head] + _MEET + text[head:]
+    return bool(runner.report(text, (("fifo", 0),), ("alignment",)).ok)
 
 
 # -- code ------------------------------------------------------------------------------------------

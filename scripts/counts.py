@@ -19,11 +19,13 @@ import argparse
 import ast
 import re
 import statistics
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "tilelang"
+sys.path.insert(0, str(ROOT))  # a plain checkout need not be installed
 BACK_ENDS = ("target", "cpu", "cuda", "hip", "metal", "emulator", "rocm")
 KNOWS_BY_NAME = ("passes", "explain", "interpret", "codegen", "compiler.py")
 FINDS = ("isinstance", "E.find", "find")
@@ -31,13 +33,15 @@ KINDS = frozenset(("cpu", "cuda", "hip", "metal", "c", "llvm"))
 
 
 def instructions() -> list[str]:
-    """Names of instructions of NVIDIA's GPUs that are no words of mathematics."""
+    """Names of instructions of GPUs that are no words of mathematics, nor names of features, which
+    others ask for."""
+    from tilelang.target.features import FEATURES
     from tilelang.target.rows import ROWS
 
     return sorted(
         name
         for name, row in ROWS.items()
-        if row.needs and "_" in name and re.fullmatch(r"[a-z0-9_]+", name)
+        if row.needs and name not in FEATURES and "_" in name and re.fullmatch(r"[a-z0-9_]+", name)
     )
 
 
@@ -72,9 +76,13 @@ def words_of(tree: ast.Module) -> set[str]:
 
 
 def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str]]:
-    """Files that name each instruction. Facades only pass names on."""
-    words = {str(path): words_of(tree) for path, tree in modules.items()
-             if path.name != "__init__.py"}  # fmt: skip
+    """Files that name each instruction. Facades only pass names on, and the emitters are programs
+    in the language."""
+    words = {
+        str(path): words_of(tree)
+        for path, tree in modules.items()
+        if path.name != "__init__.py" and path.parts[:2] != ("cuda", "intrinsics")
+    }
     for path in sorted(PACKAGE.rglob("*.h")):
         words[str(path.relative_to(PACKAGE))] = set(
             re.findall(r"\w+", path.read_text(encoding="utf-8"))

@@ -1,10 +1,10 @@
-"""Write ``docs/coverage.md``: which words of the language run where.
+"""Write ``docs/coverage.md``: which functions of the language run where.
 
     python scripts/coverage_table.py           write the page
     python scripts/coverage_table.py --check   say whether the page is current (status 1 if not)
 
-The words and how many files of real programs use them come from ``docs/data/usage.tsv``; where a
-word runs comes from ``tilelang.language.support``, which reads the tables of the compiler, and for
+The functions and how many files of real programs use them come from ``docs/data/usage.tsv``; where
+one runs comes from ``tilelang.language.support``, which reads the tables of the compiler, and for
 CUDA from ``ptx_cases.py``, whose programs the tests compile.
 """
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 USAGE = ROOT / "docs" / "data" / "usage.tsv"
 PAGE = ROOT / "docs" / "coverage.md"
 
-# State of a word -> what it means, in the order of the summary.
+# State of a function -> what it means, in the order of the summary.
 STATES = {
     "runs": "runs in the interpreter and on the CPU",
     "interpreter": "runs in the interpreter; a CPU compilation refuses it with an error",
@@ -40,7 +40,7 @@ STATES = {
 }
 
 
-# Words without a case of their own that CUDA does not have yet, by their tile operations.
+# Functions without a case of their own that CUDA does not have yet, by their tile operations.
 NOT_ON_CUDA = frozenset(
     (
         *HARDWARE_TILES, "copy_cluster", "tcgen05_mma", "tcgen05_mma_blockscaled",
@@ -51,13 +51,15 @@ NOT_ON_CUDA = frozenset(
 
 @lru_cache(maxsize=1)
 def on_cuda() -> dict[str, str]:
-    """Words with a case -> the lowest architecture, "yes" for all that are supported."""
+    """Functions with a case -> the lowest architecture, "yes" for all that are supported."""
     lowest = ptx_cases.ARCHS[0]
-    return {case.word: "yes" if case.arch == lowest else case.arch for case in ptx_cases.cases()}
+    return {
+        case.intrinsic: "yes" if case.arch == lowest else case.arch for case in ptx_cases.cases()
+    }
 
 
 @dataclass(frozen=True)
-class Word:
+class Function:
     """A name of the language with the number of files that use it."""
 
     name: str
@@ -105,48 +107,49 @@ class Word:
         return on_cuda().get(self.name) or ("–" if self.name in NOT_ON_CUDA else "yes")
 
 
-def words(path: Path = USAGE) -> list[Word]:
+def functions(path: Path = USAGE) -> list[Function]:
     """Every ``T.*`` name of the usage table, the most used first."""
     lines = path.read_text(encoding="utf-8").splitlines()[1:]
     rows = [line.split("\t") for line in lines]
-    return [Word(row[0].removeprefix("T."), *map(int, row[1:])) for row in rows]
+    return [Function(row[0].removeprefix("T."), *map(int, row[1:])) for row in rows]
 
 
-def page(table: list[Word]) -> str:
+def page(table: list[Function]) -> str:
     """The text of the page."""
-    counts = Counter(word.state for word in table)
+    counts = Counter(function.state for function in table)
     lines = [
         "# Coverage",
         "",
         "<!-- written by scripts/coverage_table.py; a test compares -->",
         "",
-        "Every word of the language (`T.*`) that a survey found in real programs, in the examples",
-        "or in the tests of the reference implementation, with the number of files that use it.",
+        "Every function of the language (`T.*`) that a survey found in real programs, in the",
+        "examples or in the tests of the reference implementation, with the number of files that",
+        "use it.",
         "",
-        "| state | meaning | words |",
+        "| state | meaning | functions |",
         "| --- | --- | ---: |",
         *[f"| {state} | {text} | {counts[state]} |" for state, text in STATES.items()],
         "",
-        "| word | programs | examples | tests | interpreter | CPU | CUDA | state | remark |",
+        "| function | programs | examples | tests | interpreter | CPU | CUDA | state | remark |",
         "| --- | ---: | ---: | ---: | :---: | :---: | :---: | --- | --- |",
-        *[row(word) for word in table],
+        *[row(function) for function in table],
     ]
     return "\n".join(lines) + "\n"
 
 
-def row(word: Word) -> str:
+def row(function: Function) -> str:
     """One line of the table."""
-    there = word.support if word.state != "missing" else None
+    there = function.support if function.state != "missing" else None
     support = there or Support(False, False)
     cells = (
-        f"`T.{word.name}`",
-        word.clients,
-        word.examples,
-        word.tests,
+        f"`T.{function.name}`",
+        function.clients,
+        function.examples,
+        function.tests,
         "yes" if support.interpreter else "–",
         "yes" if support.cpu else "–",
-        word.cuda,
-        word.state,
+        function.cuda,
+        function.state,
         support.note.removeprefix("not there: ").replace("|", "\\|"),
     )
     return "| " + " | ".join(map(str, cells)) + " |"
@@ -157,7 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    text = page(words())
+    text = page(functions())
     if not options.check:
         PAGE.write_text(text, encoding="utf-8")
         return 0

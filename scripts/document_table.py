@@ -23,7 +23,7 @@ DOCUMENTS = {
     "annotations": "`tilelang.language.v2.annot`: annotations of parameters",
     "host wrappers": "`tilelang.jit.adapter.wrapper`: host source around kernels",
     "notebook": "the notebook of eager kernels: cells, what they show, what is said of them",
-    "builtins": "`tilelang.language.builtin`: words of single instructions",
+    "builtins": "`tilelang.language.builtin`: intrinsics of single instructions",
     "warpgroup products": ("`tilelang.cuda.intrinsics.macro.wgmma_macro_generator`: their emitter"),
 }
 # Items of which a part is not there, with what is missing.

@@ -13,6 +13,7 @@ compiles all that was lowered, one source per architecture; only ``--run`` needs
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 import sys
@@ -28,6 +29,7 @@ from tilelang.cuda.toolchain import compile_cubin
 from tilelang.errors import TileError
 from tilelang.explain.moves import Line, lines_of
 from tilelang.explain.snapshots import launches
+from tilelang.language import instructions
 from tilelang.options import Options
 from tilelang.target import Target
 from tilelang.target.parse import parse_target
@@ -52,6 +54,11 @@ architecture that is supported. Bytes are those that a thread moves at once; `fm
 multiplications and additions. A cell ends in how far it is shown to be right: **tested** (run on an
 H200, agrees with the interpreter), compiled (machine code of that architecture was made), or it is
 the error that a program gets.
+"""
+FUNCTIONS = """\
+## Functions of single instructions
+
+With the first architecture that has them. The program itself orders what asynchronous units do.
 """
 
 
@@ -88,12 +95,12 @@ def _words(lines: Iterable[Line]) -> list[str]:
             if name.startswith("mma."):
                 found.setdefault(name)
         for move in line.moves:
-            if move.word.startswith(("ldmatrix", "stmatrix")):
-                found.setdefault(move.word)
-            elif move.word == "cp.async":
+            if move.instruction.startswith(("ldmatrix", "stmatrix")):
+                found.setdefault(move.instruction)
+            elif move.instruction == "cp.async":
                 found.setdefault(f"cp.async {move.width} B")
-            elif move.word:
-                found.setdefault(f"{move.word} {move.width} B")
+            elif move.instruction:
+                found.setdefault(f"{move.instruction} {move.width} B")
             else:
                 verb = "ld" if move.verb == "loads" else "st"
                 found.setdefault(f"{verb}.{move.memory} {move.width} B")
@@ -159,6 +166,22 @@ def page(table: dict[str, list[Cell]], rows: list[Case], tested: dict[str, str])
             lines += ["", f"## {case.table}", "", head, rule]
         shown = [_shown(case, arch, table[arch][number], tested) for arch in ARCHS]
         lines.append(f"| {case.row} | " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n\n" + functions()
+
+
+def functions() -> str:
+    """The functions of single instructions, as their rows have them."""
+    lines = [FUNCTIONS]
+    for name in instructions.__all__:
+        function = getattr(instructions, name)
+        plain = [
+            item.replace(annotation=inspect.Parameter.empty)
+            for item in inspect.signature(function).parameters.values()
+        ]
+        said, _, needs = function.__doc__.rpartition("Needs ")
+        first = " ".join((said or needs).partition("\n\n")[0].split()).replace("``", "`")
+        where = f", {needs.rstrip('.')}" if said else ""
+        lines.append(f"* `T.{name}{inspect.Signature(plain)}`{where}: {first}")
     return "\n".join(lines) + "\n"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang import env, jit, language
+from tilelang import env, jit, language, tvmalias
 from tilelang.env import disable_cache, enable_cache, is_cache_enabled
 from tilelang.ir.dtypes import dtype as DataType
 from tilelang.jit import JITImpl, JITKernel, compile, lazy_jit, lower, par_compile
@@ -110,3 +110,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY, *_SUBPACKAGES})
+
+
+tvmalias.install()

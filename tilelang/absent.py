@@ -122,7 +122,7 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
     ),
 }  # fmt: skip
 
-# Words of other languages and of numpy that `T` does not have -> what a kernel writes instead.
+# Names of other languages and of numpy that `T` does not have -> what a kernel writes instead.
 WORDS: Mapping[str, str] = {
     "relu": "T.max(x, 0)",
     "silu": "x * T.sigmoid(x)",

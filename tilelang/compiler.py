@@ -19,8 +19,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.depth import make_room, nesting
 from tilelang.ir.legal import check
 from tilelang.options import Options
-from tilelang.passes.layouts.hold import hold_operands
 from tilelang.passes.layouts.infer import infer_layouts
+from tilelang.passes.layouts.promote_operands import promote_operands
 from tilelang.passes.lower.addresses import apply_layouts
 from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.hoist import hoist_indices
@@ -39,28 +39,38 @@ from tilelang.passes.normalize.default_threads import one_thread_by_default
 from tilelang.passes.normalize.elementwise import expand_elementwise
 from tilelang.passes.normalize.fold_zero_init import fold_zero_init
 from tilelang.passes.normalize.functions import write_out_functions
+from tilelang.passes.normalize.fuse_exponents import fuse_exponents
 from tilelang.passes.normalize.hints import drop_hints
 from tilelang.passes.normalize.host_statements import wrap_host_statements
 from tilelang.passes.normalize.launch_limits import check_launch_limits
+from tilelang.passes.normalize.narrow_parallel import narrow_parallel
+from tilelang.passes.normalize.order_blocks import order_blocks
 from tilelang.passes.normalize.overlaps import separate_overlaps
 from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.scalarize_vectors import scalarize_vectors
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.thread_local_tiles import lower_thread_local_tiles
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
+from tilelang.passes.normalize.unroll_slices import unroll_slices
 from tilelang.passes.normalize.widen import widen_indices
 from tilelang.passes.normalize.workspaces import hoist_workspaces
 from tilelang.passes.normalize.wrap import wrap_indices
 from tilelang.passes.schedule.bulk_copies import settle_bulk_copies
+from tilelang.passes.schedule.long_blocks_first import long_blocks_first
+from tilelang.passes.schedule.overlap_products import overlap_products
+from tilelang.passes.schedule.persist_tiles import persist_tiles
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.schedule.prefetch_reads import prefetch_reads
 from tilelang.passes.schedule.specialize_warps import specialize_warps
+from tilelang.passes.schedule.split_pipelines import split_pipelines
 from tilelang.passes.schedule.stage_epilogues import stage_epilogues
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.elect_stores import elect_stores
 from tilelang.passes.sync.initialise_barriers import initialise_barriers
+from tilelang.passes.sync.own_waits import keep_own_waits
+from tilelang.passes.sync.wait_products import wait_products
 from tilelang.passes.verify.places import verify_places
 from tilelang.passes.verify.views import verify_views
 from tilelang.target import Context, Target
@@ -88,7 +98,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         *_normal_form(),
         *backend_of(target).steps(),
         *_schedule(),
-        Step("hold_operands", hold_operands, _on_gpu,
+        Step("promote_operands", promote_operands, _on_gpu,
              "tiles that are copied ahead have all their stages; what loops compute for products "
              "may stay in registers, which layouts have to know"),
         Step("stage_epilogues", stage_epilogues, _on_gpu,
@@ -107,6 +117,10 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("insert_barriers", insert_barriers, _on_gpu,
              "what exchanges data is decided on tile operations, where regions are exact; layouts "
              "may have added copies through shared memory"),
+        Step("keep_own_waits", keep_own_waits, _on_gpu,
+             "products have their plans, which say what the unit can leave under way"),
+        Step("wait_products", wait_products, _on_gpu,
+             "all barriers are there, behind which others may overwrite what products read"),
         Step("lower_tiles_gpu", lower_tiles_gpu, _on_gpu,
              "layouts and barriers are fixed; each operation becomes what one thread does"),
         Step("lower_pipelines", lower_pipelines, _on_gpu,
@@ -146,11 +160,19 @@ def _schedule() -> tuple[Step, ...]:
     return (
         Step("prefetch_reads", prefetch_reads, _on_gpu,
              "reads of loops are seen with their indices; as copies of tiles they can be staged"),
+        Step("persist_tiles", persist_tiles, _on_gpu,
+             "pipelines and roles are planned with the loop over tiles; results are still copied "
+             "as a whole", "scheduled"),
         Step("pipeline_loops", pipeline_loops, _on_gpu,
-             "stages are copies of whole tiles, so they are planned while copies are still whole",
-             "scheduled"),
+             "stages are copies of whole tiles, so they are planned while copies are still whole"),
         Step("specialize_warps", specialize_warps, _on_gpu,
              "pipelines are proved; roles are seen by layouts and barriers"),
+        Step("long_blocks_first", long_blocks_first, _on_gpu,
+             "loops of roles say how long a block takes"),
+        Step("split_pipelines", split_pipelines, _on_gpu,
+             "only roles wait for some tiles of an item and not for others"),
+        Step("overlap_products", overlap_products, _on_gpu,
+             "what the first products read has barriers of its own"),
         Step("lower_roles", lower_roles, _on_gpu,
              "layouts and barriers see who runs a branch by its condition"),
     )  # fmt: skip
@@ -181,6 +203,12 @@ def _normal_form() -> tuple[Step, ...]:
         Step("wrap_indices", wrap_indices, always,
              "an element of a tile operation is named by its lowering and never counts from the "
              "end, so this has to be done before"),
+        Step("order_blocks", order_blocks, _on_gpu,
+             "operations are whole, so that what blocks write is seen; grids are constant"),
+        Step("narrow_parallel", narrow_parallel, _on_gpu,
+             "conditions are simple and constant; the indices that no iteration has are checked"),
+        Step("unroll_slices", unroll_slices, _on_gpu,
+             "bounds of loops are constants; every pass below sees constant slices of registers"),
         Step("check_launch_limits", check_launch_limits, _on_gpu,
              "constant grids are plain numbers now; no pass below changes a launch"),
         Step("separate_overlaps", separate_overlaps, always,
@@ -188,6 +216,8 @@ def _normal_form() -> tuple[Step, ...]:
         Step("fold_zero_init", fold_zero_init, always,
              "a product that overwrites needs no cleared accumulator; loop bounds are constants "
              "now"),
+        Step("fuse_exponents", fuse_exponents, _on_gpu,
+             "scales are constants now; loops over elements are whole"),
         Step("lower_thread_local_tiles", lower_thread_local_tiles, always,
              "what a thread does with arrays of its own is not shared out like other tiles"),
         Step("expand_any_all", expand_any_all, always,

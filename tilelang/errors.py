@@ -11,7 +11,7 @@
         ├── TileUnsupportedError        (NotImplementedError) legal, but not on this target
         │   └── SharedMemoryLimitError  a block does not fit into the shared memory of the target
         ├── CompilationStopped          a compilation that was told to stop after a pass
-        ├── JITNoBuilderError           (RuntimeError, ValueError) kernel word outside a kernel
+        ├── JITNoBuilderError           (RuntimeError, ValueError) kernel function outside a kernel
         ├── KernelArgumentError         (RuntimeError, ValueError, AssertionError) a call's ndim,
         │   │                           dtype, shape, stride, device, ...
         │   ├── ArgumentCountError      wrong number of arguments
@@ -383,7 +383,7 @@ class CompilationStopped(TileError):  # noqa: N818  # asked for, no mistake
 
 
 class JITNoBuilderError(TileError, RuntimeError, ValueError):
-    """A kernel word is called while no kernel is being traced."""
+    """A function of kernels is called while no kernel is being traced."""
 
 
 class KernelArgumentError(TileError, RuntimeError, ValueError, AssertionError):
@@ -438,7 +438,7 @@ class TileWarning(UserWarning):
     """Category of warnings about a program that runs but probably not as intended."""
 
 
-class at:  # lower case: reads as a word, `with at(loc):`
+class at:  # lower case: reads as a keyword, `with at(loc):`
     """Context manager: a ``TileError`` raised inside without a location takes ``loc``."""
 
     __slots__ = ("loc",)

@@ -33,7 +33,9 @@ class PassConfigKey(str, Enum):
     TL_ENABLE_LOWER_LDGSTG = "tl.enable_lower_ldgstg"
     TL_ENABLE_LOWER_LDGSTG_PREDICATED = "tl.enable_lower_ldgstg_predicated"
     TL_DISABLE_DATA_RACE_CHECK = "tl.disable_data_race_check"
+    TL_DISABLE_PERSISTENT_TILES = "tl.disable_persistent_tiles"
     TL_DISABLE_WGMMA = "tl.disable_wgmma"
+    TL_DISABLE_WGMMA_OVERLAP = "tl.disable_wgmma_overlap"
     TL_DISABLE_SAFE_MEMORY_ACCESS = "tl.disable_safe_memory_legalize"
     TL_CONFIG_INDEX_BITWIDTH = "tl.config_index_bitwidth"
     TL_ENABLE_AGGRESSIVE_SHARED_MEMORY_MERGE = "tl.enable_aggressive_shared_memory_merge"
@@ -100,7 +102,9 @@ MEANING = {
     PassConfigKey.TL_PASS_PROFILE_THRESHOLD_MS: "profile_threshold",
     PassConfigKey.TL_DISABLE_TMA_LOWER: "no_tma",
     PassConfigKey.TL_DISABLE_WGMMA: "no_wgmma",
+    PassConfigKey.TL_DISABLE_WGMMA_OVERLAP: "no_overlap",
     PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: "no_roles",
+    PassConfigKey.TL_DISABLE_PERSISTENT_TILES: "no_persistent_tiles",
 }
 # Debugging output of another implementation: asked for, not given.
 WITHOUT_EFFECT = frozenset(
@@ -147,6 +151,8 @@ class Options:
     no_auto_sync: bool = False  # the program places its own barriers
     no_tma: bool = False  # copies do not become bulk copies by themselves
     no_wgmma: bool = False  # products do not become those of warpgroups
+    no_overlap: bool = False  # products of warpgroups end in the iteration that issues them
+    no_persistent_tiles: bool = False  # blocks of products have a tile each
     no_roles: bool = False  # warps do not get roles (copying, computing) by themselves
     dump: bool = False  # write the program after every pass
     dump_dir: str = ""

@@ -12,11 +12,9 @@ import tilelang.language as T
 from tilelang.codegen.gpu import printer
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
-from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.compiler import lower
 from tilelang.cuda.dialect import CUDA
 from tilelang.errors import TileUnsupportedError
-from tilelang.ir import expr as E
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.target import parse_target
@@ -24,16 +22,6 @@ from tilelang.target import parse_target
 # Targets lower for CUDA: what differs here is the text.
 TARGET = parse_target("cuda -arch=sm_75")
 CUDA_WORDS = r"__\w+__|__syncthreads|threadIdx|blockIdx|tl_cp_async|\(int\)\w+Idx|CUDA|(?<!\w)__\w+"
-
-
-def call_text(p: GpuPrinter, call: E.Call) -> str | None:
-    """The calls of the kernels below."""
-    if call.atom.orders is not None and call.atom.orders.meets("block"):
-        return "threadgroup_barrier(mem_flags::mem_threadgroup)"
-    if call.op == "vector_copy":
-        target, source = (p.value(arg) for arg in call.args)
-        return f"tl_copy_{call.attr('bytes')}({target}, {source})"
-    return None
 
 
 METAL = Dialect(
@@ -51,10 +39,13 @@ METAL = Dialect(
     local="alignas(16) {kind} {name}[{length}];",
     restrict="",
     reserved=frozenset(("tl_block", "tl_thread", "device", "threadgroup", "thread", "kernel")),
-    call=call_text,
-    hint=lambda p, call: None,
+    texts={
+        "sync_threads": "threadgroup_barrier(mem_flags::mem_threadgroup)",
+        "vector_copy": "tl_copy_{bytes}",
+    },
+    writers={},
+    operands={},
     includes=lambda text: ["metal_stdlib"],
-    maps=(),
     map_tensor=CUDA.map_tensor,
     map_step=CUDA.map_step,
     flags=lambda func: (),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import platform
 import re
 
 import ml_dtypes
@@ -43,6 +44,8 @@ def library() -> ctypes.CDLL:
             f"{{ for (long i = 0; i < n; ++i) x[i] = tl_{name}_to_f32(c[i]); }}\n"
             f"void encode_{name}(const float* x, {unit}* c, long n) "
             f"{{ for (long i = 0; i < n; ++i) c[i] = tl_f32_to_{name}(x[i]); }}\n"
+            f"void round_{name}(const float* x, float* y, long n) "
+            f"{{ for (long i = 0; i < n; ++i) y[i] = tl_round_{name}(x[i]); }}\n"
         )
     for name in OPEN.values():
         source += (
@@ -65,6 +68,11 @@ def library() -> ctypes.CDLL:
         source += f"int32_t {name}(int32_t a, int32_t b) {{ return tl_{name}_i32(a, b); }}\n"
     for name, kind in (("i8", "int8_t"), ("u8", "uint8_t"), ("i32", "int32_t"), ("i64", "int64_t")):
         source += f"int64_t to_{name}(double x) {{ return tl_f64_to_{name}(x); }}\n"
+    for name, kinds in (
+        ("load", "float* d, const uint16_t* s"),
+        ("store", "uint16_t* d, const float* s"),
+    ):
+        source += f"void {name}_halves({kinds}, int64_t n) {{ tl_{name}_halves(d, s, n); }}\n"
     source += "int32_t fns(uint32_t m, uint32_t b, int32_t o) { return tl_fns(m, b, o); }\n"
     source += (
         "void pack(const float* s, float* d, long ld, long n, long k, long w, int t) "
@@ -72,7 +80,7 @@ def library() -> ctypes.CDLL:
     )
     compiler = find_compiler()
     assert compiler is not None
-    flags = ("-O2", "-fwrapv", *compiler.native, "-pthread", f"-I{INCLUDE_DIR}")
+    flags = (*BASE_FLAGS, *compiler.native, "-pthread", f"-I{INCLUDE_DIR}")
     handle: ctypes.CDLL = load_library(compiler.compile_shared(source, flags)).handle
     return handle
 
@@ -111,6 +119,27 @@ def test_values_encode_as_defined(library: ctypes.CDLL, dtype: str) -> None:
     with np.errstate(over="ignore"):
         wanted = np.asarray(floats.encode(values, kind)).view(found.dtype)
     np.testing.assert_array_equal(found, wanted)
+    rounded, decoded = np.empty_like(values), np.empty_like(values)
+    run(getattr(library, f"round_{name}"), values, rounded, ctypes.c_long(values.size))
+    run(getattr(library, f"decode_{name}"), found, decoded, ctypes.c_long(values.size))
+    np.testing.assert_array_equal(rounded.view(np.uint32), decoded.view(np.uint32))
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 63488])
+def test_runs_of_halves_are_converted_as_single_ones(library: ctypes.CDLL, count: int) -> None:
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    codes = codes[(codes & 0x7FFF) <= 0x7C00][:count]
+    values = np.full(count + 1, 7, np.float32)
+    run(library.load_halves, values, codes, ctypes.c_int64(codes.size))
+    np.testing.assert_array_equal(values[: codes.size], codes.view(np.float16).astype(np.float32))
+    assert values[count] == 7
+    values = np.nextafter(values[: codes.size] * np.float32(1.0005), np.float32(0))
+    found = np.full(count + 1, 7, np.uint16)
+    run(library.store_halves, found, values, ctypes.c_int64(codes.size))
+    with np.errstate(over="ignore"):
+        wanted = values.astype(np.float16).view(np.uint16)
+    np.testing.assert_array_equal(found[: codes.size], wanted)
+    assert found[count] == 7
 
 
 @pytest.mark.parametrize(("dtype", "infinity"), [("float8_e5m2", 0x7C), ("float8_e3m4", 0x70)])
@@ -224,6 +253,42 @@ def test_halves_round_as_the_program_says(mode: str, dtype: str) -> None:
         b = np.zeros_like(a)
         tilelang.compile(main, target="cpu", execution_backend=backend)(a, b)
         np.testing.assert_array_equal(b, wanted)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86 processors")
+@pytest.mark.parametrize("name", [*UNARY, "max", "fmax_nan"])
+@pytest.mark.parametrize("machine", ["-march=haswell", "-march=skylake-avx512"])
+def test_loops_over_functions_are_vectors(machine: str, name: str) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    more = ", y[i]" if "max" in name else ""
+    source = SOURCE + (
+        "void steps(const float* x, const float* y, float* z) {\n"
+        "#pragma omp simd\n"
+        f"for (long i = 0; i < 4096; ++i) z[i] = tl_{name}_f32(x[i]{more}); }}\n"
+    )
+    flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
+    text = compiler.compile_shared(source, flags).decode()
+    steps = text.partition("steps:")[2].partition(".size")[0]
+    assert re.search(r"%[yz]mm", steps), steps
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86 processors")
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("machine", ["-march=haswell", "-march=skylake-avx512"])
+def test_loops_over_16_bit_floats_are_vectors(machine: str, kind: str) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    a, b = (f"tl_{kind}_to_f32({name}[i])" for name in "ab")
+    source = SOURCE + (
+        "void steps(const uint16_t* a, const uint16_t* b, uint16_t* c) {\n"
+        "#pragma omp simd\n"
+        f"for (long i = 0; i < 4096; ++i) c[i] = tl_f32_to_{kind}(tl_round_{kind}({a} * {b}) + {a}); }}\n"
+    )
+    flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
+    text = compiler.compile_shared(source, flags).decode()
+    steps = text.partition("steps:")[2].partition(".size")[0]
+    assert re.search(r"v(add|mul|fmadd...)ps\t.*%[yz]mm", steps), steps
 
 
 HALF_STEPS = """

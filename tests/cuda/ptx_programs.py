@@ -1,4 +1,4 @@
-"""Programs that are written in the words of single instructions: copies by tensor maps, barriers in
+"""Programs that are written in the intrinsics of single instructions: copies by tensor maps, barriers in
 shared memory, products of warpgroups. Compiled everywhere, run where there is such a GPU."""
 
 # Kernels are Python in form only: linters and type checkers do not know its rules.

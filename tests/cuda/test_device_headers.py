@@ -11,7 +11,6 @@ from tilelang.cuda.dialect import includes
 from tilelang.cuda.forms import (
     ARITHMETIC_HEADERS,
     ATOMIC_SUFFIX,
-    FAST,
     HEADERS,
     MMA,
     MMA_SP,
@@ -20,6 +19,8 @@ from tilelang.cuda.forms import (
 )
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import INCLUDE_DIR, compile_cubin
+from tilelang.target.features import features_of
+from tilelang.target.rows import ROWS
 
 pytestmark = pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC")
 
@@ -94,7 +95,8 @@ def numeric() -> list[str]:
         for kind in "i8 u8 i16 u16 i32 u32 i64 u64".split():
             lines.append(f"{kind}[n] = tl_{suffix}_to_{kind}({p}[1]);")
         lines += [f"i32[n] += tl_{suffix}_to_{kind}({p}[1]);" for kind in ("i4", "u4")]
-    lines += [f"f32[n] += tl_{name}_f32(f32[1]);" for name in [*FAST, "fast_rcp", "rsqrt_rn"]]
+    fast = [row.name for row in ROWS.values() if row.writer == "fast"]
+    lines += [f"f32[n] += tl_{name}_f32(f32[1]);" for name in [*fast, "fast_rcp", "rsqrt_rn"]]
     lines += [
         "f32[n] += tl_f64_to_f32_odd(d64[1]) + tl_bits<float>(i32[1]);",
         "i32[n] += tl_popcount_32(n) + tl_popcount_64(n) + tl_clz_32(n) + tl_clz_64(n);",
@@ -188,7 +190,7 @@ def newer(arch: str) -> list[str]:
     """What only some architectures have."""
     lines = []
     for (shape, a, b, c), needs in MMA.items():
-        if number(arch) >= number(needs):
+        if needs in features_of("cuda", arch):
             lines.append(f"tl_mma_{shape}_{a}_{b}_{c}(r, r, r + 4);")
     if number(arch) >= 80:
         lines += ["r[3] = tl_half2_round_bf16(f32[0], f32[1]);"]
@@ -223,7 +225,7 @@ def sparse(arch: str) -> list[str]:
     return [
         f"tl_mma_sp_{'_'.join(key)}<0>(r, r, r + 4, u32[n]);"
         for key, needs in MMA_SP.items()
-        if number(arch) >= number(needs)
+        if needs in features_of("cuda", arch)
     ]
 
 

@@ -70,7 +70,7 @@ INSTRUCTIONS = {
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
-def test_each_word_is_its_instruction(arch: str, bits: int, dtype: str) -> None:
+def test_each_intrinsic_is_its_instruction(arch: str, bits: int, dtype: str) -> None:
     text, ptx = source(moves(bits, dtype), arch)
     wide = bits == 256 and arch in ("sm_100a", "sm_120a")
     size = 256 if wide else min(bits, 128)
@@ -119,7 +119,7 @@ def test_a_load_that_is_not_wanted_touches_nothing() -> None:
     holds(edge, (a, np.zeros(128, np.float32), np.zeros(128, np.uint32)), want, words)
 
 
-def test_programs_print_the_words() -> None:
+def test_programs_print_the_intrinsics() -> None:
     lines = moves(64, "float16").script().splitlines()
     assert any("value: T.uint32x2 = T.ldg64(A[" in line for line in lines)
     assert any("T.stg64(B[" in line and ", value)" in line for line in lines)

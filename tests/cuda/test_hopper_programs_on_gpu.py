@@ -27,6 +27,11 @@ PRODUCTS = (
 )
 
 
+# A product by hand whose parts are scaled keeps more than its registers hold.
+SPILLS = pytest.mark.filterwarnings("ignore:[^\n]*registers are spilled")
+
+
+@SPILLS
 @pytest.mark.parametrize("name", programs.PROGRAMS)
 def test_programs_with_roles_are_right(gpu: Gpu, name: str) -> None:
     if not gpu.emulated and cuda_devices()[0].rstrip("a") != "sm_90":
@@ -47,6 +52,7 @@ def test_programs_with_roles_are_right(gpu: Gpu, name: str) -> None:
     assert float((found - wanted).abs().max()) <= entry.tolerance * float(wanted.abs().max())
 
 
+@SPILLS
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_tiles_in_roles_are_multiplied_by_warpgroups(gpu: Gpu, name: str) -> None:
     kernel = gpu.compile(programs.PROGRAMS[name].make(), arch=ARCH)

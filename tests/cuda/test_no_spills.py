@@ -31,7 +31,10 @@ pytestmark = pytest.mark.skipif(
 
 FOLDER = Path(__file__).parents[2] / "bench"
 MOVES = ("add", "softmax", "rmsnorm", "transpose", "dequant")
-HOPPER = ("gemm_large", "gemm_rows", "gemm_fp8", "attention_causal", "mla", "dequant_rows")
+HOPPER = (
+    "gemm_large", "gemm_rows", "gemm_fp8", "grouped_gemm", "attention_causal", "mla",
+    "dequant_rows",
+)  # fmt: skip
 ROWS = (*MOVES, "gemm", "attention", *HOPPER)  # those of HOPPER have tiles for its units alone
 COLD = ("elementwise", "softmax", "gemm", "attention", "causal")
 

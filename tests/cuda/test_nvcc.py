@@ -77,7 +77,7 @@ def test_the_host_source_of_a_product_builds_for_every_architecture(
 
 @pytest.mark.parametrize("word", FEATURES)
 def test_the_host_source_of_every_feature_builds(word: str, tmp_path: Path) -> None:
-    (case,) = [case for case in ptx_cases.cases() if case.word == word]
+    (case,) = [case for case in ptx_cases.cases() if case.intrinsic == word]
     kernel = tilelang.compile(ptx_cases.program(case), target=f"cuda -arch={case.arch}")
     build(kernel.get_host_source(), case.arch, tmp_path)
 

@@ -26,6 +26,7 @@ from tilelang.jit.adapter.c_host import CHost
 from tilelang.jit.adapter.host_module import host_module
 from tilelang.language import builtin
 from tilelang.target import Target
+from tilelang.target.features import FEATURES
 from tilelang.target.rows import ROWS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,13 +60,11 @@ _ELSEWHERE = {
     "call_extern", "call_intrin", "call_pure_extern", "create_list_of_mbarrier", "get_mbarrier",
     "thread_return", "tvm_storage_sync", "rng_init", "rng_rand", "rng_rand_float", "isnullptr",
     "dp4a", "lds32", "lds64", "lds128", "sts32", "sts64", "sts128", "ptx_cp_async",
-    "ptx_arrive_barrier", "ptx_arrive_barrier_expect_tx", "ptx_cp_async_barrier",
-    "ptx_init_barrier_thread_count", "ptx_wait_barrier",
 }  # fmt: skip
 
 
-def test_every_word_of_the_module_has_a_case():
-    tried = {case.word for case in CASES}
+def test_every_intrinsic_of_the_module_has_a_case():
+    tried = {case.intrinsic for case in CASES}
     assert set(builtin.__all__) - _ELSEWHERE <= tried
     assert all(callable(getattr(T, name)) for name in tried)
     assert len(tried) == len(CASES)
@@ -78,40 +77,41 @@ def test_every_intrinsic_that_needs_an_architecture_has_a_case():
     missing = {
         name
         for name, row in ROWS.items()
-        if row.needs.startswith("sm_") and not row.lowered and not used & {name, row.word}
+        if row.needs in FEATURES and not row.lowered and not used & {name, row.usual}
     }
-    # T.deallocate_tmem is a tile operation; barriers are initialised where they are allocated.
-    assert missing == {"tmem_free", "mbarrier_init"}
+    assert missing == {"tmem_free"}  # T.deallocate_tmem is a tile operation
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.word)
-def test_the_word_compiles_on_the_lowest_architecture_that_has_it(case):
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.intrinsic)
+def test_the_intrinsic_compiles_on_the_lowest_architecture_that_has_it(case):
     source = source_of(WORDS.program(case), case.arch)
     assert case.shows in source
     machine_code(source, case.arch)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.below], ids=lambda case: case.word)
-def test_the_word_is_refused_or_left_out_below(case):
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.below], ids=lambda case: case.intrinsic
+)
+def test_the_intrinsic_is_refused_or_left_out_below(case):
     func = WORDS.program(case)
     if case.dropped:
         source = source_of(func, case.below)
-        assert case.shows == "word_kernel" or case.shows not in source
+        assert case.shows == "intrinsic_kernel" or case.shows not in source
         return
     with pytest.raises(TileUnsupportedError) as found:
         source_of(func, case.below)
     lines = str(found.value).splitlines()
     needs = case.needs or case.arch
     assert lines[:3] == [
-        f"{case.error or f'T.{case.word}'} is not available on {case.below}",
+        f"{case.error or f'T.{case.intrinsic}'} is not available on {case.below}",
         f"  expected: a target with {needs}",
         f"  got: cuda -arch={case.below}",
     ]
     assert re.match(r" --> .*\.py:\d+:\d+$", lines[3])
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.word)
-def test_programs_of_words_print_the_same_every_time(case):
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.intrinsic)
+def test_programs_of_intrinsics_print_the_same_every_time(case):
     text = WORDS.program(case).script()
     assert text == WORDS.program(case).script()
     assert text.startswith("# import tilelang.language as T")
@@ -287,7 +287,7 @@ def test_forms_that_do_not_exist_are_refused(body, text):
          "  expected: data type, rank, address, ...\n  got: 1 arguments"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_where_the_word_stands(body, text):
+def test_mistakes_are_told_where_the_intrinsic_stands(body, text):
     case = WORDS.Case("word", lambda k: body(), "")
     with pytest.raises((TileTypeError, TileValueError)) as found:
         WORDS.program(case)
@@ -398,8 +398,8 @@ def test_previous_values_are_those_of_the_interpreter(kind, lanes):
     np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
-def test_vector_words_are_single_accesses():
-    text = source_of(WORDS.program(next(c for c in CASES if c.word == "stg128")), "sm_80")
+def test_vector_intrinsics_are_single_accesses():
+    text = source_of(WORDS.program(next(c for c in CASES if c.intrinsic == "stg128")), "sm_80")
     assert "tl_copy_16(A_vec, &A[tx * 4]);" in text
     assert "tl_stg128(&A[tx * 4], A_vec_1);" in text
 
@@ -423,7 +423,7 @@ def unaligned(A: T.Tensor((256,), "float32"), B: T.Tensor((256,), "float32")):
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("func", [predicated, unaligned], ids=lambda func: func.name)
-def test_vector_words_mean_the_same_at_any_address(func):
+def test_vector_intrinsics_mean_the_same_at_any_address(func):
     data = np.arange(256, dtype=np.float32)
     results = []
     for backend in ("emulator", "interpret"):
@@ -586,7 +586,7 @@ def test_host_source_of_a_map_inside_a_tensor_is_refused():
 # -- whole programs ----------------------------------------------------------------------------------
 @pytest.mark.skipif(find_nvrtc() is None, reason="there is no NVRTC")
 @pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
-def test_programs_of_words_compile_without_spills_or_serialised_products(name):
+def test_programs_of_intrinsics_compile_without_spills_or_serialised_products(name):
     entry = ptx_programs.PROGRAMS[name]
     func = entry.make()
     result = machine_code(source_of(func, entry.arch), entry.arch)
@@ -597,7 +597,7 @@ def test_programs_of_words_compile_without_spills_or_serialised_products(name):
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
-def test_programs_of_words_are_right_in_the_emulator(name):
+def test_programs_of_intrinsics_are_right_in_the_emulator(name):
     entry = ptx_programs.PROGRAMS[name]
     kernel = tilelang.compile(
         entry.make(), target=f"cuda -arch={entry.arch}", execution_backend="emulator"

@@ -1,4 +1,4 @@
-"""Programs in the words of single instructions.
+"""Programs in the intrinsics of single instructions.
 
 ``python -m pytest tests/cuda/test_ptx_intrinsics_on_gpu.py`` runs all of them that the GPU has the
 instructions of; the emulator has all.
@@ -39,7 +39,7 @@ def need(gpu: Gpu, arch: str) -> None:
 
 
 @pytest.mark.parametrize("name", ptx_programs.PROGRAMS)
-def test_programs_of_words_are_right(gpu: Gpu, name: str) -> None:
+def test_programs_of_intrinsics_are_right(gpu: Gpu, name: str) -> None:
     entry = ptx_programs.PROGRAMS[name]
     need(gpu, entry.arch)
     kernel = gpu.compile(entry.make(), arch=entry.arch)

@@ -171,7 +171,7 @@ def test_reports_of_several_kernels() -> None:
     )
     assert warnings == (
         "b: the register budget of setmaxnreg is ignored (C7508)",
-        "a: matrix instructions are serialised (C7519)",
+        "a: each wgmma waits for the one before it (they are serialised) (C7519)",
         "b: 8 bytes of registers are spilled to memory and 12 loaded back (168 registers per "
         "thread)",
     )

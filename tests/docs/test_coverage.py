@@ -24,35 +24,39 @@ def generator() -> ModuleType:
 
 
 def test_the_page_is_current(generator: ModuleType) -> None:
-    text = generator.page(generator.words())
+    text = generator.page(generator.functions())
     assert generator.PAGE.read_text(encoding="utf-8") == text, (
         "python scripts/coverage_table.py writes it"
     )
 
 
-def test_no_word_of_several_programs_is_missing(generator: ModuleType) -> None:
-    used = [word for word in generator.words() if word.clients > 2]
+def test_no_function_of_several_programs_is_missing(generator: ModuleType) -> None:
+    used = [function for function in generator.functions() if function.clients > 2]
     assert len(used) > 80
-    assert not [word.name for word in used if word.state in ("missing", "rejected")]
+    assert not [function.name for function in used if function.state in ("missing", "rejected")]
 
 
-def test_every_word_is_classified_and_every_refusal_has_a_reason(generator: ModuleType) -> None:
-    for word in generator.words():
-        assert word.state != "missing", word.name
-        if word.state != "runs":
-            assert word.support.note, word.name
+def test_every_function_is_classified_and_every_refusal_has_a_reason(generator: ModuleType) -> None:
+    for function in generator.functions():
+        assert function.state != "missing", function.name
+        if function.state != "runs":
+            assert function.support.note, function.name
 
 
-def test_an_unknown_word_would_show(generator: ModuleType, tmp_path: Path) -> None:
+def test_an_unknown_function_would_show(generator: ModuleType, tmp_path: Path) -> None:
     usage = tmp_path / "usage.tsv"
-    usage.write_text("symbol\tclient_files\texample_files\ttest_files\nT.no_such_word\t9\t0\t0\n")
-    (word,) = generator.words(usage)
-    assert word.state == "missing"
-    assert "| `T.no_such_word` | 9 | 0 | 0 | – | – | – | missing |" in generator.page([word])
+    usage.write_text(
+        "symbol\tclient_files\texample_files\ttest_files\nT.no_such_function\t9\t0\t0\n"
+    )
+    (function,) = generator.functions(usage)
+    assert function.state == "missing"
+    assert "| `T.no_such_function` | 9 | 0 | 0 | – | – | – | missing |" in generator.page(
+        [function]
+    )
 
 
 def test_the_column_of_cuda_is_that_of_the_cases(generator: ModuleType) -> None:
-    table = {word.name: word for word in generator.words()}
+    table = {function.name: function for function in generator.functions()}
     assert table["tma_load"].cuda == "sm_90" and table["tma_load"].state == "cuda"
     assert table["ptx_wgmma_ss"].cuda == "sm_90a" and table["wait_wgmma"].cuda == "sm_90a"
     assert table["sync_threads"].cuda == table["copy"].cuda == "yes"

@@ -18,7 +18,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.target.atoms import ATOMS
 from tilelang.target.matrices import MmaAtom
-from tilelang.target.nvidia import mma_sync
+from tilelang.target.nvidia_mma import mma_sync
 
 Array = npt.NDArray[np.generic]
 WRAPPER = r"""

@@ -5,6 +5,7 @@ no defect, each with a near miss that is one."""
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -390,3 +391,18 @@ def test_scores_come_back_from_a_file_and_print_as_a_table(tmp_path: Path) -> No
         "| a | 10 | 9 | 8 | 7 | 1 last, 2 wait |\n"
         "| all, sm_80 | 10 | 9 | 8 | 7 | 1 last, 2 wait |"
     )
+
+
+# -- renamed ---------------------------------------------------------------------------------------
+@needs_compiler
+def test_a_barrier_of_the_same_threads_may_have_a_free_number() -> None:
+    runner = Runner(mutate_cases.groups("sm_90a")["bench gemm 128x128x64 3 stages"]()[0], "sm_90a")
+    (first, *_) = [m for m in mutants(runner.source) if m.kind == "barrier +1"]
+    assert mutate_rules.is_renamed(runner, first)
+    # One more thread that may come by, and a number that others have.
+    fewer = edited(runner.source, first.before, first.before.replace("128", "96"), "barrier +1")
+    runner.artifact = replace(runner.artifact, source=fewer.source)
+    assert not mutate_rules.is_renamed(runner, replace(first, before=fewer.after))
+    named = Runner(mutate_cases.groups("sm_80")["words named"]()[0])
+    for mutant in mutants(named.source):
+        assert not mutate_rules.is_renamed(named, mutant)

@@ -149,7 +149,7 @@ def test_settings_that_make_no_sense() -> None:
         Settings(("races", "speed"))
     assert str(error.value) == (
         "there is no check 'speed'\n"
-        "  expected: races, bounds, alignment, counters, timeline, registers, lost-writes\n"
+        "  expected: races, bounds, alignment, counters, timeline, registers, lost-writes, warps\n"
         "  got: 'speed'"
     )
     with pytest.raises(TileValueError) as error:

@@ -14,6 +14,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import TileUnsupportedError
 from tilelang.interpret import values
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.stmt import PrimFunc
@@ -28,6 +29,7 @@ from mutate_run import Runner
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 SM_90A = "cuda -arch=sm_90a"
+STRICT = ("races", "bounds", "alignment", "registers", "warps")
 
 
 def product(
@@ -83,7 +85,7 @@ def multiplied(func: PrimFunc, m: int, n: int, k: int, dtype: str, out: str, ta:
     assert expects in kernel.get_kernel_source()
     c = encoded(np.zeros((m, n)), out)
     given = encoded(a.T if ta else a, dtype), encoded(b.T if tb else b, dtype), c
-    report = tilelang.sanitize(kernel, *given, seed=1)
+    report = tilelang.sanitize(kernel, *given, seed=1, checks=STRICT)
     assert report.ok, str(report)
     found = np.asarray(values.decode(report.arguments[2], DType(out)))
     assert np.array_equal(found.astype(np.int64), a @ b)
@@ -145,6 +147,24 @@ def sub_tiles(
             T.copy(lower, C[64, 0])
 
 
+def test_one_warp_may_wait_for_the_whole_product_unless_warps_are_checked() -> None:
+    m, n, k = 64, 32, 128
+    func = product(m, n, k, (64, 32, 16), 128, "float16", "float32", False, True, "ss", 2)
+    kernel = tilelang.compile(func, target=SM_90A, execution_backend="emulator")
+    text = kernel.get_kernel_source()
+    wait = next(line for line in text.splitlines() if "tl_mbarrier_wait(&empty[" in line)
+    rng = np.random.default_rng(0)
+    args = rng.standard_normal((m, k)), rng.standard_normal((n, k)), np.zeros((m, n))
+    given = [encoded(arg, dtype) for arg, dtype in zip(args, ("float16", "float16", "float32"))]
+    for source, checks, kinds in (
+        (text, STRICT, set()),
+        (text.replace(wait, ""), STRICT[:-1], set()),
+        (text.replace(wait, ""), STRICT, {"missing-wait"}),
+    ):
+        report = tilelang.sanitize(kernel, *given, source=source, checks=checks)
+        assert {item.kind for item in report.findings} == kinds, str(report)
+
+
 def test_parts_of_tiles_by_groups_of_threads() -> None:
     multiplied(sub_tiles, 128, 64, 128, "float16", "float32", False, False)
 
@@ -190,7 +210,7 @@ def in_flight(
     A: T.Tensor((64, 128), "float16"), B: T.Tensor((128, 64), "float16"),
     C: T.Tensor((64, 64), "float32"),
 ):  # fmt: skip
-    """Products that the program lets run on: tiles are overwritten, and sums read, without a wait."""
+    """Tiles are overwritten, and sums read, without a wait for the product."""
     with T.Kernel(1, threads=128):
         a = T.alloc_shared((64, 64), "float16")
         b = T.alloc_shared((64, 64), "float16")
@@ -205,8 +225,9 @@ def in_flight(
         T.wait_wgmma(0)
 
 
-def test_products_that_nobody_waits_for_are_complete() -> None:
-    multiplied(in_flight, 64, 64, 128, "float16", "float32", False, False)
+def test_products_that_nobody_waits_for_are_refused() -> None:
+    with pytest.raises(TileUnsupportedError, match="`a` is used while the product of line 220 may"):
+        multiplied(in_flight, 64, 64, 128, "float16", "float32", False, False)
 
 
 @T.prim_func

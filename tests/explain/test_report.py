@@ -85,6 +85,16 @@ def test_a_product_says_who_multiplies_it_and_why_not_warpgroups() -> None:
     assert "wgmma" not in said("float32", "sm_90")
 
 
+def test_a_product_of_warpgroups_says_what_bounds_it() -> None:
+    text = report(product(), "sm_90a")
+    assert section(text, "T.gemm(As, Bs, Cl)")[1] == (
+        "bound: 256 cycles of the matrix unit; operands in shared memory: 16384 bytes, 64 a cycle"
+    )
+    assert section(text, "for k in T.Pipelined(8, num_stages=stages):")[1] == (
+        "in flight: up to 49152 bytes, 16384 an item"
+    )
+
+
 def test_a_serial_loop_says_why() -> None:
     lines = section(report(product(), "sm_75"), "for k in T.Pipelined(8, num_stages=stages):")
     assert lines[0] == "pipeline: serial: the target has no asynchronous copies"

@@ -20,6 +20,7 @@ from tilelang.interpret.matrices import register_layout
 from tilelang.interpret.observe import Access, Observer
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.rows import ROWS
@@ -70,8 +71,8 @@ def test_every_row_that_lowering_makes_has_a_meaning() -> None:
     assert made
     # A row that gives its operand is arithmetic.
     assert not {n for n in made if not (ROWS[n].semantics or ROWS[n].identity)}
-    meant = {row.semantics for row in ROWS.values()} - {""}
-    assert meant == set(MEANINGS)
+    meant = {row.semantics for row in ROWS.values() if row.effect is not Effect.HINT} - {""}
+    assert meant - {"keep registers"} == set(MEANINGS)  # a fence, which the interpreter has not
     assert not {name for name, row in ROWS.items() if row.semantics and name in HANDLERS}
 
 
@@ -79,7 +80,7 @@ def test_a_row_without_a_meaning_is_a_clear_error() -> None:
     with pytest.raises(TileUnsupportedError) as error:
         simulate(launch(ev("ptx_mma")), {OUT: np.zeros(64, np.int32)})
     assert str(error.value) == (
-        "T.ptx_mma needs sm_80\n"
+        "T.ptx_mma needs sm_75\n"
         "  expected: an operation that is defined without GPU hardware\n"
         "  got: T.ptx_mma in the interpreter\n"
         "  hint: compile the kernel for a target that has it"

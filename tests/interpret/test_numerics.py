@@ -25,6 +25,7 @@ from tilelang.ir.expr import (
     binary,
     const,
 )
+from tilelang.target.features import FEATURES
 from tilelang.target.rows import ROWS
 
 INT = np.int32
@@ -349,7 +350,7 @@ def test_every_intrinsic_has_a_meaning_here() -> None:
         and not info.optional
         and not info.lowered
         and not info.moves
-        and not info.needs.startswith("sm_")
+        and info.needs not in FEATURES
     ]
     assert missing == ["tvm_access_ptr"]
 

@@ -7,6 +7,7 @@ import pytest
 from kernel_builder import Kernel, region, zeros
 
 from tilelang.errors import TileUnsupportedError
+from tilelang.interpret import stmts
 from tilelang.ir import floats
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import const
@@ -256,7 +257,10 @@ def test_tile_atomics_add_each_element_once_and_skip_outside() -> None:
     assert (o == want).all()
 
 
-def test_transpose() -> None:
+@pytest.mark.parametrize("own", [True, False], ids=["its own meaning", "its loop"])
+def test_transpose(monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
+    if not own:
+        monkeypatch.setattr(stmts, "OWN_MEANING", ())
     with Kernel() as k:
         a, out = k.tensor("A", (5, 8)), k.tensor("O", (8, 5), "float16")
         s = k.shared("s", (8, 5), "float16")
@@ -386,14 +390,14 @@ def test_symbols_are_solved_from_linear_shapes() -> None:
 
 def test_hardware_operations_say_what_they_need() -> None:
     with Kernel() as k:
-        k.emit(S.HardwareOp(name="tcgen05_gemm", needs="sm_100"))
+        k.emit(S.HardwareOp(name="tcgen05_gemm", needs="tcgen05"))
     with pytest.raises(TileUnsupportedError) as error:
         k.run()
     assert str(error.value) == (
-        "T.tcgen05_gemm needs sm_100\n"
+        "T.tcgen05_gemm needs sm_100a\n"
         "  expected: an operation that is defined without GPU hardware\n"
         "  got: T.tcgen05_gemm in the interpreter\n"
-        "  hint: compile the kernel for a target that has sm_100"
+        "  hint: compile the kernel for a target that has sm_100a"
     )
 
 

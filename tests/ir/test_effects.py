@@ -88,7 +88,7 @@ CASES: dict[type[S.Stmt], tuple[S.Stmt, str]] = {
     ),
     S.PrintTile: (S.PrintTile(src=Y), "B:read"),
     S.HardwareOp: (
-        S.HardwareOp(name="x", needs="sm_100", reads=(X, Y), writes=(ACCUMULATOR.region(),)),
+        S.HardwareOp(name="x", needs="tcgen05", reads=(X, Y), writes=(ACCUMULATOR.region(),)),
         "A:read B:read D:update/tensor",
     ),
     H.Pipeline: (
@@ -103,6 +103,7 @@ CASES: dict[type[S.Stmt], tuple[S.Stmt, str]] = {
     H.Role: (H.Role(name="producer", first=0, count=32, body=EMPTY), ""),
     H.Roles: (H.Roles(branches=(EMPTY,)), ""),
     H.Fence: (H.Fence(source="generic", target="async"), ""),
+    H.WaitProducts: (H.WaitProducts(newer=1, sums=(Y,)), "B:update"),
 }  # fmt: skip
 
 

@@ -351,8 +351,8 @@ STATEMENTS = [
     (S.Transpose(src=S_, dst=D_), "T.transpose(src, dst)"),
     (S.PrintTile(src=S_, message="m"), 'T.print(src, message="m")'),
     (
-        S.HardwareOp(name="tcgen05_cp", needs="sm_100", reads=(S_,), options=(("shape", "x"),)),
-        'T.tcgen05_cp(src, needs="sm_100", shape="x")',
+        S.HardwareOp(name="tcgen05_cp", needs="tcgen05", reads=(S_,), options=(("shape", "x"),)),
+        'T.tcgen05_cp(src, needs="tcgen05", shape="x")',
     ),
     (
         S.View(buffer=Buffer("v", Shape((32,)), F32, "shared", data=SRC.data)),

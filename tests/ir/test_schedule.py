@@ -165,5 +165,12 @@ def test_unchanged_statements_are_the_same_object() -> None:
 
 
 def test_every_field_has_a_role() -> None:
-    for cls in (H.Pipeline, *H.PipelineStep.__subclasses__(), H.Role, H.Roles, H.Fence):
+    for cls in (
+        H.Pipeline,
+        *H.PipelineStep.__subclasses__(),
+        H.Role,
+        H.Roles,
+        H.Fence,
+        H.WaitProducts,
+    ):
         assert cls.role_table()

@@ -91,7 +91,7 @@ def made(
     monkeypatch.setattr(cuda, "default_cache", lambda: cache)
     monkeypatch.setattr(runtime_cache, "default_cache", lambda: cache)
     if "stub" not in request.fixturenames:  # nothing is called, so no launcher need be built
-        monkeypatch.setattr(cuda, "find_compiler", lambda cache, quiet: None)
+        monkeypatch.setattr(cuda, "launcher_compiler", lambda cache: None)
     return held
 
 
@@ -212,7 +212,8 @@ def test_assembler_advice_is_a_warning(
 ) -> None:
     log = (
         "ptxas info : Compiling entry function 'add_kernel' for 'sm_90'\n"
-        "ptxas info : (C7508) something in function 'add_kernel'\n"
+        "ptxas info : (C7508) Potential Performance Loss: 'setmaxnreg' ignored; unable to determine "
+        "register count at entry.\n"
         "ptxas . 8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\n"
     )
     monkeypatch.setattr(
@@ -221,7 +222,12 @@ def test_assembler_advice_is_a_warning(
     with pytest.warns(TileWarning) as found:
         made_kernel = kernel()
     assert [str(item.message) for item in found] == [
-        "kernel program: add_kernel: the register budget of setmaxnreg is ignored (C7508)"
+        "kernel program is slower than it could be: the register budget of setmaxnreg is ignored: "
+        "unable to determine register count at entry (C7508)\n"
+        "  hint: leave the registers to the compiler: T.no_set_max_nreg()",
+        "kernel program is slower than it could be: 8 bytes of registers are spilled to memory and 4 "
+        "loaded back (0 registers per thread)\n"
+        "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))",
     ]
     assert len(made_kernel.resources.warnings) == 2 and made_kernel.resources.spills == 12
 

@@ -344,3 +344,8 @@ def test_notebooks_show_program_and_text() -> None:
     assert found.count("<details>") == found.count("</pre></details>") == 2
     assert "&lt;" in found and "#include <" not in found
     assert func._repr_html_().startswith("<pre>") and "T.Parallel" in func._repr_html_()
+
+
+def test_a_kernel_takes_its_target_as_text(kernel: JITKernel) -> None:
+    made = JITKernel(kernel.prim_func, kernel.out_idx, target="cpu")
+    assert made.target.kind == "cpu"

@@ -27,9 +27,9 @@ DOCUMENTED = """
 access_ptr base access_type *extents offset extent ignore_last_ndim
 create_tma_descriptor *args
 tma_load *args
-fence_proxy_async *args
-tma_store_arrive *args
-tma_store_wait *args
+fence_proxy_async
+tma_store_arrive
+tma_store_wait count read
 set_max_nreg reg_count is_inc
 inc_max_nreg reg_count
 dec_max_nreg reg_count

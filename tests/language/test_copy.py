@@ -103,14 +103,14 @@ def test_tensor_memory_copies_are_hardware() -> None:
     found = one(
         lambda: T.copy(buf("tm", (128, 64), "float32", "shared.tmem"), frag("G", (128, 64)))
     )
-    assert isinstance(found, HardwareOp) and (found.name, found.needs) == ("copy_tmem", "sm_100")
+    assert isinstance(found, HardwareOp) and (found.name, found.needs) == ("copy_tmem", "tcgen05")
 
 
 def test_gathers_name_four_rows() -> None:
     bar = buf("bar", (1,), "uint64", "shared.barrier")
     rows = buf("rows", (4,), "int32")
     found = one(lambda: T.tma_gather4(A, S, 0, rows, barrier=bar))
-    assert found.needs == "sm_100" and len(found.args) == 6
+    assert found.needs == "tcgen05" and len(found.args) == 6
     assert T.tma_gather4_bytes(64, "float16") == 512
     assert one(lambda: T.tma_scatter4(S, A, 0, [1, 2, 3, 4])).name == "tma_scatter4"
 

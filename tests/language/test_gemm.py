@@ -91,4 +91,4 @@ def test_a_barrier_or_tensor_memory_means_sm_100() -> None:
     ):
         found = one(body)
         assert isinstance(found, HardwareOp)
-        assert (found.name, found.needs) == ("tcgen05_gemm", "sm_100")
+        assert (found.name, found.needs) == ("tcgen05_gemm", "tcgen05")

@@ -43,7 +43,7 @@ MAP_TEXT = (
         (lambda: T.tcgen05_ld(R, M, "32x32b", 8),
          'T.tcgen05_ld(T.address_of(R[0], "w"), T.address_of(M[0, 0]), count=8, shape="32x32b")'),
         (lambda: T.tcgen05_st(M[0, 4], R),
-         'T.tcgen05_st(T.address_of(R[0], "r"), T.address_of(M[0, 4]), count=1, shape="32x32b")'),
+         'T.tcgen05_st(T.address_of(M[0, 4]), T.address_of(R[0], "r"), count=1, shape="32x32b")'),
         (lambda: T.tcgen05_wait_ld(), "T.tcgen05_wait_ld()"),
         (lambda: T.tcgen05_wait_st(), "T.tcgen05_wait_st()"),
     ],

@@ -45,7 +45,7 @@ def interpreted(func, a, b):
 
 
 @pytest.mark.parametrize("run", [interpreted, on_cpu])
-def test_vector_words_move_all_their_elements(run):
+def test_vector_intrinsics_move_all_their_elements(run):
     a, b = np.arange(64, dtype=np.float16), np.full(64, -1, np.float16)
     run(vectors, a, b)
     wanted = np.where(np.arange(64) < 48, a, 0).astype(np.float16)

@@ -25,7 +25,7 @@ def test_every_element_is_held_in_a_place_of_its_own(
     shape: tuple[int, ...], threads: int, vector: int
 ) -> None:
     held = RegisterLayout.linear(shape, threads, vector)
-    places = held.owner_table() * held.register_count + held.slot_table()[..., None]
+    places = held.owner_table() * held.register_count + held.register_table()[..., None]
     assert np.unique(places).size == places.size == max(1, int(np.prod(shape))) * held.replication
     assert held.used_threads <= threads
 
@@ -33,15 +33,18 @@ def test_every_element_is_held_in_a_place_of_its_own(
 @given(SHAPES, THREADS, VECTORS)
 def test_expressions_agree_with_tables(shape: tuple[int, ...], threads: int, vector: int) -> None:
     held = RegisterLayout.linear(shape, threads, vector)
-    thread, slot = E.Var("t", INT), E.Var("s", INT)
-    values = {thread: np.arange(threads)[:, None], slot: np.arange(held.register_count)[None, :]}
+    thread, register = E.Var("t", INT), E.Var("s", INT)
+    values = {
+        thread: np.arange(threads)[:, None],
+        register: np.arange(held.register_count)[None, :],
+    }
     full = (threads, held.register_count)
     table = held.index_table()
-    valid = held.valid(thread, slot)
+    valid = held.valid(thread, register)
     exists = np.ones(full, bool)
     if valid is not None:
         exists = np.broadcast_to(evaluate(valid, values), full) != 0
-    for dim, index in enumerate(held.index_of(thread, slot)):
+    for dim, index in enumerate(held.index_of(thread, register)):
         found = np.broadcast_to(evaluate(index, values), full)
         assert ((table[..., dim] >= 0) == exists).all()
         assert (found[exists] == table[..., dim][exists]).all()
@@ -54,7 +57,7 @@ def test_a_fragment_gives_the_distribution_back(shape: tuple[int, ...], threads:
         return
     found = RegisterLayout.from_fragment(held.to_fragment(), threads)
     assert (np.sort(found.owner_table()) == np.sort(held.owner_table())).all()
-    assert (found.slot_table() == held.slot_table()).all()
+    assert (found.register_table() == held.register_table()).all()
 
 
 @given(SHAPES.filter(bool), THREADS, st.data())

@@ -22,8 +22,8 @@ def bytes_of_registers(held: RegisterLayout, bits: int) -> np.ndarray:
     """(thread, byte in the thread's registers) of every byte of the tile, in order, per copy."""
     size = bits // 8
     owners = held.owner_table().reshape(prod(held.shape), -1)
-    slots = held.slot_table().reshape(-1)
-    places = slots[:, None] * size + np.arange(size)
+    registers = held.register_table().reshape(-1)
+    places = registers[:, None] * size + np.arange(size)
     found = owners[:, None, :] * (1 << 20) + places[:, :, None]
     return np.sort(found.reshape(prod(held.shape) * size, -1), axis=-1)
 
@@ -34,7 +34,7 @@ def cases(draw: st.DrawFn) -> tuple[RegisterLayout, Span, Span]:
     extents = draw(st.lists(st.sampled_from([1, 2, 3, 4, 6, 8]), min_size=1, max_size=3))
     shape = tuple(extents)
     modes = []
-    thread = slot = 1
+    thread = register = 1
     for extent in shape:
         row = []
         left = extent
@@ -44,8 +44,8 @@ def cases(draw: st.DrawFn) -> tuple[RegisterLayout, Span, Span]:
                 row.append(Mode(step, "thread", thread))
                 thread *= step
             else:
-                row.append(Mode(step, "register", slot))
-                slot *= step
+                row.append(Mode(step, "register", register))
+                register *= step
             left //= step
         modes.append(tuple(row))
     held = RegisterLayout(shape, tuple(modes), (), 64)

@@ -243,11 +243,11 @@ class Build:
         if buffer.storage == "local.fragment":
             held, registers = buffer.attr("register_layout"), self.stored(buffer)
 
-            def registered(slot: E.Expr) -> S.Stmt:
-                index = held.index_of(thread, slot)
-                body = visit(index, E.Load(registers, (slot,)), lambda value: S.Store(
-                    buffer=registers, indices=(slot,), value=value))  # fmt: skip
-                valid = held.valid(thread, slot)
+            def registered(register: E.Expr) -> S.Stmt:
+                index = held.index_of(thread, register)
+                body = visit(index, E.Load(registers, (register,)), lambda value: S.Store(
+                    buffer=registers, indices=(register,), value=value))  # fmt: skip
+                valid = held.valid(thread, register)
                 return body if valid is None else S.If(cond=valid, then=body)
 
             return self.loop(held.register_count, registered)

@@ -21,7 +21,7 @@ from tilelang.passes.layouts.descriptors import Descriptor, descriptor_of, wante
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
 from tilelang.target import Context, parse_target
 from tilelang.target.atoms import warpgroup_kinds
-from tilelang.target.nvidia import wgmma_atom, wgmma_columns
+from tilelang.target.nvidia_mma import wgmma_atom, wgmma_columns
 
 SM_90A = Context(parse_target("cuda -arch=sm_90a"))
 HOPPER = Case(64, 64, 64, arch=90)

@@ -182,3 +182,44 @@ def test_a_fragment_of_part_of_a_warp_is_refused(kind: str) -> None:
         f"  got: an operation that needs whole warps, by {kind}\n"
         "  hint: move the operation out of the branch, or write it with plain loads and stores"
     )
+
+
+def flat(outer: int, inner: int) -> S.PrimFunc:
+    """A fragment of one dimension in a loop over two, which write its index in mixed radix."""
+    count = outer * inner
+
+    @T.prim_func
+    def main(A: T.Tensor((count,), "float16"), B: T.Tensor((count,), "float16")):
+        with T.Kernel(1, threads=64):
+            a = T.alloc_fragment((count,), "float16")
+            b = T.alloc_fragment((count,), "float16")
+            T.copy(A, a)
+            for i, j in T.Parallel(outer, inner):
+                b[i * inner + j] = a[i * inner + j] + T.float16(1)
+            T.copy(b, B)
+
+    return main
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(64, 8), (32, 16), (8, 128), (1, 512), (512, 1)])
+def test_two_loop_variables_may_write_one_index(outer: int, inner: int) -> None:
+    found = buffers(flat(outer, inner))
+    assert set(found) == {"a", "b"}  # nothing goes through shared memory
+    assert found["a"].attr("register_layout").same(found["b"].attr("register_layout"))
+
+
+def test_loop_variables_that_cut_vectors_do_not() -> None:
+    assert any(name.endswith("_shared") for name in buffers(flat(64, 6)))
+
+
+def test_a_free_fragment_follows_two_loop_variables() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((32, 16), "float32"), B: T.Tensor((512,), "float32")):
+        with T.Kernel(1, threads=64):
+            b = T.alloc_fragment((512,), "float32")
+            for i, j in T.Parallel(32, 16):
+                b[i * 16 + j] = A[i, j]
+            T.copy(b, B)
+
+    found = buffers(main)
+    assert set(found) == {"b"} and found["b"].attr("register_layout").register_count == 8

@@ -58,7 +58,7 @@ def contributed(acc: Buffer, parts: Buffer, dist: RegisterLayout) -> Any:
 
 def total(dist: RegisterLayout, parts: Any, op: str, start: Any = None) -> Any:
     """What all owners of each element contributed."""
-    given = parts[dist.owner_table(), dist.slot_table()[..., None]]
+    given = parts[dist.owner_table(), dist.register_table()[..., None]]
     if op == "sum":
         found = given.sum(-1, dtype=parts.dtype)
         return found if start is None else found + start

@@ -21,7 +21,7 @@ from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.pipeline import pipeline_loops
 from tilelang.passes.verify.schedule import refusal
 
-AHEAD = ("cp_async", "counter", "bulk", "mbarrier", "barrier")
+AHEAD = ("cp_async", "bulk", "mbarrier", "barrier")
 
 
 def scheduled(func: S.PrimFunc, mechanism: str = "cp_async") -> S.PrimFunc:
@@ -130,7 +130,7 @@ def mutants(node: H.Pipeline) -> Iterator[tuple[str, H.Pipeline]]:
             for by in (-1, 1, stages):
                 number = E.as_expr(stmt.number + by)
                 yield f"{name} of the item {by:+}", edited(node, stmt, replace(stmt, number=number))
-        if isinstance(stmt, H.Wait) and row.counts_items | row.counts_copies:
+        if isinstance(stmt, H.Wait) and row.counts_items:
             yield "one more ahead", edited(node, stmt, replace(stmt, ahead=stmt.ahead + 1))
         if isinstance(stmt, S.Copy) and stmt.dst.buffer.data in set(node.tiles):
             for by in (-1, 1):

@@ -42,8 +42,8 @@ def check_plan(src: RegisterLayout, dst: RegisterLayout) -> bool:
             if (wanted[thread, slot] < 0).any():
                 continue
             lane = thread % 32 if item.lane is None else value(item.lane, thread)
-            register = value(item.slot, thread)
-            assert 0 <= lane < 32 and register in item.slots
+            register = value(item.register, thread)
+            assert 0 <= lane < 32 and register in item.registers
             there = held[thread // 32 * 32 + lane, register]
             assert (there == wanted[thread, slot]).all()
     return True

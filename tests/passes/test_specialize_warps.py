@@ -380,3 +380,68 @@ def test_a_block_has_the_registers_that_its_roles_ask_for(warpgroups: int) -> No
     start = min(65536 // threads // 8 * 8, 255)
     assert consumer * 128 * warpgroups + producer * 128 <= start * threads
     assert producer < start < consumer
+
+
+# -- what all threads find out for themselves --
+def by_table(sizes: tuple[int, ...], later: bool = False) -> Any:
+    """Each group of rows times a matrix of its own; every thread looks its group up. ``later``:
+    what it found changes again behind the product."""
+    groups, total = len(sizes), sum(sizes)
+    blocks = sum(-(-size // 128) for size in sizes)
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((total, 128), "float16"),
+        B: T.Tensor((groups, 128, 64), "float16"),
+        rows: T.Tensor((groups,), "int32"),
+        starts: T.Tensor((groups,), "int32"),
+        padded: T.Tensor((groups,), "int32"),
+        C: T.Tensor((total, 64), "float16"),
+    ):
+        with T.Kernel(blocks, threads=256) as bx:
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            group = T.alloc_local((1,), "int32")
+            group[0] = 0
+            for i in range(groups):
+                if bx * 128 >= padded[i]:
+                    group[0] = i
+            first = bx * 128 - padded[group[0]] + starts[group[0]]
+            here = padded[group[0]] + rows[group[0]] - bx * 128
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=3):
+                T.copy(A[first, k * 32], a)
+                T.copy(B[group[0], k * 32, 0], b)
+                T.gemm(a, b, c)
+            if later:
+                group[0] = 0
+            for i, j in T.Parallel(128, 64):
+                if i < here:
+                    C[first + i, j] = c[i, j]
+
+    return main
+
+
+@pytest.mark.parametrize("sizes", [(128,), (100, 160), (1, 256, 31)])
+def test_a_group_that_every_thread_looks_up(sizes: tuple[int, ...]) -> None:
+    A, B = small(sum(sizes), 128), small(len(sizes) * 128, 64).reshape(len(sizes), 128, 64)
+    starts = np.cumsum((0, *sizes[:-1])).astype(np.int32)
+    padded = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes[:-1])]).astype(np.int32)
+    parts = np.split(A.astype(np.float32), starts[1:])
+    C = np.concatenate([part @ b.astype(np.float32) for part, b in zip(parts, B, strict=True)])
+    rows = np.array(sizes, np.int32)
+    same(by_table(sizes), A, B, rows, starts, padded, C.astype(np.float16))
+
+
+def test_what_changes_behind_the_product_keeps_one_role() -> None:
+    func = by_roles(by_table((128,), later=True))
+    assert not roles_of(func)
+    (note,) = notes(func)
+    assert note.endswith("; one role: what is copied depends on what is computed")
+
+
+def test_what_is_found_out_stands_before_the_roles() -> None:
+    text = body_text(by_roles(by_table((100, 160))))
+    before, after = text.split("with T.roles():")
+    assert "group[0] = i" in before and "group[0] = i" not in after

@@ -154,3 +154,42 @@ def test_the_pass_makes_two_copies_of_one() -> None:
     for name in ("cuda -arch=sm_80", "cuda -arch=sm_120"):
         context = Context(parse_target(name), Options())
         assert (stage_epilogues(func, context) is func) == (name[-2:] == "80")
+
+
+def rows_of(kept: int, condition: str = "row") -> Any:
+    """A product of which a loop stores some rows, from row 3 of C on."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), "float16"), C: T.Tensor((80, 128), "float16")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            acc = T.alloc_fragment((64, 64), "float32")
+            T.copy(A, a)
+            T.gemm(a, a, acc, clear_accum=True)
+            for i, j in T.Parallel(64, 64):
+                if (j if condition == "column" else i) < kept:
+                    C[i + 3, j + (64 if condition != "off" else 1)] = acc[i, j]
+
+    return main
+
+
+@pytest.mark.parametrize("kept", [0, 1, 40, 64])
+def test_a_loop_stores_rows_of_a_result_from_a_tile(kept: int) -> None:
+    a = small(64, 64)
+    wanted = np.zeros((80, 128), H)
+    wanted[3 : 3 + kept, 64:] = (a.astype(F) @ a.astype(F)).astype(H)[:kept]
+    holds(rows_of(kept), (a, 0 * wanted), wanted, on=PLACES)
+    if 0 < kept < 64:
+        text = text_of(rows_of(kept))
+        assert "tl_stmatrix_x4(&acc_tile" in text and "tl_copy_16(&C[" in text
+
+
+@pytest.mark.parametrize("condition", ["column", "off"])
+def test_a_loop_whose_rows_have_no_chunks_stores_from_registers(condition: str) -> None:
+    a, wanted = small(64, 64), np.zeros((80, 128), H)
+    full, first = (a.astype(F) @ a.astype(F)).astype(H), 64 if condition != "off" else 1
+    inside = np.arange(64) < 40
+    kept = full * (inside if condition == "column" else inside[:, None])
+    wanted[3:67, first : first + 64] = kept
+    holds(rows_of(40, condition), (a, 0 * wanted), wanted, on=PLACES)
+    assert "acc_tile" not in text_of(rows_of(40, condition))

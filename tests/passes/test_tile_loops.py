@@ -182,10 +182,10 @@ def test_a_statement_that_is_no_tile_operation_is_itself() -> None:
 
 def test_an_operation_of_gpu_hardware_is_refused_by_what_it_needs() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
-        lower_tile_op(S.HardwareOp(name="wgmma_gemm", needs="sm_90"))
+        lower_tile_op(S.HardwareOp(name="wgmma_gemm", needs="wgmma"))
     assert str(caught.value) == text("""
-        T.wgmma_gemm needs sm_90
-          expected: a target with sm_90
+        T.wgmma_gemm needs sm_90a
+          expected: a target with sm_90a
           got: a target that runs blocks on CPU cores
           hint: write the operation with T.copy and T.gemm, or choose another target
         """)

@@ -292,3 +292,132 @@ def test_a_tile_of_the_unit_is_not_where_threads_have_written() -> None:
     a = numbers(64, 64, dtype="float32")
     first = np.broadcast_to(np.arange(64, dtype=np.float32), (64, 64))
     holds(tma_later, (a, np.zeros((2, 64, 64), np.float32)), np.stack((first, a)), on=(SM_90A,))
+
+
+# -- pipelines that run again and again ------------------------------------------------------------
+def test_threads_that_exchange_a_tile_in_a_repeated_pipeline_meet() -> None:
+    """What stands between the steps of a pipeline is ordered like any other loop's body."""
+
+    @T.prim_func
+    def tma_turned(A: T.Tensor((128, 256), "float16"), B: T.Tensor((128, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            a, s, total = (T.alloc_shared((64, 64), "float16") for _ in range(3))
+            for m in T.serial(2):
+                T.clear(total)
+                for k in T.Pipelined(4, num_stages=2):
+                    T.copy(A[m * 64, k * 64], a)
+                    for i, j in T.Parallel(64, 64):
+                        s[i, j] = a[i, j] + 1
+                    for i, j in T.Parallel(64, 64):
+                        total[i, j] += s[j, i]
+                T.copy(total, B[m * 64, 0])
+
+    source = numbers(128, 256) % 8
+    tiles = source.reshape(2, 64, 4, 64) + 1
+    wanted = tiles.sum(axis=2).transpose(0, 2, 1).reshape(128, 64).astype(np.float16)
+    with choosing("bulk"):
+        holds(tma_turned, (source, 0 * wanted), wanted, on=(SM_90A,))
+
+
+# -- pipelines whose tiles come in two ways --------------------------------------------------------
+def mixed(M, N, K, BM=64, BN=64, BK=64, stages=3, again=1, threads=128):
+    """``again`` products, one after the other; with N = 68, B is no tensor of boxes."""
+
+    @T.prim_func
+    def tma_mixed(A: T.Tensor((again, M, K), "float16"), B: T.Tensor((K, N), "float16"),
+                  C: T.Tensor((again, M, N), "float32")):  # fmt: skip
+        with T.Kernel(T.ceildiv(N, BN), T.ceildiv(M, BM), threads=threads) as (bx, by):
+            a = T.alloc_shared((BM, BK), "float16")
+            b = T.alloc_shared((BK, BN), "float16")
+            c = T.alloc_fragment((BM, BN), "float32")
+            for n in T.serial(again):
+                T.clear(c)
+                for k in T.Pipelined(T.ceildiv(K, BK), num_stages=stages):
+                    T.copy(A[n, by * BM, k * BK], a)
+                    T.copy(B[k * BK, bx * BN], b)
+                    T.gemm(a, b, c)
+                T.copy(c, C[n, by * BM, bx * BN])
+
+    return tma_mixed
+
+
+@pytest.mark.parametrize("again", [1, 3])
+@pytest.mark.parametrize("stages, K", [(2, 128), (3, 320), (4, 200), (3, 64)])
+def test_boxes_and_copies_of_threads_share_a_loop(stages: int, K: int, again: int) -> None:
+    func = mixed(100, 68, K, stages=stages, again=again)
+    a, b = numbers(again, 100, K) % 8, numbers(K, 68) % 8
+    wanted = np.matmul(a.astype(np.float32), b.astype(np.float32))
+    text = compiled(func, SM_90A).get_kernel_source()
+    assert ("tl_tma_load(" in text and "cp_async" in text) == (K > 64)
+    holds(func, (a, b, 0 * wanted), wanted, on=(SM_90A,))
+    lowered_holds(func, (a, b, 0 * wanted), wanted)
+
+
+def test_a_report_says_which_tiles_are_boxes() -> None:
+    assert (
+        "pipeline: 3 stages: a copied ahead with bulk copies, mbarriers of the versions; "
+        "b copied ahead with cp.async, one barrier per iteration; not all with bulk copies: "
+        "`b`: `68` elements of `B` along dimension 0 are not known to be a multiple of 16 bytes"
+    ) in explain(mixed(128, 68, 256), HOPPER, Options())
+
+
+def test_few_boxes_are_copied_like_the_others() -> None:
+    text = explain(mixed(128, 132, 256, BM=64, BN=128), HOPPER, Options())
+    assert "pipeline: 3 stages: a, b copied ahead with cp.async" in text
+
+
+@pytest.mark.parametrize("N", [64, 68])
+def test_what_fills_the_first_versions_waits_for_earlier_uses(N: int) -> None:
+    """Also where one thread fills them, which meets nobody."""
+
+    @T.prim_func
+    def tma_after(A: T.Tensor((64, 256), "float16"), B: T.Tensor((256, N), "float16"),
+                  C: T.Tensor((64, 64), "float32"), D: T.Tensor((64, 64), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            for i, j in T.Parallel(64, 64):
+                b[i, j] = i - j
+                a[i, j] = i + j
+            for i, j in T.Parallel(64, 64):
+                D[i, j] = b[j, i] * a[j, i]
+            T.clear(c)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[0, k * 64], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    a, b = numbers(64, 256) % 8, numbers(256, N) % 8
+    product = a.astype(np.float32) @ b[:, :64].astype(np.float32)
+    i, j = np.indices((64, 64))
+    before = ((j - i) * (i + j)).astype(np.float16)
+    given = (a, b, 0 * product, 0 * before)
+    assert "tl_tma_load(" in compiled(tma_after, SM_90A).get_kernel_source()
+    holds(tma_after, given, product, before, on=(SM_90A,))
+
+
+def test_tensors_without_elements_have_no_map() -> None:
+    @T.prim_func
+    def product(
+        A: T.Tensor((64, 0), "float16"),
+        B: T.Tensor((0, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(0, 32), num_stages=2):
+                T.copy(A[0, k * 32], a)
+                T.copy(B[k * 32, 0], b)
+                T.gemm(a, b, c)
+            T.copy(c, C)
+
+    kernel = tilelang.compile(
+        product, out_idx=[-1], target="cuda -arch=sm_90a", execution_backend="emulator"
+    )
+    found = kernel(np.zeros((64, 0), np.float16), np.zeros((0, 64), np.float16))
+    np.testing.assert_array_equal(found, np.zeros((64, 64), np.float32))

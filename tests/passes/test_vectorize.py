@@ -123,3 +123,39 @@ def test_a_lane_loop_becomes_copies_of_vectors_around_what_is_computed() -> None
         for v in T.unroll(4):
             B[tx + v] = A_vec_1[v]
         """)
+
+
+def drawing(count: int, twice: bool = False) -> Any:
+    @T.prim_func
+    def main(A: T.Tensor((512,), "float32"), B: T.Tensor((512,), "float32")):
+        with T.Kernel(1, threads=128):
+            T.rng_init(7)
+            for i in T.Parallel(512):
+                number = T.rng_rand_float()
+                if i < count:
+                    B[i] = A[i] * number + (T.rng_rand_float() if twice else T.float32(1))
+
+    return main
+
+
+def test_numbers_are_drawn_before_the_vectors_that_use_them() -> None:
+    found = body(drawing(508))
+    draw, load = found.index("tl_rng_uniform_f32"), found.index("tl_copy_16(A_vec")
+    assert draw < found.index("if (tx * 4 < 508)") < load < found.index("tl_copy_16(&B[")
+    assert "number_drawn[v] = tl_rng_uniform_f32(tl_rng);" in found
+
+
+def test_lanes_that_differ_in_how_many_numbers_they_draw_stay_a_loop() -> None:
+    assert "tl_copy" not in body(drawing(508, twice=True))
+
+
+def test_one_store_may_draw_its_lanes_in_order() -> None:
+    @T.prim_func
+    def main(B: T.Tensor((512,), "uint32")):
+        with T.Kernel(1, threads=128):
+            T.rng_init(7)
+            for i in T.Parallel(512):
+                B[i] = T.rng_rand()
+
+    found = body(main)
+    assert found.index("B_vec[v] = tl_rng_rand(tl_rng);") < found.index("tl_copy_16(&B[")

@@ -92,7 +92,7 @@ def test_an_annotated_view_says_where_its_tile_is() -> None:
     a = numbers(64, 16, dtype=np.int32)
     want = (a.reshape(64, 4, 4) + np.arange(4)[:, None] * 100).reshape(64, 16)
     everywhere(main, [a, 0 * a], want.astype(np.int32))
-    table = named(main)["x"].attr("register_layout").slot_table()
+    table = named(main)["x"].attr("register_layout").register_table()
     np.testing.assert_array_equal(table[0], np.arange(16).reshape(4, 4).T.reshape(-1))
 
 

@@ -104,7 +104,7 @@ class Bench:
         )  # fmt: skip
         junk = np.full((dist.threads, dist.register_count), 101)  # where there is no element
         image = encode(junk, kind)
-        owners, slots = dist.owner_table(), dist.slot_table()
+        owners, slots = dist.owner_table(), dist.register_table()
         codes = encode(np.asarray(values), kind)
         for copy in range(owners.shape[-1]):
             image[owners[..., copy], slots] = codes
@@ -217,7 +217,7 @@ class Bench:
             return decode(self.arrays[param], str(param.dtype))
         param, dist = self.images[name]
         image = self.arrays[param]
-        found = image[dist.owner_table(), dist.slot_table()[..., None]]
+        found = image[dist.owner_table(), dist.register_table()[..., None]]
         same = (found == found[..., :1]) | ((found != found) & (found[..., :1] != found[..., :1]))
         assert same.all(), f"copies of `{name}` differ"
         return decode(found[..., 0], str(param.dtype))

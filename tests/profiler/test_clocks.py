@@ -134,12 +134,25 @@ def test_inputs_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_inputs_need_a_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("torch", "cupy"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert isinstance(get_tensor_supply()(PARAM), np.ndarray)
     with pytest.raises(TileValueError) as found:
         get_tensor_supply(device="cuda")(PARAM)
     assert str(found.value) == (
         "cannot make an input on the GPU\n"
-        "  expected: torch or cupy, imported before\n"
-        "  got: neither\n"
-        "  hint: import torch"
+        "  expected: torch or cupy\n"
+        "  got: neither is installed\n"
+        "  hint: pip install torch"
     )
+
+
+def test_inputs_on_a_gpu_import_the_framework_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    imported: list[str] = []
+    for name in ("torch", "cupy"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "cupy" or None)
+    monkeypatch.setattr("importlib.import_module", imported.append)
+    get_tensor_supply(device="cuda")
+    assert imported == ["cupy"]

@@ -141,3 +141,10 @@ def test_what_cannot_be_packed_is_said() -> None:
         quantize.general_compress(np.zeros((2, 3), np.int8), 3)
     with pytest.raises(TileValueError, match="interleaved for another type"):
         quantize.interleave_weight(np.zeros(4, np.int8), 4, "float32")
+
+
+def test_packing_is_found_under_the_path_of_programs() -> None:
+    from tilelang.quantize import utils
+
+    assert utils.interleave_weight is quantize.interleave_weight
+    assert utils.general_compress is quantize.general_compress

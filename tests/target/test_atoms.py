@@ -32,7 +32,7 @@ def test_every_element_is_held_once(atom: MmaAtom) -> None:
         (atom.b_layout, atom.b_registers),
         (atom.c_layout, atom.c_registers),
     ):
-        places = layout.owner_table()[..., 0] * slots + layout.slot_table()
+        places = layout.owner_table()[..., 0] * slots + layout.register_table()
         assert sorted(places.reshape(-1)) == list(range(WARP * slots))
 
 

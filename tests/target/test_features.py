@@ -7,17 +7,21 @@ import pytest
 from tilelang.errors import InternalError
 from tilelang.options import Options, make_options
 from tilelang.target import Context, parse_target
-from tilelang.target.features import FEATURES
+from tilelang.target.features import FEATURES, lowest_with
+from tilelang.target.nvidia import HARDWARE_TILES
+from tilelang.target.rows import ROWS
 
 # Target -> features by name. Written out, so that a change of the tables is a change here.
-TURING = "simt mma ldmatrix"
+VOLTA = "simt mma_sm70"
+TURING = f"{VOLTA} mma ldmatrix"
 AMPERE = f"{TURING} mma_sm80 mma_sp cp_async mbarrier bf16"
 ADA = f"{AMPERE} fp8 mma_fp8"
-HOPPER = f"{ADA} stmatrix bulk_copy tma cluster elect"
+HOPPER = f"{ADA} stmatrix bulk_copy tma cluster elect pdl descriptors"
 HOPPER_CHIP = f"{HOPPER} wgmma setmaxnreg roles"
-BLACKWELL = f"{HOPPER} access_256"
+BLACKWELL = f"{HOPPER} access_256 clc"
+BLACKWELL_CHIP = f"{BLACKWELL} setmaxnreg roles clc_multicast"
 FOUND = {
-    "cuda -arch=sm_70": "simt",
+    "cuda -arch=sm_70": VOLTA,
     "cuda -arch=sm_75": TURING,
     "cuda -arch=sm_80": AMPERE,
     "cuda -arch=sm_86": AMPERE,
@@ -25,10 +29,10 @@ FOUND = {
     "cuda -arch=sm_90": HOPPER,
     "cuda -arch=sm_90a": HOPPER_CHIP,
     "cuda -arch=sm_100": BLACKWELL,
-    "cuda -arch=sm_100a": f"{BLACKWELL} setmaxnreg roles tcgen05",
-    "cuda -arch=sm_100f": f"{BLACKWELL} setmaxnreg roles tcgen05",
+    "cuda -arch=sm_100a": f"{BLACKWELL_CHIP} tcgen05",
+    "cuda -arch=sm_100f": f"{BLACKWELL_CHIP} tcgen05",
     "cuda -arch=sm_120": BLACKWELL,
-    "cuda -arch=sm_120a": f"{BLACKWELL} setmaxnreg roles mma_blockscaled",
+    "cuda -arch=sm_120a": f"{BLACKWELL_CHIP} mma_blockscaled",
     "hip": "simt mfma ds_read vmcnt direct_lds bf16",
     "hip -arch=gfx90a": "simt mfma ds_read vmcnt direct_lds bf16",
     "hip -arch=gfx942:sramecc+": "simt mfma ds_read vmcnt direct_lds bf16 fp8",
@@ -49,6 +53,24 @@ def test_features_of_a_target(target: str) -> None:
 def test_every_feature_is_explained_and_some_target_has_it() -> None:
     assert set(FEATURES) == {name for names in FOUND.values() for name in names.split()}
     assert all(FEATURES.values())
+
+
+def test_rows_and_tile_operations_need_features() -> None:
+    needed = {row.needs for row in ROWS.values()} | {*HARDWARE_TILES.values()}
+    assert needed - {"", "threads"} <= set(FEATURES)
+
+
+# Where the machine that messages name is not NVIDIA's.
+OTHERS = {
+    "cores": "cpu", "simt": "metal", "simdgroup": "metal", "wmma": "gfx11",
+    **dict.fromkeys(("mfma", "ds_read", "vmcnt", "direct_lds"), "gfx90a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("feature", sorted(FEATURES))
+def test_messages_name_the_lowest_architecture_with_a_feature(feature: str) -> None:
+    first = next(name for name, found in FOUND.items() if feature in found.split())
+    assert lowest_with(feature) == OTHERS.get(feature, first.removeprefix("cuda -arch="))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +103,29 @@ def test_what_is_no_part_of_this_package_says_so() -> None:
         tvm.ffi.get_global_func("x")
     assert tvm.error.InternalError is TileError
     assert tvm.runtime.enabled("cpu")
+
+
+def in_process(program: str, *path: Path) -> str:
+    """What a program prints in a process of its own, with folders in front of its path."""
+    code = f"import sys; sys.path[:0] = {[str(folder) for folder in path]!r}\n{program}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+def test_import_tvm_finds_the_same_modules() -> None:
+    made = in_process(
+        "import tilelang, tvm, tvm.tir; from tvm import DataType; from tvm.target import Target\n"
+        "print(tvm is tilelang.tvm, tvm.tir is tilelang.tvm.tir, tvm.__spec__.name,"
+        " DataType('float16').bits)"
+    )
+    assert made == "True True tilelang.tvm 16"
+
+
+def test_an_installed_tvm_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "tvm.py").write_text("name = 'another'\n")
+    assert in_process("import tilelang, tvm; print(tvm.name)", tmp_path) == "another"
+
+
+def test_modules_that_are_not_here_are_not_found() -> None:
+    made = in_process("import tilelang, tvm.relay")
+    assert made == "ModuleNotFoundError: No module named 'tvm.relay'"

@@ -16,6 +16,7 @@ from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir import floats
 from tilelang.jit.kernel import KernelParam
 from tilelang.target import Target
+from tilelang.utils import determine_fp8_type, determine_torch_fp8_type, target
 from tilelang.utils.device import get_current_device
 from tilelang.utils.log import set_log_level
 from tilelang.utils.target import determine_target
@@ -237,6 +238,41 @@ def test_torch_dtype_of_a_name() -> None:
 
 
 # -- targets and devices ----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("found", "format", "kind"),
+    [
+        (Target("cuda", "sm_90a"), "e4m3", "float8_e4m3fn"),
+        (Target("cpu"), "e5m2", "float8_e5m2"),
+        (Target("hip", "gfx942"), "e4m3", "float8_e4m3fnuz"),
+        (Target("hip", "gfx950"), "e5m2", "float8_e5m2"),
+    ],
+)
+def test_the_8_bit_float_is_the_one_of_the_device(
+    monkeypatch: pytest.MonkeyPatch, found: Target, format: str, kind: str
+) -> None:
+    monkeypatch.setattr("tilelang.utils.target.parse_target", lambda spec: found)
+    assert determine_fp8_type(format) == kind
+    assert str(determine_torch_fp8_type(format)) == f"torch.{kind}"
+
+
+def test_an_unknown_format_of_8_bit_floats_is_refused() -> None:
+    with pytest.raises(TileValueError) as error:
+        determine_fp8_type("e3m4")
+    assert str(error.value) == (
+        "there is no such format of 8-bit floats\n  expected: 'e4m3' or 'e5m2'\n  got: 'e3m4'"
+    )
+
+
+def test_questions_about_targets() -> None:
+    assert target.target_is_cuda("cuda") and not target.target_is_cuda("llvm")
+    assert target.target_has_bulk_copy("cuda -arch=sm_90a")
+    assert not target.target_has_bulk_copy("cuda -arch=sm_80")
+    assert target.target_has_async_copy("cuda -arch=sm_80")
+    assert not target.target_has_stmatrix("cuda -arch=sm_80")
+    assert target.target_has_ldmatrix("cuda -arch=sm_75")
+    assert target.target_get_warp_size("cuda") == 32
+
+
 def test_determine_target_gives_text_or_object() -> None:
     assert determine_target("llvm") == "cpu"
     assert determine_target("cuda -arch=sm_80") == "cuda -arch=sm_80"

@@ -142,7 +142,7 @@ def estimate(
 ) -> Estimate:
     """How long one call of ``func`` takes on ``target``."""
     number = cuda_number(target.concrete().arch) if target.kind == "cuda" else 0
-    flow = _Flow(dict(symbols or {}), groups=90 <= number < 100)
+    flow = _Flow(dict(symbols or {}), groups="wgmma" in target.features)
     flow.visit(func.body, 1.0, {})
     if number:
         machine = MACHINES[max((at for at in MACHINES if at <= number), default=min(MACHINES))]
@@ -237,7 +237,7 @@ def values_for(name: str, target: Target) -> list[int] | None:
     """Values worth a look for a parameter of this name; None where the name says nothing."""
     plain = name.replace("_", "").lower()
     found = _NAMES.get(_OTHER_NAMES.get(plain, plain))
-    return None if found is None else list(found[target.kind == "cpu"])
+    return None if found is None else list(found[not target.is_gpu])
 
 
 def configurations(name: str, free: Sequence[str], target: Target) -> list[dict[str, int]]:

@@ -18,7 +18,7 @@ _REGISTER = 4  # bytes
 
 def reason_to_skip(func: S.PrimFunc, target: Target) -> str | None:
     """Why ``func`` need not be compiled for ``target``; None where nothing speaks against it."""
-    if target.kind not in ("cuda", "hip"):
+    if not target.is_gpu:
         return None
     limits = target.concrete().limits
     for launch in S.walk(func.body):

@@ -22,6 +22,7 @@ from tilelang.profiler import do_bench
 from tilelang.profiler.timing import milliseconds
 from tilelang.scratch import ScratchFolder
 from tilelang.target import Target
+from tilelang.target.device import import_gpu_framework
 from tilelang.utils.tensor import get_tensor_supply
 
 
@@ -49,7 +50,7 @@ def search(
     cases = Cases(profile, given, device)
     for item in alive:
         item.case = cases.number_of(item)
-    on_gpu = target.kind != "cpu"
+    on_gpu = target.is_gpu
     with ExitStack() as stack:
         cache = None
         if how.isolate and not env.is_cache_enabled():
@@ -140,6 +141,8 @@ class Cases:
     def _make(self, params: list[KernelParam]) -> None:
         profile = self.profile
         check = profile.ref_prog is not None and not profile.skip_check
+        if self.device is not None:
+            import_gpu_framework()
         inputs: list[Any] | None = None
         if self.given is not None:
             inputs = list(self.given)

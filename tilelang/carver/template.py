@@ -57,7 +57,7 @@ class Template:
         """
         target = (self.arch or auto_infer_current_arch()).target
         found = []
-        for hint in self.hints(target.kind != "cpu"):
+        for hint in self.hints(target.is_gpu):
             try:
                 func = self.program(hint)
             except TileError:  # a tile that this operation does not take

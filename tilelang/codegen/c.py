@@ -20,6 +20,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import INDEX_OPS, widens
 from tilelang.ir.linear import unwrapped
 from tilelang.ir.tables import BINARY
+from tilelang.target.features import lowest_with
 
 PLAIN_TYPES = {
     "bool": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int32_t",
@@ -63,7 +64,6 @@ SAME_AS = {
 }  # fmt: skip
 ARITHMETIC = {"ieee_add": "+", "ieee_sub": "-", "ieee_mul": "*", "ieee_fdiv": "/"}
 _INT64 = 2**63 - 1
-RECIPROCAL = ("fast_rcp", "ieee_frcp")
 
 
 def storage_type(dtype: DType) -> str:
@@ -441,12 +441,12 @@ class CPrinter:
         args = [self.value(arg) for arg in expr.args]
         if expr.op in ARITHMETIC:
             return self.rounded(expr.dtype, f"{args[0]} {ARITHMETIC[expr.op]} {args[1]}")
-        if expr.op in RECIPROCAL:
+        if expr.atom.text == "rcp":
             one = "1.0" if expr.dtype == "float64" else "1.0f"
             return self.rounded(expr.dtype, f"{one} / {args[0]}")
         if expr.atom.identity:
             return args[0]
-        if expr.op in ("popcount", "clz", "ffs"):
+        if expr.atom.writer == "count bits":
             dtype = expr.args[0].dtype
             kind = "64" if dtype.bits == 64 else "32"
             return f"tl_{expr.op}_{kind}({args[0]})"
@@ -470,5 +470,5 @@ class CPrinter:
         """An intrinsic that only some targets have."""
         raise TileUnsupportedError(
             f"T.{expr.op} is not available on this target",
-            expected="a target with it" if not expr.atom.needs else expr.atom.needs,
+            expected=lowest_with(expr.atom.needs) or "a target with it",
         )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What fast math allows a C compiler. Reassociation is not among it: it turns inf - inf into 0 and
 # (x + large) - large, by which exponentials round, into x. Loops that sum say themselves that the
 # order does not matter.
-FAST_MATH = ("-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-freciprocal-math")
+FAST_MATH = ("-fno-signed-zeros", "-freciprocal-math")
 
 
 def _emit(func: S.PrimFunc, context: Context) -> Artifact:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, value_type
+from tilelang.codegen.c import CPrinter, argument_of, bare, is_packed, storage_type, value_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
+from tilelang.cpu.halves import CHUNK, Halves, halves_of
 from tilelang.errors import Loc, Site, TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -57,6 +58,8 @@ class CpuPrinter(CPrinter):
         self.declared: dict[E.Var, str] = {}  # storage -> C element type of its pointer
         self.thread = ""  # the variable of the loop over threads that is being written
         self.draws = False  # whether threads have random generators
+        # Halves that were converted before the loop that is being written -> where they are.
+        self.converted_halves: dict[tuple[Buffer, tuple[E.Expr, ...]], str] = {}
         self.here: Loc | None = None  # place in the program of the statement being written
 
     def pointer(self, buffer: Buffer) -> str:
@@ -70,7 +73,7 @@ class CpuPrinter(CPrinter):
         """Scalar variables are C variables of the value type; the rest is memory."""
         if buffer.data in self.scalars:
             return self.pointer(buffer)
-        return super().load(buffer, indices)
+        return self.converted_halves.get((buffer, indices)) or super().load(buffer, indices)
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """Atomics, bit casts and the few calls that have a meaning on a CPU."""
@@ -172,13 +175,13 @@ class BlockWriter(Writer):
         self.unit = unit
         self.p = printer
         self.arena_bytes = 0
-        self.slack = 0  # bytes behind the tiles that kernels may read
         self.thread_labels: list[tuple[str, Buffer | None]] = []
         # What T.print shows: the position of the block, and of the thread by its number.
         self.axes: tuple[str, ...] = ()
         self.threads: tuple[int, ...] = (1, 1, 1)
         self.thread_vars: list[str] = []
         self.here: Loc | None = None  # place in the program of the statement being written
+        self.float_stores: dict[S.Store, str] = {}  # stores of halves that are converted later
 
     def other(self, stmt: S.Stmt) -> None:
         """A product with a kernel of its own."""
@@ -266,6 +269,9 @@ class BlockWriter(Writer):
         if self.p.nonnegative(stmt.start) and step is not None and step > 0:
             self.p.at_least_zero.add(stmt.var)
         pragma = self.pragma(stmt, notes)
+        if step == 1 and pragma.startswith("#pragma omp simd") and (halves := halves_of(stmt)):
+            self.chunks(stmt, halves, pragma)
+            return
         if pragma:
             self.put(pragma)
         if step == 1:
@@ -299,6 +305,52 @@ class BlockWriter(Writer):
             self.put("}")
             return
         self.nested(stmt.body)
+
+    def chunks(self, stmt: S.For, halves: Halves, pragma: str) -> None:
+        """A loop over float16 in chunks, which convert what they read and write at once."""
+        var, stop = self.names.of(stmt.var, stmt.var.name), self.p.index(stmt.stop)
+        begin = E.Var(f"{stmt.var.name}_first", stmt.var.dtype)
+        first, last = self.names.of(begin, begin.name), self.names.fresh(f"{stmt.var.name}_last")
+        self.p.wide.add(begin)
+        self.p.sizes_of[begin] = self.p.sizes_of[stmt.var]
+        if stmt.var in self.p.at_least_zero:
+            self.p.at_least_zero.add(begin)
+        start = self.p.index(stmt.start)
+        self.put(f"for (int64_t {first} = {start}; {first} < {stop}; {first} += {CHUNK}) {{")
+        self.depth += 1
+        self.put(f"const int64_t {last} = tl_min_i64({first} + {CHUNK}, {stop});")
+
+        def place(access: E.Load | S.Store) -> tuple[str, str]:
+            """The floats of an access, and where its halves are."""
+            floats = self.names.fresh(f"{access.buffer.name}_floats")
+            indices = tuple(substitute(index, {stmt.var: begin}) for index in access.indices)
+            offset = self.p.flat_index(access.buffer, indices)
+            self.put(f"float {floats}[{CHUNK}];")
+            return floats, f"{self.p.pointer(access.buffer)} + {offset}"
+
+        for load in halves.loads:
+            floats, source = place(load)
+            self.put(f"tl_load_halves({floats}, {source}, {last} - {first});")
+            self.p.converted_halves[load.buffer, load.indices] = f"{floats}[{var} - {first}]"
+        stores = {store: place(store) for store in halves.stores}
+        self.float_stores = {s: f"{floats}[{var} - {first}]" for s, (floats, _) in stores.items()}
+        self.put(pragma)
+        self.put(f"for (int64_t {var} = {first}; {var} < {last}; ++{var}) {{")
+        self.nested(stmt.body)
+        for floats, target in stores.values():
+            self.put(f"tl_store_halves({target}, {floats}, {last} - {first});")
+        self.p.converted_halves.clear()
+        self.float_stores = {}
+        self.depth -= 1
+        self.put("}")
+
+    def store(self, stmt: S.Store) -> None:
+        """An assignment; what is rounded to halves behind the loop stays a float."""
+        if stmt not in self.float_stores:
+            super().store(stmt)
+            return
+        value = bare(self.p.value(stmt.value))
+        self.put(f"{self.float_stores[stmt]} = {argument_of('tl_round_f16', value) or value};")
 
     def repeat(self, stmt: S.While) -> None:
         """A loop that also ends when the user interrupts the program."""

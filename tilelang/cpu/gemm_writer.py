@@ -16,8 +16,6 @@ from tilelang.passes.analysis.combine import accumulator
 if TYPE_CHECKING:
     from tilelang.cpu.codegen import BlockWriter
 
-MAX_ROWS = 16  # at least the rows of any register block: a kernel may read that far past the end
-
 
 def has_kernel(stmt: S.Gemm) -> bool:
     """Whether there is a kernel for the accumulator dtype and all sizes are constant."""
@@ -50,7 +48,6 @@ class GemmWriter:
         spec = KernelSpec(self.wide, self.m, self.n, self.k, a_row, a_col, c_row)
         if spec.name not in self.w.unit.support:
             self.w.unit.support[spec.name] = emit_kernel(spec)
-        self.w.slack = max(self.w.slack, MAX_ROWS * max(a_row, 1) * 8)
         self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
         if self.stmt.c.dtype != self.wide:
             self._convert_back(c, c_row)

@@ -5,7 +5,9 @@ of a B panel (vectors) and one element of each A row (broadcasts with constant d
 issues MR * NV fused multiply-adds. The block sizes of each vector width are rows of a table; the
 preprocessor picks one, so the same text serves every machine.
 
-Panels are as wide for every machine (:func:`panel_width`), narrower vectors take them in parts.
+Panels are a cache line wide for every machine (:func:`panel_width`): a block reads whole lines, one
+after the other, so that the part of B it reads again and again spreads over all sets of the first
+cache. Narrow vectors take a panel in parts, wide ones two panels at once.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ ISAS = (
     Isa("__AVX2__", 32, 6, 2, unroll=4),
     Isa("", 16, 8, 2),
 )
-PANEL_BYTES = 128
+PANEL_BYTES = 64
 
 
 def panel_width(dtype: str) -> int:
@@ -76,12 +78,17 @@ def emit_kernel(spec: KernelSpec) -> str:
             if isa.macro
             else "#else"
         )
-        lines.append(_micro(spec, isa))
-        lines.append(f"#define TL_MR {isa.rows}")
+        full, rest = min(isa.rows, spec.m), spec.m % isa.rows if spec.m > isa.rows else 0
+        lines += _types(spec, isa)
+        lines.append(_micro(spec, isa, f"{spec.name}_block", full))
+        if rest:
+            lines.append(_micro(spec, isa, f"{spec.name}_rest", rest))
+        lines.append(f"#define TL_MR {full}")
+        lines.append(f"#define TL_REST {spec.name}_{'rest' if rest else 'block'}")
         lines.append(f"#define TL_PART {_part(spec, isa)}")
     lines.append("#endif")
     lines.append(_driver(spec))
-    lines += ["#undef TL_MR", "#undef TL_PART", ""]
+    lines += ["#undef TL_MR", "#undef TL_REST", "#undef TL_PART", ""]
     return "\n".join(lines)
 
 
@@ -91,75 +98,83 @@ def _part(spec: KernelSpec, isa: Isa) -> int:
     return isa.vectors * isa.vector_bytes // size
 
 
-def _micro(spec: KernelSpec, isa: Isa) -> str:
-    """The inner kernel: a block of MR rows by NV vectors in registers."""
-    ctype = ACCUMULATORS[spec.dtype]
-    size = 8 if spec.dtype == "float64" else 4
-    lanes = isa.vector_bytes // size
-    width = panel_width(spec.dtype)
-    name = f"{spec.name}_block"
-    vec, loose = f"{spec.name}_v", f"{spec.name}_u"
-    rows, vectors = range(isa.rows), range(isa.vectors)
-    out = [
-        f"typedef {ctype} {vec} __attribute__((vector_size({isa.vector_bytes})));",
-        f"typedef {ctype} {loose} "
-        f"__attribute__((vector_size({isa.vector_bytes}), aligned({size})));",
-        f"static inline __attribute__((always_inline)) void {name}(const {ctype}* restrict a, "
-        f"const {ctype}* restrict b, {ctype}* restrict c, const long ldc, const int clear) {{",
+def _types(spec: KernelSpec, isa: Isa) -> list[str]:
+    """Vectors, aligned and not."""
+    ctype, size = ACCUMULATORS[spec.dtype], 8 if spec.dtype == "float64" else 4
+    wide = f"vector_size({isa.vector_bytes})"
+    return [
+        f"typedef {ctype} {spec.name}_v __attribute__(({wide}));",
+        f"typedef {ctype} {spec.name}_u __attribute__(({wide}, aligned({size})));",
     ]
-    for i in rows:
+
+
+def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
+    """The inner kernel: a block of ``rows`` by NV vectors in registers. What it adds to is fetched
+    into the cache meanwhile; ``next`` leads from a panel to the one that follows."""
+    ctype = ACCUMULATORS[spec.dtype]
+    lanes = isa.vector_bytes // (8 if spec.dtype == "float64" else 4)
+    width = panel_width(spec.dtype)
+    vec, loose = f"{spec.name}_v", f"{spec.name}_u"
+    vectors = range(isa.vectors)
+    out = [
+        f"static __attribute__((noinline)) void {name}(const {ctype}* restrict a, "
+        f"const {ctype}* restrict b, const long next, {ctype}* restrict c, const long ldc, "
+        "const int clear) {",
+    ]
+    for i in range(rows):
         names = ", ".join(f"c{i}_{v} = {{0}}" for v in vectors)
         out.append(f"    {vec} {names};")
+    out.append(f"    for (int i = 0; i < {rows}; ++i) __builtin_prefetch(c + i * ldc, 1);")
     if isa.unroll > 1:
         out.append(f"#pragma GCC unroll {isa.unroll}")
     out.append(f"    for (long p = 0; p < {spec.k}; ++p) {{")
     loads = " ".join(
-        f"const {vec} b{v} = *(const {vec}*)(b + p * {width} + {v * lanes});" for v in vectors
+        f"const {vec} b{v} = *(const {vec}*)(b + {_column(v * lanes, width)});" for v in vectors
     )
     out.append(f"        {loads}")
-    for i in rows:
+    for i in range(rows):
         step = "p" if spec.a_col == 1 else f"p * {spec.a_col}"
         fma = " ".join(f"c{i}_{v} += x * b{v};" for v in vectors)
         out.append(f"        {{ const {ctype} x = a[{i * spec.a_row} + {step}]; {fma} }}")
     out.append("    }")
-    for i in rows:
-        for v in vectors:
-            at = f"*({loose}*)(c + {i} * ldc + {v * lanes})"
-            out.append(f"    if (clear) {at} = c{i}_{v}; else {at} += c{i}_{v};")
-    out.append("}")
+    for sign, head in (("=", "if (clear) {"), ("+=", "} else {")):
+        out.append(f"    {head}")
+        for i in range(rows):
+            stores = (f"*({loose}*)(c + {i} * ldc + {v * lanes}) {sign} c{i}_{v};" for v in vectors)
+            out.append(f"        {' '.join(stores)}")
+    out += ["    }", "}"]
     return "\n".join(out)
 
 
+def _column(column: int, width: int) -> str:
+    """Offset of row p of B, from a column of the part on."""
+    panel, within = divmod(column, width)
+    return f"{'next + ' if panel else ''}p * {width} + {within}"
+
+
 def _driver(spec: KernelSpec) -> str:
-    """Loops over panels and row blocks; what sticks out is computed beside and copied."""
+    """Loops over panels and row blocks; columns that stick out are computed beside and copied."""
     ctype = ACCUMULATORS[spec.dtype]
     width = panel_width(spec.dtype)
-    call = f"{spec.name}_block"
-    block = f"const {ctype}* a, const {ctype}* b, {ctype}* c"
-    row = spec.c_row
+    name, row, panel = spec.name, spec.c_row, width * spec.k
     return f"""\
-static __attribute__((noinline)) void {spec.name}_full({block}, int clear) {{
-    if (clear) {call}(a, b, c, {row}, 1); else {call}(a, b, c, {row}, 0);
-}}
-static __attribute__((noinline)) void {spec.name}_edge({block}, long m, long n, int clear) {{
+static void {name}(const {ctype}* a, const {ctype}* b, {ctype}* c, int clear) {{
     {ctype} t[TL_MR * TL_PART] __attribute__((aligned(64)));
-    {call}(a, b, t, TL_PART, 1);
-    for (long i = 0; i < m; ++i)
-        for (long j = 0; j < n; ++j) {{
-            const {ctype} found = t[i * TL_PART + j];
-            c[i * {row} + j] = clear ? found : c[i * {row} + j] + found;
-        }}
-}}
-static void {spec.name}({block}, int clear) {{
     for (long j = 0; j < {spec.n}; j += TL_PART) {{
-        const {ctype}* panel = b + j / {width} * {width * spec.k} + j % {width};
+        const {ctype}* part = b + j / {width} * {panel} + j % {width};
         const long n = {spec.n} - j < TL_PART ? {spec.n} - j : TL_PART;
+        const long next = n > {width} ? {panel} : 0, ldc = n == TL_PART ? {row} : TL_PART;
         for (long i = 0; i < {spec.m}; i += TL_MR) {{
             const long m = {spec.m} - i < TL_MR ? {spec.m} - i : TL_MR;
             const {ctype}* rows = a + i * {spec.a_row};
             {ctype}* out = c + i * {row} + j;
-            if (m == TL_MR && n == TL_PART) {spec.name}_full(rows, panel, out, clear);
-            else {spec.name}_edge(rows, panel, out, m, n, clear);
+            {ctype}* to = n == TL_PART ? out : t;
+            if (m == TL_MR) {name}_block(rows, part, next, to, ldc, clear || to == t);
+            else TL_REST(rows, part, next, to, ldc, clear || to == t);
+            if (to != t) continue;
+            for (long x = 0; x < m; ++x)
+                for (long y = 0; y < n; ++y)
+                    out[x * {row} + y] = t[x * TL_PART + y] + (clear ? 0 : out[x * {row} + y]);
         }}
     }}
 }}"""

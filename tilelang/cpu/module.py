@@ -162,7 +162,7 @@ class _Module:
         out += [*writer.lines, "}", ""]
         out += self._runner(prefix, len(axes))
         self.unit.kernels.extend(out)
-        return prefix, " ".join(used), writer.arena_bytes + writer.slack
+        return prefix, " ".join(used), writer.arena_bytes
 
     @staticmethod
     def _runner(prefix: str, rank: int) -> list[str]:

@@ -13,6 +13,7 @@ Products of tiles that other statements read too are left as they are: the kerne
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 
 from tilelang.cpu.kernels import ACCUMULATORS, panel_width
 from tilelang.ir import effects
@@ -26,8 +27,8 @@ from tilelang.passes.serial.tiles import indices_at, load_at, nest
 from tilelang.target import Context
 
 TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")
+RUN = 8  # rows that are packed into a panel before the next panel: writes are runs of lines
 ROW_PADDING = 16  # elements added to a row, so that rows do not fall into the same cache sets
-EXTRA_ROWS = 16  # rows behind the tile that a kernel may read (and ignore) past its last row
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,7 @@ def _choose(launch: S.Launch) -> S.Stmt:
             tiles[data] = replace(buffer, shape=shape, dtype=wide, strides=None)
         else:
             strides = (columns + ROW_PADDING, 1)
-            tiles[data] = replace(
-                buffer, dtype=wide, strides=strides, attrs=(*buffer.attrs, ("extra", EXTRA_ROWS))
-            )
+            tiles[data] = replace(buffer, dtype=wide, strides=strides)
     return _Replace(tiles, panels).rewrite(launch) if tiles else launch
 
 
@@ -176,13 +175,13 @@ def _to_rows(stmt: S.Copy, dtype: DType) -> S.Stmt:
 
 
 def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
-    """Row by row; columns behind the last one are zero."""
+    """A few rows of each panel after the other; columns behind the last one are zero."""
     dims = stmt.src.tile_dims()
     # Unit dimensions of a (1, N) or (K, 1) tile are not among the copy's dimensions.
     source = dims if len(dims) == 2 else (None, *dims) if panels.rows == 1 else (*dims, None)
     count = -(-panels.columns // panels.width)
 
-    def columns(rows: E.Var, first: E.Expr, width: int, panel: E.Expr) -> S.Stmt:
+    def columns(rows: E.Expr, first: E.Expr, width: int, panel: E.Expr) -> S.Stmt:
         w = E.Var("w", DType("int32"))
         column = first + w
         at = dict(zip(source, (rows, column)))
@@ -199,15 +198,18 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
             loc=stmt.loc,
         )
 
+    run = gcd(RUN, panels.rows)
+
     def full(variables: list[E.Var]) -> S.Stmt:
-        k, p = variables
-        return columns(k, p * panels.width, panels.width, p)
+        k, p, r = variables
+        return columns(k * run + r, p * panels.width, panels.width, p)
 
     whole = panels.columns // panels.width
     one_row: list[E.Expr] = [E.const(panels.rows)]
     parts: list[S.Stmt] = []
     if whole:
-        parts.append(nest([E.const(panels.rows), E.const(whole)], "kp", full, stmt))
+        extents: list[E.Expr] = [E.const(panels.rows // run), E.const(whole), E.const(run)]
+        parts.append(nest(extents, "kpr", full, stmt))
     if whole < count:
         rest = panels.columns - whole * panels.width
 

@@ -87,6 +87,19 @@ class Compiler(HostCompiler):
         return self.in_scratch(build)
 
 
+@dataclass(frozen=True)
+class PlainCompiler(Compiler):
+    """A C compiler of which only that it works is asked; enough for launchers."""
+
+    language: ClassVar[str] = "plain C"
+
+    @classmethod
+    def probed(cls, command: tuple[str, ...], stamp: str) -> PlainCompiler | None:
+        """Ask a compiler what it is; None when it does not work."""
+        plain = cls(command, hostcc.version_of(command), stamp, hostcc.machine_identity())
+        return plain if _works(plain, _PROBE, ()) else None
+
+
 def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler | None:
     """The C compiler of this machine, or None, which is said once per process.
 

@@ -43,11 +43,15 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
 
 
 def _ahead(program: Program) -> None:
-    """Load the compiler's library while the passes run."""
+    """Load the compiler's library and build the launcher while the passes run."""
+    from tilelang.cuda.native_launcher import launcher_ahead
     from tilelang.cuda.nvrtc import load_ahead
+    from tilelang.runtime.cache import default_cache
 
     if program.way != "nvcc":
         load_ahead(program.target.arch)
+    if program.way != "python":
+        launcher_ahead(default_cache())
 
 
 def _executable(program: Program, artifact: Artifact) -> Executable:

@@ -2,51 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
-
 from tilelang.codegen.c import NARROW_FLOATS, bare, storage_type, value_type
-from tilelang.codegen.gpu.printer import thread_index
+from tilelang.codegen.gpu.dialect import CallText
+from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
+from tilelang.codegen.gpu.rows import constant
 from tilelang.codegen.text import quote
 from tilelang.cuda.forms import (
     ATOMIC_SUFFIX,
-    DIRECTED,
-    FAST,
     MEMORY_ORDERS,
     MMA,
     SHORT,
 )
-from tilelang.cuda.ptx_intrinsics import RAW_CALLS, moved, texts_of
+from tilelang.cuda.ptx_intrinsics import PTX_WRITERS, moved, texts_of
 from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import portable
-
-if TYPE_CHECKING:
-    from tilelang.codegen.gpu.printer import GpuPrinter
-
-Handler: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
-
-
-class _Attributes(dict[str, object]):
-    """Attributes that a call leaves out count as False."""
-
-    def __missing__(self, key: str) -> str:
-        return ""
-
-
-def print_row(p: GpuPrinter, call: E.Call) -> str:
-    """A call as the text of its row says."""
-    atom = call.atom
-    p.require(atom.needs, f"T.{call.op}")
-    attrs = _Attributes(
-        (key, (f"_{key}" if value else "") if isinstance(value, bool) else value)
-        for key, value in call.attrs
-    )
-    if "{constant}" in atom.text:
-        attrs["constant"] = constant(call, 0, "count")
-        return atom.text.format_map(attrs)
-    return f"{atom.text.format_map(attrs)}({arguments(p, call)})"
 
 
 def arguments(p: GpuPrinter, call: E.Call) -> str:
@@ -57,18 +28,6 @@ def arguments(p: GpuPrinter, call: E.Call) -> str:
 def narrowed(p: GpuPrinter, dtype: DType, text: str) -> str:
     """`text`, a value of at least 32 bits, brought to `dtype` where that is narrower."""
     return p.rounded(dtype, text) if dtype.bits < 32 and not dtype.is_bool else text
-
-
-def constant(call: E.Call, position: int, what: str) -> int:
-    """The compile-time integer operand `position`."""
-    arg = call.args[position] if position < len(call.args) else None
-    if not isinstance(arg, E.Const):
-        raise TileTypeError(
-            f"the {what} of T.{call.op} is not a constant",
-            expected="a number known when the kernel is compiled",
-            got=f"`{arg!r}`",
-        )
-    return int(arg.value)
 
 
 def _address(call: E.Call, position: int) -> E.AddressOf:
@@ -220,7 +179,7 @@ def _reinterpret(p: GpuPrinter, call: E.Call) -> str:
 def _fast(p: GpuPrinter, call: E.Call) -> str:
     """The hardware's approximation; double has none."""
     kind = call.args[0].dtype
-    name = call.op.removeprefix("fast_") if kind == "float64" else FAST[call.op]
+    name = call.op.removeprefix("fast_") if kind == "float64" else call.op
     return narrowed(p, call.dtype, f"tl_{name}_{p.suffix(kind)}({arguments(p, call)})")
 
 
@@ -233,7 +192,7 @@ def _reciprocal(p: GpuPrinter, call: E.Call) -> str:
 def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic in one of the four rounding modes."""
     mode = str(call.attr("rounding", "rn"))
-    text = f"tl_{DIRECTED[call.op]}_{mode}_{p.suffix(call.args[0].dtype)}({arguments(p, call)})"
+    text = f"tl_{call.atom.text}_{mode}_{p.suffix(call.args[0].dtype)}({arguments(p, call)})"
     return narrowed(p, call.dtype, text)
 
 
@@ -327,8 +286,9 @@ def _sync_threads(p: GpuPrinter, call: E.Call) -> str:
 def _mbarrier_arrive(p: GpuPrinter, call: E.Call) -> str:
     """An arrival at the own barrier, or at that of another block of the cluster."""
     remote = len(call.args) > 1
-    p.require("sm_90" if remote else call.atom.needs, f"T.{call.op}")
-    return f"tl_mbarrier_arrive{'_remote' if remote else ''}({arguments(p, call)})"
+    if remote:
+        p.require("cluster", f"T.{call.op}")
+    return f"{call.atom.text}{'_remote' if remote else ''}({arguments(p, call)})"
 
 
 # -- matrix instructions ---------------------------------------------------------------------------
@@ -357,7 +317,6 @@ def mma_function(p: GpuPrinter, shape: str, kinds: tuple[str, str, str]) -> str:
 
 def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     """d += a x b by a warpgroup, operands by descriptors."""
-    p.require("sm_90a", "the matrix instruction of a warpgroup")
     kinds = tuple(SHORT[str(call.attr(name))] for name in "abc")
     shape = str(call.attr("shape"))
     columns, depth = shape.removeprefix("m64n").split("k")
@@ -404,7 +363,6 @@ def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
             expected="(trans, count, registers, offset, shared, offset)",
             got=f"`{call!r}`",
         )
-    p.require("sm_75", "T.ptx_ldmatrix")
     trans = "_trans" if bool(rest[0]) else ""
     registers, shared = moved(p, rest[2], rest[3]), moved(p, rest[4], rest[5])
     return f"tl_ldmatrix_x{int(rest[1])}{trans}({registers}, {shared})"
@@ -447,7 +405,7 @@ def _rng(p: GpuPrinter, call: E.Call) -> str:
     p.state.setdefault("tl_rng", "tl_philox tl_rng;")
     args = [p.value(arg) for arg in call.args]
     name = call.op.removeprefix("rng_")
-    if call.op == "rng_rand_float":
+    if call.dtype.is_float:
         bits, dist = int(call.attr("bit", 32)), str(call.attr("dist", "uniform"))
         name = f"{dist}_f{bits}"
     return f"tl_rng_{name}({', '.join(['tl_rng', *args])})"
@@ -457,41 +415,39 @@ def _device_assert(p: GpuPrinter, call: E.Call) -> str:
     return f"tl_assert({p.value(call.args[0])}, {quote(str(call.attr('message', '')))})"
 
 
-CALLS: dict[str, Handler] = {
-    **{
-        f"atomic_{op}": _atomic
-        for op in ("add", "max", "min", "or", "and", "xor", "exch", "store", "load")
-    },
-    "atomic_addx2": _atomic_vector,
-    "atomic_addx4": _atomic_vector,
-    "ldg": _ldg,
-    "ldg32": _word,
-    "stg32": _word,
-    "vector_copy": _vector_copy,
-    "cp_async": _cp_async,
+def _registers(p: GpuPrinter, call: E.Call) -> str:
+    """How many registers the threads of the warpgroup have from here on; 0 sets no limit."""
+    count, raising = (constant(call, k, "operand") for k in range(2))
+    return f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>()" if count else ""
+
+
+WRITERS: dict[str, CallText] = {
+    "atomic": _atomic,
+    "atomic of neighbours": _atomic_vector,
+    "load": _ldg,
+    "move bits": _word,
+    "copy bytes": _vector_copy,
+    "copy bytes later": _cp_async,
     "dp4a": _dp4a,
-    "isnullptr": _isnullptr,
+    "is null": _isnullptr,
     "reinterpret": _reinterpret,
-    **dict.fromkeys(FAST, _fast),
-    "fast_rcp": _reciprocal,
-    **dict.fromkeys(DIRECTED, _directed),
-    "ieee_frsqrt": _rsqrt,
+    "fast": _fast,
+    "reciprocal": _reciprocal,
+    "directed": _directed,
+    "rsqrt": _rsqrt,
     "nextafter": _nextafter,
-    **{f"warp_reduce_{op}": _warp_reduce for op in ("sum", "max", "min", "bitand", "bitor")},
-    "shuffle_elect": _shuffle_elect,
-    "thread_allreduce": _allreduce,
-    "sync_threads": _sync_threads,
-    "mbarrier_arrive": _mbarrier_arrive,
+    "warp reduction": _warp_reduce,
+    "one of some": _shuffle_elect,
+    "block reduction": _allreduce,
+    "block barrier": _sync_threads,
+    "arrival": _mbarrier_arrive,
+    "registers": _registers,
     "mma": _mma,
-    "wgmma_ss": _wgmma,
-    "wgmma_rs": _wgmma,
-    "ptx_mma": _ptx_mma,
-    "ptx_ldmatrix": _ptx_ldmatrix,
-    "call_extern": _call_extern,
-    "call_intrin": _call_extern,
-    "rng_init": _rng,
-    "rng_rand": _rng,
-    "rng_rand_float": _rng,
-    "device_assert": _device_assert,
-    **RAW_CALLS,
+    "wgmma": _wgmma,
+    "ptx mma": _ptx_mma,
+    "ldmatrix": _ptx_ldmatrix,
+    "function by name": _call_extern,
+    "random numbers": _rng,
+    "assert": _device_assert,
+    **PTX_WRITERS,
 }

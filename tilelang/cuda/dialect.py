@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from pathlib import Path
 
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.emit import emit_module
 from tilelang.codegen.gpu.module import CudaModule
-from tilelang.codegen.gpu.printer import GpuPrinter
-from tilelang.cuda.calls import CALLS, constant, print_row
+from tilelang.cuda.calls import WRITERS
 from tilelang.cuda.forms import (
     ARITHMETIC_HEADERS,
     HEADERS,
     arithmetic_header,
 )
-from tilelang.cuda.ptx_intrinsics import MAPS, touched_registers
+from tilelang.cuda.ptx_intrinsics import OPERANDS
 from tilelang.cuda.tensor_map import map_step, map_tensor
 from tilelang.cuda.toolchain import MODEST
-from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.passes.analysis.loops import matrix_calls
 from tilelang.target import Target
+from tilelang.target.rows import ROWS
 
 # Matrix instructions of one iteration. With more of them the assembler's highest level moves loads
 # between them better than the level below (3 % of a GEMM's time on an H200), which takes it 0.2 s
 # and 20 registers; up to here it gains nothing.
 FEW = 64
+_INCLUDE = Path(__file__).parent / "include"
 # Words of CUDA C++ that a variable must not take.
 _RESERVED = frozenset(
     "threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 float2 float4 int2 int4 uint2 uint4 "
@@ -46,37 +47,6 @@ def emit_cuda(func: S.PrimFunc, target: Target) -> CudaModule:
     return emit_module(func, target, CUDA)
 
 
-def call_text(p: GpuPrinter, call: E.Call) -> str | None:
-    """An intrinsic with a rule of its own, or one whose row names a header function."""
-    own = CALLS.get(call.op)
-    if own is not None:
-        return own(p, call)
-    return print_row(p, call) if call.atom.text else None
-
-
-def hint_text(p: GpuPrinter, call: E.Call) -> str | None:
-    """What is left out where the architecture lacks it."""
-    own = HINTS.get(call.op)
-    if own is not None:
-        return own(p, call)
-    return print_row(p, call) if call.atom.text and p.has(call.atom.needs) else None
-
-
-def _fence_of_registers(p: GpuPrinter, call: E.Call) -> str | None:
-    return touched_registers(p, call) if p.has(call.atom.needs) else None
-
-
-def _registers(p: GpuPrinter, call: E.Call) -> str | None:
-    """Every architecture of one chip from sm_90a on moves registers between warpgroups."""
-    count, raising = (constant(call, k, "operand") for k in range(2))
-    if not count or not (p.target.arch.endswith("a") and p.has("sm_90")):
-        return None
-    return f"tl_setmaxnreg_{'inc' if raising else 'dec'}<{count}>()"
-
-
-HINTS = {"warpgroup_fence_operand": _fence_of_registers, "set_max_nreg": _registers}
-
-
 def assembler_flags(func: S.PrimFunc) -> tuple[str, ...]:
     """Options for the assembler that suit the loops of `func`."""
     counts = [matrix_calls(stmt.body) for stmt in S.walk(func.body) if isinstance(stmt, S.Launch)]
@@ -89,7 +59,24 @@ def includes(text: str) -> list[str]:
     plain = set(map(arithmetic_header, words))
     found = [name for name in ARITHMETIC_HEADERS if name in plain]
     found += [name for name, pattern in HEADERS if _mentions(words, pattern)]
-    return ["tl_types.h", *found]
+    found += [name for name in map(_header_of_row, words) if name and name not in found]
+    return ["tl_types.h", *dict.fromkeys(found)]
+
+
+@lru_cache(maxsize=1024)
+def _header_of_row(word: str) -> str:
+    """The header of a function of a row that none of the patterns knows; "" for other words."""
+    if word not in _functions_of_rows() or any(_mentions((word,), item) for _, item in HEADERS):
+        return ""
+    defined = re.compile(rf"\b{word}\s*\([^;{{]*\)\s*\{{")
+    return next(
+        (path.name for path in _INCLUDE.glob("*.h") if defined.search(path.read_text())), ""
+    )
+
+
+@lru_cache(maxsize=1)
+def _functions_of_rows() -> frozenset[str]:
+    return frozenset(re.split(r"[<{(]", row.text)[0] for row in ROWS.values())
 
 
 def _mentions(words: tuple[str, ...], pattern: str) -> bool:
@@ -134,10 +121,10 @@ CUDA = Dialect(
     local="__align__(16) {kind} {name}[{length}];",
     restrict="__restrict__ ",
     reserved=_RESERVED,
-    call=call_text,
-    hint=hint_text,
+    texts={},
+    writers=WRITERS,
+    operands=OPERANDS,
     includes=includes,
-    maps=MAPS,
     map_tensor=map_tensor,
     map_step=map_step,
     flags=assembler_flags,

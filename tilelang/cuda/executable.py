@@ -7,8 +7,6 @@ are looked for when the kernel is first called.
 from __future__ import annotations
 
 import json
-import logging
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +16,10 @@ from typing import Any, ClassVar
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
 from tilelang.codegen.gpu.module import CudaModule, launches
-from tilelang.cpu.toolchain import find_compiler
+from tilelang.cuda.advice import advise
 from tilelang.cuda.disassembly import disassemble
 from tilelang.cuda.loaded_module import LoadedModule
+from tilelang.cuda.native_launcher import launcher_compiler
 from tilelang.cuda.toolchain import (
     CompileResult,
     KernelResources,
@@ -31,7 +30,7 @@ from tilelang.cuda.toolchain import (
     places_identity,
 )
 from tilelang.env import env
-from tilelang.errors import InternalError, TileWarning
+from tilelang.errors import InternalError
 from tilelang.options import Options
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
@@ -43,7 +42,6 @@ from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.target import Target
 from tilelang.target.limits import Limits
 
-_log = logging.getLogger("tilelang")
 _REGISTER_LEVEL = "tl.ptxas_register_usage_level"
 
 
@@ -128,15 +126,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         print(module.source)
     result = build_cubin(artifact, module, target, options, func.name, program.way)
     used = resources_of(result, module, target.limits)
-    for message in used.warnings:
-        if "(C7" in message:  # spills are told below, by `resources` and by `explain()`
-            warnings.warn(f"kernel {func.name}: {message}", TileWarning, stacklevel=2)
-    if used.spills:
-        _log.warning(
-            "kernel %s spills %d bytes: its %d registers of a thread do not hold all values; "
-            "use more threads, or smaller tiles",
-            func.name, used.spills, used.registers,
-        )  # fmt: skip
+    advise(func, module.kernels, used.warnings)
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="cuda",
@@ -149,7 +139,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         spec,
         host_program(module),
         LoadedModule(result.cubin, kernel_table(module), func.name),
-        compiler=None if program.way == "python" else find_compiler(cache, quiet=True),
+        compiler=None if program.way == "python" else launcher_compiler(cache),
         cache=cache,
         narrow=program.narrow,
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.target.nvidia import WGMMA_KINDS
+from tilelang.target.nvidia_mma import WGMMA_KINDS
 
-# Matrix instructions: (shape, a, b, accumulator) -> lowest architecture.
+# Matrix instructions: (shape, a, b, accumulator) -> feature of targets.
 SHORT = {
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "tfloat32": "tf32",
     "int8": "s8", "uint8": "u8", "int4": "s4", "uint4": "u4", "int32": "s32",
@@ -14,48 +14,48 @@ SHORT = {
     "e5m2": "e5m2",
 }  # fmt: skip
 MMA: dict[tuple[str, str, str, str], str] = {
-    ("m16n8k8", "f16", "f16", "f32"): "sm_75",
-    ("m16n8k8", "f16", "f16", "f16"): "sm_75",
-    ("m16n8k16", "f16", "f16", "f32"): "sm_75",
-    ("m16n8k16", "f16", "f16", "f16"): "sm_75",
-    ("m16n8k16", "bf16", "bf16", "f32"): "sm_80",
-    ("m16n8k8", "bf16", "bf16", "f32"): "sm_80",
-    ("m16n8k16", "s8", "s8", "s32"): "sm_80",
-    ("m16n8k16", "u8", "u8", "s32"): "sm_80",
-    ("m16n8k32", "s4", "s4", "s32"): "sm_80",
-    ("m16n8k32", "u4", "u4", "s32"): "sm_80",
-    ("m16n8k8", "tf32", "tf32", "f32"): "sm_80",
-    ("m16n8k4", "tf32", "tf32", "f32"): "sm_80",
-    ("m8n8k4", "f64", "f64", "f64"): "sm_80",
+    ("m16n8k8", "f16", "f16", "f32"): "mma",
+    ("m16n8k8", "f16", "f16", "f16"): "mma",
+    ("m16n8k16", "f16", "f16", "f32"): "mma",
+    ("m16n8k16", "f16", "f16", "f16"): "mma",
+    ("m16n8k16", "bf16", "bf16", "f32"): "mma_sm80",
+    ("m16n8k8", "bf16", "bf16", "f32"): "mma_sm80",
+    ("m16n8k16", "s8", "s8", "s32"): "mma_sm80",
+    ("m16n8k16", "u8", "u8", "s32"): "mma_sm80",
+    ("m16n8k32", "s4", "s4", "s32"): "mma_sm80",
+    ("m16n8k32", "u4", "u4", "s32"): "mma_sm80",
+    ("m16n8k8", "tf32", "tf32", "f32"): "mma_sm80",
+    ("m16n8k4", "tf32", "tf32", "f32"): "mma_sm80",
+    ("m8n8k4", "f64", "f64", "f64"): "mma_sm80",
     **{
-        ("m16n8k32", a, b, "s32"): "sm_75"
+        ("m16n8k32", a, b, "s32"): "mma"
         for a in ("s8", "u8") for b in ("s8", "u8")
     },
     **{
-        ("m16n8k64", a, b, "s32"): "sm_80"
+        ("m16n8k64", a, b, "s32"): "mma_sm80"
         for a in ("s4", "u4") for b in ("s4", "u4")
     },
     **{
-        ("m16n8k32", a, b, "f32"): "sm_89"
+        ("m16n8k32", a, b, "f32"): "mma_fp8"
         for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")
     },
 }  # fmt: skip
 
 # Sparse ones, the same.
 MMA_SP: dict[tuple[str, str, str, str], str] = {
-    ("m16n8k16", "f16", "f16", "f32"): "sm_80",
-    ("m16n8k32", "f16", "f16", "f32"): "sm_80",
-    ("m16n8k32", "f16", "f16", "f16"): "sm_80",
-    ("m16n8k16", "bf16", "bf16", "f32"): "sm_80",
-    ("m16n8k32", "bf16", "bf16", "f32"): "sm_80",
-    ("m16n8k8", "tf32", "tf32", "f32"): "sm_80",
-    ("m16n8k16", "tf32", "tf32", "f32"): "sm_80",
+    ("m16n8k16", "f16", "f16", "f32"): "mma_sp",
+    ("m16n8k32", "f16", "f16", "f32"): "mma_sp",
+    ("m16n8k32", "f16", "f16", "f16"): "mma_sp",
+    ("m16n8k16", "bf16", "bf16", "f32"): "mma_sp",
+    ("m16n8k32", "bf16", "bf16", "f32"): "mma_sp",
+    ("m16n8k8", "tf32", "tf32", "f32"): "mma_sp",
+    ("m16n8k16", "tf32", "tf32", "f32"): "mma_sp",
     **{
-        (shape, a, b, "s32"): "sm_80"
+        (shape, a, b, "s32"): "mma_sp"
         for shape in ("m16n8k32", "m16n8k64") for a in ("s8", "u8") for b in ("s8", "u8")
     },
     **{
-        ("m16n8k64", a, b, "f32"): "sm_89"
+        ("m16n8k64", a, b, "f32"): "mma_fp8"
         for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")
     },
 }  # fmt: skip
@@ -65,18 +65,6 @@ WGMMA: dict[tuple[str, str], tuple[str, ...]] = {
     (SHORT[a], SHORT[b]): tuple(SHORT[c] for c in sums) for (a, b), sums in WGMMA_KINDS.items()
 }
 WGMMA_K = {SHORT[a]: 256 // DType(a).bits for a, _ in WGMMA_KINDS}
-
-# Math functions with a fast version in hardware, for T.__exp and its like.
-FAST = {
-    "fast_exp": "fast_exp", "fast_exp10": "fast_exp10", "fast_log": "fast_log",
-    "fast_log2": "fast_log2", "fast_log10": "fast_log10", "fast_sin": "fast_sin",
-    "fast_cos": "fast_cos", "fast_tan": "fast_tan",
-}  # fmt: skip
-# IEEE arithmetic with a rounding mode: tl_NAME_MODE_f32.
-DIRECTED = {
-    "ieee_add": "add", "ieee_sub": "sub", "ieee_mul": "mul", "ieee_fdiv": "div",
-    "ieee_frcp": "rcp", "ieee_fsqrt": "sqrt", "ieee_fmaf": "fma",
-}  # fmt: skip
 
 ATOMIC_SUFFIX = {
     "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64",

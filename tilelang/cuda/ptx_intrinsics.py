@@ -1,4 +1,4 @@
-"""Words of single instructions of sm_90 and later, and the raw matrix words of older ones.
+"""The text of PTX-level intrinsics: of sm_90 and later, and the raw matrix ones of older chips.
 
 Bulk tensor copies take maps that the host encodes, so that a descriptor in the program is a kernel
 parameter here. The asynchronous matrix instructions have thousands of forms; the text names those
@@ -8,26 +8,20 @@ that it uses (`TL_WGMMA(...)`), and the headers make them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.codegen.c import bare, storage_type
+from tilelang.codegen.gpu.dialect import CallText
+from tilelang.codegen.gpu.printer import GpuPrinter
+from tilelang.codegen.gpu.rows import MAP, argument, known, makes_map, place
 from tilelang.cuda.forms import MMA_SP, SHORT, WGMMA, WGMMA_K
 from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.target.nvidia import TMEM_MOVES
 
-if TYPE_CHECKING:
-    from tilelang.codegen.gpu.printer import GpuPrinter
-
-Handler: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
-
-MAPS = ("create_tma_descriptor", "create_tma_im2col_descriptor")
 # Cache policies by the number that programs give; the first is the default.
 _POLICIES = ("evict_normal", "evict_first", "evict_last")
 _POLICY_BITS = {"evict_first": "0x12f0000000000000ull", "evict_last": "0x14f0000000000000ull"}
-# Registers of a thread that one unit of a tensor memory move takes.
-_MOVE_REGISTERS = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4}
 _TCGEN05_KINDS = {
     "f16": "f16", "bf16": "f16", "tf32": "tf32", "f32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4",
     "s8": "i8", "u8": "i8", "f8f6f4": "f8f6f4", "i8": "i8",
@@ -41,13 +35,6 @@ def texts_of(call: E.Call) -> tuple[list[str], list[E.Expr]]:
     return texts, [arg for arg in call.args if not isinstance(arg, E.StringImm)]
 
 
-def place(p: GpuPrinter, base: E.Expr) -> str:
-    """A pointer: elements count as their addresses."""
-    if isinstance(base, E.Load):
-        return p.address(base.buffer, base.indices)
-    return bare(p.value(base))
-
-
 def moved(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
     """A pointer operand and its offset in elements."""
     if isinstance(base, (E.AddressOf, E.Load)) and base.indices:
@@ -58,17 +45,6 @@ def moved(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
     return f"{p.value(base)} + {p.index(offset)}"
 
 
-def constant_of(call: E.Call, arg: E.Expr, what: str) -> int:
-    """A compile-time integer operand."""
-    if not isinstance(arg, E.Const):
-        raise TileTypeError(
-            f"the {what} of T.{call.op} is not a constant",
-            expected="a number known when the kernel is compiled",
-            got=f"`{arg!r}`",
-        )
-    return int(arg.value)
-
-
 def refuse(call: E.Call, expected: str) -> TileUnsupportedError:
     """The error for a form of an intrinsic that is not known."""
     return TileUnsupportedError(
@@ -76,7 +52,7 @@ def refuse(call: E.Call, expected: str) -> TileUnsupportedError:
     )
 
 
-def _descriptor(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
+def descriptor(p: GpuPrinter, base: E.Expr, offset: E.Expr | None = None) -> str:
     """The 64 bits of an operand's descriptor, moved by units of 16 bytes."""
     if isinstance(base, E.AddressOf):
         text = p.load(base.buffer, base.indices)
@@ -84,7 +60,7 @@ def _descriptor(p: GpuPrinter, base: E.Expr, offset: E.Expr) -> str:
         text = f"{p.name_of(base)}[0]"
     else:
         text = p.value(base)
-    if isinstance(offset, E.Const) and int(offset.value) == 0:
+    if offset is None or (isinstance(offset, E.Const) and int(offset.value) == 0):
         return text
     return f"{text} + {p.index(offset)}"
 
@@ -94,18 +70,12 @@ def _short(name: str) -> str:
 
 
 # -- tensor maps -----------------------------------------------------------------------------------
-def _create_map(p: GpuPrinter, call: E.Call) -> str:
-    """A descriptor is a parameter of the kernel."""
-    p.require("sm_90", f"T.{call.op}")
-    return p.tensor_map(call)
-
-
 def _rank(p: GpuPrinter, operand: E.Expr) -> int | None:
     """Dimensions of the map that an operand is, None if only the host knows."""
     call = p.map_alias.get(operand, operand) if isinstance(operand, E.Var) else operand
-    if not isinstance(call, E.Call) or call.op not in MAPS:
+    if not (isinstance(call, E.Call) and makes_map(call)):
         return None
-    return constant_of(call, call.args[1], "rank")
+    return known(call, call.args[1], "rank")
 
 
 def _coordinates(
@@ -118,7 +88,7 @@ def _coordinates(
     if rank is not None:
         wanted = rank + (rank - 2 if extra else 0)
         if len(coords) == wanted + 1:
-            number = constant_of(call, coords[-1], "eviction policy")
+            number = known(call, coords[-1], "eviction policy")
             policy = _POLICIES[number] if 0 <= number < len(_POLICIES) else policy
             coords = coords[:-1]
         if len(coords) != wanted:
@@ -136,12 +106,11 @@ def _coordinates(
 
 def _tma(p: GpuPrinter, call: E.Call) -> str:
     """A box from a tensor to shared memory."""
-    p.require("sm_90", f"T.{call.op}")
     box, bar, dst, *rest = call.args
     leading = [place(p, dst), p.tensor_map(box), place(p, bar)]
-    if call.op == "tma_load_multicast":
+    if call.atom.operands[3].role == "blocks":
         leading.append(bare(p.value(rest.pop(0))))
-    coords, policy = _coordinates(p, call, box, rest, int(call.op == "tma_load_im2col"))
+    coords, policy = _coordinates(p, call, box, rest, int(call.op.endswith("im2col")))
     name = f"tl_{call.op}"
     if policy in _POLICY_BITS:
         name += "_hint"
@@ -151,11 +120,10 @@ def _tma(p: GpuPrinter, call: E.Call) -> str:
 
 def _tma_store(p: GpuPrinter, call: E.Call) -> str:
     """A box from shared memory to a tensor, or combined with what is there."""
-    p.require("sm_90", f"T.{call.op}")
     box, src, *rest = call.args
     coords, policy = _coordinates(p, call, box, rest)
     leading = [p.tensor_map(box), place(p, src)]
-    name = "tl_tma_store"
+    name = call.atom.text
     if call.attr("reduce") is not None:
         name = f"tl_tma_reduce_{call.attr('reduce')}"
     elif policy in _POLICY_BITS:
@@ -164,15 +132,9 @@ def _tma_store(p: GpuPrinter, call: E.Call) -> str:
     return f"{name}({', '.join([*leading, *(bare(p.value(c)) for c in coords)])})"
 
 
-def _prefetch(p: GpuPrinter, call: E.Call) -> str:
-    p.require("sm_90", f"T.{call.op}")
-    return f"tl_tma_prefetch({p.tensor_map(call.args[0])})"
-
-
 def _bulk(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_cp_async_bulk(dst, src, bytes[, barrier]), with an offset behind each place in TVM's
     form ([dtype,] dst, offset, src, offset, bytes[, barrier])."""
-    p.require("sm_90", f"T.{call.op}")
     _, rest = texts_of(call)
     if len(rest) in (5, 6):
         ends = [moved(p, rest[0], rest[1]), moved(p, rest[2], rest[3])]
@@ -188,11 +150,6 @@ def _bulk(p: GpuPrinter, call: E.Call) -> str:
     if isinstance(first, E.AddressOf) and first.buffer.storage.startswith("shared"):
         raise refuse(call, "a barrier for a copy to shared memory")
     return f"tl_bulk_store({ends[0]}, {ends[1]}, {count})"
-
-
-def _map_shared(p: GpuPrinter, call: E.Call) -> str:
-    p.require("sm_90", f"T.{call.op}")
-    return f"tl_map_shared({place(p, call.args[0])}, {bare(p.value(call.args[1]))})"
 
 
 # -- wgmma -----------------------------------------------------------------------------------------
@@ -221,7 +178,7 @@ def _wgmma_form(call: E.Call, texts: list[str]) -> tuple[str, str, str, int]:
 
 def _major(call: E.Call, operand: E.Expr, kind: str) -> int:
     """How an operand lies: 0 along K, 1 along M or N, which only 16-bit types may."""
-    along_k = bool(constant_of(call, operand, "order of an operand"))
+    along_k = bool(known(call, operand, "order of an operand"))
     if not along_k and kind not in ("f16", "bf16"):
         raise TileUnsupportedError(
             f"a warpgroup instruction takes {kind} only where K is contiguous",
@@ -232,17 +189,15 @@ def _major(call: E.Call, operand: E.Expr, kind: str) -> int:
 
 
 def _sign(call: E.Call, operand: E.Expr) -> int:
-    return -1 if constant_of(call, operand, "sign of an operand") < 0 else 1
+    return -1 if known(call, operand, "sign of an operand") < 0 else 1
 
 
 def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     """Operands as in T.ptx_wgmma_ss(dtype, "m64n128k16", a_k_major, b_k_major, a, b, c, desc_a,
     offset, desc_b, offset, C, offset, scale_out, scale_a, scale_b), and for A in registers
     T.ptx_wgmma_rs(dtype, "m64n128k16", b_k_major, a, b, c, A, offset, desc_b, ...)."""
-    what = f"T.{call.op}"
-    p.require("sm_90a", what)
     texts, rest = texts_of(call)
-    from_shared = call.op == "ptx_wgmma_ss"
+    from_shared = call.op.endswith("_ss")
     majors = 2 if from_shared else 1
     if len(rest) != majors + 9:
         raise refuse(
@@ -260,16 +215,16 @@ def _wgmma(p: GpuPrinter, call: E.Call) -> str:
     p.instances.setdefault(f"TL_WGMMA({columns}, {WGMMA_K[a]}, {a}, {b}, {c}, {registers})")
     switches = ", ".join(str(k) for k in (*orders, *(_sign(call, sign) for sign in signs)))
     form = "ss" if from_shared else "rs"
-    left = (_descriptor if from_shared else moved)(p, first, first_offset)
+    left = (descriptor if from_shared else moved)(p, first, first_offset)
     operands = [
-        moved(p, acc, acc_offset), left, _descriptor(p, second, second_offset),
+        moved(p, acc, acc_offset), left, descriptor(p, second, second_offset),
         bare(p.value(adds)),
     ]  # fmt: skip
     name = f"tl_wgmma_m64n{columns}k{WGMMA_K[a]}_{a}_{b}_{c}_{form}"
     return f"{name}<{switches}>({', '.join(operands)})"
 
 
-def touched_registers(p: GpuPrinter, call: E.Call) -> str:
+def _touched_registers(p: GpuPrinter, call: E.Call) -> str:
     """A fence of the compiler over the registers of an accumulator."""
     base, offset = call.args[:2]
     if isinstance(base, E.AddressOf):
@@ -287,24 +242,9 @@ def touched_registers(p: GpuPrinter, call: E.Call) -> str:
     else:
         dtype, count = DType(str(call.attr("dtype", "float32"))), 0
     if len(call.args) > 2:
-        count = constant_of(call, call.args[2], "register count")
+        count = known(call, call.args[2], "register count")
     kind = "f32" if dtype == "float32" else "b32"
     return f"tl_wgmma_touch_{kind}<{count}>({moved(p, base, offset)})"
-
-
-def _init_descriptor(p: GpuPrinter, call: E.Call) -> str:
-    """Fill a descriptor."""
-    wgmma = call.op == "initialize_wgmma_descriptor"
-    p.require("sm_90" if wgmma else "sm_100a", f"T.{call.op}")
-    name = "tl_wgmma_descriptor" if wgmma else "tl_tcgen05_descriptor"
-    made, start, *numbers = call.args
-    operands = [place(p, made), place(p, start), *(bare(p.value(n)) for n in numbers)]
-    return f"{name}({', '.join(operands)})"
-
-
-def _move_descriptor(p: GpuPrinter, call: E.Call) -> str:
-    p.require("sm_90", f"T.{call.op}")
-    return f"tl_descriptor_add({place(p, call.args[0])}, {bare(p.value(call.args[1]))})"
 
 
 # -- matrix instructions of one warp ---------------------------------------------------------------
@@ -329,7 +269,7 @@ def _mma_sp(p: GpuPrinter, call: E.Call) -> str:
             got=".".join(key),
         )
     p.require(MMA_SP[key], f"the sparse matrix instruction {texts[0]} of {a} and {b}")
-    selector = constant_of(call, rest[8], "sparsity selector")
+    selector = known(call, rest[8], "sparsity selector")
     left, right, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
     meta = moved(p, rest[6], rest[7])
     return (
@@ -352,7 +292,6 @@ def _mma_sm70(p: GpuPrinter, call: E.Call) -> str:
             '("m16n16k4", row or col, row or col, "fp16", "fp16", "fp16" or "fp32", A, a_index, '
             "B, b_index, C, c_index)",
         )
-    p.require("sm_70", f"T.{call.op}")
     left, right, acc = (moved(p, rest[k], rest[k + 1]) for k in (0, 2, 4))
     name = f"tl_mma_m16n16k4_{texts[1]}_{texts[2]}_f16_f16_{_short(texts[5])}"
     return f"{name}({acc}, {left}, {right})"
@@ -363,8 +302,7 @@ def _stmatrix(p: GpuPrinter, call: E.Call) -> str:
     _, rest = texts_of(call)
     if len(rest) != 6 or not all(isinstance(item, E.Const) for item in rest[:2]):
         raise refuse(call, "(trans, count, shared, offset, registers, offset)")
-    p.require("sm_90", f"T.{call.op}")
-    trans, count = (constant_of(call, item, "form") for item in rest[:2])
+    trans, count = (known(call, item, "form") for item in rest[:2])
     if count not in (1, 2, 4):
         raise refuse(call, "1, 2 or 4 matrices")
     ends = f"{moved(p, rest[2], rest[3])}, {moved(p, rest[4], rest[5])}"
@@ -394,9 +332,8 @@ def tensor_address(p: GpuPrinter, base: E.Expr, offset: E.Expr | None = None) ->
 def _tcgen05_mma(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_tcgen05_mma_ss(kind, desc_a, offset, desc_b, offset, D, column, instruction,
     scale_out[, four masks[, ...]]); A of T.ptx_tcgen05_mma_ts is a place in tensor memory."""
-    p.require("sm_100a", f"T.{call.op}")
     texts, rest = texts_of(call)
-    form = call.op.removeprefix("ptx_tcgen05_mma_")
+    form = call.op[-2:]
     kind = _TCGEN05_KINDS.get(_short(texts[0]) if texts else "")
     if kind is None or len(rest) not in (8, 12, 13, 14):
         raise refuse(
@@ -407,17 +344,16 @@ def _tcgen05_mma(p: GpuPrinter, call: E.Call) -> str:
     a, a_offset, b, b_offset, d, d_offset, instruction, adds, *masks = rest
     if any(isinstance(flag, E.Const) and bool(flag.value) for flag in masks[4:]):
         raise refuse(call, "a product of one block without weight-stationary mode")
-    left = (_descriptor if form == "ss" else tensor_address)(p, a, a_offset)
+    left = (descriptor if form == "ss" else tensor_address)(p, a, a_offset)
     operands = [
-        tensor_address(p, d, d_offset), left, _descriptor(p, b, b_offset),
-        _descriptor(p, instruction, E.const(0)), bare(p.value(adds)),
+        tensor_address(p, d, d_offset), left, descriptor(p, b, b_offset),
+        descriptor(p, instruction), bare(p.value(adds)),
     ]  # fmt: skip
     operands += [bare(p.value(mask)) for mask in masks[:4]]
     return f"tl_tcgen05_mma_{form}_{kind}({', '.join(operands)})"
 
 
 def _tcgen05_commit(p: GpuPrinter, call: E.Call) -> str:
-    p.require("sm_100a", f"T.{call.op}")
     if call.attr("arrive_2cta", False):
         raise refuse(call, "arrive_2cta=False")
     return f"tl_tcgen05_commit({place(p, call.args[0])})"
@@ -425,38 +361,10 @@ def _tcgen05_commit(p: GpuPrinter, call: E.Call) -> str:
 
 def _tcgen05_move(p: GpuPrinter, call: E.Call) -> str:
     """Between registers and tensor memory."""
-    p.require("sm_100a", f"T.{call.op}")
     shape, count = str(call.attr("shape")), int(call.attr("count", 1))
-    p.instances.setdefault(f"TL_TCGEN05_MOVE({shape}, {count}, {count * _MOVE_REGISTERS[shape]})")
-    registers, address = place(p, call.args[0]), tensor_address(p, call.args[1])
-    loads = call.op == "tcgen05_ld"
-    operands = (registers, address) if loads else (address, registers)
-    return f"tl_{call.op}_{shape}_x{count}({', '.join(operands)})"
-
-
-def _tcgen05_copy(p: GpuPrinter, call: E.Call) -> str:
-    p.require("sm_100a", f"T.{call.op}")
-    address = tensor_address(p, call.args[1])
-    return (
-        f"tl_tcgen05_cp_{call.attr('shape')}({address}, {_descriptor(p, call.args[0], E.const(0))})"
-    )
-
-
-def _cancel(p: GpuPrinter, call: E.Call) -> str:
-    """Work of blocks that have not started: operands are places in shared memory."""
-    p.require("sm_100a" if call.op.endswith("multicast") else "sm_100", f"T.{call.op}")
-    name = call.op.replace("clc_get_first", "clc_first")
-    return f"tl_{name}({', '.join(place(p, arg) for arg in call.args)})"
-
-
-def _simple(name: str, needs: str) -> Handler:
-    """A word without operands."""
-
-    def handler(p: GpuPrinter, call: E.Call) -> str:
-        p.require(needs, f"T.{call.op}")
-        return f"{name}()"
-
-    return handler
+    p.instances.setdefault(f"TL_TCGEN05_MOVE({shape}, {count}, {count * TMEM_MOVES[shape]})")
+    operands = ", ".join(argument(p, call, at) for at in range(2))
+    return f"tl_{call.op}_{shape}_x{count}({operands})"
 
 
 def _pointer_of(p: GpuPrinter, call: E.Call) -> str:
@@ -469,37 +377,20 @@ def _pointer_of(p: GpuPrinter, call: E.Call) -> str:
     return f"({base} + {p.index(offset)})"
 
 
-RAW_CALLS: dict[str, Handler] = {
-    **dict.fromkeys(MAPS, _create_map),
-    **dict.fromkeys(("tma_load", "tma_load_multicast", "tma_load_im2col"), _tma),
-    "tma_store": _tma_store,
-    "prefetch_tma_descriptor": _prefetch,
-    "ptx_cp_async_bulk": _bulk,
-    "map_shared_rank": _map_shared,
-    "ptx_wgmma_ss": _wgmma,
-    "ptx_wgmma_rs": _wgmma,
-    "initialize_wgmma_descriptor": _init_descriptor,
-    "initialize_tcgen05_descriptor": _init_descriptor,
-    "increase_descriptor_offset": _move_descriptor,
-    "ptx_mma_sp": _mma_sp,
-    "ptx_mma_sm70": _mma_sm70,
-    "ptx_stmatrix": _stmatrix,
-    "ptx_tcgen05_mma_ss": _tcgen05_mma,
-    "ptx_tcgen05_mma_ts": _tcgen05_mma,
-    "tcgen05_mma_arrive": _tcgen05_commit,
-    "tcgen05_ld": _tcgen05_move,
-    "tcgen05_st": _tcgen05_move,
-    "tcgen05_cp": _tcgen05_copy,
-    "tcgen05_wait_ld": _simple("tl_tcgen05_wait_ld", "sm_100a"),
-    "tcgen05_wait_st": _simple("tl_tcgen05_wait_st", "sm_100a"),
-    "tcgen05_before_thread_sync": _simple("tl_tcgen05_fence_before", "sm_100a"),
-    "tcgen05_after_thread_sync": _simple("tl_tcgen05_fence_after", "sm_100a"),
-    **dict.fromkeys(
-        (
-            "clc_try_cancel", "clc_try_cancel_multicast", "clc_is_canceled",
-            "clc_get_first_ctaid_x", "clc_get_first_ctaid_y", "clc_get_first_ctaid_z",
-        ),
-        _cancel,
-    ),
-    "tvm_access_ptr": _pointer_of,
-}  # fmt: skip
+PTX_WRITERS: dict[str, CallText] = {
+    MAP: GpuPrinter.tensor_map,
+    "load of a box": _tma,
+    "store of a box": _tma_store,
+    "bulk copy": _bulk,
+    "ptx wgmma": _wgmma,
+    "fence of registers": _touched_registers,
+    "sparse mma": _mma_sp,
+    "mma of sm_70": _mma_sm70,
+    "stmatrix": _stmatrix,
+    "tensor product": _tcgen05_mma,
+    "commit of products": _tcgen05_commit,
+    "move of tensor memory": _tcgen05_move,
+    "pointer": _pointer_of,
+}
+# Kinds of operands that only these machines have.
+OPERANDS = {"tensor memory": tensor_address, "descriptor bits": descriptor}

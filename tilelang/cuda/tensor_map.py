@@ -20,6 +20,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
 from tilelang.ir.visitor import substitute
+from tilelang.target.nvidia import IMAGE_MAP
 
 if TYPE_CHECKING:
     from tilelang.codegen.gpu.host import HostWriter, Slots
@@ -140,7 +141,7 @@ class TmaDescriptor:
 
 # -- from programs ---------------------------------------------------------------------------------
 def map_tensor(call: E.Call, slots: Slots) -> Buffer | None:
-    """The tensor that a descriptor word describes, None for a plain pointer."""
+    """The tensor that an intrinsic for a descriptor describes, None for a plain pointer."""
     address = call.args[2] if len(call.args) > 2 else None
     if isinstance(address, E.AddressOf):
         return address.buffer
@@ -162,7 +163,7 @@ def map_step(call: E.Call, name: str, host: HostWriter, lets: Mapping[E.Var, E.E
     """
     arguments = _Arguments(call, host, lets)
     data_type, rank = arguments.number("data type"), arguments.number("rank")
-    im2col = call.op == "create_tma_im2col_descriptor"
+    im2col = call.atom is IMAGE_MAP
     count = 5 * rank + 5 if im2col else 4 * rank + 7
     if len(call.args) != count:
         raise TileTypeError(
@@ -188,7 +189,7 @@ def map_step(call: E.Call, name: str, host: HostWriter, lets: Mapping[E.Var, E.E
 
 
 class _Arguments:
-    """The arguments of a descriptor word, one after the other."""
+    """The arguments of an intrinsic for a descriptor, one after the other."""
 
     def __init__(self, call: E.Call, host: HostWriter, lets: Mapping[E.Var, E.Expr]) -> None:
         self.call = call

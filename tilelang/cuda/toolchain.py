@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from tilelang.cuda.advice import sentence
 from tilelang.cuda.compile_report import refused
 from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc, toolkits
 from tilelang.env import env
@@ -27,14 +28,6 @@ INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 TOOLS = ("auto", "nvrtc", "nvcc")
 MODEST = "--ptxas-options=-O2"  # the assembler's level for kernels that gain nothing by more
 _TIMEOUT = 600.0  # seconds; a compiler that takes longer hangs
-
-# Assembler messages that mean a kernel is slower than it was written to be, or ignores a request.
-_ADVICE = {
-    "C7508": "the register budget of setmaxnreg is ignored",
-    "C7510": "matrix instructions are serialised",
-    "C7515": "matrix instructions are serialised",
-    "C7519": "matrix instructions are serialised",
-}
 
 
 @dataclass(frozen=True)
@@ -368,10 +361,9 @@ def parse_log(log: str) -> tuple[tuple[KernelResources, ...], tuple[str, ...]]:
             current = entry[1]
             found[current] = KernelResources(current)
             continue
-        for code, advice in _ADVICE.items():
-            if code in line:
-                where = re.search(r"in function '?([\w$]+)'?", line)
-                warnings[f"{where[1] if where else current or 'kernel'}: {advice} ({code})"] = None
+        told = sentence(line, current)
+        if told is not None:
+            warnings[told] = None
         if current:
             found[current] = _read_line(found[current], line)
     for item in found.values():

@@ -16,8 +16,8 @@ ASYNC_UNIT = 0x10000
 # Checks of a launch.
 (
     SHARED_RACES, GLOBAL_RACES, GLOBAL_BOUNDS, SHARED_BOUNDS, ALIGNMENT, COUNTERS, EVENTS,
-    LOST_WRITES, UNSET_REGISTERS,
-) = (1 << bit for bit in range(9))  # fmt: skip
+    LOST_WRITES, UNSET_REGISTERS, WARP_PRODUCTS,
+) = (1 << bit for bit in range(10))  # fmt: skip
 SCHEDULES = ("fifo", "random", "late", "early")  # in the order of their numbers
 # Names of the kinds of findings, by number.
 KINDS = (

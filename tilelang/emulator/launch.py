@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from tilelang.emulator import abi
 
 #: What can be checked, by the name that programs use.
-CHECKS = ("races", "bounds", "alignment", "counters", "timeline", "registers", "lost-writes")
-_DEFECTS = CHECKS[:-1]  # a program may mean to write over what nobody has read
+CHECKS = (
+    "races", "bounds", "alignment", "counters", "timeline", "registers", "lost-writes", "warps",
+)  # fmt: skip
+# A program may mean to write over what nobody has read, and to rely on a whole warpgroup.
+_DEFECTS = CHECKS[:-2]
 DEFAULT_CHECKS = ("races", "bounds", "alignment", "counters", "registers")
 SCHEDULES = ("fifo", "random", "late", "early")
 _ROOM = (256, 4096, 65536)  # findings, places and events that one launch can report
@@ -92,6 +95,7 @@ class Settings:
             "timeline": abi.EVENTS,
             "registers": abi.UNSET_REGISTERS,
             "lost-writes": abi.LOST_WRITES | abi.SHARED_RACES,
+            "warps": abi.WARP_PRODUCTS | abi.SHARED_RACES,
         }
         flags = 0
         for name in self.checks:

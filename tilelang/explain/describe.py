@@ -28,13 +28,13 @@ def distribution_text(held: RegisterLayout) -> str:
         var if extent > 1 else E.const(0) for var, extent in zip(index, held.shape)
     ]
     thread = expr_text(simplify(held.thread_of(given)))
-    slot = expr_text(simplify(held.slot_of(given)))
+    register = expr_text(simplify(held.register_of(given)))
     names = ", ".join(var.name for var in index)
     registers = f"{held.register_count} register{'s' if held.register_count > 1 else ''}"
     text = f"{registers} in each of {held.threads} threads"
     if held.replicated:
         text += f", each element in {held.replication} of them"
-    return f"{text}: ({names}) -> thread {thread}, register {slot}"
+    return f"{text}: ({names}) -> thread {thread}, register {register}"
 
 
 def layout_text(layout: Layout | None, bits: int) -> str:

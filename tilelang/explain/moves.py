@@ -23,7 +23,7 @@ class Move:
     buffer: str
     memory: str  # "global" or "shared"
     width: int  # bytes of a thread
-    word: str = ""  # the instruction, where it is no plain load or store
+    instruction: str = ""  # the instruction, where it is no plain load or store
 
 
 @dataclass
@@ -135,15 +135,17 @@ def _call(call: E.Call) -> Iterator[Found]:
         verb = {"r": "loads", "w": "stores"}.get(arg.access, "updates")
         kind = _memory(arg.buffer)
         operand = (*call.atom.operands, *(VALUE,) * len(call.args))[number]
-        if operand.space == "shared" and not operand.times:  # a lane names a row of a matrix
+        if (
+            operand.space == "shared" and operand.bytes and not operand.times
+        ):  # a lane names a row of a matrix
             count = int(call.attr("count", 1))
-            word = f"{call.op}.x{count}" + (".trans" if call.attr("trans") else "")
-            move = Move(verb, arg.buffer.name, kind, count * 4, word)
+            name = f"{call.op}.x{count}" + (".trans" if call.attr("trans") else "")
+            move = Move(verb, arg.buffer.name, kind, count * 4, name)
             yield move, arg.buffer, arg.indices, operand.bytes, 8 * count
         elif operand.times:
             size = operand.bytes * int(call.attr(operand.times, 1))
-            word = call.atom.completes.name.replace("_", ".")
-            yield Move(verb, arg.buffer.name, kind, size, word), arg.buffer, arg.indices, size, 32
+            name = call.atom.completes.name.replace("_", ".")
+            yield Move(verb, arg.buffer.name, kind, size, name), arg.buffer, arg.indices, size, 32
         else:
             size = max(1, arg.buffer.dtype.bits // 8)
             move = Move(verb, arg.buffer.name, kind, size, call.op)

@@ -17,19 +17,24 @@ from tilelang.explain.conversions import Conversion, conversions
 from tilelang.explain.describe import distribution_text, layout_text, shape_text
 from tilelang.explain.moves import Key, Line, Move, lines_of
 from tilelang.explain.snapshots import allocated, launches, snapshots
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.tma import TMA_NOTE
-from tilelang.passes.layouts.gemm_plan import GemmPlan
+from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers
 from tilelang.passes.memory.arena import OFFSET, TOTAL
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.notes import NOTES, Note
+from tilelang.passes.schedule.persist_tiles import NOTE as TILE_NOTE
 from tilelang.passes.schedule.pipeline import NOTE
 from tilelang.target import Context, Limits, Target
 
+# Operations of 16 bits that a multiprocessor of sm_90 does in a cycle, times 16 (NVIDIA H100 Tensor
+# Core GPU Architecture, "H100 Tensor Core GPU": 989 TFLOPS by 132 multiprocessors at 1830 MHz).
+PER_CYCLE = 4096 * 16
 _ORDER = {"loads": 0, "updates": 1, "stores": 2}
 
 
@@ -79,6 +84,9 @@ class _Kernel:
         registers = final.annotation(REGISTER_NOTE)
         if registers is not None:
             yield f"  registers: {registers}"
+        tiles = final.annotation(TILE_NOTE)
+        if tiles is not None:
+            yield f"  blocks: {tiles}"
         yield from self.tiles()
         yield from self.shared()
         yield from self.program()
@@ -139,8 +147,15 @@ class _Kernel:
                     say(node.loc, f"pipeline: {note}")
             elif isinstance(node, S.Gemm):
                 say(node.loc, _product(node.plan))
+                if node.plan.by_warpgroups:
+                    say(node.loc, _rate(node))
             elif isinstance(node, S.Copy) and (text := _by_boxes(node)):
                 say(node.loc, text)
+        tiles = allocated(self.stages.laid).values()
+        for node in S.walk(self.stages.laid.body):
+            if isinstance(node, H.Pipeline):
+                size = sum(_bytes(tile) for tile in tiles if tile.data in set(node.tiles))
+                say(node.loc, f"in flight: up to {size} bytes, {size // node.stages} an item")
         for item in self.conversions:
             say(item.loc, _conversion(item))
         return found
@@ -184,7 +199,21 @@ def _product(plan: GemmPlan) -> str:
         f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} {who}, each "
         f"{rows} x {columns} tiles in {steps} steps"
     )
+    if plan.exchanged:
+        text += ", of the transposed product: B is in registers"
+    elif plan.by_warpgroups and isinstance(plan.a, Registers):
+        text += ", A is in registers"
     return f"{text}; not by wgmma: {plan.why}" if plan.why else text
+
+
+def _rate(gemm: S.Gemm) -> str:
+    """How long the unit takes at least, and what it needs meanwhile if operands are used once."""
+    plan = gemm.plan
+    cycles = 2 * plan.m * plan.n * plan.k * plan.atom.a.bits // PER_CYCLE
+    regions = [one for one in (gemm.a, gemm.b) if one.buffer.storage != FRAGMENT]
+    size = sum(prod(map(int, one.extents)) * one.dtype.bits // 8 for one in regions)
+    text = f"bound: {cycles} cycles of the matrix unit; operands in shared memory: {size} bytes"
+    return f"{text}, {-(-size // cycles)} a cycle"
 
 
 def _conversion(item: Conversion) -> str:
@@ -197,9 +226,9 @@ def _conversion(item: Conversion) -> str:
 
 def _memory(line: Line) -> Iterator[str]:
     for move, waves in sorted(line.moves.items(), key=lambda item: _ORDER[item[0].verb]):
-        word = f" by {move.word}" if move.word else ""
+        by = f" by {move.instruction}" if move.instruction else ""
         size = f"{move.width} byte{'s' if move.width > 1 else ''}"
-        yield f"{move.verb} {move.buffer} ({move.memory}): {size} a thread{word}" + _waves(
+        yield f"{move.verb} {move.buffer} ({move.memory}): {size} a thread{by}" + _waves(
             move, waves
         )
 

@@ -27,6 +27,7 @@ from tilelang.interpret.pointers import target
 from tilelang.interpret.values import Value
 from tilelang.ir.buffer import Region
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg
+from tilelang.target.features import FEATURES, lowest_with
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
@@ -51,8 +52,8 @@ def call(s: DivergentGroup, node: Call, active: Active) -> Value:
         return NOTHING
     needs = node.atom.needs
     raise TileUnsupportedError(
-        f"T.{node.op} needs {needs}"
-        if needs.startswith("sm_")
+        f"T.{node.op} needs {lowest_with(needs)}"
+        if needs in FEATURES
         else (f"T.{node.op} has no meaning in the interpreter"),
         expected="an operation that is defined without GPU hardware",
         got=f"T.{node.op} in the interpreter",

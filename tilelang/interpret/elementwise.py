@@ -17,6 +17,7 @@ from tilelang.errors import TileUnsupportedError
 from tilelang.interpret import values
 from tilelang.interpret.values import Value
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import PORTABLE
 
 Attrs: TypeAlias = "Mapping[str, Any]"
 Function: TypeAlias = "Callable[[list[Value], DType, Attrs], Value]"
@@ -202,8 +203,9 @@ def _build() -> dict[str, Function]:
             "ieee_frsqrt": _directed(lambda x: 1 / np.sqrt(x)),
         }
     )
-    for name in ["exp", "exp10", "log", "log2", "log10", "sin", "cos", "tan"]:
-        table[f"fast_{name}"] = table[name]
+    for name, row in PORTABLE.items():
+        if row.writer == "fast":
+            table[name] = table[name.removeprefix("fast_")]
     for name in ["add", "sub", "mul", "max", "min"]:
         table[f"{name}2"] = _pairwise(name)
     return table

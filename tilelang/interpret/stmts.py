@@ -20,17 +20,19 @@ from tilelang.interpret.lanes import Active, Mask, anyone, narrow, union
 from tilelang.interpret.machine import DivergentGroup, LoopRecord
 from tilelang.interpret.parallel import run_parallel, spelled_out
 from tilelang.interpret.sync import Steps, join
-from tilelang.interpret.tile_ops import run_tile_op
+from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
 from tilelang.interpret.values import Value, assert_never
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.define import loop_of
 from tilelang.ir.expr import Call, Expr, const
-from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles, Run
+from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles, Run, WaitProducts
 from tilelang.ir.stmt import (
     Alloc,
     Assert,
     Attr,
     Break,
     Continue,
+    ElementOp,
     Eval,
     For,
     If,
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 Node: TypeAlias = (
     "Seq | Let | Alloc | View | Store | For | Parallel | While | If | Eval | Assert | Break "
     "| Continue | ThreadReturn | Attr | Launch | ReducerUpdate | TileOp | Pipeline "
-    "| Run | PipelineStep | Roles | Fence"
+    "| Run | PipelineStep | Roles | Fence | WaitProducts"
 )
 
 
@@ -73,6 +75,9 @@ def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
                 return (yield from for_loop(s, node, active))
             case If():
                 return (yield from branch(s, node, active))
+            case ElementOp() if not isinstance(node, OWN_MEANING):
+                loop = cast("Parallel", loop_of(node))
+                return (yield from run_parallel(s, loop, active, execute))
             case TileOp():
                 run_tile_op(s, node, active)
             case Parallel():
@@ -110,8 +115,8 @@ def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
                 return (yield from schedule.step(s, node, active))
             case Roles():
                 return (yield from schedule.roles(s, node, active, execute))
-            case Fence():
-                pass  # every access is visible when it is made
+            case Fence() | WaitProducts():
+                pass  # every access is visible when it is made, every product complete
             case _:
                 assert_never(node)
     return active

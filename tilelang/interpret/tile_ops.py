@@ -31,6 +31,7 @@ from tilelang.ir.stmt import (
     TileOp,
     Transpose,
 )
+from tilelang.target.features import lowest_with
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
@@ -39,6 +40,9 @@ Node: TypeAlias = (
     "Copy | Fill | Gemm | Reduce | Scan | ReducerInit | ReducerFinalize | AtomicTile | Transpose "
     "| Im2col | PrintTile | HardwareOp"
 )
+
+# Operations on elements that are written down here as well, so that their loops are tested.
+OWN_MEANING = (Transpose, Im2col)
 
 
 def run_tile_op(s: DivergentGroup, stmt: TileOp, active: Active) -> None:
@@ -68,11 +72,12 @@ def run_tile_op(s: DivergentGroup, stmt: TileOp, active: Active) -> None:
         case PrintTile():
             print_tile(s, node, active)
         case HardwareOp():
+            needs = lowest_with(node.needs)
             raise TileUnsupportedError(
-                f"T.{node.name} needs {node.needs}",
+                f"T.{node.name} needs {needs}",
                 expected="an operation that is defined without GPU hardware",
                 got=f"T.{node.name} in the interpreter",
-                hint=f"compile the kernel for a target that has {node.needs}",
+                hint=f"compile the kernel for a target that has {needs}",
             )
         case _:
             assert_never(node)

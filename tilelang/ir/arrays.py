@@ -1,4 +1,4 @@
-"""Functions of numpy and torch on values of a kernel: refused with the word of the language.
+"""Functions of numpy and torch on values of a kernel: refused with the function of the language.
 
 A ufunc on an object it does not know ends in an error about its loops that names no place of the
 program, and some functions quietly return the object. Expressions, buffers and regions answer the

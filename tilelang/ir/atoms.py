@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from inspect import Parameter, cleandoc
+from typing import Any
 
 
 class Effect(Enum):
@@ -35,9 +37,10 @@ class Operand:
 
     Attributes:
         role: what the instruction calls it, e.g. "d", "source", "barrier".
-        space: where it is: "value", "registers", "shared", "global", "memory" (shared or global),
-            "any", "barrier" (an mbarrier), "barrier id" (a hardware barrier), "tensor memory",
-            "descriptor".
+        space: where it is: "value", "constant" (known when the kernel is compiled), "registers",
+            "shared", "global", "memory" (shared or global), "any", "barrier" (an mbarrier),
+            "barrier id" (a hardware barrier), "tensor memory", "map" (of a tensor), "descriptor"
+            (the place of one) or "descriptor bits" (its value).
         access: of the memory at the address it is: "r", "w", "rw", or "" for none.
         elements: consecutive elements of the buffer that one thread touches; 0 where the
             instruction counts in bytes.
@@ -48,6 +51,12 @@ class Operand:
         width: threads that hold the tile.
         proxy: by which way its memory is accessed: "generic", or "async" for a unit beside the
             threads (PTX, "Proxies").
+        name: of the parameter of ``T.<name>``; the role where it is empty.
+        default: of that parameter.
+        dtype: that values are converted to.
+        many: stands for all further operands.
+        example: what the smallest program gives; where it is None, the space says it. Of registers
+            their number and dtype.
     """
 
     role: str
@@ -59,10 +68,38 @@ class Operand:
     tile: str = ""
     width: int = 32
     proxy: str = "generic"
+    name: str = ""
+    default: object = Parameter.empty
+    dtype: str = ""
+    many: bool = False
+    example: object = None
+
+    @property
+    def parameter(self) -> str:
+        """Its name in programs."""
+        return self.name or self.role.replace(" ", "_")
 
 
 VALUE = Operand("value")
-BARRIER = Operand("barrier", "barrier")
+BARRIER = Operand("barrier", "barrier", name="mbarrier")
+
+
+@dataclass(frozen=True)
+class Option:
+    """An attribute of the call that programs give by name.
+
+    Attributes:
+        default: what it is where it is left out; None and False leave it out of the call.
+        choices: what it may be.
+        wrong: what an error says of something else, behind the name of the instruction.
+        kind: "int" or "bool" for what is known when the program is traced.
+    """
+
+    name: str
+    default: object = None
+    choices: tuple[str, ...] = ()
+    wrong: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +180,7 @@ class Atom:
         per_thread: the value differs between the threads of a block.
         vote: all threads of the block get the same value, whatever each of them gives.
         needs: "" everywhere, "threads" (thread-level hardware the CPU does not have), or the
-            lowest architecture, e.g. "sm_90".
+            feature of targets, a name of ``target.features.FEATURES``, e.g. "tma".
         optional: left out where the target lacks it: what it orders does not happen there.
         exchanges: "warp" or "block" where it gives what other threads of it have; no operation of
             shared loops.
@@ -152,11 +189,18 @@ class Atom:
             of two do not.
         moves: "ldg" or "stg" where it names the access by which the bits of its operand move.
         emulated: the interpreter and targets of one core do it in software.
-        text: the function of the device headers, of every dialect that has them. Attributes of the
-            call stand in braces: ``{bytes}`` is the value, and one that is True or False gives its
-            name behind a ``_``, or nothing. ``{constant}`` is the first operand, which must be one.
+        text: the function of the device headers, of every dialect that has them; its arguments are
+            the operands, or stand behind it, e.g. ``tl_f({1}, {0})``. Attributes of the call stand
+            in braces: ``{bytes}`` is the value, and one that is True or False gives its name behind
+            a ``_``, or nothing.
+        writer: what writes its text where that takes more, by its name in the dialect's table.
         lowered: made by lowering alone; programs do not write it.
-        word: its usual name in programs, where that is another one.
+        doc: the documentation of ``T.<name>``; "" where a function of the language is written out.
+        names: what it is called in programs, the usual one first; none for the row's own name.
+        strict: further names in programs, whose operands have no defaults.
+        options: attributes that programs give.
+        check: what its operands have to be besides, by its name in the language's table.
+        forms: programs may give the operands in several forms, which its writer tells apart.
         by_name: calls the function that its attribute "name" says.
         identity: gives its operand; it only says something about it.
         displaces: takes each address as a register and a constant.
@@ -184,7 +228,13 @@ class Atom:
     lowered: bool = False
     emulated: bool = False
     text: str = ""
-    word: str = ""
+    writer: str = ""
+    doc: str = ""
+    names: tuple[str, ...] = ()
+    strict: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
+    check: str = ""
+    forms: bool = False
     by_name: bool = False
     identity: bool = False
     displaces: bool = False
@@ -193,6 +243,11 @@ class Atom:
     def canonical(self) -> str:
         """What stands for the row where programs are compared."""
         return self.name
+
+    @property
+    def usual(self) -> str:
+        """Its usual name in programs."""
+        return self.names[0] if self.names else self.name
 
     @property
     def elements(self) -> int:
@@ -232,3 +287,16 @@ class Atom:
         """Whether a thread may have to wait there until other warps have done something."""
         waits = self.signals and self.orders is not None and self.orders.kind == "wait"
         return waits or (self.meets("block", "grid") and not self.exchanges)
+
+
+def intrinsic(
+    name: str, needs: str, doc: str, *operands: Operand, result: str = "void",
+    effect: Effect = Effect.OUTPUT, forms: bool = False, **more: Any,
+) -> Atom:  # fmt: skip
+    """The row of an instruction that programs write; what it takes follows from its operands."""
+    required = sum(item.default is Parameter.empty and not item.many for item in operands)
+    open_end = forms or any(item.many for item in operands)
+    return Atom(
+        name, 0 if forms else required, -1 if open_end else len(operands), result, effect=effect,
+        operands=operands, needs=needs, doc=cleandoc(doc), forms=forms, **more,
+    )  # fmt: skip

@@ -2,8 +2,8 @@
 
 It follows from the tags of the fields of statements and from the rows of intrinsics. An operand
 that a row declares is read or written as the row says, whatever the pointer claims; behind a
-pointer given to anything else (an external function, a word of the hardware) the program's own
-declaration holds, and a pointer without one may do both. A pointer that gets a name, or is
+pointer given to anything else (an external function, an intrinsic of the hardware) the program's
+own declaration holds, and a pointer without one may do both. A pointer that gets a name, or is
 computed with, may be used at any later time.
 """
 

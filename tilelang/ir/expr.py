@@ -501,7 +501,7 @@ class Call(Expr):
         return self.type
 
     def issue(self) -> Call:
-        """This call as a node of its own: what a word gives for the statement it has emitted.
+        """This call as a node of its own: what an intrinsic gives for the statement it has emitted.
 
         Wherever it is used as a value, it is that statement and no second one.
         """

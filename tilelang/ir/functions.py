@@ -19,7 +19,7 @@ Make = Callable[..., E.Expr]
 
 _F32, _F64, _F16, _BF16 = (DType(name) for name in ("float32", "float64", "float16", "bfloat16"))
 
-# Words of CUDA's conversions.
+# Names in CUDA's conversions.
 _KINDS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16",
     "int": "int32", "uint": "uint32", "ll": "int64", "ull": "uint64", "short": "int16",

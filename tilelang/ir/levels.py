@@ -25,15 +25,14 @@ _PLAIN: frozenset[type[S.Stmt]] = frozenset(
     )
 )  # fmt: skip
 _TILE: frozenset[type[S.Stmt]] = frozenset(
+    (*S.TileOp.__subclasses__(), *S.ElementOp.__subclasses__(), S.ReducerUpdate, S.Parallel, S.Attr)
+) - {S.ElementOp}
+_SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
     (
-        S.Copy, S.Fill, S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerUpdate,
-        S.ReducerFinalize, S.AtomicTile, S.Transpose, S.Im2col, S.PrintTile, S.HardwareOp,
-        S.Parallel, S.Attr,
+        H.Pipeline, H.Run, H.Acquire, H.Commit, H.Wait, H.Release, H.Roles, H.Role, H.Fence,
+        H.WaitProducts,
     )
 )  # fmt: skip
-_SCHEDULE: frozenset[type[S.Stmt]] = frozenset(
-    (H.Pipeline, H.Run, H.Acquire, H.Commit, H.Wait, H.Release, H.Roles, H.Role, H.Fence)
-)
 # What the host executes before, between and around kernels.
 HOST: frozenset[type[S.Stmt]] = frozenset(
     (S.Seq, S.Let, S.Assert, S.If, S.For, S.While, S.Attr, S.View, S.Alloc, S.Launch)
@@ -72,17 +71,17 @@ _TILE_KEYS = _keys(
 )
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
-    Launch="notes exchanges barrier_ids",
+    Launch="notes exchanges barrier_ids tile_note",
     For="pipeline_note threads async",
     Parallel="commit async signals",
-    Copy="commit signals exchange operand complete announce tma_note",
+    Copy="commit signals exchange operand complete announce tma_note part",
     Gemm="panels k_run exchanged",
     Buffer="register_layout layout extra made converted",
 )
 _THREAD_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
-        "restrict_buffers min_blocks_per_sm swizzle register_note shared_bytes"
+        "restrict_buffers min_blocks_per_sm swizzle register_note tile_note shared_bytes"
     ),
     For="parallel threads reduction explicit unroll_factor async through counted",
     Gemm="panels",

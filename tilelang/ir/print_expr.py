@@ -246,7 +246,7 @@ class ExprPrinter:
         return f"T.{node.op}({', '.join(parts)})"
 
 
-# Words whose operands from some place on are given by name: position -> name.
+# Functions whose operands from some place on are given by name: position -> name.
 _BY_NAME = {"shfl_sync": ((2, "width"), (3, "mask"))}
 
 

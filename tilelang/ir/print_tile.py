@@ -1,4 +1,4 @@
-"""Script text of tile operations: one row per class says its word and its leading operands.
+"""Script text of tile operations: one row per class says its function and its leading operands.
 
 Fields that are not leading operands are printed as keyword arguments where they differ from their
 defaults, so a new field is never silently left out.
@@ -18,11 +18,11 @@ from tilelang.ir.print_expr import ExprPrinter
 
 @dataclass(frozen=True)
 class _Row:
-    """``word`` is a template over the fields; ``lead`` are the positional operands."""
+    """``function`` is a template over the fields; ``lead`` are the positional operands."""
 
-    word: str
+    function: str
     lead: tuple[str, ...]
-    within: tuple[str, ...] = ()  # fields that the word already says
+    within: tuple[str, ...] = ()  # fields that the function already says
     silent: tuple[str, ...] = ()  # decisions of passes that have no form in a program
     renamed: tuple[tuple[str, str], ...] = ()
 
@@ -42,7 +42,6 @@ _ROWS: dict[type[S.TileOp], _Row] = {
     S.ReducerInit: _Row("init_reducer", ("reducer",)),
     S.ReducerFinalize: _Row("finalize_reducer", ("reducer",)),
     S.AtomicTile: _Row("atomic_{op}", ("dst", "src"), ("op",)),
-    S.Transpose: _Row("transpose", ("src", "dst")),
     S.Im2col: _Row("im2col", ("img", "col", "nhw_step", "c_step")),
     S.PrintTile: _Row("print", ("src",)),
     S.HardwareOp: _Row("{name}", ("writes", "reads", "args"), ("name",)),
@@ -53,6 +52,9 @@ _COPY_WORDS = {"copy": "copy", "async": "async_copy", "tma": "tma_copy", "cluste
 def tile_text(stmt: S.TileOp, text: ExprPrinter) -> str:
     """``stmt`` as a call."""
     row = _ROWS.get(type(stmt))
+    if row is None and isinstance(stmt, S.ElementOp):
+        needed = (item.name for item in fields(stmt) if item.default is MISSING)
+        row = _Row(type(stmt).__name__.lower(), tuple(needed))
     if row is None:
         raise InternalError(f"the printer does not know the tile operation {type(stmt).__name__}")
     args: list[str] = []
@@ -72,7 +74,7 @@ def _word(stmt: S.TileOp, row: _Row) -> str:
         return _COPY_WORDS.get(stmt.mode, f"{stmt.mode}_copy")
     if isinstance(stmt, S.Gemm) and stmt.asynchronous:
         return "wgmma_gemm"
-    return row.word.format(**{name: getattr(stmt, name) for name in row.within})
+    return row.function.format(**{name: getattr(stmt, name) for name in row.within})
 
 
 def _operand(value: object, text: ExprPrinter) -> str:

@@ -28,7 +28,7 @@ _LOOP_WORDS = {
 }
 # Reasons of passes are for reports only; a printed kernel has the threads that its text shows.
 _SILENT = ("notes", "default_threads")
-# Launch annotations that have a word of their own; the others go into one T.block_attr.
+# Launch annotations that have a function of their own; the others go into one T.block_attr.
 _ANNOTATION_WORDS = {"layout_map": "T.annotate_layout", "safe_value": "T.annotate_safe_value"}
 
 
@@ -225,7 +225,7 @@ class _Printer:
         )
 
     def annotations(self, launch: S.Launch) -> None:
-        """Annotations of the kernel, each under its word."""
+        """Annotations of the kernel, each under its function."""
         rest = []
         for key, value in launch.annotations:
             if value is None or key in _SILENT:
@@ -294,6 +294,9 @@ class _Printer:
             self.line(f"T.{type(stmt).__name__.lower()}({item})")
         elif isinstance(stmt, H.Fence):
             self.line(f"T.fence({quoted(stmt.source)}, {quoted(stmt.target)})")
+        elif isinstance(stmt, H.WaitProducts):
+            sums = "".join(f", {text.region(region)}" for region in stmt.sums)
+            self.line(f"T.wait_products({stmt.newer}{sums})")
         else:
             self.compound(stmt)
 
@@ -351,14 +354,14 @@ class _Printer:
         """Another shape of memory that exists."""
         buffer, text = stmt.buffer, self.text
         if stmt.source is not None:
-            word, first = "T.make_tensor", f"{text.expr(stmt.source)}, "
+            function, first = "T.make_tensor", f"{text.expr(stmt.source)}, "
             data = ""
         else:
-            word, first, data = "T.Buffer", "", f", data={self.names.data(buffer.data)}"
+            function, first, data = "T.Buffer", "", f", data={self.names.data(buffer.data)}"
         name = self.names.define(buffer, "buf")
         strides = "" if buffer.strides is None else f", strides={text.shape(buffer.strides)}"
         self.line(
-            f"{name} = {word}({first}{text.shape(tuple(buffer.shape))}, "
+            f"{name} = {function}({first}{text.shape(tuple(buffer.shape))}, "
             f'"{buffer.dtype}"{data}{strides}{self.placement(buffer)})'
         )
 

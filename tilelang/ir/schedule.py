@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilelang.ir.buffer import Region
 from tilelang.ir.expr import Expr, Var
-from tilelang.ir.stmt import Stmt, attr_, block_, expr_, var_
+from tilelang.ir.stmt import Stmt, attr_, block_, expr_, update_, var_
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -115,6 +116,15 @@ class Fence(Stmt):
 
     source: str = attr_()
     target: str = attr_()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class WaitProducts(Stmt):
+    """Asynchronous products that the executing threads have issued are complete, but the ``newer``
+    last of them. ``sums``: what they have added up, which may be used from here on."""
+
+    newer: int = attr_()
+    sums: tuple[Region, ...] = update_(())
 
 
 PROXIES = ("generic", "async")

@@ -297,6 +297,13 @@ class TileOp(Stmt):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class ElementOp(TileOp):
+    """What is done for each element on its own: ``ir/define.py`` has the loop, which every back end
+    lowers and the interpreter runs. Where the elements of the result are not those of an operand in
+    order, and may lie on it, a copy of the operand is taken before."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Copy(TileOp):
     """``dst = cast(src)``, element by element.
 
@@ -412,7 +419,7 @@ class AtomicTile(TileOp):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Transpose(TileOp):
+class Transpose(ElementOp):
     """``dst[.., j, i] = src[.., i, j]`` over the last two dimensions."""
 
     src: Region = read_()
@@ -420,7 +427,7 @@ class Transpose(TileOp):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Im2col(TileOp):
+class Im2col(ElementOp):
     """Column tile of an NHWC image for convolution; outside the image the value is 0."""
 
     img: Region = read_()

@@ -7,9 +7,10 @@ nobody decides by an operation's name what it does.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilelang.errors import InternalError
-from tilelang.ir.atoms import BARRIER, VALUE, Atom, Effect, Operand, Order
+from tilelang.ir.atoms import BARRIER, VALUE, Atom, Effect, Operand, Order, intrinsic
 
 
 @dataclass(frozen=True)
@@ -62,57 +63,78 @@ def table(*groups: list[Atom]) -> dict[str, Atom]:
     return found
 
 
-def _math(names: str, count: int, takes: str = "float", result: str = "same") -> list[Atom]:
-    return [Atom(name, count, count, result, takes) for name in names.split()]
+def _math(
+    names: str, count: int, takes: str = "float", result: str = "same", writer: str = ""
+) -> list[Atom]:
+    """Functions of values; ``ieee_fdiv:div`` has the text ``div``."""
+    named = (name.partition(":") for name in names.split())
+    return [
+        Atom(name, count, count, result, takes, text=text, writer=writer) for name, _, text in named
+    ]
 
 
 _PLACE = Operand("place", "memory", "rw", elements=1)
 _SOURCE = Operand("source", "memory", "r", elements=1)
 _REGION = Operand("region", "any", "r")
 
+ANY_OF, ALL_OF = (
+    Atom(name, 1, 1, "bool", effect=Effect.READ, operands=(_REGION,))
+    for name in ("any_of", "all_of")
+)
 _ELEMENTWISE = [
     *_math(
         "exp exp2 exp10 log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos tan sinh cosh "
         "asin acos atan asinh acosh atanh erf floor ceil trunc nearbyint round",
         1,
     ),
-    *_math("fast_exp fast_exp10 fast_log fast_log2 fast_log10 fast_sin fast_cos fast_tan", 1),
-    *_math("fast_rcp ieee_frcp ieee_fsqrt ieee_frsqrt", 1),
-    *_math("atan2 hypot fmod copysign nextafter ieee_add ieee_sub ieee_mul ieee_fdiv", 2),
-    *_math("ieee_fmaf fma", 3),
+    *_math(
+        "fast_exp fast_exp10 fast_log fast_log2 fast_log10 fast_sin fast_cos fast_tan", 1,
+        writer="fast",
+    ),
+    *_math("fast_rcp:rcp", 1, writer="reciprocal"),
+    *_math("ieee_frcp:rcp ieee_fsqrt:sqrt", 1, writer="directed"),
+    *_math("ieee_frsqrt", 1, writer="rsqrt"),
+    *_math("ieee_add:add ieee_sub:sub ieee_mul:mul ieee_fdiv:div", 2, writer="directed"),
+    *_math("ieee_fmaf:fma", 3, writer="directed"),
+    *_math("nextafter", 2, writer="nextafter"),
+    *_math("atan2 hypot fmod copysign", 2),
+    *_math("fma", 3),
     *_math("pow", 2, "number"),
     *_math("ldexp", 2, "any"),
     *_math("abs", 1, "number"),
     *_math("isnan isinf isfinite", 1, "float", "bool"),
-    *_math("popcount clz ffs", 1, "int", "int32"),
+    *_math("popcount clz ffs", 1, "int", "int32", writer="count bits"),
     Atom("fns", 3, 3, "int32", "int", text="tl_fns"),
     *_math("add2 sub2 mul2 max2 min2", 2, "any"),
     *_math("fma2", 3, "any"),
     *_math("abs2", 1, "any"),
     Atom("likely", 1, 1, identity=True),
     *_math("fmax_nan fmin_nan", 2, "number"),  # max and min that propagate NaN
-    Atom("reinterpret", 1, 1, "given"),
+    Atom("reinterpret", 1, 1, "given", writer="reinterpret"),
     # Bits that are loaded, or stored, in one access of so many of them.
-    Atom("ldg32", 1, 1, "uint32", moves="ldg"),
+    Atom("ldg32", 1, 1, "uint32", moves="ldg", writer="move bits"),
     *[Atom(f"ldg{bits}", 1, 1, f"uint32x{bits // 32}", moves="ldg") for bits in (64, 128, 256)],
-    *[Atom(f"stg{bits}", 1, 1, "given", moves="stg") for bits in (32, 64, 128, 256)],
-    Atom("isnullptr", 1, 1, "bool"),
-    Atom("any_of", 1, 1, "bool", effect=Effect.READ, operands=(_REGION,)),
-    Atom("all_of", 1, 1, "bool", effect=Effect.READ, operands=(_REGION,)),
+    Atom("stg32", 1, 1, "given", moves="stg", writer="move bits"),
+    *[Atom(f"stg{bits}", 1, 1, "given", moves="stg") for bits in (64, 128, 256)],
+    Atom("isnullptr", 1, 1, "bool", writer="is null"),
+    ANY_OF, ALL_OF,
     Atom(
-        "dp4a", 3, 3, "handle", effect=Effect.WRITE,
+        "dp4a", 3, 3, "handle", effect=Effect.WRITE, writer="dp4a",
         operands=(Operand("a", "any", "r"), Operand("b", "any", "r"), Operand("c", "any", "rw")),
     ),
     # Loads through an address expression, for T.__ldg and raw pointers.
-    Atom("ldg", 1, 1, "given", effect=Effect.READ, operands=(_SOURCE,)),
+    Atom("ldg", 1, 1, "given", effect=Effect.READ, operands=(_SOURCE,), writer="load"),
 ]  # fmt: skip
 
 
 def _atomic(
-    name: str, low: int, *operands: Operand, update: str = "", high: int | None = None
-) -> Atom:
+    name: str, low: int, *operands: Operand, update: str = "", high: int | None = None,
+    writer: str = "atomic",
+) -> Atom:  # fmt: skip
     most = low if high is None else high
-    return Atom(name, low, most, "given", "any", Effect.ATOMIC, operands, update=update)
+    return Atom(
+        name, low, most, "given", "any", Effect.ATOMIC, operands, update=update, writer=writer
+    )
 
 
 _ATOMICS = [
@@ -128,6 +150,7 @@ _ATOMICS = [
         _atomic(
             f"atomic_addx{count}", 2, Operand("place", "memory", "rw", elements=count),
             Operand("value", "any", "r"), Operand("previous", "any", "w"), update="add", high=3,
+            writer="atomic of neighbours",
         )
         for count in (2, 4)
     ],
@@ -135,9 +158,11 @@ _ATOMICS = [
 
 _OUTPUT = [
     Atom("print", 0, 2, "void", effect=Effect.OUTPUT),
-    Atom("device_assert", 1, 1, "void", effect=Effect.OUTPUT),
-    Atom("call_extern", 0, -1, "given", effect=Effect.OUTPUT, by_name=True),
-    Atom("call_intrin", 0, -1, "given", effect=Effect.OUTPUT, by_name=True),
+    Atom("device_assert", 1, 1, "void", effect=Effect.OUTPUT, writer="assert"),
+    *[
+        Atom(name, 0, -1, "given", effect=Effect.OUTPUT, by_name=True, writer="function by name")
+        for name in ("call_extern", "call_intrin")
+    ],
 ]
 
 
@@ -147,33 +172,53 @@ def _sync(name: str, low: int, high: int, orders: Order, text: str = "") -> Atom
 
 
 def _counted(
-    name: str, low: int, high: int, orders: Order, needs: str = "", text: str = "",
-    barrier: Operand = BARRIER, word: str = "",
-) -> Atom:  # fmt: skip
+    name: str, needs: str, doc: str, orders: Order, *operands: Operand, **more: Any
+) -> Atom:
     """Barriers that count arrivals: in memory, or by number."""
-    return Atom(
-        name, low, high, "void", effect=Effect.SYNC, operands=(barrier,), orders=orders,
-        needs=needs, emulated=True, text=text, word=word,
-    )  # fmt: skip
+    return intrinsic(
+        name, needs, doc, *operands, effect=Effect.SYNC, orders=orders, emulated=True, **more
+    )
 
 
 _NUMBERED = Operand("barrier", "barrier id")
 _ARRIVE = Order("arrive", "barrier")
+_BYTES = Operand("byte count", name="tx", example=64)
+MBARRIER_ARRIVE = _counted(
+    "mbarrier_arrive", "mbarrier",
+    "Each executing thread arrives once, at the barrier of block ``cta_id`` of the cluster.",
+    _ARRIVE, BARRIER, Operand("block", name="cta_id", default=None),
+    names=("barrier_arrive", "mbarrier_arrive", "ptx_arrive_barrier"),
+    strict=("ptx_arrive_cluster_barrier",), text="tl_mbarrier_arrive", writer="arrival",
+)  # fmt: skip
+MBARRIER_WAIT = _counted(
+    "mbarrier_wait", "mbarrier", "Wait until the phase with that parity (bit 0) is complete.",
+    Order("wait", "barrier"), BARRIER, Operand("parity", default=0, dtype="int32"),
+    text="tl_mbarrier_wait", names=("barrier_wait", "ptx_wait_barrier"),
+    strict=("mbarrier_wait_parity",),
+)  # fmt: skip
+MBARRIER_EXPECT = _counted(
+    "mbarrier_expect_tx", "bulk_copy", "Announce ``tx`` bytes of bulk copies to a barrier.",
+    Order("expect", "barrier"), BARRIER, _BYTES, text="tl_mbarrier_expect_tx",
+)  # fmt: skip
+MBARRIER_ARRIVE_EXPECT = _counted(
+    "mbarrier_arrive_expect_tx", "bulk_copy", "Announce ``tx`` bytes and arrive.",
+    Order("arrive", "barrier", expects=True), BARRIER, _BYTES, text="tl_mbarrier_arrive_expect_tx",
+    names=("mbarrier_arrive_expect_tx", "ptx_arrive_barrier_expect_tx"),
+)  # fmt: skip
 _SYNC = [
     Atom("sync_threads", 0, 2, "void", effect=Effect.SYNC, operands=(_NUMBERED,),
-         orders=Order("rendezvous", "block")),
+         orders=Order("rendezvous", "block"), writer="block barrier"),
     _sync("sync_warp", 0, 1, Order("rendezvous", "warp"), "__syncwarp"),
     _sync("sync_grid", 0, 0, Order("rendezvous", "grid"), "tl_sync_grid"),
-    _counted("named_barrier_arrive", 2, 2, _ARRIVE, "threads", "tl_bar_arrive", _NUMBERED),
-    _counted("mbarrier_arrive", 1, 2, _ARRIVE, "sm_80", word="barrier_arrive"),
-    _counted("mbarrier_wait", 2, 2, Order("wait", "barrier"), "sm_80", "tl_mbarrier_wait",
-             word="barrier_wait"),
-    _counted("mbarrier_expect_tx", 2, 2, Order("expect", "barrier"), "sm_90",
-             "tl_mbarrier_expect_tx"),
-    _counted("mbarrier_arrive_expect_tx", 2, 2, Order("arrive", "barrier", expects=True), "sm_90",
-             "tl_mbarrier_arrive_expect_tx"),
-    _counted("cp_async_barrier_noinc", 1, 1, Order("arrive", "barrier", "cp_async"), "sm_80",
-             "tl_cp_async_mbarrier_arrive_noinc"),
+    _counted("named_barrier_arrive", "threads", "Arrive at a named barrier without waiting.",
+             _ARRIVE, Operand("barrier id", "barrier id"), Operand("thread count", example=64),
+             text="tl_bar_arrive", check="named barrier"),
+    MBARRIER_ARRIVE, MBARRIER_WAIT, MBARRIER_EXPECT, MBARRIER_ARRIVE_EXPECT,
+    _counted("cp_async_barrier_noinc", "mbarrier",
+             "Arrive when the thread's earlier asynchronous copies have landed.",
+             Order("arrive", "barrier", "cp_async"), Operand("barrier", "barrier"),
+             text="tl_cp_async_mbarrier_arrive_noinc",
+             names=("cp_async_barrier_noinc", "ptx_cp_async_barrier")),
     *[
         Atom(
             f"syncthreads_{op}", 1, 1, "int32", effect=Effect.SYNC, vote=True, exchanges="block",
@@ -185,11 +230,12 @@ _SYNC = [
 
 
 def _exchange(
-    name: str, low: int, high: int, result: str, text: str = "", per_thread: bool = False
-) -> Atom:
+    name: str, low: int, high: int, result: str, text: str = "", per_thread: bool = False,
+    writer: str = "",
+) -> Atom:  # fmt: skip
     return Atom(
         name, low, high, result, effect=Effect.SYNC, per_thread=per_thread, exchanges="warp",
-        text=text,
+        text=text, writer=writer,
     )  # fmt: skip
 
 
@@ -201,7 +247,7 @@ _EXCHANGES = [
         for way in ("xor", "up", "down")
     ],
     *[
-        _exchange(f"warp_reduce_{op}", 1, 1, "same")
+        _exchange(f"warp_reduce_{op}", 1, 1, "same", writer="warp reduction")
         for op in ("sum", "max", "min", "bitand", "bitor")
     ],
     _exchange("any_sync", 1, 2, "int32", "tl_any"),
@@ -211,15 +257,18 @@ _EXCHANGES = [
     _exchange("activemask", 0, 0, "uint32", "tl_activemask"),
     _exchange("match_any_sync", 1, 2, "uint32", "tl_match_any"),
     _exchange("match_all_sync", 1, 2, "uint32", "tl_match_all"),
-    Atom("shuffle_elect", 1, 1, "bool", per_thread=True, exchanges="warp"),
+    Atom("shuffle_elect", 1, 1, "bool", per_thread=True, exchanges="warp", writer="one of some"),
     Atom(
         "thread_allreduce", 2, 2, "same", effect=Effect.SYNC, exchanges="block",
-        word="tvm_thread_allreduce",
+        names=("tvm_thread_allreduce",), writer="block reduction",
     ),
 ]  # fmt: skip
 
 _RANDOM = [
-    Atom(name, count, count, result, effect=Effect.OUTPUT, per_thread=True, needs="threads")
+    Atom(
+        name, count, count, result, effect=Effect.OUTPUT, per_thread=True, needs="threads",
+        writer="random numbers",
+    )
     for name, count, result in (
         ("rng_init", 3, "void"), ("rng_rand", 0, "uint32"), ("rng_rand_float", 0, "given"),
     )
@@ -230,21 +279,29 @@ _RANDOM = [
 _HINTS = [Atom("assume", 0, -1, "void", effect=Effect.HINT, optional=True)]
 
 # A pointer whose buffer is not known, as TVM's intrinsics make them.
-_POINTERS = [Atom("tvm_access_ptr", 4, 4, "handle", needs="threads")]
+_POINTERS = [Atom("tvm_access_ptr", 4, 4, "handle", needs="threads", writer="pointer")]
 
 # A part of an index that an instruction takes as the constant of its address.
 IMMEDIATE = Atom("immediate", 1, 1, takes="int", needs="threads", lowered=True, identity=True)
+VECTOR_COPY = Atom(
+    "vector_copy",
+    2,
+    2,
+    "void",
+    effect=Effect.WRITE,
+    needs="threads",
+    lowered=True,
+    semantics="copy bytes",
+    writer="copy bytes",
+    operands=(
+        Operand("destination", "any", "w", bytes=1, times="bytes"),
+        Operand("source", "any", "r", bytes=1, times="bytes"),
+    ),
+)
 # What lowering makes for GPUs; programs do not write these.
 _LOWERED = [
     IMMEDIATE,
-    Atom(
-        "vector_copy", 2, 2, "void", effect=Effect.WRITE, needs="threads", lowered=True,
-        semantics="copy bytes",
-        operands=(
-            Operand("destination", "any", "w", bytes=1, times="bytes"),
-            Operand("source", "any", "r", bytes=1, times="bytes"),
-        ),
-    ),
+    VECTOR_COPY,
     # Pairs of float16 or bfloat16 in a word.
     Atom(
         "half2_load", 1, 1, "uint32", effect=Effect.READ, needs="threads", lowered=True,

@@ -17,7 +17,7 @@ from tilelang.jit.execution import build
 from tilelang.options import Options
 from tilelang.runtime.autograd import hide_from_compilers, not_traced
 from tilelang.runtime.executable import Executable
-from tilelang.target import Target
+from tilelang.target import Target, parse_target
 from tilelang.tracebacks import trim
 from tilelang.watch import is_profiled
 
@@ -139,14 +139,14 @@ class JITKernel:
         self,
         func: PrimFunc,
         out_idx: object = None,
-        target: Target | None = None,
+        target: Target | str | None = None,
         options: Options | None = None,
         execution_backend: str = "auto",
         config: dict[str, object] | None = None,
     ) -> None:
         hide_from_compilers()
         self.prim_func = func
-        self.target = target or Target("cpu")
+        self.target = parse_target(target or "cpu")
         self.options = options or Options()
         self.params = [KernelParam.from_param(param) for param in func.params]
         self.out_idx = list(normalize_out_idx(func, out_idx))

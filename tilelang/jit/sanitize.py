@@ -52,7 +52,7 @@ def sanitize(
         args: its inputs, in host memory: numpy arrays, torch tensors, DLPack objects, numbers.
             numpy arrays and torch tensors are copied, so that they stay as they are.
         checks: names out of "races", "bounds", "alignment", "counters", "registers", "timeline"
-            and "lost-writes"; "all" but the last; the first five by default.
+            "lost-writes" and "warps"; "all" but the last two; the first five by default.
         schedule: "fifo", "random", "late" or "early". By default one run is "late", in which
             asynchronous work ends at the last legal moment, and the others are "random".
         seed: of the first random run; the next ones count up.

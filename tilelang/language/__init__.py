@@ -57,13 +57,13 @@ from tilelang.language.entry import *
 from tilelang.language.fill_op import *
 from tilelang.language.gemm_op import *
 from tilelang.language.hardware import *
+from tilelang.language.instructions import *
 from tilelang.language.macro import *
 from tilelang.language.math import *
 from tilelang.language.math import __cos, __exp, __exp10, __log, __log2, __log10, __sin, __tan
 from tilelang.language.memory import *
 from tilelang.language.memory import __ffs, __fns, __ldg
 from tilelang.language.print_op import *
-from tilelang.language.raw import *
 from tilelang.language.reduce_op import *
 from tilelang.language.reducer import *
 from tilelang.language.scan_op import *

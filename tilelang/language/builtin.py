@@ -1,8 +1,8 @@
-"""The hardware words in one place: ``tilelang.language.builtin``.
+"""The intrinsics of the hardware in one place: ``tilelang.language.builtin``.
 
-Words that give no value emit a statement; words that give one return an expression. What exists
-only on some hardware traces and prints everywhere and is refused by back ends that lack it, as
-the rows of instructions declare.
+Intrinsics that give no value emit a statement; those that give one return an expression. What
+exists only on some hardware traces and prints everywhere and is refused by back ends that lack it,
+as the rows of instructions declare.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, StringImm, as_expr, call
-from tilelang.language import memory, raw, sync
+from tilelang.language import instructions, memory, sync
 from tilelang.language.annotations import (
     annotate_consumer_reg_alloc,
     annotate_producer_reg_dealloc,
@@ -22,16 +22,8 @@ from tilelang.language.annotations import (
     no_set_max_nreg,
     set_max_nreg,
 )
-from tilelang.language.hardware import (
-    increase_descriptor_offset,
-    initialize_tcgen05_descriptor,
-    initialize_wgmma_descriptor,
-    ptx_arrive_cluster_barrier,
-    ptx_mma_sm70,
-    tcgen05_mma_arrive,
-)
+from tilelang.language.instructions import *
 from tilelang.language.memory import *
-from tilelang.language.raw import *
 from tilelang.language.regions import (
     address_of_operand,
     cast_to,
@@ -66,13 +58,8 @@ __all__ = [
     "get_warp_idx",
     "get_warp_idx_sync",
     "inc_max_nreg",
-    "increase_descriptor_offset",
-    "initialize_tcgen05_descriptor",
-    "initialize_wgmma_descriptor",
     "loop_break",
     "no_set_max_nreg",
-    "ptx_arrive_cluster_barrier",
-    "ptx_mma_sm70",
     "rng_init",
     "rng_rand",
     "rng_rand_float",
@@ -82,10 +69,9 @@ __all__ = [
     "shfl_up",
     "shfl_xor",
     "shuffle_elect",
-    "tcgen05_mma_arrive",
 ]
 __all__ += memory.__all__
-__all__ += raw.__all__
+__all__ += instructions.__all__
 __all__ += sync.__all__
 
 GENERATORS = (

@@ -295,8 +295,8 @@ def _side(value: object, what: str) -> object:
 def if_then_else(cond: object, t: object, f: object, span: object = None) -> Any:
     """``t`` if ``cond`` else ``f``; the side not taken is not evaluated.
 
-    Calls of words without a value are statements: ``T.if_then_else(leader, T.warpgroup_arrive(),
-    T.evaluate(0))`` is an ``if``, and gives no value.
+    Calls of intrinsics without a value are statements: ``T.if_then_else(leader,
+    T.warpgroup_arrive(), T.evaluate(0))`` is an ``if``, and gives no value.
     """
     what = "T.if_then_else"
     if any(isinstance(side, Expr) and side.issued for side in (t, f)):

@@ -339,7 +339,7 @@ def constant_shape(shape: object, what: str) -> Shape:
 
 # -- emission --------------------------------------------------------------------------------------
 def emit_call(what: str, op: str, *args: object, **attrs: object) -> Call:
-    """Emit the intrinsic ``op`` as a statement; ``what`` is the user's word for errors.
+    """Emit the intrinsic ``op`` as a statement; ``what`` is the user's name of it for errors.
 
     Returns:
         The call that was emitted. ``T.evaluate`` and ``T.if_then_else`` move the statement to

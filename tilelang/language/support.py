@@ -1,4 +1,4 @@
-"""Which words of the language run where: the table behind ``docs/coverage.md``.
+"""Which functions of the language run where: the table behind ``docs/coverage.md``.
 
 Most of it follows from the rows of instructions: an intrinsic or tile operation that needs an
 architecture runs only there, one that needs threads runs in the interpreter but not on the CPU.
@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from tilelang.ir.atoms import Effect
+from tilelang.ir.tables import MBARRIER_ARRIVE
+from tilelang.target.features import lowest_with
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.target.rows import ROWS
 
@@ -21,30 +23,27 @@ SUPPORT: dict[str, Support]
 
 @dataclass(frozen=True)
 class Support:
-    """Whether a word runs in the interpreter and on the CPU; ``note`` says what is special."""
+    """Whether a function runs in the interpreter and on the CPU; ``note`` says what is special."""
 
     interpreter: bool
     cpu: bool
     note: str = ""
 
 
-# Words whose intrinsic or tile operation has another name.
+# Functions whose intrinsic or tile operation has another name.
 _OPERATION = {
-    "alloc_cluster_barrier": "mbarrier_arrive",
-    "alloc_barrier": "mbarrier_arrive",
-    "create_barriers": "mbarrier_arrive",
-    "create_list_of_mbarrier": "mbarrier_arrive",
-    "get_mbarrier": "mbarrier_arrive",
-    "barrier_arrive": "mbarrier_arrive",
-    "barrier_wait": "mbarrier_wait",
-    "mbarrier_wait_parity": "mbarrier_wait",
-    "ptx_arrive_barrier": "mbarrier_arrive",
-    "ptx_arrive_barrier_expect_tx": "mbarrier_arrive_expect_tx",
-    "ptx_cp_async_barrier": "cp_async_barrier_noinc",
-    "ptx_init_barrier_thread_count": "mbarrier_init",
-    "ptx_wait_barrier": "mbarrier_wait",
-    "tma_copy": "mbarrier_wait",
-    "tvm_thread_allreduce": "thread_allreduce",
+    **{name: row.name for row in ROWS.values() for name in (*row.names, *row.strict)},
+    **dict.fromkeys(
+        (
+            "alloc_barrier",
+            "alloc_cluster_barrier",
+            "create_barriers",
+            "create_list_of_mbarrier",
+            "get_mbarrier",
+            "tma_copy",
+        ),
+        MBARRIER_ARRIVE.name,
+    ),
     "comm_reducer": "thread_allreduce",
     "CommReducer": "thread_allreduce",
     "tvm_warp_activemask": "activemask",
@@ -59,13 +58,13 @@ _OPERATION = {
     "alloc_tcgen05_instruction_desc": "initialize_tcgen05_descriptor",
     "alloc_tcgen05_smem_desc": "initialize_tcgen05_descriptor",
     "gemm_sp_v2": "gemm_sp",
-    "ptx_arrive_cluster_barrier": "cluster_arrive",
     "tcgen05_mma": "tcgen05_gemm",
     "tcgen05_mma_blockscaled": "tcgen05_gemm_blockscaled",
 }
 
 # What the tables do not say.
 _SPECIAL = {
+    "ptx_arrive_cluster_barrier": Support(False, False, "needs sm_90"),
     "ClusterKernel": Support(True, True, "clusters are not formed; cluster operations need sm_90"),
     "CUDASourceCodeKernel": Support(False, False, "CUDA source needs a CUDA target"),
     "alloc_cluster_barrier": Support(True, False, "visible to the own block only"),
@@ -79,8 +78,8 @@ _SPECIAL = {
     "tma_copy": Support(True, True, "a copy that is complete at once"),
     "ptx_cp_async": Support(True, True, "a copy that is complete at once"),
     "async_copy": Support(True, True, "a copy that is complete at once"),
-    "wgmma_gemm": Support(True, True, "complete at once"),
-    "wgmma_mma": Support(True, True, "complete at once"),
+    "wgmma_gemm": Support(True, True, "complete at once but on sm_90a"),
+    "wgmma_mma": Support(True, True, "complete at once but on sm_90a"),
     "gemm": Support(True, True, "float32 operands are exact; with mbar or tensor memory sm_100"),
     "cast": Support(True, True, "round='rs' needs sm_100"),
     "Cast": Support(True, True, "round='rs' needs sm_100"),
@@ -110,12 +109,12 @@ def _derived(name: str) -> Support:
         if row is not None and row.effect is Effect.SYNC:
             return Support(True, True, "waiting for threads whose turn comes later is an error")
         return Support(True, True)
-    return Support(False, False, f"needs {needs}")
+    return Support(False, False, f"needs {lowest_with(needs)}")
 
 
 @lru_cache(maxsize=1)
 def support_table() -> dict[str, Support]:
-    """Every exported word, and the known words that are missing, with where it runs."""
+    """Every exported function, and the known ones that are missing, with where it runs."""
     from tilelang import language
 
     found = {name: _SPECIAL.get(name) or _derived(name) for name in language.__all__}

@@ -1,6 +1,6 @@
-"""Synchronisation: barriers of threads, blocks and asynchronous copies, and their ordering.
+"""Synchronisation: barriers of threads and blocks, and naming barriers in memory.
 
-Every word is a statement. Ordering words mean nothing where copies and products are synchronous.
+What else waits, arrives and orders is made from rows, in ``instructions``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import AddressOf, Call, Expr, Load, as_expr
 from tilelang.language.regions import (
     address_of_operand,
-    cast_to,
     describe,
     emit_call,
     region_of,
@@ -22,40 +21,15 @@ from tilelang.language.regions import (
 )
 
 __all__ = [
-    "barrier_arrive",
-    "barrier_wait",
-    "cp_async_barrier_noinc",
     "create_list_of_mbarrier",
-    "fence_proxy_async",
     "get_mbarrier",
-    "mbarrier_arrive",
-    "mbarrier_arrive_expect_tx",
-    "mbarrier_expect_tx",
-    "mbarrier_wait_parity",
-    "named_barrier_arrive",
-    "pdl_sync",
-    "pdl_trigger",
-    "ptx_arrive_barrier",
-    "ptx_arrive_barrier_expect_tx",
-    "ptx_commit_group",
-    "ptx_cp_async_barrier",
-    "ptx_fence_barrier_init",
-    "ptx_init_barrier_thread_count",
-    "ptx_wait_barrier",
-    "ptx_wait_group",
     "sync_global",
     "sync_grid",
     "sync_threads",
     "sync_warp",
     "thread_return",
-    "tma_store_arrive",
-    "tma_store_wait",
     "tvm_storage_sync",
-    "wait_wgmma",
-    "warpgroup_arrive",
-    "warpgroup_commit_batch",
     "warpgroup_fence_operand",
-    "warpgroup_wait",
 ]
 
 
@@ -74,12 +48,13 @@ def sync_threads(barrier_id: object = None, arrive_count: object = None) -> Call
             expected="T.sync_threads(barrier_id, arrive_count)",
             got=f"arrive_count={arrive_count!r}",
         )
-    _check_named(barrier_id, arrive_count, what)
+    check_named(barrier_id, arrive_count, what)
     args = [as_expr(item) for item in (barrier_id, arrive_count) if item is not None]
     return emit_call(what, "sync_threads", *args)
 
 
-def _check_named(barrier_id: object, count: object, what: str) -> None:
+def check_named(barrier_id: object, count: object, what: str) -> None:
+    """Refuse hardware barriers that do not exist, and thread counts that are no warps."""
     if isinstance(barrier_id, int) and not 0 <= barrier_id <= 15:
         raise TileValueError(
             f"the barrier of {what} does not exist", expected="0 to 15", got=str(barrier_id)
@@ -90,13 +65,6 @@ def _check_named(barrier_id: object, count: object, what: str) -> None:
             expected="a positive multiple of 32",
             got=str(count),
         )
-
-
-def named_barrier_arrive(barrier_id: object, thread_count: object) -> Call:
-    """Arrive at a named barrier without waiting."""
-    what = "T.named_barrier_arrive"
-    _check_named(barrier_id, thread_count, what)
-    return emit_call(what, "named_barrier_arrive", as_expr(barrier_id), as_expr(thread_count))
 
 
 def sync_warp(mask: object = None) -> Call:
@@ -193,154 +161,7 @@ def get_mbarrier(index: object) -> Expr:
     return element
 
 
-def barrier_arrive(mbarrier: object) -> Call:
-    """Each executing thread arrives once at an mbarrier."""
-    what = "T.barrier_arrive"
-    return emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what))
-
-
-def mbarrier_arrive(mbarrier: object, cta_id: object = None) -> Call:
-    """Each executing thread arrives once, at the barrier of block ``cta_id`` of the cluster."""
-    what = "T.mbarrier_arrive"
-    rest = () if cta_id is None else (scalar(cta_id, what, "cta_id"),)
-    return emit_call(what, "mbarrier_arrive", barrier_address(mbarrier, what), *rest)
-
-
-def _wait(what: str, mbarrier: object, parity: object) -> Call:
-    phase = cast_to(scalar(parity, what, "parity"), DType("int32"))
-    return emit_call(what, "mbarrier_wait", barrier_address(mbarrier, what), phase)
-
-
-def barrier_wait(mbarrier: object, parity: object = 0) -> Call:
-    """Wait until the phase with that parity (bit 0) is complete."""
-    return _wait("T.barrier_wait", mbarrier, parity)
-
-
-def mbarrier_wait_parity(mbarrier: object, parity: object) -> Call:
-    """:func:`barrier_wait`."""
-    return _wait("T.mbarrier_wait_parity", mbarrier, parity)
-
-
-def _transaction(what: str, op: str, mbarrier: object, tx: object) -> Call:
-    return emit_call(what, op, barrier_address(mbarrier, what), scalar(tx, what, "byte count"))
-
-
-def mbarrier_expect_tx(mbarrier: object, tx: object) -> Call:
-    """Announce ``tx`` bytes of bulk copies to a barrier."""
-    return _transaction("T.mbarrier_expect_tx", "mbarrier_expect_tx", mbarrier, tx)
-
-
-def mbarrier_arrive_expect_tx(mbarrier: object, tx: object) -> Call:
-    """Announce ``tx`` bytes and arrive."""
-    return _transaction("T.mbarrier_arrive_expect_tx", "mbarrier_arrive_expect_tx", mbarrier, tx)
-
-
-def cp_async_barrier_noinc(barrier: object) -> Call:
-    """Arrive when the thread's earlier asynchronous copies have landed."""
-    what = "T.cp_async_barrier_noinc"
-    return emit_call(what, "cp_async_barrier_noinc", barrier_address(barrier, what))
-
-
-def ptx_arrive_barrier(barrier_id: object) -> Call:
-    """:func:`barrier_arrive` in TVM's name."""
-    return barrier_arrive(barrier_id)
-
-
-def ptx_arrive_barrier_expect_tx(barrier_id: object, byte_count: object) -> Call:
-    """:func:`mbarrier_arrive_expect_tx` in TVM's name."""
-    return mbarrier_arrive_expect_tx(barrier_id, byte_count)
-
-
-def ptx_wait_barrier(barrier_id: object, parity: object = 0) -> Call:
-    """:func:`barrier_wait` in TVM's name."""
-    return _wait("T.ptx_wait_barrier", barrier_id, parity)
-
-
-def ptx_cp_async_barrier(barrier_id: object) -> Call:
-    """:func:`cp_async_barrier_noinc` in TVM's name."""
-    return cp_async_barrier_noinc(barrier_id)
-
-
-def ptx_init_barrier_thread_count(barrier_id: object, thread_count: object) -> Call:
-    """Initialise a barrier by hand; ``T.alloc_barrier`` has done it already."""
-    what = "T.ptx_init_barrier_thread_count"
-    return emit_call(
-        what, "mbarrier_init", barrier_address(barrier_id, what), as_expr(thread_count)
-    )
-
-
 # -- order of asynchronous work --------------------------------------------------------------------
-def _hint(name: str, *args: object) -> Call:
-    what = f"T.{name}"
-    return emit_call(what, name, *(scalar(arg, what) for arg in args))
-
-
-def _no_operands(what: str, args: tuple[object, ...]) -> None:
-    if args:
-        raise TileTypeError(
-            f"{what} takes no operands", expected=f"{what}()", got=", ".join(map(describe, args))
-        )
-
-
-def fence_proxy_async(*args: object) -> Call:
-    """Order ordinary shared-memory accesses before asynchronous ones."""
-    _no_operands("T.fence_proxy_async", args)
-    return _hint("fence_proxy_async")
-
-
-def tma_store_arrive(*args: object) -> Call:
-    """Commit the bulk stores issued so far as a group."""
-    _no_operands("T.tma_store_arrive", args)
-    return _hint("tma_store_arrive")
-
-
-def tma_store_wait(*args: object, count: object = 0, read: bool = True) -> Call:
-    """Wait until at most ``count`` groups of bulk stores are pending."""
-    what = "T.tma_store_wait"
-    if len(args) > 2:
-        raise TileTypeError(
-            f"{what} with {len(args)} operands", expected="(count, read)", got=f"{len(args)}"
-        )
-    pending = args[0] if args else count
-    reading = args[1] if len(args) > 1 else read
-    return emit_call(what, "tma_store_wait", scalar(pending, what), read=bool(reading))
-
-
-def ptx_commit_group() -> Call:
-    """Commit the asynchronous copies issued so far as a group."""
-    return _hint("ptx_commit_group")
-
-
-def ptx_wait_group(num: object) -> Call:
-    """Wait until at most ``num`` groups of asynchronous copies are pending."""
-    return _hint("ptx_wait_group", num)
-
-
-def ptx_fence_barrier_init() -> Call:
-    """Make barrier initialisation visible to the asynchronous proxy."""
-    return _hint("ptx_fence_barrier_init")
-
-
-def wait_wgmma(id: object) -> Call:
-    """Wait until at most ``id`` groups of asynchronous products are pending."""
-    return _hint("wait_wgmma", id)
-
-
-def warpgroup_arrive() -> Call:
-    """Order register accesses before asynchronous products."""
-    return _hint("warpgroup_arrive")
-
-
-def warpgroup_commit_batch() -> Call:
-    """Commit the products issued so far as a group."""
-    return _hint("warpgroup_commit_batch")
-
-
-def warpgroup_wait(num_mma: object) -> Call:
-    """Wait until at most ``num_mma`` groups of products are pending."""
-    return _hint("warpgroup_wait", num_mma)
-
-
 def warpgroup_fence_operand(
     buffer_or_ptr: object, offset: object = 0, num_regs: object = None, dtype: object = None
 ) -> Call:
@@ -366,13 +187,3 @@ def warpgroup_fence_operand(
     if num_regs is not None:
         args.append(scalar(num_regs, what, "register count"))
     return emit_call(what, "warpgroup_fence_operand", *args)
-
-
-def pdl_trigger() -> Call:
-    """Let a dependent kernel start."""
-    return _hint("pdl_trigger")
-
-
-def pdl_sync() -> Call:
-    """Wait for the kernel this one depends on."""
-    return _hint("pdl_sync")

@@ -43,7 +43,7 @@ class RegisterLayout:
         threads: size of the thread group.
 
     Thread modes and replicas are a mixed radix of the thread number: sorted by stride, each
-    stride is a multiple of the one before times its extent. The same holds for the slots.
+    stride is a multiple of the one before times its extent. The same holds for the registers.
     """
 
     shape: tuple[int, ...]
@@ -120,7 +120,7 @@ class RegisterLayout:
         return idle or self.padded or bool(self.gaps("thread") or self.gaps("register"))
 
     def gaps(self, place: str) -> list[tuple[int, int]]:
-        """(stride, extent) of the modes of the thread or slot that have to be 0, because no
+        """(stride, extent) of the modes of the thread or register that have to be 0, because no
         element is where they are not."""
         found: list[tuple[int, int]] = []
         reach = 1
@@ -153,18 +153,18 @@ class RegisterLayout:
             replica //= extent
         return E.binary("add", self._sum(indices, "thread"), E.const(offset))
 
-    def slot_of(self, indices: Sequence[object]) -> E.Expr:
+    def register_of(self, indices: Sequence[object]) -> E.Expr:
         """The register that holds an element."""
         return self._sum(indices, "register")
 
-    def index_of(self, thread: object, slot: object) -> tuple[E.Expr, ...]:
-        """The element in register ``slot`` of ``thread``, an index per dimension.
+    def index_of(self, thread: object, register: object) -> tuple[E.Expr, ...]:
+        """The element in a register of ``thread``, an index per dimension.
 
         Meaningful where :meth:`valid` holds and ``thread < used_threads``.
         """
         sources = {
             "thread": (E.as_expr(thread), self.threads),
-            "register": (E.as_expr(slot), self.register_count),
+            "register": (E.as_expr(register), self.register_count),
         }
         found: list[E.Expr] = []
         for modes in self.modes:
@@ -181,16 +181,16 @@ class RegisterLayout:
             found.append(total)
         return tuple(found)
 
-    def valid(self, thread: object, slot: object) -> E.Expr | None:
+    def valid(self, thread: object, register: object) -> E.Expr | None:
         """The condition that a place holds an element; None when every place does."""
         conditions: list[E.Expr] = []
         if self.used_threads < self.threads:
             conditions.append(E.binary("lt", E.as_expr(thread), E.const(self.used_threads)))
-        for place, number in (("thread", thread), ("register", slot)):
+        for place, number in (("thread", thread), ("register", register)):
             for below, extent in self.gaps(place):
                 mode = E.binary("floormod", _over(E.as_expr(number), below), E.const(extent))
                 conditions.append(E.binary("eq", mode, E.const(0)))
-        for index, extent, modes in zip(self.index_of(thread, slot), self.shape, self.modes):
+        for index, extent, modes in zip(self.index_of(thread, register), self.shape, self.modes):
             if prod(mode.extent for mode in modes) > extent:
                 conditions.append(E.binary("lt", index, E.const(extent)))
         if not conditions:
@@ -242,15 +242,15 @@ class RegisterLayout:
         """The threads that hold each element, of shape (*shape, copies)."""
         return _owners(self)
 
-    def slot_table(self) -> Array:
+    def register_table(self) -> Array:
         """The register of each element, of shape ``shape``."""
         return _slots(self)
 
     def index_table(self) -> Array:
-        """The element in each register, (threads, slots, dimensions); -1 where there is none."""
+        """The element in each register, (threads, registers, dimensions); -1 where none is."""
         found = np.full((self.threads, self.register_count, len(self.shape)), -1, np.int64)
         logical = np.indices(self.shape).reshape(len(self.shape), prod(self.shape)).T
-        registers = self.slot_table().reshape(-1)
+        registers = self.register_table().reshape(-1)
         owners = self.owner_table()
         for copy in range(owners.shape[-1]):
             found[owners[..., copy].reshape(-1), registers] = logical
@@ -274,7 +274,7 @@ class RegisterLayout:
         alike = (self.shape, self.threads, self.replication, self.register_count)
         if alike != (other.shape, other.threads, other.replication, other.register_count):
             return False
-        if not np.array_equal(self.slot_table(), other.slot_table()):
+        if not np.array_equal(self.register_table(), other.register_table()):
             return False
         mine, theirs = np.sort(self.owner_table(), -1), np.sort(other.owner_table(), -1)
         return np.array_equal(mine, theirs)
@@ -325,7 +325,7 @@ class RegisterLayout:
         return replace(self, modes=tuple(rows))
 
     def drop(self, dim: int, keep: bool = False) -> RegisterLayout:
-        """The result of reducing ``dim``: its thread modes become copies, its slots vanish.
+        """The result of reducing ``dim``: its thread modes become copies, its registers vanish.
 
         Args:
             keep: whether the dimension stays with extent 1.
@@ -361,7 +361,7 @@ class RegisterLayout:
                 part = E.binary("floormod", rest, E.const(extent))
                 thread = E.binary("add", thread, _times(part, stride))
                 rest = E.binary("floordiv", rest, E.const(extent))
-            return thread, self.slot_of(indices)
+            return thread, self.register_of(indices)
 
         return Fragment(self.shape, forward, replicate=self.replication)
 
@@ -377,8 +377,8 @@ class RegisterLayout:
                 # The first line along the axis: all other indices are 0.
                 size = fragment.shape[axis]
                 line = np.moveaxis(owners[..., 0], axis, 0).reshape(size, -1)[:, 0]
-                slots = np.moveaxis(registers, axis, 0).reshape(size, -1)[:, 0]
-                rows.append(fit_modes(line, slots, padded))
+                first = np.moveaxis(registers, axis, 0).reshape(size, -1)[:, 0]
+                rows.append(fit_modes(line, first, padded))
             copies = fit_modes(owners[origin], np.zeros(fragment.replicate_size, np.int64))
             replicas = tuple((mode.extent, mode.stride) for mode in copies)
             if any(stride == 0 for _, stride in replicas):
@@ -387,7 +387,7 @@ class RegisterLayout:
                 found = RegisterLayout(fragment.shape, tuple(rows), replicas, threads)
             except InternalError:
                 continue
-            if np.array_equal(found.slot_table(), registers) and np.array_equal(
+            if np.array_equal(found.register_table(), registers) and np.array_equal(
                 np.sort(found.owner_table(), -1), np.sort(owners, -1)
             ):
                 return found
@@ -441,12 +441,12 @@ class RegisterLayout:
             vector: the product of some innermost extents, whose elements stay in one thread.
         """
         rows: list[tuple[Mode, ...]] = []
-        slot = thread = below = 1
+        register = thread = below = 1
         for extent in reversed(shape):
             spread = gcd(extent, threads // thread) if below >= vector else 1
-            modes = (Mode(extent // spread, "register", slot), Mode(spread, "thread", thread))
+            modes = (Mode(extent // spread, "register", register), Mode(spread, "thread", thread))
             rows.insert(0, tuple(mode for mode in modes if mode.extent > 1))
-            slot *= extent // spread
+            register *= extent // spread
             thread *= spread
             below *= extent
         left = threads // thread
@@ -472,7 +472,7 @@ def _slots(distribution: RegisterLayout) -> Array:
     return distribution._table("register")
 
 
-def fit_modes(threads: Array, slots: Array, padded: bool = False) -> tuple[Mode, ...]:
+def fit_modes(threads: Array, registers: Array, padded: bool = False) -> tuple[Mode, ...]:
     """Modes, slowest first, of a map of one index; empty or wrong ones where there are none.
 
     Args:
@@ -480,18 +480,18 @@ def fit_modes(threads: Array, slots: Array, padded: bool = False) -> tuple[Mode,
     """
     found: list[Mode] = []
     while threads.size > 1:
-        step_thread, step_slot = int(threads[1] - threads[0]), int(slots[1] - slots[0])
+        step_thread, step_register = int(threads[1] - threads[0]), int(registers[1] - registers[0])
         count = np.arange(threads.size)
         straight = (threads - threads[0] == count * step_thread) & (
-            slots - slots[0] == count * step_slot
+            registers - registers[0] == count * step_register
         )
         run = int(np.argmin(straight)) if not straight.all() else threads.size
         extent = max(e for e in range(1, run + 1) if padded or threads.size % e == 0)
-        if extent == 1 or (step_thread and step_slot) or min(step_thread, step_slot) < 0:
+        if extent == 1 or (step_thread and step_register) or min(step_thread, step_register) < 0:
             return ()
-        place, stride = ("thread", step_thread) if step_thread else ("register", step_slot)
+        place, stride = ("thread", step_thread) if step_thread else ("register", step_register)
         found.append(Mode(extent, place, stride))
-        threads, slots = threads[::extent], slots[::extent]
+        threads, registers = threads[::extent], registers[::extent]
     return tuple(reversed(found))
 
 
@@ -526,17 +526,17 @@ def _linear(shape: tuple[int, ...], threads: int, vector: int) -> RegisterLayout
     counts = [*extents[:-1], extents[-1] // vector] if extents else []
     split = _split(tuple(reversed(counts)), threads)
     modes: list[tuple[Mode, ...]] = []
-    slot, thread = vector, 1
+    register, thread = vector, 1
     for position, (count, spread) in enumerate(zip(reversed(counts), split)):
         outer = -(-count // spread)
         row: list[Mode] = []
         if outer > 1:
-            row.append(Mode(outer, "register", slot))
+            row.append(Mode(outer, "register", register))
         if spread > 1:
             row.append(Mode(spread, "thread", thread))
         if position == 0 and vector > 1:
             row.append(Mode(vector, "register", 1))
-        slot *= outer
+        register *= outer
         thread *= spread
         modes.append(tuple(row))
     left = threads // thread
@@ -551,20 +551,20 @@ def _split(counts: tuple[int, ...], threads: int) -> tuple[int, ...]:
     """
     best: tuple[tuple[int, bool, tuple[int, ...]], tuple[int, ...]] | None = None
 
-    def search(rest: tuple[int, ...], left: int, chosen: tuple[int, ...], slots: int,
+    def search(rest: tuple[int, ...], left: int, chosen: tuple[int, ...], registers: int,
                padded: bool) -> None:  # fmt: skip
         nonlocal best
-        if best is not None and slots > best[0][0]:
+        if best is not None and registers > best[0][0]:
             return
         if not rest:
-            key = (slots, padded, tuple(-spread for spread in chosen))
+            key = (registers, padded, tuple(-spread for spread in chosen))
             if best is None or key < best[0]:
                 best = (key, chosen)
             return
         count = rest[0]
         for spread in _spreads(count, left):
             outer = -(-count // spread)
-            search(rest[1:], left // spread, (*chosen, spread), slots * outer,
+            search(rest[1:], left // spread, (*chosen, spread), registers * outer,
                    padded or outer * spread != count)  # fmt: skip
 
     search(counts, threads, (), 1, False)

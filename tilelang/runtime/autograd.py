@@ -125,7 +125,8 @@ def hide_from_compilers() -> None:
     much for every launch.
     """
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is not None and not any(path.startswith(_PACKAGE) for path in rules.SKIP_DIRS):
+    # A folder inside stands there of itself: torch looks for TVM and finds `tvmalias`.
+    if rules is not None and not any(path.rstrip("/") == _PACKAGE for path in rules.SKIP_DIRS):
         rules.add("tilelang")
 
 

@@ -22,6 +22,7 @@ from tilelang.errors import ArgumentTypeError, TileTypeError, shown
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.runtime import dlpack
 from tilelang.runtime.autograd import refuse_traced
+from tilelang.target.device import import_gpu_framework
 
 _EXPECTED = "a numpy array, a torch tensor, or an object with __dlpack__"
 # ml_dtypes keeps one 4-bit value per byte, which only one of our types does.
@@ -386,13 +387,16 @@ def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
     """A new uninitialised tensor in device memory, of the framework and device of ``like``.
 
     Args:
-        like: a tensor on a GPU; None means the current device of torch, or cupy, if imported.
+        like: a tensor on a GPU; None means the current device of torch, or of cupy: of the one
+            that is imported, else of the one that is installed.
         dtype: element type.
         shape: in storage units.
 
     Raises:
         ArgumentTypeError: a framework whose memory cannot be had from outside.
     """
+    if like is None:
+        import_gpu_framework()
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and (like is None or isinstance(like, torch.Tensor)):
         return torch.empty(
@@ -405,7 +409,7 @@ def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
     raise ArgumentTypeError(
         "results on a GPU cannot be allocated for this caller",
         expected="torch or cupy tensors",
-        got="no tensor, and neither torch nor cupy is imported" if like is None else _kind(like),
+        got="no tensor, and neither torch nor cupy is installed" if like is None else _kind(like),
         hint="pass the results as arguments, or convert the inputs with torch.from_dlpack",
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.matrices import MmaAtom
-from tilelang.target.nvidia import MMA_SYNC, WGMMA_KINDS
+from tilelang.target.nvidia_mma import MMA_SYNC, WGMMA_KINDS
 
 ATOMS: tuple[MmaAtom, ...] = MMA_SYNC
 

@@ -6,6 +6,7 @@ costs one failed ``dlopen``.
 
 from __future__ import annotations
 
+import importlib.util
 import platform
 import sys
 from functools import lru_cache
@@ -80,3 +81,16 @@ def has_hip() -> bool:
 def has_metal() -> bool:
     """Whether this is a Mac with Apple's own GPU."""
     return sys.platform == "darwin" and platform.machine() == "arm64"
+
+
+def import_gpu_framework() -> None:
+    """Import torch, or else cupy, where neither is imported: somebody has to own memory of a GPU.
+
+    What is not installed is left out; callers say what they need.
+    """
+    if "torch" in sys.modules or "cupy" in sys.modules:
+        return
+    for name in ("torch", "cupy"):
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+            return

@@ -15,6 +15,7 @@ FEATURES: dict[str, str] = {
     "bf16": "bfloat16",
     "fp8": "8-bit floats",
     # NVIDIA.
+    "mma_sm70": "mma.sync of Volta: four products of 8x8x4 in a warp",
     "ldmatrix": "ldmatrix: 8x8 tiles from shared memory to the registers of mma",
     "stmatrix": "stmatrix: 8x8 tiles from the registers of mma to shared memory",
     "mma": "mma.sync for float16 and bytes",
@@ -23,6 +24,7 @@ FEATURES: dict[str, str] = {
     "mma_sp": "mma.sp: a sparse factor",
     "mma_blockscaled": "mma with scales of blocks of the factors",
     "wgmma": "wgmma: products of a warpgroup, with factors in shared memory",
+    "descriptors": "descriptors of factors in shared memory",
     "tcgen05": "tcgen05: products with sums in tensor memory",
     "cp_async": "cp.async: copies of 4 to 16 bytes to shared memory that complete later",
     "bulk_copy": "cp.async.bulk: copies of runs of bytes, counted by an mbarrier",
@@ -30,6 +32,9 @@ FEATURES: dict[str, str] = {
     "mbarrier": "mbarrier objects in shared memory",
     "cluster": "clusters of blocks, which reach each other's shared memory",
     "elect": "elect.sync: one lane of a warp",
+    "pdl": "griddepcontrol: kernels that start before the one in front of them ends",
+    "clc": "clusterlaunchcontrol: work of blocks that have not started",
+    "clc_multicast": "the same, told to all blocks of a cluster",
     "setmaxnreg": "setmaxnreg: registers move between warpgroups",
     "roles": "warps that copy beside warps that compute: mbarriers, bulk copies and setmaxnreg",
     "access_256": "loads and stores of 256 bits of global memory",
@@ -45,11 +50,13 @@ FEATURES: dict[str, str] = {
 
 # First compute capability of each feature that all later ones have, too.
 _CUDA_SINCE = {
+    "mma_sm70": 70,
     "mma": 75, "ldmatrix": 75,
     "mma_sm80": 80, "mma_sp": 80, "cp_async": 80, "mbarrier": 80, "bf16": 80,
     "fp8": 89, "mma_fp8": 89,
     "stmatrix": 90, "bulk_copy": 90, "tma": 90, "cluster": 90, "elect": 90,
-    "access_256": 100,
+    "pdl": 90, "descriptors": 90,
+    "access_256": 100, "clc": 100,
 }  # fmt: skip
 # The compute capabilities that there are. A number that is none of them is a slip of the pen.
 CUDA_NUMBERS = frozenset(
@@ -64,6 +71,7 @@ _CUDA_OF_CHIP = {
     "setmaxnreg": (90, 100, 101, 103, 110, 120, 121),
     "roles": (90, 100, 101, 103, 110, 120, 121),
     "tcgen05": (100, 101, 103, 110),
+    "clc_multicast": (100, 101, 103, 110, 120, 121),
     "mma_blockscaled": (120, 121),
 }
 # What the names of AMD's architectures start with -> what they have besides threads.
@@ -97,6 +105,20 @@ def features_of(kind: str, arch: str) -> frozenset[str]:
         start = max(filter((arch or "gfx90a").startswith, _HIP), key=len, default="")
         return frozenset(("simt", *_HIP.get(start, ())))
     return frozenset(_OTHERS.get(kind, ()))
+
+
+@lru_cache(maxsize=64)
+def lowest_with(feature: str) -> str:
+    """The lowest architecture that has ``feature``, as messages name it: "sm_90a", "gfx942".
+
+    What is no name of :data:`FEATURES` is given as it is.
+    """
+    if feature in _CUDA_OF_CHIP:
+        return f"sm_{min(_CUDA_OF_CHIP[feature])}a"
+    if feature in _CUDA_SINCE:
+        return f"sm_{_CUDA_SINCE[feature]}"
+    others = {**_HIP, **_OTHERS}
+    return next((name for name, found in others.items() if feature in found), feature)
 
 
 def cuda_number(arch: str) -> int:

@@ -20,7 +20,8 @@ class Limits:
 
     ``shared_static`` is what needs no opt-in at launch; ``shared_block`` the most a block can
     have; ``shared_processor`` what the blocks on one multiprocessor share. ``registers`` is the
-    number of 32-bit registers of a multiprocessor, ``registers_thread`` the most of one thread.
+    number of 32-bit registers of a multiprocessor, ``registers_thread`` the most of one thread;
+    ``processors`` how many multiprocessors the usual part has.
     0 means: there is no such limit.
     """
 
@@ -35,6 +36,7 @@ class Limits:
     blocks_processor: int = 0
     registers: int = 0
     registers_thread: int = 0
+    processors: int = 0
     block: tuple[int, int, int] = (1024, 1024, 64)
     grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
 
@@ -45,7 +47,7 @@ class Limits:
         return min(self.registers // threads // 8 * 8, self.registers_thread)
 
 
-def _cuda(block: int, processor: int, threads: int, blocks: int) -> Limits:
+def _cuda(block: int, processor: int, threads: int, blocks: int, processors: int = 0) -> Limits:
     return Limits(
         shared_block=block * KIB,
         shared_processor=processor * KIB,
@@ -53,6 +55,7 @@ def _cuda(block: int, processor: int, threads: int, blocks: int) -> Limits:
         blocks_processor=blocks,
         registers=64 * KIB,
         registers_thread=255,
+        processors=processors,
     )
 
 
@@ -76,7 +79,7 @@ CUDA: dict[int, Limits] = {
     87: _cuda(163, 164, 1536, 16),
     88: _cuda(99, 100, 1536, 16),
     89: _cuda(99, 100, 1536, 24),
-    90: _cuda(227, 228, 2048, 32),
+    90: _cuda(227, 228, 2048, 32, 132),  # H100 SXM, H200, GH200
     100: _cuda(227, 228, 2048, 32),
     103: _cuda(227, 228, 2048, 32),
     110: _cuda(227, 228, 1536, 24),

@@ -2,7 +2,7 @@
 
 An atom multiplies an m x k by a k x n matrix into an m x n one, held in the registers of the
 threads that execute it together: a warp or a warpgroup. Rows are made by constructors of vendors,
-e.g. ``nvidia.mma_sync``.
+e.g. ``nvidia_mma.mma_sync``.
 """
 
 from __future__ import annotations

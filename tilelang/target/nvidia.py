@@ -1,219 +1,102 @@
-"""The instructions of NVIDIA's GPUs as rows: one constructor for each family.
+"""The instructions of NVIDIA's GPUs as rows: one group for each family.
 
 Sources: PTX ISA, "Instruction Set" (each family names its section); the C++ functions that the rows
-name stand in the device headers.
+name stand in the device headers. A row with a ``doc`` is a function of programs, ``T.<name>``: its
+parameters, checks, documentation and smallest program come from here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 from tilelang.ir.atoms import (
     BARRIER,
-    NOW,
     VALUE,
     Atom,
-    Completion,
     Effect,
     Operand,
+    Option,
     Order,
     group,
+    intrinsic,
     mbarrier,
 )
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import table
-from tilelang.layout.register_layout import Mode
-from tilelang.target.matrices import BLOCK, MmaAtom, Modes
-
-WARPGROUP = 128  # threads
+from tilelang.target.nvidia_mma import WARPGROUP
 
 
-def raw(
-    names: str, needs: str, effect: Effect = Effect.OUTPUT, result: str = "void",
-    orders: Order | None = None, completes: Completion = NOW, own_order: bool = False,
-    text: str = "",
-) -> list[Atom]:  # fmt: skip
-    """PTX-level instructions with any operands, as programs give them.
-
-    Args:
-        names: separated by spaces.
-        own_order: an asynchronous unit does it; barriers in memory and waits of the program order
-            what it does.
-    """
-    return [
-        Atom(
-            name, 0, -1, result, effect=effect, needs=needs, orders=orders, completes=completes,
-            own_order=own_order, text=text,
-        )
-        for name in names.split()
-    ]  # fmt: skip
-
-
-def units(
-    names: str, needs: str, orders: Order, text: str = "", operands: tuple[Operand, ...] = (),
-    word: str = "", semantics: str = "",
-) -> list[Atom]:  # fmt: skip
+def unit(name: str, needs: str, orders: Order, doc: str, *operands: Operand, **more: Any) -> Atom:
     """Order of asynchronous units, which is left out where there are none."""
-    return [
-        Atom(
-            name, 0, -1, "void", effect=Effect.SYNC, operands=operands, orders=orders, needs=needs,
-            optional=True, word=word, text=text, semantics=semantics,
-        )
-        for name in names.split()
-    ]  # fmt: skip
-
-
-def hints(names: str, needs: str) -> list[Atom]:
-    """What steers a machine that has it, without effect on results."""
-    return [
-        Atom(name, 0, -1, "void", effect=Effect.HINT, needs=needs, optional=True)
-        for name in names.split()
-    ]
-
-
-def lowered(
-    name: str, low: int, high: int, needs: str, *operands: Operand, completes: Completion = NOW,
-    text: str = "", semantics: str = "", displaces: bool = False,
-) -> Atom:  # fmt: skip
-    """What lowering makes; programs do not write it."""
-    return Atom(
-        name, low, high, "void", effect=Effect.WRITE, operands=operands, completes=completes,
-        needs=needs, lowered=True, text=text, semantics=semantics, displaces=displaces,
-    )  # fmt: skip
-
-
-# -- families --------------------------------------------------------------------------------------
-def matrices() -> list[Atom]:
-    """Products in the registers of one warp and their loads and stores: ``mma.sync``, ``mma.sp``,
-    ``ldmatrix``, ``stmatrix`` ("Matrix Multiply-Accumulate Operation Using mma Instruction")."""
-    return [MMA, LDMATRIX, STMATRIX, *raw("ptx_mma_sm70", "sm_70"), *raw("ptx_ldmatrix", "sm_75"),
-            *raw("ptx_mma ptx_mma_sp", "sm_80"), *raw("ptx_stmatrix", "sm_90")]  # fmt: skip
-
-
-def cp_async() -> list[Atom]:
-    """``cp.async`` and its groups ("Data Movement and Conversion Instructions: cp.async")."""
-    return [
-        CP_ASYNC, CP_ASYNC_COMMIT, CP_ASYNC_WAIT, PTX_WAIT_GROUP,
-        *units("ptx_commit_group", "sm_80", Order("commit", "thread", "cp_async"),
-               "tl_cp_async_commit", semantics="commit a group"),
-    ]  # fmt: skip
-
-
-def mbarriers() -> list[Atom]:
-    """What only the hardware's mbarriers have ("Parallel Synchronization: mbarrier"); arrivals and
-    waits are portable rows."""
-    return [
-        *units("mbarrier_init", "sm_80", Order("init", "barrier"), "tl_mbarrier_init", (BARRIER,),
-               "ptx_init_barrier_thread_count"),
-        *units("ptx_fence_barrier_init", "sm_90", Order("fence", "cluster", "", TO_ASYNC),
-               "tl_fence_barrier_init"),
-        Atom(
-            "mbarrier_try_wait", 2, 2, "bool", effect=Effect.SYNC, operands=(BARRIER,),
-            orders=Order("test", "barrier"), needs="sm_80", text="tl_mbarrier_try_wait",
-        ),
-    ]  # fmt: skip
-
-
-def tma() -> list[Atom]:
-    """Bulk copies of runs and of boxes of tensors ("cp.async.bulk", "cp.async.bulk.tensor")."""
-    return [
-        TMA_LOAD_BOX, TMA_STORE_BOX, TENSOR_MAP,
-        *raw("create_tma_im2col_descriptor", "sm_90", Effect.NONE, "handle"),
-        *raw("tma_load tma_load_multicast tma_load_im2col ptx_cp_async_bulk", "sm_90",
-             completes=mbarrier(), own_order=True),
-        *raw("tma_store", "sm_90", completes=group("bulk_store"), own_order=True),
-        *raw("prefetch_tma_descriptor", "sm_90", own_order=True),
-        *units("fence_proxy_async", "sm_90", Order("fence", "thread", "", TO_ASYNC),
-               "tl_fence_proxy_async"),
-        BULK_COMMIT, BULK_WAIT,
-    ]  # fmt: skip
-
-
-def wgmma() -> list[Atom]:
-    """Products of a warpgroup ("Asynchronous Warpgroup Level Matrix Instructions")."""
-    return [
-        *raw("ptx_wgmma_ss ptx_wgmma_rs", "sm_90", completes=group("wgmma"), own_order=True),
-        *raw("initialize_wgmma_descriptor increase_descriptor_offset", "sm_90", own_order=True),
-        *units("warpgroup_fence_operand", "sm_90a", Order("fence", "thread")),
-        *units("warpgroup_arrive", "sm_90a", Order("fence", "warpgroup"), "tl_wgmma_fence"),
-        *units("warpgroup_commit_batch", "sm_90a", Order("commit", "warpgroup", "wgmma"),
-               "tl_wgmma_commit", semantics="commit a group"),
-        *units("warpgroup_wait wait_wgmma", "sm_90a", Order("wait", "warpgroup", "wgmma"),
-               "tl_wgmma_wait<{constant}>()", semantics="wait for groups"),
-        WGMMA_SS, WGMMA_RS,
-    ]  # fmt: skip
-
-
-def clusters() -> list[Atom]:
-    """Blocks that reach each other's shared memory ("barrier.cluster", "mapa", "elect.sync")."""
-
-    def barrier(name: str, orders: Order) -> list[Atom]:
-        return raw(name, "sm_90", Effect.SYNC, orders=orders, text=f"tl_{name}")
-
-    return [
-        *barrier("cluster_arrive", Order("arrive", "cluster")),
-        *barrier("cluster_arrive_relaxed", Order("arrive", "cluster", memory=False)),
-        *barrier("cluster_wait", Order("wait", "cluster")),
-        *barrier("cluster_sync", Order("rendezvous", "cluster")),
-        *raw("block_rank_in_cluster", "sm_90", Effect.NONE, "int32",
-             text="tl_block_rank_in_cluster"),
-        *raw("map_shared_rank", "sm_90", Effect.NONE, "handle", own_order=True),
-        Atom("elect_one", 0, 0, "bool", effect=Effect.SYNC, per_thread=True, needs="sm_90",
-             text="tl_elect_one"),
-    ]  # fmt: skip
-
-
-def launches() -> list[Atom]:
-    """Programmatic dependent launch ("griddepcontrol"), and work of blocks that have not started
-    ("clusterlaunchcontrol")."""
-    return [
-        *units("pdl_trigger", "sm_90", Order("arrive", "launches"), "tl_pdl_trigger"),
-        *units("pdl_sync", "sm_90", Order("wait", "launches"), "tl_pdl_sync"),
-        *raw("clc_try_cancel clc_try_cancel_multicast", "sm_100", completes=mbarrier(),
-             own_order=True),
-        *raw("clc_is_canceled", "sm_100", Effect.READ, "bool", own_order=True),
-        *raw("clc_get_first_ctaid_x clc_get_first_ctaid_y clc_get_first_ctaid_z", "sm_100",
-             Effect.READ, "int32", own_order=True),
-    ]  # fmt: skip
-
-
-def setmaxnreg() -> list[Atom]:
-    """Registers that move between warpgroups ("setmaxnreg")."""
-    return hints(
-        "set_max_nreg no_set_max_nreg disable_warp_group_reg_alloc "
-        "annotate_producer_reg_dealloc annotate_consumer_reg_alloc",
-        "sm_90a",
+    return intrinsic(
+        name, needs, doc, *operands, effect=Effect.SYNC, orders=orders, optional=True, **more
     )
 
 
-def tcgen05() -> list[Atom]:
-    """Products with sums in tensor memory ("TensorCore 5th Generation Family Instructions")."""
+def hint(name: str, *operands: Operand, semantics: str, writer: str = "") -> Atom:
+    """What steers the registers of warpgroups, without effect on results; its function checks."""
+    return Atom(
+        name, len(operands), len(operands), "void", effect=Effect.HINT, operands=operands,
+        needs="setmaxnreg", optional=True, semantics=semantics, writer=writer,
+    )  # fmt: skip
 
-    def orders(name: str, order: Order) -> list[Atom]:
-        return raw(name, "sm_100", orders=order, own_order=True)
 
-    return [
-        *raw("ptx_tcgen05_mma_ss ptx_tcgen05_mma_ts tcgen05_cp", "sm_100",
-             completes=group("tcgen05"), own_order=True),
-        *raw("tcgen05_ld", "sm_100", completes=group("tcgen05_ld"), own_order=True),
-        *raw("tcgen05_st", "sm_100", completes=group("tcgen05_st"), own_order=True),
-        *orders("tcgen05_wait_ld", Order("wait", "thread", "tcgen05_ld")),
-        *orders("tcgen05_wait_st", Order("wait", "thread", "tcgen05_st")),
-        *orders("tcgen05_mma_arrive", Order("commit", "barrier", "tcgen05")),
-        *orders("tcgen05_before_thread_sync", Order("fence", "thread", "", ("tcgen05", "generic"))),
-        *orders("tcgen05_after_thread_sync", Order("fence", "thread", "", ("generic", "tcgen05"))),
-        *raw("initialize_tcgen05_descriptor", "sm_100", own_order=True),
-        TMEM_FREE,
-    ]  # fmt: skip
+def lowered(name: str, low: int, high: int, needs: str, *operands: Operand, **more: Any) -> Atom:
+    """What lowering makes; programs do not write it."""
+    return Atom(
+        name, low, high, "void", effect=Effect.WRITE, operands=operands, needs=needs, lowered=True,
+        **more,
+    )  # fmt: skip
 
+
+def run(role: str, count: int, kind: str, index: str = "") -> tuple[Operand, Operand]:
+    """Registers from an offset on; the smallest program has ``count`` of dtype ``kind``."""
+    return (
+        Operand(role, "registers", example=(count, kind)),
+        Operand(index or f"{role} offset", example=0),
+    )
+
+
+def texts(**given: str) -> tuple[Operand, ...]:
+    """Operands that are text, with those of the smallest program."""
+    return tuple(Operand(name, "text", example=value) for name, value in given.items())
+
+
+# -- operands --------------------------------------------------------------------------------------
+TO_ASYNC = ("generic", "async")  # what fences between a thread's accesses and a copy unit's
+MAP = Operand("map", "map", name="descriptor")
+TILE = Operand("tile", "shared", name="shared")
+BLOCK_RANK = Operand("block", name="block", example=1)
+PARITY = Operand("parity", dtype="int32")
+COORDINATES = Operand("coordinate", name="coordinates", many=True, example=(0, 8))
+PENDING = Operand("count", "constant", name="count", example=1)
+DESCRIPTOR = Operand("descriptor", "descriptor", "w")
+START = Operand("start address", "shared")
+EVICTION = Option(
+    "eviction_policy", None, ("evict_normal", "evict_first", "evict_last"),
+    wrong="with an unknown eviction policy",
+)  # fmt: skip
+REDUCTION = Option(
+    "reduce", None, ("add", "min", "max", "inc", "dec", "and", "or", "xor"),
+    wrong="with an unknown reduction",
+)  # fmt: skip
+# Registers of a thread that one unit of a move of tensor memory takes.
+TMEM_MOVES = {"32x32b": 1, "16x64b": 1, "16x128b": 2, "16x256b": 4}
+_MOVE = (Option("shape", "32x32b"), Option("count", 1, kind="int"))
+_SOURCE = Option(
+    "shape", "128x256b",
+    ("128x256b", "4x256b", "128x128b", "64x128b_warpx2_02_13", "64x128b_warpx2_01_23",
+     "32x128b_warpx4"),
+    wrong="of a shape that does not exist",
+)  # fmt: skip
 
 # -- rows that lowering makes ----------------------------------------------------------------------
-TO_ASYNC = ("generic", "async")  # what fences between a thread's accesses and a copy unit's
 MMA = lowered(
-    "mma", 3, 3, "sm_75",
+    "mma", 3, 3, "mma",
     Operand("d", "registers", "rw", tile="mn"),
     Operand("a", "registers", "r", tile="mk"),
-    Operand("b", "registers", "r", tile="kn"), semantics="multiply matrices",
+    Operand("b", "registers", "r", tile="kn"), writer="mma",
+    semantics="multiply matrices",
 )  # fmt: skip
 # Operands in shared memory are where a tile starts and how many units of 16 bytes behind it the
 # instruction begins; attributes of the call say how they lie there ("Matrix Descriptor Format").
@@ -221,37 +104,38 @@ MMA = lowered(
 _WGMMA_D = Operand("d", "registers", "rw", tile="mn", width=WARPGROUP)
 _WGMMA_B = (Operand("b", "shared", "r", proxy="async"), VALUE, VALUE)
 WGMMA_SS = lowered(
-    "wgmma_ss", 6, 6, "sm_90a",
+    "wgmma_ss", 6, 6, "wgmma",
     _WGMMA_D, Operand("a", "shared", "r", proxy="async"), VALUE, *_WGMMA_B,
-    completes=group("wgmma"), semantics="multiply in a warpgroup",
+    completes=group("wgmma"), writer="wgmma", semantics="multiply in a warpgroup",
 )  # fmt: skip
 WGMMA_RS = lowered(
-    "wgmma_rs", 5, 5, "sm_90a",
+    "wgmma_rs", 5, 5, "wgmma",
     _WGMMA_D, Operand("a", "registers", "r", tile="mk", width=WARPGROUP), *_WGMMA_B,
-    completes=group("wgmma"), semantics="multiply in a warpgroup",
+    completes=group("wgmma"), writer="wgmma", semantics="multiply in a warpgroup",
 )  # fmt: skip
 # A lane names the 16 bytes of one row of an 8 x 8 matrix, and has 4 bytes of each matrix.
 LDMATRIX = lowered(
-    "ldmatrix", 2, 2, "sm_75",
+    "ldmatrix", 2, 2, "ldmatrix",
     Operand("destination", "registers", "w", bytes=4, times="count"),
     Operand("source", "shared", "r", bytes=16), text="tl_ldmatrix_x{count}{trans}",
     semantics="load matrices", displaces=True,
 )  # fmt: skip
 STMATRIX = lowered(
-    "stmatrix", 2, 2, "sm_90",
+    "stmatrix", 2, 2, "stmatrix",
     Operand("destination", "shared", "w", bytes=16),
     Operand("source", "registers", "r", bytes=4, times="count"), text="tl_stmatrix_x{count}{trans}",
     semantics="store matrices", displaces=True,
 )  # fmt: skip
 CP_ASYNC = lowered(
-    "cp_async", 2, 4, "sm_80",
+    "cp_async", 2, 4, "cp_async",
     Operand("destination", "shared", "w", bytes=1, times="bytes"),
     Operand("source", "global", "r", bytes=1, times="bytes"),
-    completes=group("cp_async"), semantics="copy bytes later", displaces=True,
+    completes=group("cp_async"), writer="copy bytes later",
+    semantics="copy bytes later", displaces=True,
 )  # fmt: skip
 CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
     Atom(
-        f"cp_async_{kind}", 0, 0, "void", effect=Effect.SYNC, needs="sm_80", lowered=True,
+        f"cp_async_{kind}", 0, 0, "void", effect=Effect.SYNC, needs="cp_async", lowered=True,
         orders=Order(kind, "thread", "cp_async"), text=f"tl_cp_async_{kind}{more}",
         semantics=meaning,
     )
@@ -259,13 +143,6 @@ CP_ASYNC_COMMIT, CP_ASYNC_WAIT = (
         ("commit", "", "commit a group"), ("wait", "<{count}>", "wait for groups"),
     )
 )  # fmt: skip
-(PTX_WAIT_GROUP,) = units(
-    "ptx_wait_group",
-    "sm_80",
-    Order("wait", "thread", "cp_async"),
-    "tl_cp_async_wait<{constant}>()",
-    semantics="wait for groups",
-)
 # A descriptor is taken from registers that all lanes share; the compiler of the device knows that
 # of a number of the warp only where one lane gives it to all.
 WARP_UNIFORM = Atom(
@@ -275,155 +152,381 @@ WARP_UNIFORM = Atom(
 # A box at coordinates of the tensor that the map describes, innermost first; outside of the tensor
 # it is zero, and not written. One thread issues it.
 TMA_LOAD_BOX = lowered(
-    "tma_load_box", 4, 8, "sm_90",
-    Operand("destination", "shared", "w", bytes=1, times="bytes", proxy="async"), Operand("map"),
+    "tma_load_box", 4, 8, "tma",
+    Operand("destination", "shared", "w", bytes=1, times="bytes", proxy="async"), MAP,
     BARRIER,
     completes=mbarrier(), text="tl_tma_load", semantics="load a box",
 )  # fmt: skip
 TMA_STORE_BOX = lowered(
-    "tma_store_box", 3, 7, "sm_90",
-    Operand("map"), Operand("source", "shared", "r", bytes=1, times="bytes", proxy="async"),
+    "tma_store_box", 3, 7, "tma",
+    MAP, Operand("source", "shared", "r", bytes=1, times="bytes", proxy="async"),
     completes=group("bulk_store"), text="tl_tma_store", semantics="store a box",
 )  # fmt: skip
-(BULK_COMMIT,) = units(
-    "tma_store_arrive", "sm_90", Order("commit", "thread", "bulk_store"), "tl_bulk_commit",
-)  # fmt: skip
-(BULK_WAIT,) = units(
-    "tma_store_wait", "sm_90", Order("wait", "thread", "bulk_store"),
-    "tl_bulk_wait{read}<{constant}>()",
-)  # fmt: skip
-(TENSOR_MAP,) = raw("create_tma_descriptor", "sm_90", Effect.NONE, "handle")
-(TMEM_FREE,) = raw("tmem_free", "sm_100", own_order=True)
 TMEM_ALLOCATE = lowered(
-    "tmem_allocate", 1, 1, "sm_100", Operand("address", "shared", "w", bytes=4),
+    "tmem_allocate", 1, 1, "tcgen05", Operand("address", "shared", "w", bytes=4),
     text="tl_tmem_alloc<{columns}>",
 )  # fmt: skip
 TMEM_RELEASE = lowered(
-    "tmem_release", 1, 1, "sm_100", Operand("columns", "tensor memory"),
+    "tmem_release", 1, 1, "tcgen05", Operand("columns", "tensor memory"),
     text="tl_tmem_free<{columns}>",
 )  # fmt: skip
 
-_FAMILIES: Iterable[list[Atom]] = (
-    matrices(), cp_async(), mbarriers(), tma(), wgmma(), clusters(), launches(), setmaxnreg(),
-    tcgen05(),
+# -- matrices of one warp ("Matrix Multiply-Accumulate Operation Using mma Instruction") -----------
+_MMA_DTYPES = {"A_dtype": "fp16", "B_dtype": "fp16", "C_dtype": "fp32"}
+
+
+def _product(shape: str, a: int, b: int, c: int, *more: Operand, **known: str) -> list[Operand]:
+    """The operands of a product of registers, whose forms ``ptx_mma`` and its like share."""
+    half = "float16"
+    return [
+        *texts(shape=shape, A_layout="row", B_layout="col", **_MMA_DTYPES, **known),
+        *run("multiplicand a", a, half, "a index"), *run("multiplicand b", b, half, "b index"),
+        *run("accumulator", c, "float32", "c index"), *more,
+    ]  # fmt: skip
+
+
+_MATRICES = [
+    MMA, LDMATRIX, STMATRIX,
+    intrinsic("ptx_mma", "mma", "A matrix instruction of one warp.",
+         *_product("m16n8k16", 8, 4, 8, Operand("saturate", default=False)),
+         forms=True, writer="ptx mma"),
+    intrinsic("ptx_mma_sp", "mma_sp", "A sparse matrix instruction of one warp.",
+         *_product("m16n8k32", 8, 8, 4, *run("metadata", 1, "uint32"),
+                   Operand("selector", example=1), Operand("saturate", default=False)),
+         forms=True, writer="sparse mma"),
+    intrinsic("ptx_mma_sm70", "mma_sm70", "The m16n16k4 matrix instruction of sm_70. A leading "
+         "dtype argument is accepted.",
+         *_product("m16n16k4", 4, 4, 8), forms=True, writer="mma of sm_70"),
+    intrinsic("ptx_ldmatrix", "ldmatrix", "Load 8 x 8 matrices from shared memory.",
+         Operand("dtype", "text", example="float16"), Operand("trans", example=False),
+         Operand("count", example=4), Operand("type", "text", example=".b16"),
+         *run("registers", 8, "float16"), TILE, Operand("shared offset", example=0),
+         forms=True, writer="ldmatrix"),
+    intrinsic("ptx_stmatrix", "stmatrix", "Store 8 x 8 matrices to shared memory, the reverse of "
+         "``T.ptx_ldmatrix``: ``T.ptx_stmatrix(trans, count, shared, offset, registers, offset)``.",
+         Operand("trans", example=False), Operand("count", example=4), TILE,
+         Operand("shared offset", example=0), *run("registers", 8, "float16"),
+         forms=True, writer="stmatrix"),
+]  # fmt: skip
+
+# -- cp.async and mbarriers ("Data Movement and Conversion", "Parallel Synchronization") -----------
+PTX_WAIT_GROUP = unit(
+    "ptx_wait_group", "cp_async", Order("wait", "thread", "cp_async"),
+    "Wait until at most ``num`` groups of asynchronous copies are pending.",
+    Operand("count", "constant", name="num", example=1),
+    text="tl_cp_async_wait<{0}>()", semantics="wait for groups",
 )  # fmt: skip
-ATOMS: dict[str, Atom] = table(*_FAMILIES)
+MBARRIER_INIT = unit(
+    "mbarrier_init", "mbarrier", Order("init", "barrier"),
+    "Initialise a barrier by hand; ``T.alloc_barrier`` has done it already.",
+    BARRIER, Operand("thread count", example=1),
+    text="tl_mbarrier_init", names=("ptx_init_barrier_thread_count",),
+)  # fmt: skip
+FENCE_BARRIER_INIT = unit(
+    "ptx_fence_barrier_init", "cluster", Order("fence", "cluster", "", TO_ASYNC),
+    "Make barrier initialisation visible to the asynchronous proxy.", text="tl_fence_barrier_init",
+)  # fmt: skip
+_COPIES = [
+    CP_ASYNC, CP_ASYNC_COMMIT, CP_ASYNC_WAIT, PTX_WAIT_GROUP, MBARRIER_INIT, FENCE_BARRIER_INIT,
+    unit("ptx_commit_group", "cp_async", Order("commit", "thread", "cp_async"),
+         "Commit the asynchronous copies issued so far as a group.",
+         text="tl_cp_async_commit", semantics="commit a group"),
+    intrinsic("mbarrier_try_wait", "mbarrier",
+         "Whether the phase with that parity is complete; it may wait a little.", BARRIER, PARITY,
+         effect=Effect.SYNC, result="bool", orders=Order("test", "barrier"),
+         text="tl_mbarrier_try_wait"),
+]  # fmt: skip
+
+# -- bulk copies of runs and of boxes of tensors ("cp.async.bulk", "cp.async.bulk.tensor") ---------
+FENCE_PROXY_ASYNC = unit(
+    "fence_proxy_async", "bulk_copy", Order("fence", "thread", "", TO_ASYNC),
+    "Order ordinary shared-memory accesses before asynchronous ones.", text="tl_fence_proxy_async",
+)  # fmt: skip
+BULK_COMMIT = unit(
+    "tma_store_arrive", "bulk_copy", Order("commit", "thread", "bulk_store"),
+    "Commit the bulk stores issued so far as a group.", text="tl_bulk_commit",
+)  # fmt: skip
+BULK_WAIT = unit(
+    "tma_store_wait", "bulk_copy", Order("wait", "thread", "bulk_store"),
+    "Wait until at most ``count`` groups of bulk stores are pending; with ``read``, until their "
+    "sources are read.",
+    Operand("count", "constant", default=0), text="tl_bulk_wait{read}<{0}>()",
+    options=(Option("read", True, kind="bool"),),
+)  # fmt: skip
 
 
-# -- registers of mma.sync -------------------------------------------------------------------------
-def mma_sync(m: int, n: int, k: int, kind: str, result: str, needs: str) -> MmaAtom:
-    """An ``mma.sync`` instruction with both factors of dtype ``kind``.
+def _map(name: str, doc: str, example: tuple[object, ...]) -> Atom:
+    """What the host encodes before the kernel starts."""
+    return intrinsic(
+        name, "tma", doc, Operand("data type", example=6), Operand("rank", example=example[0]),
+        Operand("address", "global"), Operand("...", name="numbers", many=True, default=(),
+                                              example=example[1:]),
+        effect=Effect.NONE, result="handle", writer="tensor map",
+    )  # fmt: skip
 
-    The register layouts of all of them follow one rule, of which the figures of the PTX manual are
-    instances: eight rows of A (or columns of B) times 16 bytes of k make a block, whose row ``i``
-    belongs to the threads ``4i .. 4i+3``, each with 4 bytes of it; the registers of a thread count
-    the blocks, along m first for A, then along k.
-    """
-    factor = DType(kind)
-    per = max(1, 32 // factor.bits)  # neighbours along k in one register
-    down, along = m // BLOCK, k // (4 * per)
 
-    def k_modes(stride: int) -> Modes:
-        return _used(
-            Mode(along, "register", stride), Mode(4, "thread", 1), Mode(per, "register", 1)
+TENSOR_MAP = _map(
+    "create_tma_descriptor",
+    """A tensor map, which the host encodes before the kernel starts.
+
+    Args:
+        numbers: behind data type (a value of CUtensorMapDataType), rank and address, for each
+            dimension, innermost first, extents, strides in bytes, extents of the box, element
+            strides; then interleave, swizzle, L2 promotion and fill (values of the driver's enums).
+    """,
+    (2, 64, 64, 2, 128, 64, 64, 1, 1, 0, 3, 2, 0),
+)
+IMAGE_MAP = _map(
+    "create_tma_im2col_descriptor",
+    """A tensor map whose loads gather the pixels of a convolution.
+
+    Args:
+        numbers: behind data type, rank and address, extents, strides in bytes, element strides,
+            lower and upper corners of the spatial dimensions, pixels and channels of a load, then
+            interleave, swizzle, L2 promotion and fill.
+    """,
+    (4, 64, 4, 4, 4, 2, 128, 512, 2048, 1, 1, 1, 1, -1, -1, 0, 0, 64, 64, 0, 3, 2, 0),
+)
+
+
+def _load(name: str, doc: str, *more: Operand, described: Operand = MAP) -> Atom:
+    return intrinsic(
+        name, "tma", doc, described, BARRIER, TILE, *more, completes=mbarrier(), own_order=True,
+        options=(EVICTION,), writer="load of a box",
+    )  # fmt: skip
+
+
+_BULK = [
+    TMA_LOAD_BOX, TMA_STORE_BOX, TENSOR_MAP, IMAGE_MAP, FENCE_PROXY_ASYNC, BULK_COMMIT, BULK_WAIT,
+    _load("tma_load", """Load a box of a tensor: ``T.tma_load(descriptor, barrier, shared,
+    *coordinates)``.
+
+    The barrier counts the bytes of the whole box; what lies outside of the tensor becomes 0.
+    Coordinates count elements, innermost dimension first. A last argument more than the rank of
+    the descriptor is an eviction policy (0 normal, 1 first, 2 last).
+    """, COORDINATES),
+    _load("tma_load_multicast", "Load a box into the same place of several blocks of the cluster; "
+          "``blocks`` has a bit for each rank.", Operand("blocks", example=3), COORDINATES),
+    _load("tma_load_im2col", "Load pixels of a convolution; behind the coordinates stands one "
+          "offset for each spatial dimension.",
+          Operand("coordinate", name="coordinates", many=True, example=(0, -1, 0, 0, 2, 1)),
+          described=replace(MAP, example="image")),
+    intrinsic("tma_store", "tma", """Store a box: ``T.tma_store(descriptor, shared, *coordinates)``.
+
+    Args:
+        reduce: combine with what is there: add, min, max, inc, dec, and, or, xor.
+
+    ``T.tma_store_arrive`` and ``T.tma_store_wait`` tell when it is done.
+    """, MAP, TILE, COORDINATES, completes=group("bulk_store"), own_order=True,
+         options=(REDUCTION, EVICTION), text="tl_tma_store", writer="store of a box"),
+    intrinsic("ptx_cp_async_bulk", "bulk_copy",
+         "A bulk copy of contiguous bytes: ``T.ptx_cp_async_bulk(dst, src, bytes, barrier)``.",
+         Operand("dst", "shared"), Operand("src", "global"), Operand("bytes", example=8192),
+         BARRIER, completes=mbarrier(), own_order=True, forms=True, writer="bulk copy"),
+    intrinsic("prefetch_tma_descriptor", "tma", "Fetch a tensor map before it is needed.", MAP,
+         own_order=True, text="tl_tma_prefetch"),
+]  # fmt: skip
+
+
+# -- products of a warpgroup ("Asynchronous Warpgroup Level Matrix Instructions") ------------------
+def _warpgroup(name: str, doc: str, a: tuple[Operand, ...], *majors: str) -> Atom:
+    return intrinsic(
+        name, "wgmma", doc, *texts(dtype="float32", shape="m64n64k16"),
+        *(Operand(f"{major} k major", example=True) for major in majors),
+        *texts(**_MMA_DTYPES), *a,
+        Operand("desc b", "descriptor bits", example="wgmma"), Operand("b offset", example=2),
+        *run("accumulator", 32, "float32"), Operand("scale out", example=True),
+        Operand("scale a", example=1), Operand("scale b", example=1),
+        completes=group("wgmma"), own_order=True, forms=True, writer="ptx wgmma",
+    )  # fmt: skip
+
+
+WARPGROUP_FENCE = unit(
+    "warpgroup_fence_operand", "wgmma", Order("fence", "thread"), "",
+    Operand("accumulator", "registers"), Operand("offset"), Operand("register count", default=0),
+    semantics="keep registers", writer="fence of registers",
+)  # fmt: skip
+WARPGROUP_ARRIVE = unit(
+    "warpgroup_arrive", "wgmma", Order("fence", "warpgroup"),
+    "Order register accesses before asynchronous products.", text="tl_wgmma_fence",
+)  # fmt: skip
+WARPGROUP_COMMIT = unit(
+    "warpgroup_commit_batch", "wgmma", Order("commit", "warpgroup", "wgmma"),
+    "Commit the products issued so far as a group.", text="tl_wgmma_commit",
+    semantics="commit a group",
+)  # fmt: skip
+WARPGROUP_WAIT, _WAIT_WGMMA = (
+    unit(name, "wgmma", Order("wait", "warpgroup", "wgmma"),
+         f"Wait until at most ``{count}`` groups of asynchronous products are pending.",
+         Operand("count", "constant", name=count, example=1), text="tl_wgmma_wait<{0}>()",
+         semantics="wait for groups")
+    for name, count in (("warpgroup_wait", "num_mma"), ("wait_wgmma", "id"))
+)  # fmt: skip
+_WARPGROUPS = [
+    WGMMA_SS, WGMMA_RS, WARPGROUP_FENCE, WARPGROUP_ARRIVE, WARPGROUP_COMMIT, WARPGROUP_WAIT,
+    _WAIT_WGMMA,
+    _warpgroup("ptx_wgmma_ss", "A warpgroup product with both operands in shared memory.",
+               (Operand("desc a", "descriptor bits", example="wgmma"),
+                Operand("a offset", example=0)), "a", "b"),
+    _warpgroup("ptx_wgmma_rs", "A warpgroup product with A in registers.",
+               run("multiplicand a", 8, "float16"), "b"),
+    intrinsic("initialize_wgmma_descriptor", "descriptors",
+              """Fill the descriptor of a wgmma operand.
+
+    Args:
+        start_address: pointer to the operand in shared memory.
+        layout_type_: 0 no swizzle, 1, 2, 3 for 128, 64 and 32 bytes.
+        leading_byte_offset, stride_byte_offset: distances in units of 16 bytes.
+    """, DESCRIPTOR, START, Operand("layout type", name="layout_type_", default=0),
+         Operand("leading byte offset", default=0), Operand("stride byte offset", default=0),
+         own_order=True, text="tl_wgmma_descriptor"),
+    intrinsic("increase_descriptor_offset", "descriptors",
+         "Move the start address of a descriptor by ``offset`` bytes.", DESCRIPTOR,
+         Operand("offset", example=32), own_order=True, text="tl_descriptor_add"),
+]  # fmt: skip
+
+
+# -- blocks that reach each other's shared memory ("barrier.cluster", "mapa", "elect.sync") --------
+def _cluster(name: str, doc: str, orders: Order) -> Atom:
+    return intrinsic(name, "cluster", doc, effect=Effect.SYNC, orders=orders, text=f"tl_{name}")
+
+
+_CLUSTERS = [
+    _cluster("cluster_arrive", "Arrive at the barrier of the cluster.", Order("arrive", "cluster")),
+    _cluster("cluster_arrive_relaxed", "Arrive without ordering memory.",
+             Order("arrive", "cluster", memory=False)),
+    _cluster("cluster_wait", "Wait at the barrier of the cluster.", Order("wait", "cluster")),
+    _cluster("cluster_sync", "Arrive and wait at the barrier of the cluster.",
+             Order("rendezvous", "cluster")),
+    intrinsic("block_rank_in_cluster", "cluster", "Rank of the block in its cluster.",
+         effect=Effect.NONE, result="int32", text="tl_block_rank_in_cluster"),
+    intrinsic("map_shared_rank", "cluster",
+         "A pointer to the same place in the shared memory of block ``block`` of the cluster.",
+         Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
+         own_order=True, text="tl_map_shared"),
+    intrinsic("elect_one", "elect", "True in one lane of the warp, which all its lanes ask.",
+         effect=Effect.SYNC, result="bool", per_thread=True, text="tl_elect_one"),
+]  # fmt: skip
+
+# -- dependent launches ("griddepcontrol"), work of blocks that have not started ("clusterlaunch") -
+_LAUNCHES = [
+    unit("pdl_trigger", "pdl", Order("arrive", "launches"), "Let a dependent kernel start.",
+         text="tl_pdl_trigger"),
+    unit("pdl_sync", "pdl", Order("wait", "launches"), "Wait for the kernel this one depends on.",
+         text="tl_pdl_sync"),
+    *[
+        intrinsic(name, needs, doc, Operand("place", "shared"), BARRIER, completes=mbarrier(),
+             own_order=True, text=f"tl_{name}")
+        for name, needs, doc in (
+            ("clc_try_cancel", "clc", "Ask for the work of a block that has not started."),
+            ("clc_try_cancel_multicast", "clc_multicast", "The same for a whole cluster."),
         )
+    ],
+    intrinsic("clc_is_canceled", "clc", "Whether such a request succeeded.",
+         Operand("place", "shared"), effect=Effect.READ, result="bool", own_order=True,
+         text="tl_clc_is_canceled"),
+    *[
+        intrinsic(f"clc_get_first_ctaid_{axis}", "clc", f"{axis} index of the block obtained.",
+             Operand("place", "shared"), effect=Effect.READ, result="int32", own_order=True,
+             text=f"tl_clc_first_ctaid_{axis}")
+        for axis in "xyz"
+    ],
+]  # fmt: skip
 
-    def rows(stride: int) -> Modes:
-        return _used(Mode(down, "register", stride), Mode(BLOCK, "thread", 4))
+# -- registers that move between warpgroups ("setmaxnreg") -----------------------------------------
+SET_MAX_NREG = hint(
+    "set_max_nreg", Operand("register count", "constant"), Operand("direction", "constant"),
+    semantics="set registers", writer="registers",
+)  # fmt: skip
+_REGISTERS = [
+    SET_MAX_NREG,
+    hint("no_set_max_nreg", semantics="leave registers"),
+    hint("disable_warp_group_reg_alloc", semantics="leave registers"),
+    hint("annotate_producer_reg_dealloc", VALUE, semantics="registers of producers"),
+    hint("annotate_consumer_reg_alloc", VALUE, semantics="registers of consumers"),
+]  # fmt: skip
 
-    return MmaAtom(
-        m, n, k, factor, factor, DType(result), needs,
-        a_modes=(rows(per), k_modes(per * down)),
-        b_modes=(k_modes(per), (Mode(BLOCK, "thread", 4),)),
-        c_modes=(rows(2), (Mode(4, "thread", 1), Mode(2, "register", 1))),
+
+# -- tensor memory ("TensorCore 5th Generation Family Instructions") -------------------------------
+def _tensor(name: str, doc: str, *operands: Operand, **more: Any) -> Atom:
+    return intrinsic(name, "tcgen05", doc, *operands, own_order=True, **more)
+
+
+def _tensor_product(form: str, doc: str, *a: Operand) -> Atom:
+    return _tensor(
+        f"ptx_tcgen05_mma_{form}", doc, *texts(kind="fp16"), *a, Operand("a offset", example=0),
+        Operand("desc b", "descriptor bits", example="tcgen05"), Operand("b offset", example=2),
+        Operand("d", "tensor memory"), Operand("column", example=0),
+        Operand("instruction", example=0x8100490), Operand("scale out", example=True),
+        completes=group("tcgen05"), forms=True, writer="tensor product",
     )  # fmt: skip
 
 
-def _used(*modes: Mode) -> Modes:
-    return tuple(mode for mode in modes if mode.extent > 1)
+_PLACE = Operand("place", "tensor memory")
+TENSOR_BEFORE, TENSOR_AFTER = (
+    _tensor(f"tcgen05_{name}_thread_sync", f"Order tcgen05 work {name} a barrier.",
+            orders=Order("fence", "thread", "", proxies), text=f"tl_tcgen05_fence_{name}")
+    for name, proxies in (("before", ("tcgen05", "generic")), ("after", ("generic", "tcgen05")))
+)  # fmt: skip
+TMEM_FREE = intrinsic("tmem_free", "tcgen05", "", _PLACE, own_order=True)
+_TENSORS = [
+    TENSOR_BEFORE, TENSOR_AFTER, TMEM_FREE,
+    _tensor_product("ss", "A tcgen05 product from shared memory.",
+                    Operand("desc a", "descriptor bits", example="tcgen05")),
+    _tensor_product("ts", "A tcgen05 product with A in tensor memory.", _PLACE),
+    _tensor("tcgen05_cp", "Copy from shared memory, by descriptor, to tensor memory.",
+            Operand("descriptor", "descriptor bits", example="tcgen05"), _PLACE,
+            options=(_SOURCE,), completes=group("tcgen05"),
+            text="tl_tcgen05_cp_{shape}({1}, {0})"),
+    _tensor("tcgen05_ld", """Load from tensor memory to registers of a warp; done after
+    ``T.tcgen05_wait_ld``.
 
+    Args:
+        registers: where the 32-bit registers of the thread start.
+        place: an element of tensor memory, or a buffer of it.
+        shape, count: of the instruction, e.g. ``"32x32b"`` and 8 for ``.32x32b.x8``.
+    """, Operand("registers", "registers", "w", example=(8, "float32")), _PLACE, options=_MOVE,
+            completes=group("tcgen05_ld"), check="move of tensor memory",
+            writer="move of tensor memory"),
+    _tensor("tcgen05_st", "Store registers of a warp to tensor memory; done after "
+            "``T.tcgen05_wait_st``.", _PLACE,
+            Operand("registers", "registers", "r", example=(8, "float32")), options=_MOVE,
+            completes=group("tcgen05_st"), check="move of tensor memory",
+            writer="move of tensor memory"),
+    *[
+        _tensor(f"tcgen05_wait_{way}", f"Wait for the {verb} tensor memory of this thread.",
+                orders=Order("wait", "thread", f"tcgen05_{way}"), text=f"tl_tcgen05_wait_{way}")
+        for way, verb in (("ld", "loads from"), ("st", "stores to"))
+    ],
+    _tensor("tcgen05_mma_arrive",
+            "Signal a barrier when the tcgen05 products issued so far are complete.",
+            Operand("barrier", "barrier", name="mbar"),
+            orders=Order("commit", "barrier", "tcgen05"),
+            options=(Option("arrive_2cta", False, kind="bool"),), writer="commit of products"),
+    _tensor("initialize_tcgen05_descriptor",
+            "Fill the descriptor of a tcgen05 operand in shared memory.", DESCRIPTOR, START,
+            Operand("leading byte offset", example=1), Operand("stride byte offset", example=64),
+            Operand("base offset", default=0), Operand("leading is absolute", default=0,
+                                                        dtype="int32"),
+            Operand("swizzle mode", default=0), text="tl_tcgen05_descriptor"),
+]  # fmt: skip
 
-# Shape, factors, sum, feature. On sm_75 the longer shapes of float16 and of bytes are
-# made of two or four of its own instructions, in the same registers.
-_TABLE: tuple[tuple[tuple[int, int, int], str, str, str], ...] = (
-    ((16, 8, 16), "float16", "float32", "mma"),
-    ((16, 8, 8), "float16", "float32", "mma"),
-    ((16, 8, 16), "float16", "float16", "mma"),
-    ((16, 8, 8), "float16", "float16", "mma"),
-    ((16, 8, 16), "bfloat16", "float32", "mma_sm80"),
-    ((16, 8, 8), "bfloat16", "float32", "mma_sm80"),
-    ((16, 8, 8), "tfloat32", "float32", "mma_sm80"),
-    ((16, 8, 4), "tfloat32", "float32", "mma_sm80"),
-    ((8, 8, 4), "float64", "float64", "mma_sm80"),
-    ((16, 8, 32), "int8", "int32", "mma"),
-    ((16, 8, 16), "int8", "int32", "mma_sm80"),
-    ((16, 8, 32), "uint8", "int32", "mma"),
-    ((16, 8, 16), "uint8", "int32", "mma_sm80"),
-    ((16, 8, 64), "int4", "int32", "mma_sm80"),
-    ((16, 8, 32), "int4", "int32", "mma_sm80"),
-    ((16, 8, 64), "uint4", "int32", "mma_sm80"),
-    ((16, 8, 32), "uint4", "int32", "mma_sm80"),
-    ((16, 8, 32), "float8_e4m3fn", "float32", "mma_fp8"),
-    ((16, 8, 32), "float8_e5m2", "float32", "mma_fp8"),
+ATOMS: dict[str, Atom] = table(
+    _MATRICES, _COPIES, _BULK, _WARPGROUPS, _CLUSTERS, _LAUNCHES, _REGISTERS, _TENSORS
 )
 
-# -- registers of wgmma ----------------------------------------------------------------------------
-# Dtypes of the factors -> of the sum. Those of 8 bits may be mixed with their like.
-_BYTES = (("float8_e4m3fn", "float8_e5m2"), ("int8", "uint8"))
-WGMMA_KINDS: dict[tuple[str, str], tuple[str, ...]] = {
-    ("float16", "float16"): ("float32", "float16"),
-    ("bfloat16", "bfloat16"): ("float32",),
-    ("tfloat32", "tfloat32"): ("float32",),
-    **{(a, b): ("float32", "float16") for a in _BYTES[0] for b in _BYTES[0]},
-    **{(a, b): ("int32",) for a in _BYTES[1] for b in _BYTES[1]},
-}
-
-
-def wgmma_columns(c: DType) -> tuple[int, ...]:
-    """Columns that an instruction with sums of dtype ``c`` may have, the most first."""
-    some = (24, 8) if c.is_integer else range(248, 0, -16)
-    return tuple(sorted((*range(256, 0, -16), *some), reverse=True))
-
-
-def wgmma_atom(n: int, a: DType, b: DType, c: DType) -> MmaAtom:
-    """A ``wgmma.mma_async`` with ``n`` columns ("Register Fragments for wgmma.mma_async").
-
-    Warp ``w`` of the group holds rows ``16w .. 16w+15`` of A and of the sum, as for ``mma.sync``.
-    """
-    per = 32 // a.bits
-
-    def rows(stride: int) -> Modes:
-        return Mode(4, "thread", 32), Mode(2, "register", stride), Mode(BLOCK, "thread", 4)
-
-    return MmaAtom(
-        64, n, 256 // a.bits, a, b, c, "wgmma",
-        a_modes=(rows(per), _used(
-            Mode(2, "register", 2 * per), Mode(4, "thread", 1), Mode(per, "register", 1)
-        )),
-        b_modes=((), ()),
-        c_modes=(rows(2), _used(
-            Mode(n // BLOCK, "register", 4), Mode(4, "thread", 1), Mode(2, "register", 1)
-        )),
-        width=WARPGROUP,
-    )  # fmt: skip
-
-
-MMA_SYNC: tuple[MmaAtom, ...] = tuple(
-    mma_sync(*shape, kind, result, needs) for shape, kind, result, needs in _TABLE
-)
-
-# Tile operations (``HardwareOp``) and the lowest architecture that has them.
+# Tile operations (``HardwareOp``) and the feature that they need.
 HARDWARE_TILES: dict[str, str] = {
-    "gemm_sp": "sm_80",
-    "wgmma_gemm_sp": "sm_90",
-    "copy_tmem": "sm_100",
-    "deallocate_tmem": "sm_100",
-    "tcgen05_cp_warpx4": "sm_100",
-    "tcgen05_gemm": "sm_100",
-    "tcgen05_gemm_blockscaled": "sm_100",
-    "tcgen05_gemm_sp": "sm_100",
-    "tcgen05_sf_warp_transpose": "sm_100",
-    "tma_gather4": "sm_100",
-    "tma_scatter4": "sm_100",
-    "mma_gemm_blockscaled": "sm_120",
+    "gemm_sp": "mma_sp",
+    "wgmma_gemm_sp": "wgmma",
+    "copy_tmem": "tcgen05",
+    "deallocate_tmem": "tcgen05",
+    "tcgen05_cp_warpx4": "tcgen05",
+    "tcgen05_gemm": "tcgen05",
+    "tcgen05_gemm_blockscaled": "tcgen05",
+    "tcgen05_gemm_sp": "tcgen05",
+    "tcgen05_sf_warp_transpose": "tcgen05",
+    "tma_gather4": "tcgen05",
+    "tma_scatter4": "tcgen05",
+    "mma_gemm_blockscaled": "mma_blockscaled",
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 # Module here -> names that programs import from the package.
 _HOMES = {
+    "target": ("determine_fp8_type", "determine_target", "determine_torch_fp8_type"),
     "tensor": ("TensorSupplyType", "torch_assert_close"),
     "language": (
         "array_reduce", "get_buffer_region_from_load", "get_prim_func_name", "is_fragment",

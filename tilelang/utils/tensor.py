@@ -16,6 +16,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
+from tilelang.target.device import import_gpu_framework
 
 
 class TensorSupplyType(Enum):
@@ -67,7 +68,8 @@ def get_tensor_supply(
     """A function that makes one input for a parameter of a kernel or of a traced function.
 
     Tensors are torch tensors when torch is already imported, numpy arrays otherwise. With
-    ``device="cuda"`` they are torch or cupy tensors on the current GPU. A scalar is 1, or what
+    ``device="cuda"`` they are torch or cupy tensors on the current GPU, and where neither is
+    imported, the one that is installed is. A scalar is 1, or what
     ``symbols`` says for its name.
 
     Args:
@@ -80,6 +82,8 @@ def get_tensor_supply(
         TileValueError: by the function, for a shape with a symbol that has no value, or a
             negative extent.
     """
+    if device is not None:
+        import_gpu_framework()
     rng = np.random.default_rng(seed)
     known = dict(symbols or {})
 
@@ -136,7 +140,7 @@ def to_framework(values: Any, dtype: DType) -> Any:
 
 
 def to_device(tensor: Any, device: str) -> Any:
-    """``tensor`` on a GPU, by torch or cupy, whichever is imported.
+    """``tensor`` on a GPU, by torch or cupy.
 
     Raises:
         TileValueError: neither is imported, or torch has no GPU, so nobody has memory there.
@@ -156,9 +160,9 @@ def to_device(tensor: Any, device: str) -> Any:
         return cupy.asarray(tensor)
     raise TileValueError(
         "cannot make an input on the GPU",
-        expected="torch or cupy, imported before",
-        got="neither",
-        hint="import torch",
+        expected="torch or cupy",
+        got="neither is installed",
+        hint="pip install torch",
     )
 
 

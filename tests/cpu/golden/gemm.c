@@ -8,7 +8,7 @@
 #if defined(__AVX512F__)
 typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(64)));
 typedef float tl_gemm_f32_64x64x32_48_1_64_u __attribute__((vector_size(64), aligned(4)));
-static inline __attribute__((always_inline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, float* restrict c, const long ldc, const int clear) {
+static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {
     tl_gemm_f32_64x64x32_48_1_64_v c0_0 = {0}, c0_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c1_0 = {0}, c1_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c2_0 = {0}, c2_1 = {0};
@@ -23,8 +23,9 @@ static inline __attribute__((always_inline)) void tl_gemm_f32_64x64x32_48_1_64_b
     tl_gemm_f32_64x64x32_48_1_64_v c11_0 = {0}, c11_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c12_0 = {0}, c12_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c13_0 = {0}, c13_1 = {0};
+    for (int i = 0; i < 14; ++i) __builtin_prefetch(c + i * ldc, 1);
     for (long p = 0; p < 32; ++p) {
-        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 32 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 32 + 16);
+        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
         { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
         { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
         { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
@@ -40,76 +41,39 @@ static inline __attribute__((always_inline)) void tl_gemm_f32_64x64x32_48_1_64_b
         { const float x = a[576 + p]; c12_0 += x * b0; c12_1 += x * b1; }
         { const float x = a[624 + p]; c13_0 += x * b0; c13_1 += x * b1; }
     }
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) = c0_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) += c0_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) = c1_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) += c1_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 16) = c2_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 16) += c2_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 16) = c3_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 16) += c3_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 16) = c4_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 16) += c4_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) = c5_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) += c5_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) = c6_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) += c6_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) = c6_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) += c6_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) = c7_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) += c7_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) = c7_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) += c7_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 0) = c8_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 0) += c8_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 16) = c8_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 16) += c8_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 0) = c9_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 0) += c9_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 16) = c9_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 16) += c9_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) = c10_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) += c10_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) = c10_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) += c10_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) = c11_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) += c11_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) = c11_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) += c11_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 0) = c12_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 0) += c12_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 16) = c12_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 16) += c12_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 0) = c13_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 0) += c13_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 16) = c13_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 16) += c13_1;
-}
-#define TL_MR 14
-#define TL_PART 32
-#elif defined(__AVX2__)
-typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(32)));
-typedef float tl_gemm_f32_64x64x32_48_1_64_u __attribute__((vector_size(32), aligned(4)));
-static inline __attribute__((always_inline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, float* restrict c, const long ldc, const int clear) {
-    tl_gemm_f32_64x64x32_48_1_64_v c0_0 = {0}, c0_1 = {0};
-    tl_gemm_f32_64x64x32_48_1_64_v c1_0 = {0}, c1_1 = {0};
-    tl_gemm_f32_64x64x32_48_1_64_v c2_0 = {0}, c2_1 = {0};
-    tl_gemm_f32_64x64x32_48_1_64_v c3_0 = {0}, c3_1 = {0};
-    tl_gemm_f32_64x64x32_48_1_64_v c4_0 = {0}, c4_1 = {0};
-    tl_gemm_f32_64x64x32_48_1_64_v c5_0 = {0}, c5_1 = {0};
-#pragma GCC unroll 4
-    for (long p = 0; p < 32; ++p) {
-        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 32 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 32 + 8);
-        { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
-        { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
-        { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
-        { const float x = a[144 + p]; c3_0 += x * b0; c3_1 += x * b1; }
-        { const float x = a[192 + p]; c4_0 += x * b0; c4_1 += x * b1; }
-        { const float x = a[240 + p]; c5_0 += x * b0; c5_1 += x * b1; }
+    if (clear) {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) = c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) = c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 16) = c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 16) = c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 16) = c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) = c5_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) = c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) = c6_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) = c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) = c7_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 0) = c8_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 16) = c8_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 0) = c9_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 16) = c9_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) = c10_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) = c10_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) = c11_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) = c11_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 0) = c12_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 16) = c12_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 0) = c13_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 16) = c13_1;
+    } else {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) += c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) += c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 16) += c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 16) += c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 16) += c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) += c5_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) += c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) += c6_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) += c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) += c7_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 0) += c8_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 16) += c8_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 0) += c9_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 16) += c9_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) += c10_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) += c10_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) += c11_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) += c11_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 0) += c12_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 16) += c12_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 0) += c13_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 16) += c13_1;
     }
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) = c0_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) += c0_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) = c1_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) += c1_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) = c2_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) += c2_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) = c3_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) += c3_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 8) = c4_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 8) += c4_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 8) = c5_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 8) += c5_1;
 }
-#define TL_MR 6
-#define TL_PART 16
-#else
-typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(16)));
-typedef float tl_gemm_f32_64x64x32_48_1_64_u __attribute__((vector_size(16), aligned(4)));
-static inline __attribute__((always_inline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, float* restrict c, const long ldc, const int clear) {
+static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {
     tl_gemm_f32_64x64x32_48_1_64_v c0_0 = {0}, c0_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c1_0 = {0}, c1_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c2_0 = {0}, c2_1 = {0};
@@ -118,8 +82,9 @@ static inline __attribute__((always_inline)) void tl_gemm_f32_64x64x32_48_1_64_b
     tl_gemm_f32_64x64x32_48_1_64_v c5_0 = {0}, c5_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c6_0 = {0}, c6_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c7_0 = {0}, c7_1 = {0};
+    for (int i = 0; i < 8; ++i) __builtin_prefetch(c + i * ldc, 1);
     for (long p = 0; p < 32; ++p) {
-        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 32 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 32 + 4);
+        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
         { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
         { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
         { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
@@ -129,52 +94,165 @@ static inline __attribute__((always_inline)) void tl_gemm_f32_64x64x32_48_1_64_b
         { const float x = a[288 + p]; c6_0 += x * b0; c6_1 += x * b1; }
         { const float x = a[336 + p]; c7_0 += x * b0; c7_1 += x * b1; }
     }
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 4) = c0_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 4) += c0_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 4) = c1_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 4) += c1_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 4) = c2_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 4) += c2_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 4) = c3_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 4) += c3_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 4) = c4_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 4) += c4_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 4) = c5_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 4) += c5_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) = c6_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) += c6_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 4) = c6_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 4) += c6_1;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) = c7_0; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) += c7_0;
-    if (clear) *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 4) = c7_1; else *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 4) += c7_1;
+    if (clear) {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) = c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) = c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 16) = c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 16) = c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 16) = c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) = c5_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) = c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) = c6_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) = c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) = c7_1;
+    } else {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) += c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) += c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 16) += c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 16) += c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 16) += c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) += c5_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) += c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) += c6_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) += c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) += c7_1;
+    }
+}
+#define TL_MR 14
+#define TL_REST tl_gemm_f32_64x64x32_48_1_64_rest
+#define TL_PART 32
+#elif defined(__AVX2__)
+typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(32)));
+typedef float tl_gemm_f32_64x64x32_48_1_64_u __attribute__((vector_size(32), aligned(4)));
+static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {
+    tl_gemm_f32_64x64x32_48_1_64_v c0_0 = {0}, c0_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c1_0 = {0}, c1_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c2_0 = {0}, c2_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c3_0 = {0}, c3_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c4_0 = {0}, c4_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c5_0 = {0}, c5_1 = {0};
+    for (int i = 0; i < 6; ++i) __builtin_prefetch(c + i * ldc, 1);
+#pragma GCC unroll 4
+    for (long p = 0; p < 32; ++p) {
+        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 8);
+        { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
+        { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
+        { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
+        { const float x = a[144 + p]; c3_0 += x * b0; c3_1 += x * b1; }
+        { const float x = a[192 + p]; c4_0 += x * b0; c4_1 += x * b1; }
+        { const float x = a[240 + p]; c5_0 += x * b0; c5_1 += x * b1; }
+    }
+    if (clear) {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) = c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) = c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) = c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) = c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 8) = c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 8) = c5_1;
+    } else {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) += c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) += c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) += c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) += c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 8) += c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 8) += c5_1;
+    }
+}
+static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {
+    tl_gemm_f32_64x64x32_48_1_64_v c0_0 = {0}, c0_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c1_0 = {0}, c1_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c2_0 = {0}, c2_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c3_0 = {0}, c3_1 = {0};
+    for (int i = 0; i < 4; ++i) __builtin_prefetch(c + i * ldc, 1);
+#pragma GCC unroll 4
+    for (long p = 0; p < 32; ++p) {
+        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 8);
+        { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
+        { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
+        { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
+        { const float x = a[144 + p]; c3_0 += x * b0; c3_1 += x * b1; }
+    }
+    if (clear) {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) = c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) = c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) = c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) = c3_1;
+    } else {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) += c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) += c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) += c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) += c3_1;
+    }
+}
+#define TL_MR 6
+#define TL_REST tl_gemm_f32_64x64x32_48_1_64_rest
+#define TL_PART 16
+#else
+typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(16)));
+typedef float tl_gemm_f32_64x64x32_48_1_64_u __attribute__((vector_size(16), aligned(4)));
+static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {
+    tl_gemm_f32_64x64x32_48_1_64_v c0_0 = {0}, c0_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c1_0 = {0}, c1_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c2_0 = {0}, c2_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c3_0 = {0}, c3_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c4_0 = {0}, c4_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c5_0 = {0}, c5_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c6_0 = {0}, c6_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c7_0 = {0}, c7_1 = {0};
+    for (int i = 0; i < 8; ++i) __builtin_prefetch(c + i * ldc, 1);
+    for (long p = 0; p < 32; ++p) {
+        const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 4);
+        { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
+        { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
+        { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
+        { const float x = a[144 + p]; c3_0 += x * b0; c3_1 += x * b1; }
+        { const float x = a[192 + p]; c4_0 += x * b0; c4_1 += x * b1; }
+        { const float x = a[240 + p]; c5_0 += x * b0; c5_1 += x * b1; }
+        { const float x = a[288 + p]; c6_0 += x * b0; c6_1 += x * b1; }
+        { const float x = a[336 + p]; c7_0 += x * b0; c7_1 += x * b1; }
+    }
+    if (clear) {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 4) = c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 4) = c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 4) = c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 4) = c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 4) = c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 4) = c5_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) = c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 4) = c6_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) = c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 4) = c7_1;
+    } else {
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 4) += c0_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 4) += c1_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 4) += c2_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 4) += c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 4) += c4_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 4) += c5_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) += c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 4) += c6_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) += c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 4) += c7_1;
+    }
 }
 #define TL_MR 8
+#define TL_REST tl_gemm_f32_64x64x32_48_1_64_block
 #define TL_PART 8
 #endif
-static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_full(const float* a, const float* b, float* c, int clear) {
-    if (clear) tl_gemm_f32_64x64x32_48_1_64_block(a, b, c, 64, 1); else tl_gemm_f32_64x64x32_48_1_64_block(a, b, c, 64, 0);
-}
-static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_edge(const float* a, const float* b, float* c, long m, long n, int clear) {
-    float t[TL_MR * TL_PART] __attribute__((aligned(64)));
-    tl_gemm_f32_64x64x32_48_1_64_block(a, b, t, TL_PART, 1);
-    for (long i = 0; i < m; ++i)
-        for (long j = 0; j < n; ++j) {
-            const float found = t[i * TL_PART + j];
-            c[i * 64 + j] = clear ? found : c[i * 64 + j] + found;
-        }
-}
 static void tl_gemm_f32_64x64x32_48_1_64(const float* a, const float* b, float* c, int clear) {
+    float t[TL_MR * TL_PART] __attribute__((aligned(64)));
     for (long j = 0; j < 64; j += TL_PART) {
-        const float* panel = b + j / 32 * 1024 + j % 32;
+        const float* part = b + j / 16 * 512 + j % 16;
         const long n = 64 - j < TL_PART ? 64 - j : TL_PART;
+        const long next = n > 16 ? 512 : 0, ldc = n == TL_PART ? 64 : TL_PART;
         for (long i = 0; i < 64; i += TL_MR) {
             const long m = 64 - i < TL_MR ? 64 - i : TL_MR;
             const float* rows = a + i * 48;
             float* out = c + i * 64 + j;
-            if (m == TL_MR && n == TL_PART) tl_gemm_f32_64x64x32_48_1_64_full(rows, panel, out, clear);
-            else tl_gemm_f32_64x64x32_48_1_64_edge(rows, panel, out, m, n, clear);
+            float* to = n == TL_PART ? out : t;
+            if (m == TL_MR) tl_gemm_f32_64x64x32_48_1_64_block(rows, part, next, to, ldc, clear || to == t);
+            else TL_REST(rows, part, next, to, ldc, clear || to == t);
+            if (to != t) continue;
+            for (long x = 0; x < m; ++x)
+                for (long y = 0; y < n; ++y)
+                    out[x * 64 + y] = t[x * TL_PART + y] + (clear ? 0 : out[x * 64 + y]);
         }
     }
 }
 #undef TL_MR
+#undef TL_REST
 #undef TL_PART
 
 typedef struct {
@@ -196,16 +274,28 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const c = (float*)(arena + 20416);
     for (int64_t k = 0; k < 4; ++k) {
         for (int64_t i = 0; i < 64; ++i) {
-            #pragma omp simd
-            for (int64_t j = 0; j < 32; ++j) {
-                a[i * 48 + j] = tl_f16_to_f32(A[(by * 64 + i) * 128 + k * 32 + j]);
+            for (int64_t j_first = 0; j_first < 32; j_first += 64) {
+                const int64_t j_last = tl_min_i64(j_first + 64, 32);
+                float A_floats[64];
+                tl_load_halves(A_floats, A + (by * 64 + i) * 128 + k * 32 + j_first, j_last - j_first);
+                #pragma omp simd
+                for (int64_t j = j_first; j < j_last; ++j) {
+                    a[i * 48 + j] = A_floats[j - j_first];
+                }
             }
         }
-        for (int64_t k_1 = 0; k_1 < 32; ++k_1) {
-            for (int64_t p = 0; p < 2; ++p) {
-                #pragma omp simd
-                for (int64_t w = 0; w < 32; ++w) {
-                    b[p * 1024 + k_1 * 32 + w] = tl_f16_to_f32(B[(k * 32 + k_1) * 128 + bx * 64 + p * 32 + w]);
+        for (int64_t k_1 = 0; k_1 < 4; ++k_1) {
+            for (int64_t p = 0; p < 4; ++p) {
+                for (int64_t r = 0; r < 8; ++r) {
+                    for (int64_t w_first = 0; w_first < 16; w_first += 64) {
+                        const int64_t w_last = tl_min_i64(w_first + 64, 16);
+                        float B_floats[64];
+                        tl_load_halves(B_floats, B + (k * 32 + k_1 * 8 + r) * 128 + bx * 64 + p * 16 + w_first, w_last - w_first);
+                        #pragma omp simd
+                        for (int64_t w = w_first; w < w_last; ++w) {
+                            b[p * 512 + (k_1 * 8 + r) * 16 + w] = B_floats[w - w_first];
+                        }
+                    }
                 }
             }
         }
@@ -235,7 +325,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, C, {(2), (2), 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 42944);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 36800);
         if (error) return error;
     }
     return 0;

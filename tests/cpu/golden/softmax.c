@@ -20,9 +20,14 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float top[32] __attribute__((aligned(16)));
     float total[32] __attribute__((aligned(16)));
     for (int64_t i = 0; i < 32; ++i) {
-        #pragma omp simd
-        for (int64_t j = 0; j < 64; ++j) {
-            x[i * 64 + j] = tl_f16_to_f32(A[i * 64 + j]);
+        for (int64_t j_first = 0; j_first < 64; j_first += 64) {
+            const int64_t j_last = tl_min_i64(j_first + 64, 64);
+            float A_floats[64];
+            tl_load_halves(A_floats, A + i * 64 + j_first, j_last - j_first);
+            #pragma omp simd
+            for (int64_t j = j_first; j < j_last; ++j) {
+                x[i * 64 + j] = A_floats[j - j_first];
+            }
         }
     }
     for (int64_t i_1 = 0; i_1 < 32; ++i_1) {
@@ -48,9 +53,14 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
         total[i_3] = total_2;
     }
     for (int64_t i_4 = 0; i_4 < 32; ++i_4) {
-        #pragma omp simd
-        for (int64_t j_2 = 0; j_2 < 64; ++j_2) {
-            B[i_4 * 64 + j_2] = tl_f32_to_f16((x[i_4 * 64 + j_2] / total[i_4]));
+        for (int64_t j_first_1 = 0; j_first_1 < 64; j_first_1 += 64) {
+            const int64_t j_last_1 = tl_min_i64(j_first_1 + 64, 64);
+            float B_floats[64];
+            #pragma omp simd
+            for (int64_t j_2 = j_first_1; j_2 < j_last_1; ++j_2) {
+                B_floats[j_2 - j_first_1] = (x[i_4 * 64 + j_2] / total[i_4]);
+            }
+            tl_store_halves(B + i_4 * 64 + j_first_1, B_floats, j_last_1 - j_first_1);
         }
     }
 }

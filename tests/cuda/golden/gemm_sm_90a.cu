@@ -29,13 +29,11 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
     }
     __syncthreads();
     if (tx == 0) {
-        tl_mbarrier_wait(empty, 1);
         tl_tma_load(a, &A_map, full, 0, by * 64);
         tl_tma_load(b, &B_map, full, bx * 64, 0);
         tl_mbarrier_arrive_expect_tx(full, 8192);
     }
     if (tx == 0) {
-        tl_mbarrier_wait(&empty[1], 1);
         tl_tma_load(&a[2048], &A_map, &full[1], 32, by * 64);
         tl_tma_load(&b[2048], &B_map, &full[1], bx * 64, 32);
         tl_mbarrier_arrive_expect_tx(&full[1], 8192);
@@ -66,7 +64,6 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
         tl_wgmma_commit();
         tl_wgmma_wait<0>();
         tl_wgmma_touch_f32<32>(c);
-        __syncwarp(4294967295u);
         if (tx % 32 == 0) {
             tl_mbarrier_arrive(&empty[k % 3]);
         }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilelang.codegen.gpu.module import MapStep
     from tilelang.codegen.gpu.printer import GpuPrinter
 
+CallText: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
 MapEncoder: TypeAlias = "Callable[[E.Call, str, HostWriter, Mapping[E.Var, E.Expr]], MapStep]"
 
 
@@ -36,11 +37,12 @@ class Dialect:
             memory and in registers; vector moves need them aligned.
         restrict: that nothing else points to the same, with a blank.
         reserved: names that a variable must not take.
-        call: text of an intrinsic, None for one that the dialect has no text of its own for.
-        hint: the statement of a hint, None where the target drops it.
+        texts: what the dialect spells otherwise than rows do: name of a row -> its text.
+        writers: name that rows have for it (``Atom.writer``) -> what writes the text of a call, ""
+            for none.
+        operands: kind of operand that only some machines have (``Operand.space``) -> its text.
         includes: headers that a text needs.
-        maps: intrinsics whose values the host makes and the kernel gets as parameters.
-        map_tensor: the tensor that such a value describes, None for a plain pointer.
+        map_tensor: the tensor that a tensor map describes, None for a plain pointer.
         map_step: the step of the host that makes it for the kernel parameter with this name.
         flags: options of the compiler that suit the kernels of a function.
     """
@@ -56,10 +58,10 @@ class Dialect:
     local: str
     restrict: str
     reserved: frozenset[str]
-    call: Callable[[GpuPrinter, E.Call], str | None]
-    hint: Callable[[GpuPrinter, E.Call], str | None]
+    texts: Mapping[str, str]
+    writers: Mapping[str, CallText]
+    operands: Mapping[str, Callable[[GpuPrinter, E.Expr], str]]
     includes: Callable[[str], list[str]]
-    maps: tuple[str, ...]
     map_tensor: Callable[[E.Call, Slots], Buffer | None]
     map_step: MapEncoder
     flags: Callable[[S.PrimFunc], tuple[str, ...]]

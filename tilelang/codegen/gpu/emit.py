@@ -18,6 +18,7 @@ from tilelang.codegen.gpu.module import (
     SharedBuffer,
 )
 from tilelang.codegen.gpu.printer import GpuPrinter
+from tilelang.codegen.gpu.rows import makes_map
 from tilelang.codegen.names import Names
 from tilelang.codegen.symbols import symbols_of
 from tilelang.codegen.text import comment
@@ -25,6 +26,7 @@ from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Atom
 from tilelang.ir.bounds import Interval, full
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program
@@ -109,8 +111,8 @@ class _Module:
         self.kernels.append(kernel.name)
         self.shared += kernel.shared
         self.instances.update(kernel.printer.instances)
-        cooperative = "sync_grid" in kernel.printer.words
-        pdl = "pdl_sync" in kernel.printer.words and kernel.printer.has("sm_90")
+        cooperative = any(row.meets("grid") for row in kernel.printer.rows)
+        pdl = any(map(_depends, kernel.printer.rows)) and kernel.printer.has("pdl")
         for feature, present in (("cooperative", cooperative), ("pdl", pdl)):
             if present:
                 self.features.setdefault(feature)
@@ -138,7 +140,7 @@ class _Module:
             return (1, 1, 1)
         cluster = _three(dims if isinstance(dims, (tuple, list)) else (dims,))
         if cluster != (1, 1, 1):
-            printer.require("sm_90", "a cluster of blocks")
+            printer.require("cluster", "a cluster of blocks")
             self.features.setdefault("cluster")
         return cluster
 
@@ -188,7 +190,9 @@ class _Kernel:
         """What the kernel knows of parameters, symbols and launch variables."""
         printer, slots = self.printer, self.module.slots
         # What an earlier kernel may still be writing must not come through the read-only cache.
-        dependent = any(_is_call(node, "pdl_sync") for node in _all_exprs(self.stmt.body))
+        dependent = any(
+            isinstance(node, E.Call) and _depends(node.atom) for node in _all_exprs(self.stmt.body)
+        )
         self.restrict = not dependent and bool(self.module.func.attr("tir.noalias", True))
         for data, buffer in slots.buffers.items():
             read_only = data not in self.written and self.restrict
@@ -217,10 +221,10 @@ class _Kernel:
         lets = [*self.module.slots.device.values(), *inner]
         self.lets = {let.var: let.value for let in lets}
         for node in _all_exprs(self.stmt.body):
-            if isinstance(node, E.Call) and node.op in self.dialect.maps:
+            if isinstance(node, E.Call) and makes_map(node):
                 self._name_map(node, None)
         for let in lets:
-            if isinstance(let.value, E.Call) and let.value.op in self.dialect.maps:
+            if isinstance(let.value, E.Call) and makes_map(let.value):
                 self.printer.map_alias[let.var] = let.value
                 self._name_map(let.value, let.var.name)
 
@@ -373,5 +377,6 @@ def _all_exprs(body: S.Stmt) -> tuple[E.Expr, ...]:
     return tuple(found)
 
 
-def _is_call(node: E.Expr, op: str) -> bool:
-    return isinstance(node, E.Call) and node.op == op
+def _depends(row: Atom) -> bool:
+    """Whether the kernel waits there for the one in front of it."""
+    return row.orders is not None and (row.orders.kind, row.orders.scope) == ("wait", "launches")

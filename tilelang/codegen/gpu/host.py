@@ -28,6 +28,7 @@ from tilelang.codegen.gpu.module import (
 from tilelang.errors import Site, TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
 
@@ -175,7 +176,7 @@ class HostWriter:
             elif (
                 isinstance(node, (E.Load, E.RegionArg))
                 or node.dtype.is_float
-                or (isinstance(node, E.Call) and node.op not in ("likely", "isnullptr", "abs"))
+                or (isinstance(node, E.Call) and not _known(node.atom))
             ):
                 return False
         return True
@@ -253,3 +254,8 @@ class HostWriter:
             part = (*self.program(index), *self.program(E.as_expr(stride)), "mul", size, "mul")
             result = (*result, *part, "add")
         return result
+
+
+def _known(row: Atom) -> bool:
+    """Whether programs of the host compute an intrinsic."""
+    return row.identity or row.writer == "is null" or row.name == "abs"

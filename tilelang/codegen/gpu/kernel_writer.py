@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tilelang.codegen.c import NARROW_FLOATS, bare, is_packed, storage_type, value_type
 from tilelang.codegen.gpu import indexing
 from tilelang.codegen.gpu.printer import GpuPrinter
+from tilelang.codegen.gpu.rows import call_text
 from tilelang.codegen.names import Names
 from tilelang.codegen.text import quote
 from tilelang.codegen.writer import Writer
@@ -234,9 +235,9 @@ class KernelWriter(Writer):
 
     def hint(self, call: E.Call) -> None:
         """Order and register hints, where the architecture has them."""
-        self.p.words.add(call.op)
-        text = self.p.dialect.hint(self.p, call)
-        if text is not None:
+        self.p.rows.add(call.atom)
+        text = call_text(self.p, call) if self.p.has(call.atom.needs) else None
+        if text:
             self.put(f"{text};")
 
     def check(self, stmt: S.Assert) -> None:

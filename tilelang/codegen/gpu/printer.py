@@ -20,9 +20,11 @@ from tilelang.codegen.c import (
 from tilelang.codegen.gpu import indexing
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.indexing import Term
+from tilelang.codegen.gpu.rows import call_text, makes_map
 from tilelang.codegen.names import Names
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
+from tilelang.ir.atoms import Atom
 from tilelang.ir.bounds import Bounds, Interval, full, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
@@ -31,11 +33,10 @@ from tilelang.ir.indices import INDEX_OPS, parted, widens
 from tilelang.ir.linear import Linear, unwrapped
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
+from tilelang.target.features import lowest_with
 
 _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
-# Feature sets that include those of another architecture.
-_FAMILIES = {"sm_100a": ("sm_103a",)}
 
 
 class GpuPrinter(CPrinter):
@@ -68,7 +69,7 @@ class GpuPrinter(CPrinter):
         self.used: dict[E.Var, None] = {}
         self.declared: dict[E.Var, str] = {}
         self.state: dict[str, str] = {}
-        self.words: set[str] = set()
+        self.rows: set[Atom] = set()
         self.instances: dict[str, None] = {}
         self.maps: dict[E.Call, str] = {}
         self.map_alias: dict[E.Var, E.Call] = {}
@@ -79,20 +80,15 @@ class GpuPrinter(CPrinter):
 
     # -- architecture ------------------------------------------------------------------------------
     def has(self, needs: str) -> bool:
-        """Whether the target has what needs the architecture `needs` ("" is everywhere)."""
-        if not needs.startswith("sm_"):
-            return True
-        have = self.target.arch if self.target.compute is not None else "sm_80"
-        if needs.endswith("a"):
-            return have in (needs, *_FAMILIES.get(needs, ()))
-        return _number(have) >= _number(needs)
+        """Whether the target has the feature `needs`. All have "", and GPUs have "threads"."""
+        return needs in ("", "threads") or needs in self.target.features
 
     def require(self, needs: str, what: str) -> None:
-        """Refuse `what` on a target below `needs`."""
+        """Refuse `what` on a target without the feature `needs`."""
         if not self.has(needs):
             raise TileUnsupportedError(
                 f"{what} is not available on {self.target.arch or 'this target'}",
-                expected=f"a target with {needs}",
+                expected=f"a target with {lowest_with(needs)}",
                 got=str(self.target),
             )
 
@@ -158,7 +154,7 @@ class GpuPrinter(CPrinter):
     def tensor_map(self, operand: E.Expr) -> str:
         """A pointer to a tensor map: a parameter of the kernel, or what the program has."""
         call = self.map_alias.get(operand, operand) if isinstance(operand, E.Var) else operand
-        if not isinstance(call, E.Call) or not call.op.startswith("create_tma"):
+        if not (isinstance(call, E.Call) and makes_map(call)):
             return bare(self.value(operand))
         if call not in self.maps:
             wanted = self.map_names.get(call, "tensor_map")
@@ -303,15 +299,13 @@ class GpuPrinter(CPrinter):
 
     def call(self, expr: E.Call) -> str:
         """An intrinsic: one with a rule of its own, an elementwise one, or a header function."""
-        self.words.add(expr.op)
-        own = self.dialect.call(self, expr)
+        self.rows.add(expr.atom)
+        own = call_text(self, expr)
         return super().call(expr) if own is None else own
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """An intrinsic that the dialect has no text for."""
-        needs = expr.atom.needs
-        if needs.startswith("sm_"):
-            self.require(needs, f"T.{expr.op}")
+        self.require(expr.atom.needs, f"T.{expr.op}")
         raise TileUnsupportedError(
             f"T.{expr.op} is not supported on {self.dialect.name}",
             expected=f"an operation of the {self.dialect.name} back end",
@@ -346,7 +340,3 @@ def thread_index(p: GpuPrinter) -> str:
         return f"(int){axes[0]}"
     plane = f"{axes[0]} + {x} * {axes[1]}"
     return f"(int)({plane})" if z == 1 else f"(int)({plane} + {x * y} * {axes[2]})"
-
-
-def _number(arch: str) -> int:
-    return int("".join(filter(str.isdigit, arch)))

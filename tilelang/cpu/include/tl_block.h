@@ -8,15 +8,23 @@
 
 typedef void (*tl_block_fn)(const void* args, char* arena, int32_t* error, int64_t first, int64_t last);
 
-// Memory for the tiles of one core: kept between launches, grown when a kernel needs more.
+// Memory for the tiles of one core: kept between launches, grown when a kernel needs more. Large
+// arenas ask for huge pages: a product walks over panels that are all in different small ones.
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+#define TL_HUGE ((size_t)1 << 21)
 static __thread char* tl_arena_base;
 static __thread size_t tl_arena_size;
 static char* tl_arena(size_t bytes) {
     if (bytes > tl_arena_size) {
         free(tl_arena_base);
-        size_t want = (bytes + 4095) / 4096 * 4096;
-        if (posix_memalign((void**)&tl_arena_base, 4096, want)) { tl_arena_base = NULL; tl_arena_size = 0; return NULL; }
+        size_t page = bytes < TL_HUGE / 2 ? 4096 : TL_HUGE, want = (bytes + page - 1) / page * page;
+        if (posix_memalign((void**)&tl_arena_base, page, want)) { tl_arena_base = NULL; tl_arena_size = 0; return NULL; }
         tl_arena_size = want;
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+        if (page == TL_HUGE) madvise(tl_arena_base, want, MADV_HUGEPAGE);
+#endif
     }
     return tl_arena_base ? tl_arena_base : (char*)"";
 }

@@ -5,19 +5,19 @@
 #include "tl_math.h"
 
 // -- float16 and bfloat16 ------------------------------------------------------------------------
+// Clang makes vectors of conversions of _Float16, GCC 12 does not ("no vectype"), so it gets the
+// arithmetic on bits: a loop of it is eight or sixteen lanes wide, one conversion by F16C at a time is not.
 // Where the machine has half arithmetic, GCC computes (_Float16)((float)a * (float)b) as a half product, which
 // has the same value, and then contracts it with a sum that follows, so that the product is not rounded. The
 // barrier keeps the float operation. Clang contracts within an expression of the program only.
-#ifdef __has_builtin
+#if defined(__clang__) || !defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC)
+#define TL_IN_FLOAT(x) (x)
+#elif defined(__has_builtin)
 #if __has_builtin(__builtin_assoc_barrier)
 #define TL_IN_FLOAT(x) __builtin_assoc_barrier(x)
 #endif
 #endif
-#if defined(__clang__) || !(defined(__AVX512FP16__) || defined(__ARM_FEATURE_FP16_SCALAR_ARITHMETIC))
-#undef TL_IN_FLOAT
-#define TL_IN_FLOAT(x) (x)
-#endif
-#if defined(__FLT16_MANT_DIG__) && (defined(__F16C__) || defined(__aarch64__)) && defined(TL_IN_FLOAT)
+#if defined(__FLT16_MANT_DIG__) && defined(TL_IN_FLOAT) && (defined(__aarch64__) || (defined(__clang__) && defined(__F16C__)))
 TL_INLINE float tl_f16_to_f32(uint16_t h) { _Float16 f; memcpy(&f, &h, 2); return (float)f; }
 TL_INLINE uint16_t tl_f32_to_f16(float x) {
     _Float16 f = (_Float16)TL_IN_FLOAT(x);
@@ -25,15 +25,27 @@ TL_INLINE uint16_t tl_f32_to_f16(float x) {
     memcpy(&h, &f, 2);
     return h;
 }
+TL_INLINE float tl_round_f16(float x) { return tl_f16_to_f32(tl_f32_to_f16(x)); }
 #else
 TL_INLINE float tl_f16_to_f32(uint16_t h) {
     uint32_t s = (uint32_t)(h & 0x8000) << 16, b = h & 0x7fff;
-    uint32_t e = b >> 10, m = b & 0x3ff;
-    float normal = tl_as_f32(((e + 112) << 23) | (m << 13));
-    float small = (float)m * 5.9604644775390625e-8f;
-    float special = tl_as_f32(0x7f800000u | (m << 13));
-    float v = e == 0 ? small : e == 31 ? special : normal;
-    return tl_as_f32(tl_as_u32(v) | s);
+    uint32_t normal = (b << 13) + 0x38000000u;  // the exponent grows by 127 - 15
+    uint32_t small = tl_as_u32((float)(int32_t)b * 5.9604644775390625e-8f);
+    uint32_t v = b < 0x400 ? small : normal;
+    v = b >= 0x7c00 ? normal + 0x38000000u : v;  // infinity and NaN: from 31 to 255
+    return tl_as_f32(v | s);
+}
+// The value of the nearest half, without its sign; ties to even.
+TL_INLINE uint32_t tl_near_f16(uint32_t a) {
+    uint32_t normal = (a + 0xfffu + (a >> 13 & 1)) & 0xffffe000u;
+    uint32_t small = tl_as_u32((tl_as_f32(a) + 0.5f) - 0.5f);  // adding 1/2 aligns the last place with 2^-24
+    uint32_t v = a < 0x38800000u ? small : normal;
+    v = a >= 0x477ff000u ? 0x7f800000u : v;
+    return a > 0x7f800000u ? (a & 0xffffe000u) | (a & 0x7fe000u ? 0u : 0x400000u) : v;
+}
+TL_INLINE float tl_round_f16(float x) {
+    uint32_t u = tl_as_u32(x);
+    return tl_as_f32(tl_near_f16(u & 0x7fffffffu) | (u & 0x80000000u));
 }
 TL_INLINE uint16_t tl_f32_to_f16(float x) {
     uint32_t u = tl_as_u32(x), s = u >> 16 & 0x8000, a = u & 0x7fffffff;
@@ -42,10 +54,43 @@ TL_INLINE uint16_t tl_f32_to_f16(float x) {
     uint32_t small = tl_as_u32(v + 0.5f) - 0x3f000000u;  // adding 1/2 aligns the last place with 2^-24
     uint32_t code = a < 0x38800000u ? small : normal;
     code = a >= 0x477ff000u ? 0x7c00u : code;
-    code = a > 0x7f800000u ? 0x7e00u | (a >> 13 & 0x3ff) : code;
+    // A NaN that a half has stays as it is, a signalling one too: its bits may only be on their way.
+    uint32_t payload = a >> 13 & 0x3ff;
+    code = a > 0x7f800000u ? 0x7c00u | (payload ? payload : 0x200u) : code;
     return (uint16_t)(code | s);
 }
 #endif
+// Neighbours in memory, eight at a time where the machine has instructions for it.
+#if defined(__F16C__)
+typedef float tl_float8 __attribute__((vector_size(32)));
+typedef short tl_half8 __attribute__((vector_size(16)));
+#endif
+static __attribute__((unused)) void tl_load_halves(float* restrict d, const uint16_t* restrict s, int64_t n) {
+    int64_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8) {
+        tl_half8 h;
+        memcpy(&h, s + i, 16);
+        const tl_float8 x = __builtin_ia32_vcvtph2ps256(h);
+        memcpy(d + i, &x, 32);
+    }
+#endif
+    #pragma omp simd
+    for (int64_t j = i; j < n; ++j) d[j] = tl_f16_to_f32(s[j]);
+}
+static __attribute__((unused)) void tl_store_halves(uint16_t* restrict d, const float* restrict s, int64_t n) {
+    int64_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8) {
+        tl_float8 x;
+        memcpy(&x, s + i, 32);
+        const tl_half8 h = (tl_half8)__builtin_ia32_vcvtps2ph256(x, 0);
+        memcpy(d + i, &h, 16);
+    }
+#endif
+    #pragma omp simd
+    for (int64_t j = i; j < n; ++j) d[j] = tl_f32_to_f16(s[j]);
+}
 TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
 TL_INLINE uint16_t tl_f32_to_bf16(float x) {
     uint32_t u = tl_as_u32(x);
@@ -105,7 +150,7 @@ TL_INLINE void tl_store_e2m1fn(uint8_t* p, int64_t i, float v) { tl_store_u4(p, 
 
 // -- rounding to a format: the value of the nearest code ---------------------------------------------
 #define TL_ROUND(NAME) TL_INLINE float tl_round_##NAME(float x) { return tl_##NAME##_to_f32(tl_f32_to_##NAME(x)); }
-TL_ROUND(f16) TL_ROUND(bf16) TL_ROUND(e3m4) TL_ROUND(e4m3) TL_ROUND(e4m3fn) TL_ROUND(e4m3fnuz) TL_ROUND(e4m3b11fnuz)
+TL_ROUND(bf16) TL_ROUND(e3m4) TL_ROUND(e4m3) TL_ROUND(e4m3fn) TL_ROUND(e4m3fnuz) TL_ROUND(e4m3b11fnuz)
 TL_ROUND(e5m2) TL_ROUND(e5m2fnuz) TL_ROUND(e8m0fnu) TL_ROUND(e2m3fn) TL_ROUND(e3m2fn) TL_ROUND(e2m1fn)
 
 // -- results of operations ---------------------------------------------------------------------------

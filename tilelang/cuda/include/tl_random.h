@@ -4,7 +4,7 @@
 #include "tl_types.h"
 
 struct tl_philox {
-    uint32_t counter[4], key[2];
+    uint32_t counter[4], key[2], words[4];  // words: of the counter, from its first draw on
     int place;
     bool has_extra;
     float extra;
@@ -41,11 +41,12 @@ TL_INLINE void tl_rng_init(tl_philox& s, uint64_t seed, uint64_t sequence, uint6
     s.has_extra = false;
     s.extra = 0.0f;
     tl_philox_advance(s, offset >> 2);
+    if (s.place != 0) tl_philox_words(s, s.words);
 }
 TL_INLINE uint32_t tl_rng_rand(tl_philox& s) {
-    uint32_t words[4];
-    tl_philox_words(s, words);
-    const uint32_t found = s.place == 0 ? words[0] : s.place == 1 ? words[1] : s.place == 2 ? words[2] : words[3];
+    if (s.place == 0) tl_philox_words(s, s.words);
+    const uint32_t low = s.place == 0 ? s.words[0] : s.words[1], high = s.place == 2 ? s.words[2] : s.words[3];
+    const uint32_t found = s.place < 2 ? low : high;
     s.place = (s.place + 1) & 3;
     if (s.place == 0) tl_philox_advance(s, 1);
     return found;

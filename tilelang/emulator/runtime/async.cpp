@@ -16,7 +16,7 @@ enum AgentKind : uint64_t { barrier_agent = 1, reader_agent = 2, writer_agent = 
 uint64_t agent_key(AgentKind kind, uint64_t which) { return which << 2 | kind; }
 
 uint64_t group_key(Group group, const Fiber& fiber) {
-    const uint64_t owner = group == Group::matrix ? fiber.linear / (4 * warp_size) : fiber.linear;
+    const uint64_t owner = group == Group::matrix ? fiber.linear / (checks(TL_EMU_WARP_PRODUCTS) ? warp_size : 4 * warp_size) : fiber.linear;
     return ((uint64_t)fiber.block->number << 32 | owner) << 2 | (uint64_t)group;
 }
 
@@ -155,7 +155,7 @@ void check_extents(const Task& task) {
 void submit(Work&& work) { submit_task(std::move(work)); }
 
 std::shared_ptr<Task> submit_task(Work&& work) {
-    Fiber* me = current();
+    Fiber* me = work.issuer == nullptr ? current() : static_cast<Fiber*>(work.issuer);
     Gang& gang = *me->gang;
     auto task = std::make_shared<Task>();
     task->work = std::move(work);
@@ -188,8 +188,8 @@ std::shared_ptr<Task> submit_task(Work&& work) {
     return task;
 }
 
-void commit_group(Group group) {
-    GroupQueue& queue = queue_of(group, *current());
+void commit_group(Group group, Thread& by) {
+    GroupQueue& queue = queue_of(group, static_cast<Fiber&>(by));
     queue.committed.push_back(std::move(queue.open));
     queue.open.clear();
 }
@@ -294,7 +294,7 @@ void tl_emu_cp_async_mbarrier_arrive(void* bar) {
     hand_over(gang, std::move(task));
 }
 
-void tl_emu_bulk_commit(void) { commit_group(Group::bulk); }
+void tl_emu_bulk_commit(void) { commit_group(Group::bulk, *current()); }
 void tl_emu_bulk_wait(unsigned left, int reads_only) { wait_group(Group::bulk, left, reads_only != 0, TL_EMU_PC()); }
 
 }  // extern "C"

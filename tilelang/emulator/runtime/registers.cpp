@@ -65,7 +65,11 @@ void tl_emu_wgmma_fence(void) {
 }
 
 void tl_emu_wgmma_commit(void) {
-    collective_group("wgmma.commit_group", 4, current(), [](void**, int) { commit_group(Group::matrix); }, TL_EMU_PC());
+    const auto commit = [](void** lanes, int count) {
+        for (int lane = 0; lane < count; lane += part_of(count))
+            if (lanes[lane] != nullptr) commit_group(Group::matrix, *static_cast<Fiber*>(lanes[lane]));
+    };
+    collective_group("wgmma.commit_group", 4, current(), commit, TL_EMU_PC());
 }
 
 void tl_emu_wgmma_wait(unsigned left) { wait_group(Group::matrix, left, false, TL_EMU_PC()); }

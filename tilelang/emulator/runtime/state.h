@@ -272,6 +272,8 @@ struct Worker {
 extern thread_local constinit Worker* worker __attribute__((tls_model("initial-exec")));
 inline Fiber* current() { return worker->current; }
 inline bool checks(uint32_t flags) { return (worker->flags & flags) != 0; }
+// How many of the threads that meet in an instruction of a warpgroup wait for it together.
+inline int part_of(int count) { return checks(TL_EMU_WARP_PRODUCTS) ? (int)warp_size : count; }
 // Of an address in the memory of some block: how far it is from where that begins, which may be in front of it.
 inline int32_t shared_offset(const void* p) {
     return (int32_t)(((size_t)((const unsigned char*)p - worker->arena) & (arena_stride - 1)) - arena_lead);

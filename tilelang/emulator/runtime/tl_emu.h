@@ -30,6 +30,7 @@ enum TlEmuCheck : uint32_t {
     TL_EMU_EVENTS = 64,          // timeline of one block: TlEmuEvent
     TL_EMU_LOST_WRITES = 128,    // with TL_EMU_SHARED_RACES: shared data that nobody reads
     TL_EMU_UNSET_REGISTERS = 256,  // registers read that nothing has written
+    TL_EMU_WARP_PRODUCTS = 512,  // with TL_EMU_SHARED_RACES: a warp that has waited for a wgmma knows of its own part only
 };
 // In which order warps run and asynchronous work completes.
 enum TlEmuSchedule : uint32_t {
@@ -208,7 +209,7 @@ void mbarrier_wait(void* bar, uint32_t parity, const void* pc);   // blocks the 
 // -- asynchronous work
 struct Span { const void* address; size_t bytes; };
 struct Arrival { void* barrier; uint32_t bytes; };  // complete_tx when the work is done
-enum class Group : uint32_t { none, bulk, matrix };  // per thread; per warpgroup
+enum class Group : uint32_t { none, bulk, matrix };  // per thread; per warpgroup, or warp with TL_EMU_WARP_PRODUCTS
 // Something that another unit does after the issuing thread went on: TMA, bulk copies, wgmma, tcgen05.
 struct Work {
     const char* what = "";
@@ -220,11 +221,12 @@ struct Work {
     std::vector<Arrival> arrivals;           // it signals mbarriers when done ...
     std::vector<void*> arrives;              // ... or arrives at them as a thread would ...
     Group group = Group::none;               // ... or belongs to the issuer's open group
+    Thread* issuer = nullptr;                // null: the calling thread
 };
 // Hand over work, issued by the calling thread (by one of the warpgroup for Group::matrix). Accesses are checked
 // here, reads and writes stay pending until a wait or barrier tells a thread of the completion.
 void submit(Work&& work);
-void commit_group(Group group);               // by the thread, or once by any thread of the warpgroup
+void commit_group(Group group, Thread& by);   // by the thread, or once by any thread of the warpgroup
 // By every thread that waits: all but the latest `left` groups are done. reads_only: only their reads are.
 void wait_group(Group group, uint32_t left, bool reads_only, const void* pc);
 void fence_proxy_async();

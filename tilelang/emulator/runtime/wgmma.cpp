@@ -99,17 +99,23 @@ void issue(void** lanes, int count) {
     if (checking(TL_EMU_SHARED_RACES | TL_EMU_SHARED_BOUNDS)) {
         if (!registers) add_operand(work, first->who, p.shared, p.place_a, p.a, 64, p.k);
         add_operand(work, first->who, p.shared, p.place_b, p.b, p.n, p.k);
-        for (int lane = 0; lane < count; ++lane) {
-            Thread* who = static_cast<const Operands*>(lanes[lane])->who;
-            work.registers.push_back({who, {p.d[lane], register_bytes(p, false)}});
-            if (registers) work.registers.push_back({who, {p.registers_a[lane], register_bytes(p, true)}});
-        }
     }
     auto& tail = first->who->block->matrix_tails[first->who->linear / (4 * warp_size)];
     auto job = std::make_shared<Job>(Job{p, static_cast<const Fiber*>(first->who), std::static_pointer_cast<Job>(tail)});
     tail = job;
     work.run = [job] { run_in_order(job); };
-    submit(std::move(work));
+    // All warps, or one after the other: each is taken to read all of both operands.
+    const bool watched = checking(TL_EMU_SHARED_RACES | TL_EMU_SHARED_BOUNDS);
+    for (int from = 0, part = part_of(count); from < count; from += part) {
+        Work mine = work;
+        if (part < count) mine.issuer = static_cast<const Operands*>(lanes[from])->who;
+        for (int lane = from; watched && lane < from + part; ++lane) {
+            Thread* who = static_cast<const Operands*>(lanes[lane])->who;
+            mine.registers.push_back({who, {p.d[lane], register_bytes(p, false)}});
+            if (registers) mine.registers.push_back({who, {p.registers_a[lane], register_bytes(p, true)}});
+        }
+        submit(std::move(mine));
+    }
 }
 
 }  // namespace

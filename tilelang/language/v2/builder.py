@@ -613,7 +613,7 @@ def count(number: int, noun: str) -> str:
 class placed:
     """Context manager: an error raised inside takes the user's place, found only then.
 
-    For words that run outside of a trace: annotations, symbols, decorators.
+    For functions that run outside of a trace: annotations, symbols, decorators.
     """
 
     def __enter__(self) -> None:

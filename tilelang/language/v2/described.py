@@ -56,10 +56,11 @@ def check_options(
     """Refuse options that would mean something here.
 
     Args:
-        what: the word, for messages.
+        what: the function, for messages.
         kind: element type; None where it is the argument's.
-        align: bytes that the address is a multiple of. Every address is checked to be a multiple
-            of an element at launch, and vector accesses check what they need beyond that.
+        align: bytes that the address is a multiple of, a power of two. Nothing rests on the
+            promise: every address is checked to be a multiple of an element at launch, and vector
+            accesses check what they need beyond that.
         offset_factor: what the element offset is a multiple of; see :func:`checked_offset`.
         buffer_type: "" or "default".
         axis_separators: None or empty: memory is flat.
@@ -73,13 +74,9 @@ def check_options(
             raise TileValueError(
                 f"{name} of {what} is not a number", expected="an int, 0 for none", got=repr(value)
             )
-    least = 1 if kind is None else max(1, kind.bits * kind.lanes // 8)
-    if isinstance(align, int) and align > 0 and least % align:
-        raise TileUnsupportedError(
-            f"{what} with align={align}",
-            expected=f"a divisor of the {least} bytes of an element" if kind else "1",
-            got=str(align),
-            hint="leave it out: vector accesses find out and check the alignment that they need",
+    if isinstance(align, int) and align > 0 and align & (align - 1):
+        raise TileValueError(
+            f"align={align} of {what} is no alignment", expected="a power of two", got=str(align)
         )
     if buffer_type not in ("", "default"):
         raise TileUnsupportedError(

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_place"]
 
-_COLLECTIVE = (
-    S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerFinalize, S.Transpose, S.Im2col,
-)  # fmt: skip
+_COLLECTIVE = (S.Gemm, S.Reduce, S.Scan, S.ReducerInit, S.ReducerFinalize, S.ElementOp)
 _MOVES = (S.Copy, S.Fill)
 _OWN = ("local", "local.var")
 
@@ -49,7 +47,7 @@ def _check_parallel(stmt: S.Stmt) -> None:
             what = f"the tile operation {type(stmt).__name__}"
     else:
         calls = (node for expr in stmt.exprs() for node in find(expr, Call))
-        what = next((f"T.{node.atom.word or node.op}" for node in calls if _joint(node)), "")
+        what = next((f"T.{node.atom.usual}" for node in calls if _joint(node)), "")
     if what:
         raise TileSyntaxError(
             f"{what} in a T.Parallel loop",

@@ -96,7 +96,7 @@ def _bug(builder: Builder, error: Exception) -> InternalError:
 
 
 def _misused_word(error: AttributeError | TypeError) -> TileError | None:
-    """A better error for an unknown word of the language, or one called with wrong arguments."""
+    """A better error for an unknown name of the language, or one called with wrong arguments."""
     frames = _frames(error.__traceback__)
     while frames and frames[-1].tb_frame.f_code.co_name == "__getattr__":
         frames.pop()

@@ -9,7 +9,7 @@ from tilelang.ir.uniform import PRIVATE
 
 
 def updated_in_two_ways(stmt: S.Stmt) -> set[E.Var]:
-    """Memory that threads share and words in ``stmt`` update in two kinds, whose order matters."""
+    """Memory that threads share and ``stmt`` updates in two kinds, whose order matters."""
     kinds: dict[E.Var, set[str]] = {}
     for access in effects.accesses(stmt, nested=True):
         kind = access.by.atom.update if isinstance(access.by, E.Call) else ""

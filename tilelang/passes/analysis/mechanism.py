@@ -21,7 +21,6 @@ class Step(Enum):
 
     CLOSE_GROUP = "the copies that it has issued since the last group are a group"
     WAIT_GROUPS = "wait until all its groups but the last few have arrived"
-    WAIT_COUNTER = "wait until all its copies but those of the last few items have arrived"
     MEET = "wait for all threads of the pipeline"
     EXPECT = "arrive where the version is filled and announce the bytes of the item"
     WAIT_FULL = "wait until the version is filled"
@@ -31,7 +30,7 @@ class Step(Enum):
 
 
 # Steps after which the copies of the executing thread have arrived.
-ARRIVALS = frozenset((Step.WAIT_GROUPS, Step.WAIT_COUNTER, Step.WAIT_FULL))
+ARRIVALS = frozenset((Step.WAIT_GROUPS, Step.WAIT_FULL))
 # Steps that use the two mbarriers of a version: it is full, it is empty.
 TURNS = frozenset(
     (Step.EXPECT, Step.WAIT_FULL, Step.WAIT_EMPTY, Step.ARRIVE_FULL, Step.ARRIVE_EMPTY)
@@ -51,8 +50,6 @@ class Mechanism:
         close: what stands where the pipeline ends.
         counts_items: arrivals are counted and not named, so that items that do not exist are
             committed, too, and may be waited for.
-        counts_copies: a wait counts copies under way, so that the last items are waited for with
-            nothing ahead of them.
         elected: one thread issues the copies of all.
         versions: whether a tile has more than one.
     """
@@ -68,7 +65,6 @@ class Mechanism:
     release: tuple[Step, ...] = ()
     close: tuple[Step, ...] = ()
     counts_items: bool = False
-    counts_copies: bool = False
     elected: bool = False
     versions: bool = True
 
@@ -108,15 +104,6 @@ _ROWS = (
         commit=(Step.ARRIVE_FULL,),
         wait=(Step.WAIT_FULL,),
         release=(Step.ARRIVE_EMPTY,),
-    ),
-    # CDNA3 ISA, "Data Dependency Resolution": memory instructions that load to LDS retire in order
-    # and are counted by vmcnt.
-    Mechanism(
-        "counter", frozenset(("vmcnt", "direct_lds")), "counted loads",
-        "one barrier per iteration", "async",
-        wait=(Step.WAIT_COUNTER, Step.MEET),
-        close=(Step.WAIT_COUNTER, Step.MEET),
-        counts_copies=True,
     ),
     # Copies through registers are complete when they return; what is left is one barrier instead
     # of the two that a tile with one version needs.

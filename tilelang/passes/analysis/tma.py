@@ -32,6 +32,7 @@ MOST_BOXES = 32  # of one tile; each is an instruction of its own
 # Annotations of copies: by boxes, and over where the statement ends; by boxes, as the program
 # orders them; why it is not by boxes.
 COMPLETE, ANNOUNCE, TMA_NOTE = "complete", "announce", "tma_note"
+PART = "part"  # annotation of a copy: the :class:`Part` of it that is made
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
 # Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
@@ -81,6 +82,26 @@ class Boxes:
     def bytes(self) -> int:
         """Bytes of all boxes."""
         return self.box_bytes * len(self.boxes)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a copy of a product's result, which each warp makes by boxes of its own.
+
+    Attributes:
+        rows: the tile in shared memory: places of :data:`PART_ROWS` x :data:`PART_COLUMNS` elements
+            for each warp.
+        number, count: which one of how many.
+        last: whether its warps wait until the unit has read all that they have given to it.
+    """
+
+    rows: Buffer
+    number: int
+    count: int
+    last: bool = False
+
+
+PART_ROWS, PART_COLUMNS = 16, 64
 
 
 @dataclass(frozen=True)
@@ -170,6 +191,8 @@ def _strides(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
     name, size, rank = tensor.name, tensor.dtype.bits // 8, tensor.ndim
     if not 1 <= rank <= MOST_DIMS:
         raise NotBoxesError(f"`{name}` has {rank} dimensions, a tensor map 1 to {MOST_DIMS}")
+    if any(isinstance(extent, int) and extent == 0 for extent in tensor.shape):
+        raise NotBoxesError(f"`{name}` has no elements")
     if not (isinstance(tensor.elem_offset, int) and tensor.elem_offset == 0):
         raise NotBoxesError(f"`{name}` does not begin where its memory does")
     if tensor.attr(BASE, CHUNK) % CHUNK:

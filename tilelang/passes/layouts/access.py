@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, split_modes
+from tilelang.passes.analysis.affine import linear
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -85,18 +87,18 @@ def _constant_loop(stmt: S.For) -> tuple[E.Var, int, int]:
 
 @dataclass(frozen=True)
 class Registers:
-    """The register of a fragment that an access uses, as modes of the slot number.
+    """The register of a fragment that an access uses, as modes of the register number.
 
-    ``modes`` describe ``slot * inner + k`` where k counts the inner loops in row-major order.
+    ``modes`` describe ``register * inner + k`` where k counts the inner loops in row-major order.
     """
 
     base: int
     modes: tuple[Mode, ...]
     inner: tuple[tuple[E.Var, int, int], ...]
 
-    def expr(self, slot: E.Expr) -> E.Expr:
-        """The register for loop slot ``slot``."""
-        flat = slot
+    def expr(self, register: E.Expr) -> E.Expr:
+        """The register of the fragment for a register of the loop."""
+        flat = register
         for var, start, extent in self.inner:
             step = E.binary("sub", var, E.const(start))
             flat = E.binary("add", E.binary("mul", flat, E.const(extent)), step)
@@ -154,7 +156,7 @@ def _registers(
     """:func:`registers_of` for an access by placeholders: of the loop, then of inner loops."""
     names = placeholders(loops + len(ends))
     inner = tuple((var, *end) for var, end in zip(names[loops:], ends))
-    points = spread.index_table()  # (threads, slots, dims)
+    points = spread.index_table()  # (threads, registers, dims)
     count = int(np.prod([extent for _, _, extent in inner], dtype=np.int64))
     if points.shape[0] * points.shape[1] * count > MAX_POINTS:
         return None
@@ -208,21 +210,21 @@ def _places(
     # Elements outside the fragment are never touched by a correct program.
     if not bool((owns | ~inside).all()):
         return None
-    return np.broadcast_to(held.slot_table()[where] if where else held.slot_table(), full)
+    return np.broadcast_to(held.register_table()[where] if where else held.register_table(), full)
 
 
 def _fitted(
-    slots: Array, exists: Mask, inner: tuple[tuple[E.Var, int, int], ...]
+    registers: Array, exists: Mask, inner: tuple[tuple[E.Var, int, int], ...]
 ) -> Registers | None:
-    """``slots`` (threads, flat) as modes of the flat number, if all threads agree on it."""
-    high = np.where(exists, slots, -1).max(axis=0)
-    low = np.where(exists, slots, np.iinfo(np.int64).max).min(axis=0)
+    """``registers`` (threads, flat) as modes of the flat number, if all threads agree on it."""
+    high = np.where(exists, registers, -1).max(axis=0)
+    low = np.where(exists, registers, np.iinfo(np.int64).max).min(axis=0)
     used = high >= 0
     if bool((high[used] != low[used]).any()):
         return None
     if not used.all():
         # Empty places continue the pattern of the others where there is one.
-        reference = slots[np.argmax(exists.sum(axis=1))]
+        reference = registers[np.argmax(exists.sum(axis=1))]
         high = np.where(used, high, reference)
     base = int(high[0])
     modes = fit_modes(np.zeros(high.size, np.int64), high)
@@ -242,55 +244,94 @@ def spread_from(
     access: Access, held: RegisterLayout, loop: S.Parallel, extents: tuple[int, ...]
 ) -> RegisterLayout | None:
     """The register layout of the loop under which each thread runs the iterations whose element of
-    the fragment it holds; None where the indices are not loop variables.
+    the fragment it holds; None where the indices are not loop variables, or numbers that several
+    of them write in mixed radix (``i * 8 + j`` for j below 8).
+
+    A slice counts, ``i + 16`` for i below 16, where it is one value of the modes above it and
+    these are registers: all threads find it at the same distance from the first.
 
     Loop variables that the access does not use are shared out over the threads that hold copies,
     unless the access writes: then every holder runs them all.
     """
-    dims: dict[int, int] = {}
-    for dim, index in enumerate(access.indices):
-        position = _position(index, loop)
-        if position is not None:
-            if position in dims or extents[position] != held.shape[dim]:
-                return None
-            dims[position] = dim
-        elif not (isinstance(index, E.Const) and held.shape[dim] == 1):
-            return None
     rows: list[tuple[Mode, ...]] = [()] * len(extents)
-    for position, dim in dims.items():
-        rows[position] = held.modes[dim]
+    used: set[int] = set()
+    for dim, index in enumerate(access.indices):
+        digits, start = _digits(index, loop, extents)
+        sliced = _slice(held.modes[dim], start, _product(digits, extents), held.shape[dim])
+        if sliced is None:
+            return None
+        if digits:
+            if not used.isdisjoint(digits):
+                return None
+            used.update(digits)
+            row: tuple[Mode, ...] = sliced
+            for position in reversed(digits[1:]):
+                split = split_modes(row, extents[position])
+                if split is None:
+                    return None
+                row, rows[position] = split
+            if extents[digits[0]] == 1 and row:
+                return None
+            rows[digits[0]] = row
+        elif not isinstance(index, E.Const):
+            return None
     copies = sorted(held.replicas, key=lambda item: item[1])
     shared = not sets_all_copies(access)
-    slot = held.register_count
+    register = held.register_count
     for position in reversed(range(len(extents))):
-        if position in dims:
+        if position in used:
             continue
         left = extents[position]
-        row: list[Mode] = []
+        free: list[Mode] = []
         while shared and copies and left % copies[0][0] == 0:
             extent, stride = copies.pop(0)
-            row.insert(0, Mode(extent, "thread", stride))
+            free.insert(0, Mode(extent, "thread", stride))
             left //= extent
         if left > 1:
-            row.insert(0, Mode(left, "register", slot))
-            slot *= left
-        rows[position] = tuple(row)
-    return RegisterLayout(extents, tuple(rows), tuple(copies), held.threads)
+            free.insert(0, Mode(left, "register", register))
+            register *= left
+        rows[position] = tuple(free)
+    found = RegisterLayout(extents, tuple(rows), tuple(copies), held.threads)
+    return found.compact() if found.gaps("register") and not held.gaps("register") else found
+
+
+def _slice(modes: tuple[Mode, ...], start: int, count: int, extent: int) -> tuple[Mode, ...] | None:
+    """The modes of ``start + i`` for i below ``count``, of an index below ``extent``; None where
+    the slice is no value of the modes above it, or is in threads of its own."""
+    if count == extent and start == 0:
+        return modes
+    split = split_modes(modes, count)
+    if split is None or start % count or start + count > extent:
+        return None
+    above, inner = split
+    return inner if all(mode.place == "register" for mode in above) else None
 
 
 def held_from(
     access: Access, loop: S.Parallel, spread: RegisterLayout, shape: tuple[int, ...]
 ) -> RegisterLayout | None:
     """The register layout of a fragment that ``spread`` of the loop asks for; None where the
-    indices are not loop variables, or quotients of them for what is read, over the whole
-    fragment."""
+    indices are not loop variables, numbers that several of them write in mixed radix, or quotients
+    of them for what is read, over the whole fragment."""
     rows: list[tuple[Mode, ...]] = []
     used: set[int] = set()
     copies = list(spread.replicas)
     packed = False
     for index, extent in zip(access.indices, shape):
         position, share = _quotient(index, loop)
-        if position is not None:
+        digits, start = ((), 0) if position is not None else _digits(index, loop, spread.shape)
+        if digits:
+            inner = (m for p in digits[1:] for m in spread.modes[p])
+            if (
+                start
+                or not used.isdisjoint(digits)
+                or _product(digits, spread.shape) != extent
+                or prod(mode.extent for mode in inner) != _product(digits[1:], spread.shape)
+            ):
+                return None
+            used.update(digits)
+            rows.append(tuple(mode for p in digits for mode in spread.modes[p]))
+        elif position is not None:
             if position in used or spread.shape[position] != extent * share:
                 return None
             used.add(position)
@@ -322,6 +363,28 @@ def _quotient(index: E.Expr, loop: S.Parallel) -> tuple[int | None, int]:
     if isinstance(index, E.Binary) and index.op == "floordiv" and isinstance(index.b, E.Const):
         return _position(index.a, loop), int(index.b.value)
     return _position(index, loop), 1
+
+
+def _digits(
+    index: E.Expr, loop: S.Parallel, extents: tuple[int, ...]
+) -> tuple[tuple[int, ...], int]:
+    """The numbers of the loop variables that write ``index`` in mixed radix, slowest first, and
+    the constant that is added; no numbers where they do not, or where it is constant."""
+    form = linear(index, frozenset(loop.vars))
+    if form is None or not isinstance(form.rest, E.Const):
+        return (), 0
+    numbers = {var: number for number, var in enumerate(loop.vars)}
+    found = sorted(form.coeffs.items(), key=lambda item: -item[1])
+    weight = 1
+    for var, factor in reversed(found):
+        if factor != weight:
+            return (), 0
+        weight *= extents[numbers[var]]
+    return tuple(numbers[var] for var, _ in found), int(form.rest.value)
+
+
+def _product(positions: tuple[int, ...], extents: tuple[int, ...]) -> int:
+    return prod(extents[position] for position in positions)
 
 
 def _position(index: E.Expr, loop: S.Parallel) -> int | None:

@@ -99,15 +99,15 @@ def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int) -> Layout
     return Layout(shape, forward)
 
 
-def warp_points(use: Use, slots: int, warp: int) -> list[Array] | None:
-    """The indices of an access for the first warp: one array (lanes, slots) per dimension.
+def warp_points(use: Use, registers: int, warp: int) -> list[Array] | None:
+    """The indices of an access for the first warp: one array (lanes, registers) per dimension.
 
     Args:
-        slots: registers of a thread that are looked at, at most.
+        registers: registers of a thread that are looked at, at most.
         warp: lanes of a warp.
     """
     loop, access, spread = use
-    table = spread.index_table()[:warp, :slots]
+    table = spread.index_table()[:warp, :registers]
     values: dict[E.Var, Array] = {
         var: np.maximum(table[..., dim], 0) for dim, var in enumerate(loop.vars)
     }
@@ -145,11 +145,11 @@ def _costs(
 
 
 def _wavefronts(addresses: Array, bits: int, limits: Limits) -> int:
-    """Wavefronts of the accesses of one warp; ``addresses`` is (lanes, slots) in elements."""
+    """Wavefronts of the accesses of one warp; ``addresses`` is (lanes, registers) in elements."""
     run = CHUNK_BITS // bits
-    slots = addresses.shape[1]
+    registers = addresses.shape[1]
     while run > 1:
-        if slots % run == 0:
+        if registers % run == 0:
             vectors = addresses.reshape(addresses.shape[0], -1, run)
             whole = (vectors == vectors[..., :1] + np.arange(run)).all()
             if bool(whole) and bool((vectors[..., 0] % run == 0).all()):

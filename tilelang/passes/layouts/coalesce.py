@@ -56,8 +56,8 @@ def _count(points: list[Array], bits: int) -> int:
 
 def _vectors(row: Array, last: Array, run: int) -> bool:
     """Whether each ``run`` registers of a thread hold neighbours in memory."""
-    lanes, slots = last.shape
-    if slots % run:
+    lanes, registers = last.shape
+    if registers % run:
         return False
     near = last.reshape(lanes, -1, run)
     same = row.reshape(lanes, -1, run)

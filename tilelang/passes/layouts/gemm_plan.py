@@ -39,7 +39,7 @@ from tilelang.passes.layouts.descriptors import (
 from tilelang.target import Context
 from tilelang.target.atoms import find_atom, warpgroup_kinds
 from tilelang.target.matrices import BLOCK, MmaAtom, Modes
-from tilelang.target.nvidia import WARPGROUP, wgmma_atom, wgmma_columns
+from tilelang.target.nvidia_mma import WARPGROUP, wgmma_atom, wgmma_columns
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 WARPGROUP_ROWS = 64  # rows of an instruction of a warpgroup
@@ -146,7 +146,7 @@ class GemmPlan:
     @property
     def by_warpgroups(self) -> bool:
         """Whether the instruction is one of a warpgroup, whose operands have descriptors."""
-        return isinstance(self.b, Descriptor)
+        return isinstance(self.a if self.exchanged else self.b, Descriptor)
 
     def proxy(self, field: str) -> str:
         """By which way the operand ``field`` of the statement is accessed: "async" by the unit."""
@@ -177,15 +177,15 @@ def plan_gemm(
     _check_memory(stmt)
     m, n = _sizes(stmt.c, stmt)
     threads, why = group[1], ""
-    if context.has("wgmma"):
-        found = _by_warpgroups(stmt, group, layout_of, bounds)
-        if isinstance(found, GemmPlan):
-            return found
-        why = found
     order: dict[str, Any] = dict(stmt.annotations)
     turned = bool(order.get(EXCHANGED))
     if turned:
         stmt, m, n = exchanged(stmt), n, m
+    if context.has("wgmma"):
+        found = _by_warpgroups(stmt, (m, n), group, layout_of, bounds)
+        if isinstance(found, GemmPlan):
+            return found
+        why = found
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
     atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, context.features)
@@ -221,22 +221,31 @@ def exchanged(stmt: S.Gemm) -> S.Gemm:
 
 # -- warpgroups -------------------------------------------------------------------------------
 def _by_warpgroups(
-    stmt: S.Gemm, group: tuple[int, int], layout_of: LayoutOf, bounds: Bounds | None
-) -> GemmPlan | str:
-    """The plan of ``stmt`` by instructions of warpgroups, or why there is none."""
+    stmt: S.Gemm, size: tuple[int, int], group: tuple[int, int], layout_of: LayoutOf,
+    bounds: Bounds | None,
+) -> GemmPlan | str:  # fmt: skip
+    """The plan of ``stmt`` by instructions of warpgroups, or why there is none.
+
+    Args:
+        size: rows and columns of what is computed, which are those of C transposed where the
+            factors of ``stmt`` have been exchanged.
+    """
     kinds = warpgroup_kinds(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype)
     if kinds is None:
         return f"no wgmma multiplies {stmt.a.dtype} and {stmt.b.dtype} into {stmt.c.dtype}"
-    (m, n), (first, threads) = _sizes(stmt.c, stmt), group
+    (m, n), (first, threads) = size, group
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
-    if K_RUN in dict(stmt.annotations):
+    order: dict[str, Any] = dict(stmt.annotations)
+    turned = bool(order.get(EXCHANGED))
+    if K_RUN in order:
         return "its weights are in registers in another order of k"
     if first % WARPGROUP or threads % WARPGROUP:
         return f"threads {first} to {first + threads - 1} are no whole warpgroups"
     if k * stmt.a.dtype.bits % 256:
         return f"k = {k} is no multiple of {256 // stmt.a.dtype.bits}"
-    shares = _shares(m, n, threads // WARPGROUP, stmt.policy)
+    policy = GemmWarpPolicy.Square if turned else GemmWarpPolicy(stmt.policy)
+    shares = _shares(m, n, threads // WARPGROUP, policy)
     if shares is None:
         return f"{threads // WARPGROUP} warpgroups cannot share a {m} x {n} result"
     b = _described(stmt.b, stmt.trans_b, layout_of, bounds)
@@ -255,13 +264,14 @@ def _by_warpgroups(
         if (n // shares[1]) % count == 0 and (
             b.k_inner or in_panels(b, stmt.b.mins[-1], n, count, bounds)
         ):
-            return _plan_of_warpgroups(stmt, wgmma_atom(count, *kinds), (m, n, k), shares, a, b)
+            atom = wgmma_atom(count, *kinds)
+            return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, turned)
     return f"columns of `{stmt.b.buffer.name}` leave a panel of {b.span} bytes in its middle"
 
 
 def _plan_of_warpgroups(
     stmt: S.Gemm, atom: MmaAtom, sizes: tuple[int, int, int], shares: tuple[int, int],
-    a: Descriptor | str, b: Descriptor,
+    a: Descriptor | str, b: Descriptor, turned: bool,
 ) -> GemmPlan | str:  # fmt: skip
     """The plan with the instruction ``atom``; A is in registers where it has no descriptor."""
     m, n, k = sizes
@@ -272,7 +282,9 @@ def _plan_of_warpgroups(
         first = _whole(stmt.a, transposed(rows) if stmt.trans_a else rows)
     if first is None:
         return f"only a part of the fragment `{stmt.a.buffer.name}` is multiplied"
-    return GemmPlan(atom, m, n, k, shares, held, _whole(stmt.c, held) or SharedLoad(), first, b)
+    c = _whole(stmt.c, transposed(held) if turned else held) or SharedLoad()
+    left, right = (b, first) if turned else (first, b)
+    return GemmPlan(atom, m, n, k, shares, held, c, left, right, exchanged=turned)
 
 
 def _described(
@@ -291,7 +303,7 @@ def _described(
     return descriptor_of(region, layout, k_inner, bounds)
 
 
-def _shares(m: int, n: int, groups: int, policy: int) -> tuple[int, int] | None:
+def _shares(m: int, n: int, groups: int, policy: GemmWarpPolicy) -> tuple[int, int] | None:
     """How many of ``groups`` warpgroups share rows and columns of the result: as many rows as
     there are, unless the policy wants columns first."""
     found = [
@@ -299,7 +311,7 @@ def _shares(m: int, n: int, groups: int, policy: int) -> tuple[int, int] | None:
         for down in _divisors(groups)
         if m % (WARPGROUP_ROWS * down) == 0 and n % (BLOCK * (groups // down)) == 0
     ]
-    columns_first = GemmWarpPolicy(policy) is GemmWarpPolicy.FullCol
+    columns_first = policy is GemmWarpPolicy.FullCol
     return (min if columns_first else max)(found, default=None)
 
 
@@ -307,11 +319,11 @@ def warpgroup_rows(atom: MmaAtom, m: int, k: int, shares: tuple[int, int]) -> Re
     """The left factor in registers: for each tile of rows its steps along k, as the results of
     other products have them."""
     down, across = shares
-    tiles, steps, slots = m // (down * atom.m), k // atom.k, atom.a_registers
+    tiles, steps, registers = m // (down * atom.m), k // atom.k, atom.a_registers
     outer = _modes(
-        Mode(down, "thread", atom.width * across), Mode(tiles, "register", slots * steps)
+        Mode(down, "thread", atom.width * across), Mode(tiles, "register", registers * steps)
     )
-    inner = _modes(Mode(steps, "register", slots))
+    inner = _modes(Mode(steps, "register", registers))
     copies = ((across, atom.width),) if across > 1 else ()
     modes = (outer + atom.a_modes[0], inner + atom.a_modes[1])
     return RegisterLayout((m, k), modes, copies, atom.width * down * across)
@@ -377,15 +389,16 @@ def accumulator_layout(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) ->
     """The result: tiles of the instruction row by row, warps along the columns first."""
     down, across = warps
     rows, columns = m // (down * atom.m), n // (across * atom.n)
-    slots = atom.c_registers
+    registers = atom.c_registers
     return RegisterLayout(
         (m, n),
         (
             _modes(
-                Mode(down, "thread", atom.width * across), Mode(rows, "register", slots * columns)
+                Mode(down, "thread", atom.width * across),
+                Mode(rows, "register", registers * columns),
             )
             + atom.c_modes[0],
-            _modes(Mode(across, "thread", atom.width), Mode(columns, "register", slots))
+            _modes(Mode(across, "thread", atom.width), Mode(columns, "register", registers))
             + atom.c_modes[1],
         ),
         (),
@@ -406,15 +419,17 @@ def operand_layout(
     """
     down, across = warps
     if left:
-        tiles, steps, slots = rows // (down * atom.m), columns // atom.k, atom.a_registers
-        outer = _modes(Mode(down, "thread", atom.width * across), Mode(tiles, "register", slots))
-        inner = _along_k(atom.a_modes[1], steps, slots * tiles, run)
+        tiles, steps, registers = rows // (down * atom.m), columns // atom.k, atom.a_registers
+        outer = _modes(
+            Mode(down, "thread", atom.width * across), Mode(tiles, "register", registers)
+        )
+        inner = _along_k(atom.a_modes[1], steps, registers * tiles, run)
         modes = (outer + atom.a_modes[0], inner)
         copies = ((across, atom.width),) if across > 1 else ()
     else:
-        tiles, steps, slots = columns // (across * atom.n), rows // atom.k, atom.b_registers
-        outer = _modes(Mode(across, "thread", atom.width), Mode(tiles, "register", slots))
-        inner = _along_k(atom.b_modes[0], steps, slots * tiles, run)
+        tiles, steps, registers = columns // (across * atom.n), rows // atom.k, atom.b_registers
+        outer = _modes(Mode(across, "thread", atom.width), Mode(tiles, "register", registers))
+        inner = _along_k(atom.b_modes[0], steps, registers * tiles, run)
         modes = (inner, outer + atom.b_modes[1])
         copies = ((down, atom.width * across),) if down > 1 else ()
     return RegisterLayout((rows, columns), modes, copies, atom.width * down * across)
@@ -425,9 +440,9 @@ def _along_k(own: Modes, steps: int, stride: int, run: int) -> Modes:
     if run == 1:
         return _modes(Mode(steps, "register", stride)) + own
     threads = next(mode for mode in own if mode.place == "thread")
-    slots = tuple(mode for mode in own if mode.place == "register")
+    registers = tuple(mode for mode in own if mode.place == "register")
     groups = Mode(steps // run, "register", stride * run)
-    return _modes(groups, threads, Mode(run, "register", stride)) + slots
+    return _modes(groups, threads, Mode(run, "register", stride)) + registers
 
 
 def transposed(held: RegisterLayout) -> RegisterLayout:

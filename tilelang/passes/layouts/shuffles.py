@@ -40,13 +40,13 @@ class ShuffleSource:
 
     Attributes:
         lane: of the warp, that holds the element; None if it is always the thread itself.
-        slot: the register there.
-        slots: the registers that ``slot`` can be.
+        register: the register there.
+        registers: the registers that ``register`` can be.
     """
 
     lane: ThreadFunction | None
-    slot: ThreadFunction
-    slots: tuple[int, ...]
+    register: ThreadFunction
+    registers: tuple[int, ...]
 
 
 def warp_shuffles(
@@ -71,7 +71,7 @@ def _plan(
     places = _places(src, dst, own, warp)
     if places is None:
         return None
-    lanes, slots, exists = places
+    lanes, registers, exists = places
     number = np.arange(dst.threads)
     found: list[ShuffleSource] = []
     for r in range(dst.register_count):
@@ -81,11 +81,13 @@ def _plan(
             continue
         stays = bool((lanes[there, r] == number[there] % warp).all())
         lane = None if stays else _fit(lanes[:, r], there)
-        slot = _fit(slots[:, r], there)
-        if slot is None or (lane is None and not stays):
+        register = _fit(registers[:, r], there)
+        if register is None or (lane is None and not stays):
             return None
-        found.append(ShuffleSource(lane, slot, tuple(int(s) for s in distinct(slots[there, r]))))
-    cost = sum(len(item.slots) for item in found if item.lane is not None)
+        found.append(
+            ShuffleSource(lane, register, tuple(int(s) for s in distinct(registers[there, r])))
+        )
+    cost = sum(len(item.registers) for item in found if item.lane is not None)
     return (
         tuple(found) if cost <= FREE + (src.register_count + dst.register_count) // SHARE else None
     )
@@ -98,7 +100,7 @@ def _places(
     table = dst.index_table()
     exists: Mask = np.all(table >= 0, axis=-1)
     where = tuple(np.maximum(table[..., d], 0) for d in range(table.shape[-1]))
-    owners = src.owner_table()[where]  # (threads, slots, copies)
+    owners = src.owner_table()[where]  # (threads, registers, copies)
     thread = np.arange(dst.threads)[:, None, None]
     far = src.threads
     rank = np.where(owners // warp == thread // warp, owners, far)
@@ -107,7 +109,7 @@ def _places(
     best = np.take_along_axis(owners, rank.argmin(axis=-1)[..., None], axis=-1)[..., 0]
     if bool(((rank.min(axis=-1) == far) & exists).any()):
         return None
-    return best % warp, src.slot_table()[where], exists
+    return best % warp, src.register_table()[where], exists
 
 
 def _fit(values: Array, exists: Mask) -> ThreadFunction | None:

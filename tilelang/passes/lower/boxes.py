@@ -17,6 +17,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
 from tilelang.passes.analysis.tma import Boxes, NotBoxesError, boxes_of, is_complete
 from tilelang.passes.lower.context import MADE, Lowering
 from tilelang.target import nvidia
@@ -100,13 +101,13 @@ class OwnBarriers:
         self.before.append(S.Alloc(buffer=bar, loc=loc))
         found = [(copy, boxes_or_refuse(copy, ctx.bounds)) for copy in copies]
         size = sum(boxes.bytes for _, boxes in found)
-        arrive = E.call("mbarrier_arrive_expect_tx", place, size)
+        arrive = E.call(MBARRIER_ARRIVE_EXPECT, place, size)
         inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
         inside += [
             item for copy, boxes in found for item in issued(replace(copy, barrier=place), boxes)
         ]
         parity, after = self.parity(loc)
-        wait = S.Eval(value=E.call("mbarrier_wait", place, parity), loc=loc)
+        wait = S.Eval(value=E.call(MBARRIER_WAIT, place, parity), loc=loc)
         return S.seq(elected(S.seq(*inside), ctx), wait, *after)
 
     def parity(self, loc: Loc | None) -> tuple[E.Expr, list[S.Stmt]]:
@@ -133,7 +134,7 @@ def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
     """A load with a barrier of the program, which is told of its bytes and not of an arrival."""
     assert copy.barrier is not None
     boxes = boxes_or_refuse(copy, ctx.bounds)
-    expect = E.call("mbarrier_expect_tx", copy.barrier, boxes.bytes)
+    expect = E.call(MBARRIER_EXPECT, copy.barrier, boxes.bytes)
     calls = [S.Eval(value=expect, loc=copy.loc), *issued(copy, boxes)]
     return elected(S.seq(*calls), ctx)
 

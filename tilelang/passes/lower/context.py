@@ -67,7 +67,7 @@ class Lowering:
         return distribution_of(buffer)
 
     def registers(self, buffer: Buffer) -> Buffer:
-        """The register array of a fragment: one dimension, as long as a thread has slots."""
+        """The register array of a fragment: one dimension, as long as a thread has registers."""
         found = self.arrays.get(buffer.data)
         if found is None or found.dtype != buffer.dtype:
             found = Buffer(

@@ -116,19 +116,19 @@ def array(name: str, dtype: DType, count: int) -> Buffer:
 
 # -- registers of a layout ---------------------------------------------------------------------
 @dataclass(frozen=True)
-class Slots:
-    """The registers of one thread: loops over slot modes, and what they hold.
+class RegisterWalk:
+    """The registers of one thread: loops over register modes, and what they hold.
 
     Attributes:
-        loops: per slot mode its (dimension, position), variable and extent, slowest first.
-        slot: the register under the loops.
+        loops: per register mode its (dimension, position), variable and extent, slowest first.
+        register: the register under the loops.
         indices: the element in it.
         valid: conditions that it holds an element at all.
         first: further conditions that this thread holds the first copy of it.
     """
 
     loops: tuple[tuple[tuple[int, int], E.Var, int], ...]
-    slot: E.Expr
+    register: E.Expr
     indices: tuple[E.Expr, ...]
     valid: tuple[E.Expr, ...]
     first: tuple[E.Expr, ...]
@@ -138,11 +138,11 @@ class Slots:
         return nest([(var, extent) for _, var, extent in self.loops], body)
 
 
-def slots_of(dist: RegisterLayout, ctx: Lowering) -> Slots:
+def walk_registers(dist: RegisterLayout, ctx: Lowering) -> RegisterWalk:
     """The registers of the executing thread."""
     thread = ctx.group.thread
     loops: list[tuple[int, tuple[int, int], E.Var, int]] = []
-    slot: E.Expr = ZERO
+    register: E.Expr = ZERO
     indices: list[E.Expr] = []
     for dim, modes in enumerate(dist.modes):
         total: E.Expr = ZERO
@@ -152,7 +152,7 @@ def slots_of(dist: RegisterLayout, ctx: Lowering) -> Slots:
                 if item.place == "register":
                     var = ctx.fresh("s")
                     loops.append((item.stride, (dim, position), var, item.extent))
-                    slot = slot + var * item.stride
+                    register = register + var * item.stride
                     value: E.Expr = var
                 else:
                     value = mode(thread, item.extent, item.stride, dist.threads)
@@ -160,9 +160,9 @@ def slots_of(dist: RegisterLayout, ctx: Lowering) -> Slots:
             below *= item.extent
         indices.append(total)
     loops.sort(key=lambda item: -item[0])
-    return Slots(
+    return RegisterWalk(
         tuple(item[1:] for item in loops),
-        slot,
+        register,
         tuple(indices),
         tuple(_valid(dist, thread, indices)),
         tuple(_first(dist, thread)),
@@ -264,11 +264,11 @@ def each(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
 
 
 def _each_register(region: Region, ctx: Lowering, visit: Visit, once: bool) -> S.Stmt:
-    slots = slots_of(ctx.register_layout(region.buffer), ctx)
-    at = tuple(index - low for index, low in zip(slots.indices, region.mins, strict=True))
-    item = Element(at, ctx.registers(region.buffer), (slots.slot,))
-    conditions = [*slots.valid, *membership(region, slots.indices), *(slots.first if once else ())]
-    return slots.nest(guarded(conditions, visit(item)))
+    walk = walk_registers(ctx.register_layout(region.buffer), ctx)
+    at = tuple(index - low for index, low in zip(walk.indices, region.mins, strict=True))
+    item = Element(at, ctx.registers(region.buffer), (walk.register,))
+    conditions = [*walk.valid, *membership(region, walk.indices), *(walk.first if once else ())]
+    return walk.nest(guarded(conditions, visit(item)))
 
 
 def deal(

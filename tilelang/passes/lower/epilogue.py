@@ -142,18 +142,18 @@ class _Rows:
     def lane(self) -> E.Expr:
         return self.ctx.thread % self.ctx.warp
 
-    def _value(self, slot: E.Expr) -> E.Expr:
+    def _value(self, register: E.Expr) -> E.Expr:
         registers = self.ctx.registers(self.stmt.src.buffer)
-        return E.cast(E.Load(registers, (slot,)), self.stmt.dst.dtype)
+        return E.cast(E.Load(registers, (register,)), self.stmt.dst.dtype)
 
     def _put(self, room: Buffer, base: E.Expr, strip: E.Expr) -> S.Stmt:
         """The strip's registers into the workspace."""
         tile = self.ctx.fresh("j")
-        slots = strip * (4 * self.tile.tiles)
+        first = strip * (4 * self.tile.tiles)
         v = self.ctx.fresh("v")
         if self.ctx.context.has("stmatrix") and self.stmt.dst.dtype.bits == 16:
             four = array("four", self.stmt.dst.dtype, 8)
-            fill = S.Store(buffer=four, indices=(v,), value=self._value(slots + tile * 8 + v))
+            fill = S.Store(buffer=four, indices=(v,), value=self._value(first + tile * 8 + v))
             at = base + (self.lane % ROWS) * self.stride + tile * 16 + (self.lane // ROWS) * 8
             move = E.call(
                 nvidia.STMATRIX,
@@ -170,7 +170,7 @@ class _Rows:
         half = self.ctx.fresh("h")
         row = half * 8 + self.lane // 4
         at = base + row * self.stride + tile * 8 + self.lane % 4 * PAIR + v
-        value = self._value(slots + tile * 4 + half * PAIR + v)
+        value = self._value(first + tile * 4 + half * PAIR + v)
         store = S.Store(buffer=room, indices=(at,), value=value, loc=self.stmt.loc)
         return loop(tile, self.tile.tiles, loop(half, 2, loop(v, PAIR, store, "vectorized")))
 

@@ -12,7 +12,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import array, guarded, loop, slots_of
+from tilelang.passes.lower.elements import array, guarded, loop, walk_registers
 
 
 @dataclass(frozen=True)
@@ -63,25 +63,25 @@ class Accumulator:
         them is stored.
         """
         region, ctx = self.stmt.c, self.ctx
-        slots = slots_of(self.plan.sum, ctx)
+        walk = walk_registers(self.plan.sum, ctx)
         fragment = region.buffer.storage == FRAGMENT
-        place: tuple[E.Expr, ...] = (slots.slot,)
+        place: tuple[E.Expr, ...] = (walk.register,)
         if fragment:
             buffer = ctx.registers(region.buffer)
         else:
             low = region.mins
-            at = (*low[:-2], low[-2] + slots.indices[0], low[-1] + slots.indices[1])
+            at = (*low[:-2], low[-2] + walk.indices[0], low[-1] + walk.indices[1])
             buffer, place = ctx.place(region.buffer, at)
         if load:
             value = E.cast(E.Load(buffer, place), self.registers.dtype)
             move = S.Store(
-                buffer=self.registers, indices=(slots.slot,), value=value, loc=self.stmt.loc
+                buffer=self.registers, indices=(walk.register,), value=value, loc=self.stmt.loc
             )
         else:
-            value = E.cast(E.Load(self.registers, (slots.slot,)), buffer.dtype)
+            value = E.cast(E.Load(self.registers, (walk.register,)), buffer.dtype)
             move = S.Store(buffer=buffer, indices=place, value=value, loc=self.stmt.loc)
-        once = () if fragment or load else slots.first
-        return slots.nest(guarded((*slots.valid, *once), move))
+        once = () if fragment or load else walk.first
+        return walk.nest(guarded((*walk.valid, *once), move))
 
 
 def plan_of(stmt: S.Gemm) -> GemmPlan:

@@ -102,12 +102,12 @@ def _multiply(
     loc: Loc | None,
 ) -> S.Stmt:
     i, j = ctx.fresh("i"), ctx.fresh("j")
-    slot = (i * columns + j,)
-    value = E.Load(total, slot) + E.Load(a, (i,)) * E.Load(b, (j,))
+    at = (i * columns + j,)
+    value = E.Load(total, at) + E.Load(a, (i,)) * E.Load(b, (j,))
     conditions = [
         _index(plan.sum, dim, var, ctx) < plan.sum.shape[dim]
         for dim, var in enumerate((i, j))
         if _padded(plan.sum, dim)
     ]
-    body = guarded(conditions, S.Store(buffer=total, indices=slot, value=value, loc=loc))
+    body = guarded(conditions, S.Store(buffer=total, indices=at, value=value, loc=loc))
     return loop(i, rows, loop(j, columns, body))

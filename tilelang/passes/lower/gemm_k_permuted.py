@@ -15,6 +15,7 @@ from tilelang.errors import Loc
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.tables import VECTOR_COPY
 from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_operands import SharedOperand
 from tilelang.target.matrices import BLOCK
@@ -82,5 +83,5 @@ def _move(
     source = E.AddressOf(src, at if isinstance(at, tuple) else (at,), "r")
     target = E.AddressOf(dst, (to,), "w")
     size = count * src.dtype.bits // 8
-    call = E.call("vector_copy", target, source, dtype="void", bytes=size)
+    call = E.call(VECTOR_COPY, target, source, dtype="void", bytes=size)
     return S.Eval(value=call, loc=loc)

@@ -252,18 +252,18 @@ class SharedOperand(Operand):
 
     def _load_elements(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """Every register from its element."""
-        tile, slot = self.ctx.fresh("t"), self.ctx.fresh("s")
+        tile, register = self.ctx.fresh("t"), self.ctx.fresh("s")
         if self.left:
-            outer, k = self.atom.a_layout.index_of(self.lane, slot)
+            outer, k = self.atom.a_layout.index_of(self.lane, register)
             height = self.atom.m
         else:
-            k, outer = self.atom.b_layout.index_of(self.lane, slot)
+            k, outer = self.atom.b_layout.index_of(self.lane, register)
             height = self.atom.n
         place = self.at(tile * height + first + outer, start + k)
-        index = tile * self.register_count + slot
+        index = tile * self.register_count + register
         value = E.Load(*place)
         store = S.Store(buffer=registers, indices=(index,), value=value, loc=self.loc)
-        return loop(tile, tiles, loop(slot, self.register_count, store))
+        return loop(tile, tiles, loop(register, self.register_count, store))
 
 
 @lru_cache(maxsize=512)

@@ -3,8 +3,11 @@
 The unit reads B, and A where that is in shared memory, by descriptors: the lowering says where the
 operand of the warpgroup begins and, in steps that are constants, where each instruction does. All
 instructions of a product are one batch: a fence orders what the threads did to the registers
-before it, a commit closes it, and the accumulator is read behind the wait only. What is added up is
-not cleared first: the first instructions overwrite it.
+before it, a commit closes it, and the accumulator is read behind the wait only, which stands where
+``wait_products`` has put it. What is added up is not cleared first: the first instructions
+overwrite it.
+
+Where a loop computes B, the transposed product is computed, so that B is what registers hold.
 
 The compiler of the device does not know that registers are written later, so that the accumulator
 is touched on both sides of the batch (PTX, "Asynchronous Warpgroup Level Matrix Instructions").
@@ -13,10 +16,13 @@ is touched on both sides of the batch (PTX, "Asynchronous Warpgroup Level Matrix
 from __future__ import annotations
 
 from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Region
+from tilelang.ir.atoms import Atom
+from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify
 from tilelang.passes.layouts.descriptors import Descriptor
+from tilelang.passes.layouts.gemm_plan import exchanged
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import loop
 from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
@@ -33,15 +39,26 @@ def lower_gemm_wgmma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     assert atom is not None
     accumulator = accumulator_of(stmt, ctx, atom.c)
     batch = _Batch(stmt, ctx, atom, accumulator)
-    return S.seq(
+    issued = S.seq(
         accumulator.start(zeros=False),
         *batch.fence(),
         batch.instructions(),
-        _word("warpgroup_commit_batch"),
-        _word("warpgroup_wait", E.const(0)),
-        _touch(E.AddressOf(accumulator.registers, (E.const(0),), "rw")),
-        accumulator.finish(),
+        _unit(nvidia.WARPGROUP_COMMIT),
     )
+    if stmt.asynchronous:
+        return issued
+    return S.seq(issued, *_waited(0, [accumulator.registers]), accumulator.finish())
+
+
+def lower_wait_products(stmt: H.WaitProducts, ctx: Lowering) -> S.Stmt:
+    """Thread IR of a wait for products that were left open."""
+    return S.seq(*_waited(stmt.newer, [ctx.registers(region.buffer) for region in stmt.sums]))
+
+
+def _waited(newer: int, sums: list[Buffer]) -> list[S.Stmt]:
+    """The wait for all groups but the ``newer`` last, behind which ``sums`` are read."""
+    touched = [_touch(E.AddressOf(registers, (E.const(0),), "rw")) for registers in sums]
+    return [_unit(nvidia.WARPGROUP_WAIT, E.const(newer)), *touched]
 
 
 class _Batch:
@@ -50,22 +67,24 @@ class _Batch:
     def __init__(
         self, stmt: S.Gemm, ctx: Lowering, atom: MmaAtom, accumulator: Accumulator
     ) -> None:
-        self.stmt, self.ctx, self.atom = stmt, ctx, atom
-        self.accumulator, self.plan = accumulator, plan_of(stmt)
+        self.plan = plan = plan_of(stmt)
+        self.a, self.b = (plan.b, plan.a) if plan.exchanged else (plan.a, plan.b)
+        self.stmt = exchanged(stmt) if plan.exchanged else stmt
+        self.ctx, self.atom, self.accumulator = ctx, atom, accumulator
 
     def fence(self) -> list[S.Stmt]:
         """What orders the registers that threads have written before the instructions."""
         registers = [self.accumulator.registers]
-        if not isinstance(self.plan.a, Descriptor):
+        if not isinstance(self.a, Descriptor):
             registers.append(self.ctx.registers(self.stmt.a.buffer))
         touched = [_touch(E.AddressOf(array, (E.const(0),), "rw")) for array in registers]
-        return [*touched, _word("warpgroup_arrive")]
+        return [*touched, _unit(nvidia.WARPGROUP_ARRIVE)]
 
     def instructions(self) -> S.Stmt:
         """All of them: along k, then tiles of rows, then of columns."""
         rows, columns, steps = self.plan.tiles
         i, j, k = (self.ctx.fresh(name) for name in "ijk")
-        if rows * columns * steps <= WRITTEN_OUT or not isinstance(self.plan.a, Descriptor):
+        if rows * columns * steps <= WRITTEN_OUT or not isinstance(self.a, Descriptor):
             return loop(k, steps, self.tiles(i, j, k))
         inner = next(count for count in range(STEPS, 0, -1) if steps % count == 0)
         outer = self.ctx.fresh("ko")
@@ -86,16 +105,16 @@ class _Batch:
         first = E.AddressOf(
             self.accumulator.registers, ((i * plan.tiles[1] + j) * atom.c_registers,), "rw"
         )
-        b, lies = self.operand("b", plan.b, stmt.b, column * (plan.n // across), j * atom.n, k)
-        if isinstance(plan.a, Descriptor):
+        b, lies = self.operand("b", self.b, stmt.b, column * (plan.n // across), j * atom.n, k)
+        if isinstance(self.a, Descriptor):
             share = row * (plan.m // down) if down > 1 else E.const(0)
-            a, more = self.operand("a", plan.a, stmt.a, share, i * atom.m, k)
+            a, more = self.operand("a", self.a, stmt.a, share, i * atom.m, k)
             lies |= more
         else:
             place = (i * plan.tiles[2] + step) * atom.a_registers
             a = (E.AddressOf(self.ctx.registers(stmt.a.buffer), (place,), "r"),)
         call = E.call(
-            nvidia.WGMMA_SS if isinstance(plan.a, Descriptor) else nvidia.WGMMA_RS,
+            nvidia.WGMMA_SS if isinstance(self.a, Descriptor) else nvidia.WGMMA_RS,
             first, *a, *b, self.adds(step), dtype="void", shape=atom.shape,
             a=str(atom.a), b=str(atom.b), c=str(atom.c), **lies,
         )  # fmt: skip
@@ -130,8 +149,8 @@ class _Batch:
 
 
 def _touch(registers: E.Expr) -> S.Stmt:
-    return _word("warpgroup_fence_operand", registers, E.const(0))
+    return _unit(nvidia.WARPGROUP_FENCE, registers, E.const(0))
 
 
-def _word(name: str, *args: E.Expr) -> S.Stmt:
-    return S.Eval(value=E.call(nvidia.ATOMS[name], *args, dtype="void"))
+def _unit(row: Atom, *args: E.Expr) -> S.Stmt:
+    return S.Eval(value=E.call(row, *args, dtype="void"))

@@ -1,6 +1,6 @@
 """Parts of indices that do not change in an unrolled loop, computed once before it.
 
-A loop that is copied out leaves its index arithmetic once per copy in what the CUDA compiler has
+A loop that is unrolled leaves its index arithmetic once per copy in what the CUDA compiler has
 to optimise, and most of that is about the block and the thread. Naming those parts before the loop
 makes the text shorter to read and about a third faster to compile; the machine code is the same.
 

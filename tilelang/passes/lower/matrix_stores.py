@@ -152,9 +152,9 @@ def _stored(
         v, 0, width
     )
     held = array("blocks", store.buffer.dtype, width)
-    slot = number * width + v
-    indices = [simplify(index, bounds) for index in spread.index_of(ctx.thread, slot)]
-    body = Body(stmt, dict(zip(stmt.vars, indices)), slot, spread, ctx, None)
+    register = number * width + v
+    indices = [simplify(index, bounds) for index in spread.index_of(ctx.thread, register)]
+    body = Body(stmt, dict(zip(stmt.vars, indices)), register, spread, ctx, None)
     fill = S.Store(buffer=held, indices=(v,), value=body.expr(store.value), loc=stmt.loc)
     lane = ctx.thread if ctx.threads == ctx.warp else ctx.thread % ctx.warp
     block = (number, lane // BLOCK)

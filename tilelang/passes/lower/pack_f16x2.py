@@ -24,6 +24,7 @@ from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
+from tilelang.ir.tables import VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
@@ -99,7 +100,7 @@ class _Loops(Rewriter):
                 continue
             target = E.AddressOf(store.buffer, (to,), "w")
             source = E.AddressOf(value.buffer, (at,), "r")
-            call = E.call("vector_copy", target, source, dtype="void", bytes=size)
+            call = E.call(VECTOR_COPY, target, source, dtype="void", bytes=size)
             body = S.Eval(value=call, loc=store.loc)
             if count == lanes:
                 return _Substitute({var: E.const(0)}).rewrite(body)

@@ -5,7 +5,7 @@ of the fastest mode become a lane loop (kind "vectorized"), which :mod:`vectoriz
 accesses. Iterations that several threads share run their stores to memory in one of them only.
 
 Relies on the layouts pass: the registers that an iteration needs are its own thread's, and each is
-named by the slot alone.
+named by the register alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from tilelang.passes.layouts.access import Access, Registers, is_reducer, regist
 from tilelang.passes.lower.context import INT, Lowering, distribution_of
 from tilelang.passes.lower.reducer import lower_reducer_update
 
-UNROLL_LIMIT = 64  # slots of loops without fragments that are still unrolled
+INNER_LIMIT = (
+    2048  # iterations of serial loops in the body that are still unrolled: scans gain by it
+)
+UNROLL_LIMIT = 64  # registers of loops without fragments that are still unrolled
 
 
 def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowering) -> S.Stmt:
@@ -44,18 +47,18 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     lanes = _lanes(spread)
     steps = spread.register_count // lanes
     step, lane = E.Var("s", INT), E.Var("v", INT)
-    slot = E.binary("mul", step, E.const(lanes))
+    register = E.binary("mul", step, E.const(lanes))
     bounds = ctx.bounds.with_range(step, 0, steps).with_range(lane, 0, lanes)
-    start = [simplify(i, bounds) for i in spread.index_of(ctx.thread, slot)]
+    start = [simplify(i, bounds) for i in spread.index_of(ctx.thread, register)]
     indices = list(start)
     if lanes > 1:
         dim = _lane_dim(spread)
         indices[dim] = E.binary("add", start[dim], lane)
-    number = E.binary("add", slot, lane) if lanes > 1 else slot
+    number = E.binary("add", register, lane) if lanes > 1 else register
     copy = spread.first_copy(ctx.thread)
     body = Body(loop, dict(zip(loop.vars, indices)), number, spread, ctx, copy)
     inner = body.rewrite(loop.body)
-    exists = spread.valid(ctx.thread, slot)
+    exists = spread.valid(ctx.thread, register)
     conditions = [c for c in (exists, None if body.guarded else copy) if c is not None]
     if lanes > 1:
         notes = tuple(pair for pair in loop.annotations if pair[0] == "async")
@@ -79,7 +82,7 @@ def _for(
 
 
 def _lane_dim(spread: RegisterLayout) -> int:
-    """The dimension whose fastest mode is the fastest slot mode; -1 when there is none."""
+    """The dimension whose fastest mode is the fastest register mode; -1 when there is none."""
     for dim, modes in enumerate(spread.modes):
         real = [mode for mode in modes if mode.extent > 1]
         if real and real[-1].place == "register" and real[-1].stride == 1:
@@ -88,7 +91,7 @@ def _lane_dim(spread: RegisterLayout) -> int:
 
 
 def _lanes(spread: RegisterLayout) -> int:
-    """Elements of the lane loop: a power of two that divides the fastest slot mode."""
+    """Elements of the lane loop: a power of two that divides the fastest register mode."""
     dim = _lane_dim(spread)
     if dim < 0:
         return 1
@@ -99,7 +102,7 @@ def _lanes(spread: RegisterLayout) -> int:
 
 
 class Body(Rewriter):
-    """The body of a loop for one slot: indices in place of variables, registers for fragments."""
+    """The body of a loop for one register: indices for variables, registers for fragments."""
 
     def __init__(
         self,
@@ -121,6 +124,7 @@ class Body(Rewriter):
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
         self.uses_fragments = False
+        self.choosing: set[E.Var] = set()  # variables of inner loops that choose registers
         # With private results every copy runs the iteration, and effects are guarded one by one.
         self.guarded = _has_private_results(loop.body)
 
@@ -138,18 +142,20 @@ class Body(Rewriter):
         return super()._visit(stmt)
 
     def inner_loop(self, stmt: S.For) -> S.Stmt | list[S.Stmt]:
-        """A loop in the body; one that may choose registers is unrolled."""
-        outer = self.inner
+        """A loop in the body; unrolled where it chooses registers, or is not very long."""
+        outer, extent = self.inner, 0
         parts = (stmt.start, stmt.stop, stmt.step)
         if all(isinstance(part, E.Const) for part in parts) and _value(stmt.step) == 1:
             start, stop = _value(stmt.start), _value(stmt.stop)
-            self.inner = (*outer, (stmt.var, start, max(0, stop - start)))
+            extent = max(0, stop - start)
+            self.inner = (*outer, (stmt.var, start, extent))
         self.memo.clear()
         found = super()._visit(stmt)
         self.inner = outer
         self.memo.clear()
         if isinstance(found, S.For) and found.kind == "serial" and self.uses_fragments:
-            return replace(found, kind="unroll")
+            if extent <= INNER_LIMIT or stmt.var in self.choosing:
+                return replace(found, kind="unroll")
         return found
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
@@ -191,13 +197,16 @@ class Body(Rewriter):
         found = registers_of(access, held, self.loop, self.spread)
         if found is None:
             if is_reducer(buffer) and held.is_everywhere:
-                slot = held.slot_of([self.expr(index) for index in given])
-                return self.ctx.registers(buffer), slot
+                register = held.register_of([self.expr(index) for index in given])
+                self.choosing.update(register.variables)
+                return self.ctx.registers(buffer), register
             raise InternalError(f"`{buffer.name}` does not fit the loop that uses it")
-        return self.ctx.registers(buffer), self.number_of(found)
+        number = self.number_of(found)
+        self.choosing.update(number.variables)
+        return self.ctx.registers(buffer), number
 
     def number_of(self, found: Registers) -> E.Expr:
-        """The register index as an expression of the slot and inner loops."""
+        """The register index as an expression of the register and inner loops."""
         return simplify(found.expr(self.number), self.ctx.bounds)
 
     def expr(self, expr: E.Expr) -> E.Expr:

@@ -24,7 +24,7 @@ from tilelang.passes.lower.allreduce import Operation
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
-    Slots,
+    RegisterWalk,
     array,
     constant_extents,
     each,
@@ -65,17 +65,17 @@ class Target:
 
 @dataclass(frozen=True)
 class PartialSums:
-    """PartialSums in registers: element ``indices`` of the result is ``partial[slots.slot]``.
+    """Partial sums in registers: ``partial`` at ``registers.register`` is the element ``indices``.
 
     Attributes:
-        dist: how the result is spread; its slots are those of ``partial``.
-        slots: a walk over them; ``slots.indices`` and ``extents`` are those of the result.
+        dist: how the result is spread; its registers are those of ``partial``.
+        registers: a walk over them; its indices and ``extents`` are those of the result.
         inside: conditions that an element belongs to the result.
     """
 
     partial: Buffer
     dist: RegisterLayout
-    slots: Slots
+    registers: RegisterWalk
     indices: tuple[E.Expr, ...]
     extents: tuple[int, ...]
     inside: tuple[E.Expr, ...]
@@ -88,12 +88,12 @@ class PartialSums:
     @property
     def owners(self) -> tuple[E.Expr, ...]:
         """Conditions under which this thread speaks for an element."""
-        return (*self.slots.valid, *self.slots.first, *self.inside)
+        return (*self.registers.valid, *self.registers.first, *self.inside)
 
     def walk(self, visit: Callable[[E.Expr], S.Stmt]) -> S.Stmt:
         """``visit(total)`` for each element once."""
-        total = E.Load(self.partial, (self.slots.slot,))
-        return self.slots.nest(guarded(self.owners, visit(total)))
+        total = E.Load(self.partial, (self.registers.register,))
+        return self.registers.nest(guarded(self.owners, visit(total)))
 
 
 def deliver(totals: PartialSums, target: Target, ctx: Lowering) -> S.Stmt:
@@ -135,7 +135,9 @@ def _register_map(
     aligned = totals.dist.with_shape(held.shape)
     if not aligned.contains(held):
         return None
-    pairs = set(zip(aligned.slot_table().ravel().tolist(), held.slot_table().ravel().tolist()))
+    pairs = set(
+        zip(aligned.register_table().ravel().tolist(), held.register_table().ravel().tolist())
+    )
     if len({register for _, register in pairs}) != len(pairs):
         return None
     return sorted(pairs)

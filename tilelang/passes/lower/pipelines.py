@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
-from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.errors import InternalError
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
+from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.mechanism import MECHANISMS, Mechanism, Step
 from tilelang.passes.lower.context import MADE
 from tilelang.target import Context, nvidia
 
-FENCE = nvidia.ATOMS["fence_proxy_async"]
 # Where those who have filled a version tell others that they have.
 _HANDED_ON = frozenset(((H.Wait, Step.MEET), (H.Commit, Step.ARRIVE_FULL)))
 
@@ -59,7 +61,7 @@ class _Lower(Rewriter):
             case H.PipelineStep():
                 return self.step(stmt)
             case H.Fence(source="generic", target="async"):
-                return S.Eval(value=E.call(FENCE), loc=stmt.loc)
+                return S.Eval(value=E.call(nvidia.FENCE_PROXY_ASYNC), loc=stmt.loc)
             case H.Fence():
                 return []  # what arrived by the async proxy is waited for on an mbarrier
             case S.Seq() if any(map(self.elects, stmt.stmts)):
@@ -81,6 +83,8 @@ class _Lower(Rewriter):
             made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
             made.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
             before = [S.Alloc(buffer=made.full), S.Alloc(buffer=made.empty)]
+            made.fresh = self.fresh(stmt)
+            made.together = all(map(_together, _uses(stmt)))
         runs = (node for node in S.walk(stmt.body) if isinstance(node, H.Run))
         if any(made.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
             before.append(S.Alloc(buffer=made.handed, init=E.const(0, made.handed.dtype)))
@@ -94,13 +98,23 @@ class _Lower(Rewriter):
             *(S.Eval(value=call, loc=stmt.loc) for call in calls),
         ]
 
+    def fresh(self, stmt: H.Pipeline) -> bool:
+        """Whether the items of each thread are counted from its first one on: it has one run."""
+        runs = [node for node in S.walk(stmt.body) if isinstance(node, H.Run)]
+        loops = (node for node in S.walk(stmt.body) if isinstance(node, (S.For, S.While)))
+        if any(isinstance(node, H.Run) for loop in loops for node in S.walk(loop)):
+            return False
+        groups = sorted(map(self.groups.of, runs))
+        return all(lo + count <= then for (lo, count), (then, _) in pairwise(groups))
+
     def run(self, stmt: H.Run) -> list[S.Stmt]:
         """A run, which begins at the item behind those that the thread has handed on."""
         found = self.pipelines[stmt.pipe]
         passed, zero = found.passed(stmt), (E.const(0),)
         if passed is None:
+            # Behind the lowering, which knows by the statements themselves who runs them.
             start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
-            return [self.rewrite(_Given(start).rewrite(stmt.body))]
+            return [_Given(start).rewrite(self.rewrite(stmt.body))]
         begin = E.cast(E.Load(found.handed, zero), stmt.first.dtype)
         then = E.cast(simplify((stmt.first + passed) % found.rounds), found.handed.dtype)
         return [
@@ -130,18 +144,18 @@ class _Lower(Rewriter):
 
     def freed(self, stmt: H.Release) -> list[S.Stmt]:
         """A version is freed: by one lane of each warp that has used it. What the other lanes did
-        comes before it, as they meet first; products of warpgroups have been waited for by each
-        warp."""
-        arrive = self.pipelines[stmt.pipe].call(Step.ARRIVE_EMPTY, stmt)
-        alone = S.Eval(value=arrive, loc=stmt.loc)
+        comes before it, as they meet first. Matrices that a unit has read for all of the warp have
+        been waited for by that lane, too (PTX, "wgmma.wait_group")."""
+        found = self.pipelines[stmt.pipe]
+        alone = S.Eval(value=found.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
         if not self.whole(*self.groups.of(stmt)):
             return [alone]
-        lanes = E.const((1 << self.warp) - 1, DType("uint32"))
         first = (thread_number(self.launch) % self.warp).equal(0)
-        return [
-            S.Eval(value=E.call("sync_warp", lanes), loc=stmt.loc),
-            S.If(cond=first, then=alone, loc=stmt.loc),
-        ]
+        arrive = S.If(cond=first, then=alone, loc=stmt.loc)
+        if found.together:
+            return [arrive]
+        lanes = E.const((1 << self.warp) - 1, DType("uint32"))
+        return [S.Eval(value=E.call("sync_warp", lanes), loc=stmt.loc), arrive]
 
     def step(self, stmt: H.PipelineStep) -> list[S.Stmt]:
         """The steps of one statement."""
@@ -159,8 +173,10 @@ class _Lower(Rewriter):
                 steps = found.row.release
         calls: list[E.Expr] = []
         for step in steps:
+            if step is Step.WAIT_EMPTY and found.fresh and found.first(stmt.number):
+                continue
             if found.fenced and (type(stmt), step) in _HANDED_ON:
-                calls.append(E.call(FENCE))
+                calls.append(E.call(nvidia.FENCE_PROXY_ASYNC))
             calls.append(self.meet(stmt) if step is Step.MEET else found.call(step, stmt))
         return [S.Eval(value=call, loc=stmt.loc) for call in calls]
 
@@ -226,6 +242,25 @@ def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:
     return isinstance(stmt, H.Commit) and stmt.pipe is pipe
 
 
+def _uses(stmt: H.Pipeline) -> Iterator[effects.Access]:
+    """What reads the versions of a pipeline."""
+    tiles = set(stmt.tiles)
+    for access in effects.accesses(stmt.body, nested=True):
+        if access.reads and access.data in tiles:
+            yield access
+
+
+def _together(use: effects.Access) -> bool:
+    """Whether a matrix unit reads there, for all lanes of a warp, each of which waits for it."""
+    atom = use.by.atom if isinstance(use.by, E.Call) else None
+    return (
+        atom is not None
+        and use.proxy == "async"
+        and atom.completes.kind == "group"
+        and any(operand.tile for operand in atom.operands)
+    )
+
+
 def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
     """The copies in ``stmt`` whose bytes the mbarriers of ``pipe`` count."""
     for node in S.walk(stmt):
@@ -251,6 +286,8 @@ class _Pipeline:
         self.stages = stages
         self.full: Buffer | None = None
         self.empty: Buffer | None = None
+        self.fresh = False  # no thread has handed on an item before its run
+        self.together = False  # all lanes of a warp have waited when one has
         self.bytes = 0
         self.handed = Buffer("handed", Shape((1,)), DType("uint16"), "local.var")
         # A turn has a version and a parity: after two rounds of all versions everything repeats.
@@ -260,6 +297,11 @@ class _Pipeline:
         """How many items later the next run begins, None where it begins like this one."""
         found = simplify(run.count % self.rounds)
         return None if isinstance(found, E.Const) and not int(found) else found
+
+    def first(self, number: E.Expr) -> bool:
+        """Whether an item is the first one of its version, which nobody has used."""
+        turn = simplify(number // self.stages)
+        return isinstance(turn, E.Const) and not int(turn)
 
     def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
         """The mbarrier of the version of an item."""
@@ -290,21 +332,15 @@ class _Pipeline:
                 return E.call("sync_threads")
             case Step.EXPECT:
                 count, self.bytes = self.bytes, 0
-                return E.call("mbarrier_arrive_expect_tx", self.turn(self.full, number), count)
+                return E.call(MBARRIER_ARRIVE_EXPECT, self.turn(self.full, number), count)
             case Step.ARRIVE_FULL:
-                return E.call("mbarrier_arrive", self.turn(self.full, number))
+                return E.call(MBARRIER_ARRIVE, self.turn(self.full, number))
             case Step.ARRIVE_EMPTY:
-                return E.call("mbarrier_arrive", self.turn(self.empty, number))
+                return E.call(MBARRIER_ARRIVE, self.turn(self.empty, number))
             case Step.WAIT_FULL:
                 parity = simplify(phase % 2)
-                return E.call("mbarrier_wait", self.turn(self.full, number), parity)
+                return E.call(MBARRIER_WAIT, self.turn(self.full, number), parity)
             case Step.WAIT_EMPTY:
                 # A version is empty before its first turn: that counts as the turn before it.
                 parity = simplify((phase + 1) % 2)
-                return E.call("mbarrier_wait", self.turn(self.empty, number), parity)
-            case Step.WAIT_COUNTER:
-                raise TileUnsupportedError(
-                    "no instruction of this target waits for counted copies",
-                    expected="a target with " + " and ".join(sorted(self.row.needs)),
-                    loc=stmt.loc,
-                )
+                return E.call(MBARRIER_WAIT, self.turn(self.empty, number), parity)

@@ -27,7 +27,7 @@ from tilelang.passes.lower.allreduce import Operation, all_reduce
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import (
     Element,
-    Slots,
+    RegisterWalk,
     constant_extents,
     each,
     element,
@@ -35,8 +35,8 @@ from tilelang.passes.lower.elements import (
     loop,
     membership,
     row_major,
-    slots_of,
     unravel,
+    walk_registers,
 )
 from tilelang.passes.lower.partial_sums import PartialSums, Target, collect, deliver, private_sums
 
@@ -137,15 +137,17 @@ def _from_fragment(job: _Job) -> S.Stmt:
 def _own_part(job: _Job, dist: RegisterLayout, result: RegisterLayout, totals: Buffer) -> S.Stmt:
     """Each thread's registers combined per row."""
     stmt, ctx = job.stmt, job.ctx
-    slots = slots_of(dist, ctx)
-    value = job.operand(E.Load(ctx.registers(stmt.src.buffer), (slots.slot,)))
-    inside = _in_dimension(job, dist, slots)
+    walk = walk_registers(dist, ctx)
+    value = job.operand(E.Load(ctx.registers(stmt.src.buffer), (walk.register,)))
+    inside = _in_dimension(job, dist, walk)
     if inside is not None:
         value = E.select(inside, value, job.start)
-    return slots.nest(job.accumulate(totals, _row_slot(slots, dist, result, stmt.dim), value))
+    return walk.nest(job.accumulate(totals, _row_register(walk, dist, result, stmt.dim), value))
 
 
-def _row_slot(slots: Slots, dist: RegisterLayout, result: RegisterLayout, dim: int) -> E.Expr:
+def _row_register(
+    walk: RegisterWalk, dist: RegisterLayout, result: RegisterLayout, dim: int
+) -> E.Expr:
     """The register of the total that a source register belongs to."""
     strides: dict[tuple[int, int], int] = {}
     rows = iter(result.modes)
@@ -156,16 +158,16 @@ def _row_slot(slots: Slots, dist: RegisterLayout, result: RegisterLayout, dim: i
         for position, item in zip(kept, next(rows), strict=True):
             strides[d, position] = item.stride
     found: E.Expr = E.const(0)
-    for key, var, _ in slots.loops:
+    for key, var, _ in walk.loops:
         if key in strides:
             found = found + var * strides[key]
     return found
 
 
-def _in_dimension(job: _Job, dist: RegisterLayout, slots: Slots) -> E.Expr | None:
+def _in_dimension(job: _Job, dist: RegisterLayout, walk: RegisterWalk) -> E.Expr | None:
     """The condition that a place holds an element of the reduced range; None if all do."""
     src, dim = job.stmt.src, job.stmt.dim
-    low, extent, index = src.mins[dim], job.length, slots.indices[dim]
+    low, extent, index = src.mins[dim], job.length, walk.indices[dim]
     conditions: list[E.Expr] = []
     if not (isinstance(low, E.Const) and int(low) == 0):
         conditions.append(index >= low)
@@ -180,13 +182,13 @@ def _in_dimension(job: _Job, dist: RegisterLayout, slots: Slots) -> E.Expr | Non
 def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:
     """The rows of the region among the rows that the threads hold."""
     src, dim = job.stmt.src, job.stmt.dim
-    slots = slots_of(result, job.ctx)
-    whole = list(slots.indices)
+    walk = walk_registers(result, job.ctx)
+    whole = list(walk.indices)
     whole.insert(dim, src.mins[dim])
     inside = membership(src, whole, but=dim)
     lows = src.mins[:dim] + src.mins[dim + 1 :]
-    at = tuple(index - low for index, low in zip(slots.indices, lows, strict=True))
-    return PartialSums(totals, result, slots, at, job.kept, tuple(inside))
+    at = tuple(index - low for index, low in zip(walk.indices, lows, strict=True))
+    return PartialSums(totals, result, walk, at, job.kept, tuple(inside))
 
 
 # -- shared and global memory ---------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import identity_of, update_store
 from tilelang.passes.lower.allreduce import Operation, all_reduce
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import conjunction, guarded, loop, membership, slots_of
+from tilelang.passes.lower.elements import conjunction, guarded, loop, membership, walk_registers
 from tilelang.passes.lower.partial_sums import PartialSums, Target, deliver, private_sums
 
 
@@ -40,7 +40,7 @@ def lower_reducer_update(stmt: S.ReducerUpdate, ctx: Lowering) -> S.Stmt:
     dist = ctx.register_layout(stmt.buffer)
     if not dist.is_everywhere:
         raise InternalError(f"some threads that update `{stmt.buffer.name}` hold no copy")
-    place = (dist.slot_of(stmt.indices),)
+    place = (dist.register_of(stmt.indices),)
     return update_store(replace(stmt, buffer=ctx.registers(stmt.buffer), indices=place))
 
 
@@ -49,10 +49,10 @@ def lower_reducer_finalize(stmt: S.ReducerFinalize, ctx: Lowering) -> S.Stmt:
     region = stmt.reducer
     dist = ctx.register_layout(region.buffer)
     totals = private_sums(region.dtype, dist.register_count)
-    slots = slots_of(dist, ctx)
-    partial = E.cast(E.Load(ctx.registers(region.buffer), (slots.slot,)), totals.dtype)
-    copied = slots.nest(S.Store(buffer=totals, indices=(slots.slot,), value=partial))
-    held = slots_of(dist, ctx)
+    walk = walk_registers(dist, ctx)
+    partial = E.cast(E.Load(ctx.registers(region.buffer), (walk.register,)), totals.dtype)
+    copied = walk.nest(S.Store(buffer=totals, indices=(walk.register,), value=partial))
+    held = walk_registers(dist, ctx)
     found = PartialSums(totals, dist, held, held.indices, dist.shape, ())
     target = Target(region if stmt.dst is None else stmt.dst, None)
     return S.seq(
@@ -75,10 +75,10 @@ def _gaps(dist: RegisterLayout, totals: Buffer, region: Region, ctx: Lowering) -
 
 
 def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
-    slots = slots_of(ctx.register_layout(region.buffer), ctx)
+    walk = walk_registers(ctx.register_layout(region.buffer), ctx)
     value = identity_of(region)
     if init is not None:
-        once = conjunction(slots.first)
+        once = conjunction(walk.first)
         value = E.select(once, E.cast(init, region.dtype), value)
-    store = S.Store(buffer=ctx.registers(region.buffer), indices=(slots.slot,), value=value)
-    return slots.nest(guarded(membership(region, slots.indices), store))
+    store = S.Store(buffer=ctx.registers(region.buffer), indices=(walk.register,), value=value)
+    return walk.nest(guarded(membership(region, walk.indices), store))

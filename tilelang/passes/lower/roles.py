@@ -34,7 +34,8 @@ class _Branches(Rewriter):
         made: S.Stmt | None = None
         roles = [role for role in stmt.branches if isinstance(role, H.Role)]
         everyone = sum(role.count for role in roles) == self.threads
-        for role in reversed(roles):
+        # Those from the first thread on stand behind a condition, which bounds their number below.
+        for role in sorted(roles, key=lambda role: -role.first):
             if made is None and everyone and len(roles) > 1:
                 made = self.limited(role)  # all that are left
                 continue
@@ -55,5 +56,5 @@ class _Branches(Rewriter):
         if role.registers is None or not self.moves:
             return body
         raising = E.const(int(role.registers > self.given))
-        call = E.call(nvidia.ATOMS["set_max_nreg"], E.const(role.registers), raising)
+        call = E.call(nvidia.SET_MAX_NREG, E.const(role.registers), raising)
         return S.seq(S.Eval(value=call, loc=role.loc), body)

@@ -44,8 +44,8 @@ def exchanged(
     stmts: list[S.Stmt] = []
     for number, item in enumerate(plan):
         value: E.Expr | None = None
-        for slot in item.slots:
-            moved: E.Expr = E.Load(here, (E.const(slot),))
+        for register in item.registers:
+            moved: E.Expr = E.Load(here, (E.const(register),))
             if item.lane is not None:
                 # A statement of its own: all lanes take part, whichever of them need the value.
                 var = E.Var("lent", kind)
@@ -55,7 +55,7 @@ def exchanged(
             if value is None:
                 value = moved
             else:
-                chosen = E.binary("eq", value_of(item.slot, ctx.thread), E.const(slot))
+                chosen = E.binary("eq", value_of(item.register, ctx.thread), E.const(register))
                 value = E.Select(chosen, moved, value)
         assert value is not None
         stmts.append(put(number, value))

@@ -52,7 +52,7 @@ class _Split:
         self.values = values
 
     def block(self, stmt: S.Stmt, copied: frozenset[E.Var]) -> S.Stmt:
-        """``stmt``, in the loops over ``copied``, whose iterations are copied out."""
+        """``stmt``, in the loops over ``copied``, whose iterations are unrolled."""
         if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call) and _displaces(stmt):
             call = stmt.value
             args = tuple(self.operand(arg, copied) for arg in call.args)

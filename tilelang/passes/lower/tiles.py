@@ -22,7 +22,7 @@ from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
-from tilelang.passes.analysis.tma import is_complete
+from tilelang.passes.analysis.tma import PART, Part, is_complete
 from tilelang.passes.layouts.conversion import EXCHANGE
 from tilelang.passes.layouts.thread_mapping import known_mapping
 from tilelang.passes.lower.boxes import OwnBarriers, announced, boxes_or_refuse, issued, stored
@@ -30,8 +30,10 @@ from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distri
 from tilelang.passes.lower.epilogue import lower_epilogue
 from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
+from tilelang.passes.lower.gemm_wgmma import lower_wait_products
 from tilelang.passes.lower.matrix_stores import lower_matrix_store
 from tilelang.passes.lower.parallel import lower_parallel
+from tilelang.passes.lower.parts import lower_part
 from tilelang.passes.lower.print_tile import lower_print
 from tilelang.passes.lower.reduce import lower_reduce
 from tilelang.passes.lower.reducer import (
@@ -43,6 +45,7 @@ from tilelang.passes.lower.reducer import (
 from tilelang.passes.lower.scan import lower_scan
 from tilelang.passes.lower.shuffles import lower_shuffles
 from tilelang.target import Context, nvidia
+from tilelang.target.features import lowest_with
 
 LOWERINGS: dict[type[S.Stmt], Any] = {
     S.Reduce: lower_reduce,
@@ -51,6 +54,7 @@ LOWERINGS: dict[type[S.Stmt], Any] = {
     S.ReducerUpdate: lower_reducer_update,
     S.ReducerFinalize: lower_reducer_finalize,
     S.PrintTile: lower_print,
+    H.WaitProducts: lower_wait_products,
 }
 """Statement class -> ``lower(stmt, ctx)``; loops and products are below."""
 
@@ -82,7 +86,7 @@ class _Tiles(Rewriter):
         return with_known_keys(replace(self.launch, body=body), "thread")
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate)):
+        if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate, H.WaitProducts)):
             return self.lowered(stmt)
         if isinstance(stmt, H.Pipeline):
             row = MECHANISMS[stmt.mechanism]
@@ -175,6 +179,8 @@ class _Tiles(Rewriter):
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
             return lower_shuffles(stmt, ctx)
+        if isinstance(stmt, S.Copy) and isinstance(part := dict(stmt.annotations).get(PART), Part):
+            return self.part(stmt, part, ctx)
         if isinstance(stmt, S.Copy) and (rows := lower_epilogue(stmt, ctx)) is not None:
             return rows
         if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
@@ -187,7 +193,7 @@ class _Tiles(Rewriter):
         lowering = LOWERINGS.get(type(stmt))
         if lowering is None:
             name = stmt.name if isinstance(stmt, S.HardwareOp) else type(stmt).__name__
-            needs = stmt.needs if isinstance(stmt, S.HardwareOp) else "another target"
+            needs = lowest_with(stmt.needs) if isinstance(stmt, S.HardwareOp) else "another target"
             raise TileUnsupportedError(
                 f"T.{name} is not supported on this target",
                 expected=f"a target with {needs}",
@@ -205,6 +211,15 @@ class _Tiles(Rewriter):
         if stmt.dst.buffer.storage == "global":
             return stored(stmt, ctx, self.own.loops)
         return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
+
+    def part(self, stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt:
+        """A part of a copy; where warps hold it in another way than by rows, the first part is all
+        of it."""
+        found = lower_part(stmt, part, ctx)
+        if found is not None:
+            return found
+        whole = replace(stmt, annotations=tuple(p for p in stmt.annotations if p[0] != PART))
+        return S.seq() if part.number else self.lower_one(whole, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
         """A loop over elements; an asynchronous copy that nobody else commits commits itself."""
@@ -255,7 +270,7 @@ class _Tiles(Rewriter):
                 got="a fragment whose elements are spread over the threads",
                 hint="use T.Parallel over the fragment, or copy it to a shared buffer first",
             )
-        return self.ctx.registers(buffer), held.slot_of([self.expr(index) for index in indices])
+        return self.ctx.registers(buffer), held.register_of([self.expr(index) for index in indices])
 
     def expr(self, expr: E.Expr) -> E.Expr:
         if not E.holds(expr, E.Load, E.AddressOf):

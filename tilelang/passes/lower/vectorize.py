@@ -20,11 +20,13 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.simplify import simplify
+from tilelang.ir.tables import VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
 from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
+from tilelang.passes.lower.draws import drawn_ahead, draws
 from tilelang.passes.normalize.scalarize_vectors import THROUGH
 from tilelang.target import Context, nvidia
 
@@ -68,7 +70,7 @@ class _Lanes(Rewriter):
         self.bounds = bounds
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
-        self.through = ""  # the word whose access the lanes are, if they are one's
+        self.through = ""  # the intrinsic whose access the lanes are, if they are one's
         self.widest = WIDE_BITS if context.has("access_256") else VECTOR_BITS
         self.has_async = context.has("cp_async")
 
@@ -79,9 +81,11 @@ class _Lanes(Rewriter):
             return stmt
         ends = (stmt.start, stmt.stop, stmt.step)
         counted = all(isinstance(end, E.Const) for end in ends)
+        drawn, stmt = drawn_ahead(stmt)
         start, stop, step = (int(e.value) if isinstance(e, E.Const) else 0 for e in ends)
         if not counted or step != 1 or stop <= start or not _independent(stmt.body):
-            return replace(stmt, kind="unroll" if counted and stop - start <= 64 else "serial")
+            kind = "unroll" if counted and stop - start <= 64 else "serial"
+            return [*drawn, replace(stmt, kind=kind)]
         body = _without_lets(stmt.body)
         count = stop - start
         lanes = MAX_LANES
@@ -90,16 +94,18 @@ class _Lanes(Rewriter):
         marked = dict(stmt.annotations).get("async", False)
         self.through = str(dict(stmt.annotations).get(THROUGH, ""))
         if count == lanes:
-            return S.seq(*self.block(body, Piece(stmt.var, start, lanes, self.known), bool(marked)))
+            piece = Piece(stmt.var, start, lanes, self.known)
+            return [*drawn, *self.block(body, piece, bool(marked))]
         outer = E.Var(f"{stmt.var.name}_outer", INT)
         base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
         shifted = _shift(body, stmt.var, E.binary("add", base, stmt.var))
         self.bounds = self.bounds.with_range(outer, 0, count // lanes)
         inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), bool(marked)))
-        return S.For(
+        pieces = S.For(
             var=outer, start=E.const(0), stop=E.const(count // lanes), step=E.const(1),
             body=inner, kind="unroll" if count // lanes <= 64 else "serial", loc=stmt.loc,
         )  # fmt: skip
+        return [*drawn, pieces]
 
     # -- statements ------------------------------------------------------------------------------
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
@@ -311,7 +317,7 @@ class _Loads:
 
 def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:
     more = {THROUGH: through} if through else {}
-    call = E.call("vector_copy", dst, src, dtype="void", bytes=size, **more)
+    call = E.call(VECTOR_COPY, dst, src, dtype="void", bytes=size, **more)
     return S.Eval(value=call, loc=stmt.loc)
 
 
@@ -367,8 +373,11 @@ def _independent(body: S.Stmt) -> bool:
     """Whether the statements of ``body`` may run for all lanes one after the other.
 
     Only stores, conditions and pure lets, whose values may stand where they are used; what is
-    stored is loaded at the same place only.
+    stored is loaded at the same place only. One of the stores may draw random numbers: its lanes
+    stay in order.
     """
+    drawing = [node for node in S.walk(body) if any(map(draws, node.exprs()))]
+    may_draw = drawing[0] if len(drawing) == 1 and isinstance(drawing[0], S.Store) else None
     stores: dict[E.Var, S.Store] = {}
     early: set[E.Var] = set()  # storage that a let reads
     sizes: dict[E.Var, int] = {}
@@ -396,5 +405,6 @@ def _independent(body: S.Stmt) -> bool:
                     if stored is not None and not _same_place(stored, part):
                         return False
                 if isinstance(part, E.Call) and part.atom.effect is not Effect.NONE:
-                    return False
+                    if not (draws(part) and node is may_draw and expr is may_draw.value):
+                        return False
     return True

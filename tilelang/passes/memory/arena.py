@@ -1,7 +1,7 @@
 """One block of shared memory for all shared buffers of a kernel.
 
 Every buffer gets a fixed byte offset. Buffers that are never in use at the same time may overlap.
-The largest come first; barrier words and small scalars stand at the end, where they do not disturb
+The largest come first; barriers and small scalars stand at the end, where they do not disturb
 the alignment of tiles.
 """
 
@@ -23,6 +23,7 @@ from tilelang.passes.memory.liveness import (
     LiveRanges,
     find_live_ranges,
     is_barrier,
+    is_planned,
     uses_copy_unit,
 )
 from tilelang.passes.memory.relief import relieved
@@ -51,6 +52,8 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
 
     def planned(launch: S.Launch) -> S.Launch:
         limit, warp = context.limits.shared_block, context.limits.warp
+        if not any(isinstance(n, S.Alloc) and is_planned(n.buffer) for n in S.walk(launch.body)):
+            return replace(launch, annotations=(*launch.annotations, (TOTAL, 0)))
         places, total = _plan(launch, reuse, warp)
         if total > limit:
             fitting = relieved(launch, lambda other: _plan(other, reuse, warp)[1] <= limit, warp)

@@ -37,7 +37,7 @@ def is_planned(buffer: Buffer) -> bool:
 
 
 def is_barrier(buffer: Buffer) -> bool:
-    """Whether ``buffer`` is a barrier word of the hardware, which is in use all the time."""
+    """Whether ``buffer`` is a barrier of the hardware, which is in use all the time."""
     return buffer.storage in ("shared.barrier", "shared.cluster_barrier")
 
 

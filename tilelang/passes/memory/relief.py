@@ -8,7 +8,7 @@ meet elsewhere, too; those that the plan needs stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from tilelang.ir import effects
@@ -28,41 +28,48 @@ def relieved(launch: S.Launch, fits: Callable[[S.Launch], bool], warp: int) -> S
     """
     if any(isinstance(node, S.ThreadReturn) for node in S.walk(launch.body)):
         return None  # some threads may not come
-    made, count = _with_barriers(launch, None, warp)
+    meet = _Meet(launch, warp)
+    made = meet.with_barriers(None)
     if not fits(made):
         return None
-    kept = frozenset(range(count))
-    for number in range(count):
-        fewer, _ = _with_barriers(launch, kept - {number}, warp)
+    kept = frozenset(range(meet.count))
+    tried = [kept] if kept else []
+    while tried:  # few are needed: whole ranges go at once, from the first to the last
+        numbers = tried.pop()
+        fewer = meet.with_barriers(kept - numbers)
         if fits(fewer):
-            kept, made = kept - {number}, fewer
+            kept, made = kept - numbers, fewer
+        elif len(numbers) > 1:
+            middle = sorted(numbers)[len(numbers) // 2]
+            first = frozenset(number for number in numbers if number < middle)
+            tried += [numbers - first, first]
     return made
 
 
-def _with_barriers(
-    launch: S.Launch, kept: frozenset[int] | None, warp: int
-) -> tuple[S.Launch, int]:
-    """``launch`` with the barriers numbered in ``kept`` (None: all), and how many there could
-    be."""
-    meet = _Meet(launch, kept, warp)
-    return replace(launch, body=meet.block(launch.body)), meet.count
-
-
 class _Meet:
-    def __init__(self, launch: S.Launch, kept: frozenset[int] | None, warp: int) -> None:
+    """Places of barriers in a launch, which are numbered in the order of the program."""
+
+    def __init__(self, launch: S.Launch, warp: int) -> None:
         self.launch = launch
         self.warp = warp
-        self.meeting: tuple[E.Expr, ...] = ()  # arguments of the barrier of those who come by
-        self.group: tuple[int, int] | None = None  # who they are, where not all threads
         self.varying = Varying(launch, votes=True)
         self.tiles = {
             node.buffer.data
             for node in S.walk(launch.body)
             if isinstance(node, S.Alloc) and is_planned(node.buffer)
         }
-        self.kept = kept
-        self.seen: set[E.Var] = set()
+        self.known: dict[S.Stmt, frozenset[E.Var]] = {}
+        self.kept: frozenset[int] | None = None
         self.count = 0
+
+    def with_barriers(self, kept: frozenset[int] | None) -> S.Launch:
+        """The launch with the barriers numbered in ``kept`` (None: all); ``count`` says how many
+        there could be."""
+        self.meeting: tuple[E.Expr, ...] = ()  # arguments of the barrier of those who come by
+        self.group: tuple[int, int] | None = None  # who they are, where not all threads
+        self.seen: set[E.Var] = set()
+        self.kept, self.count = kept, 0
+        return replace(self.launch, body=self.block(self.launch.body))
 
     def block(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt``, which all threads run."""
@@ -115,16 +122,19 @@ class _Meet:
     def together(self, loop: S.For) -> bool:
         """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
         bounds = (loop.start, loop.stop, loop.step)
-        several = len(set(self.used(loop))) > 1
+        several = len(self.used(loop)) > 1
         return several and not (
             any(map(self.varying.expr, bounds)) or varying_exit(loop.body, self.varying)
         )
 
-    def used(self, stmt: S.Stmt) -> Iterator[E.Var]:
+    def used(self, stmt: S.Stmt) -> frozenset[E.Var]:
         """The tiles that ``stmt`` touches with all that it holds."""
-        for node in S.walk(stmt):
-            if not isinstance(node, S.Alloc):
-                yield from effects.used(node, nested=False) & self.tiles
+        found = self.known.get(stmt)
+        if found is None:
+            own = set() if isinstance(stmt, S.Alloc) else effects.used(stmt, nested=False)
+            found = frozenset(own & self.tiles).union(*map(self.used, stmt.blocks()))
+            self.known[stmt] = found
+        return found
 
     def barrier(self, near: S.Stmt) -> list[S.Stmt]:
         """The next barrier, if it is one of those that are kept."""

@@ -14,10 +14,11 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.define import INT, NAMES, as_nest, element
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import ALL_OF, ANY_OF
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_exprs
 from tilelang.target import Context
 
-ASKS = ("any_of", "all_of")
+ASKS = (ANY_OF, ALL_OF)
 FIRST = (E.const(0),)
 
 
@@ -56,7 +57,7 @@ class _Answers:
         found = self.memo.get(expr)
         if found is None:
             found = rebuild(expr, self.expr)
-            if isinstance(found, E.Call) and found.op in ASKS:
+            if isinstance(found, E.Call) and found.atom in ASKS:
                 found = self.answer(found)
             self.memo[expr] = found
         return found
@@ -86,7 +87,7 @@ class _Answers:
 
 
 def _asks(expr: E.Expr) -> bool:
-    return any(call.op in ASKS for call in E.find(expr, E.Call))
+    return any(call.atom in ASKS for call in E.find(expr, E.Call))
 
 
 def _region(arg: E.Expr) -> Region:

@@ -17,7 +17,7 @@ from tilelang.ir.define import loop_of
 from tilelang.ir.visitor import Rewriter
 from tilelang.target import Context
 
-_KINDS = (S.Transpose, S.Im2col, S.AtomicTile)
+_KINDS = (S.ElementOp, S.AtomicTile)
 
 
 def expand_elementwise(func: S.PrimFunc, context: Context) -> S.PrimFunc:

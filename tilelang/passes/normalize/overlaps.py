@@ -33,7 +33,7 @@ _ALIGNED = (
     S.AtomicTile,
     S.Scan,
 )  # element i of the result needs element i, or those before
-_KINDS = (*_ALIGNED, S.Transpose, S.Im2col, S.Reduce, S.Gemm)
+_KINDS = (*_ALIGNED, S.ElementOp, S.Reduce, S.Gemm)
 
 
 def separate_overlaps(func: S.PrimFunc, context: Context) -> S.PrimFunc:

@@ -17,11 +17,14 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter
 from tilelang.target import Context
+from tilelang.target.nvidia import SET_MAX_NREG
 
 NOTE = "register_note"  # annotation of a launch: what came of its hints, as text
 BUDGET = "register_budget"  # the same: "off", or registers of (producers, consumers) or None
-_OFF = ("no_set_max_nreg", "disable_warp_group_reg_alloc")
-_COUNTS = {"annotate_producer_reg_dealloc": 0, "annotate_consumer_reg_alloc": 1}
+SETTING = f"T.{SET_MAX_NREG.name}"
+# What hints do, as their rows say.
+_OFF, _SETS = "leave registers", "set registers"
+_COUNTS = {"registers of producers": 0, "registers of consumers": 1}
 
 
 def follow_register_hints(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -41,24 +44,28 @@ def _kernel(launch: S.Launch) -> S.Launch:
         for stmt in S.walk(launch.body)
         if isinstance(stmt, S.Eval) and isinstance(stmt.value, E.Call)
     ]
-    hints = [call for call in calls if call.op in _OFF or call.op in _COUNTS]
+    hints = [call for call in calls if _does(call) == _OFF or _does(call) in _COUNTS]
     if not hints:
         return launch
-    settings = [call for call in calls if call.op == "set_max_nreg"]
-    off = next((call.op for call in hints if call.op in _OFF), None)
-    counts = {_COUNTS[call.op]: call.args[0] for call in hints if call.op in _COUNTS}
+    settings = [call for call in calls if _does(call) == _SETS]
+    off = next((call.op for call in hints if _does(call) == _OFF), None)
+    counts = {_COUNTS[_does(call)]: call.args[0] for call in hints if _does(call) in _COUNTS}
     used = {call.args[1].__index__() for call in settings}
     names = ", ".join(dict.fromkeys(f"T.{call.op}" for call in hints))
     if off is not None and settings:
-        note = f"{len(settings)} T.set_max_nreg are left out, as T.{off} says"
+        note = f"{len(settings)} {SETTING} are left out, as T.{off} says"
     elif off is None and used & counts.keys():
-        note = f"{names}: the numbers of T.set_max_nreg"
+        note = f"{names}: the numbers of {SETTING}"
     else:
-        note = f"{names}: no effect, as there is no T.set_max_nreg to act on"
+        note = f"{names}: no effect, as there is no {SETTING} to act on"
     body = _Registers(off is not None, counts).rewrite(launch.body)
     budget = "off" if off else tuple(_number(counts.get(raising)) for raising in (0, 1))
     pairs = ((NOTE, note), *(() if settings else ((BUDGET, budget),)))
     return replace(launch, body=body, annotations=(*launch.annotations, *pairs))
+
+
+def _does(call: E.Call) -> str:
+    return call.atom.semantics
 
 
 def _number(count: E.Expr | None) -> int | None:
@@ -76,9 +83,10 @@ class _Registers(Rewriter):
         call = stmt.value if isinstance(stmt, S.Eval) else None
         if not isinstance(call, E.Call):
             return stmt
-        if call.op in _OFF or call.op in _COUNTS or (call.op == "set_max_nreg" and self.off):
+        sets = _does(call) == _SETS
+        if _does(call) in (_OFF, *_COUNTS) or (sets and self.off):
             return S.Seq(stmts=(), loc=stmt.loc)
-        count = self.counts.get(call.args[1].__index__()) if call.op == "set_max_nreg" else None
+        count = self.counts.get(call.args[1].__index__()) if sets else None
         if count is None:
             return stmt
         made = E.Call(call.atom, (count, call.args[1]), call.dtype, call.attrs)

@@ -401,12 +401,12 @@ def _over(var: E.Var, count: int, body: S.Stmt) -> S.For:
 
 
 def _marked(loop: S.For, through: str) -> S.For:
-    """``loop`` with the word whose access its lanes are, if there is one."""
+    """``loop`` with the intrinsic whose access its lanes are, if there is one."""
     return replace(loop, annotations=((THROUGH, through),)) if through else loop
 
 
 def _is_word(call: E.Call) -> bool:
-    """Whether one element is a word of its own: nothing is put together."""
+    """Whether one element is an access of its own: nothing is put together."""
     return call.dtype.lanes == call.args[0].dtype.lanes == 1
 
 

@@ -50,7 +50,7 @@ class _Simplify(Rewriter):
     def _fences_fragment(self, value: E.Expr) -> bool:
         """Whether a fence is about a tile whose registers the compiler chooses and orders itself:
         a fragment to which the program gives no layout."""
-        if not isinstance(value, E.Call) or value.op != "warpgroup_fence_operand":
+        if not isinstance(value, E.Call) or value.atom.semantics != "keep registers":
             return False
         place = value.args[0]
         if not isinstance(place, E.AddressOf) or place.buffer in self.laid_out:

@@ -23,9 +23,9 @@ from tilelang.passes.analysis.scopes import is_private
 from tilelang.target import Context
 
 # Reductions and scans know such arrays.
-_KINDS = (S.Copy, S.Fill, S.Transpose, S.Im2col, S.AtomicTile)
+_KINDS = (S.Copy, S.Fill, S.ElementOp, S.AtomicTile)
 
-_MOST = 64  # iterations that are copied out
+_MOST = 64  # iterations that are unrolled
 
 
 def lower_thread_local_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -64,7 +64,7 @@ class _Own(Rewriter):
 
 
 def _unrolled(loop: S.For) -> S.For:
-    """``loop`` copied out, so that elements of the array can be registers; its innermost
+    """``loop`` unrolled, so that elements of the array can be registers; its innermost
     elements as vectors."""
     body = loop.body
     known = isinstance(loop.stop, E.Const) and int(loop.stop.value) <= _MOST

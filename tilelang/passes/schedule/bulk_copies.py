@@ -23,6 +23,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
+from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE
@@ -132,7 +133,7 @@ class _Arrivals(Rewriter):
         if not (_is_bulk(stmt) and _arrives_itself(stmt)):
             return stmt
         assert isinstance(stmt, S.Copy) and isinstance(stmt.barrier, E.Expr)
-        told = S.Eval(value=E.call("mbarrier_arrive", stmt.barrier), loc=stmt.loc)
+        told = S.Eval(value=E.call(MBARRIER_ARRIVE, stmt.barrier), loc=stmt.loc)
         first = self.thread.equal(self.groups.of(stmt)[0])
         return [stmt, S.If(cond=first, then=told, loc=stmt.loc)]
 
@@ -178,7 +179,7 @@ class _Settle(Rewriter):
             return None
         if not (_arrives(call) and call.atom.orders is not None and call.atom.orders.expects):
             return stmt
-        return S.Eval(value=E.call("mbarrier_arrive", call.args[0]), loc=stmt.loc)
+        return S.Eval(value=E.call(MBARRIER_ARRIVE, call.args[0]), loc=stmt.loc)
 
 
 def _is_bulk(stmt: S.Stmt) -> bool:

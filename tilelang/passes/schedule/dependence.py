@@ -8,7 +8,7 @@ contents at the end of the loop do not matter. Everything else stays where the p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from tilelang.ir.visitor import postorder
 from tilelang.passes.analysis.mechanism import Mechanism
 
 # Operations whose regions may get a further leading index: their meaning does not depend on
-# the number of dimensions.
-_ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.Transpose, S.Alloc, S.Store)
+# the number of dimensions, but for that of an image.
+_ANY_RANK = (S.Copy, S.Fill, S.Gemm, S.AtomicTile, S.ElementOp, S.Alloc, S.Store)
 _SHARED = ("shared", "shared.dyn")
 _VECTOR_BITS = 32  # the smallest asynchronous copy
 
@@ -36,7 +36,8 @@ class Plan:
     """A loop whose ``copies`` run ahead, ordered by ``mechanism``.
 
     ``prefix``: statements before the condition that holds everything else; ``cond``: that
-    condition or None; ``items``: the statements under it.
+    condition or None; ``items``: the statements under it; ``beside``: the storage of tiles that
+    another mechanism orders.
     """
 
     loop: S.For
@@ -46,6 +47,17 @@ class Plan:
     cond: E.Expr | None
     items: tuple[S.Stmt, ...]
     copies: list[S.Copy] = field(default_factory=list)
+    beside: dict[E.Var, Mechanism] = field(default_factory=dict)
+
+    def parts(self) -> list[Plan]:
+        """A plan for each mechanism, which orders all of its copies."""
+        ways: dict[str, Plan] = {}
+        for copy in self.copies:
+            way = self.beside.get(copy.dst.buffer.data, self.mechanism)
+            if way.name not in ways:
+                ways[way.name] = replace(self, mechanism=way, copies=[], beside={})
+            ways[way.name].copies.append(copy)
+        return sorted(ways.values(), key=lambda plan: not plan.mechanism.turns)
 
     @property
     def tiles(self) -> dict[E.Var, Buffer]:
@@ -221,11 +233,14 @@ def _alone(buffer: Buffer, launch: S.Launch) -> bool:
             return False
         for access in effects.accesses(node):
             if access.data is buffer.data and (
-                access.buffer is not buffer
-                or (access.by is node and not isinstance(node, _ANY_RANK))
+                access.buffer is not buffer or (access.by is node and not _any_rank(node))
             ):
                 return False
     return True
+
+
+def _any_rank(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, _ANY_RANK) and not isinstance(stmt, S.Im2col)
 
 
 def layout_pairs(launch: S.Launch, buffer: Buffer) -> list[tuple[Buffer, object]]:

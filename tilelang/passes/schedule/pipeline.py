@@ -34,7 +34,8 @@ from tilelang.passes.verify.schedule import refusal
 from tilelang.target import Context
 
 NOTE = "pipeline_note"
-_BARRIERS = 1024  # bytes that words and small arrays beside the tiles may take
+GROUP_ROWS = 64  # that a product of a warpgroup has at least
+_BARRIERS = 1024  # bytes that barriers and small arrays beside the tiles may take
 
 
 def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -56,6 +57,14 @@ def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 def _is_pipelined(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.For) and stmt.kind == "pipelined"
+
+
+def _by_warps(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a product of too few rows for a warpgroup."""
+    if not isinstance(stmt, S.Gemm):
+        return False
+    rows = stmt.c.extents[-2]
+    return not isinstance(rows, int) or rows < GROUP_ROWS
 
 
 def _bytes(buffer: Buffer) -> int:
@@ -92,10 +101,15 @@ class _Choice:
         """Whether its pipeline is run repeatedly, and counts its items over all runs."""
         return self.again and self.plan is not None and self.plan.mechanism.turns
 
+    def remark(self, what: str) -> None:
+        """Adds to the note."""
+        self.note += f"{'; ' if self.note else ''}{what}"
+
     def refuse(self, why: str) -> None:
         """The order of the plan is not certain: the next mechanism, or a serial loop."""
         assert self.plan is not None
-        self.note += f"{'; ' if self.note else ''}not with {self.plan.mechanism.words}: {why}"
+        self.remark(f"not with {self.plan.mechanism.words}: {why}")
+        self.plan.beside = {}
         if self.others:
             self.plan.mechanism, *others = self.others
             self.others = tuple(others)
@@ -183,18 +197,38 @@ class _Pipeliner:
             return _Choice(loop, note=f"serial: {why}")
         found = _Choice(loop, plan, others=tuple(mechanisms[1:]), again=again)
         while found.plan is not None:
-            reason = self.no_boxes(found.plan) or self.no_room(found)
+            reason = self.no_boxes(found) or self.no_room(found)
             if reason is None:
                 break
             found.refuse(reason)
         return found
 
-    def no_boxes(self, plan: Plan) -> str | None:
-        """Why the copies of a plan cannot be bulk copies, where they have to be."""
+    def no_boxes(self, choice: _Choice) -> str | None:
+        """Why the copies of a plan cannot be bulk copies, where they have to be. Where those that
+        can be fill most of what is copied, the next mechanism orders the others beside them.
+        Products by warps have no producer, and threads that fill a pipeline for themselves do it
+        as fast and with fewer waits."""
+        plan = choice.plan
+        assert plan is not None
         if plan.mechanism.mode != "tma":
             return None
-        reasons = ((copy, self.facts.refusal(copy, versions=True)) for copy in plan.copies)
-        return next((f"`{copy.dst.buffer.name}`: {why}" for copy, why in reasons if why), None)
+        if any(map(_by_warps, S.walk(plan.loop.body))):
+            return "warps multiply what is copied, and no producer fills it"
+        reasons: dict[E.Var, str] = {}
+        for copy in plan.copies:
+            why = self.facts.refusal(copy, versions=True)
+            if why is not None:
+                reasons.setdefault(copy.dst.buffer.data, f"`{copy.dst.buffer.name}`: {why}")
+        if not reasons:
+            return None
+        first = next(iter(reasons.values()))
+        sizes = {data: _bytes(tile) for data, tile in plan.tiles.items()}
+        few = 2 * sum(sizes[data] for data in reasons) > sum(sizes.values())
+        if few or not choice.others:
+            return first
+        plan.beside = dict.fromkeys(reasons, choice.others[0])
+        choice.remark(f"not all with {plan.mechanism.words}: {first}")
+        return None
 
     def no_room(self, choice: _Choice) -> str | None:
         """Where shared memory is short, as many versions as it has room for: copies that run ahead
@@ -245,16 +279,16 @@ class _Expand(Rewriter):
         if choice is None:
             return super()._visit(stmt)
         if choice.plan is not None:
-            *before, pipeline = expand(choice.plan, self.tiles, choice.note, choice.runs)
-            assert isinstance(pipeline, H.Pipeline)
+            before, pipelines = expand(choice.plan, self.tiles, choice.note, choice.runs)
+            stmt = pipelines[0]
             if choice.runs:
-                self.around.append((choice, pipeline))
-                return [*before, pipeline.body]
-            why = refusal(pipeline)
-            if why is not None:
+                self.around.append((choice, pipelines.pop(0)))
+                stmt = stmt.body
+            whys = filter(None, map(refusal, pipelines))
+            if (why := next(whys, None)) is not None:
                 self.refused = True
                 choice.refuse(why)
-            return [*before, pipeline]
+            return [*before, stmt]
         made = super()._visit(choice.loop)
         return serial(made, choice.note) if isinstance(made, S.For) else made
 
@@ -300,10 +334,11 @@ class _Without(Rewriter):
 # -- expansion --
 def expand(
     plan: Plan, tiles: Mapping[E.Var, Buffer], refused: str = "", again: bool = False
-) -> list[S.Stmt]:
-    """The statements that stand for a pipelined loop, a ``Pipeline`` last, which holds nothing but
-    one run of it if it is run ``again``; ``refused``: why other mechanisms are not used."""
-    loop, stages, way = plan.loop, plan.stages, plan.mechanism
+) -> tuple[list[S.Stmt], list[H.Pipeline]]:
+    """What stands for a pipelined loop: statements before it, and a ``Pipeline`` for each
+    mechanism, the first with the others in it. If it is run ``again``, that holds nothing but a run
+    of itself; ``refused``: why other mechanisms are not used."""
+    loop, stages = plan.loop, plan.stages
     before: list[S.Stmt] = [
         item
         for item in (*plan.prefix, *plan.items)
@@ -313,36 +348,39 @@ def expand(
     start = _steady(loop.start, before, loop)
     stop = _steady(loop.stop, before, loop)
     first = E.Var("first", loop.var.dtype)
-    base: E.Expr = first if again else E.const(0)
-    make = _Items(plan, tiles, E.Var("p", DType("handle")), stop)
+    zero = E.const(0)
+    makes = [
+        _Items(part, tiles, E.Var("p", DType("handle")), stop,
+               first if again and part.mechanism.turns else zero)
+        for part in plan.parts()
+    ]  # fmt: skip
     filled: list[S.Stmt] = []
     for stage in range(stages - 1):
-        filled += make.filled(simplify(start + loop.step * stage), simplify(base + stage))
-    number = simplify(base + _over(loop.var - start, loop.step))
+        for make in makes:
+            filled += make.filled(simplify(start + loop.step * stage), make.item(stage))
+    past = _over(loop.var - start, loop.step)
+    ahead = simplify(loop.var + loop.step * (stages - 1))
+    used = {
+        data: version for make in makes for data, version in make.versions(make.item(past)).items()
+    }
     body: list[S.Stmt] = [
-        make.waited(number),
-        *make.filled(
-            simplify(loop.var + loop.step * (stages - 1)), simplify(number + (stages - 1))
-        ),
-        UseVersions(make.versions(number)).rewrite(_computation(plan, hoisted)),
-        H.Release(pipe=make.pipe, number=number, loc=loop.loc),
+        *(make.waited(make.item(past)) for make in makes),
+        *(stmt for make in makes for stmt in make.filled(ahead, make.item(past, stages - 1))),
+        UseVersions(used).rewrite(_computation(plan, hoisted)),
+        *(H.Release(pipe=make.pipe, number=make.item(past), loc=loop.loc) for make in makes),
     ]
-    names = ", ".join(tile.name for tile in plan.tiles.values())
-    note = f"{stages} stages: {names} copied ahead with {way.words}, {way.cost}"
+    note = f"{stages} stages: {'; '.join(make.words() for make in makes)}"
     note += f"; {refused}" if refused else ""
     rolled = replace(serial(loop, note), start=start, stop=stop, body=S.seq(*body))
     inside = S.seq(*filled, rolled)
     if again:
-        inside = H.Run(pipe=make.pipe, first=first, count=trips(rolled), body=inside, loc=loop.loc)
-    pipeline = H.Pipeline(
-        pipe=make.pipe,
-        stages=stages,
-        tiles=tuple(tiles[data].data for data in plan.tiles),
-        mechanism=way.name,
-        body=inside,
-        loc=loop.loc,
-    )
-    return [*before, pipeline]
+        pipe = makes[0].pipe
+        inside = H.Run(pipe=pipe, first=first, count=trips(rolled), body=inside, loc=loop.loc)
+    pipelines: list[H.Pipeline] = []
+    for make in reversed(makes):
+        pipelines.insert(0, make.pipeline(inside))
+        inside = pipelines[0]
+    return before, pipelines
 
 
 def _steady(bound: E.Expr, before: list[S.Stmt], loop: S.For) -> E.Expr:
@@ -360,12 +398,35 @@ def _over(value: E.Expr, step: E.Expr) -> E.Expr:
 
 @dataclass(frozen=True)
 class _Items:
-    """Makes the items of one pipeline; ``stop``: the end of the loop."""
+    """Makes the items of one pipeline; ``stop``: the end of the loop; ``base``: the number of the
+    first item."""
 
     plan: Plan
     tiles: Mapping[E.Var, Buffer]
     pipe: E.Var
     stop: E.Expr
+    base: E.Expr
+
+    def item(self, past: int | E.Expr, more: int = 0) -> E.Expr:
+        """The number of the item ``past`` and ``more`` behind the first."""
+        number = simplify(self.base + past)
+        return simplify(number + more) if more else number
+
+    def words(self) -> str:
+        """What is copied how."""
+        way, names = self.plan.mechanism, (tile.name for tile in self.plan.tiles.values())
+        return f"{', '.join(names)} copied ahead with {way.words}, {way.cost}"
+
+    def pipeline(self, body: S.Stmt) -> H.Pipeline:
+        """``body`` with the pipeline."""
+        return H.Pipeline(
+            pipe=self.pipe,
+            stages=self.plan.stages,
+            tiles=tuple(self.tiles[data].data for data in self.plan.tiles),
+            mechanism=self.plan.mechanism.name,
+            body=body,
+            loc=self.plan.loop.loc,
+        )
 
     def versions(self, number: E.Expr) -> dict[E.Var, Version]:
         """The version of each tile that the item ``number`` lives in."""
@@ -378,12 +439,8 @@ class _Items:
 
     def waited(self, number: E.Expr) -> S.Stmt:
         """The wait for the item ``number`` of the iteration that begins."""
-        plan, loop = self.plan, self.plan.loop
-        wait = H.Wait(pipe=self.pipe, number=number, ahead=plan.stages - 2, loc=loop.loc)
-        if not plan.mechanism.counts_copies or not wait.ahead:
-            return wait
-        there = self.exists(simplify(loop.var + loop.step * wait.ahead))
-        return S.If(cond=there, then=wait, orelse=replace(wait, ahead=0), loc=loop.loc)
+        plan = self.plan
+        return H.Wait(pipe=self.pipe, number=number, ahead=plan.stages - 2, loc=plan.loop.loc)
 
     def filled(self, at: E.Expr, number: E.Expr) -> list[S.Stmt]:
         """The item ``number`` of the iteration ``at``, if there is one."""

@@ -3,7 +3,8 @@
 A launch whose pipelines have mbarriers becomes two roles around its body. The *consumers* are the
 threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
 loops and conditions around the pipelines alone and fills their items, as far ahead as there are
-versions. The register file is handed on: a producer needs few registers.
+versions. The register file is handed on: a producer needs few registers. What every thread finds
+out for itself before (the group of a tile in a table, say) stands before the roles.
 
 Relied on: a pipeline whose order has been proved, in the form that ``pipeline_loops`` writes. The
 order by roles is proved anew; where it cannot be, or the launch does not qualify (``why_not``), it
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from math import prod
 
 from tilelang.ir import effects
@@ -32,6 +34,7 @@ from tilelang.target import Context
 
 WARPGROUP = 128
 MOST_THREADS = 1024
+PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
 REGISTERS = {2: (232, 40), 3: (160, 32), 4: (112, 32)}
@@ -141,8 +144,10 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
     if any(isinstance(item, H.Pipeline) for stmt in rest for item in S.walk(stmt)):
         raise _NotSpecializedError("a pipeline stands inside of other statements")
     pipes = {node.pipe for node in pipelines}
-    project = _Producer(launch, pipes)
-    copying = project.block(rest)
+    common, private = _common(rest, launch)
+    rest = [item for item in rest if item not in common]
+    project = _Producer(launch, pipes, private)
+    copying = _without_unused(project.block(rest))
     project.check(copying)
     threads = prod(launch.threads)
     upper, lower, note = _budget(launch, context)
@@ -165,7 +170,7 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
     launch = replace(
         launch,
         threads=(threads + WARPGROUP, 1, 1),
-        body=S.seq(*front, body),
+        body=S.seq(*front, *common, body),
         annotations=_with_note(launch.annotations, note),
     )
     count = threads // WARPGROUP
@@ -184,6 +189,28 @@ def _flat(stmt: S.Stmt) -> Iterator[S.Stmt]:
         yield from _flat(stmt.body)
     else:
         yield stmt
+
+
+def _common(items: list[S.Stmt], launch: S.Launch) -> tuple[list[S.Stmt], set[E.Var]]:
+    """What all threads compute for themselves before the pipelines, and the arrays of a thread that
+    only this writes: it depends on nothing that a kernel writes elsewhere."""
+    ahead = list(takewhile(lambda item: not any(map(_is_item, S.walk(item))), items))
+    allocs = [node for node in S.walk(launch.body) if isinstance(node, S.Alloc)]
+    private = {node.buffer.data for node in allocs if node.buffer.storage in PRIVATE}
+    while private:
+        known = _Producer(launch, set(), private)
+        common = [item for item in ahead if known.repeats(item)]
+        stores = [item for item in common if not isinstance(item, (S.Alloc, S.Let))]
+        rest = [item for item in items if item not in common]
+        others = {data for item in rest for data in effects.written(item)}
+        if private.isdisjoint(others):
+            return (common, private) if stores else ([], set())
+        private -= others
+    return [], set()
+
+
+def _is_item(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, (H.Acquire, H.Wait, H.Run))
 
 
 def _budget(launch: S.Launch, context: Context) -> tuple[int | None, int | None, str | None]:
@@ -265,12 +292,34 @@ def _without_fills(stmts: tuple[S.Stmt, ...], pipes: set[E.Var]) -> Iterator[S.S
         filling &= not isinstance(stmt, H.Commit)
 
 
-class _Producer:
-    """What fills the items of ``pipes``, with the loops and conditions around it."""
+def _without_unused(stmt: S.Stmt) -> S.Stmt:
+    """``stmt`` without variables that only consumers need."""
+    used: set[E.Var] = set()
 
-    def __init__(self, launch: S.Launch, pipes: set[E.Var]) -> None:
+    def block(stmt: S.Stmt) -> S.Stmt:
+        made: list[S.Stmt] = []
+        for item in reversed(tuple(_flat(stmt))):
+            if isinstance(item, S.Let) and item.var not in used:
+                continue
+            for expr in item.exprs():
+                used.update(expr.variables)
+            made.append(rewrite_blocks(item, block))
+        return S.seq(*reversed(made))
+
+    return block(stmt)
+
+
+class _Producer:
+    """What fills the items of ``pipes``, with the loops and conditions around it.
+
+    Args:
+        private: arrays of a thread that all threads fill alike.
+    """
+
+    def __init__(self, launch: S.Launch, pipes: set[E.Var], private: set[E.Var]) -> None:
         self.pipes = pipes
-        self.written = effects.written(launch.body)
+        self.private = private
+        self.written = effects.written(launch.body) - private
         self.gone: set[E.Var] = set()  # variables that only consumers have
 
     def block(self, stmts: list[S.Stmt]) -> S.Stmt:
@@ -312,12 +361,27 @@ class _Producer:
         """Whether a producer sees the value of ``expr`` that consumers see."""
         for node in E.walk(expr):
             if isinstance(node, E.Load):
-                if node.buffer.storage != "global" or node.buffer.data in self.written:
+                private = node.buffer.data in self.private
+                if not private and node.buffer.storage != "global":
+                    return False
+                if node.buffer.data in self.written:
                     return False
             elif isinstance(node, E.Call):
                 if node.atom.effect is not Effect.NONE:
                     return False
             elif isinstance(node, (E.AddressOf, E.RegionArg)) or node in self.gone:
+                return False
+        return True
+
+    def repeats(self, stmt: S.Stmt) -> bool:
+        """Whether a producer may do what ``stmt`` does, for itself; notes what it may not."""
+        for node in S.walk(stmt):
+            if isinstance(node, (S.Alloc, S.Store)):
+                fine = node.buffer.data in self.private
+            else:
+                fine = isinstance(node, (S.Let, S.For, S.If, S.Seq))
+            if not fine or not all(map(self.is_steady, node.exprs())):
+                self.gone |= {let.var for let in S.walk(stmt) if isinstance(let, S.Let)}
                 return False
         return True
 

@@ -6,6 +6,9 @@ once (:mod:`tilelang.passes.lower.matrix_stores`), and from there by boxes of th
 thread starts and which drop what lies outside. The threads that meet in between are those of the
 product, be it the block or a role. The tile takes the place of operands, which are finished.
 
+A loop that stores some rows of a result (those of a group, say) becomes two as well. Its second
+half takes 16 bytes of a row at a time from the tile, under the condition of the row.
+
 Where the copy unit cannot, or where shared memory is short, warps store rows of their own
 (:mod:`tilelang.passes.lower.epilogue`).
 """
@@ -14,14 +17,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.target import Context
 
 BITS = 16  # of an element that blocks of rows are stored of
+CHUNK = 8  # elements in 16 bytes
 
 
 def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -59,7 +66,10 @@ class _Staged(Rewriter):
         self.facts = facts
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
-        """A copy of a result by way of a tile, if the copy unit takes it from there."""
+        """A copy of a result by way of a tile, if the copy unit takes it from there; a loop that
+        stores rows of one by way of a tile."""
+        if isinstance(stmt, S.Parallel):
+            return self.rows(stmt)
         if not isinstance(stmt, S.Copy) or stmt.src.buffer not in self.results:
             return stmt
         src, dst = stmt.src, stmt.dst
@@ -77,3 +87,33 @@ class _Staged(Rewriter):
             return stmt
         into = S.Copy(src=src, dst=tile.region(), loc=stmt.loc)
         return [S.Alloc(buffer=tile, loc=stmt.loc), into, out]
+
+    def rows(self, stmt: S.Parallel) -> S.Stmt | list[S.Stmt]:
+        """A loop that does nothing but store rows of a result, some of them or all."""
+        groups, body = self.facts.groups, stmt.body
+        if isinstance(body, S.If) and body.orelse is None:
+            body = body.then
+        if not isinstance(body, S.Store) or len(stmt.vars) != 2 or stmt.loop_layout is not None:
+            return stmt
+        value, column = body.value, stmt.vars[1]
+        load = value.value if isinstance(value, E.Cast) and not value.rounding else value
+        if not isinstance(load, E.Load) or load.buffer not in self.results:
+            return stmt
+        shape = tuple(E.as_expr(extent) for extent in load.buffer.shape)
+        if load.indices != stmt.vars or stmt.extents != shape:
+            return stmt
+        to = body.buffer
+        if to.storage != "global" or to.dtype.bits != BITS or to.dtype.lanes > 1:
+            return stmt
+        first = simplify(body.indices[-1] - column)
+        rows = (*body.indices[:-1], *(stmt.body.exprs() if body is not stmt.body else ()), first)
+        if any(column in expr.variables for expr in rows) or not divisible_by(first, CHUNK):
+            return stmt
+        if stmt in groups.divergent or stmt in groups.partial:
+            return stmt
+        tile = Buffer(f"{load.buffer.name}_tile", Shape(load.buffer.shape), to.dtype, "shared")
+        store: S.Stmt = replace(body, value=E.Load(tile, stmt.vars))
+        if isinstance(stmt.body, S.If):
+            store = replace(stmt.body, then=store)
+        into = S.Copy(src=load.buffer.region(), dst=tile.region(), loc=stmt.loc)
+        return [S.Alloc(buffer=tile, loc=stmt.loc), into, replace(stmt, body=store)]

@@ -14,6 +14,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.passes.serial.slots import INT, ThreadLoops
+from tilelang.target.features import FEATURES, lowest_with
 
 NAMED = 16  # hardware barriers of a block
 PENDING, PHASE, COUNT = range(3)  # of a barrier in memory
@@ -34,10 +35,10 @@ def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
         f"T.{'call_extern(...)' if unknown else name} is not available on the CPU"
         + (f": the function {name!r} is not known" if unknown else ""),
         expected="an operation that runs on any target",
-        got=f"one that needs {needs or 'device source'}",
-        hint=f"compile it for a GPU of {needs} or later; "
+        got=f"one that needs {lowest_with(needs) or 'device source'}",
+        hint=f"compile it for a GPU of {lowest_with(needs)} or later; "
         'execution_backend="emulator" runs that code without one'
-        if needs.startswith("sm_")  # words of single instructions: nothing else knows them
+        if needs in FEATURES  # intrinsics: nothing else knows them
         else 'run it with execution_backend="interpret", or compile for a GPU target',
     )
 
@@ -45,7 +46,7 @@ def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
 def check_words(launch: S.Launch) -> None:
     """Refuse barriers in the hands of other operations than those that are counted here.
 
-    Words that complete a barrier need it as an object in memory, and none is left.
+    Intrinsics that complete a barrier need it as an object in memory, and none is left.
     """
     for stmt in S.walk(launch.body):
         with located(stmt.loc):

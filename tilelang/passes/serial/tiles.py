@@ -30,6 +30,7 @@ from tilelang.passes.analysis.combine import (
     update_store,
 )
 from tilelang.target import Context
+from tilelang.target.features import lowest_with
 
 INT = DType("int32")
 
@@ -77,8 +78,8 @@ def lower_tile_op(stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         return print_lines(stmt, lambda at: E.Load(src.buffer, indices_at(src, every, at)))
     if isinstance(stmt, S.HardwareOp):
         raise TileUnsupportedError(
-            f"T.{stmt.name} needs {stmt.needs}",
-            expected=f"a target with {stmt.needs}",
+            f"T.{stmt.name} needs {lowest_with(stmt.needs)}",
+            expected=f"a target with {lowest_with(stmt.needs)}",
             got="a target that runs blocks on CPU cores",
             hint="write the operation with T.copy and T.gemm, or choose another target",
             loc=stmt.loc,

@@ -17,6 +17,7 @@ from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.sync.initialise_barriers import linear_thread
 from tilelang.target import Context, nvidia
+from tilelang.target.features import lowest_with
 
 STORAGE = "shared.tmem"
 
@@ -61,7 +62,7 @@ class _Kernel(Rewriter):
             raise TileUnsupportedError(
                 f"the tensor memory of `{buffer.name}` is not available on "
                 f"{target.arch or 'this target'}",
-                expected="a target with sm_100a",
+                expected=f"a target with {lowest_with('tcgen05')}",
                 got=str(target),
                 loc=stmt.loc,
             )
@@ -94,8 +95,8 @@ def _start(buffer: Buffer) -> E.Expr:
 
 def _meeting() -> list[S.Stmt]:
     """A rendezvous that orders what the tensor unit does, too."""
-    before = E.call(nvidia.ATOMS["tcgen05_before_thread_sync"])
-    after = E.call(nvidia.ATOMS["tcgen05_after_thread_sync"])
+    before = E.call(nvidia.TENSOR_BEFORE)
+    after = E.call(nvidia.TENSOR_AFTER)
     return [S.Eval(value=call) for call in (before, E.call("sync_threads"), after)]
 
 

@@ -176,7 +176,7 @@ class _Inserter:
             return self.loop(stmt, live, at)
         if isinstance(stmt, H.Pipeline):
             return self.pipeline(stmt, live, at)
-        if isinstance(stmt, S.Attr):
+        if isinstance(stmt, (S.Attr, H.Run)):
             body = self.visit(stmt.body, live, at)
             return stmt if body is stmt.body else replace(stmt, body=body)
         if isinstance(stmt, (S.Break, S.Continue)) and self.exits:
@@ -185,18 +185,17 @@ class _Inserter:
             return stmt
         return self.leaf(stmt, live, at)
 
-    def pipeline(self, stmt: H.Pipeline, live: Open, at: Where) -> S.Stmt:
+    def pipeline(
+        self, stmt: H.Pipeline, live: Open, at: Where, outer: frozenset[E.Var] = frozenset()
+    ) -> S.Stmt:
         """What waits for items is ordered by the pipeline, which was verified. What fills the
-        first versions is a copy like others to the statements before."""
+        first versions is a copy like others to the statements before. ``outer``: the tiles of
+        pipelines that hold nothing but this one."""
         row = self.mechanisms[stmt.pipe] = MECHANISMS[stmt.mechanism]
         proxy = stmt.proxy if self.units.isdisjoint(stmt.tiles) else "async"
         if proxy == "async" and row.mode != "tma":
             self.fenced.add(stmt.pipe)
-        inner = replace(at, exempt=at.exempt | frozenset(stmt.tiles))
-        made = []
-        for item in stmt.body.stmts if isinstance(stmt.body, S.Seq) else (stmt.body,):
-            waits = any(isinstance(node, H.Wait) for node in S.walk(item))
-            made.append(self.visit(item, live, inner if waits else at))
+        made = self.inside(stmt.body, outer | frozenset(stmt.tiles), live, at)
         if Step.MEET in row.close:
             made += self.fence(live, at)
         self.arrive(live)
@@ -205,6 +204,21 @@ class _Inserter:
         same = isinstance(stmt.body, S.Seq) and made == list(stmt.body.stmts)
         same = same and proxy == stmt.proxy
         return stmt if same else replace(stmt, body=body, proxy=proxy)
+
+    def inside(self, body: S.Stmt, tiles: frozenset[E.Var], live: Open, at: Where) -> list[S.Stmt]:
+        """The statements of pipelines of ``tiles``."""
+        if isinstance(body, H.Pipeline):
+            return [self.pipeline(body, live, at, tiles)]
+        if isinstance(body, H.Run):
+            return [replace(body, body=S.seq(*self.inside(body.body, tiles, live, at)))]
+        inner = replace(at, exempt=at.exempt | tiles)
+        items = body.stmts if isinstance(body, S.Seq) else (body,)
+        made: list[S.Stmt] = []
+        for k, item in enumerate(items):
+            waits = any(isinstance(node, H.Wait) for node in S.walk(item))
+            made += self.before_filling(items[k:], live, at)
+            made.append(self.visit(item, live, inner if waits else at))
+        return made
 
     def steps(self, steps: tuple[Step, ...], live: Open, at: Where) -> None:
         """What a statement of a pipeline settles."""
@@ -225,8 +239,19 @@ class _Inserter:
             if roles and k == roles[0] and len(roles) > 1:
                 for other in stmts[k : roles[-1] + 1]:
                     made += self.settle(self.parts(other, at), live, at, other.loc)
+            made += self.before_filling(stmts[k:], live, at)
             made.append(self.visit(item, live, at))
         return made
+
+    def before_filling(self, stmts: tuple[S.Stmt, ...], live: Open, at: Where) -> list[S.Stmt]:
+        """What has to stand before the first of ``stmts`` if it acquires an item that one thread
+        fills: it does all up to the commit, so that nobody meets in between."""
+        first = stmts[0]
+        if not (isinstance(first, H.Acquire) and self.mechanisms[first.pipe].elected):
+            return []
+        end = next(k for k, item in enumerate(stmts) if isinstance(item, H.Commit))
+        found = self.accesses(S.seq(*stmts[:end]), at, nested=True)
+        return self.order(found, live, at, first.loc)
 
     def is_role(self, stmt: S.Stmt, at: Where) -> bool:
         """A branch of some threads in which they wait for, or signal, others."""
@@ -325,12 +350,12 @@ class _Inserter:
         live.add(writes)
         source = stmt.value
         # The name of an instruction that stores stays at its store.
-        word = source if isinstance(source, E.Call) and source.atom.moves else None
-        if word is not None:
-            source = word.args[0]
+        mover = source if isinstance(source, E.Call) and source.atom.moves else None
+        if mover is not None:
+            source = mover.args[0]
         value = E.Var("value", source.dtype)
         let = S.Let(var=value, value=source, loc=stmt.loc)
-        stored = E.Call(word.atom, (value,), word.dtype) if word is not None else value
+        stored = E.Call(mover.atom, (value,), mover.dtype) if mover is not None else value
         return S.seq(let, *between, replace(stmt, value=stored))
 
     def accesses(self, stmt: S.Stmt, at: Where, nested: bool = False) -> list[Access]:

@@ -19,6 +19,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
 from tilelang.target import Context, nvidia
+from tilelang.target.features import lowest_with
 
 BARRIERS = ("shared.barrier", "shared.cluster_barrier")
 
@@ -96,7 +97,7 @@ class _Kernel:
         if "mbarrier" not in target.features:
             raise TileUnsupportedError(
                 f"the barrier `{name}` is not available on {target.arch or 'this target'}",
-                expected="a target with sm_80",
+                expected=f"a target with {lowest_with('mbarrier')}",
                 got=str(target),
                 loc=stmt.loc,
             )
@@ -114,7 +115,7 @@ class _Kernel:
             return []
         loc = allocs[0].loc
         first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
-        first.append(E.call(nvidia.ATOMS["ptx_fence_barrier_init"]))
+        first.append(E.call(nvidia.FENCE_BARRIER_INIT))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
         meet = S.Eval(value=E.call("sync_threads", dtype="void"), loc=loc)
         return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), meet]
@@ -141,4 +142,4 @@ def _counts(alloc: S.Alloc) -> list[tuple[int, int]]:
 
 def _set(buffer: Buffer, at: int, count: int) -> E.Expr:
     place = E.AddressOf(buffer, (E.const(at),), "w")
-    return E.call(nvidia.ATOMS["mbarrier_init"], place, E.const(count))
+    return E.call(nvidia.MBARRIER_INIT, place, E.const(count))

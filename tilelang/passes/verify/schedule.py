@@ -105,7 +105,7 @@ class _Reader:
     def skeleton(self) -> Skeleton:
         """The pipeline without values."""
         body = self.pipeline.body
-        while isinstance(body, H.Pipeline):
+        while isinstance(body, H.Pipeline) or (isinstance(body, H.Run) and not self.is_mine(body)):
             body = body.body
         roles = [node for node in _items(body) if isinstance(node, H.Roles)]
         bodies = [role.body for node in roles for role in node.branches if isinstance(role, H.Role)]
@@ -247,7 +247,7 @@ class _Reader:
         named = [
             Item(event.item.offset + event.ahead, event.item.moving)
             for event in then
-            if isinstance(event, Act) and event.kind in ("acquire", "wait")
+            if isinstance(event, Act) and event.kind != "commit"
         ]
         if not named or self.known().exists(named[0]) is not stmt.cond:
             raise _UnknownError("a step of it stands under a condition that is not that of an item")

@@ -308,8 +308,6 @@ class _Machine:
         elif number < t.end or not self.row.counts_items:
             raise HazardError("an item is committed that was not acquired")
         yield from self.steps(t, self.row.commit, number, 0)
-        if Step.WAIT_COUNTER in self.row.wait and number < t.end:
-            self.close_group(t)
 
     def wait(self, t: _Thread, number: int, ahead: int) -> Iterator[Ready]:
         """All parts of the item have arrived before the thread goes on."""
@@ -395,7 +393,7 @@ class _Machine:
             match step:
                 case Step.CLOSE_GROUP:
                     self.close_group(t)
-                case Step.WAIT_GROUPS | Step.WAIT_COUNTER:
+                case Step.WAIT_GROUPS:
                     self.arrived(t, len(t.groups) - ahead)
                 case Step.MEET:
                     yield from self.meet(t)

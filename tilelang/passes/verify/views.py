@@ -91,7 +91,7 @@ def _places(layout: RegisterLayout | Layout | None, span: Span, parts: int) -> A
     count = prod(span.shape)
     inner = np.arange(parts)
     if isinstance(layout, RegisterLayout):
-        slots = layout.slot_table().reshape(count, 1) * parts + inner
+        slots = layout.register_table().reshape(count, 1) * parts + inner
         owners = layout.owner_table().reshape(count, 1, -1) * (layout.register_count * parts)
         return np.sort((slots[:, :, None] + owners).reshape(count * parts, -1), axis=-1)
     places = span.positions() if layout is None else layout.addresses()

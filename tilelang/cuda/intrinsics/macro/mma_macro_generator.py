@@ -1,7 +1,7 @@
 """Products of one warp by ``mma.sync``, emitted instruction by instruction.
 
 A :class:`TensorCoreIntrinEmitter` knows how the warps of a block share out a product and emits the
-words of single instructions for it: loads of operands by ``ldmatrix``, products, stores. Its
+intrinsics for it: loads of operands by ``ldmatrix``, products, stores. Its
 methods are called in kernels and in macros. Operands and sums are local arrays, or fragments that
 have the layouts of :meth:`~TensorCoreIntrinEmitter.make_mma_load_layout` and
 :meth:`~TensorCoreIntrinEmitter.make_mma_store_layout`.

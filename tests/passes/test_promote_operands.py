@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from executors import SM_90A, holds
 from thread_races import simulate
 
 import tilelang.language as T
 from tilelang.compiler import lower, pass_list
 from tilelang.ir import stmt as S
 from tilelang.options import Options
-from tilelang.passes.layouts.gemm_plan import Registers, SharedLoad, SharedRuns
-from tilelang.target import Context, parse_target
+from tilelang.passes.layouts.descriptors import Descriptor
+from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, SharedLoad, SharedRuns
+from tilelang.target import Context, Target, parse_target
+from tilelang.tools import explain
 
 TARGET = parse_target("cuda -arch=sm_80")
+HOPPER = parse_target("cuda -arch=sm_90a")
 GROUP = 64
 
 
@@ -56,10 +60,12 @@ def weights(M: int, N: int, K: int, tile: tuple[int, int, int], stages: int, thr
     return kernel
 
 
-def after(func: S.PrimFunc, name: str = "hold_operands") -> list[S.Stmt]:
+def after(
+    func: S.PrimFunc, name: str = "promote_operands", target: Target = TARGET
+) -> list[S.Stmt]:
     """The statements after a pass."""
-    context = Context(TARGET)
-    for step in pass_list(TARGET):
+    context = Context(target)
+    for step in pass_list(target):
         if step.when(context):
             func = step.run(func, context)
         if step.name == name:
@@ -120,17 +126,168 @@ def test_unpacked_weights_multiply_as_numpy_says(tile: tuple[int, int, int], thr
     np.testing.assert_allclose(c, expected, rtol=2e-3, atol=2e-3)
 
 
-def test_a_computed_factor_makes_no_round_trip() -> None:
+# -- warpgroups ---
+def plan_on_hopper(func: S.PrimFunc) -> GemmPlan:
+    """The plan of the product of a program."""
+    (found,) = (n for n in after(func, "infer_layouts", HOPPER) if isinstance(n, S.Gemm))
+    assert isinstance(found.plan, GemmPlan)
+    return found.plan
+
+
+def small_weights(M: int, N: int, K: int) -> tuple[np.ndarray[Any, Any], ...]:
+    """Arguments of ``weights`` whose products are exact, and the result."""
+    rng = np.random.default_rng(N)
+    a = rng.integers(-2, 3, (M, K)).astype(np.float16)
+    numbers = rng.integers(5, 12, (N, K))
+    packed = (numbers[:, ::2] | numbers[:, 1::2] << 4).astype(np.uint8)
+    scales = rng.choice([0.5, 1.0, 2.0], (N, K // GROUP)).astype(np.float16)
+    full = (numbers - 8) * np.repeat(scales.astype(np.float64), GROUP, axis=1)
+    return a, packed, scales, (a.astype(np.float64) @ full.T).astype(np.float16)
+
+
+@pytest.mark.parametrize(
+    ("tile", "threads", "warps", "tiles"),
+    [
+        ((128, 128, 64), 256, (2, 1), (1, 1, 4)),
+        ((64, 128, 64), 128, (1, 1), (2, 1, 4)),
+        ((256, 64, 32), 128, (1, 1), (1, 1, 2)),
+        ((40, 64, 128), 128, (1, 1), (1, 1, 8)),
+    ],
+)
+def test_warpgroups_have_weights_that_a_loop_computes_in_registers(
+    tile: tuple[int, int, int], threads: int, warps: tuple[int, int], tiles: tuple[int, int, int]
+) -> None:
+    M, N, K = tile[0], 2 * tile[1], 256
+    func = weights(M, N, K, tile, 3, threads)
+    plan = plan_on_hopper(func)
+    assert plan.by_warpgroups, plan.why
+    assert plan.exchanged
+    assert isinstance(plan.b, Registers)
+    assert isinstance(plan.a, Descriptor)
+    assert (plan.m, plan.n, plan.warps, plan.tiles) == (tile[1], tile[0], warps, tiles)
+    a, packed, scales, c = small_weights(M, N, K)
+    holds(func, (a, packed, scales, 0 * c), c, on=(SM_90A,))
+
+
+def scaled_rows(down: int) -> Any:
+    """A product whose left factor a loop computes from rows of another tile."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((128, 128), "float16"),
+        B: T.Tensor((128, 64 * down), "float16"),
+        C: T.Tensor((128, 64 * down), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            raw = T.alloc_shared((128, 64), "float16")
+            twice = T.alloc_shared((128, 64), "float16")
+            b = T.alloc_shared((64, 64 * down), "float16")
+            c = T.alloc_fragment((128, 64 * down), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[0, k * 64], raw)
+                T.copy(B[k * 64, 0], b)
+                for i, j in T.Parallel(128, 64):
+                    twice[i, j] = raw[i, j] * 2
+                T.gemm(twice, b, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+def test_warpgroups_have_a_left_factor_in_registers_and_no_product_is_exchanged() -> None:
+    func = scaled_rows(2)
+    plan = plan_on_hopper(func)
+    assert plan.by_warpgroups and not plan.exchanged
+    assert isinstance(plan.a, Registers) and isinstance(plan.b, Descriptor)
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-2, 3, (128, 128)).astype(np.float16) for _ in range(2))
+    c = 2 * a.astype(np.float32) @ b.astype(np.float32)
+    holds(func, (a, b, 0 * c), c, on=(SM_90A,))
+
+
+def test_reports_say_which_operand_is_in_registers() -> None:
+    target = "cuda -arch=sm_90a"
+    line = (
+        "128 x 128 x 64: wgmma.m64n128k16.float16 on 2 x 1 warpgroups, each 1 x 1 tiles in 4 steps"
+    )
+    turned = explain(weights(128, 128, 128, (128, 128, 64), 2, 256), target)
+    assert f"{line}, of the transposed product: B is in registers\n" in turned
+    assert f"{line}, A is in registers\n" in explain(scaled_rows(2), target)
+
+
+def across_k(block: int = 64) -> Any:
+    """A product whose right factor lies across k, in pairs that no register has."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        Q: T.Tensor((64, block), "int8"),
+        C: T.Tensor((64, block), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            q = T.alloc_shared((64, block), "int8")
+            b = T.alloc_shared((64, block), "float16")
+            c = T.alloc_fragment((64, block), "float32")
+            T.clear(c)
+            T.copy(A, a)
+            T.copy(Q, q)
+            for i, j in T.Parallel(64, block):
+                b[i, j] = q[i, j]
+            T.gemm(a, b, c)
+            T.copy(c, C)
+
+    return kernel
+
+
+def used_twice() -> Any:
+    """Two products add up in one result, and only one of them has computed weights."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64, 64), "float16"),
+        Q: T.Tensor((64, 64), "int8"),
+        B: T.Tensor((64, 64), "float16"),
+        C: T.Tensor((64, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            q = T.alloc_shared((64, 64), "int8")
+            b = T.alloc_shared((64, 64), "float16")
+            other = T.alloc_shared((64, 64), "float16")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            T.copy(A, a)
+            T.copy(Q, q)
+            T.copy(B, other)
+            for i, j in T.Parallel(64, 64):
+                b[i, j] = q[i, j]
+            T.gemm(a, b, c, transpose_B=True)
+            T.gemm(a, other, c, transpose_B=True)
+            T.copy(c, C)
+
+    return kernel
+
+
+@pytest.mark.parametrize("func", [across_k(), used_twice()], ids=["across_k", "used_twice"])
+def test_what_warpgroups_read_from_shared_memory(func: S.PrimFunc) -> None:
+    found = [n.plan for n in after(func, "infer_layouts", HOPPER) if isinstance(n, S.Gemm)]
+    assert all(isinstance(plan, GemmPlan) and plan.by_warpgroups for plan in found)
+    assert all(isinstance(plan.b, Descriptor) and not plan.exchanged for plan in found)
+
+
+def test_a_computed_operand_makes_no_round_trip() -> None:
     found = held(weights(16, 64, 128, (16, 64, 64), 2, 128))
     assert found["B_tile"] == "local.fragment"
     assert found["packed"] == found["A_tile"] == "shared.dyn"
 
 
-def test_a_factor_that_several_warps_would_compute_stays_shared() -> None:
+def test_an_operand_that_several_warps_would_compute_stays_shared() -> None:
     assert held(weights(64, 64, 128, (64, 64, 64), 2, 128))["B_tile"] == "shared.dyn"
 
 
-def test_a_factor_with_another_use_stays_shared() -> None:
+def test_an_operand_with_another_use_stays_shared() -> None:
     @T.prim_func
     def kernel(
         A: T.Tensor((16, 64), "float16"),
@@ -168,7 +325,7 @@ def test_a_factor_with_another_use_stays_shared() -> None:
     np.testing.assert_array_equal(c, 4 * (a.astype(np.float32) @ b.astype(np.float32).T))
 
 
-def test_a_left_factor_in_a_fragment_takes_words_of_eight() -> None:
+def test_operand_a_in_a_fragment_takes_words_of_eight() -> None:
     @T.prim_func
     def kernel(
         A: T.Tensor((16, 128), "float16"),
@@ -201,7 +358,7 @@ def test_a_left_factor_in_a_fragment_takes_words_of_eight() -> None:
     np.testing.assert_array_equal(c, w.astype(np.float32) @ a.astype(np.float32).T)
 
 
-def test_products_that_share_a_factor_differently_still_agree() -> None:
+def test_products_that_share_an_operand_differently_still_agree() -> None:
     """One multiplies all rows, the other half of the threads' worth of them."""
 
     @T.prim_func
@@ -236,7 +393,7 @@ def test_products_that_share_a_factor_differently_still_agree() -> None:
     np.testing.assert_array_equal(d, expected)
 
 
-def test_a_right_factor_in_a_fragment_with_many_rows() -> None:
+def test_operand_b_in_a_fragment_with_many_rows() -> None:
     @T.prim_func
     def kernel(
         A: T.Tensor((64, 64), "float16"),

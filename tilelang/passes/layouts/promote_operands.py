@@ -1,13 +1,18 @@
-"""Factors of products that loops compute stay in registers.
+"""Operands of GEMMs that loops compute are promoted to registers.
 
 A shared tile that a loop computes (weights that are unpacked, activations that are scaled) and only
 products read makes a round trip through shared memory for nothing: the loop can leave each element
 in the thread that multiplies it. Such a tile becomes a fragment here. It gets an order of k that
 suits its source: the instruction does not care which k its registers stand for as long as both
-factors agree, so each thread takes neighbours along k ("k_run" steps of them), which are wide
-loads of packed numbers, and the other factor is loaded in the same order (see
+operands agree, so each thread takes neighbours along k ("k_run" steps of them), which are wide
+loads of packed numbers, and the other operand is loaded in the same order (see
 :mod:`tilelang.passes.lower.gemm_k_permuted`). Fragments of the program that only loops touch get
 the order too.
+
+Warpgroups have the left operand in registers, in the instruction's own order of k, as the unit
+reads the other one itself. A right operand is computed there by the transposed product. So no
+barrier stands between what computes an operand and what multiplies it, and while one warpgroup
+computes its rows, another one multiplies.
 
 Relies on the pipeline pass: tiles that are copied ahead have several stages and are left alone.
 """
@@ -30,14 +35,14 @@ from tilelang.passes.layouts.access import accesses, writes
 from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
 from tilelang.target import Context
 
-MAX_SLOTS = 256  # elements of 16 bits of a factor that a thread may hold
+MAX_REGISTERS = 256  # elements of 16 bits of an operand that a thread may hold
 MAX_ROWS = 32  # rows of a result that may be computed transposed
 RUNS = (4, 2)  # steps of the instruction in which a thread's k are neighbours, best first
 
 
-def hold_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
-    """``func`` with computed factors in fragments, and the order of k that suits their products."""
-    return rewrite_launches(func, lambda launch: _Holder(launch, context).run())
+def promote_operands(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with computed operands in fragments, and the order of k that suits their GEMMs."""
+    return rewrite_launches(func, lambda launch: _Promoter(launch, context).run())
 
 
 @dataclass
@@ -49,7 +54,7 @@ class _Uses:
     others: bool = False
 
 
-class _Holder:
+class _Promoter:
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
         self.context = context
@@ -66,23 +71,28 @@ class _Holder:
         self.collect(self.launch.body)
         mapping: dict[Buffer, Buffer] = {}
         runs: dict[Buffer, int] = {}
+        turned: set[Buffer] = set()
         for product in products:
             for region in (product.a, product.b):
                 buffer = region.buffer
                 if buffer not in mapping and self.suits(buffer):
+                    if self.feeds_warpgroups(buffer):
+                        mapping[buffer] = replace(buffer, storage=FRAGMENT)
+                        turned |= {buffer} if product.b.buffer is buffer else set()
+                        continue
                     run = self.run_of(buffer)
                     if run:
                         runs[buffer] = run
                         mapping[buffer] = replace(buffer, storage=FRAGMENT)
         if not mapping:
             return self.launch
-        turned = {buffer for buffer in mapping if self.exchanges(buffer, mapping)}
+        turned |= {buffer for buffer in runs if self.exchanges(buffer, mapping)}
         orders: dict[S.Gemm, S.Pairs] = {}
         for product in products:
             a, b = product.a.buffer, product.b.buffer
-            if a in runs or b in runs:
-                turn = ((EXCHANGED, True),) if b in turned else ()
-                orders[product] = ((K_RUN, max(runs.get(a, 1), runs.get(b, 1))), *turn)
+            run = max(runs.get(a, 1), runs.get(b, 1))
+            turn = ((EXCHANGED, True),) if b in turned else ()
+            orders[product] = (*(((K_RUN, run),) if run > 1 else ()), *turn)
         body = replace_buffers(_Ordered(orders).rewrite(self.launch.body), mapping)
         return replace(self.launch, body=body)
 
@@ -106,7 +116,7 @@ class _Holder:
                 self.collect(block)
 
     def plan(self, product: S.Gemm) -> GemmPlan:
-        """How a product would be computed with both factors as they are."""
+        """How a product would be computed with both operands as they are."""
         found = self.plans.get(product)
         if found is None:
             group = self.groups.of(product)
@@ -134,7 +144,7 @@ class _Holder:
         )
 
     def free(self, buffer: Buffer, seen: tuple[Buffer, ...]) -> bool:
-        """Whether only loops, and products as a factor, touch the fragment ``buffer``, so that
+        """Whether only loops, and products as an operand, touch the fragment ``buffer``, so that
         its layout may be anything."""
         found = self.uses[buffer]
         if found.others or buffer in dict(self.launch.annotation("layout_map", ())):
@@ -176,6 +186,39 @@ class _Holder:
             return False
         return self.groups.of(product) == self.groups.of(writer)
 
+    def feeds_warpgroups(self, buffer: Buffer) -> bool:
+        """Whether warpgroups multiply ``buffer`` as well from registers, each its own rows."""
+        held = replace(buffer, storage=FRAGMENT)
+        for product in self.uses[buffer].products:
+            left = product.a.buffer is buffer
+            mine, other = (product.a, product.b) if left else (product.b, product.a)
+            if other.buffer is buffer or not other.buffer.storage.startswith("shared"):
+                return False
+            if not mine.is_whole or self.suits(other.buffer) or self.plan(product).m <= MAX_ROWS:
+                return False
+            if product.trans_a if left else not product.trans_b:
+                return False  # neighbours in a register would not be those of its source
+            if not left and not self.is_turnable(product, buffer):
+                return False
+            order = () if left else ((EXCHANGED, True),)
+            trial = replace_buffers(replace(product, annotations=order), {buffer: held})
+            assert isinstance(trial, S.Gemm)
+            group = self.groups.of(product)
+            plan = plan_gemm(trial, group, self.context)
+            size = plan.m * plan.k
+            if not plan.by_warpgroups or plan.warps[1] > 1 or size > MAX_REGISTERS // 4 * group[1]:
+                return False
+        return True
+
+    def is_turnable(self, product: S.Gemm, buffer: Buffer) -> bool:
+        """Whether the result of ``product`` may be held transposed: all that is added to it is a
+        product with ``buffer``."""
+        c, annotated = product.c, dict(self.launch.annotation("layout_map", ()))
+        if c.buffer.storage != FRAGMENT or not c.is_whole or c.buffer in annotated:
+            return False
+        whole = c.dtype == "float32" and not product.annotations
+        return whole and all(item.b.buffer is buffer for item in self.uses[c.buffer].products)
+
     def run_of(self, buffer: Buffer) -> int:
         """The order of k for ``buffer``: as all its products can have it; 0 for none."""
         allowed: set[int] = set(RUNS)
@@ -204,18 +247,18 @@ class _Holder:
         rows = plan.m if left else plan.n
         threads = self.groups.of(product)[1]
         shared = buffer.storage != FRAGMENT
-        most = min(MAX_SLOTS * threads, self.context.limits.registers)
+        most = min(MAX_REGISTERS * threads, self.context.limits.registers)
         if shared and (copies > 1 or rows * plan.k > most):
             return set()
         if not shared and not left and not self.turns(product):
-            return set()  # the left factor would not come by ldmatrix, for little
+            return set()  # operand A would not come by ldmatrix, for little
         return {run for run in RUNS if plan.tiles[2] % run == 0}
 
     def exchanges(self, buffer: Buffer, held: Mapping[Buffer, Buffer]) -> bool:
-        """Whether the products of a right factor are better computed transposed.
+        """Whether the products of operand B are better computed transposed.
 
-        The registers of a row of 16 bytes are neighbours in a right factor, so that what comes
-        from memory is where the instruction wants it; as a left factor it has to be moved about.
+        The registers of a row of 16 bytes are neighbours in operand B, so that what comes
+        from memory is where the instruction wants it; as operand A it has to be moved about.
         Results of few rows only: they are stored to memory across.
         """
         return all(
@@ -245,7 +288,7 @@ class _Ordered(Rewriter):
         self.orders = orders
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
-        if isinstance(stmt, S.Gemm) and stmt in self.orders:
+        if isinstance(stmt, S.Gemm) and self.orders.get(stmt):
             return replace(stmt, annotations=(*stmt.annotations, *self.orders[stmt]))
         return stmt
 

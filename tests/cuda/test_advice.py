@@ -1,0 +1,127 @@
+"""What the assembler says about slow kernels stands at the lines of their author."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cuda.advice import advise, sentence
+from tilelang.cuda.nvrtc import find_nvrtc
+from tilelang.errors import TileWarning
+from tilelang.ir import stmt as S
+
+LOSS = "ptxas info    : ({}) Potential Performance Loss: {}"
+WAITS = "each wgmma waits for the one before it (they are serialised)"
+BUDGET = "the register budget of setmaxnreg is ignored"
+
+
+def product(rows: int, columns: int, threads: int) -> Any:
+    @T.prim_func
+    def main(
+        A: T.Tensor((1024, 1024), "float16"),
+        B: T.Tensor((1024, 1024), "float16"),
+        C: T.Tensor((1024, 1024), "float32"),
+    ):
+        with T.Kernel(1024 // columns, 1024 // rows, threads=threads) as (bx, by):
+            a = T.alloc_shared((rows, 64), "float16")
+            b = T.alloc_shared((64, columns), "float16")
+            c = T.alloc_fragment((rows, columns), "float32")
+            T.clear(c)
+            for k in T.Pipelined(16, num_stages=2):
+                T.copy(A[by * rows, k * 64], a)
+                T.copy(B[k * 64, bx * columns], b)
+                T.gemm(a, b, c)
+            T.copy(c, C[by * rows, bx * columns])
+
+    return main
+
+
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install tilelang[cuda]")
+def test_an_accumulator_that_is_too_large_is_told_at_the_product(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    func = product(128, 256, 128)  # 256 registers of each thread
+    for _ in range(2):  # compiled, and from the cache
+        with pytest.warns(TileWarning) as found:
+            kernel = tilelang.compile(func, target="cuda -arch=sm_90a")
+        serial, spilled = found
+        used = kernel.resources
+        assert used.registers == 255 and used.spills > 1000
+        (item,) = used.kernels
+        assert str(serial.message) == (
+            f"kernel main is slower than it could be: {WAITS}: insufficient register resources for "
+            "the wgmma pipeline (C7511)\n"
+            "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"
+        )
+        assert str(spilled.message) == (
+            f"kernel main is slower than it could be: {item.spill_stores} bytes of registers are "
+            f"spilled to memory and {item.spill_loads} loaded back (255 registers per thread)\n"
+            "  hint: give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"
+        )
+        for said, text in ((serial, "T.gemm(a, b, c)"), (spilled, "with T.Kernel(1024 // columns")):
+            assert said.filename == __file__
+            assert linecache.getline(said.filename, said.lineno).strip().startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "told", "hint"),
+    [
+        ("C7508", "'setmaxnreg' ignored; unable to determine register count at entry.",
+         f"{BUDGET}: unable to determine register count at entry", "T.no_set_max_nreg()"),
+        ("C7509", "'setmaxnreg' ignored to maintain minimum register requirements.",
+         f"{BUDGET}: to maintain minimum register requirements", "T.no_set_max_nreg()"),
+        ("C7510", "wgmma.mma_async instructions are serialized due to the presence of Extern calls "
+         "in the function 'k' in line 7", f"{WAITS}: the presence of Extern calls", "inlined"),
+        ("C7512", "wgmma.mma_async instructions are serialized due to insufficient register "
+         "resources for the function 'k'", f"{WAITS}: insufficient register resources",
+         "smaller tiles"),
+        ("C7514", "wgmma.mma_async instructions are serialized due to non wgmma instructions reading "
+         "accumulator registers of  a wgmma between start and end of the pipeline stage in the "
+         "function 'k' in line 7", f"{WAITS}: non wgmma instructions reading accumulator registers "
+         "of a wgmma between start and end of the pipeline stage", "T.wait_wgmma"),
+        ("C7515", "wgmma.mma_async instructions are serialized due to non wgmma instructions "
+         "defining input registers of a wgmma between start and end of the pipeline stage in the "
+         "function 'k' in line 7", f"{WAITS}: non wgmma instructions defining input registers of a "
+         "wgmma between start and end of the pipeline stage", "before the first product"),
+        ("C7517", "wgmma.mma_async instructions are serialized due to program dependence on "
+         "compiler-inserted WG.AR in divergent path in the function 'k' in line 7",
+         f"{WAITS}: program dependence on compiler-inserted WG.AR in divergent path", "tx < 128"),
+        ("C7519", "wgmma.mma_async instructions are serialized due to ill formed pipeline stage in "
+         "the function 'k'", f"{WAITS}: ill formed pipeline stage", "on every path"),
+    ],
+)  # fmt: skip
+def test_every_remark_is_a_sentence_with_a_hint(code: str, said: str, told: str, hint: str) -> None:
+    found = sentence(LOSS.format(code, said), "k")
+    assert found == f"k: {told} ({code})"
+    func = product(128, 128, 128)
+    with pytest.warns(TileWarning) as warned:
+        advise(func, ("k",), (found,))
+    (only,) = warned
+    message = str(only.message)
+    assert message.startswith(f"kernel main is slower than it could be: {told} ({code})\n  hint: ")
+    assert hint in message.splitlines()[1]
+    line = linecache.getline(only.filename, only.lineno).strip()
+    assert line.startswith("T.gemm" if "wgmma" in told else "with T.Kernel")
+
+
+def test_other_lines_of_the_log_are_no_remarks() -> None:
+    for line in (
+        "ptxas info    : Used 168 registers, used 1 barriers",
+        "ptxas info    : (C7602) something else",
+        "ptxas info    : 7508 bytes gmem",
+    ):
+        assert sentence(line, "k") is None
+    assert sentence("ptxas info : (C7513) news", "k") == "k: news (C7513)"
+
+
+def test_a_program_without_lines_is_warned_about_at_the_call() -> None:
+    bare = replace(product(128, 128, 128), name="bare", body=S.Seq(stmts=()), loc=None)
+    with pytest.warns(TileWarning, match="^kernel bare is slower than it could be: news"):
+        advise(bare, (), ("k: news (C7513)",))

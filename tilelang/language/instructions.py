@@ -1,0 +1,241 @@
+"""``T.<name>`` of single instructions, made from their rows: parameters, checks, documentation.
+
+Those that give no value emit a statement; those that give one return an expression. The program
+itself orders what asynchronous units do: no barrier is inserted for what they read and write. All
+trace and print everywhere and run where their rows say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter, Signature
+from typing import Any
+
+from tilelang.errors import TileTypeError, TileValueError
+from tilelang.ir.atoms import Atom, Operand, Option
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, StringImm, as_expr, call
+from tilelang.language.regions import (
+    address_of_operand,
+    cast_to,
+    constant_int,
+    describe,
+    emit_call,
+    scalar,
+)
+from tilelang.language.sync import barrier_address, check_named
+from tilelang.target.features import FEATURES, lowest_with
+from tilelang.target.nvidia import TMEM_MOVES
+from tilelang.target.rows import ROWS
+
+_MEMORY = ("registers", "shared", "global", "memory")
+
+
+# -- operands --------------------------------------------------------------------------------------
+def operand(value: object, what: str = "an instruction") -> Expr:
+    """Any operand: text, a number, a value, or the address of a buffer."""
+    if isinstance(value, str):
+        return StringImm(value)
+    if isinstance(value, Region) or (isinstance(value, Buffer) and not value.is_var):
+        return address_of_operand(value, what)
+    return as_expr(value)
+
+
+def _address(value: object, item: Operand, what: str) -> Expr:
+    """A place in memory: elements count as their addresses, pointers as they are."""
+    if isinstance(value, (Buffer, Region, Load)):
+        return address_of_operand(value, what, item.access or "rw")
+    return as_expr(value)
+
+
+def _tensor_place(value: object, item: Operand, what: str) -> Expr:
+    found = _address(value, item, what)
+    if isinstance(found, AddressOf) and found.buffer.storage != "shared.tmem":
+        raise TileTypeError(
+            f"{what} of something that is not tensor memory",
+            expected="a buffer made by T.alloc_tmem",
+            got=describe(value),
+        )
+    return found
+
+
+def _descriptor(value: object, item: Operand, what: str) -> Expr:
+    if isinstance(value, Buffer) and value.storage == "local.descriptor":
+        return AddressOf(value, value.region().mins, "w")
+    if isinstance(value, Load) and value.buffer.storage == "local.descriptor":
+        return AddressOf(value.buffer, value.indices, "w")
+    raise TileTypeError(
+        f"the descriptor of {what} is not a descriptor",
+        expected="a buffer made by T.alloc_wgmma_desc or T.alloc_tcgen05_smem_desc",
+        got=describe(value),
+    )
+
+
+def _value(value: object, item: Operand, what: str) -> Expr:
+    found = scalar(value, what, item.role)
+    return cast_to(found, DType(item.dtype)) if item.dtype else found
+
+
+_OPERANDS: dict[str, Callable[[object, Operand, str], Expr]] = {
+    "value": _value,
+    "constant": _value,
+    "barrier": lambda value, item, what: barrier_address(value, what),
+    "barrier id": _value,
+    "descriptor": _descriptor,
+    "tensor memory": _tensor_place,
+    **dict.fromkeys(_MEMORY, _address),
+}
+
+
+# -- checks that rows name -------------------------------------------------------------------------
+def _check_move(what: str, given: dict[str, Any]) -> None:
+    """The forms of ``tcgen05.ld`` and ``tcgen05.st``: at most 128 registers of a thread."""
+    shape, count = given["shape"], given["count"]
+    most = 128 // TMEM_MOVES.get(shape, 1)
+    if shape not in TMEM_MOVES or count < 1 or count > most or count & (count - 1):
+        raise TileValueError(
+            f"{what} of a form that does not exist",
+            expected="a shape of " + ", ".join(TMEM_MOVES) + f" and a power of two up to {most}",
+            got=f"{shape} x {count}",
+        )
+
+
+def _check_barrier(what: str, given: dict[str, Any]) -> None:
+    check_named(given["barrier_id"], given["thread_count"], what)
+
+
+_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+    "move of tensor memory": _check_move,
+    "named barrier": _check_barrier,
+}
+
+
+# -- functions -------------------------------------------------------------------------------------
+def instruction(row: Atom, name: str) -> Callable[..., Any]:
+    """The function ``T.<name>`` of a row.
+
+    Its signature has the operands of the row, then its options, by name where the operands have no
+    end. A row with several forms takes operands as they come.
+    """
+    what, signature = f"T.{name}", _signature(row, name in row.strict)
+    result = row.result != "void"
+
+    def function(*args: object, **named: object) -> Any:
+        found, given = _bound(row, what, signature, args, named)
+        return call(row, *found, **given) if result else emit_call(what, row.name, *found, **given)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = _document(row)
+    function.__annotations__ = {
+        **{key: item.annotation for key, item in signature.parameters.items()},
+        "return": signature.return_annotation,
+    }
+    function.__signature__ = signature  # type: ignore[attr-defined]  # functions may have one
+    return function
+
+
+def _signature(row: Atom, strict: bool) -> Signature:
+    made: list[Parameter] = []
+    for item in row.operands:
+        many = Parameter.VAR_POSITIONAL if item.many else Parameter.POSITIONAL_OR_KEYWORD
+        default = Parameter.empty if strict or item.many else item.default
+        made.append(Parameter(item.parameter, many, default=default, annotation=object))
+    if row.forms:
+        made.append(Parameter("more", Parameter.VAR_POSITIONAL, annotation=object))
+    after = any(item.kind is Parameter.VAR_POSITIONAL for item in made)
+    kind = Parameter.KEYWORD_ONLY if after else Parameter.POSITIONAL_OR_KEYWORD
+    for option in row.options:
+        wanted = {"int": int, "bool": bool}.get(option.kind, str)
+        annotation = wanted if option.default is not None else wanted | None
+        made.append(Parameter(option.name, kind, default=option.default, annotation=annotation))
+    gives = Call if row.result == "void" else Expr
+    return Signature(made, return_annotation=gives)
+
+
+def _document(row: Atom) -> str:
+    needs = f"Needs {lowest_with(row.needs)}." if row.needs in FEATURES else ""
+    gap = "\n\n" if "\n" in row.doc else " "
+    return f"{row.doc}{gap}{needs}".rstrip()
+
+
+def _bound(
+    row: Atom, what: str, signature: Signature, args: tuple[object, ...], named: dict[str, object]
+) -> tuple[list[Expr], dict[str, object]]:
+    """The operands of the call, and its attributes."""
+    if row.forms and not named:
+        return [operand(arg, what) for arg in args], {}
+    _check_count(row, what, len(args), bool(named))
+    try:
+        bound = signature.bind(*args, **named)
+    except TypeError as error:
+        raise TypeError(f"{what.removeprefix('T.')}() {error}") from None
+    bound.apply_defaults()
+    given = bound.arguments
+    attrs = {option.name: _option(option, given[option.name], what) for option in row.options}
+    if row.check:
+        _CHECKS[row.check](what, {**given, **attrs})
+    found = []
+    for item in row.operands:
+        values = given[item.parameter]
+        for value in values if item.many else (values,):
+            if value is not None or item.default is not None:
+                convert = _OPERANDS.get(item.space)
+                found.append(convert(value, item, what) if convert else operand(value, what))
+    return found, {key: value for key, value in attrs.items() if value is not None}
+
+
+def _check_count(row: Atom, what: str, count: int, named: bool) -> None:
+    """Refuse too few or too many operands without names."""
+    if not row.operands and count:
+        raise TileTypeError(
+            f"{what} takes no operands", expected=f"{what}()", got=f"{count} operands"
+        )
+    last = row.operands[-1] if row.operands else None
+    if last is not None and last.many and last.default is Parameter.empty and count <= row.low:
+        raise TileTypeError(
+            f"{what} without {last.role}s",
+            expected=f"at least {row.low + 1} arguments",
+            got=f"{count} arguments",
+        )
+    most = len(row.operands) + len(row.options)
+    names = (*(item.role for item in row.operands), *(item.name for item in row.options))
+    if count < row.low and not named:
+        raise TileTypeError(
+            f"{what} with {count} arguments", expected=", ".join(names), got=f"{count} arguments"
+        )
+    if row.high >= 0 and most < count:
+        raise TileTypeError(
+            f"{what} with {count} operands", expected=f"({', '.join(names)})", got=str(count)
+        )
+
+
+def _option(option: Option, value: object, what: str) -> object:
+    if option.kind == "int":
+        return constant_int(value, what, option.name)
+    if option.kind == "bool":
+        return bool(value)
+    if value is not None and option.choices and value not in option.choices:
+        raise TileValueError(
+            f"{what} {option.wrong}", expected=", ".join(option.choices), got=describe(value)
+        )
+    return value
+
+
+def instructions() -> dict[str, Callable[..., Any]]:
+    """All functions that follow from rows, by their names in programs."""
+    return {
+        name: instruction(row, name)
+        for row in ROWS.values()
+        if row.doc
+        for name in (*(row.names or (row.name,)), *row.strict)
+    }
+
+
+globals().update(instructions())
+__all__ = sorted(name for name, value in globals().items() if hasattr(value, "__signature__"))
+
+
+def __getattr__(name: str) -> Any:
+    """Functions of rows are found above; this says to type checkers that there are more names."""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,75 @@
+"""Parallel loops over slices of fragments run the iterations that their guard lets do something.
+
+``for i, j in T.Parallel(32, n): if i < 16: S[i, j] = acc[i + 16, j]`` is the loop over 16:
+``i + 16`` leaves the fragment where nothing happens, and no thread would hold what all iterations
+name.
+Relies on simplified conditions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.target import Context
+
+
+def narrow_parallel(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with upper bounds of variables of parallel loops as extents of the loops."""
+    return rewrite_bodies(func, lambda launch: _Narrow().rewrite(launch.body))
+
+
+class _Narrow(Rewriter):
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, S.Parallel) or stmt.loop_layout is not None:
+            return stmt
+        body = stmt.body
+        if not isinstance(body, S.If) or body.orelse is not None or _steps(body.then):
+            return stmt
+        found = _below(body.cond)
+        if found is None:
+            return stmt
+        var, end = found
+        position = next((at for at, item in enumerate(stmt.vars) if item is var), None)
+        if position is None or not _moves(body.then, var):
+            return stmt
+        extent = stmt.extents[position]
+        if not isinstance(extent, E.Const) or not 0 < end <= int(extent.value):
+            return stmt
+        extents = list(stmt.extents)
+        extents[position] = E.const(end)
+        return replace(stmt, extents=tuple(extents), body=body.then)
+
+
+def _moves(body: S.Stmt, var: E.Var) -> bool:
+    """Whether ``body`` takes elements of a fragment at a distance from ``var``: without the guard
+    the index would leave the fragment, so no thread would be known to hold them all."""
+    return any(
+        access.buffer.storage == FRAGMENT and index is not var and var in index.variables
+        for access in effects.accesses(body, nested=True)
+        for index in access.indices
+    )
+
+
+def _steps(body: S.Stmt) -> bool:
+    """Whether ``body`` does what has an order of its own, as random numbers have: which iterations
+    a thread runs must not change then."""
+    return any(
+        isinstance(call, E.Call) and not call.atom.effect.repeatable
+        for stmt in S.walk(body)
+        for expr in stmt.exprs()
+        for call in E.find(expr, E.Call)
+    )
+
+
+def _below(cond: E.Expr) -> tuple[E.Var, int] | None:
+    """(variable, end) of ``variable < end`` with a constant end."""
+    if not isinstance(cond, E.Binary) or cond.op not in ("lt", "le"):
+        return None
+    if not isinstance(cond.a, E.Var) or not isinstance(cond.b, E.Const):
+        return None
+    return cond.a, int(cond.b.value) + (cond.op == "le")

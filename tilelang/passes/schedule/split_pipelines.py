@@ -1,0 +1,142 @@
+"""Tiles that are used at different times have barriers of their own.
+
+An item of a pipeline has all tiles of an iteration: nobody uses one before the last has come, and
+none is free before the last is. Where consumers use some tiles before others, the pipeline becomes
+one for each set of tiles that are first used together: a set is waited for where its first use
+stands and released behind its last one. The keys of attention can be multiplied while the values
+are on their way.
+
+Done to pipelines that a producer fills for consumers; the order of each new one is proved as ever,
+and where it cannot be, the pipeline stays whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.passes.verify.schedule import refusal
+from tilelang.target import Context
+
+
+def split_pipelines(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with a pipeline for each set of tiles that is first used together."""
+    if context.options.no_overlap:
+        return func
+    return rewrite_bodies(func, lambda launch: _Splits().rewrite(launch.body))
+
+
+class _Splits(Rewriter):
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if not isinstance(stmt, H.Pipeline) or not isinstance(stmt.body, H.Roles):
+            return stmt
+        uses = _uses(stmt)
+        if uses is None or len(uses.sets) < 2:
+            return stmt
+        made = _Parts(stmt, uses).pipelines()
+        return stmt if any(refusal(part) is not None for part in S.walk(made)
+                           if isinstance(part, H.Pipeline)) else made  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """The loop of the consumers and its statements without steps of the pipeline; ``sets``: tiles
+    that are first used together -> the places of their first and last uses."""
+
+    loop: S.For
+    items: tuple[S.Stmt, ...]
+    sets: dict[tuple[E.Var, ...], tuple[int, int]]
+
+
+def _uses(pipeline: H.Pipeline) -> _Uses | None:
+    """Who uses which tile when; None where that cannot be told apart."""
+    loops = [
+        node for node in S.walk(pipeline.body)
+        if isinstance(node, S.For) and any(isinstance(item, H.Wait) for item in flat(node.body))
+    ]  # fmt: skip
+    fills = [node for node in S.walk(pipeline.body) if isinstance(node, H.Acquire)]
+    if len(loops) != 1 or len(fills) != 1:
+        return None
+    found = flat(loops[0].body)
+    if not (isinstance(found[0], H.Wait) and isinstance(found[-1], H.Release)):
+        return None
+    items = found[1:-1]
+    if any(isinstance(node, (H.PipelineStep, H.Run)) for item in items for node in S.walk(item)):
+        return None
+    spans: dict[E.Var, tuple[int, int]] = {}
+    for k, item in enumerate(items):
+        for data in effects.used(item).intersection(pipeline.tiles):
+            spans[data] = (spans.get(data, (k, k))[0], k)
+    if set(spans) != set(pipeline.tiles):
+        return None
+    sets: dict[int, list[E.Var]] = {}
+    for data in pipeline.tiles:
+        sets.setdefault(spans[data][0], []).append(data)
+    return _Uses(loops[0], items, {
+        tuple(tiles): (first, max(spans[data][1] for data in tiles))
+        for first, tiles in sorted(sets.items())
+    })  # fmt: skip
+
+
+class _Parts(Rewriter):
+    """Writes the pipelines of the sets."""
+
+    def __init__(self, pipeline: H.Pipeline, uses: _Uses) -> None:
+        self.pipeline, self.uses = pipeline, uses
+        self.pipes = [(E.Var("p", pipeline.pipe.dtype), tiles) for tiles in uses.sets]
+
+    def pipelines(self) -> S.Stmt:
+        """The pipelines around each other, the first one outside."""
+        made = self.rewrite(self.pipeline.body)
+        for pipe, tiles in reversed(self.pipes):
+            made = replace(self.pipeline, pipe=pipe, tiles=tiles, body=made)
+        return made
+
+    def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if stmt is self.uses.loop:
+            return replace(self.uses.loop, body=S.seq(*self.used()))
+        if isinstance(stmt, S.Seq) and any(isinstance(item, H.Acquire) for item in stmt.stmts):
+            return S.seq(*self.filled(stmt.stmts))
+        return super()._visit(stmt)
+
+    def used(self) -> list[S.Stmt]:
+        """An iteration of the consumers."""
+        wait, *_, release = flat(self.uses.loop.body)
+        assert isinstance(wait, H.Wait) and isinstance(release, H.Release)
+        made: list[S.Stmt] = []
+        for k, item in enumerate(self.uses.items):
+            for (pipe, _), (first, _last) in zip(self.pipes, self.uses.sets.values()):
+                made += [replace(wait, pipe=pipe)] if first == k else []
+            made.append(item)
+            for (pipe, _), (_first, last) in zip(self.pipes, self.uses.sets.values()):
+                made += [replace(release, pipe=pipe)] if last == k else []
+        return made
+
+    def filled(self, stmts: tuple[S.Stmt, ...]) -> list[S.Stmt]:
+        """What the producer does for an item of each set, in the order of their uses."""
+        acquire = next(item for item in stmts if isinstance(item, H.Acquire))
+        start = stmts.index(acquire)
+        end = next(k for k, item in enumerate(stmts) if isinstance(item, H.Commit))
+        commit, inside = stmts[end], stmts[start + 1 : end]
+        assert isinstance(commit, H.Commit)
+        copies = [item for item in inside if isinstance(item, S.Copy)]
+        made = [*stmts[:start], *(item for item in inside if not isinstance(item, S.Copy))]
+        for pipe, tiles in self.pipes:
+            made.append(replace(acquire, pipe=pipe))
+            made += (
+                replace(item, barrier=pipe if item.barrier is acquire.pipe else item.barrier)
+                for item in copies if item.dst.buffer.data in set(tiles)
+            )  # fmt: skip
+            made.append(replace(commit, pipe=pipe))
+        return [*made, *stmts[end + 1 :]]
+
+
+def flat(stmt: S.Stmt) -> tuple[S.Stmt, ...]:
+    """The statements of a block, those of blocks in it in their place."""
+    if not isinstance(stmt, S.Seq):
+        return (stmt,)
+    return tuple(part for item in stmt.stmts for part in flat(item))

@@ -1,0 +1,122 @@
+"""Products of warpgroups stay under way until something needs them to be complete.
+
+Each ``Gemm`` by instructions of warpgroups leaves its group open, and a wait stands before the
+first statement that needs it: one that touches the sum, overwrites an operand, or lets others do
+so (``analysis/pending.py`` says what does). What the threads do in between goes on beside the
+product. A loop is looked at until what its iterations leave under way does not change.
+
+Groups are waited for where they were issued: a branch or a role ends with what was under way
+before it. A program that waits for such products itself keeps its own order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.ir.visitor import rewrite_launches
+from tilelang.passes.analysis import pending as P
+from tilelang.target import Context
+
+_LEAVES = (S.Break, S.Continue, S.ThreadReturn)
+
+
+def wait_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with ``WaitProducts`` where products of warpgroups have to be complete.
+
+    Relied on: all barriers are there, and products have their plans.
+    """
+
+    def waited(launch: S.Launch) -> S.Stmt:
+        if not any(map(P.may_stay, S.walk(launch.body))) or P.orders_itself(launch):
+            return launch
+        if any(isinstance(node, _LEAVES) for node in S.walk(launch.body)):
+            return launch
+        return replace(launch, body=_Waits(launch).whole(launch.body))
+
+    return rewrite_launches(func, waited) if context.has("wgmma") else func
+
+
+class _Waits:
+    """One launch. ``visit`` gives the statements that stand for one, and what may be under way
+    behind them."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        self.needs = P.Needs(launch)
+
+    def whole(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt``, behind which nothing is under way."""
+        return S.seq(*self.closed(stmt, P.NOTHING)[0])
+
+    def closed(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """``stmt``, behind which nothing is under way that was not before it."""
+        made, after = self.visit(stmt, before)
+        mine = [product for product in after if product not in before]
+        wait, after = self.wait(mine, after, stmt)
+        return [*made, *wait], after
+
+    def wait(
+        self, products: list[S.Gemm], before: P.Pending, at: S.Stmt
+    ) -> tuple[list[S.Stmt], P.Pending]:
+        """The wait for ``products``."""
+        newer = P.depth(before, products)
+        if newer is None:
+            return [], before
+        after = P.waited(before, newer)
+        sums: dict[object, Region] = {
+            one.c.buffer.data: one.c.buffer.region() for one in before if one not in after
+        }
+        return [H.WaitProducts(newer=newer, sums=tuple(sums.values()), loc=at.loc)], after
+
+    def visit(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """``stmt`` with its waits."""
+        if isinstance(stmt, S.Seq):
+            made: list[S.Stmt] = []
+            for item in stmt.stmts:
+                part, before = self.visit(item, before)
+                made += part
+            return made, before
+        if not any(map(P.may_stay, S.walk(stmt))):
+            wait, after = self.wait(self.needs.of(stmt, before), before, stmt)
+            return [*wait, stmt], after
+        wait, before = self.wait(self.needs.of(stmt, before, nested=False), before, stmt)
+        inside, after = self.inside(stmt, before)
+        return [*wait, inside], after
+
+    def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
+        """A statement that is, or holds, such a product."""
+        if isinstance(stmt, S.Gemm):
+            product = stmt
+            return replace(product, asynchronous=True), P.issued(before, product)
+        if isinstance(stmt, S.If):
+            then, after = self.closed(stmt.then, before)
+            orelse, other = None, before
+            if stmt.orelse is not None:
+                kept, other = self.closed(stmt.orelse, before)
+                orelse = S.seq(*kept)
+            return replace(stmt, then=S.seq(*then), orelse=orelse), P.joined(after, other)
+        if isinstance(stmt, (S.For, S.While)):
+            return self.loop(stmt, before)
+        if isinstance(stmt, H.Pipeline):
+            made, after = self.visit(stmt.body, before)
+            wait, after = self.wait(self.needs.at_end(stmt, after), after, stmt)
+            return replace(stmt, body=S.seq(*made, *wait)), after
+        assert isinstance(stmt, (S.Attr, H.Run))
+        made, after = self.closed(stmt.body, before)
+        return replace(stmt, body=S.seq(*made)), after
+
+    def loop(self, stmt: S.For | S.While, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
+        """A loop. Tiles that it only reads keep their place to its end, so that its barriers are
+        for others."""
+        outer = self.needs.quiet
+        self.needs.quiet = frozenset(effects.used(stmt.body) - effects.written(stmt.body))
+        while True:
+            body, after = self.visit(stmt.body, before)
+            both = P.joined(before, after)
+            if both == before:
+                self.needs.quiet = outer
+                return replace(stmt, body=S.seq(*body)), both
+            before = both
