@@ -55,8 +55,8 @@ MAY_IMPORT = {
     ),
     "autotuner": ("version errors env scratch options ir target runtime utils profiler jit"),
     "tools": (
-        "errors absent env options ir layout target language runtime compiler explain utils profiler"
-        " jit"
+        "errors env options ir layout target language runtime compiler explain utils profiler jit"
+        " autotuner"
     ),
 }
 # Package -> its parts (folders, files) -> what each may import of the others, bottom up.

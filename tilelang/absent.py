@@ -60,7 +60,6 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         "tilelang.quantize._tir_packed_to_unsigned_convert does",
     ),
     "tilelang.tileop": dict.fromkeys(("Gemm", "GemmBlockScaled", "GemmSP"), _EMITTERS),
-    "tilelang.tools": {"Analyzer": "kernel.explain() and kernel.resources say what was chosen"},
     "tilelang.transform": dict.fromkeys(
         (
             "AnnotateDeviceRegions", "ClusterPlanning", "ConfigIndexBitwidth", "DecoupleTypeCast",
@@ -76,10 +75,6 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
             "VerifyParallelLoop",
         ),
         _PASSES,
-    )
-    | dict.fromkeys(
-        ("PassContext", "get_pass_context"),
-        "pass the configuration to tilelang.compile(func, pass_configs={key: value})",
     ),
     "tilelang.tvm": dict.fromkeys(
         ("compile", "build"), "tilelang.compile(func, target=...) gives a kernel"
@@ -116,10 +111,7 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         "ir_transform": "tilelang.ir.visitor.Rewriter rewrites programs",
         "substitute": "tilelang.ir.visitor.substitute, or PrimFunc.specialize",
     },
-    "tilelang.tvm.transform": dict.fromkeys(
-        ("PassContext", "Pass", "Sequential", "module_pass"),
-        "pass the configuration to tilelang.compile(func, pass_configs={key: value}); " + _PASSES,
-    ),
+    "tilelang.tvm.transform": dict.fromkeys(("Pass", "Sequential", "module_pass"), _PASSES),
 }  # fmt: skip
 
 # Names of other languages and of numpy that `T` does not have -> what a kernel writes instead.

@@ -1,4 +1,5 @@
-"""What a compilation may be told: the pass-config keys of the language and the frozen options.
+"""What a compilation may be told: the pass-config keys of the language, the frozen options, and
+what ``with`` statements around it say.
 
 Programs pass ``pass_configs={tilelang.PassConfigKey.TL_...: value}`` or plain strings. Every key
 is accepted; the table says which have a meaning here. Only three change results (bounds checks,
@@ -9,11 +10,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
+from typing import Any
 
-from tilelang.errors import TileTypeError, TileValueError, TileWarning, shown
+from tilelang.errors import (
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+    TileWarning,
+    shown,
+)
 
 
 class PassConfigKey(str, Enum):
@@ -255,3 +264,91 @@ def flag_list(flags: object) -> tuple[str, ...]:
     raise TileTypeError(
         "compile_flags has the wrong type", expected="a list of strings", got=shown(flags)
     )
+
+
+# -- with statements around a compilation ----------------------------------------------------------
+@dataclass(frozen=True)
+class Surroundings:
+    """What the ``with`` statements around say.
+
+    Attributes:
+        target: of the innermost ``with Target(...)``, which "auto" means inside it.
+        configs: of the innermost ``with PassContext(...)``, as (key, value as text).
+        context: that pass context.
+        outer: what holds again behind the ``with`` statement.
+    """
+
+    target: Any = None
+    configs: tuple[tuple[str, str], ...] = ()
+    context: PassContext | None = None
+    outer: Surroundings | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...] | None:
+        """What decides a compilation; None outside of ``with`` statements."""
+        return None if self.outer is None else (self.target, self.configs)
+
+    def enter(self, **changes: Any) -> None:
+        """These surroundings with ``changes`` hold until :func:`leave_surroundings`."""
+        _AROUND.set(replace(self, outer=_AROUND.get(), **changes))
+
+
+_NOTHING = Surroundings()
+_AROUND: ContextVar[Surroundings] = ContextVar("tilelang_surroundings", default=_NOTHING)
+
+surroundings = _AROUND.get  # of this thread or task
+
+
+def leave_surroundings() -> None:
+    """What held before the last :meth:`Surroundings.enter` of this thread or task holds again."""
+    _AROUND.set(_AROUND.get().outer or _NOTHING)
+
+
+class PassContext:
+    """``with PassContext(config={key: value}):`` what is compiled inside gets this configuration;
+    that of the program itself and ``pass_configs=`` stand above it, an outer context is hidden.
+
+    Args:
+        config: ``tilelang.PassConfigKey`` or its string -> value.
+        opt_level, required_pass: accepted; there is one list of passes.
+        disabled_pass, instruments: there are none to leave out or to call.
+
+    Raises:
+        TileValueError: an unknown key.
+        TileUnsupportedError: ``disabled_pass`` or ``instruments`` name something.
+    """
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Any = None,
+        disabled_pass: Any = None,
+        instruments: Any = None,
+        config: Mapping[Any, Any] | None = None,
+    ) -> None:
+        for name, given in (("disabled_pass", disabled_pass), ("instruments", instruments)):
+            if given:
+                raise TileUnsupportedError(
+                    f"PassContext has no {name}: the passes of this compiler are one list",
+                    expected=f"no {name}",
+                    got=shown(given),
+                    hint="tl.enable_dump_ir writes the program after each pass, tl.pass_profile "
+                    "prints what each takes",
+                )
+        self.opt_level = opt_level
+        self.config: dict[str, Any] = {
+            config_key(key).value: value for key, value in (config or {}).items()
+        }
+
+    def __enter__(self) -> PassContext:
+        told = tuple(sorted((key, repr(value)) for key, value in self.config.items()))
+        surroundings().enter(configs=told, context=self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        leave_surroundings()
+
+    @staticmethod
+    def current() -> PassContext:
+        """The context of the innermost ``with`` statement, or an empty one."""
+        return surroundings().context or PassContext()

@@ -16,6 +16,7 @@ from tilelang.errors import TileTypeError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel
+from tilelang.options import surroundings
 from tilelang.target import parse_target
 from tilelang.utils.tensor import TensorSupplyType
 
@@ -128,7 +129,8 @@ class AutoTuneImpl:
         inputs: Sequence[Any] | None,
     ) -> AutotuneResult:
         kept = {name: value for name, value in given.items() if name not in self.ignored}
-        key = (signature_of(list(kept.values())), tuple(kept), signature_of(inputs))
+        around = surroundings().key
+        key = (signature_of(list(kept.values())), tuple(kept), signature_of(inputs), around)
         with self._lock:
             found = self._results.get(key)
             if found is None:

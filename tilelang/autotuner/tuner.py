@@ -26,6 +26,7 @@ from tilelang.jit.compile import options_for
 from tilelang.jit.core import JITImpl
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import normalize_out_idx
+from tilelang.options import surroundings
 from tilelang.profiler import Timing
 from tilelang.target import Target, parse_target
 
@@ -187,6 +188,8 @@ class AutoTuner:
     ) -> str:
         """What decides the result, as a key of the store."""
         compiling = {**asdict(self.compile_args), "target": str(target), "verbose": None}
+        if surroundings().configs:
+            compiling["around"] = surroundings().configs
         checks = self.profile_args
         program = ""
         if subject.by_program:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, fields
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -18,7 +19,14 @@ from tilelang.jit.execution import check_backend
 from tilelang.jit.executors import submit
 from tilelang.jit.kernel import JITKernel, KernelParam
 from tilelang.jit.progress import progress
-from tilelang.options import Options, make_options
+from tilelang.options import (
+    Options,
+    PassContext,
+    Surroundings,
+    leave_surroundings,
+    make_options,
+    surroundings,
+)
 from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
 
@@ -88,9 +96,10 @@ def options_for(
     compile_flags: Any,
     verbose: bool | None,
 ) -> Options:
-    """Options of a compilation; the program's own annotations stand below the arguments."""
+    """Options of a compilation: the arguments stand above the program's own annotations, these
+    above a ``with PassContext(...)`` around."""
     env.apply_log_level()
-    own = dict(func.attr("pass_configs", None) or ())
+    own = {**PassContext.current().config, **dict(func.attr("pass_configs", None) or ())}
     flags = compile_flags if compile_flags is not None else func.attr("compile_flags", None)
     shown = env.TILELANG_VERBOSE if verbose is None else verbose
     return make_options({**own, **(pass_configs or {})}, flags, bool(shown))
@@ -181,7 +190,8 @@ def run_parallel(
             return None
 
     with ThreadPoolExecutor(num_workers or default_workers()) as pool:
-        futures = [pool.submit(guarded, item) for item in items]
+        # Each thread has the `with` statements around the caller.
+        futures = [pool.submit(copy_context().run, guarded, item) for item in items]
         with progress(total=len(futures), desc=what) as bar:
             for future in futures:
                 future.add_done_callback(lambda _: bar.update(1))
@@ -193,7 +203,8 @@ def run_on(
 ) -> list[JITKernel | None]:
     """``work`` for each item on the user's executor; results in order. What a worker that died
     had in hand is done here."""
-    futures = [submit(executor, work, item) for item in items]
+    around = surroundings()
+    futures = [submit(executor, _inside, around, work, item) for item in items]
     found: list[JITKernel | None] = []
     for item, future in progress(list(zip(items, futures)), desc="Parallel Compiling"):
         try:
@@ -206,6 +217,15 @@ def run_on(
                 raise
             found.append(None)
     return found
+
+
+def _inside(around: Surroundings, work: Callable[[Item], JITKernel], item: Item) -> JITKernel:
+    """``work(item)`` with the ``with`` statements around the caller, in another process."""
+    around.enter()
+    try:
+        return work(item)
+    finally:
+        leave_surroundings()
 
 
 def default_workers() -> int:

@@ -25,6 +25,7 @@ from tilelang.jit.progress import progress
 from tilelang.language.v2.annot import freeze
 from tilelang.language.v2.pickling import reduce_function
 from tilelang.language.v2.template import EagerFunc, classify_by_call, is_factory
+from tilelang.options import surroundings
 from tilelang.runtime.autograd import not_traced
 from tilelang.target.device import cuda_devices
 from tilelang.tracebacks import border, trim
@@ -133,9 +134,10 @@ class JITImpl:
             key = template.parse_key(*args, **kwargs)
             values = template.kernel_args(*args, **kwargs)
             device = _device_of(values)
-            kernel = self._kernels.get((key, device))
+            whole = (key, device, surroundings().key)
+            kernel = self._kernels.get(whole)
             if kernel is None:
-                kernel = self._specialised((key, device), args, kwargs)
+                kernel = self._specialised(whole, args, kwargs)
             return kernel(*values)
         except TileError as error:
             trim(error)
@@ -157,7 +159,7 @@ class JITImpl:
 
     def _factory_kernel(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
         self._follow()
-        key = self._factory_key(args, kwargs)
+        key = (self._factory_key(args, kwargs), surroundings().key)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
     def _factory_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -177,7 +179,7 @@ class JITImpl:
 
         def make() -> JITKernel:
             target = self.settings.get("target", "auto")
-            if target in ("auto", None) and key[1] is not None:
+            if target in ("auto", None) and key[1] is not None and surroundings().target is None:
                 target = key[1]
             return self._compile(template.specialise(*args, **kwargs), target)
 
@@ -231,7 +233,7 @@ class JITImpl:
             return self._factory_kernel(args, kwargs)
         kwargs = template.with_placeholders(args, kwargs)
         self._follow()
-        key = (template.parse_key(*args, **kwargs), None)
+        key = (template.parse_key(*args, **kwargs), None, surroundings().key)
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
     @border

@@ -1,7 +1,8 @@
 """The target as programs write it: ``"auto"``, ``"cuda -arch=sm_80"``, a dict, an object.
 
-Every spelling ends as one frozen :class:`Target`. ``"auto"`` follows the arguments of the call
-where they are known (tensors on a GPU or not), and the machine otherwise.
+Every spelling ends as one frozen :class:`Target`. ``"auto"`` is the target of a ``with`` statement
+around; else it follows the arguments of the call where they are known (tensors on a GPU or not),
+and the machine otherwise.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from tilelang.env import env
 from tilelang.errors import TileTypeError, TileValueError, shown
+from tilelang.options import leave_surroundings, surroundings
 from tilelang.target import device
 from tilelang.target.features import CUDA_NUMBERS, features_of
 from tilelang.target.limits import Limits, limits_of
@@ -91,6 +93,27 @@ class Target:
         """The option ``name`` that the program wrote."""
         return dict(self.options).get(name, default)
 
+    def __enter__(self) -> Target:
+        """``with target:`` what is compiled inside for "auto", or for no named target, is compiled
+        for this one."""
+        surroundings().enter(target=self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        leave_surroundings()
+
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """The target of the innermost ``with`` statement.
+
+        Raises:
+            TileValueError: there is none, and ``allow_none`` is false.
+        """
+        found: Target | None = surroundings().target
+        if found is None and not allow_none:
+            raise TileValueError("there is no current target", expected="with Target(...): around")
+        return found
+
     def __str__(self) -> str:
         parts = [self.kind]
         if self.arch:
@@ -107,7 +130,8 @@ def parse_target(spec: object = None, args: Iterable[object] | None = None) -> T
     Args:
         spec: a name with or without ``-option=value`` words, a mapping with ``kind`` and
             perhaps ``arch``, a :class:`Target`, an object with ``kind.name`` (and ``arch``), or
-            None for ``TILELANG_DEFAULT_TARGET``.
+            None for ``TILELANG_DEFAULT_TARGET``. Inside ``with Target(...)`` that is what None and
+            "auto" mean.
         args: arguments of the call, which "auto" follows.
 
     Raises:
@@ -116,6 +140,9 @@ def parse_target(spec: object = None, args: Iterable[object] | None = None) -> T
     """
     if isinstance(spec, Target):
         return spec
+    around = surroundings().target
+    if around is not None and (spec is None or spec == "auto"):
+        return around  # type: ignore[no-any-return]  # only Target.__enter__ sets it
     if spec is None:
         spec = env.get_default_target()
     if isinstance(spec, str):

@@ -1,12 +1,10 @@
-"""Tools for people: drawings of layouts, and reports of what became of a program."""
+"""Tools for people: drawings of layouts, what a program does, and reports of what became of it."""
 
 from __future__ import annotations
 
-from tilelang.absent import absent_names
+from tilelang.tools.analyzer import AnalysisResult, Analyzer
 from tilelang.tools.drawing import Drawing, draw_layout
 from tilelang.tools.plot import plot_layout
 from tilelang.tools.reports import explain
 
-__all__ = ["Drawing", "draw_layout", "explain", "plot_layout"]
-
-__getattr__ = absent_names("tilelang.tools")
+__all__ = ["AnalysisResult", "Analyzer", "Drawing", "draw_layout", "explain", "plot_layout"]

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from tilelang.absent import absent_names
-from tilelang.options import PassConfigKey
+from tilelang.options import PassConfigKey, PassContext
 from tilelang.transform.simplify import apply_simplify, simplify_prim_func
 
-__all__ = ["PassConfigKey", "apply_simplify", "simplify_prim_func"]
+__all__ = [
+    "PassConfigKey",
+    "PassContext",
+    "apply_simplify",
+    "get_pass_context",
+    "simplify_prim_func",
+]
+
+get_pass_context = PassContext.current
 
 __getattr__ = absent_names("tilelang.transform")

@@ -23,4 +23,7 @@ class _Kind(type):
 
 
 class Target(metaclass=_Kind):
-    """``Target("cuda -arch=sm_90a")`` gives a :class:`tilelang.target.Target`."""
+    """``Target("cuda -arch=sm_90a")`` gives a :class:`tilelang.target.Target`, which is a context
+    manager, too."""
+
+    current = staticmethod(_Target.current)
