@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tilelang.codegen.c import NARROW_FLOATS, bare, storage_type, value_type
+from tilelang.codegen.c import NARROW_FLOATS, bare, value_type
+from tilelang.codegen.gpu.calls import (
+    SHARED,
+    address_of,
+    arguments,
+    is_constant,
+    lane_text,
+    narrowed,
+)
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter, thread_index
 from tilelang.codegen.gpu.rows import constant
@@ -14,37 +22,15 @@ from tilelang.cuda.forms import (
     SHORT,
 )
 from tilelang.cuda.ptx_intrinsics import PTX_WRITERS, moved, texts_of
-from tilelang.errors import TileTypeError, TileUnsupportedError
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import portable
-
-
-def arguments(p: GpuPrinter, call: E.Call) -> str:
-    """The operands of a call as arguments of a function."""
-    return ", ".join(bare(p.value(arg)) for arg in call.args)
-
-
-def narrowed(p: GpuPrinter, dtype: DType, text: str) -> str:
-    """`text`, a value of at least 32 bits, brought to `dtype` where that is narrower."""
-    return p.rounded(dtype, text) if dtype.bits < 32 and not dtype.is_bool else text
-
-
-def _address(call: E.Call, position: int) -> E.AddressOf:
-    arg = call.args[position]
-    if not isinstance(arg, E.AddressOf):
-        raise TileTypeError(
-            f"an operand of T.{call.op} is not an address",
-            expected="an element of a buffer",
-            got=f"`{arg!r}`",
-        )
-    return arg
 
 
 # -- memory ----------------------------------------------------------------------------------------
 def _atomic(p: GpuPrinter, call: E.Call) -> str:
     """One indivisible update; orders other than relaxed add fences."""
-    target = _address(call, 0)
+    target = address_of(call, 0)
     suffix = ATOMIC_SUFFIX.get(target.buffer.dtype)
     if suffix is None:
         raise TileUnsupportedError(
@@ -59,7 +45,7 @@ def _atomic(p: GpuPrinter, call: E.Call) -> str:
 
 def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
     """Two or four adjacent sums."""
-    target, source = _address(call, 0), call.args[1]
+    target, source = address_of(call, 0), call.args[1]
     suffix = ATOMIC_SUFFIX[target.buffer.dtype]
     if call.op == "atomic_addx4" and target.buffer.dtype != "float32":
         # No instruction adds four halves: two pairs.
@@ -88,60 +74,18 @@ def _pair(call: E.Call, first: int) -> E.Call:
     )
 
 
-def lane_text(p: GpuPrinter, expr: E.Expr, at: int) -> str:
-    """Lane `at` of a vector that is made of scalars."""
-    if isinstance(expr, E.Lane) and isinstance(expr.index, E.Const):
-        return lane_text(p, expr.vector, int(expr.index.value))
-    if expr.dtype.lanes == 1:
-        return p.value(expr)
-    if isinstance(expr, E.Vector):
-        return lane_text(p, expr.elements[at], 0)
-    if isinstance(expr, E.Broadcast):
-        return lane_text(p, expr.value, at % expr.value.dtype.lanes)
-    if isinstance(expr, E.Load) and isinstance(expr.indices[-1], E.Ramp):
-        ramp = expr.indices[-1]
-        last = E.as_expr(ramp.base + ramp.stride * at)
-        return p.value(E.Load(expr.buffer, (*expr.indices[:-1], last)))
-    raise TileUnsupportedError(f"the vector value `{expr!r}` cannot be split in lanes")
-
-
-def _ldg(p: GpuPrinter, call: E.Call) -> str:
-    target = _address(call, 0)
-    return p.load(target.buffer, target.indices)
-
-
 def _vector_copy(p: GpuPrinter, call: E.Call) -> str:
     """A move of several bytes; those of T.ldg and T.stg by their instructions. What the kernel
     writes itself is not loaded through the cache of constant memory."""
     size, through = int(call.attr("bytes", 0)), str(call.attr("through", ""))
     name = f"tl_copy_{size}"
-    explicit = {"ldg": _address(call, 1), "stg": _address(call, 0)}.get(through)
+    explicit = {"ldg": address_of(call, 1), "stg": address_of(call, 0)}.get(through)
     if explicit is not None and size >= 4 and explicit.buffer.storage == "global":
-        if through == "stg" or _is_constant(p, explicit):
+        if through == "stg" or is_constant(p, explicit):
             name = f"tl_{through}{size * 8}"
     if size > 16 and name.startswith("tl_copy"):
         name = f"tl_{'load' if through == 'ldg' else 'stg'}{size * 8}"
     return f"{name}({arguments(p, call)})"
-
-
-def _is_constant(p: GpuPrinter, place: E.AddressOf) -> bool:
-    """Whether nothing writes a tensor while the kernel runs."""
-    return p.declared.get(place.buffer.data, "").startswith("const ")
-
-
-def _word(p: GpuPrinter, call: E.Call) -> str:
-    """T.ldg32 of one element, whose guard, if it has one, is the condition around it; the bits
-    that T.stg32 stores."""
-    value = call.args[0]
-    if isinstance(value, E.Select) and value.lazy and isinstance(value.t, E.Load):
-        guarded = E.Call(call.atom, (value.t,), call.dtype)
-        other = E.call("reinterpret", value.f, dtype=call.dtype)
-        return f"({p.value(value.cond)} ? {_word(p, guarded)} : {p.value(other)})"
-    if call.op == "ldg32" and isinstance(value, E.Load) and value.buffer.storage == "global":
-        place = E.AddressOf(value.buffer, value.indices, "r")
-        if _is_constant(p, place):
-            return f"tl_ldg32({p.value(place)})"
-    return _reinterpret(p, E.Call(portable("reinterpret"), call.args, call.dtype))
 
 
 def _cp_async(p: GpuPrinter, call: E.Call) -> str:
@@ -153,42 +97,7 @@ def _cp_async(p: GpuPrinter, call: E.Call) -> str:
     return f"{name}{'_if' if predicated else ''}({arguments(p, call)})"
 
 
-def _dp4a(p: GpuPrinter, call: E.Call) -> str:
-    """The dot product of four bytes, signed or not."""
-    kinds = [_address(call, k).buffer.dtype for k in range(2)]
-    signs = "".join("u" if kind.is_uint else "s" for kind in kinds)
-    return f"tl_dp4a_{signs}({arguments(p, call)})"
-
-
-def _isnullptr(p: GpuPrinter, call: E.Call) -> str:
-    arg = call.args[0]
-    text = p.pointer(arg.buffer) if isinstance(arg, E.AddressOf) else p.value(arg)
-    return f"({text} == nullptr)"
-
-
-def _reinterpret(p: GpuPrinter, call: E.Call) -> str:
-    """A bit cast through the storage forms of the two dtypes."""
-    source, target = call.args[0].dtype, call.dtype
-    bits = p.encoded(source, p.value(call.args[0]))
-    if storage_type(source) != storage_type(target):
-        bits = f"tl_bits<{storage_type(target)}>({bits})"
-    return p.decoded(target, bits)
-
-
 # -- arithmetic ------------------------------------------------------------------------------------
-def _fast(p: GpuPrinter, call: E.Call) -> str:
-    """The hardware's approximation; double has none."""
-    kind = call.args[0].dtype
-    name = call.op.removeprefix("fast_") if kind == "float64" else call.op
-    return narrowed(p, call.dtype, f"tl_{name}_{p.suffix(kind)}({arguments(p, call)})")
-
-
-def _reciprocal(p: GpuPrinter, call: E.Call) -> str:
-    if call.dtype == "float64":
-        return f"(1.0 / {p.value(call.args[0])})"
-    return narrowed(p, call.dtype, f"tl_fast_rcp_f32({arguments(p, call)})")
-
-
 def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic in one of the four rounding modes."""
     mode = str(call.attr("rounding", "rn"))
@@ -210,18 +119,6 @@ def _rsqrt(p: GpuPrinter, call: E.Call) -> str:
     return narrowed(p, call.dtype, f"tl_rsqrt_rn_f32({arguments(p, call)})")
 
 
-def _nextafter(p: GpuPrinter, call: E.Call) -> str:
-    """The next value of the same dtype."""
-    dtype = call.args[0].dtype
-    if dtype in NARROW_FLOATS:
-        raise TileUnsupportedError(
-            f"T.nextafter on {dtype} is not supported on CUDA",
-            expected="float32 or float64",
-            got=f"`{call!r}`",
-        )
-    return f"tl_nextafter_{p.suffix(dtype)}({arguments(p, call)})"
-
-
 # -- warps -----------------------------------------------------------------------------------------
 def _warp_reduce(p: GpuPrinter, call: E.Call) -> str:
     """A butterfly over the warp; sums of narrow types round at every step."""
@@ -234,13 +131,6 @@ def _warp_reduce(p: GpuPrinter, call: E.Call) -> str:
     if dtype.bits < 32 and not dtype.is_float:
         text = f"(int32_t){text}"
     return narrowed(p, dtype, f"tl_warp_reduce_{op}({bare(text)})")
-
-
-def _shuffle_elect(p: GpuPrinter, call: E.Call) -> str:
-    """One thread of every `extent` threads of the block, the lowest."""
-    extent = constant(call, 0, "thread extent")
-    total = p.threads[0] * p.threads[1] * p.threads[2]
-    return f"({thread_index(p)} % {extent if extent > 0 else total} == 0)"
 
 
 def _allreduce(p: GpuPrinter, call: E.Call) -> str:
@@ -369,30 +259,6 @@ def _ptx_ldmatrix(p: GpuPrinter, call: E.Call) -> str:
 
 
 # -- functions by name, random numbers -------------------------------------------------------------
-def _call_extern(p: GpuPrinter, call: E.Call) -> str:
-    """A function of the user's source or of CUDA itself.
-
-    Pointers to narrow types convert to whatever pointer the function takes. A template takes what
-    it is given, so it gets a pointer to a type that has the size and no arithmetic: casts of the
-    pointer mean what they say, and sums of the bits as integers do not compile.
-    """
-    function = str(call.attr("name", ""))
-    args = []
-    for arg in call.args:
-        text = bare(p.value(arg))
-        if isinstance(arg, E.AddressOf) and storage_type(arg.buffer.dtype) != value_type(
-            arg.buffer.dtype
-        ):
-            text = f"tl_pointer({text})"
-            if function in p.templates:
-                kind = storage_type(arg.buffer.dtype)
-                name = f"tl_bits_{kind}"
-                p.state.setdefault(name, f"struct {name} {{ {kind} bits; }};")
-                text = f"({name}*){text}"
-        args.append(text)
-    return f"{function}({', '.join(args)})"
-
-
 def _rng(p: GpuPrinter, call: E.Call) -> str:
     """Philox, one state per thread."""
     generator = str(call.attr("generator", "curandStatePhilox4_32_10_t"))
@@ -422,22 +288,14 @@ def _registers(p: GpuPrinter, call: E.Call) -> str:
 
 
 WRITERS: dict[str, CallText] = {
+    **SHARED,
     "atomic": _atomic,
     "atomic of neighbours": _atomic_vector,
-    "load": _ldg,
-    "move bits": _word,
     "copy bytes": _vector_copy,
     "copy bytes later": _cp_async,
-    "dp4a": _dp4a,
-    "is null": _isnullptr,
-    "reinterpret": _reinterpret,
-    "fast": _fast,
-    "reciprocal": _reciprocal,
     "directed": _directed,
     "rsqrt": _rsqrt,
-    "nextafter": _nextafter,
     "warp reduction": _warp_reduce,
-    "one of some": _shuffle_elect,
     "block reduction": _allreduce,
     "block barrier": _sync_threads,
     "arrival": _mbarrier_arrive,
@@ -446,7 +304,6 @@ WRITERS: dict[str, CallText] = {
     "wgmma": _wgmma,
     "ptx mma": _ptx_mma,
     "ldmatrix": _ptx_ldmatrix,
-    "function by name": _call_extern,
     "random numbers": _rng,
     "assert": _device_assert,
     **PTX_WRITERS,

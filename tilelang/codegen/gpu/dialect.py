@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.ir import expr as E
@@ -45,6 +45,8 @@ class Dialect:
         map_tensor: the tensor that a tensor map describes, None for a plain pointer.
         map_step: the step of the host that makes it for the kernel parameter with this name.
         flags: options of the compiler that suit the kernels of a function.
+        pointer, scalar: a parameter {name} of {kind} of a kernel, the {at}-th one.
+        lacks: what the machine has not -> what programs use instead; "print" and names of rows.
     """
 
     name: str
@@ -65,6 +67,9 @@ class Dialect:
     map_tensor: Callable[[E.Call, Slots], Buffer | None]
     map_step: MapEncoder
     flags: Callable[[S.PrimFunc], tuple[str, ...]]
+    pointer: str = "{kind} {name}"
+    scalar: str = "{kind} {name}"
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
     def space(self, storage: str) -> str:
         """The word before the type of a pointer to ``storage``."""

@@ -289,7 +289,12 @@ class _Kernel:
         found = sorted((slots.of[var], var) for var in self.printer.used if var in slots.of)
         arguments = [(slots.argument(var), self._parameter(var)) for _, var in found]
         arguments.sort(key=lambda item: item[0].kind != "pointer")
-        return [*self._maps(), *arguments]
+        forms = {True: self.dialect.pointer, False: self.dialect.scalar}
+        declared = [
+            (arg, forms[arg.kind == "pointer"].format(kind=kind, name=name, at=at))
+            for at, (arg, (kind, name)) in enumerate(arguments)
+        ]
+        return [*self._maps(), *declared]
 
     def _maps(self) -> list[tuple[KernelArg, str]]:
         """Tensor maps as parameters; the host encodes them before this kernel."""
@@ -302,18 +307,20 @@ class _Kernel:
             found.append((KernelArg(step.slot, "tensormap", name), text))
         return found
 
-    def _parameter(self, var: E.Var) -> str:
+    def _parameter(self, var: E.Var) -> tuple[str, str]:
+        """Type and name of a kernel parameter."""
         name = self.names.of(var, var.name)
         if var not in self.module.slots.buffers:
             if var.dtype in NARROW_FLOATS:
                 raw = self.names.fresh(f"{var.name}_raw")
                 kind = NARROW_FLOATS[var.dtype][1]
                 self.printer.state[name] = f"const float {name} = tl_round_{kind}({raw});"
-                return f"float {raw}"
+                return "float", raw
             space = self.dialect.space("global") if var.dtype.is_handle else ""
-            return f"{space}{value_type(var.dtype)} {name}"
+            return f"{space}{value_type(var.dtype)}", name
         restrict = self.dialect.restrict if self.restrict else ""
-        return f"{self.dialect.space('global')}{self.printer.declared[var]}* {restrict}{name}"
+        space = self.dialect.space("global")
+        return f"{space}{self.printer.declared[var]}*", f"{restrict}{name}"
 
     def _launch_lines(self) -> list[str]:
         """Definitions of the block and thread variables that the text uses."""

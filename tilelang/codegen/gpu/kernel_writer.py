@@ -245,8 +245,14 @@ class KernelWriter(Writer):
         if not stmt.assumed:
             self.fail_unless(stmt.cond, stmt.message or f"{stmt.cond!r} does not hold")
 
+    def print_value(self, call: E.Call) -> None:
+        """One line on the standard output of the host."""
+        self.p.refuse_lacking("print")
+        super().print_value(call)
+
     def fail_unless(self, cond: E.Expr, message: str) -> None:
         """Print `message` and stop the kernel."""
+        self.p.refuse_lacking("device_assert")
         self.put(f"tl_assert({bare(self.p.value(cond))}, {quote(message)});")
 
     def position(self) -> str:

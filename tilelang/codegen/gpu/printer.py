@@ -92,6 +92,14 @@ class GpuPrinter(CPrinter):
                 got=str(self.target),
             )
 
+    def refuse_lacking(self, name: str) -> None:
+        """Refuse what the dialect has no text for and no other way to do."""
+        instead = self.dialect.lacks.get(name)
+        if instead is not None:
+            raise TileUnsupportedError(
+                f"T.{name} is not available on {self.dialect.name}", expected=instead, got=name
+            )
+
     # -- names -------------------------------------------------------------------------------------
     def name_of(self, var: E.Var) -> str:
         """The name of a variable, noted as used."""

@@ -30,6 +30,7 @@ def call_text(p: GpuPrinter, call: E.Call) -> str | None:
     What the dialect spells in its own way comes first, then the row's writer, then its text.
     """
     row = call.atom
+    p.refuse_lacking(call.op)
     text = p.dialect.texts.get(call.op)
     if text is None and row.writer:
         write = p.dialect.writers.get(row.writer)
