@@ -11,8 +11,6 @@ namespace tl_emu {
 
 namespace {
 
-Order* order() { return worker->gang->order.get(); }
-
 // All that wait at a barrier know from now on what gathered there.
 void pass_on(Order& order, Joined& joined, Waiters& waiters, Fiber* me) {
     View* view = order.view_of(joined);

@@ -7,8 +7,6 @@ namespace tl_emu {
 
 namespace {
 
-const void* place_of(int32_t site) { return worker->launch->anchor + site; }
-
 // Accesses by other blocks that `last`, which knows all that its own block knew, does not know to be over.
 void check_others(Fiber& last, const Cell& cell, const void* p) {
     Gang& gang = *last.gang;

@@ -10,8 +10,6 @@ namespace {
 
 constexpr size_t barrier_bytes = 8;
 
-Order* order() { return worker->gang->order.get(); }
-
 Mbarrier& state_of(void* bar, const void* pc) {
     AsyncUnit& unit = *worker->gang->async;
     auto found = unit.mbarriers.find(canonical(bar));

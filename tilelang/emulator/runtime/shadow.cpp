@@ -15,7 +15,6 @@ namespace tl_emu {
 namespace {
 
 int32_t site_of(const void* pc) { return (int32_t)((const char*)pc - worker->launch->anchor); }
-const void* place_of(int32_t site) { return worker->launch->anchor + site; }
 
 TlEmuKind race_kind(TlEmuAccess access, bool after_write) {
     if (!after_write) return TL_EMU_RACE_READ_WRITE;

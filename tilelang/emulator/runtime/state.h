@@ -270,6 +270,8 @@ struct Worker {
 
 // Constant-initialised and of the initial model: its use is one instruction, not a call.
 extern thread_local constinit Worker* worker __attribute__((tls_model("initial-exec")));
+inline Order* order() { return worker->gang->order.get(); }  // who knows what; none where races are not looked for
+inline const void* place_of(int32_t site) { return worker->launch->anchor + site; }
 inline Fiber* current() { return worker->current; }
 inline bool checks(uint32_t flags) { return (worker->flags & flags) != 0; }
 // How many of the threads that meet in an instruction of a warpgroup wait for it together.

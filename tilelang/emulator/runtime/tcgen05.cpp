@@ -129,7 +129,7 @@ void allocate(void** lanes, uint32_t) {
     refuse(mine->pc, "no columns are left, and the block would wait for ever");
 }
 
-void release(void** lanes, uint32_t) {
+void give_back(void** lanes, uint32_t) {
     const auto* mine = static_cast<const Allocation*>(lanes[0]);
     if (mine == nullptr) return;
     TensorMemory& m = memory();
@@ -198,7 +198,7 @@ void tl_emu_tmem_alloc(void* slot, unsigned columns) {
 }
 void tl_emu_tmem_free(unsigned address, unsigned columns) {
     Allocation mine = {nullptr, columns, address, TL_EMU_PC()};
-    collective("tcgen05.dealloc", 0xffffffffu, &mine, release, TL_EMU_PC());
+    collective("tcgen05.dealloc", 0xffffffffu, &mine, give_back, TL_EMU_PC());
 }
 void tl_emu_tmem_relinquish(void) { memory().relinquished = true; }
 

@@ -46,13 +46,13 @@ namespace {
 
 constexpr unsigned most_rows = 128, most_n = 256, most_depth = 32;
 
-struct Scratch {
+struct Tiles {
     uint32_t codes[most_depth * most_n];
     double a[most_rows * most_depth], b[most_depth * most_n], d[most_rows * most_n];
 };
-Scratch& scratch() {
-    static thread_local std::unique_ptr<Scratch> kept;
-    if (!kept) kept = std::make_unique<Scratch>();
+Tiles& tiles() {
+    static thread_local std::unique_ptr<Tiles> kept;
+    if (!kept) kept = std::make_unique<Tiles>();
     return *kept;
 }
 
@@ -100,7 +100,7 @@ uint32_t word_of(Kind kind, double x) {
 
 void TensorProduct::run(TensorCells& cells) const {
     const TensorInstruction& t = instruction;
-    Scratch& s = scratch();
+    Tiles& s = tiles();
     if (a_in_tensor_memory) {
         const unsigned bits = kind_bits(t.a) < 8 ? 8 : kind_bits(t.a), per = 32 / bits;
         for (unsigned i = 0; i < t.m; ++i)

@@ -11,7 +11,7 @@ namespace {
 
 using namespace tl_emu;
 
-struct Operands {
+struct Products {
     Thread* who;
     unsigned shape, kinds, flags;  // shape: n | k << 16
     void* d;
@@ -46,7 +46,7 @@ void run_in_order(const std::shared_ptr<Job>& latest) {
     }
 }
 
-bool differ(const Operands& x, const Operands& y) {
+bool differ(const Products& x, const Products& y) {
     return x.shape != y.shape || x.kinds != y.kinds || x.flags != y.flags || x.descriptor_b != y.descriptor_b ||
            (!(x.flags & a_in_registers) && x.descriptor_a != y.descriptor_a) || x.accumulate != y.accumulate;
 }
@@ -69,10 +69,10 @@ void check_descriptor(bool good, const char* which, uint64_t descriptor, const M
 }
 
 void issue(void** lanes, int count) {
-    const auto* first = static_cast<const Operands*>(lanes[0]);
+    const auto* first = static_cast<const Products*>(lanes[0]);
     WarpgroupProduct p = {};
     for (int lane = 0; lane < count; ++lane) {
-        const auto* mine = static_cast<const Operands*>(lanes[lane]);
+        const auto* mine = static_cast<const Products*>(lanes[lane]);
         if (mine == nullptr || first == nullptr) return;  // the meeting has said so
         if (differ(*mine, *first)) {
             finding(TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, first->pc, nullptr, 0, "threads of a warpgroup give a wgmma different operands");
@@ -108,9 +108,9 @@ void issue(void** lanes, int count) {
     const bool watched = checking(TL_EMU_SHARED_RACES | TL_EMU_SHARED_BOUNDS);
     for (int from = 0, part = part_of(count); from < count; from += part) {
         Work mine = work;
-        if (part < count) mine.issuer = static_cast<const Operands*>(lanes[from])->who;
+        if (part < count) mine.issuer = static_cast<const Products*>(lanes[from])->who;
         for (int lane = from; watched && lane < from + part; ++lane) {
-            Thread* who = static_cast<const Operands*>(lanes[lane])->who;
+            Thread* who = static_cast<const Products*>(lanes[lane])->who;
             mine.registers.push_back({who, {p.d[lane], register_bytes(p, false)}});
             if (registers) mine.registers.push_back({who, {p.registers_a[lane], register_bytes(p, true)}});
         }
@@ -128,6 +128,6 @@ extern "C" void tl_emu_wgmma(unsigned n, unsigned kinds, unsigned flags, void* d
     if (flags & a_in_registers) registers_read(a, 16, TL_EMU_PC());
     if (accumulate) registers_read(d, sums, TL_EMU_PC());
     registers_written(d, sums);
-    Operands mine = {self(), n | k << 16, kinds, flags, d, a, descriptor_a, descriptor_b, accumulate != 0, TL_EMU_PC()};
+    Products mine = {self(), n | k << 16, kinds, flags, d, a, descriptor_a, descriptor_b, accumulate != 0, TL_EMU_PC()};
     collective_group("wgmma", 4, &mine, issue, TL_EMU_PC());
 }
