@@ -3,7 +3,8 @@
     python scripts/counts.py [--list]     ``--list`` names the places
 
 * instructions: in how many files of the package each name of an instruction stands, in code (not in
-  docstrings or comments). One is its row, one its device header.
+  docstrings or comments). One is its row, one its device header, which counts once for all
+  machines that have a header of that name.
 * name sets: collections of two or more instructions' names in passes, explain or the interpreter,
   which know by name what a row should say.
 * kinds: comparisons with a kind of target, and architecture numbers, outside ``target/`` and the
@@ -84,9 +85,8 @@ def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str
         if path.name != "__init__.py" and path.parts[:2] != ("cuda", "intrinsics")
     }
     for path in sorted(PACKAGE.rglob("*.h")):
-        words[str(path.relative_to(PACKAGE))] = set(
-            re.findall(r"\w+", path.read_text(encoding="utf-8"))
-        )
+        found = set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+        words[path.name] = words.get(path.name, set()) | found
     return {
         name: [path for path, found in words.items() if name in found or f"tl_{name}" in found]
         for name in instructions()

@@ -20,7 +20,6 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.profiler.work import Counter, work_of
 from tilelang.target import Target
-from tilelang.target.features import cuda_number
 
 MODEL = "model"  # instead of configurations, or of a strategy
 _LAUNCH = 2e-6  # seconds until the first block runs
@@ -141,10 +140,11 @@ def estimate(
     func: S.PrimFunc, target: Target, symbols: Mapping[str, int] | None = None
 ) -> Estimate:
     """How long one call of ``func`` takes on ``target``."""
-    number = cuda_number(target.concrete().arch) if target.kind == "cuda" else 0
+    capability = target.concrete().compute
     flow = _Flow(dict(symbols or {}), groups="wgmma" in target.features)
     flow.visit(func.body, 1.0, {})
-    if number:
+    if capability is not None:
+        number = capability[0] * 10 + capability[1]
         machine = MACHINES[max((at for at in MACHINES if at <= number), default=min(MACHINES))]
         launches = [_on_gpu(item, machine, target) for item in flow.launches]
     else:

@@ -96,7 +96,7 @@ def device_of(candidate: Candidate, target: Target) -> str | None:
     """Where the tensors of candidates are, as torch names it; None for host memory."""
     assert candidate.program is not None
     on_host = candidate.program.backend in ("emulator", "interpret")
-    return "cuda" if target.kind == "cuda" and not on_host else None
+    return target.device if target.is_gpu and not on_host else None
 
 
 def _library(device: str | None) -> tuple[str, int] | None:

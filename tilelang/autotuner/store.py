@@ -120,7 +120,7 @@ def key_of(*parts: str) -> str:
 
 def device_name(target: Target) -> str:
     """What programs for ``target`` run on, as its vendor calls it."""
-    if target.kind == "cuda":
+    if target.is_gpu:
         torch: Any = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available():
             return str(torch.cuda.get_device_name())

@@ -22,6 +22,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT
 from tilelang.ir.visitor import substitute
 from tilelang.passes.analysis.affine import linear
 from tilelang.passes.serial.barriers import no_word_of_cpus
@@ -114,10 +115,10 @@ class CpuPrinter(CPrinter):
             )
         self.draws = True
         state = f"&tl_random[{self.thread}]"
-        if expr.op == "rng_init":
-            return f"(tl_rng_init({', '.join([state, *args])}), 0)"
+        if expr.atom is RNG_INIT:
+            return f"(tl_{expr.op}({', '.join([state, *args])}), 0)"
         name = "rand"
-        if expr.op == "rng_rand_float":
+        if expr.atom is RNG_RAND_FLOAT:
             name = f"{expr.attr('dist', 'uniform')}_f{expr.attr('bit', 32)}"
         failure = UNSEEDED, Site(repr(expr), self.here, True)
         self.unit.failures.setdefault(failure)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.passes.analysis.affine import linear
@@ -47,7 +48,8 @@ def halves_of(loop: S.For) -> Halves | None:
     values = {part.var: part.value for part in parts if isinstance(part, S.Let)}
     if any(_moves_bits(store.value, values) for store in halves):
         return None
-    if len(stores) > 1 and {load.buffer.data for load in loads} & {s.buffer.data for s in stores}:
+    taken = {data for load in loads for data in effects.used(load)}
+    if len(stores) > 1 and not all(taken.isdisjoint(effects.written(item)) for item in stores):
         return None
     return Halves(tuple(loads), tuple(halves))
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from tilelang.errors import Loc, TileWarning
 from tilelang.ir import stmt as S
+from tilelang.target.nvidia import NO_SET_MAX_NREG
 
 # C7508 and C7509 are about setmaxnreg, C7510 to C7519 about wgmma.
 _REMARK = re.compile(r"\(C75(?:0[89]|1\d)\)")
@@ -30,7 +31,7 @@ _HINTS = (
     ("divergent path", "let whole warpgroups take the branch of the products (tx < 128)"),
     ("call", "let functions that the program imports be inlined (__forceinline__)"),
     ("ill formed", "commit products and wait for them on every path (T.wait_wgmma)"),
-    ("setmaxnreg", "leave the registers to the compiler: T.no_set_max_nreg()"),
+    ("setmaxnreg", f"leave the registers to the compiler: T.{NO_SET_MAX_NREG.name}()"),
     (_SPILLS, "give each thread less: smaller tiles, or more threads (T.Kernel(threads=...))"),
 )  # fmt: skip
 

@@ -65,7 +65,7 @@ def _conversion(items: Sequence[S.Stmt], tile: Buffer) -> Conversion:
             if tile.storage.startswith("shared"):
                 moved = (one for one in found if isinstance(one.by, S.TileOp))
                 through += size * sum(one.reads + one.writes for one in moved)
-            through += size * any(isinstance(one.by, E.Load) for one in found)
+            through += size * any(isinstance(one.by, E.Expr) for one in found)
             for expr in node.exprs():
                 barriers += sum(
                     isinstance(part, E.Call) and part.atom.meets("block") for part in E.walk(expr)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tilelang.errors import Loc
 from tilelang.explain.banks import Place, Waves, waves_of
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import VALUE, Effect
@@ -113,14 +114,12 @@ Found = tuple[Move, Buffer, tuple[E.Expr, ...], int, int | None]
 
 def _moves(stmt: S.Stmt) -> Iterator[Found]:
     """Each access: what it is, buffer, indices, bytes of a lane, lanes that name addresses."""
-    if isinstance(stmt, S.Store) and _memory(stmt.buffer):
-        yield _plain("stores", stmt.buffer, stmt.indices)
+    for access in effects.accesses(stmt):
+        if access.how is effects.How.PLAIN and _memory(access.buffer):
+            yield _plain("stores" if access.writes else "loads", access.buffer, access.indices)
     for expr in stmt.exprs():
-        for node in E.walk(expr):
-            if isinstance(node, E.Load) and _memory(node.buffer):
-                yield _plain("loads", node.buffer, node.indices)
-            elif isinstance(node, E.Call):
-                yield from _call(node)
+        for call in E.find(expr, E.Call):
+            yield from _call(call)
 
 
 def _plain(verb: str, buffer: Buffer, indices: tuple[E.Expr, ...]) -> Found:

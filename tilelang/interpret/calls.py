@@ -172,11 +172,11 @@ HANDLERS: dict[str, Handler] = {
     "print": printing.print_value,
     **atomics.HANDLERS,
     **warp.HANDLERS,
-    **philox.HANDLERS,
 }
 # Of rows that name a meaning (``Atom.semantics``).
 MEANINGS: dict[str, Handler] = {
     **instructions.MEANINGS,
+    **philox.MEANINGS,
     **matrices.MEANINGS,
     **boxes.MEANINGS,
     **warpgroup.MEANINGS,

@@ -11,6 +11,7 @@ from tilelang.errors import TileRuntimeError, TileUnsupportedError
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.expr import Call
+from tilelang.ir.tables import RNG_INIT
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
@@ -83,7 +84,7 @@ def _draw(s: DivergentGroup, chosen: Array) -> Array:
     if not state:
         raise TileRuntimeError(
             "a random number is drawn before the generator is initialised",
-            expected="T.rng_init(seed) first",
+            expected=f"T.{RNG_INIT.name}(seed) first",
         )
     words = philox(state["counter"], state["key"])
     found = np.take_along_axis(words, state["place"][None, :], axis=0)[0]
@@ -130,8 +131,8 @@ def _normal(s: DivergentGroup, chosen: Array) -> Array:
     return np.asarray(found, np.float32)
 
 
-HANDLERS: dict[str, Callable[[DivergentGroup, Call, Active], Value]] = {
-    "rng_init": _init,
-    "rng_rand": _rand,
-    "rng_rand_float": _rand_float,
+MEANINGS: dict[str, Callable[[DivergentGroup, Call, Active], Value]] = {
+    "start random numbers": _init,
+    "random bits": _rand,
+    "random float": _rand_float,
 }

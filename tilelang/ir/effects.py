@@ -9,7 +9,7 @@ computed with, may be used at any later time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache, lru_cache
@@ -20,12 +20,13 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, as_extent
+from tilelang.ir.tables import UNKNOWN_POINTER
 
 READ, WRITE, UPDATE, NAME = "read", "write", "update", "name"
 PLACES = (E.Load, E.AddressOf, E.RegionArg)  # expressions that name memory
 _DECLARED = {"r": READ, "w": WRITE}  # access of a pointer; anything else may do both
 _BY_ROLE = {"read": READ, "write": WRITE, "update": UPDATE}
-_MASKS = {1: READ, 2: WRITE}  # of tvm_access_ptr
+_MASKS = {1: READ, 2: WRITE}  # of `UNKNOWN_POINTER`
 _QUIET = (Effect.NONE, Effect.HINT)
 
 Where: TypeAlias = "tuple[E.Expr, ...] | Region | None"
@@ -176,10 +177,25 @@ def _raw(expr: E.Expr) -> Iterator[tuple[E.Var, str]]:
 
 def _through(call: E.Call) -> str:
     """What ``call`` does through a raw pointer of which its row says nothing."""
-    if call.op == "tvm_access_ptr":
+    if call.atom is UNKNOWN_POINTER:
         mask = call.args[3]
         return _MASKS.get(int(mask.value), UPDATE) if isinstance(mask, E.Const) else UPDATE
     return NAME if call.atom.effect in _QUIET else UPDATE
+
+
+def is_steady(
+    expr: E.Expr, overwritten: Collection[E.Var], private: Collection[E.Var] = ()
+) -> bool:
+    """Whether every thread sees one value of ``expr`` whenever it comes to it: it reads elements of
+    global memory and ``private`` storage only, none of them ``overwritten``, and does nothing."""
+    if any(call.atom.effect is not Effect.NONE for call in E.find(expr, E.Call)):
+        return False
+    return all(
+        isinstance(access.by, E.Load)
+        and (access.data in private or access.buffer.storage == "global")
+        and access.data not in overwritten
+        for access in accesses(expr)
+    )
 
 
 # -- what rows and tags say --

@@ -57,7 +57,7 @@ def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
                 filled.add(access.data)
     for stmt in S.walk(func.body):
         if _overwrites(stmt):  # products and reductions may start anew
-            filled.update(region.buffer.data for region in stmt.regions_written())
+            filled.update(access.data for access in effects.own(stmt) if access.writes)
     for var, _ in effects.pointers(func.body, nested=True):
         used.add(var)
         filled.add(var)

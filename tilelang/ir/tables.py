@@ -264,22 +264,25 @@ _EXCHANGES = [
     ),
 ]  # fmt: skip
 
-_RANDOM = [
-    Atom(
+
+def _random(name: str, count: int, result: str, semantics: str) -> Atom:
+    return Atom(
         name, count, count, result, effect=Effect.OUTPUT, per_thread=True, needs="threads",
-        writer="random numbers",
-    )
-    for name, count, result in (
-        ("rng_init", 3, "void"), ("rng_rand", 0, "uint32"), ("rng_rand_float", 0, "given"),
-    )
-]  # fmt: skip
+        writer="random numbers", semantics=semantics,
+    )  # fmt: skip
+
+
+RNG_INIT = _random("rng_init", 3, "void", "start random numbers")
+RNG_RAND = _random("rng_rand", 0, "uint32", "random bits")
+RNG_RAND_FLOAT = _random("rng_rand_float", 0, "given", "random float")
+_RANDOM = [RNG_INIT, RNG_RAND, RNG_RAND_FLOAT]
 
 
 # What steers a machine, without effect on results.
 _HINTS = [Atom("assume", 0, -1, "void", effect=Effect.HINT, optional=True)]
 
 # A pointer whose buffer is not known, as TVM's intrinsics make them.
-_POINTERS = [Atom("tvm_access_ptr", 4, 4, "handle", needs="threads", writer="pointer")]
+UNKNOWN_POINTER = Atom("tvm_access_ptr", 4, 4, "handle", needs="threads", writer="pointer")
 
 # A part of an index that an instruction takes as the constant of its address.
 IMMEDIATE = Atom("immediate", 1, 1, takes="int", needs="threads", lowered=True, identity=True)
@@ -298,21 +301,23 @@ VECTOR_COPY = Atom(
         Operand("source", "any", "r", bytes=1, times="bytes"),
     ),
 )
+# Pairs of float16 or bfloat16 in a word.
+HALF2_LOAD = Atom(
+    "half2_load", 1, 1, "uint32", effect=Effect.READ, needs="threads", lowered=True,
+    text="tl_half2_load", semantics="load a pair",
+    operands=(Operand("source", "any", "r", bytes=4),),
+)  # fmt: skip
+HALF2_STORE = Atom(
+    "half2_store", 2, 2, "void", effect=Effect.WRITE, needs="threads", lowered=True,
+    text="tl_half2_store", semantics="store a pair",
+    operands=(Operand("destination", "any", "w", bytes=4),),
+)  # fmt: skip
 # What lowering makes for GPUs; programs do not write these.
 _LOWERED = [
     IMMEDIATE,
     VECTOR_COPY,
-    # Pairs of float16 or bfloat16 in a word.
-    Atom(
-        "half2_load", 1, 1, "uint32", effect=Effect.READ, needs="threads", lowered=True,
-        text="tl_half2_load", semantics="load a pair",
-        operands=(Operand("source", "any", "r", bytes=4),),
-    ),
-    Atom(
-        "half2_store", 2, 2, "void", effect=Effect.WRITE, needs="threads", lowered=True,
-        text="tl_half2_store", semantics="store a pair",
-        operands=(Operand("destination", "any", "w", bytes=4),),
-    ),
+    HALF2_LOAD,
+    HALF2_STORE,
     *[
         Atom(
             f"half2_{name}", count, count, "uint32", needs="threads", lowered=True,
@@ -329,7 +334,7 @@ _LOWERED = [
 ]  # fmt: skip
 
 PORTABLE: dict[str, Atom] = table(
-    _ELEMENTWISE, _ATOMICS, _OUTPUT, _SYNC, _EXCHANGES, _RANDOM, _HINTS, _POINTERS, _LOWERED
+    _ELEMENTWISE, _ATOMICS, _OUTPUT, _SYNC, _EXCHANGES, _RANDOM, _HINTS, [UNKNOWN_POINTER], _LOWERED
 )
 
 

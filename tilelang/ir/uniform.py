@@ -130,7 +130,7 @@ class Varying:
         if isinstance(by, E.Expr):
             return self.expr(by)
         return any(map(self.expr, by.exprs())) or any(
-            region.buffer.data in self.buffers for region in by.regions_read()
+            access.reads and access.data in self.buffers for access in effects.own(by)
         )
 
     def _mark_private(self, buffer: Buffer) -> None:

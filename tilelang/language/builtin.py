@@ -12,6 +12,7 @@ from tilelang.ir.active import emitter
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, StringImm, as_expr, call
+from tilelang.ir.tables import RNG_INIT, RNG_RAND, RNG_RAND_FLOAT
 from tilelang.language import instructions, memory, sync
 from tilelang.language.annotations import (
     annotate_consumer_reg_alloc,
@@ -162,12 +163,12 @@ def rng_init(
         seq = get_thread_binding(0) + get_block_binding(0) * width
     kind = DType("uint64")
     args = [cast_to(scalar(item, what), kind) for item in (seed, seq, off)]
-    emit_call(what, "rng_init", *args, generator=generator)
+    emit_call(what, RNG_INIT.name, *args, generator=generator)
 
 
 def rng_rand() -> Expr:
     """The next 32 random bits of the thread."""
-    return call("rng_rand")
+    return call(RNG_RAND)
 
 
 def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
@@ -184,4 +185,4 @@ def rng_rand_float(bit: int = 32, dist: str = "uniform") -> Expr:
         raise TileValueError(
             f"{what} of an unknown distribution", expected="'uniform' or 'normal'", got=repr(dist)
         )
-    return call("rng_rand_float", dtype=f"float{bit}", bit=bit, dist=dist)
+    return call(RNG_RAND_FLOAT, dtype=f"float{bit}", bit=bit, dist=dist)

@@ -25,6 +25,7 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.simplify import simplify
 from tilelang.ir.stmt import Eval, For, If, Store
+from tilelang.ir.tables import UNKNOWN_POINTER
 from tilelang.language.gemm_op import condition
 from tilelang.language.regions import (
     address_of_operand,
@@ -200,7 +201,7 @@ def tvm_access_ptr(
         return access_ptr(data, _access(rw_mask, "T.tvm_access_ptr"), offset=offset, extent=extent)
     args = (as_expr(data), as_expr(offset), as_expr(extent), as_expr(rw_mask))
     kind = str(ptype.dtype) if isinstance(ptype, Expr) else str(ptype)
-    return call("tvm_access_ptr", *args, dtype="handle", ptype=kind)
+    return call(UNKNOWN_POINTER, *args, dtype="handle", ptype=kind)
 
 
 def isnullptr(val: object, span: object = None) -> Expr:
@@ -405,7 +406,7 @@ def _pointed(operand: object, what: str, role: str) -> _Run:
         known = int(found.extent.value) if isinstance(found.extent, Const) else None
         return _Run(found.buffer, lambda k: (*lead, as_expr(last + k)), known)
     owner = None
-    if isinstance(found, Call) and found.op == "tvm_access_ptr":
+    if isinstance(found, Call) and found.atom is UNKNOWN_POINTER:
         owner = builder(what).owner(found.args[0])
     if owner is None:
         raise TileTypeError(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from tilelang.ir.atoms import Effect
-from tilelang.ir.tables import MBARRIER_ARRIVE
+from tilelang.ir.tables import MBARRIER_ARRIVE, RNG_INIT, UNKNOWN_POINTER
 from tilelang.target.features import lowest_with
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.target.rows import ROWS
@@ -83,7 +83,7 @@ _SPECIAL = {
     "gemm": Support(True, True, "float32 operands are exact; with mbar or tensor memory sm_100"),
     "cast": Support(True, True, "round='rs' needs sm_100"),
     "Cast": Support(True, True, "round='rs' needs sm_100"),
-    "rng_init": Support(True, True, "the Philox generator"),
+    RNG_INIT.name: Support(True, True, "the Philox generator"),
 }
 
 # Names of the reference that this implementation does not have.
@@ -104,7 +104,7 @@ def _derived(name: str) -> Support:
     if not needs:
         return Support(True, True)
     if needs == "threads" or (row is not None and row.emulated):
-        if operation == "tvm_access_ptr":
+        if row is UNKNOWN_POINTER:
             return Support(False, False, "a pointer without a buffer needs a GPU")
         if row is not None and row.effect is Effect.SYNC:
             return Support(True, True, "waiting for threads whose turn comes later is an error")

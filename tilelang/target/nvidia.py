@@ -438,9 +438,10 @@ SET_MAX_NREG = hint(
     "set_max_nreg", Operand("register count", "constant"), Operand("direction", "constant"),
     semantics="set registers", writer="registers",
 )  # fmt: skip
+NO_SET_MAX_NREG = hint("no_set_max_nreg", semantics="leave registers")
 _REGISTERS = [
     SET_MAX_NREG,
-    hint("no_set_max_nreg", semantics="leave registers"),
+    NO_SET_MAX_NREG,
     hint("disable_warp_group_reg_alloc", semantics="leave registers"),
     hint("annotate_producer_reg_dealloc", VALUE, semantics="registers of producers"),
     hint("annotate_consumer_reg_alloc", VALUE, semantics="registers of consumers"),

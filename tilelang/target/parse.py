@@ -41,6 +41,7 @@ _EXPECTED = (
 _GPU_KINDS = frozenset(("cuda", "hip", "metal", "webgpu"))
 # Device type of DLPack -> kind; pinned host memory is the CPU's, managed memory the GPU's.
 _DLPACK_KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 8: "metal", 10: "hip", 11: "cpu", 13: "cuda"}
+_TORCH_DEVICES = {"hip": "cuda", "metal": "mps"}  # where the kind is called otherwise
 _MAX_ARGUMENT_DEPTH = 2
 _MINIMUM = {"cuda": "sm_80"}  # architecture of a target that names none, on any machine
 
@@ -65,6 +66,11 @@ class Target:
     def is_gpu(self) -> bool:
         """Whether blocks of threads run on a device of its own."""
         return self.kind in _GPU_KINDS
+
+    @property
+    def device(self) -> str:
+        """The device that its tensors are on, as torch names it: "cuda", "mps", "cpu"."""
+        return _TORCH_DEVICES.get(self.kind, self.kind)
 
     @property
     def features(self) -> frozenset[str]:

@@ -9,5 +9,4 @@ __all__ = ["get_current_device"]
 
 def get_current_device() -> str:
     """The device that ``target="auto"`` runs on, as torch names it: "cuda" or "cpu"."""
-    kind = parse_target("auto").kind
-    return {"hip": "cuda", "metal": "mps"}.get(kind, kind)
+    return parse_target("auto").device

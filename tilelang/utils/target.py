@@ -8,6 +8,12 @@ from tilelang.errors import TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target import Target, parse_target
 from tilelang.target.device import cuda_devices, has_hip, has_metal
+from tilelang.target.questions import (
+    has_fnuz,
+    target_is_cuda,
+    target_is_hip,
+    target_is_metal,
+)
 
 __all__ = [
     "check_cuda_availability",
@@ -69,9 +75,7 @@ def determine_fp8_type(fp8_format: str = "e4m3") -> DType:
             expected=" or ".join(repr(name) for name in _FP8),
             got=repr(fp8_format),
         )
-    found = parse_target("auto")
-    finite_only = found.kind == "hip" and not found.arch.startswith(("gfx95", "gfx12"))
-    return DType(_FP8[fp8_format][finite_only])
+    return DType(_FP8[fp8_format][has_fnuz(parse_target("auto"))])
 
 
 def determine_torch_fp8_type(fp8_format: str = "e4m3") -> Any:
@@ -83,21 +87,6 @@ def determine_torch_fp8_type(fp8_format: str = "e4m3") -> Any:
 
 def _asked(target: Any) -> Target:
     return parse_target(target)
-
-
-def target_is_cuda(target: Any) -> bool:
-    """Whether ``target`` is an NVIDIA device."""
-    return _asked(target).kind == "cuda"
-
-
-def target_is_hip(target: Any) -> bool:
-    """Whether ``target`` is an AMD device."""
-    return _asked(target).kind == "hip"
-
-
-def target_is_metal(target: Any) -> bool:
-    """Whether ``target`` is an Apple device."""
-    return _asked(target).kind == "metal"
 
 
 def target_has_async_copy(target: Any) -> bool:

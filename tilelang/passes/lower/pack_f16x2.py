@@ -17,14 +17,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.atoms import Effect
+from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
-from tilelang.ir.tables import VECTOR_COPY
+from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
@@ -74,7 +75,7 @@ class _Loops(Rewriter):
         value = (lanes.value if store.buffer.dtype is HALF else lanes.rounded)(store.value)
         if target is None or value is None:
             return stmt
-        call = E.call("half2_store", E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
+        call = E.call(HALF2_STORE, E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
         body = S.Eval(value=call, loc=store.loc)
         if count == 2:
             return _Substitute({pair: E.const(0)}).rewrite(body)
@@ -142,14 +143,14 @@ class _Substitute(Rewriter):
 
 def _independent(store: S.Store) -> bool:
     """Whether no iteration reads what another one stores, and none does anything else."""
-    for node in E.walk(store.value):
-        if isinstance(node, E.Load) and node.buffer.data is store.buffer.data:
-            same = zip(node.indices, store.indices, strict=True)
-            if node.buffer is not store.buffer or not all(a is b for a, b in same):
-                return False
-        if isinstance(node, E.Call) and node.atom.effect is not Effect.NONE:
-            return False
-    return True
+    if any(call.atom.effect is not Effect.NONE for call in E.find(store.value, E.Call)):
+        return False
+    return all(
+        access.buffer is store.buffer
+        and all(a is b for a, b in zip(access.indices, store.indices, strict=True))
+        for access in effects.accesses(store.value)
+        if access.data is store.buffer.data
+    )
 
 
 def _count(stmt: S.For) -> int:
@@ -207,7 +208,7 @@ class _Pair:
         if isinstance(expr, E.Load):
             at = self.place(expr.buffer, expr.indices)
             if at is not None:
-                return _word("half2_load", E.AddressOf(expr.buffer, (at,), "r"))
+                return _word(HALF2_LOAD, E.AddressOf(expr.buffer, (at,), "r"))
         first, second = self.both(expr)
         if first is second:
             return _word("half2_both", _bits(first))
@@ -275,7 +276,7 @@ class _Pair:
             if not near or not divisible_by(a.indices[0], 2, self.bounds):
                 return None
         start = simplify(a.indices[0] // per * per, self.bounds)
-        found = _word("half2_load", E.AddressOf(a.buffer, (start,), "r"))
+        found = _word(HALF2_LOAD, E.AddressOf(a.buffer, (start,), "r"))
         places = [cut.load.indices[0] % per * size + cut.shift for cut in (first, second)]
         return found, places[0], places[1]
 
@@ -348,5 +349,5 @@ def _bits(expr: E.Expr) -> E.Expr:
     return E.call("reinterpret", expr, dtype="uint16")
 
 
-def _word(op: str, *args: E.Expr, **attrs: object) -> E.Expr:
+def _word(op: str | Atom, *args: E.Expr, **attrs: object) -> E.Expr:
     return E.call(op, *args, dtype=WORD, **attrs)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
@@ -362,7 +363,7 @@ def _without_lets(stmt: S.Stmt) -> S.Stmt:
     return Inline().rewrite(stmt)
 
 
-def _same_place(a: S.Store, b: S.Store | E.Load) -> bool:
+def _same_place(a: S.Store, b: S.Store | effects.Access) -> bool:
     """Whether two accesses of one storage are of the same element, under the same name; equal
     expressions are one object."""
     same = len(a.indices) == len(b.indices) and all(x is y for x, y in zip(a.indices, b.indices))
@@ -383,8 +384,8 @@ def _independent(body: S.Stmt) -> bool:
     sizes: dict[E.Var, int] = {}
     for node in S.walk(body):
         if isinstance(node, S.Let):
-            parts = list(E.walk(node.value))
-            early.update(part.buffer.data for part in parts if isinstance(part, E.Load))
+            parts = E.walk(node.value)
+            early |= effects.used(node.value)
             size = sum(sizes.get(part, 1) if isinstance(part, E.Var) else 1 for part in parts)
             sizes[node.var] = size
             if size > MAX_INLINED and _loads(node.value):
@@ -399,12 +400,12 @@ def _independent(body: S.Stmt) -> bool:
         return False
     for node in S.walk(body):
         for expr in node.exprs():
-            for part in E.find(expr, E.Load, E.Call):
-                if isinstance(part, E.Load):
-                    stored = stores.get(part.buffer.data)
-                    if stored is not None and not _same_place(stored, part):
-                        return False
-                if isinstance(part, E.Call) and part.atom.effect is not Effect.NONE:
-                    if not (draws(part) and node is may_draw and expr is may_draw.value):
+            for access in effects.accesses(expr):
+                stored = stores.get(access.data)
+                if stored is not None and not _same_place(stored, access):
+                    return False
+            for call in E.find(expr, E.Call):
+                if call.atom.effect is not Effect.NONE:
+                    if not (draws(call) and node is may_draw and expr is may_draw.value):
                         return False
     return True

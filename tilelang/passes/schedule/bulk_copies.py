@@ -97,7 +97,7 @@ def _same_place(copy: S.Copy, loop: S.For | S.While) -> bool:
     bound |= {loop.var} if isinstance(loop, S.For) else set()
     places = (*copy.dst.mins, *(E.as_expr(item) for item in copy.dst.extents))
     moving = any(
-        isinstance(node, E.Load) or node in bound for place in places for node in E.walk(place)
+        E.holds(place, E.Load) or not bound.isdisjoint(place.variables) for place in places
     )
     data = copy.dst.buffer.data
     return not moving and any(

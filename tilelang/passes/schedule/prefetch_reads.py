@@ -113,7 +113,7 @@ class _Loops(Rewriter):
         mins = tuple(part[0] for part in parts if part is not None)
         if len(mins) < len(parts) or not any(_mentions(low, {around.var}) for low in mins):
             return None
-        outside = {n for low in mins for n in E.walk(low) if isinstance(n, (E.Load, E.Call))}
+        outside = any(E.holds(low, E.Load, E.Call) for low in mins)
         if outside or any(_mentions(low, _bound(loop.body)) for low in mins):
             return None
         offsets = tuple(part[1] for part in parts if part is not None)

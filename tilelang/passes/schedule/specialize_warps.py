@@ -359,19 +359,9 @@ class _Producer:
 
     def is_steady(self, expr: E.Expr) -> bool:
         """Whether a producer sees the value of ``expr`` that consumers see."""
-        for node in E.walk(expr):
-            if isinstance(node, E.Load):
-                private = node.buffer.data in self.private
-                if not private and node.buffer.storage != "global":
-                    return False
-                if node.buffer.data in self.written:
-                    return False
-            elif isinstance(node, E.Call):
-                if node.atom.effect is not Effect.NONE:
-                    return False
-            elif isinstance(node, (E.AddressOf, E.RegionArg)) or node in self.gone:
-                return False
-        return True
+        return self.gone.isdisjoint(expr.variables) and effects.is_steady(
+            expr, self.written, self.private
+        )
 
     def repeats(self, stmt: S.Stmt) -> bool:
         """Whether a producer may do what ``stmt`` does, for itself; notes what it may not."""

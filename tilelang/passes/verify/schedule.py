@@ -19,9 +19,8 @@ from functools import cached_property
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Region
-from tilelang.ir.effects import NAME, Access, accesses, written
+from tilelang.ir.effects import NAME, Access, accesses, is_steady, written
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
@@ -182,16 +181,7 @@ class _Reader:
 
     def is_steady(self, expr: E.Expr) -> bool:
         """Whether all threads see the same value of ``expr``, whenever they come to it."""
-        for node in E.walk(expr):
-            if isinstance(node, E.Load):
-                if node.buffer.storage != "global" or node.buffer.data in self.written:
-                    return False
-            elif isinstance(node, E.Call):
-                if node.atom.effect is not Effect.NONE:
-                    return False
-            elif isinstance(node, (E.AddressOf, E.RegionArg)):
-                return False
-        return True
+        return is_steady(expr, self.written)
 
     @cached_property
     def written(self) -> set[E.Var]:

@@ -23,6 +23,7 @@ from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var, as_expr
+from tilelang.ir.lanes import WARP
 from tilelang.ir.simplify import simplify
 from tilelang.language.dtypes import float16
 from tilelang.language.regions import describe, region_of
@@ -60,7 +61,7 @@ class TensorCoreIntrinEmitter:
         TileValueError: extents that instructions do not fill.
     """
 
-    WARP_SIZE = 32
+    WARP_SIZE = WARP
     M_DIM = 16
     n_dim = 16
     dtype_abbrv = SHORT

@@ -1,0 +1,55 @@
+"""What an instruction, a target or an effect is, is said in one place: ``scripts/counts.py``."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
+import counts
+
+# Its row, its device header, and one more: the function that programs call, or its lowering.
+MOST_FILES = 3
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[Path, ast.Module]:
+    return counts.parsed()
+
+
+def test_an_instruction_is_named_in_few_files(modules: dict[Path, ast.Module]) -> None:
+    files = counts.files_of_instructions(modules)
+    assert len(files) > 80
+    assert {name: found for name, found in files.items() if len(found) > MOST_FILES} == {}
+
+
+def test_no_part_knows_instructions_by_name(modules: dict[Path, ast.Module]) -> None:
+    assert counts.name_sets(modules) == []
+
+
+def test_only_targets_and_back_ends_ask_for_a_kind(modules: dict[Path, ast.Module]) -> None:
+    assert counts.kinds(modules) == []
+
+
+def test_the_width_of_a_warp_is_said_once(modules: dict[Path, ast.Module]) -> None:
+    assert len(counts.warps(modules)) == 1
+
+
+def test_only_effects_finds_out_what_is_read_and_written(modules: dict[Path, ast.Module]) -> None:
+    assert counts.effects(modules) == []
+
+
+def test_the_counts_can_fail() -> None:
+    text = (
+        "WARP = 32\n"
+        "def asks(target, name):\n"
+        "    return target.kind == 'cuda' or name in ('shfl_sync', 'sync_threads')\n"
+        "def reads(expr):\n"
+        "    return {n.buffer.data.add(n) for n in walk(expr) if isinstance(n, E.Load)}\n"
+    )
+    wrong = {Path("passes/wrong.py"): ast.parse(text)}
+    for find in (counts.name_sets, counts.kinds, counts.warps, counts.effects):
+        assert len(find(wrong)) == 1, find.__name__
