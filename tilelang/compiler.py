@@ -65,6 +65,7 @@ from tilelang.passes.schedule.specialize_warps import specialize_warps
 from tilelang.passes.schedule.split_pipelines import split_pipelines
 from tilelang.passes.schedule.stage_epilogues import stage_epilogues
 from tilelang.passes.step import Step, always
+from tilelang.passes.sync.allocate_scratch import allocate_scratch
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.elect_stores import elect_stores
@@ -136,12 +137,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "vectors were found on logical indices, which layouts keep whole"),
         Step("simplify_again", simplify_func, always,
              "index arithmetic of the lowered loops is printed as it stands"),
-        Step("initialise_barriers", initialise_barriers, _on_gpu,
-             "no pass below makes barriers; the plan of shared memory sees who meets where"),
-        Step("allocate_tensor_memory", allocate_tensor_memory, _on_gpu,
-             "the plan of shared memory holds the addresses"),
-        Step("plan_shared", plan_shared, _on_gpu,
-             "no pass below makes shared buffers, and the barriers between uses are known"),
+        *_memory(),
         Step("hoist_indices", hoist_indices, _on_gpu,
              "indices are as they will be printed"),
         Step("reduce_modulo", reduce_modulo, _on_gpu,
@@ -175,6 +171,20 @@ def _schedule() -> tuple[Step, ...]:
              "what the first products read has barriers of its own"),
         Step("lower_roles", lower_roles, _on_gpu,
              "layouts and barriers see who runs a branch by its condition"),
+    )  # fmt: skip
+
+
+def _memory() -> tuple[Step, ...]:
+    """The passes that allocate shared and tensor memory."""
+    return (
+        Step("allocate_scratch", allocate_scratch, _on_gpu,
+             "the plan of shared memory counts it; reductions order what they do themselves"),
+        Step("initialise_barriers", initialise_barriers, _on_gpu,
+             "no pass below makes barriers; the plan of shared memory sees who meets where"),
+        Step("allocate_tensor_memory", allocate_tensor_memory, _on_gpu,
+             "the plan of shared memory holds the addresses"),
+        Step("plan_shared", plan_shared, _on_gpu,
+             "no pass below makes shared buffers, and the barriers between uses are known"),
     )  # fmt: skip
 
 

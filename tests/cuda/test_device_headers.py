@@ -142,7 +142,8 @@ def shared_by_threads() -> list[str]:
         "f32[n] += tl_warp_reduce(f32[1], [](float a, float b) { return tl_round_f16(a + b); });",
         "i32[n] += tl_any(n > 1) + tl_all(n > 2) + tl_ballot(n > 3) + tl_activemask() + tl_warp_uniform(n);",
         "__shared__ float space[128];",
-        "f32[n] = tl_thread_allreduce<128, 1>(space, (int)threadIdx.x, f32[1], n > 1, "
+        "__shared__ uint8_t has[128];",
+        "f32[n] = tl_thread_allreduce<128, 1>(space, has, (int)threadIdx.x, f32[1], n > 1, "
         "[](float a, float b) { return a + b; });",
     ]
     return lines

@@ -137,18 +137,17 @@ def _allreduce(p: GpuPrinter, call: E.Call) -> str:
     """A reduction over the threads of the block along one axis, or over all."""
     op, dtype, axis = str(call.attr("op", "sum")), call.dtype, call.attr("axis")
     total = p.threads[0] * p.threads[1] * p.threads[2]
-    name = f"tl_reduce_{value_type(dtype)}"
-    p.state.setdefault(name, f"__shared__ {value_type(dtype)} {name}[{total}];")
     stride, count = 1, total
     if axis is not None:
         count = p.threads[int(axis)]
         stride = (1, p.threads[0], p.threads[0] * p.threads[1])[int(axis)]
-    value, cond = (p.value(arg) for arg in call.args)
+    value, cond = (p.value(arg) for arg in call.args[:2])
+    room = ", ".join(p.pointer(arg.buffer) for arg in call.args[2:] if isinstance(arg, E.AddressOf))
     kind = value_type(dtype)
     combined = p.rounded(dtype, _COMBINE[op].format(s=p.suffix(dtype), a="a", b="b"))
     step = f"[]({kind} a, {kind} b) {{ return {combined}; }}"
     return (
-        f"tl_thread_allreduce<{count}, {stride}>({name}, {thread_index(p)}, "
+        f"tl_thread_allreduce<{count}, {stride}>({room}, {thread_index(p)}, "
         f"({kind}){value}, {cond}, {step})"
     )
 

@@ -239,6 +239,15 @@ def _exchange(
     )  # fmt: skip
 
 
+# Lowering adds room for the values, and for which threads have one.
+THREAD_ALLREDUCE = Atom(
+    "thread_allreduce", 2, 4, "same", effect=Effect.SYNC, exchanges="block",
+    names=("tvm_thread_allreduce",), writer="block reduction",
+    operands=(
+        VALUE, Operand("condition"), Operand("values", "shared", "rw", elements=1),
+        Operand("present", "shared", "rw", elements=1),
+    ),
+)  # fmt: skip
 # Exchange inside a warp, and a reduction of the block. They order no memory.
 _EXCHANGES = [
     _exchange("shfl_sync", 2, 4, "same", "tl_shfl", per_thread=True),
@@ -258,10 +267,7 @@ _EXCHANGES = [
     _exchange("match_any_sync", 1, 2, "uint32", "tl_match_any"),
     _exchange("match_all_sync", 1, 2, "uint32", "tl_match_all"),
     Atom("shuffle_elect", 1, 1, "bool", per_thread=True, exchanges="warp", writer="one of some"),
-    Atom(
-        "thread_allreduce", 2, 2, "same", effect=Effect.SYNC, exchanges="block",
-        names=("tvm_thread_allreduce",), writer="block reduction",
-    ),
+    THREAD_ALLREDUCE,
 ]  # fmt: skip
 
 

@@ -35,11 +35,10 @@ template <class T> TL_INLINE uint32_t tl_match_all(T v, uint32_t mask = TL_ALL_L
 }
 
 // -- over COUNT threads of the block that are STRIDE apart, through shared memory ------------------------
-// Threads whose condition is false bring nothing. The halves are folded onto each other, so that the order
-// of the operations depends on COUNT alone.
-template <int COUNT, int STRIDE, class T, class F>
-TL_INLINE T tl_thread_allreduce(T* space, int thread, T value, bool cond, F combine) {
-    __shared__ bool has[1024];
+// Threads whose condition is false bring nothing: `has` says who brings a value. The halves are folded onto
+// each other, so that the order of the operations depends on COUNT alone.
+template <int COUNT, int STRIDE, class S, class T, class F>
+TL_INLINE T tl_thread_allreduce(S* space, uint8_t* has, int thread, T value, bool cond, F combine) {
     const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
     space[thread] = value;
     has[thread] = cond;

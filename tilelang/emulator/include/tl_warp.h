@@ -55,41 +55,5 @@ TL_INLINE unsigned __reduce_and_sync(unsigned mask, unsigned value) { return tl_
 TL_INLINE unsigned __reduce_or_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('|', mask, value); }
 TL_INLINE unsigned __reduce_xor_sync(unsigned mask, unsigned value) { return tl_emu_warp_reduce('x', mask, value); }
 
-// The one function that declares shared memory gets another name while the header is read.
-#pragma push_macro("__shared__")
-#undef __shared__
-#define __shared__ static
-#define tl_thread_allreduce tl_unused_thread_allreduce
 #include "../../cuda/include/tl_warp.h"
-#undef tl_thread_allreduce
-#pragma pop_macro("__shared__")
-
-// Over COUNT threads of the block that are STRIDE apart; as on the device, step by step.
-template <int COUNT, int STRIDE, class T, class F>
-TL_INLINE T tl_thread_allreduce(T* space, int thread, T value, bool cond, F combine) {
-    auto& has = tl_emu_shared<bool[1024], 1000000>();
-    const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
-    space[thread] = value;
-    has[thread] = cond;
-    __syncthreads();
-    for (int left = COUNT; left > 1; left -= left / 2) {
-        const int half = left / 2;
-        const int mine = base + place * STRIDE, other = base + (place + half) * STRIDE;
-        T result = space[mine];
-        bool present = has[mine];
-        if (place < half) {
-            result = present && has[other] ? combine(result, space[other]) : present ? result : space[other];
-            present = present || has[other];
-        } else if (place == half && left % 2) {
-            result = space[base + 2 * half * STRIDE];
-            present = has[base + 2 * half * STRIDE];
-        }
-        __syncthreads();
-        if (place < left - half) { space[mine] = result; has[mine] = present; }
-        __syncthreads();
-    }
-    const T total = space[base];
-    __syncthreads();
-    return total;
-}
 #endif

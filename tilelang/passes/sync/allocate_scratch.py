@@ -1,0 +1,62 @@
+"""Shared memory through which the threads of a block reduce values is allocated by statements.
+
+A reduction of one value of each thread (``tvm_thread_allreduce``) folds halves of the block onto
+each other in shared memory, and begins and ends with rendezvous of its own. Its room is a buffer of
+the program, so that the plan of shared memory counts it and may put it where a tile was. Reductions
+of one dtype share their room, and all of them the notes of which threads bring a value.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import THREAD_ALLREDUCE
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.target import Context
+
+
+def allocate_scratch(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with the buffers of its reductions over threads, as operands of these.
+
+    Stands above the plan of shared memory. No barrier is needed for the buffers: a reduction orders
+    what it does itself.
+    """
+
+    def allocated(launch: S.Launch) -> S.Stmt:
+        kernel = _Kernel(prod(launch.threads))
+        body = kernel.rewrite(launch.body)
+        return S.seq(*(S.Alloc(buffer=buffer) for buffer in kernel.buffers.values()), body)
+
+    return rewrite_bodies(func, allocated)
+
+
+class _Kernel(Rewriter):
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.buffers: dict[str, Buffer] = {}
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        """A reduction gets its room."""
+        if not isinstance(expr, E.Call) or expr.atom is not THREAD_ALLREDUCE:
+            return expr
+        kind = _held_as(expr.dtype)
+        rooms = self.room(f"reduced_{kind}", kind), self.room("has_value", DType("bool"))
+        places = (E.AddressOf(buffer, (E.const(0),), "rw") for buffer in rooms)
+        return E.Call(expr.atom, (*expr.args[:2], *places), expr.dtype, expr.attrs)
+
+    def room(self, name: str, kind: DType) -> Buffer:
+        """An element of ``kind`` for each thread."""
+        if name not in self.buffers:
+            self.buffers[name] = Buffer(name, Shape((self.threads,)), kind, "shared")
+        return self.buffers[name]
+
+
+def _held_as(kind: DType) -> DType:
+    """What holds a value on its way: floats are combined in at least float32."""
+    if kind.is_float:
+        return kind if kind.bits >= 32 else DType("float32")
+    return kind if kind.bits >= 8 or kind == "bool" else DType("int32")
