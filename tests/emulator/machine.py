@@ -57,7 +57,7 @@ class Launch(ctypes.Structure):
     _fields_ = _fields(
         "abi:u flags:u entry:p params:p grid:u3 block:u3 cluster:u3 dynamic_shared:u cooperative:u"
         " schedule:u seed:q step_bound:q workers:u stack_bytes:u buffers:p tiles:p buffer_count:u"
-        " tile_count:u max_shared:u event_block:u"
+        " tile_count:u max_shared:u event_block:u warp_size:u reserved:u"
     )
 
 
@@ -192,7 +192,7 @@ def launch(
     )
     findings, sites, events = (Finding * 256)(), (Site * 256)(), (Event * 4096)()
     request = Launch(
-        abi=1, flags=checks, params=ctypes.addressof(params), dynamic_shared=shared, seed=seed,
+        abi=2, flags=checks, params=ctypes.addressof(params), dynamic_shared=shared, seed=seed,
         entry=entry, schedule=schedule, buffers=ctypes.addressof(ranges), buffer_count=len(buffers),
         tiles=ctypes.addressof(places), tile_count=len(tiles),
     )  # fmt: skip
@@ -209,7 +209,7 @@ def launch(
         )  # fmt: skip
         return Result(code, *notes, totals)
     report = Report(
-        abi=1, findings=ctypes.addressof(findings), sites=ctypes.addressof(sites),
+        abi=2, findings=ctypes.addressof(findings), sites=ctypes.addressof(sites),
         events=ctypes.addressof(events), finding_capacity=len(findings),
         site_capacity=len(sites), event_capacity=len(events),
     )  # fmt: skip

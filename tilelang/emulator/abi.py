@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_char, c_uint32, c_uint64, c_void_p
 
-ABI = 1
+ABI = 2
 NOBODY = 0xFFFFFFFF
 ASYNC_UNIT = 0x10000
 
@@ -61,6 +61,7 @@ class Launch(ctypes.Structure):
         ("stack_bytes", c_uint32), ("buffers", ctypes.POINTER(Buffer)),
         ("tiles", ctypes.POINTER(Tile)), ("buffer_count", c_uint32), ("tile_count", c_uint32),
         ("max_shared", c_uint32), ("event_block", c_uint32),
+        ("warp_size", c_uint32), ("reserved", c_uint32),
     )  # fmt: skip
 
 

@@ -146,7 +146,7 @@ extern "C" {
 // The line tells calls apart: compilers make several of one.
 void tl_emu_sync_block(int line);
 int tl_emu_sync_block_reduce(int what, int value, int line);  // 0: count, 1: and, 2: or
-void tl_emu_sync_warp(unsigned mask);
+void tl_emu_sync_warp(unsigned long long mask);
 void tl_emu_thread_fence(int scope);  // 0: block, 1: device, 2: system
 void tl_emu_yield(void);
 int tl_emu_goes_on(void);  // 1; does not come back when the user interrupts the program

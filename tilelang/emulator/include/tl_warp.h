@@ -5,14 +5,14 @@
 
 extern "C" {
 // what: i index, u up, d down, x xor. The value is replaced by that of the lane it names.
-void tl_emu_shuffle(char what, unsigned mask, void* value, unsigned bytes, int at, int width);
+void tl_emu_shuffle(char what, unsigned long long mask, void* value, unsigned bytes, int at, int width);
 // what: b ballot, & all, | any.
-unsigned tl_emu_vote(char what, unsigned mask, int vote);
+unsigned long long tl_emu_vote(char what, unsigned long long mask, int vote);
 // what: | lanes with the same bits, & all lanes if all have the same.
-unsigned tl_emu_match(char what, unsigned mask, unsigned long long bits);
+unsigned long long tl_emu_match(char what, unsigned long long mask, unsigned long long bits);
 // what: + & | x, and < > for signed, _ ^ for unsigned minimum and maximum.
-unsigned tl_emu_warp_reduce(char what, unsigned mask, unsigned value);
-unsigned tl_emu_live_lanes(void);
+unsigned tl_emu_warp_reduce(char what, unsigned long long mask, unsigned value);
+unsigned long long tl_emu_live_lanes(void);
 }
 
 #define TL_EMU_SHUFFLE(NAME, WHAT)                                                                       \
@@ -28,8 +28,8 @@ TL_EMU_SHUFFLE(__shfl_xor_sync, 'x')
 
 TL_INLINE int __any_sync(unsigned mask, int vote) { return (int)tl_emu_vote('|', mask, vote); }
 TL_INLINE int __all_sync(unsigned mask, int vote) { return (int)tl_emu_vote('&', mask, vote); }
-TL_INLINE unsigned __ballot_sync(unsigned mask, int vote) { return tl_emu_vote('b', mask, vote); }
-TL_INLINE unsigned __activemask() { return tl_emu_live_lanes(); }
+TL_INLINE unsigned __ballot_sync(unsigned mask, int vote) { return (unsigned)tl_emu_vote('b', mask, vote); }
+TL_INLINE unsigned __activemask() { return (unsigned)tl_emu_live_lanes(); }
 
 template <class T> TL_INLINE unsigned long long tl_emu_bits_of(T value) {
     unsigned long long bits = 0;
@@ -37,10 +37,10 @@ template <class T> TL_INLINE unsigned long long tl_emu_bits_of(T value) {
     return bits;
 }
 template <class T> TL_INLINE unsigned __match_any_sync(unsigned mask, T value) {
-    return tl_emu_match('|', mask, tl_emu_bits_of(value));
+    return (unsigned)tl_emu_match('|', mask, tl_emu_bits_of(value));
 }
 template <class T> TL_INLINE unsigned __match_all_sync(unsigned mask, T value, int* same) {
-    const unsigned lanes = tl_emu_match('&', mask, tl_emu_bits_of(value));
+    const auto lanes = (unsigned)tl_emu_match('&', mask, tl_emu_bits_of(value));
     *same = lanes != 0;
     return lanes;
 }

@@ -39,8 +39,8 @@ void open_block(Block& block, Fiber* me) {
     }
     if (gang.flags & TL_EMU_COUNTERS) flush_counters(block);
     for (uint32_t w = 0; w < gang.warps_per_block; ++w) {
-        uint32_t lanes = block.warps[w].live;
-        if (me != nullptr && me->warp == &block.warps[w]) lanes &= ~(1u << me->lane);
+        LaneMask lanes = block.warps[w].live;
+        if (me != nullptr && me->warp == &block.warps[w]) lanes &= ~(LaneMask{1} << me->lane);
         make_ready(&block.warps[w], lanes);
     }
 }
@@ -70,17 +70,18 @@ void sync_block(int line, const void* pc) {
 // -- warps -------------------------------------------------------------------------------------------------------
 namespace {
 
-void report_divergence(const Meeting& meeting, const char* what, uint32_t mask, const void* pc) {
+void report_divergence(const Meeting& meeting, const char* what, LaneMask mask, const void* pc) {
     char text[200];
-    snprintf(text, sizeof text, "%s of lanes 0x%08x meets %s of lanes 0x%08x in one warp", what, mask, meeting.what,
-             meeting.mask);
+    const int digits = (int)worker->gang->warp_size / 4;
+    snprintf(text, sizeof text, "%s of lanes 0x%0*llx meets %s of lanes 0x%0*llx in one warp", what, digits,
+             (unsigned long long)mask, meeting.what, digits, (unsigned long long)meeting.mask);
     finding_by(current(), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, meeting.pc, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
 }
 
 // Where lanes of `mask` meet. Some may do so while others already wait for all of the warp, so that masks overlap and
 // may have the same lowest lane; it is wrong only if each of two meetings waits for a lane of the other.
-Meeting& meeting_of(Warp& warp, uint32_t mask, uint32_t bit) {
-    Meeting& usual = warp.meetings[__builtin_ctz(mask)];
+Meeting& meeting_of(Warp& warp, LaneMask mask, LaneMask bit) {
+    Meeting& usual = warp.meetings[__builtin_ctzll(mask)];
     if (warp.meeting_count == 0 || (usual.arrived != 0 && usual.mask == mask)) return usual;
     Meeting* free = usual.arrived == 0 ? &usual : nullptr;
     for (Meeting& each : warp.meetings) {
@@ -92,31 +93,67 @@ Meeting& meeting_of(Warp& warp, uint32_t mask, uint32_t bit) {
 
 // Runs the operation for the lanes that came; those of others are null.
 void hold(Warp& warp, Meeting& meeting, Fiber* me) {
-    const uint32_t came = meeting.arrived;
+    const LaneMask came = meeting.arrived;
     ++warp.block->gang->warp_operations;
     meeting.arrived = 0;
     --warp.meeting_count;
     if (meeting.op != nullptr) {
-        if (came == 0xffffffffu) {
+        if (came == ~LaneMask{0} >> (most_lanes - warp.block->gang->warp_size)) {
             meeting.op(warp.lanes, came);
         } else {
-            void* lanes[warp_size];
-            for (uint32_t k = 0; k < warp_size; ++k) lanes[k] = came >> k & 1 ? warp.lanes[k] : nullptr;
+            void* lanes[most_lanes];
+            for (uint32_t k = 0; k < most_lanes; ++k) lanes[k] = came >> k & 1 ? warp.lanes[k] : nullptr;
             meeting.op(lanes, came);
         }
     }
-    make_ready(&warp, me != nullptr && me->warp == &warp ? came & ~(1u << me->lane) : came);
+    make_ready(&warp, me != nullptr && me->warp == &warp ? came & ~(LaneMask{1} << me->lane) : came);
+}
+
+// Where lanes meet that run the call at `pc`, or a meeting for the first of them.
+Meeting& meeting_at(Warp& warp, const void* pc) {
+    Meeting* free = nullptr;
+    for (Meeting& each : warp.meetings) {
+        if (each.arrived == 0) free = free != nullptr ? free : &each;
+        else if (!each.masked && each.pc == pc) return each;
+        if (free != nullptr && warp.meeting_count == 0) break;
+    }
+    return *free;
 }
 
 }  // namespace
 
-void collective(const char* what, uint32_t mask, void* mine, LaneOp op, const void* pc) {
+void in_step(const char* what, void* mine, LaneOp op, const void* pc) {
     Fiber* me = current();
     Warp& warp = *me->warp;
-    const uint32_t bit = 1u << me->lane;
+    Meeting& meeting = meeting_at(warp, pc);
+    if (meeting.arrived == 0) {
+        meeting = {0, 0, what, op, pc, false};
+        ++warp.meeting_count;
+    }
+    warp.lanes[me->lane] = mine;
+    meeting.arrived |= LaneMask{1} << me->lane;
+    if (meeting.arrived == warp.live) hold(warp, meeting, me);
+    else wait_here(what, pc);
+}
+
+void meet_without_others(Warp& warp) {
+    if (warp.meeting_count == 0 || (warp.ready | warp.polling) != 0) return;
+    Meeting* first = nullptr;
+    for (Meeting& each : warp.meetings)
+        if (each.arrived != 0 && !each.masked && (first == nullptr || each.pc < first->pc)) first = &each;
+    if (first != nullptr) hold(warp, *first, nullptr);
+}
+
+void collective(const char* what, LaneMask mask, void* mine, LaneOp op, const void* pc) {
+    Fiber* me = current();
+    Warp& warp = *me->warp;
+    const LaneMask bit = LaneMask{1} << me->lane;
+    // "All lanes" of a narrower warp.
+    mask &= ~LaneMask{0} >> (most_lanes - me->gang->warp_size);
     if ((mask & bit) == 0) {
         char text[160];
-        snprintf(text, sizeof text, "lane %u runs %s for the lanes 0x%08x, without itself", me->lane, what, mask);
+        snprintf(text, sizeof text, "lane %u runs %s for the lanes 0x%0*llx, without itself", me->lane, what,
+                 (int)me->gang->warp_size / 4, (unsigned long long)mask);
         finding_by(me, TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, pc, nullptr, TL_EMU_NOBODY, nullptr, nullptr, 0, text);
         mask |= bit;
     }
@@ -126,8 +163,9 @@ void collective(const char* what, uint32_t mask, void* mine, LaneOp op, const vo
         meeting.what = what;
         meeting.op = op;
         meeting.pc = pc;
+        meeting.masked = true;
         ++warp.meeting_count;
-    } else if (meeting.mask != mask || (meeting.what != what && strcmp(meeting.what, what) != 0)) {
+    } else if (!meeting.masked || meeting.mask != mask || (meeting.what != what && strcmp(meeting.what, what) != 0)) {
         report_divergence(meeting, what, mask, pc);
         stop();
     }
@@ -168,14 +206,12 @@ void collective_group(const char* what, int warps, void* mine, GroupOp op, const
 namespace {
 
 // __syncwarp: what each of the lanes did comes before what they all do now.
-void order_lanes(void** lanes, uint32_t came) {
+void order_lanes(void** lanes, LaneMask came) {
     Order& known = *order();
     Joined joined;
-    for (uint32_t k = 0; k < warp_size; ++k)
-        if (came >> k & 1) known.release(joined, *static_cast<Fiber*>(lanes[k]));
+    each_lane(came, [&](uint32_t k) { known.release(joined, *static_cast<Fiber*>(lanes[k])); });
     View* view = known.view_of(joined);
-    for (uint32_t k = 0; k < warp_size; ++k)
-        if (came >> k & 1) known.set_view(*static_cast<Fiber*>(lanes[k]), view);
+    each_lane(came, [&](uint32_t k) { known.set_view(*static_cast<Fiber*>(lanes[k]), view); });
     known.drop(view);
 }
 
@@ -264,10 +300,11 @@ void leave_barriers(Fiber* me) {
     Block& block = *me->block;
     if (block.live > 0 && block.arrived == block.live) open_block(block, nullptr);
     Warp& warp = *me->warp;
-    for (uint32_t k = 0; k < warp_size && warp.meeting_count > 0 && warp.live != 0; ++k) {
+    for (uint32_t k = 0; k < most_lanes && warp.meeting_count > 0 && warp.live != 0; ++k) {
         Meeting& meeting = warp.meetings[k];
-        if (meeting.arrived != 0 && meeting.arrived == (meeting.mask & warp.live)) hold(warp, meeting, nullptr);
+        if (meeting.arrived != 0 && meeting.masked && meeting.arrived == (meeting.mask & warp.live)) hold(warp, meeting, nullptr);
     }
+    meet_without_others(warp);
     Gang& gang = *me->gang;
     if (gang.order) order_end(*me);
     if (gang.cluster_size > 1) {
@@ -297,7 +334,7 @@ int tl_emu_sync_block_reduce(int what, int value, int line) {
     return block.result;
 }
 
-void tl_emu_sync_warp(unsigned mask) {
+void tl_emu_sync_warp(unsigned long long mask) {
     collective("__syncwarp", mask, current(), order() == nullptr ? nullptr : order_lanes, TL_EMU_PC());
 }
 

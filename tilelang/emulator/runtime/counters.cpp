@@ -14,13 +14,14 @@ namespace {
 // many wavefronts as one bank has to deliver different words.
 uint32_t wavefronts(const Request& request, uint32_t bytes, uint32_t& ideal) {
     const uint32_t group = bytes >= 16 ? 8 : bytes == 8 ? 16 : 32;
+    constexpr uint32_t most_words = 32 * 4;  // of a group: bytes are at most 16
     uint32_t total = 0;
-    for (uint32_t first = 0; first < warp_size; first += group) {
-        uint64_t words[warp_size * 4];
+    for (uint32_t first = 0; first < most_lanes; first += group) {
+        uint64_t words[most_words];
         uint32_t count = 0;
         for (uint32_t lane = first; lane < first + group; ++lane) {
             if ((request.lanes >> lane & 1) == 0) continue;
-            for (uint64_t word = request.address[lane] / 4; word * 4 < request.address[lane] + bytes && count < warp_size * 4; ++word)
+            for (uint64_t word = request.address[lane] / 4; word * 4 < request.address[lane] + bytes && count < most_words; ++word)
                 words[count++] = word;
         }
         if (count == 0) continue;
@@ -38,12 +39,11 @@ uint32_t sectors(const Request& request, uint32_t bytes, uint32_t& ideal) {
     std::vector<uint64_t> touched;
     uint64_t low = UINT64_MAX;
     std::vector<uint64_t> starts;
-    for (uint32_t lane = 0; lane < warp_size; ++lane) {
-        if ((request.lanes >> lane & 1) == 0) continue;
+    each_lane(request.lanes, [&](uint32_t lane) {
         starts.push_back(request.address[lane]);
         low = std::min(low, request.address[lane]);
         for (uint64_t at = request.address[lane] / 32; at * 32 < request.address[lane] + bytes; ++at) touched.push_back(at);
-    }
+    });
     std::sort(touched.begin(), touched.end());
     std::sort(starts.begin(), starts.end());
     const auto distinct = (uint64_t)(std::unique(starts.begin(), starts.end()) - starts.begin());
@@ -73,13 +73,12 @@ void Counters::add(const SiteLog& log) {
         into.cost += log.space == TL_EMU_SHARED ? wavefronts(request, log.bytes, ideal) : sectors(request, log.bytes, ideal);
         into.ideal += ideal;
         ++into.requests;
-        into.accesses += (uint64_t)__builtin_popcount(request.lanes);
-        for (uint32_t lane = 0; lane < warp_size; ++lane) {
-            if ((request.lanes >> lane & 1) == 0) continue;
+        into.accesses += (uint64_t)__builtin_popcountll(request.lanes);
+        each_lane(request.lanes, [&](uint32_t lane) {
             const uint64_t address = request.address[lane] + log.shift;
             into.low = std::min(into.low, address);
             into.high = std::max(into.high, address + log.bytes);
-        }
+        });
     }
 }
 
@@ -92,7 +91,7 @@ void Counters::add_rows(uint64_t pc, TlEmuAccess access, const uint64_t* offsets
         // Eight rows of 16 bytes fill the banks once if no two rows are in the same group of four banks.
         Request request;
         for (int k = 0; k < 8; ++k) {
-            request.lanes |= 1u << k;
+            request.lanes |= LaneMask{1} << k;
             request.address[k] = offsets[first + k];
             into.low = std::min(into.low, offsets[first + k]);
             into.high = std::max(into.high, offsets[first + k] + 16);
@@ -174,7 +173,7 @@ void count_access(Fiber& who, const void* p, size_t bytes, TlEmuAccess access, T
     const uint32_t at = site.next[who.lane]++;
     if (at >= site.requests.size()) site.requests.resize(at + 1);
     Request& request = site.requests[at];
-    request.lanes |= 1u << who.lane;
+    request.lanes |= LaneMask{1} << who.lane;
     request.address[who.lane] = address_for(p, space) - site.shift;
     if (at >= most_requests && request.lanes == who.warp->live) flush(site);
 }

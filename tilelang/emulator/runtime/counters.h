@@ -12,8 +12,8 @@ namespace tl_emu {
 
 // One instruction of a warp: the addresses of its lanes, shared ones as offsets.
 struct Request {
-    uint32_t lanes = 0;
-    uint64_t address[warp_size];
+    LaneMask lanes = 0;
+    uint64_t address[most_lanes];
 };
 
 // Accesses of one place in the code by one warp since the last barrier. Lanes run one after the other, so the
@@ -24,7 +24,7 @@ struct SiteLog {
     TlEmuAccess access = TL_EMU_READ;
     uint32_t bytes = 0;
     uint32_t shift = 0;  // of global addresses, so that the buffer begins with a sector as on the device
-    uint32_t next[warp_size] = {};
+    uint32_t next[most_lanes] = {};
     std::vector<Request> requests;
 };
 

@@ -190,6 +190,7 @@ int tl_emu_run(const TlEmuLaunch* request, TlEmuReport* report) {
     int result = 2;
     if (acceptable(launch)) {
         launch.threads = (uint32_t)product(request->block);
+        if (request->warp_size != 0) launch.warp_size = request->warp_size;
         launch.cluster_blocks = (uint32_t)product(request->cluster);
         const uint64_t blocks = product(request->grid);
         launch.gang_blocks = request->cooperative ? (uint32_t)blocks : launch.cluster_blocks;
@@ -232,7 +233,7 @@ long long tl_emu_clock(void) {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-unsigned tl_emu_live_lanes(void) { return current()->warp->live; }
+unsigned long long tl_emu_live_lanes(void) { return current()->warp->live; }
 
 void tl_emu_thread_fence(int scope) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

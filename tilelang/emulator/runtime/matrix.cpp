@@ -17,7 +17,7 @@ struct Operands {
     bool a_columns = false, b_columns = false;  // quads
 };
 
-void multiply_lanes(void** lanes, uint32_t) {
+void multiply_lanes(void** lanes, tl_emu::LaneMask) {
     void* d[32];
     const void *a[32], *b[32];
     tl_emu::Sparsity sparse;
@@ -36,7 +36,7 @@ void multiply_lanes(void** lanes, uint32_t) {
 }
 
 // elect.sync: the lowest lane that is there.
-void choose(void** lanes, uint32_t) {
+void choose(void** lanes, tl_emu::LaneMask) {
     for (int lane = 0; lane < 32; ++lane)
         if (lanes[lane] != nullptr) {
             *static_cast<int*>(lanes[lane]) = 1;

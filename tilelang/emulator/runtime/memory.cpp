@@ -247,7 +247,7 @@ bool collect_rows(void** lanes, const MatrixMove& first, uint16_t** rows) {
     return true;
 }
 
-void move_matrices(void** lanes, uint32_t came) {
+void move_matrices(void** lanes, LaneMask came) {
     if (came != 0xffffffffu) return;  // a partial warp: undefined on the hardware
     const MatrixMove& first = *static_cast<MatrixMove*>(lanes[0]);
     uint16_t* rows[32];

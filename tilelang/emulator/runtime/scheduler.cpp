@@ -1,7 +1,8 @@
 // Which fiber runs next, and running the blocks of a gang to their end.
 //
 // Ready lanes are kept as masks of their warps, and warps in a ring: to wake a warp is one operation, and its lanes
-// run one after the other, so that an operation of the warp touches 32 stacks and not those of the whole block.
+// run one after the other, so that an operation of the warp touches its stacks and not those of the whole block.
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdlib>
@@ -43,11 +44,11 @@ void rotate(Gang& gang) {
     ++gang.head;
 }
 
-uint32_t pick_lane(Gang& gang, uint32_t ready) {
-    if (gang.schedule == TL_EMU_FIFO) return (uint32_t)__builtin_ctz(ready);
-    if (gang.schedule != TL_EMU_RANDOM) return 31u - (uint32_t)__builtin_clz(ready);
-    for (uint32_t skip = random_below(gang, (uint32_t)__builtin_popcount(ready)); skip > 0; --skip) ready &= ready - 1;
-    return (uint32_t)__builtin_ctz(ready);
+uint32_t pick_lane(Gang& gang, LaneMask ready) {
+    if (gang.schedule == TL_EMU_FIFO) return (uint32_t)__builtin_ctzll(ready);
+    if (gang.schedule != TL_EMU_RANDOM) return 63u - (uint32_t)__builtin_clzll(ready);
+    for (uint32_t skip = random_below(gang, (uint32_t)__builtin_popcountll(ready)); skip > 0; --skip) ready &= ready - 1;
+    return (uint32_t)__builtin_ctzll(ready);
 }
 
 Fiber* next_ready(Gang& gang) {
@@ -76,7 +77,7 @@ Fiber* next_ready(Gang& gang) {
             continue;
         }
         const uint32_t lane = pick_lane(gang, warp->ready);
-        warp->ready &= ~(1u << lane);
+        warp->ready &= ~(LaneMask{1} << lane);
         return warp->lane(lane);
     }
 }
@@ -99,7 +100,7 @@ void run(Fiber* from, Fiber* to) {
     Gang& gang = *me->gang;
     settle_stores(*me);
     me->done = true;
-    me->warp->live &= ~(1u << me->lane);
+    me->warp->live &= ~(LaneMask{1} << me->lane);
     --me->block->live;
     --gang.live;
     gang.idle_yields = 0;
@@ -118,12 +119,12 @@ void start_fiber() {
 
 }  // namespace
 
-void make_ready(Warp* warp, uint32_t lanes) {
+void make_ready(Warp* warp, LaneMask lanes) {
     warp->ready |= lanes;
     if (!warp->queued && (warp->ready | warp->polling) != 0) enqueue(warp);
 }
 
-void make_ready(Fiber* fiber) { make_ready(fiber->warp, 1u << fiber->lane); }
+void make_ready(Fiber* fiber) { make_ready(fiber->warp, LaneMask{1} << fiber->lane); }
 
 void wake(Waiters& waiters, Fiber* but) {
     for (Fiber* fiber = waiters.first; fiber != nullptr; fiber = fiber->next_waiter)
@@ -139,6 +140,7 @@ void wait_here(const char* what, const void* pc, const void* object) {
     me->wait_object = object;
     me->wait_began = gang.switches;
     gang.idle_yields = 0;
+    meet_without_others(*me->warp);
     Fiber* next = next_ready(gang);
     if (next == nullptr) {
         settle_stores(*me);
@@ -173,7 +175,7 @@ void yield(const void* pc) {
     }
     me->waiting = "a loop that polls";
     me->wait_pc = pc;
-    me->warp->polling |= 1u << me->lane;
+    me->warp->polling |= LaneMask{1} << me->lane;
     make_ready(me->warp, 0);
     Fiber* next = next_ready(gang);
     if (next != me) run(me, next);
@@ -190,7 +192,7 @@ void pause_at_random() {
     for (uint32_t turns = held_up ? 512 : 1 + random_below(gang, 4); turns > 0; --turns) {
         if (held_up && gang.queued <= 1 && !do_some_work(gang)) break;
         gang.idle_yields = 0;  // whoever polls for what this thread does polls in vain, but not for ever
-        me->warp->polling |= 1u << me->lane;
+        me->warp->polling |= LaneMask{1} << me->lane;
         make_ready(me->warp, 0);
         Fiber* next = next_ready(gang);
         if (next != me) run(me, next);
@@ -247,9 +249,9 @@ void place_threads(Gang& gang, const TlEmuLaunch& request, Block& block) {
         fiber.bdim = {extent[0], extent[1], extent[2]};
         fiber.gdim = {request.grid[0], request.grid[1], request.grid[2]};
         fiber.linear = t;
-        fiber.lane = t % warp_size;
+        fiber.lane = t % gang.warp_size;
         fiber.id = block.number * gang.threads + t;
-        fiber.warp = &block.warps[t / warp_size];
+        fiber.warp = &block.warps[t / gang.warp_size];
         fiber.block = &block;
         fiber.gang = &gang;
         const Stacks& stacks = gang.worker->stacks;
@@ -258,10 +260,10 @@ void place_threads(Gang& gang, const TlEmuLaunch& request, Block& block) {
     for (uint32_t w = 0; w < gang.warps_per_block; ++w) {
         Warp& warp = block.warps[w];
         warp.block = &block;
-        warp.fibers = block.fibers + w * warp_size;
+        warp.fibers = block.fibers + w * gang.warp_size;
         warp.number = w;
-        const uint32_t lanes = gang.threads - w * warp_size;
-        warp.live = warp.ready = lanes >= warp_size ? 0xffffffffu : (1u << lanes) - 1;
+        const uint32_t lanes = std::min(gang.threads - w * gang.warp_size, gang.warp_size);
+        warp.live = warp.ready = ~LaneMask{0} >> (most_lanes - lanes);
     }
 }
 
@@ -304,7 +306,8 @@ void run_gang(Worker& own, Launch& launch, uint64_t number) {
     gang.number = (uint32_t)number;
     gang.flags = request.flags;
     gang.threads = launch.threads;
-    gang.warps_per_block = (launch.threads + warp_size - 1) / warp_size;
+    gang.warp_size = launch.warp_size;
+    gang.warps_per_block = (launch.threads + gang.warp_size - 1) / gang.warp_size;
     gang.block_count = launch.gang_blocks;
     gang.cluster_size = launch.cluster_blocks;
     gang.live = gang.threads * gang.block_count;

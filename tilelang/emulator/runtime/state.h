@@ -21,7 +21,8 @@ class GlobalShadow;
 struct AsyncUnit;
 struct Fiber;
 
-constexpr uint32_t warp_size = 32;
+constexpr uint32_t warp_size = 32;   // of NVIDIA's machines, whose units count in it; other launches: Gang::warp_size
+constexpr uint32_t most_lanes = 64;  // of the warps of any machine
 constexpr uint32_t most_threads = 1024;            // of a block
 constexpr uint32_t most_fibers = 16384;            // of a gang: stacks take two mappings each, of 65530
 // Shared memory of one block, with room to see overruns: it begins `arena_lead` bytes after a multiple of the
@@ -100,10 +101,11 @@ struct Fiber : Thread {
 };
 
 struct Meeting {
-    uint32_t mask = 0, arrived = 0;
+    LaneMask mask = 0, arrived = 0;
     const char* what = nullptr;
     LaneOp op = nullptr;
     const void* pc = nullptr;
+    bool masked = true;  // mask names the lanes; else those meet that come here, see in_step()
 };
 
 struct Warp {
@@ -111,11 +113,11 @@ struct Warp {
     Fiber* fibers = nullptr;
     uint32_t number = 0;
     // Bits of lanes: that can run, that gave way in a loop and run after the others, that have not exited.
-    uint32_t ready = 0, polling = 0, live = 0;
+    LaneMask ready = 0, polling = 0, live = 0;
     bool queued = false;
     uint32_t meeting_count = 0;       // meetings that some lane has reached
-    void* lanes[warp_size] = {};      // what each lane brought to its meeting
-    Meeting meetings[warp_size];      // by the lowest lane of their mask
+    void* lanes[most_lanes] = {};     // what each lane brought to its meeting
+    Meeting meetings[most_lanes];     // by the lowest lane of their mask
     Fiber* lane(uint32_t number) const;
 };
 
@@ -190,7 +192,7 @@ struct Gang {
     const Launch* launch = nullptr;
     uint32_t number = 0;  // of all gangs of the launch
     uint32_t flags = 0;
-    uint32_t threads = 0, warps_per_block = 0, block_count = 0, cluster_size = 1;
+    uint32_t threads = 0, warp_size = 32, warps_per_block = 0, block_count = 0, cluster_size = 1;
     uint32_t live = 0;
     std::unique_ptr<Block[]> blocks;
     std::unique_ptr<Fiber[]> fibers;
@@ -221,7 +223,7 @@ struct Launch {
     uint64_t gang_count = 0;
     uint64_t next_gang = 0;  // shared by the workers
     uint32_t running = 0;    // workers that still have gangs
-    uint32_t threads = 0;
+    uint32_t threads = 0, warp_size = 32;
     uint32_t static_at = 0;      // where static shared memory begins
     const char* anchor = nullptr;  // code addresses are kept as distances from here
     const char *library_low = nullptr, *library_high = nullptr;  // data of the kernel's own library
@@ -280,11 +282,15 @@ inline int part_of(int count) { return checks(TL_EMU_WARP_PRODUCTS) ? (int)warp_
 inline int32_t shared_offset(const void* p) {
     return (int32_t)(((size_t)((const unsigned char*)p - worker->arena) & (arena_stride - 1)) - arena_lead);
 }
+// Calls visit(lane) for every lane of a mask, the lowest first.
+template <class Visit> void each_lane(LaneMask lanes, Visit visit) {
+    for (; lanes != 0; lanes &= lanes - 1) visit((uint32_t)__builtin_ctzll(lanes));
+}
 inline Fiber* Warp::lane(uint32_t number) const { return fibers + number; }
 
 // -- scheduler.cpp
 void make_ready(Fiber* fiber);
-void make_ready(Warp* warp, uint32_t lanes);
+void make_ready(Warp* warp, LaneMask lanes);
 void wake(Waiters& waiters, Fiber* but = nullptr);
 void wait_here(const char* what, const void* pc, const void* object = nullptr);
 void run_gang(Worker& worker, Launch& launch, uint64_t number);
@@ -293,6 +299,7 @@ uint32_t random_below(Gang& gang, uint32_t count);
 
 // -- barriers.cpp
 void leave_barriers(Fiber* fiber);  // what is to be done when a thread exits
+void meet_without_others(Warp& warp);  // a lane waits: those of a warp may be complete that meet without a mask
 
 // -- arena.cpp
 bool map_arena(Worker& own, const Launch& launch);  // false: there is no memory

@@ -108,7 +108,7 @@ struct Allocation {
 
 bool allowed(unsigned columns) { return columns >= 32 && columns <= tmem_columns && (columns & (columns - 1)) == 0; }
 
-void allocate(void** lanes, uint32_t) {
+void allocate(void** lanes, LaneMask) {
     const auto* mine = static_cast<const Allocation*>(lanes[0]);
     if (mine == nullptr) return;
     TensorMemory& m = memory();
@@ -129,7 +129,7 @@ void allocate(void** lanes, uint32_t) {
     refuse(mine->pc, "no columns are left, and the block would wait for ever");
 }
 
-void give_back(void** lanes, uint32_t) {
+void give_back(void** lanes, LaneMask) {
     const auto* mine = static_cast<const Allocation*>(lanes[0]);
     if (mine == nullptr) return;
     TensorMemory& m = memory();
@@ -161,7 +161,7 @@ struct Move {
     const void* pc;
 };
 
-void move(void** lanes, uint32_t) {
+void move(void** lanes, LaneMask) {
     const auto* first = static_cast<const Move*>(lanes[0]);
     if (first == nullptr) return;
     TensorMemory& m = memory();

@@ -17,7 +17,7 @@
 #include <vector>
 
 // -- the plain C interface -----------------------------------------------------------------------------------
-#define TL_EMU_ABI 1u  // changes with every change of the structs
+#define TL_EMU_ABI 2u  // changes with every change of the structs
 
 // What a launch checks; any of them needs an instrumented kernel. 0 runs as fast as possible.
 enum TlEmuCheck : uint32_t {
@@ -95,6 +95,8 @@ struct TlEmuLaunch {
     uint32_t buffer_count, tile_count;
     uint32_t max_shared;   // shared memory of a block at most; 0: 232448 (227 KiB)
     uint32_t event_block;  // linear number of the block whose events are kept
+    uint32_t warp_size;    // threads of a warp: 32 or 64; 0: 32
+    uint32_t reserved;
 };
 struct TlEmuFinding {
     uint32_t kind, space;
@@ -144,6 +146,7 @@ extern "C" uint32_t tl_emu_abi(void);
 namespace tl_emu {
 
 struct Uint3 { uint32_t x, y, z; };
+using LaneMask = uint64_t;  // of a warp of up to 64 lanes
 struct Warp;
 struct Block;
 struct Gang;  // what runs as one set of fibers: a block, a cluster, or a cooperative grid
@@ -168,9 +171,13 @@ bool checking(uint32_t flags);  // whether the launch checks any of these
 // Lanes of `mask` (all of it that have not exited) meet: each brings `mine`, the last to come runs op once with
 // the lanes' pointers (null where absent), then all go on. `what` identifies the operation and must be the same
 // literal in all lanes. Memory is not ordered by it (sync_warp does that).
-using LaneOp = void (*)(void** lanes, uint32_t mask);
-void collective(const char* what, uint32_t mask, void* mine, LaneOp op, const void* pc);
-// The same for `warps` whole aligned warps (4: a warpgroup); lanes holds 32 * warps pointers.
+using LaneOp = void (*)(void** lanes, LaneMask mask);
+void collective(const char* what, LaneMask mask, void* mine, LaneOp op, const void* pc);
+// The same for machines whose lanes run in step, without a mask: the lanes meet that run this call (this `pc`), once
+// all others of the warp wait for something else; of several such calls the first in the code goes first. Kernels for
+// these machines are compiled so that no call is copied.
+void in_step(const char* what, void* mine, LaneOp op, const void* pc);
+// The same (with all lanes) for `warps` whole aligned warps (4: a warpgroup); lanes holds 32 * warps pointers.
 using GroupOp = void (*)(void** lanes, int count);
 void collective_group(const char* what, int warps, void* mine, GroupOp op, const void* pc);
 void yield(const void* pc);  // in every loop that polls memory, and in atomic loads

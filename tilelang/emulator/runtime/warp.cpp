@@ -28,54 +28,48 @@ int source_lane(const Shuffle& shuffle, int lane) {
     }
 }
 
-void exchange(void** lanes, uint32_t came) {
-    uint64_t values[warp_size] = {};
-    for (uint32_t k = 0; k < warp_size; ++k)
-        if (came >> k & 1) {
-            const Shuffle& mine = *static_cast<Shuffle*>(lanes[k]);
-            memcpy(&values[k], mine.value, mine.bytes);
-        }
-    for (uint32_t k = 0; k < warp_size; ++k) {
-        if ((came >> k & 1) == 0) continue;
+void exchange(void** lanes, LaneMask came) {
+    uint64_t values[most_lanes] = {};
+    each_lane(came, [&](uint32_t k) {
         const Shuffle& mine = *static_cast<Shuffle*>(lanes[k]);
-        const int source = source_lane(mine, (int)k) & 31;
+        memcpy(&values[k], mine.value, mine.bytes);
+    });
+    each_lane(came, [&](uint32_t k) {
+        const Shuffle& mine = *static_cast<Shuffle*>(lanes[k]);
+        const int source = source_lane(mine, (int)k) & ((int)worker->gang->warp_size - 1);
         if (came >> source & 1) {
             memcpy(mine.value, &values[source], mine.bytes);
-            continue;
+            return;
         }
         char text[120];
         snprintf(text, sizeof text, "lane %u reads the value of lane %d, which does not take part in the shuffle", k, source);
         finding_by(current()->warp->lane(k), TL_EMU_WARP_DIVERGENCE, TL_EMU_NO_SPACE, mine.pc, nullptr, TL_EMU_NOBODY, nullptr,
                    nullptr, 0, text);
-    }
+    });
 }
 
 struct Vote {
     uint64_t value;
     char what;
-    unsigned result;
+    uint64_t result;
 };
 
-void count_votes(void** lanes, uint32_t came) {
-    uint32_t yes = 0;
-    for (uint32_t k = 0; k < warp_size; ++k)
-        if ((came >> k & 1) && static_cast<Vote*>(lanes[k])->value != 0) yes |= 1u << k;
-    for (uint32_t k = 0; k < warp_size; ++k) {
-        if ((came >> k & 1) == 0) continue;
+void count_votes(void** lanes, LaneMask came) {
+    LaneMask yes = 0;
+    each_lane(came, [&](uint32_t k) { yes |= LaneMask{static_cast<Vote*>(lanes[k])->value != 0} << k; });
+    each_lane(came, [&](uint32_t k) {
         Vote& mine = *static_cast<Vote*>(lanes[k]);
         mine.result = mine.what == 'b' ? yes : mine.what == '&' ? yes == came : yes != 0;
-    }
+    });
 }
 
-void match_values(void** lanes, uint32_t came) {
-    for (uint32_t k = 0; k < warp_size; ++k) {
-        if ((came >> k & 1) == 0) continue;
+void match_values(void** lanes, LaneMask came) {
+    each_lane(came, [&](uint32_t k) {
         Vote& mine = *static_cast<Vote*>(lanes[k]);
-        uint32_t same = 0;
-        for (uint32_t j = 0; j < warp_size; ++j)
-            if ((came >> j & 1) && static_cast<Vote*>(lanes[j])->value == mine.value) same |= 1u << j;
+        LaneMask same = 0;
+        each_lane(came, [&](uint32_t j) { same |= LaneMask{static_cast<Vote*>(lanes[j])->value == mine.value} << j; });
         mine.result = mine.what == '|' || same == came ? same : 0;
-    }
+    });
 }
 
 uint32_t combined(char what, uint32_t a, uint32_t b) {
@@ -91,44 +85,42 @@ uint32_t combined(char what, uint32_t a, uint32_t b) {
     }
 }
 
-void reduce_values(void** lanes, uint32_t came) {
+void reduce_values(void** lanes, LaneMask came) {
     bool any = false;
     uint32_t total = 0;
-    for (uint32_t k = 0; k < warp_size; ++k) {
-        if ((came >> k & 1) == 0) continue;
+    each_lane(came, [&](uint32_t k) {
         const Vote& mine = *static_cast<Vote*>(lanes[k]);
         total = any ? combined(mine.what, total, (uint32_t)mine.value) : (uint32_t)mine.value;
         any = true;
-    }
-    for (uint32_t k = 0; k < warp_size; ++k)
-        if (came >> k & 1) static_cast<Vote*>(lanes[k])->result = total;
+    });
+    each_lane(came, [&](uint32_t k) { static_cast<Vote*>(lanes[k])->result = total; });
 }
 
 }  // namespace
 
 extern "C" {
 
-void tl_emu_shuffle(char what, unsigned mask, void* value, unsigned bytes, int at, int width) {
+void tl_emu_shuffle(char what, unsigned long long mask, void* value, unsigned bytes, int at, int width) {
     Shuffle mine{what, value, bytes, at, width, TL_EMU_PC()};
     collective("a shuffle", mask, &mine, exchange, mine.pc);
 }
 
-unsigned tl_emu_vote(char what, unsigned mask, int vote) {
+unsigned long long tl_emu_vote(char what, unsigned long long mask, int vote) {
     Vote mine{vote != 0, what, 0};
     collective("a vote", mask, &mine, count_votes, TL_EMU_PC());
     return mine.result;
 }
 
-unsigned tl_emu_match(char what, unsigned mask, unsigned long long bits) {
+unsigned long long tl_emu_match(char what, unsigned long long mask, unsigned long long bits) {
     Vote mine{bits, what, 0};
     collective("a match", mask, &mine, match_values, TL_EMU_PC());
     return mine.result;
 }
 
-unsigned tl_emu_warp_reduce(char what, unsigned mask, unsigned value) {
+unsigned tl_emu_warp_reduce(char what, unsigned long long mask, unsigned value) {
     Vote mine{value, what, 0};
     collective("a reduction", mask, &mine, reduce_values, TL_EMU_PC());
-    return mine.result;
+    return (unsigned)mine.result;
 }
 
 }  // extern "C"
