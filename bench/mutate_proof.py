@@ -19,6 +19,7 @@ import numpy as np
 from tilelang.compiler import compile as compile_source
 from tilelang.emulator import build
 from tilelang.emulator.compilers import KERNEL_LINK, need_cxx
+from tilelang.emulator.families import arch_flags
 from tilelang.emulator.launch import EmulatedLauncher, Settings
 from tilelang.jit.emulated import from_artifact
 from tilelang.options import Options
@@ -169,7 +170,7 @@ def _records(case: Any, text: str, arch: str) -> np.ndarray | None:
     assert artifact.device is not None
     assert made.machinery is not None
     kernels = artifact.device.kernels
-    flags = (*build._INCLUDE, "-O1", *cxx.hooks, *build._KERNEL_FLAGS, *build.arch_flags(arch))
+    flags = (*build._INCLUDE, "-O1", *cxx.hooks, *build._KERNEL_FLAGS, *arch_flags(arch))
     data = cxx.shared(
         {build.TEXT: build.kernel_text(text, kernels)}, [build.TEXT], flags,
         (*KERNEL_LINK, "-Wl,-Bsymbolic"),

@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "hip": "errors env ir layout language target passes codegen runtime",
     "metal": "errors env ir layout language target passes codegen runtime",
     "interpret": "errors ir layout target",
-    "emulator": "errors env scratch hostcc ir layout codegen cuda runtime",
+    "emulator": "errors env scratch hostcc ir layout target codegen cuda runtime",
     "backends": "errors target codegen cpu cuda hip metal",
     "watch": "errors env options ir",
     "compiler": "errors env options ir layout target passes codegen backends watch",

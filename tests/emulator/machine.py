@@ -19,6 +19,7 @@ from tests.emulator import remote
 from tilelang.emulator.build import load_runtime
 from tilelang.emulator.compilers import KERNEL_LINK, CxxCompiler, find_cxx
 from tilelang.emulator.declarations import rewrite_shared
+from tilelang.emulator.families import HIP
 from tilelang.runtime.cache import default_cache
 
 ROOT = Path(tilelang.emulator.__file__).resolve().parent
@@ -134,18 +135,23 @@ _FLAGS = ("-w", "-fwrapv", "-fsigned-char", "-fno-strict-aliasing")
 
 
 @cache
-def compiled(source: str, names: tuple[str, ...], checked: bool, arch: int) -> bytes:
-    """Kernels compiled as a library."""
+def compiled(source: str, names: tuple[str, ...], checked: bool, arch: int | str) -> bytes:
+    """Kernels compiled as a library; for an AMD GPU when the architecture has a name."""
     text = '#line 1 "kernel.cu"\n' + rewrite_shared(source)
     text += "".join(f"\nTL_EMU_ENTRY({name})" for name in names) + "\n"
     cxx = compiler()
     level = ("-O1", "-g", *cxx.hooks) if checked else ("-O2",)
-    flags = (*level, *cxx.probes, *_FLAGS, f"-DTL_EMU_ARCH={arch}", f"-I{ROOT / 'include'}")
+    if isinstance(arch, str):
+        own = HIP.gcc if cxx.family == "gcc" else ()
+        chip = (*HIP.macros(arch), *own, *(f"-I{ROOT.parent / name}" for name in HIP.folders))
+    else:
+        chip = (f"-DTL_EMU_ARCH={arch}", f"-I{ROOT / 'include'}")
+    flags = (*level, *cxx.probes, *_FLAGS, *chip)
     return cxx.shared({"kernel.cpp": text}, ["kernel.cpp"], flags, KERNEL_LINK)
 
 
 @cache
-def library(source: str, names: tuple[str, ...], checked: bool, arch: int) -> ctypes.CDLL:
+def library(source: str, names: tuple[str, ...], checked: bool, arch: int | str) -> ctypes.CDLL:
     """Kernels compiled for this machine and loaded."""
     runtime()
     with tempfile.NamedTemporaryFile(suffix=".so") as made:
@@ -170,7 +176,7 @@ def launch(
     checks: int = ALL,
     schedule: int = FIFO,
     seed: int = 1,
-    arch: int = 900,
+    arch: int | str = 900,
     read_only: Sequence[int] = (),
     tiles: Sequence[tuple[int, int]] = (),
     **options: int,

@@ -15,6 +15,7 @@ from tilelang import hostcc
 from tilelang.emulator import build
 from tilelang.emulator.compilers import CxxCompiler, find_cxx, need_cxx
 from tilelang.emulator.declarations import rewrite_shared
+from tilelang.emulator.families import arch_flags
 from tilelang.errors import CompileError, TileUnsupportedError
 from tilelang.jit import emulated
 from tilelang.runtime.cache import DiskCache, default_cache
@@ -166,6 +167,6 @@ def test_declarations_of_shared_memory_become_places() -> None:
 
 
 def test_architectures_become_macros() -> None:
-    assert build.arch_flags("sm_80") == ("-DTL_EMU_ARCH=800",)
-    assert build.arch_flags("sm_90a") == ("-DTL_EMU_ARCH=900", "-D__CUDA_ARCH_FEAT_SM90_ALL")
-    assert build.arch_flags("sm_120") == ("-DTL_EMU_ARCH=1200",)
+    assert arch_flags("sm_80") == ("-DTL_EMU_ARCH=800",)
+    assert arch_flags("sm_90a") == ("-DTL_EMU_ARCH=900", "-D__CUDA_ARCH_FEAT_SM90_ALL")
+    assert arch_flags("sm_120") == ("-DTL_EMU_ARCH=1200",)

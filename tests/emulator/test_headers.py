@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import tilelang
-from tilelang.emulator.build import arch_flags
 from tilelang.emulator.compilers import find_cxx
+from tilelang.emulator.families import arch_flags
 
 PACKAGE = Path(tilelang.__file__).parent
 DEVICE, EMULATED = PACKAGE / "cuda" / "include", PACKAGE / "emulator" / "include"

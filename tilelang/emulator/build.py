@@ -7,6 +7,7 @@ behind it lets the runtime call each kernel with the bytes that a driver would g
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +23,19 @@ from tilelang.emulator.declarations import (
     rewrite_shared,
     rewrite_tiles,
 )
+from tilelang.emulator.families import CUDA, Family
 from tilelang.errors import CompileError
 from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.runtime.library import Library, load_library, loadable
 
 ROOT = Path(__file__).resolve().parent
-_INCLUDE = tuple(f"-I{ROOT / name}" for name in ("include", "runtime"))
+
+
+def _folder_flags(family: Family) -> tuple[str, ...]:
+    return tuple(f"-I{ROOT.parent / name}" for name in family.folders)
+
+
+_INCLUDE = _folder_flags(CUDA)
 TEXT = "kernel.cu"  # the name of a generated text in debug information
 
 _RUNTIME_FLAGS = ("-O2", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
@@ -35,8 +43,8 @@ _RUNTIME_FLAGS = ("-O2", "-pthread", "-fno-strict-aliasing", "-fvisibility=defau
 # of several sources each take less than half the time of one for each source.
 _UNITS = 4
 _RUNTIME_LINK = ("-pthread", "-lm", "-ldl")
-# Generated text is CUDA: signed numbers wrap, char is signed, no type keeps out another, and a
-# product and a sum are not one operation unless the text says so.
+# Generated text means what CUDA makes of it: signed numbers wrap, char is signed, no type keeps
+# out another, and a product and a sum are not one operation unless the text says so.
 _KERNEL_FLAGS = (
     "-fno-strict-aliasing", "-fwrapv", "-fsigned-char", "-ffp-contract=off", "-w",
     "-fno-exceptions", "-fno-rtti", "-fno-stack-protector", "-fno-math-errno",
@@ -74,7 +82,8 @@ def runtime_files() -> dict[str, str]:
 
     Headers of the device that are plain C++ are read as they are, so they count too.
     """
-    folders = (ROOT / "runtime", ROOT / "include", ROOT.parent / "cuda" / "include")
+    names = ("emulator/runtime", "emulator/include", "emulator/amd", "cuda/include", "hip/include")
+    folders = [ROOT.parent / name for name in names]
     paths = [path for folder in folders for path in sorted(folder.glob("*"))]
     return {
         str(path): path.read_text(encoding="utf-8")
@@ -83,10 +92,10 @@ def runtime_files() -> dict[str, str]:
     }
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def _digest(folders: tuple[str, ...]) -> str:
     """Hash over the files of some folders, wherever the package is installed."""
-    homes = tuple(str(ROOT.parent / name if "/" in name else ROOT / name) for name in folders)
+    homes = tuple(f"{ROOT.parent / name}{os.sep}" for name in folders)
     parts = []
     for path, text in runtime_files().items():
         if path.startswith(homes):
@@ -97,7 +106,10 @@ def _digest(folders: tuple[str, ...]) -> str:
 def runtime_key(compiler: CxxCompiler) -> str:
     """Decides what the runtime's library is."""
     return content_key(
-        "emulator", _digest(("runtime", "include")), repr(_RUNTIME_FLAGS), compiler.identity
+        "emulator",
+        _digest(("emulator/runtime", "emulator/include")),
+        repr(_RUNTIME_FLAGS),
+        compiler.identity,
     )
 
 
@@ -159,14 +171,6 @@ def kernel_text(source: str, kernels: Sequence[str]) -> str:
     return asking + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
 
 
-def arch_flags(arch: str) -> tuple[str, ...]:
-    """Macros by which headers know the architecture, e.g. ``sm_90a``."""
-    found = re.fullmatch(r"sm_(\d+)([a-z]?)", arch)
-    number, suffix = (found[1], found[2]) if found else ("80", "")
-    feature = (f"-D__CUDA_ARCH_FEAT_SM{number}_ALL",) if suffix else ()
-    return (f"-DTL_EMU_ARCH={number}0", *feature)
-
-
 def load_kernels(
     source: str,
     kernels: Sequence[str],
@@ -176,11 +180,12 @@ def load_kernels(
     watched: bool,
     flags: Sequence[str] = (),
     tiles: Sequence[SharedBuffer] = (),
+    family: Family = CUDA,
 ) -> KernelLibrary:
     """A generated text as a library, compiled now or from the cache.
 
     Args:
-        source: the generated CUDA text.
+        source: the generated text.
         kernels: names of its kernels.
         arch: e.g. "sm_80".
         compiler: a C++ compiler; its runtime has to be loaded.
@@ -188,6 +193,7 @@ def load_kernels(
         watched: whether loads and stores are reported to the runtime.
         flags: of the program, e.g. ``-D``.
         tiles: its shared buffers, whose bounds are looked at where it is watched.
+        family: the kind of text.
 
     Raises:
         CompileError: the text uses something that the emulator lacks.
@@ -195,7 +201,8 @@ def load_kernels(
     level = ("-O1", *compiler.hooks) if watched else ("-O2",)
     own = tuple(flag for flag in flags if flag.startswith(("-D", "-U")))
     always = (*compiler.lines, *compiler.probes, *_KERNEL_FLAGS)
-    everything = (*level, *always, *arch_flags(arch), *own)
+    more = family.gcc if compiler.family == "gcc" else ()
+    everything = (*level, *always, *more, *family.macros(arch), *own)
     arrays: tuple[str, ...] = ()
     told = source
     if watched:
@@ -204,28 +211,46 @@ def load_kernels(
     key = content_key(
         "emulated kernel",
         text,
-        _digest(("include", "cuda/include")),
+        _digest(("emulator/include", *family.folders, "cuda/include")),
         repr(everything),
         compiler.identity,
     )
 
     def make() -> Entry:
+        files = {TEXT: text, **_rewritten(family)}
         try:
-            data = compiler.shared({TEXT: text}, [TEXT], (*_INCLUDE, *everything), KERNEL_LINK)
+            data = compiler.shared(
+                files, [TEXT], (*_folder_flags(family), *everything), KERNEL_LINK
+            )
         except CompileError as error:
-            raise _refused(error) from None
+            raise _refused(error, family) from None
         return Entry(data, {"kind": "emulated kernel"})
 
     entry = cache.fetch(key, make)
     return KernelLibrary(load_library(entry.data, entry.path), source, tuple(kernels), arrays)
 
 
-def _refused(error: CompileError) -> CompileError:
+@lru_cache(maxsize=2)
+def _rewritten(family: Family) -> dict[str, str]:
+    """Headers with their shared memory rewritten, which are found before the device's own."""
+    if not family.rewritten:
+        return {}
+    home = f"{ROOT.parent / family.rewritten}{os.sep}"
+    own = {Path(path).name: text for path, text in runtime_files().items() if path.startswith(home)}
+    # Numbers of their own: those of a text begin at 0.
+    return {
+        name: rewrite_shared(text, first=1000 * (number + 1000))
+        for number, (name, text) in enumerate(own.items())
+        if "__shared__" in text.replace("#define __shared__", "")
+    }
+
+
+def _refused(error: CompileError, family: Family) -> CompileError:
     failure = CompileError(
-        "the generated CUDA text cannot be compiled for the emulator",
+        f"the generated {family.language} text cannot be compiled for the emulator",
         expected="functions of tilelang's device headers and plain C++",
         got=error.got,
-        hint="inline PTX and headers of CUDA need a GPU; "
+        hint=f"inline assembly and headers of {family.language} need a GPU; "
         "the complete output is in the `log` attribute of this error",
     )
     failure.log = error.log

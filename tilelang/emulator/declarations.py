@@ -47,16 +47,17 @@ _KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 _DECLARATOR = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\s*", re.DOTALL)
 
 
-def rewrite_shared(source: str) -> str:
+def rewrite_shared(source: str, first: int = 0) -> str:
     """The text of kernels with shared variables as C++ for the emulator's headers.
 
     Args:
-        source: CUDA C++.
+        source: CUDA C++, or HIP.
+        first: the number of the first variable; variables of one type differ by it.
 
     Returns:
         The same with every declaration of shared memory rewritten; as many lines as before.
     """
-    numbers = itertools.count()
+    numbers = itertools.count(first)
     dynamic = _DYNAMIC.sub(_dynamic, source)
     return _STATIC.sub(lambda found: _static(found, numbers), dynamic)
 

@@ -172,6 +172,8 @@ class Machinery:
         lock: held while the runtime works, which has one launch at a time.
         bounded: whether kernels access the memory of their arguments alone, so that an access
             elsewhere is wrong; not so if they follow addresses that they read.
+        warp_size: lanes of a warp.
+        most_shared: bytes of shared memory that a block may have; 0 for the most of any GPU.
     """
 
     module: CudaModule
@@ -180,6 +182,8 @@ class Machinery:
     runtime: Callable[[], Any]
     lock: threading.RLock = field(default_factory=threading.RLock)
     bounded: bool = True
+    warp_size: int = 32
+    most_shared: int = 0
 
     def tiles(self, kernel: str) -> tuple[SharedBuffer, ...]:
         """The shared buffers of a kernel."""
@@ -317,6 +321,7 @@ class _Call:
             schedule=abi.SCHEDULES.index(settings.schedule), seed=settings.seed,
             step_bound=settings.steps, workers=settings.workers, buffers=buffers, tiles=tiles,
             buffer_count=len(buffers), tile_count=len(tiles), event_block=settings.block,
+            warp_size=self.machinery.warp_size, max_shared=self.machinery.most_shared,
         )  # fmt: skip
         room = _ROOM if settings.watched else _LITTLE
         findings = (abi.Finding * room[0])()

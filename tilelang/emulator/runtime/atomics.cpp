@@ -129,6 +129,26 @@ extern "C" void tl_emu_atomic(char what, unsigned kind, void* p, const void* val
     if (order & acquire) acquire_at(p);
 }
 
+// Compare and swap of 2, 4 or 8 bytes: whether the word was `*old`, which becomes what it was.
+extern "C" bool tl_emu_compare_exchange(void* p, unsigned bytes, void* old, const void* value, int order) {
+    const void* pc = TL_EMU_PC();
+    yield(pc);
+    if (!touch(self(), p, bytes, TL_EMU_ATOMIC, pc, bytes)) return false;
+    if (order & release) release_at(p);
+    const auto swap = [&](auto word) {
+        decltype(word) wanted, next;
+        std::memcpy(&wanted, old, sizeof wanted);
+        std::memcpy(&next, value, sizeof next);
+        const bool done = __atomic_compare_exchange_n(static_cast<decltype(word)*>(p), &wanted, next, false, __ATOMIC_SEQ_CST,
+                                                      __ATOMIC_SEQ_CST);
+        std::memcpy(old, &wanted, sizeof wanted);
+        return done;
+    };
+    const bool done = bytes == 2 ? swap(uint16_t{}) : bytes == 4 ? swap(uint32_t{}) : swap(uint64_t{});
+    if (order & acquire) acquire_at(p);
+    return done;
+}
+
 extern "C" void tl_emu_store_nibble(void* byte, int shift, int value) {
     if (!touch(self(), byte, 1, TL_EMU_ATOMIC, TL_EMU_PC())) return;
     replace<uint8_t>(byte, [&](uint8_t old) { return (uint8_t)((old & ~(15 << shift)) | value << shift); });

@@ -338,6 +338,9 @@ void tl_emu_sync_warp(unsigned long long mask) {
     collective("__syncwarp", mask, current(), order() == nullptr ? nullptr : order_lanes, TL_EMU_PC());
 }
 
+// The same for a wave whose lanes run in step.
+void tl_emu_sync_wave(void) { in_step("a wave's barrier", current(), order() == nullptr ? nullptr : order_lanes, TL_EMU_PC()); }
+
 void tl_emu_bar_sync(int id, int count) {
     const void* pc = TL_EMU_PC();
     pause_at_random();

@@ -74,6 +74,8 @@ bool acceptable(Launch& launch) {
     const uint32_t limit = request.max_shared != 0 ? request.max_shared : default_shared;
     if (threads == 0 || threads > most_threads) {
         snprintf(text, sizeof text, "a block of %llu threads: 1 to %u are possible", (unsigned long long)threads, most_threads);
+    } else if (request.warp_size != 0 && request.warp_size != 32 && request.warp_size != 64) {
+        snprintf(text, sizeof text, "a warp of %u threads: 32 and 64 are possible", request.warp_size);
     } else if (blocks == 0) {
         snprintf(text, sizeof text, "a grid without blocks");
     } else if (request.dynamic_shared > limit || request.dynamic_shared > arena_room) {

@@ -22,6 +22,8 @@ float number_of(Kind kind, uint32_t code) {
         case kind_e3m2: return decode(e3m2_format, code);
         case kind_e2m1: return decode(e2m1_format, code);
         case kind_e8m0: return decode_e8m0(code);
+        case kind_e4m3fnuz: return decode(e4m3fnuz_format, code);
+        case kind_e5m2fnuz: return decode(e5m2fnuz_format, code);
         default: return float_of(canonical_nan);
     }
 }
@@ -39,6 +41,8 @@ uint32_t code_of(Kind kind, float x) {
         case kind_e3m2: return encode(e3m2_format, x);
         case kind_e2m1: return encode(e2m1_format, x);
         case kind_e8m0: return encode_e8m0(x);
+        case kind_e4m3fnuz: return encode(e4m3fnuz_format, x);
+        case kind_e5m2fnuz: return encode(e5m2fnuz_format, x);
         default: return 0;
     }
 }
