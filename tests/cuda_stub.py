@@ -73,6 +73,7 @@ int cuDeviceGetAttribute(int* out, int which, int device) {
 }
 int cuDevicePrimaryCtxRetain(void** out, int device) { note("retain %d\n", device - 100); *out = (void*)(intptr_t)(device + 1000); return 0; }
 int cuCtxGetCurrent(void** out) { *out = current; return 0; }
+int cuCtxGetDevice(int* out) { *out = (int)(intptr_t)current - 1000; return answer("cuCtxGetDevice"); }
 int cuCtxSetCurrent(void* context) { current = context; return 0; }
 int cuThreadExchangeStreamCaptureMode(int* mode) { note("capture mode %d\n", *mode); *mode = 2 - *mode; return 0; }
 int cuModuleLoadData(void** out, const char* image) {

@@ -50,8 +50,8 @@ MAY_IMPORT = {
     "utils": "errors env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
-        "errors absent tracebacks env options watch ir layout target language codegen cuda interpret emulator"
-        " runtime backends compiler explain utils profiler"
+        "version errors absent tracebacks env options watch ir layout target language codegen cuda interpret"
+        " emulator runtime backends compiler explain utils profiler"
     ),
     "autotuner": ("version errors env scratch options ir target runtime utils profiler jit"),
     "tools": (
@@ -83,8 +83,8 @@ PARTS = {
         "captured": "",
         "emulated": "",
         "execution": "artifacts emulated",
-        # One row: a kernel can be made by its class, and compile() gives a kernel.
-        "kernel compile": "progress executors adapter calls execution",
+        # One row: a kernel can be made by its class and exports itself, compile() gives a kernel.
+        "kernel compile export": "progress executors artifacts adapter calls execution",
         "core": "progress captured kernel compile",
         "sanitize": "emulated kernel core",
     },

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from tilelang.autotuner import autotune
     from tilelang.engine.callback import register_cuda_postproc
+    from tilelang.jit.export import export_library, load_library
     from tilelang.jit.sanitize import sanitize
     from tilelang.layout import Fragment, Layout
     from tilelang.profiler import Profiler, do_bench
@@ -47,6 +48,8 @@ _LAZY = {
     "TensorSupplyType": "tilelang.utils.tensor",
     "autotune": "tilelang.autotuner",
     "do_bench": "tilelang.profiler",
+    "export_library": "tilelang.jit.export",
+    "load_library": "tilelang.jit.export",
     "register_cuda_postproc": "tilelang.engine.callback",
     "sanitize": "tilelang.jit.sanitize",
     "set_log_level": "tilelang.utils.log",
@@ -78,12 +81,14 @@ __all__ = [
     "enable_cache",
     "engine",
     "env",
+    "export_library",
     "interpret",
     "is_cache_enabled",
     "jit",
     "language",
     "layout",
     "lazy_jit",
+    "load_library",
     "lower",
     "math",
     "next_power_of_2",

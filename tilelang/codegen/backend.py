@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,11 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context, Target
 
 if TYPE_CHECKING:
+    from tilelang.codegen.prototype import Prototype
     from tilelang.options import Options
     from tilelang.passes.step import Step
     from tilelang.runtime.executable import Executable
+    from tilelang.runtime.library import Library
 
 Limits = tuple[tuple[str, int], ...]  # (parameter, bytes) of tensors aligned less than vectors
 
@@ -39,6 +41,48 @@ class Program:
     way: str = "auto"
     narrow: Callable[[Limits], Callable[..., Any]] | None = None
     report: Callable[[], str] = str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A program compiled for one machine, as it is kept in an exported library.
+
+    Attributes:
+        artifact: the generated text.
+        image: machine code and what the compiler said of it, for a GPU.
+    """
+
+    target: Target
+    artifact: Artifact
+    image: Any = None
+
+
+@dataclass(frozen=True)
+class Shipping:
+    """How kernels leave for programs without Python.
+
+    Attributes:
+        parts: a program compiled for each of the named architectures; gets what gives the text
+            for a target.
+        source: one file of C that holds the parts and needs nothing else to compile.
+        flags: those that the file wants of a compiler of C.
+        link: a shared library of such files, name -> text and flags; the second argument is the
+            library's name, the third names the machine that it is for, as ``-march=`` does.
+        load: what calls a program of a loaded library by its symbol.
+        stream: whether functions take the stream that they work on.
+    """
+
+    parts: Callable[[Program, Callable[[Target], Artifact], Sequence[str]], tuple[Part, ...]]
+    source: Callable[[Prototype, Program, Sequence[Part]], str]
+    flags: Callable[[Sequence[Part]], tuple[str, ...]]
+    link: Callable[[Mapping[str, tuple[str, tuple[str, ...]]], str, str], bytes]
+    load: Callable[[Program, Sequence[Part], Library, str], Executable]
+    stream: bool
+
+
+def _unshipped() -> Shipping | None:
+    """For back ends whose kernels stay."""
+    return None
 
 
 def _nothing(program: Program) -> None:
@@ -69,6 +113,7 @@ class Backend:
         standalone: a text with the headers of the back end in place of their includes, for
             compilers that see host code beside it.
         texts: names of the stages of its machine code that kernels can show.
+        shipping: how kernels become libraries for other languages; None where they cannot.
     """
 
     kind: str
@@ -82,3 +127,4 @@ class Backend:
     texts: tuple[str, ...] = ()
     standalone: Callable[[str], str] = str
     steps: Callable[[], tuple[Step, ...]] = tuple
+    shipping: Callable[[], Shipping | None] = _unshipped

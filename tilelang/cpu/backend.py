@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Backend, Program
+from tilelang.codegen.backend import Backend, Program, Shipping
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import Context
@@ -55,6 +55,12 @@ def _standalone(source: str) -> str:
     return inline_headers(source)
 
 
+def _shipping() -> Shipping:
+    from tilelang.cpu.shipping import SHIPPING
+
+    return SHIPPING
+
+
 def _host_flags(options: Options) -> tuple[str, ...]:
     """Flags of the program that a C compiler knows; device-only ones are left out."""
     own = tuple(flag for flag in options.compile_flags if flag.startswith(("-D", "-U")))
@@ -99,4 +105,5 @@ CPU = Backend(
     ready=_ready,
     steps=_steps,
     standalone=_standalone,
+    shipping=_shipping,
 )

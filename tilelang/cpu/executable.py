@@ -55,7 +55,7 @@ def build_library(artifact: Artifact, compiler: Compiler, show: bool = True) -> 
     """The loaded library of generated C, from the cache or compiled now; in the latter case the
     source is printed where ``TILELANG_PRINT_ON_COMPILATION`` and ``show`` say so."""
     parallel = compiler.openmp or ("-pthread",)
-    flags = (*BASE_FLAGS, *_machine_flags(), *compiler.native, *parallel, *artifact.flags)
+    flags = (*BASE_FLAGS, *machine_flags(), *compiler.native, *parallel, *artifact.flags)
     words = [word for word in env.TILELANG_SANITIZE if word != KERNEL_CHECKS]
     if words:
         flags += (f"-fsanitize={','.join(words)}", *SANITIZED)
@@ -71,7 +71,7 @@ def build_library(artifact: Artifact, compiler: Compiler, show: bool = True) -> 
     return load_library(entry.data, entry.path)
 
 
-def _machine_flags() -> tuple[str, ...]:
+def machine_flags() -> tuple[str, ...]:
     """Flags for this kind of processor.
 
     GCC 12 places aligned arrays of a leaf function in the x86-64 red zone as if the stack pointer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Backend, Program
+from tilelang.codegen.backend import Backend, Program, Shipping
 from tilelang.codegen.gpu.module import MapStep, walk_steps
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
@@ -66,6 +66,12 @@ def _standalone(source: str) -> str:
     return standalone(source)
 
 
+def _shipping() -> Shipping:
+    from tilelang.cuda.shipping import SHIPPING
+
+    return SHIPPING
+
+
 CUDA = Backend(
     kind="cuda",
     language="CUDA",
@@ -76,4 +82,5 @@ CUDA = Backend(
     emulated=True,
     texts=("cuda", "ptx", "sass"),
     standalone=_standalone,
+    shipping=_shipping,
 )

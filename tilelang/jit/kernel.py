@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.backends import texts_of
@@ -143,6 +144,7 @@ class JITKernel:
         options: Options | None = None,
         execution_backend: str = "auto",
         config: dict[str, object] | None = None,
+        executable: Executable | None = None,
     ) -> None:
         hide_from_compilers()
         self.prim_func = func
@@ -154,7 +156,7 @@ class JITKernel:
         self._backend = execution_backend
         self.latency: float | None = None
         self.ref_latency: float | None = None
-        self._executable: Executable = build(
+        self._executable: Executable = executable or build(
             func, tuple(self.out_idx), self.target, self.options, execution_backend
         )
         self._call = self._executable.call
@@ -269,9 +271,25 @@ class JITKernel:
         if host_path is not None:
             _write(host_path, self.get_host_source())
 
-    def export_library(self, path: str) -> None:
-        """Write the shared library that calls run (its entry is ``tl_call``), or the cubin."""
-        self._executable.export(path)
+    def export_library(self, path: str, symbol: str | None = None, **options: Any) -> Any:
+        """Write the kernel as a library.
+
+        Args:
+            path: a folder for :func:`tilelang.export_library`; or a file, by its suffix, for what
+                calls run: the shared library, whose entry is ``tl_call``, or the cubin.
+            symbol: name of the C function; default the program's.
+            options: those of :func:`tilelang.export_library`; the library's ``name`` is by default
+                the symbol.
+
+        Raises:
+            TileRuntimeError: the kernel is interpreted.
+        """
+        if Path(path).suffix:
+            return self._executable.export(path)
+        from tilelang.jit.export import export_library
+
+        symbol = symbol or self.prim_func.name
+        return export_library(path, {symbol: self}, **{"name": symbol, **options})
 
     def explain(self) -> str:
         """What the compiler chose, in words; with ``tl.pass_profile``, what each pass took."""

@@ -1,8 +1,9 @@
 // Runs the host part of a GPU program (see steps.py, which documents the words and does the same
 // in Python). Driver functions come as addresses in a table, so nothing is linked. Part of
-// _launcher.c.
+// _launcher.c, and of libraries that are exported for GPUs; _postfix.h stands before it.
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { LET = 1, ASSERT, LAUNCH, IF, FOR, WORKSPACE, MAP };
 enum { GRID_TOO_LARGE = -3, DRIVER = -1000, NOT_SUPPORTED = 801 };

@@ -39,6 +39,7 @@ _log = logging.getLogger("tilelang")
 
 # Room in the tables of _launcher.c.
 _MAX_PARAMS, _MAX_SYMBOLS, _MAX_DIMS = 48, 64, 12
+HOST_HEADERS = ("_postfix.h", "_cuda.h")
 _STRICT = 1 << 40
 _NO_TYPE = 255 << 24
 # Kind of the target -> device types of DLPack whose memory it can use.
@@ -137,8 +138,16 @@ def launcher_class(compiler: Compiler, cache: DiskCache | None = None) -> Any:
 def launcher_source() -> str:
     """The text of the extension as one file, which any compiler can be given in memory."""
     text = Path(__file__).with_name("_launcher.c").read_text(encoding="utf-8")
-    own = Path(__file__).with_name("_cuda.h").read_text(encoding="utf-8")
-    return text.replace('#include "_cuda.h"\n', own, 1)
+    for name in HOST_HEADERS:
+        own = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        text = text.replace(f'#include "{name}"\n', own, 1)
+    return text
+
+
+def host_source() -> str:
+    """C that runs the host part of a GPU program (``run_on_gpu``), without Python."""
+    folder = Path(__file__).parent
+    return "".join((folder / name).read_text(encoding="utf-8") for name in HOST_HEADERS)
 
 
 def _load(entry: Entry) -> Any:

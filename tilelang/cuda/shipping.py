@@ -1,0 +1,224 @@
+"""Kernels for NVIDIA GPUs in libraries that programs in other languages link.
+
+A file holds the machine code for each architecture with the steps that launch its kernels, and a
+loader that finds the driver when a function is first called. It needs no CUDA to compile, and no
+Python to run. Where no machine code fits the GPU, the driver compiles PTX that the file holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Part, Program, Shipping
+from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.prototype import Prototype, alignment_checks, message_function
+from tilelang.codegen.text import quote
+from tilelang.cpu.shipping import link
+from tilelang.cuda.executable import CudaExecutable, build_cubin, resources_of
+from tilelang.cuda.loaded_module import LoadedModule
+from tilelang.cuda.native_launcher import launcher_compiler
+from tilelang.errors import InternalError, TileUnsupportedError
+from tilelang.runtime.alignment import aligned
+from tilelang.runtime.cache import default_cache
+from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.gpu import make_gpu_launcher
+from tilelang.runtime.host_program import host_program, kernel_table
+from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.library import Library
+from tilelang.runtime.native import host_source
+from tilelang.runtime.pylauncher import PyLauncher
+from tilelang.runtime.signature import LaunchSpec
+from tilelang.runtime.steps import MAX_SLOTS
+from tilelang.target import Target
+from tilelang.target.device import cuda_devices
+from tilelang.target.features import cuda_number
+
+_LOADER = Path(__file__).resolve().parent / "loader" / "tl_loader.h"
+_ROW = 24  # numbers in a line
+
+
+def parts(
+    program: Program, text: Callable[[Target], Artifact], archs: Sequence[str]
+) -> tuple[Part, ...]:
+    """The program for each architecture, or for that of its target.
+
+    Raises:
+        TileUnsupportedError: its host part cannot be run by C.
+    """
+    found = []
+    for arch in archs or (program.target.arch,):
+        target = replace(program.target, arch=arch)
+        artifact = text(target)
+        module = _module(artifact)
+        if not host_program(module).native or module.slots > MAX_SLOTS:
+            raise TileUnsupportedError(
+                f"the launches of `{program.func.name}` cannot be computed in C",
+                expected="integer arithmetic on sizes, float32 or float64 scalars, at most 256 "
+                "parameters and sizes, and no tensor maps in loops or branches",
+            )
+        image = build_cubin(
+            artifact, module, target, program.options, program.func.name, program.way
+        )
+        found.append(Part(target, artifact, image))
+    return tuple(found)
+
+
+def _module(artifact: Artifact) -> CudaModule:
+    if artifact.device is None:
+        raise InternalError("the CUDA back end gave no module")
+    return artifact.device
+
+
+def flags(given: Sequence[Part]) -> tuple[str, ...]:
+    """Flags that the file of a kernel wants of any compiler."""
+    return ("-O2",)
+
+
+def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str:
+    """One file of C with the kernels behind a function of their own."""
+    needed: dict[str, int] = {}
+    messages = _module(given[0].artifact).messages
+    for part in given:
+        for param in _spec(program, part).params:
+            needed[param.name] = max(needed.get(param.name, 1), param.alignment)
+        if _module(part.artifact).messages != messages:
+            raise InternalError("the checks of a program differ between architectures")
+    lines = [
+        "// Compile with: -O2 -fPIC -pthread -shared -ldl", "#define _GNU_SOURCE",
+        host_source(), _LOADER.read_text(encoding="utf-8"),
+    ]  # fmt: skip
+    variants = []
+    for number, part in enumerate(given):
+        lines += _tables(part, number)
+        variants.append(_variant(part, number, False))
+    plain = [(part, i) for i, part in enumerate(given) if _ptx(part)]
+    if plain:  # the newest that later GPUs understand
+        part, number = max(plain, key=lambda item: cuda_number(item[0].target.arch))
+        lines.append(_bytes(f"tl_ptx_{number}", (_ptx(part) or "").encode() + b"\0"))
+        variants.append(_variant(part, number, True))
+    slots = max(_module(part.artifact).slots for part in given)
+    texts = "".join(f"{quote(text)}, " for text in messages)
+    lines += [
+        "static const tl_variant tl_variants[] = {", *variants, "};",
+        "static tl_library tl_own = {tl_variants, sizeof tl_variants / sizeof tl_variants[0], 0};",
+        f"static const char* const tl_messages[] = {{{texts}0}};", "",
+        f"TL_EXPORT {prototype.head} {{",
+        *alignment_checks(prototype, needed),
+        f"    int64_t slots[{slots}] = {{{', '.join(prototype.slots) or '0'}}};",
+        "    return tl_call(&tl_own, slots, stream);", "}", "",
+        *message_function(
+            prototype,
+            f"code > 0 && code <= {len(messages)} ? tl_messages[code - 1] : tl_driver_text(code)",
+        ), "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _ptx(part: Part) -> str | None:
+    """The PTX of a part, where other GPUs can run it: not for architectures such as sm_90a."""
+    return part.image.ptx if part.target.arch[-1].isdigit() else None
+
+
+def _variant(part: Part, number: int, ptx: bool) -> str:
+    """A row of the table of variants."""
+    major, minor = divmod(cuda_number(part.target.arch), 10)
+    exact = int(not part.target.arch[-1].isdigit())
+    image = f"tl_ptx_{number}" if ptx else f"tl_image_{number}"
+    count = len(_module(part.artifact).kernels)
+    steps = f"tl_steps_{number}"
+    return (
+        f"    {{{major}, {minor}, {exact}, {int(ptx)}, {image}, {steps}, "
+        f"sizeof {steps} / 8, tl_kernels_{number}, {count}}},"
+    )
+
+
+def _tables(part: Part, number: int) -> list[str]:
+    """Image, steps and kernels of an architecture."""
+    module = _module(part.artifact)
+    words = ", ".join(_word(word) for word in host_program(module).words)
+    kernels = "".join(
+        f"{{{quote(name)}, {shared}, {cluster}}}, "
+        for name, shared, cluster in kernel_table(module)
+    )
+    return [
+        f"// {part.target.arch}",
+        _bytes(f"tl_image_{number}", part.image.cubin),
+        f"static const int64_t tl_steps_{number}[] = {{{words or '0'}}};",
+        f"static const tl_kernel tl_kernels_{number}[] = {{{kernels}{{0, 0, 0}}}};",
+    ]
+
+
+def _word(value: int) -> str:
+    if value == -(2**63):
+        return "INT64_MIN"
+    return f"{value}LL" if abs(value) >= 2**31 else str(value)
+
+
+def _bytes(name: str, data: bytes) -> str:
+    """An array of bytes."""
+    rows = [data[i : i + _ROW] for i in range(0, len(data), _ROW)]
+    text = "\n".join("".join(f"{byte}," for byte in row) for row in rows)
+    return f"static const unsigned char {name}[] __attribute__((aligned(64))) = {{\n{text}\n}};"
+
+
+# -- loaded back -----------------------------------------------------------------------------------
+def load(program: Program, given: Sequence[Part], library: Library, symbol: str) -> Executable:
+    """What calls a kernel of a library, by the machine code for this machine's first GPU."""
+    part = chosen(given, next(iter(cuda_devices()), ""))
+    module = _module(part.artifact)
+    cache = default_cache()
+    launcher = make_gpu_launcher(
+        _spec(program, part), host_program(module),
+        LoadedModule(part.image.cubin, kernel_table(module), program.func.name),
+        compiler=launcher_compiler(cache), cache=cache,
+    )  # fmt: skip
+    kind = "python" if isinstance(launcher, PyLauncher) else "c"
+    used = resources_of(part.image, module, part.target.limits)
+    return CudaExecutable(
+        launcher, kind, program.func, part.artifact, None, part.image, used, program.report
+    )
+
+
+def chosen(given: Sequence[Part], arch: str) -> Part:
+    """The part for a GPU of architecture ``arch``, by the rule of the loader; the last one where
+    nothing is known of the machine.
+
+    Raises:
+        TileUnsupportedError: none fits.
+    """
+    if not arch:
+        return given[-1]
+    wanted = cuda_number(arch)
+    fitting = [part for part in given if _fits(part.target.arch, wanted)]
+    if not fitting:
+        raise TileUnsupportedError(
+            f"the library has no machine code for {arch}",
+            expected=", ".join(part.target.arch for part in given),
+            got=arch,
+        )
+    return max(fitting, key=lambda part: (cuda_number(part.target.arch), part.target.arch))
+
+
+def _fits(arch: str, wanted: int) -> bool:
+    own = cuda_number(arch)
+    if not re.fullmatch(r"sm_\d+", arch):
+        return own == wanted
+    return own // 10 == wanted // 10 and own <= wanted
+
+
+def _spec(program: Program, part: Part) -> LaunchSpec:
+    return aligned(
+        launch_spec(
+            program.func, program.out_idx, messages=_module(part.artifact).messages,
+            sites=part.artifact.sites, device="cuda",
+            returns=results_form(program.func, program.out_idx),
+        ),
+        part.artifact.alignments,
+    )  # fmt: skip
+
+
+SHIPPING = Shipping(parts, source, flags, link, load, stream=True)

@@ -1,0 +1,266 @@
+"""Kernels as libraries for C, C++ and everything that can call them, and back.
+
+A folder gets ``include/NAME.h``, ``lib/libNAME.so``, the C text of every function in ``src``, what
+``pkg-config`` and CMake read, and ``lib/NAME.tilelang``, by which :func:`load_library` makes
+kernels of it again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilelang.backends import backend_of
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Part, Program, Shipping
+from tilelang.codegen.names import RESERVED, is_macro
+from tilelang.codegen.prototype import Prototype, prototype_of
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.artifacts import artifact_of
+from tilelang.jit.compile import compile as compile_func
+from tilelang.jit.kernel import JITKernel
+from tilelang.runtime.cache import default_cache
+from tilelang.runtime.library import Library
+from tilelang.runtime.library import load_library as load_shared
+from tilelang.target import Target
+from tilelang.tracebacks import border
+from tilelang.version import __version__
+
+KEPT = 1  # form of what is kept; grows with every change of the classes in it
+
+_SUFFIX = "dylib" if sys.platform == "darwin" else "so"
+_PKG_CONFIG = """prefix=${{pcfiledir}}/../..
+includedir=${{prefix}}/include
+libdir=${{prefix}}/lib
+
+Name: {name}
+Description: kernels {symbols}
+Version: {version}
+Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -l{name}
+"""
+_CMAKE = """# find_package({name} CONFIG) and target_link_libraries(... {name}::{name})
+get_filename_component(_{name}_root "${{CMAKE_CURRENT_LIST_DIR}}/../../.." ABSOLUTE)
+if(NOT TARGET {name}::{name})
+  add_library({name}::{name} SHARED IMPORTED)
+  set_target_properties({name}::{name} PROPERTIES
+    IMPORTED_LOCATION "${{_{name}_root}}/lib/{file}"
+    INTERFACE_INCLUDE_DIRECTORIES "${{_{name}_root}}/include")
+endif()
+"""
+
+
+@dataclass(frozen=True)
+class ExportedLibrary:
+    """What :func:`export_library` has written.
+
+    Attributes:
+        folder: what a linker, ``pkg-config`` and CMake call a prefix.
+        name: of the library.
+        symbols: its functions.
+        library: the shared library; None where only C text was asked for.
+    """
+
+    folder: Path
+    name: str
+    symbols: tuple[str, ...]
+    library: Path | None
+
+    @property
+    def header(self) -> Path:
+        """The C header."""
+        return self.folder / "include" / f"{self.name}.h"
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The C text of every function, each a file that compiles alone."""
+        return tuple(self.folder / "src" / f"{symbol}.c" for symbol in self.symbols)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A kernel as it is kept beside the library."""
+
+    program: Program
+    parts: tuple[Part, ...]
+
+
+@border
+def export_library(
+    folder: str | Path,
+    kernels: Mapping[str, JITKernel | PrimFunc],
+    name: str = "kernels",
+    *,
+    archs: Sequence[str] = (),
+    march: str = "native",
+    compile: bool = True,
+) -> ExportedLibrary:
+    """Write kernels as a library with a C header.
+
+    Args:
+        folder: where to; made if it is not there.
+        kernels: name of the C function -> a kernel, or a traced function for the CPU.
+        name: of the library, for linkers (``-lNAME``).
+        archs: architectures to hold machine code for, e.g. ``["sm_80", "sm_90a"]``; default that
+            of each kernel's target.
+        march: the processor that code for CPUs needs, as a C compiler calls it ("x86-64-v3"); by
+            default this machine's. "" is what every processor of the kind has.
+        compile: make the shared library; otherwise the C text alone.
+
+    Raises:
+        TileValueError: a name that C does not take, or no kernels.
+        TileTypeError: what is given is no kernel.
+        TileUnsupportedError: kernels of different kinds of machines, or of one without libraries.
+        CompileError: there is no C compiler, or it refused.
+    """
+    given = {symbol: _kernel(symbol, kernel) for symbol, kernel in kernels.items()}
+    shipping = _shipping(given)
+    for word in (name, *given):
+        _check_name(word)
+    kept, prototypes, sources = {}, [], {}
+    for symbol, kernel in given.items():
+        program, parts = _parts(kernel, shipping, archs)
+        kept[symbol] = _Kept(program, parts)
+        prototypes.append(prototype_of(program.func, symbol, shipping.stream))
+        text = shipping.source(prototypes[-1], program, parts)
+        sources[f"{symbol}.c"] = (text, shipping.flags(parts))
+    root, file = Path(folder), f"lib{name}.{_SUFFIX}"
+    data = shipping.link(sources, file, march) if compile else None
+    texts = {
+        f"include/{name}.h": _header(name, prototypes),
+        f"lib/pkgconfig/{name}.pc": _PKG_CONFIG.format(
+            name=name, symbols=", ".join(given), version="1.0.0"
+        ),
+        f"lib/cmake/{name}/{name}Config.cmake": _CMAKE.format(name=name, file=file),
+        **{f"src/{source}": text for source, (text, _) in sources.items()},
+    }
+    for place, text in texts.items():
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_text(text, encoding="utf-8")
+    if data is not None:
+        (root / "lib" / file).write_bytes(data)
+        stored = f"{_identity()}\n".encode() + pickle.dumps((file, kept))
+        (root / "lib" / f"{name}.tilelang").write_bytes(stored)
+    return ExportedLibrary(root, name, tuple(given), None if data is None else root / "lib" / file)
+
+
+@border
+def load_library(folder: str | Path, name: str = "kernels") -> dict[str, JITKernel]:
+    """The kernels of a library that :func:`export_library` has written, by their symbols.
+
+    Nothing is compiled. What the library holds is executed: load only what you trust.
+
+    Args:
+        folder, name: as they were given to :func:`export_library`.
+
+    Raises:
+        TileValueError: there is no such library, or another release of this package has made it.
+    """
+    place = Path(folder) / "lib" / f"{name}.tilelang"
+    if not place.is_file():
+        raise TileValueError(
+            "there is no exported library", expected=str(place), got="no such file",
+            hint='load_library(folder, name="...") takes what export_library was given',
+        )  # fmt: skip
+    identity, _, stored = place.read_bytes().partition(b"\n")
+    if identity.decode(errors="replace") != _identity():
+        raise TileValueError(
+            f"the library {name} was exported by another release of tilelang",
+            expected="the same release",
+            hint="programs in C can use it as it is; export it again to load it here",
+        )
+    file, kept = pickle.loads(stored)
+    data = (place.parent / file).read_bytes()
+    library = load_shared(data, place.parent / file)
+    return {symbol: _loaded(symbol, item, library) for symbol, item in kept.items()}
+
+
+def _identity() -> str:
+    """Text that differs when what is kept may mean something else."""
+    return f"tilelang {__version__} {KEPT}"
+
+
+def _kernel(symbol: str, kernel: object) -> JITKernel:
+    if isinstance(kernel, PrimFunc):
+        return compile_func(kernel, target="cpu")
+    if not isinstance(kernel, JITKernel):
+        raise TileTypeError(
+            f"`{symbol}` is no kernel",
+            expected="what tilelang.compile gives, or a traced function",
+            got=shown(kernel, 60),
+        )
+    return kernel
+
+
+def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
+    kinds = sorted({kernel.target.kind for kernel in kernels.values()})
+    if len(kinds) != 1:
+        raise TileValueError(
+            "a library holds kernels of one kind of machine",
+            expected="at least one kernel, all for CPUs or all for NVIDIA GPUs",
+            got=", ".join(kinds) or "no kernels",
+        )
+    shipping = backend_of(next(iter(kernels.values())).target).shipping()
+    if shipping is None:
+        raise TileUnsupportedError(
+            f"kernels for {kinds[0]} cannot be exported", expected="CPUs or NVIDIA GPUs"
+        )
+    return shipping
+
+
+def _check_name(word: str) -> None:
+    legal = re.fullmatch(r"[A-Za-z]\w*", word, flags=re.ASCII)
+    if not legal or word in RESERVED or is_macro(word) or word.lower().startswith("tl_"):
+        raise TileValueError(
+            f"{word!r} cannot be a name in C",
+            expected="letters, digits and underscores, no word of C or C++, no macro, no tl_...",
+            got=word,
+        )
+
+
+def _parts(
+    kernel: JITKernel, shipping: Shipping, archs: Sequence[str]
+) -> tuple[Program, tuple[Part, ...]]:
+    target = kernel.target.concrete()
+    program = Program(kernel.prim_func, tuple(kernel.out_idx), target, kernel.options)
+
+    def text(target: Target) -> Artifact:
+        return artifact_of(kernel.prim_func, target, kernel.options, default_cache())
+
+    return program, shipping.parts(program, text, archs)
+
+
+def _loaded(symbol: str, item: _Kept, library: Library) -> JITKernel:
+    program = item.program
+    shipping = backend_of(program.target).shipping()
+    assert shipping is not None  # it was exported
+    return JITKernel(
+        program.func, list(program.out_idx), program.target, program.options,
+        executable=shipping.load(program, item.parts, library, symbol),
+    )  # fmt: skip
+
+
+def _header(name: str, prototypes: Sequence[Prototype]) -> str:
+    guard = f"{name.upper()}_H"
+    functions = "\n".join(item.declaration() for item in prototypes)
+    return f"""/* Kernels. Tensors are pointers to elements row by row, without gaps where no
+ * strides are said; results are allocated by the caller. 16-bit and 8-bit floats are passed as
+ * their bits. A function returns 0, or a code whose text SYMBOL_message(code) gives. */
+#ifndef {guard}
+#define {guard}
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+{functions}
+#ifdef __cplusplus
+}}
+#endif
+#endif
+"""
