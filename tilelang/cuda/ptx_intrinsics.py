@@ -132,6 +132,19 @@ def _tma_store(p: GpuPrinter, call: E.Call) -> str:
     return f"{name}({', '.join([*leading, *(bare(p.value(c)) for c in coords)])})"
 
 
+def _box(p: GpuPrinter, call: E.Call) -> str:
+    """A box of a copy of the language: the places, a cache policy, the coordinates."""
+    name, leading = call.atom.text, len(call.atom.operands)
+    words = [argument(p, call, at) for at in range(len(call.args))]
+    policy = str(call.attr("eviction_policy", "evict_normal"))
+    if call.attr("reduce") is not None:
+        name = f"tl_tma_reduce_{call.attr('reduce')}"
+    elif policy in _POLICY_BITS:
+        name += "_hint"
+        words.insert(leading, _POLICY_BITS[policy])
+    return f"{name}({', '.join(words)})"
+
+
 def _bulk(p: GpuPrinter, call: E.Call) -> str:
     """T.ptx_cp_async_bulk(dst, src, bytes[, barrier]), with an offset behind each place in TVM's
     form ([dtype,] dst, offset, src, offset, bytes[, barrier])."""
@@ -381,6 +394,8 @@ PTX_WRITERS: dict[str, CallText] = {
     MAP: GpuPrinter.tensor_map,
     "load of a box": _tma,
     "store of a box": _tma_store,
+    "box to shared memory": _box,
+    "box to a tensor": _box,
     "bulk copy": _bulk,
     "ptx wgmma": _wgmma,
     "fence of registers": _touched_registers,

@@ -19,6 +19,7 @@ from tilelang.explain.moves import Key, Line, Move, lines_of
 from tilelang.explain.snapshots import allocated, launches, snapshots
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
+from tilelang.ir.effects import in_bulk
 from tilelang.ir.buffer import Buffer
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
@@ -149,7 +150,7 @@ class _Kernel:
                 say(node.loc, _product(node.plan))
                 if node.plan.by_warpgroups:
                     say(node.loc, _rate(node))
-            elif isinstance(node, S.Copy) and (text := _by_boxes(node)):
+            elif text := _by_boxes(node):
                 say(node.loc, text)
         tiles = allocated(self.stages.laid).values()
         for node in S.walk(self.stages.laid.body):
@@ -180,12 +181,19 @@ def _heading(loc: Loc) -> str:
     return f"{loc.file.rsplit('/', 1)[-1]}:{loc.line}  {source}".rstrip()
 
 
-def _by_boxes(copy: S.Copy) -> str:
+def _by_boxes(node: S.Stmt) -> str:
     """Whether a copy has a tensor map, and why not, where that was asked."""
-    why = dict(copy.annotations).get(TMA_NOTE)
-    if why is not None:
-        return f"copy: without a tensor map: {why}"
-    return "copy: boxes of a tensor map" if copy.mode == "tma" else ""
+    if not isinstance(node, (S.Copy, S.AtomicTile, S.Parallel)):
+        return ""
+    notes = dict(node.annotations)
+    what = "copy" if isinstance(node, S.Copy) else "update"
+    policy = notes.get("eviction_policy")
+    if TMA_NOTE in notes:
+        return f"{what}: without a tensor map: {notes[TMA_NOTE]}"
+    if in_bulk(node):
+        hint = f", {policy} in the L2 cache" if policy is not None else ""
+        return f"{what}: boxes of a tensor map{hint}"
+    return f"copy: {policy!r} is for boxes of a tensor map only" if policy is not None else ""
 
 
 def _product(plan: GemmPlan) -> str:

@@ -15,24 +15,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilelang.errors import OutOfBoundsError
-from tilelang.interpret import memory, observe
+from tilelang.interpret import memory, observe, values
 from tilelang.interpret.instructions import NOTHING, Meaning, Spot, located, put_bytes, spot_of
 from tilelang.interpret.lanes import Active
 from tilelang.interpret.values import Array, Value
+from tilelang.ir import floats
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call, Expr
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
 _PHASES = {0: 1, 1: 2, 2: 4, 3: 8}  # value of CUtensorMapSwizzle -> chunks that change places
+# By the values of CUtensorMapDataType.
+_KINDS = (
+    "uint8", "uint16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64",
+    "bfloat16",
+)  # fmt: skip
 _START = 128  # bytes that a box starts at multiples of
 
 
 @dataclass(frozen=True)
 class _Map:
-    """A tensor map: extents, strides in bytes and extents of the box, innermost first."""
+    """A tensor map: what the elements are, and, innermost first, extents, strides in bytes and
+    extents of the box."""
 
     start: Expr
+    kind: DType
     dims: list[int]
     strides: list[int]
     box: list[int]
@@ -49,7 +58,8 @@ def _map_of(s: DivergentGroup, expr: Expr, active: Active) -> _Map:
     rank = s.number(expr.args[1], active, "the rank of a tensor map")
     numbers = [s.number(arg, active, "an operand of a tensor map") for arg in expr.args[3:]]
     dims, strides, box = (numbers[k * rank : (k + 1) * rank] for k in range(3))
-    return _Map(expr.args[2], dims, strides, box, numbers[4 * rank + 1])
+    kind = DType(_KINDS[s.number(expr.args[0], active, "the data type of a tensor map")])
+    return _Map(expr.args[2], kind, dims, strides, box, numbers[4 * rank + 1])
 
 
 @dataclass(frozen=True)
@@ -114,13 +124,26 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     tensor_map, tile, *coordinates = node.args
-    for lane, box in _boxes(s, tile, _map_of(s, tensor_map, active), coordinates, active):
+    made = _map_of(s, tensor_map, active)
+    for lane, box in _boxes(s, tile, made, coordinates, active):
         if not box.tensor.memory.writable:
             raise memory.read_only(box.tensor.bound)
-        raw = box.tile.memory.raw[box.shared]
-        put_bytes(box.tensor.memory, box.there, raw[box.inside])
+        raw = box.tile.memory.raw[box.shared][box.inside]
+        if node.attr("reduce") is not None:
+            old = box.tensor.memory.raw[box.there]
+            raw = _combined(str(node.attr("reduce")), old, raw, made.kind)
+        put_bytes(box.tensor.memory, box.there, raw)
         observe.tell_bytes(s, box.tile.bound, np.array([lane]), box.shared[None], False)
     return NOTHING
+
+
+def _combined(op: str, old: Array, new: Array, kind: DType) -> Array:
+    """The bytes of elements that are updated."""
+    held = values.compute_dtype(kind)
+    stored = floats.to_storage(np.zeros(1), kind).dtype
+    sides = (floats.from_storage(side.view(stored), kind).astype(held) for side in (old, new))
+    found = values.combine(op, *sides, kind)
+    return floats.to_storage(np.asarray(found), kind).view(np.uint8)
 
 
 MEANINGS: dict[str, Meaning] = {"load a box": _load, "store a box": _store}

@@ -80,7 +80,7 @@ def _loop(
         extents=tuple(map(E.as_expr, extents)),
         body=body(variables),
         loop_layout=stmt.loop_layout if isinstance(stmt, S.Copy) else None,
-        annotations=stmt.annotations if isinstance(stmt, S.Copy) else (),
+        annotations=stmt.annotations if isinstance(stmt, (S.Copy, S.AtomicTile)) else (),
         loc=stmt.loc,
     )
 

@@ -228,17 +228,22 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
         if row.own_order:
             return How.ASYNC
         return How.NAMED if row.effect is Effect.NONE else How.POINTER  # computes with the address
-    late = isinstance(node, S.Copy) and (
-        node.mode == "tma" or (node.mode == "async" and mode == WRITE)
-    )
+    late = in_bulk(node) or isinstance(node, S.Copy) and node.mode == "async" and mode == WRITE
     return How.ASYNC if late or getattr(node, "asynchronous", False) else How.PLAIN
+
+
+def in_bulk(stmt: S.Stmt) -> bool:
+    """Whether the copy unit moves a tile there, or is going to."""
+    if isinstance(stmt, S.AtomicTile):
+        return bool(dict(stmt.annotations).get("complete"))
+    return isinstance(stmt, S.Copy) and stmt.mode == "tma"
 
 
 def _proxy(stmt: S.Stmt, field: str) -> str:
     """By which way the field ``field`` of a tile operation is accessed."""
     if isinstance(stmt, S.Gemm) and stmt.plan is not None:
         return str(stmt.plan.proxy(field))
-    return "async" if isinstance(stmt, S.Copy) and stmt.mode == "tma" else "generic"
+    return "async" if in_bulk(stmt) else "generic"
 
 
 # -- expressions --

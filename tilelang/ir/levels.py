@@ -73,8 +73,9 @@ _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
     Launch="notes exchanges barrier_ids tile_note",
     For="pipeline_note threads async",
-    Parallel="commit async signals",
+    Parallel="commit async signals tma_note",
     Copy="commit signals exchange operand complete announce tma_note part",
+    AtomicTile="complete tma_note",
     Gemm="panels k_run exchanged",
     Buffer="register_layout layout extra made converted",
 )
@@ -142,7 +143,8 @@ LEVELS: dict[str, Level] = {
 
 def with_known_keys(stmt: S.Stmt, level: str) -> S.Stmt:
     """``stmt`` itself without those of its annotations that mean nothing at ``level``."""
-    if not isinstance(stmt, (S.Launch, S.For, S.Parallel, S.Copy, S.Gemm)) or not stmt.annotations:
+    keyed = (S.Launch, S.For, S.Parallel, S.Copy, S.AtomicTile, S.Gemm)
+    if not isinstance(stmt, keyed) or not stmt.annotations:
         return stmt
     known = LEVELS[level].keys.get(type(stmt).__name__, frozenset())
     kept = tuple(pair for pair in stmt.annotations if pair[0] in known)

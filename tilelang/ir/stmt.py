@@ -410,12 +410,15 @@ class ReducerFinalize(TileOp):
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class AtomicTile(TileOp):
-    """``dst = op(dst, src)`` per element, atomically; extents as in ``Copy``."""
+    """``dst = op(dst, src)`` per element, atomically; extents as in ``Copy``. ``use_tma``: the
+    program asks for one instruction of the copy unit."""
 
     src: Region = read_()
     dst: Region = update_()
     op: str = attr_()
     memory_order: str = attr_("relaxed")
+    use_tma: bool = attr_(False)
+    annotations: Pairs = attr_(())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -27,6 +27,7 @@ from tilelang.ir.uniform import Varying
 from tilelang.language.regions import (
     align,
     cast_to,
+    constant_bool,
     describe,
     element_of,
     region_of,
@@ -93,7 +94,7 @@ def _is_tile(value: object) -> bool:
 
 def _atomic(
     op: str, dst: object, value: object, memory_order: object, return_prev: bool,
-    allowed: tuple[str, ...],
+    allowed: tuple[str, ...], use_tma: bool = False,
 ) -> Expr | None:  # fmt: skip
     what = f"T.atomic_{op}"
     active = emitter(what)
@@ -114,7 +115,8 @@ def _atomic(
             )
         if tiles[1].scope() not in PRIVATE:
             active.when_closed(_same_tile(what, *tiles, locate()))
-        active.emit(AtomicTile(src=tiles[0], dst=tiles[1], op=op, memory_order=order))
+        src, dst = tiles
+        active.emit(AtomicTile(src=src, dst=dst, op=op, memory_order=order, use_tma=use_tma))
         return None
     if not target.anchored and not target.buffer.is_var:
         if return_prev:
@@ -266,10 +268,13 @@ def atomic_add(
             tile in local memory, has to be the same in all threads.
         memory_order: relaxed (default), consume, acquire, release, acq_rel or seq_cst.
         return_prev: give the previous value; scalars only.
+        use_tma: add a tile of shared memory to global memory by the copy unit of sm_90 and later,
+            where that can (``kernel.explain()`` says why not); threads do it otherwise.
 
     Updates outside the declared shape are dropped.
     """
-    return _atomic("add", dst, value, memory_order, return_prev, NUMBERS)
+    tma = constant_bool(use_tma, "T.atomic_add", "use_tma")
+    return _atomic("add", dst, value, memory_order, return_prev, NUMBERS, tma)
 
 
 def atomic_max(

@@ -155,12 +155,14 @@ TMA_LOAD_BOX = lowered(
     "tma_load_box", 4, 8, "tma",
     Operand("destination", "shared", "w", bytes=1, times="bytes", proxy="async"), MAP,
     BARRIER,
-    completes=mbarrier(), text="tl_tma_load", semantics="load a box",
+    completes=mbarrier(), text="tl_tma_load", options=(EVICTION,), writer="box to shared memory",
+    semantics="load a box",
 )  # fmt: skip
 TMA_STORE_BOX = lowered(
     "tma_store_box", 3, 7, "tma",
     MAP, Operand("source", "shared", "r", bytes=1, times="bytes", proxy="async"),
-    completes=group("bulk_store"), text="tl_tma_store", semantics="store a box",
+    completes=group("bulk_store"), text="tl_tma_store", options=(EVICTION, REDUCTION),
+    writer="box to a tensor", semantics="store a box",
 )  # fmt: skip
 TMEM_ALLOCATE = lowered(
     "tmem_allocate", 1, 1, "tcgen05", Operand("address", "shared", "w", bytes=4),

@@ -156,6 +156,7 @@ void tl_emu_tma_store(unsigned shape, const void* map, const void* src, const in
         work.reads = spans(shared_ranges(box.map, place));
         work.writes = spans(global_ranges(box));
     }
+    work.reduces = what != '=';
     work.run = [box, place, what] { store_box(box, place, what); };
     submit(static_cast<Work&&>(work));
 }

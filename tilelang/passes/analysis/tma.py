@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from math import prod
+from typing import TypeAlias
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -38,6 +39,11 @@ _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
 # Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
 _KINDS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int32": 3, "int64": 5}
 _BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
+
+
+Moved: TypeAlias = "S.Copy | S.AtomicTile"  # what may be one of boxes
+# Elements that the copy unit adds up (PTX, "cp.reduce.async.bulk"), as signed or unsigned numbers.
+_ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
 
 
 class NotBoxesError(Exception):
@@ -124,7 +130,20 @@ class _Axis:
 
 def is_complete(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a copy by boxes that is over where it ends."""
-    return isinstance(stmt, S.Copy) and bool(dict(stmt.annotations).get(COMPLETE))
+    moved = isinstance(stmt, (S.Copy, S.AtomicTile))
+    return moved and bool(dict(stmt.annotations).get(COMPLETE))
+
+
+def check_reduction(stmt: S.AtomicTile) -> None:
+    """What speaks against an update of a tile by the copy unit beside regions and layouts.
+
+    Raises:
+        NotBoxesError: the unit has no such update.
+    """
+    if stmt.op != "add" or str(stmt.dst.dtype) not in _ADDED:
+        raise NotBoxesError(f"the copy unit has no `{stmt.op}` of {stmt.dst.dtype}")
+    if stmt.memory_order != "relaxed":
+        raise NotBoxesError(f"its memory order is {stmt.memory_order}")
 
 
 def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
@@ -136,7 +155,7 @@ def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
     return None
 
 
-def boxes_of(copy: S.Copy, layout: Layout | None, bounds: Bounds) -> Boxes:
+def boxes_of(copy: Moved, layout: Layout | None, bounds: Bounds) -> Boxes:
     """The boxes that ``copy`` moves between a tensor and a tile in shared memory.
 
     Args:
@@ -148,6 +167,8 @@ def boxes_of(copy: S.Copy, layout: Layout | None, bounds: Bounds) -> Boxes:
     """
     load = copy.src.buffer.storage == "global"
     tensor, tile = (copy.src, copy.dst) if load else (copy.dst, copy.src)
+    if isinstance(copy, S.AtomicTile):
+        check_reduction(copy)
     if tensor.buffer.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
         raise NotBoxesError("it is none between global and shared memory")
     dtype = tensor.buffer.dtype

@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from tilelang.ir import effects
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.define import loop_of
 from tilelang.ir.visitor import Rewriter
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
-from tilelang.passes.analysis.tma import COMPLETE, TMA_NOTE, NotBoxesError, boxes_of, is_complete
+from tilelang.passes.analysis.tma import (
+    COMPLETE,
+    TMA_NOTE,
+    Moved,
+    NotBoxesError,
+    boxes_of,
+    is_complete,
+)
 
 
 class NotBoxedError(Exception):
     """A tile that is better not copied in boxes; caught where inference starts."""
 
-    def __init__(self, copies: list[S.Copy], why: str) -> None:
+    def __init__(self, copies: list[Moved], why: str) -> None:
         super().__init__(why)
         self.copies = copies
         self.why = why
@@ -27,11 +36,14 @@ class NotBoxedError(Exception):
         error = self
 
         class Plain(Rewriter):
-            def stmt(self, stmt: S.Stmt) -> S.Stmt:
-                if not isinstance(stmt, S.Copy) or stmt not in error.copies:
+            def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
+                if not isinstance(stmt, (S.Copy, S.AtomicTile)) or stmt not in error.copies:
                     return stmt
                 kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
-                return replace(stmt, mode="copy", annotations=(*kept, (TMA_NOTE, error.why)))
+                notes = (*kept, (TMA_NOTE, error.why))
+                if isinstance(stmt, S.AtomicTile):
+                    return loop_of(replace(stmt, use_tma=False, annotations=notes))
+                return replace(stmt, mode="copy", annotations=notes)
 
         return Plain().rewrite(launch)
 
@@ -41,9 +53,9 @@ class BoxedTiles:
 
     def __init__(self, launch: S.Launch, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.copies: dict[Buffer, list[S.Copy]] = {}
+        self.copies: dict[Buffer, list[Moved]] = {}
         for stmt in S.walk(launch.body):
-            if isinstance(stmt, S.Copy) and stmt.mode == "tma":
+            if isinstance(stmt, (S.Copy, S.AtomicTile)) and effects.in_bulk(stmt):
                 load = stmt.src.buffer.storage == "global"
                 tile = stmt.dst.buffer if load else stmt.src.buffer
                 self.copies.setdefault(tile, []).append(stmt)

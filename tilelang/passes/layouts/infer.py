@@ -499,7 +499,7 @@ class _Inference:
         taken: set[E.Var] = set(self.storage.names)
         taken.update(_plain_uses(self.launch.body))
         for op in self.ops:
-            if op.loop is None or (isinstance(op.stmt, S.Copy) and op.stmt.mode == "tma"):
+            if op.loop is None or effects.in_bulk(op.stmt):
                 continue
             spread = self.spread_of(op.stmt)
             for access in accesses(op.loop):

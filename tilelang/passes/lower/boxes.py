@@ -18,7 +18,7 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
-from tilelang.passes.analysis.tma import Boxes, NotBoxesError, boxes_of, is_complete
+from tilelang.passes.analysis.tma import Boxes, Moved, NotBoxesError, boxes_of, is_complete
 from tilelang.passes.lower.context import MADE, Lowering
 from tilelang.target import nvidia
 
@@ -27,7 +27,7 @@ _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # bytes -> value of CUtensorMapSwizzle
 _PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 
 
-def boxes_or_refuse(copy: S.Copy, bounds: Bounds) -> Boxes:
+def boxes_or_refuse(copy: Moved, bounds: Bounds) -> Boxes:
     """The boxes of a copy that was planned as one of boxes, or that the program wants so.
 
     Raises:
@@ -47,21 +47,23 @@ def boxes_or_refuse(copy: S.Copy, bounds: Bounds) -> Boxes:
         ) from None
 
 
-def issued(copy: S.Copy, boxes: Boxes) -> list[S.Stmt]:
+def issued(copy: Moved, boxes: Boxes) -> list[S.Stmt]:
     """The instructions of all boxes; loads tell ``copy.barrier`` of their bytes."""
-    tensor_map = _map(boxes, "r" if copy.barrier is not None else "w")
+    barrier = copy.barrier if isinstance(copy, S.Copy) else None
+    more: dict[str, object] = {"bytes": boxes.box_bytes}
+    if isinstance(copy, S.AtomicTile):
+        more["reduce"] = copy.op
+    elif (policy := dict(copy.annotations).get("eviction_policy")) is not None:
+        more["eviction_policy"] = policy
+    tensor_map = _map(boxes, "rw" if "reduce" in more else "w" if barrier is None else "r")
     found: list[S.Stmt] = []
     for box in boxes.boxes:
         coords = [E.cast(at, INT) for at in box.tensor]
-        access = "w" if copy.barrier is not None else "r"
-        place = E.AddressOf(boxes.tile, box.tile, access)
-        if copy.barrier is not None:
-            call = E.call(
-                nvidia.TMA_LOAD_BOX, place, tensor_map, copy.barrier, *coords,
-                bytes=boxes.box_bytes,
-            )  # fmt: skip
+        place = E.AddressOf(boxes.tile, box.tile, "w" if barrier is not None else "r")
+        if barrier is not None:
+            call = E.call(nvidia.TMA_LOAD_BOX, place, tensor_map, barrier, *coords, **more)
         else:
-            call = E.call(nvidia.TMA_STORE_BOX, tensor_map, place, *coords, bytes=boxes.box_bytes)
+            call = E.call(nvidia.TMA_STORE_BOX, tensor_map, place, *coords, **more)
         found.append(S.Eval(value=call, loc=copy.loc))
     return found
 
@@ -139,7 +141,7 @@ def announced(copy: S.Copy, ctx: Lowering) -> S.Stmt:
     return elected(S.seq(*calls), ctx)
 
 
-def stored(copy: S.Copy, ctx: Lowering, loops: int) -> S.Stmt:
+def stored(copy: Moved, ctx: Lowering, loops: int) -> S.Stmt:
     """A store, as a group of the thread that issues it. In a loop the next one may be of the same
     elements, so that it is waited for until it has been written."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))

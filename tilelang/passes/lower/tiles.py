@@ -175,6 +175,8 @@ class _Tiles(Rewriter):
             return lower_gemm(stmt, ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
             return lower_reducer_fill(stmt, ctx)
+        if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
+            return stored(stmt, ctx, self.own.loops)
         if isinstance(stmt, S.Copy) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):

@@ -1,7 +1,7 @@
 """Transposes, im2col and atomic updates by tiles become the loops over elements that they mean.
 
 Threads share these out as they do any parallel loop, with the layouts that fragments give or, on
-memory, in vectors. Copies and fills stay whole until they are lowered: pipelines, exchanges and
+memory, in vectors, except for updates that the copy unit makes. Copies and fills stay whole until they are lowered: pipelines, exchanges and
 wide stores know them as what they are.
 
 Stands behind the passes that plan pipelines, which see these operations as whole too, and before
@@ -15,6 +15,7 @@ from dataclasses import replace
 from tilelang.ir import stmt as S
 from tilelang.ir.define import loop_of
 from tilelang.ir.visitor import Rewriter
+from tilelang.passes.analysis.tma import is_complete
 from tilelang.target import Context
 
 _KINDS = (S.ElementOp, S.AtomicTile)
@@ -28,4 +29,4 @@ def expand_elementwise(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 class _Expand(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
-        return loop_of(stmt) if isinstance(stmt, _KINDS) else stmt
+        return loop_of(stmt) if isinstance(stmt, _KINDS) and not is_complete(stmt) else stmt

@@ -10,7 +10,7 @@ ordinary loads and stores serve as well when they come before that arrival: what
 visible to those that waited for its arrival.
 
 ``T.copy`` of a tile that is large enough becomes a copy by the accelerator that is complete where
-its statement ends.
+its statement ends. So does ``T.atomic_add(..., use_tma=True)``, which adds what it stores.
 """
 
 from __future__ import annotations
@@ -44,9 +44,26 @@ def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def settled(launch: S.Launch) -> S.Launch:
         facts = TmaFacts(launch, known, context)
-        return _settled(_by_itself(launch, facts), facts)
+        return _settled(_by_itself(_reduced(launch, facts), facts), facts)
 
     return rewrite_launches(func, settled)
+
+
+def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
+    """``launch`` with the updates of tiles that the program wants of the copy unit, as that or,
+    where it cannot make them, as ordinary ones."""
+
+    class Reduce(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if not (isinstance(stmt, S.AtomicTile) and stmt.use_tma):
+                return stmt
+            why = facts.refusal(stmt)
+            note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
+            return replace(stmt, use_tma=why is None, annotations=(*stmt.annotations, note))
+
+    found = Reduce().rewrite(launch)
+    assert isinstance(found, S.Launch)
+    return found
 
 
 def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:

@@ -20,7 +20,7 @@ from tilelang.ir.uniform import Varying
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import bounds_of
-from tilelang.passes.analysis.tma import START, Boxes, NotBoxesError, box_layout, boxes_of
+from tilelang.passes.analysis.tma import START, Boxes, Moved, NotBoxesError, box_layout, boxes_of
 from tilelang.target import Context
 
 LEAST = 4096  # bytes of a copy that is worth a barrier of its own
@@ -66,7 +66,7 @@ class TmaFacts:
         """The storage that the kernel writes."""
         return effects.written(self.launch.body)
 
-    def has_elements(self, copy: S.Copy, tensor: Buffer) -> bool:
+    def has_elements(self, copy: Moved, tensor: Buffer) -> bool:
         """Whether ``copy`` is surely not made where ``tensor`` is empty: the grid or a loop around
         it depends on each of the tensor's extents that are not constants."""
         wanted = {var for extent in tensor.shape for var in E.as_expr(extent).variables}
@@ -96,7 +96,7 @@ class TmaFacts:
         size = prod(int(extent) for extent in copy.dst.extents) * copy.dst.dtype.bits // 8
         return size >= LEAST
 
-    def refusal(self, copy: S.Copy, versions: bool = False) -> str | None:
+    def refusal(self, copy: Moved, versions: bool = False) -> str | None:
         """Why the accelerator cannot make ``copy``; None if it can.
 
         Args:
@@ -111,7 +111,7 @@ class TmaFacts:
             return f"versions of {size} bytes do not start at multiples of {START} bytes"
         return None
 
-    def boxes(self, copy: S.Copy) -> Boxes:
+    def boxes(self, copy: Moved) -> Boxes:
         """The boxes of ``copy`` under the layout that its tile is going to have.
 
         Raises:
@@ -131,13 +131,13 @@ class TmaFacts:
             raise NotBoxesError("its place differs between threads")
         return found
 
-    def _check(self, copy: S.Copy, tensor: Buffer, load: bool) -> None:
+    def _check(self, copy: Moved, tensor: Buffer, load: bool) -> None:
         """What has nothing to do with regions and layouts."""
         name = tensor.name
-        if not self.context.has("tma"):
-            raise NotBoxesError("the target has no tensor maps")
         if self.context.options.no_tma:
             raise NotBoxesError("tl.disable_tma_lower")
+        if not self.context.has("tma"):
+            raise NotBoxesError("the target has no tensor maps")
         notes = dict(copy.annotations)
         if notes.get("disable_tma"):
             raise NotBoxesError("disable_tma=True")
@@ -151,7 +151,7 @@ class TmaFacts:
             raise NotBoxesError(f"outside of `{name}` it reads another value than 0")
         if load and tensor.data in self.written:
             raise NotBoxesError(f"the kernel writes `{name}`, too")
-        by_hand, groups = copy.mode == "tma", self.groups
+        by_hand, groups = isinstance(copy, S.Copy) and copy.mode == "tma", self.groups
         if not by_hand and not load and self.uses[tensor.data] > 1:
             raise NotBoxesError(f"the kernel uses `{name}` elsewhere, too")
         if copy in groups.divergent or (copy in groups.partial and not by_hand):

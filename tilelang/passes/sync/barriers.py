@@ -307,7 +307,7 @@ class _Inserter:
             split = self.split(stmt, found, live, at)
             if split is not None:
                 return S.seq(*before, split)
-        if isinstance(stmt, S.Copy) and stmt.mode == "tma":
+        if effects.in_bulk(stmt):
             # What is loaded so is waited for on a barrier that counts bytes.
             found = [access for access in found if access.mode == "read"]
         live.add(found)
