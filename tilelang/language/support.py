@@ -75,7 +75,7 @@ _SPECIAL = {
     "import_source": Support(True, True, "kept; device source needs a CUDA target"),
     "sync_grid": Support(True, True, "every block has a thread of the system"),
     "sync_global": Support(True, True, "every block has a thread of the system"),
-    "tma_copy": Support(True, True, "a copy that is complete at once"),
+    "tma_copy": Support(True, True, "complete at once but on sm_90 and later"),
     "ptx_cp_async": Support(True, True, "a copy that is complete at once"),
     "async_copy": Support(True, True, "a copy that is complete at once"),
     "wgmma_gemm": Support(True, True, "complete at once but on sm_90a"),
