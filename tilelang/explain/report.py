@@ -19,8 +19,8 @@ from tilelang.explain.moves import Key, Line, Move, lines_of
 from tilelang.explain.snapshots import allocated, launches, snapshots
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.effects import in_bulk
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.effects import in_bulk
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.options import Options
 from tilelang.passes.analysis.scopes import FRAGMENT

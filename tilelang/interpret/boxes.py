@@ -141,8 +141,10 @@ def _combined(op: str, old: Array, new: Array, kind: DType) -> Array:
     """The bytes of elements that are updated."""
     held = values.compute_dtype(kind)
     stored = floats.to_storage(np.zeros(1), kind).dtype
-    sides = (floats.from_storage(side.view(stored), kind).astype(held) for side in (old, new))
-    found = values.combine(op, *sides, kind)
+    first, second = (
+        floats.from_storage(side.view(stored), kind).astype(held) for side in (old, new)
+    )
+    found = values.combine(op, first, second, kind)
     return floats.to_storage(np.asarray(found), kind).view(np.uint8)
 
 

@@ -228,7 +228,7 @@ def _how(node: S.Stmt | E.Call, mode: str, buffer: Buffer) -> How:
         if row.own_order:
             return How.ASYNC
         return How.NAMED if row.effect is Effect.NONE else How.POINTER  # computes with the address
-    late = in_bulk(node) or isinstance(node, S.Copy) and node.mode == "async" and mode == WRITE
+    late = in_bulk(node) or (isinstance(node, S.Copy) and node.mode == "async" and mode == WRITE)
     return How.ASYNC if late or getattr(node, "asynchronous", False) else How.PLAIN
 
 

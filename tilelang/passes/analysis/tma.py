@@ -130,8 +130,9 @@ class _Axis:
 
 def is_complete(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a copy by boxes that is over where it ends."""
-    moved = isinstance(stmt, (S.Copy, S.AtomicTile))
-    return moved and bool(dict(stmt.annotations).get(COMPLETE))
+    if not isinstance(stmt, (S.Copy, S.AtomicTile)):
+        return False
+    return bool(dict(stmt.annotations).get(COMPLETE))
 
 
 def check_reduction(stmt: S.AtomicTile) -> None:
