@@ -1,0 +1,63 @@
+"""Pages that scripts write are what the scripts write today, and leave nothing out."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilelang.language as T
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def script(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_of_names_are_current() -> None:
+    for path, text in script("api_pages").pages().items():
+        assert path.read_text(encoding="utf-8") == text, "python scripts/api_pages.py writes it"
+
+
+def test_the_gallery_is_current() -> None:
+    assert script("gallery").PAGE.read_text(encoding="utf-8") == script("gallery").page(), (
+        "python scripts/gallery.py writes it"
+    )
+
+
+def test_every_function_of_the_language_has_an_entry() -> None:
+    pages = script("api_pages").pages()
+    everything = "\n".join(pages.values())
+    for name in script("api_pages").names():
+        assert f"`T.{name}`" in everything or name in script("api_pages").CONSTANTS, name
+
+
+def test_a_module_without_a_page_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = script("api_pages")
+    monkeypatch.setattr(api, "PAGES", api.PAGES[1:])
+    with pytest.raises(SystemExit, match="no page for .*'Kernel'"):
+        dict(api.language_pages())
+
+
+def test_the_gallery_names_the_words_of_an_example() -> None:
+    import ast
+
+    tree = ast.parse("with T.Kernel(1):\n    T.clear(T.alloc_shared((1,), 'int8'))\n    U.sum(x)\n")
+    assert script("gallery").words(tree) == ["clear", "alloc_shared"]
+
+
+def test_signatures_leave_types_out_and_keep_defaults() -> None:
+    assert script("api_pages").signature("T.view", T.view).startswith("T.view(")
+    assert ": '" not in script("api_pages").signature("T.copy", T.copy)
+    assert "disable_tma=False" in script("api_pages").signature("T.copy", T.copy)
