@@ -140,12 +140,12 @@ def test_text_that_the_emulator_lacks_is_refused() -> None:
     assert "no_such_thing" in error.value.log
 
 
-def test_the_emulator_is_for_cuda() -> None:
+def test_the_emulator_is_for_gpus() -> None:
     with pytest.raises(TileUnsupportedError) as error:
         tilelang.compile(program(), target="cpu", execution_backend="emulator")
     assert str(error.value) == (
         "the emulator runs no kernels for the target 'cpu'\n"
-        '  expected: a CUDA target, e.g. target="cuda -arch=sm_80"\n'
+        '  expected: a target of a GPU, e.g. target="cuda -arch=sm_80" or "metal"\n'
         "  got: target='cpu'"
     )
 

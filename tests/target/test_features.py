@@ -39,7 +39,7 @@ FOUND = {
     "hip -arch=gfx906": "simt ds_read vmcnt",
     "hip -arch=gfx1100": "simt wmma ds_read vmcnt bf16",
     "hip -arch=gfx1201": "simt wmma ds_read vmcnt bf16 fp8",
-    "metal": "simt simdgroup",
+    "metal": "simt simdgroup bf16",
     "webgpu": "simt",
     "cpu": "cores",
 }

@@ -82,13 +82,14 @@ def runtime_files() -> dict[str, str]:
 
     Headers of the device that are plain C++ are read as they are, so they count too.
     """
-    names = ("emulator/runtime", "emulator/include", "emulator/amd", "cuda/include", "hip/include")
+    names = ("emulator/runtime", "emulator/include", "emulator/amd", "cuda/include", "hip/include",
+             "emulator/metal", "metal/include")  # fmt: skip
     folders = [ROOT.parent / name for name in names]
     paths = [path for folder in folders for path in sorted(folder.glob("*"))]
     return {
         str(path): path.read_text(encoding="utf-8")
         for path in paths
-        if path.suffix in (".h", ".cpp")
+        if path.suffix in (".h", ".cpp", "")  # names of the standard library have no suffix
     }
 
 
@@ -165,9 +166,9 @@ def _load_global(entry: Entry) -> Any:
 _WHILE = re.compile(r"^( *)while \((.*)\) \{$", re.MULTILINE)
 
 
-def kernel_text(source: str, kernels: Sequence[str]) -> str:
+def kernel_text(source: str, kernels: Sequence[str], family: Family = CUDA) -> str:
     """``source`` as C++ with the table of its kernels behind it."""
-    asking = _WHILE.sub(r"\1while (tl_emu_goes_on() && (\2)) {", rewrite_shared(source))
+    asking = _WHILE.sub(r"\1while (tl_emu_goes_on() && (\2)) {", family.rewrite(source))
     return asking + "".join(f"\nTL_EMU_ENTRY({name})\n" for name in kernels)
 
 
@@ -207,7 +208,7 @@ def load_kernels(
     told = source
     if watched:
         told, arrays = rewrite_arrays(rewrite_conversions(rewrite_tiles(source, tiles), tiles))
-    text = kernel_text(told, kernels)
+    text = kernel_text(told, kernels, family)
     key = content_key(
         "emulated kernel",
         text,

@@ -38,12 +38,18 @@ _TILE = re.compile(
     re.MULTILINE,
 )
 # __align__(16) float name[32];
-_ARRAY = re.compile(r"^ +__align__\(\d+\) [\w:]+(?: \w+)* (\w+)\[\d+\];$", re.MULTILINE)
+_ARRAY = re.compile(r"^ +(?:__align__|alignas)\(\d+\) [\w:]+(?: \w+)* (\w+)\[\d+\];$", re.MULTILINE)
 # tl_copy_16(&name[i], &name_shared[j]); name_shared[i] = name[j];
 _PLACE = r"(\w+)(\[[^\[\]]*\])?"
 _COPY = re.compile(rf"^( *)tl_copy_(\d+)\((&?{_PLACE}), (&?{_PLACE})\);$", re.MULTILINE)
 _ASSIGNMENT = re.compile(rf"^( *)()({_PLACE}) = ({_PLACE});$", re.MULTILINE)
-_KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
+_KERNEL = re.compile(r"(?:__global__|\bkernel void\b).*?\b(?!__)(\w+)\(")
+# Of Metal: alignas(16) threadgroup uchar tl_smem[4096]; constant int& n [[buffer(2)]].
+_THREADGROUP = re.compile(
+    r"\balignas\((?P<align>\d+)\) threadgroup (?P<kind>\w+) (?P<name>\w+)\[(?P<length>\d+)\];"
+)
+_CONSTANT = re.compile(r"\bconstant (\w+)& ")
+_ATTRIBUTE = re.compile(r" *\[\[[^\[\]]*\]\]")
 _DECLARATOR = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\s*", re.DOTALL)
 
 
@@ -60,6 +66,21 @@ def rewrite_shared(source: str, first: int = 0) -> str:
     numbers = itertools.count(first)
     dynamic = _DYNAMIC.sub(_dynamic, source)
     return _STATIC.sub(lambda found: _static(found, numbers), dynamic)
+
+
+def rewrite_metal(source: str) -> str:
+    """The text of Metal kernels as C++: shared memory, constants by value, without attributes."""
+    numbers = itertools.count()
+
+    def declared(found: re.Match[str]) -> str:
+        kind, name, length, align = found.group("kind", "name", "length", "align")
+        if name == "tl_smem":
+            return f"unsigned char* const {name} = (unsigned char*)tl_emu_arena();"
+        place = f"tl_emu_shared<{kind}[{length}], {next(numbers)}, {align}>()"
+        return f"{kind} (&{name})[{length}] = {place};"
+
+    plain = _ATTRIBUTE.sub("", _CONSTANT.sub(r"const \1 ", source))
+    return _THREADGROUP.sub(declared, plain)
 
 
 def rewrite_tiles(source: str, tiles: Sequence[SharedBuffer]) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tilelang.emulator.declarations import rewrite_metal, rewrite_shared
 from tilelang.errors import InternalError
 from tilelang.target.limits import limits_of
 
@@ -21,6 +22,7 @@ class Family:
         rewritten: the folder of headers that declare shared memory, as texts do; "" for none.
         macros: by which headers know the architecture.
         gcc: more flags for compilers of that family.
+        rewrite: makes C++ of a text.
     """
 
     kind: str
@@ -29,6 +31,7 @@ class Family:
     macros: Callable[[str], tuple[str, ...]]
     rewritten: str = ""
     gcc: tuple[str, ...] = ()
+    rewrite: Callable[[str], str] = rewrite_shared
 
     def warp_size(self, arch: str) -> int:
         """Lanes of a warp."""
@@ -56,7 +59,10 @@ HIP = Family(
     ("-fno-thread-jumps", "-fno-reorder-blocks", "-fno-crossjumping", "-fno-tree-tail-merge",
      "-fno-optimize-sibling-calls"),
 )  # fmt: skip
-FAMILIES: Mapping[str, Family] = {row.kind: row for row in (CUDA, HIP)}
+METAL = Family(
+    "metal", "Metal", ("emulator/metal", "metal/include"), lambda arch: (), rewrite=rewrite_metal
+)
+FAMILIES: Mapping[str, Family] = {row.kind: row for row in (CUDA, HIP, METAL)}
 
 
 def family_of(kind: str) -> Family:

@@ -1,4 +1,4 @@
-"""CUDA kernels on the CPU cores: the generated text, compiled by a C++ compiler, in the emulator.
+"""Kernels for GPUs on the CPU cores: their text, compiled by a C++ compiler, in the emulator.
 
 Imported when the first kernel is made for it.
 """
@@ -16,6 +16,7 @@ from tilelang.compiler import Artifact, compile, for_alignments
 from tilelang.emulator.build import KernelLibrary, load_kernels, load_runtime
 from tilelang.emulator.compilers import need_cxx
 from tilelang.emulator.explain import explain
+from tilelang.emulator.families import family_of
 from tilelang.emulator.launch import (
     DEFAULT_CHECKS,
     EmulatedLauncher,
@@ -52,7 +53,7 @@ _ERRORS: dict[str, type[TileRuntimeError]] = {
 
 @dataclass(frozen=True)
 class EmulatedExecutable(Executable):
-    """A CUDA program that runs on the CPU cores.
+    """A program for a GPU that runs on the CPU cores.
 
     Attributes:
         spec: what a call must look like.
@@ -70,11 +71,12 @@ class EmulatedExecutable(Executable):
     def explain(self) -> str:
         """How the program is run, in words."""
         assert self.artifact is not None
-        return self.artifact.explain or f"`{self.func.name}` runs as CUDA on the CPU cores"
+        language = family_of(self.artifact.language).language
+        return self.artifact.explain or f"`{self.func.name}` runs as {language} on the CPU cores"
 
     def text(self, which: str) -> str:
-        """The "cuda" text."""
-        if which != "cuda":
+        """The text, by the name of its language, e.g. "cuda"."""
+        if self.artifact is None or which != self.artifact.language:
             return super().text(which)
         return self.source
 
@@ -87,19 +89,19 @@ def compiled(
     backend: str,
     make_real: Callable[[], Callable[..., Any]],
 ) -> Executable:
-    """CUDA code for ``func`` behind a launcher for arrays in host memory.
+    """Code of a GPU for ``func`` behind a launcher for arrays in host memory.
 
     Args:
         make_real: makes what runs the program for tensors on a GPU.
 
     Raises:
-        TileUnsupportedError: the target is no CUDA target, or there is no C++ compiler.
+        TileUnsupportedError: the emulator runs nothing for the target, or there is no C++ compiler.
         CompileError: the text uses something that the emulator lacks.
     """
     if not emulated(target):
         raise TileUnsupportedError(
             f"the emulator runs no kernels for the target {target.kind!r}",
-            expected='a CUDA target, e.g. target="cuda -arch=sm_80"',
+            expected='a target of a GPU, e.g. target="cuda -arch=sm_80" or "metal"',
             got=f"target={str(target)!r}",
         )
     target = target.concrete()
@@ -124,7 +126,7 @@ def compiled(
 
 def _is_on_gpu(arg: Any) -> bool:
     kind = getattr(getattr(arg, "device", None), "type", None)
-    return kind == "cuda" or type(arg).__module__.partition(".")[0] == "cupy"
+    return kind in ("cuda", "mps") or type(arg).__module__.partition(".")[0] == "cupy"
 
 
 def from_artifact(
@@ -185,7 +187,7 @@ def make_machinery(module: CudaModule, target: Target, options: Options) -> Mach
             runtime()  # kernels take its names
             known[watched] = load_kernels(
                 module.source, module.kernels, target.arch, compiler, cache, watched,
-                options.compile_flags, module.shared,
+                options.compile_flags, module.shared, family_of(target.kind),
             )  # fmt: skip
         return known[watched]
 

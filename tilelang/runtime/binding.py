@@ -418,9 +418,13 @@ def _shown(arg: object) -> str:
     return f"{shown(arg, 60)} of type {type(arg).__name__}"
 
 
+_EMULATED = 'execution_backend="emulator" runs the kernel on the CPU'
+
+
 def _moved(name: str, device: str) -> str | None:
     """What to do with a tensor that is not on ``device``."""
     if device == "cuda":
-        emulated = 'execution_backend="emulator" runs the kernel on the CPU'
-        return f"pass {name}.cuda(); without a GPU, {emulated}"
+        return f"pass {name}.cuda(); without a GPU, {_EMULATED}"
+    if device == "metal":
+        return f'pass {name}.to("mps"); without a GPU, {_EMULATED}'
     return f"pass {name}.cpu()" if device == "cpu" else None

@@ -86,7 +86,7 @@ _HIP = {
 }
 _OTHERS = {
     "cpu": ("cores",),
-    "metal": ("simt", "simdgroup"),
+    "metal": ("simt", "simdgroup", "bf16"),
     "webgpu": ("simt",),
 }
 

@@ -98,7 +98,13 @@ HIP: dict[str, Limits] = {
     "gfx1250": _amd(32, 320, 1024),
 }
 
-METAL = Limits(shared_static=32 * KIB, shared_block=32 * KIB, shared_processor=32 * KIB)
+METAL = Limits(
+    shared_static=32 * KIB,
+    shared_block=32 * KIB,
+    shared_processor=32 * KIB,
+    block=(1024, 1024, 1024),
+    grid=(2**31 - 1, 2**31 - 1, 2**31 - 1),
+)
 # The default limits of the WebGPU specification, which every device must offer.
 WEBGPU = Limits(threads=256, shared_static=16 * KIB, shared_block=16 * KIB, grid=(65535,) * 3)
 # Blocks are loops on the CPU: threads are only counted, and tiles live in ordinary memory.

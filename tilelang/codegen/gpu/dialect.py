@@ -46,6 +46,7 @@ class Dialect:
         map_step: the step of the host that makes it for the kernel parameter with this name.
         flags: options of the compiler that suit the kernels of a function.
         pointer, scalar: a parameter {name} of {kind} of a kernel, the {at}-th one.
+        swizzle: the block in panels of {panel} rows or columns ({order}).
         lacks: what the machine has not -> what programs use instead; "print" and names of rows.
     """
 
@@ -69,6 +70,7 @@ class Dialect:
     flags: Callable[[S.PrimFunc], tuple[str, ...]]
     pointer: str = "{kind} {name}"
     scalar: str = "{kind} {name}"
+    swizzle: str = "tl_swizzle_{order}<{panel}>()"
     lacks: Mapping[str, str] = field(default_factory=dict)
 
     def space(self, storage: str) -> str:

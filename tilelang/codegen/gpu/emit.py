@@ -332,7 +332,8 @@ class _Kernel:
             panel, order = swizzle
             if order in ("row", "column"):
                 tile = self.names.fresh("block_tile")
-                lines.append(f"    const uint2 {tile} = tl_swizzle_{order}<{panel}>();")
+                swizzled = self.dialect.swizzle.format(order=order, panel=panel)
+                lines.append(f"    const uint2 {tile} = {swizzled};")
                 blocks[:2] = [f"(int){tile}.x", f"(int){tile}.y"]
         for var, text in zip(self.stmt.block_vars, blocks):
             if var in used:

@@ -153,3 +153,12 @@ extern "C" void tl_emu_store_nibble(void* byte, int shift, int value) {
     if (!touch(self(), byte, 1, TL_EMU_ATOMIC, TL_EMU_PC())) return;
     replace<uint8_t>(byte, [&](uint8_t old) { return (uint8_t)((old & ~(15 << shift)) | value << shift); });
 }
+
+// The word that was there; `value` is in its place if that was `seen`.
+extern "C" unsigned tl_emu_compare_and_swap(void* word, unsigned seen, unsigned value) {
+    const void* pc = TL_EMU_PC();
+    yield(pc);
+    if (!touch(self(), word, 4, TL_EMU_ATOMIC, pc, 4)) return seen;
+    __atomic_compare_exchange_n(static_cast<uint32_t*>(word), &seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return seen;
+}

@@ -1,0 +1,1 @@
+"""Metal: kernels for the GPUs of Apple."""

@@ -1,0 +1,70 @@
+"""The row of the Metal back end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Backend, Program
+from tilelang.ir.stmt import PrimFunc
+from tilelang.target import Context
+
+if TYPE_CHECKING:
+    from tilelang.passes.step import Step
+    from tilelang.runtime.executable import Executable
+
+HEADER = Path(__file__).parent / "include" / "tl_metal.h"
+_INCLUDE = '#include "tl_metal.h"'
+
+
+def _emit(func: PrimFunc, context: Context) -> Artifact:
+    """The text and the host steps of a lowered program."""
+    from tilelang.codegen.gpu.emit import emit_module
+    from tilelang.codegen.symbols import symbols_of
+    from tilelang.metal.dialect import METAL as DIALECT
+    from tilelang.passes.normalize.alignment import needed_alignments
+
+    module = emit_module(func, context.target, DIALECT)
+    return Artifact(
+        source=module.source,
+        language="metal",
+        entry=module.kernels[0] if module.kernels else "",
+        symbols=tuple(symbol.name for symbol in symbols_of(func)),
+        messages=module.messages,
+        sites=module.sites,
+        device=module,
+        alignments=tuple(needed_alignments(func)),
+    )
+
+
+def _executable(program: Program, artifact: Artifact) -> Executable:
+    from tilelang.metal.executable import executable  # only kernels that run need torch
+
+    return executable(program, artifact)
+
+
+def _steps() -> tuple[Step, ...]:
+    from tilelang.metal.check_dtypes import check_dtypes
+    from tilelang.passes.step import Step, always
+
+    why = "statements are still those of the program, so the error names its line"
+    return (Step("check_dtypes", check_dtypes, always, why),)
+
+
+def standalone(source: str) -> str:
+    """``source`` with the header in place of its include: frameworks compile one text."""
+    return source.replace(_INCLUDE, HEADER.read_text(encoding="utf-8"), 1)
+
+
+METAL = Backend(
+    kind="metal",
+    language="Metal",
+    emit=_emit,
+    executable=_executable,
+    keeps_text=True,
+    emulated=True,
+    texts=("metal",),
+    standalone=standalone,
+    steps=_steps,
+)

@@ -1,0 +1,116 @@
+"""Calls of Metal kernels whose text is more than a function name and its arguments."""
+
+from __future__ import annotations
+
+from tilelang.codegen.c import NARROW_FLOATS, bare
+from tilelang.codegen.gpu.calls import SHARED, address_of, arguments, lane_text, narrowed
+from tilelang.codegen.gpu.dialect import CallText
+from tilelang.codegen.gpu.printer import GpuPrinter
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir import expr as E
+
+ATOMIC_SUFFIX = {"int32": "i32", "uint32": "u32", "float32": "f32"}
+# "mem_threadgroup" alone would not order what threads of the block have written to tensors.
+_BARRIER = "threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup)"
+
+
+def _suffix(call: E.Call) -> str:
+    """What functions of atomics call the dtype; there are 32-bit ones, in any order."""
+    buffer = address_of(call, 0).buffer
+    suffix = ATOMIC_SUFFIX.get(buffer.dtype)
+    order = str(call.attr("memory_order", "relaxed"))
+    if suffix is None or (suffix == "f32" and call.op in ("atomic_and", "atomic_or", "atomic_xor")):
+        raise TileUnsupportedError(
+            f"T.{call.op} on {buffer.dtype} is not supported on Metal",
+            expected="int32, uint32 or float32",
+            got=f"`{buffer.name}` of dtype {buffer.dtype}",
+            hint="accumulate in float32 and convert the sums afterwards",
+        )
+    if order != "relaxed":
+        raise TileUnsupportedError(
+            f"T.{call.op} with memory_order={order!r} is not supported on Metal",
+            expected='memory_order="relaxed", which is all that its atomics have',
+            got=order,
+            hint="let a second kernel use what the blocks of the first one have written",
+        )
+    return suffix
+
+
+def _atomic(p: GpuPrinter, call: E.Call) -> str:
+    """One indivisible update."""
+    return f"tl_{call.op}_{_suffix(call)}({arguments(p, call)})"
+
+
+def _atomic_vector(p: GpuPrinter, call: E.Call) -> str:
+    """Neighbouring sums, each indivisible by itself."""
+    suffix, source = _suffix(call), call.args[1]
+    if suffix != "f32" or len(call.args) > 2:
+        raise TileUnsupportedError(
+            f"T.{call.op} in this form is not supported on Metal",
+            expected="neighbours of dtype float32, without their previous values",
+            got=f"`{call!r}`",
+            hint="add each element with T.atomic_add",
+        )
+    place = p.value(call.args[0])
+    if isinstance(source, E.AddressOf):
+        return f"tl_{call.op}_f32({place}, {p.value(source)})"
+    values = ", ".join(lane_text(p, source, at) for at in range(int(call.op[-1])))
+    return f"tl_{call.op}_values_f32({place}, {values})"
+
+
+def _vector_copy(p: GpuPrinter, call: E.Call) -> str:
+    """A move of several bytes between any two memories."""
+    return f"tl_copy_{call.attr('bytes', 0)}({arguments(p, call)})"
+
+
+def _directed(p: GpuPrinter, call: E.Call) -> str:
+    """IEEE arithmetic, which is rounded to nearest here."""
+    mode = str(call.attr("rounding", "rn"))
+    if mode != "rn" or not call.atom.text:
+        raise TileUnsupportedError(
+            f"T.{call.op} with rounding_mode={mode!r} is not available on Metal",
+            expected="T.rsqrt" if mode == "rn" else 'rounding_mode="rn"',
+            got=mode,
+        )
+    return narrowed(p, call.dtype, f"tl_{call.atom.text}_rn_f32({arguments(p, call)})")
+
+
+def _reduce(p: GpuPrinter, call: E.Call) -> str:
+    """A reduction over the simdgroup; float16 and bfloat16 are rounded once, behind it."""
+    dtype = call.dtype
+    if dtype.bits > 32:
+        raise TileUnsupportedError(
+            f"T.{call.op} of {dtype} is not supported on Metal",
+            expected="a value of at most 32 bits",
+            got=f"`{call!r}`",
+        )
+    text = p.value(call.args[0])
+    if dtype.bits < 32 and dtype not in NARROW_FLOATS:
+        text = f"(int32_t){text}"
+    name = call.op.removeprefix("warp_reduce_")
+    return narrowed(p, dtype, f"tl_warp_reduce_{name}({bare(text)})")
+
+
+def _barrier(p: GpuPrinter, call: E.Call) -> str:
+    """The barrier of the threadgroup, which all of its threads meet in."""
+    whole = p.threads[0] * p.threads[1] * p.threads[2]
+    given = [int(arg.value) if isinstance(arg, E.Const) else whole + 1 for arg in call.args]
+    if all(number <= 0 for number in given[:1]) and given[1:] in ([], [whole]):
+        return _BARRIER
+    raise TileUnsupportedError(
+        "a barrier of some threads of a block is not available on Metal",
+        expected="T.sync_threads() by all threads of the block",
+        got=f"`{call!r}`",
+    )
+
+
+WRITERS: dict[str, CallText] = {
+    **SHARED,
+    "atomic": _atomic,
+    "atomic of neighbours": _atomic_vector,
+    "copy bytes": _vector_copy,
+    "directed": _directed,
+    "rsqrt": _directed,
+    "warp reduction": _reduce,
+    "block barrier": _barrier,
+}
