@@ -94,7 +94,7 @@ PARTS = {
 FACADES = frozenset(
     (
         "__init__", "__main__", "analysis", "backend", "cache", "carver", "contrib", "dtypes",
-        "engine", "intrinsics", "primitives", "quantize", "rocm", "testing", "tileop", "torch",
+        "engine", "intrinsics", "jax", "primitives", "quantize", "rocm", "testing", "tileop", "torch",
         "transform", "tvm",
     )
 )  # fmt: skip

@@ -56,8 +56,8 @@ _LAZY = {
 }
 _SUBPACKAGES = (
     "analysis", "autotuner", "backend", "cache", "carver", "contrib", "dtypes", "emulator",
-    "engine", "interpret", "intrinsics", "layout", "math", "primitives", "profiler", "quantize",
-    "rocm", "testing", "tileop", "tools", "torch", "transform", "tvm", "utils",
+    "engine", "interpret", "intrinsics", "jax", "layout", "math", "primitives", "profiler",
+    "quantize", "rocm", "testing", "tileop", "tools", "torch", "transform", "tvm", "utils",
 )  # fmt: skip
 
 __all__ = [

@@ -102,6 +102,8 @@ def test_page_runs_and_shows_its_real_output(
     monkeypatch.setenv("TILELANG_DEFAULT_TARGET", "cpu")
     if any("import torch" in block.text for block in blocks_of(page)):
         pytest.importorskip("torch", reason="the page is about tensors of torch")
+    if any("import jax" in block.text for block in blocks_of(page)):
+        pytest.importorskip("jax", reason="the page is about arrays of JAX")
     names: dict[str, Any] = {"__name__": "page"}
     printed = ""
     for block in blocks_of(page):

@@ -96,10 +96,13 @@ def describe(obj: object) -> TensorInfo:
         if found is not None:
             return found
     if hasattr(obj, "__dlpack__") and not isinstance(obj, type):
+        _refuse_jax_tracer(obj)
         return _describe_dlpack(obj)
     array = _through_buffer(obj)
     if array is None:
-        raise ArgumentTypeError("this is not a tensor", expected=_EXPECTED, got=_kind(obj))
+        raise ArgumentTypeError(
+            "this is not a tensor", expected=_EXPECTED, got=_kind(obj), hint=_as_array(obj)
+        )
     return _describe_numpy(array, array)
 
 
@@ -118,6 +121,30 @@ def _no_tensor(obj: object, interface: str, error: Exception) -> ArgumentTypeErr
 def _kind(obj: object) -> str:
     plain = isinstance(obj, (int, float, str, list, tuple))
     return type(obj).__name__ + (f" {shown(obj, 60)}" if plain else "")
+
+
+def _as_array(obj: object) -> str | None:
+    """What makes an array of an object that has values but shows no memory (a column of polars or
+    pandas): not done here, since a kernel would write into a copy."""
+    if isinstance(obj, type) or not hasattr(obj, "to_numpy"):
+        return None
+    return "pass A.to_numpy(); where that is a copy, what a kernel writes goes there"
+
+
+def _refuse_jax_tracer(obj: object) -> None:
+    """Refuse an array of JAX without values.
+
+    Raises:
+        ArgumentTypeError: it stands for others while JAX traces a program.
+    """
+    core: Any = sys.modules.get("jax.core")
+    if core is not None and isinstance(obj, core.Tracer):
+        raise ArgumentTypeError(
+            "this array of JAX has no values: it is traced (jit, grad, vmap, ...)",
+            expected="an array with memory",
+            got=f"a {type(obj).__name__}",
+            hint="tilelang.jax.custom_call(kernel) makes a function that JAX traces",
+        )
 
 
 def _through_buffer(obj: object) -> Any:
@@ -323,6 +350,20 @@ class _Memory:
         self.owner = owner
 
 
+def stand_in(shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of numpy without gaps that has a shape, a dtype, an aligned address and no memory:
+    for checks of what has no values yet."""
+    kind = np.dtype(dtype)
+    if 0 in shape or kind.itemsize not in (1, 2, 4, 8):
+        return np.empty(shape, kind)
+    raw = np.dtype(f"u{kind.itemsize}")
+    steps = tuple(step * kind.itemsize for step in _compact(shape))
+    interface = {
+        "version": 3, "shape": shape, "strides": steps, "typestr": raw.str, "data": (64, False),
+    }  # fmt: skip
+    return np.asarray(_Memory(interface, None)).view(kind)
+
+
 @lru_cache(maxsize=1)
 def _ml_dtypes() -> Any:
     try:
@@ -420,5 +461,9 @@ def to_framework(like: object, array: Any) -> Any:
         return array
     root = type(like).__module__.partition(".")[0]
     module = sys.modules.get(_FROM_DLPACK.get(root, root))
+    if array.dtype.isbuiltin != 1 and module is not None:
+        # numpy hands out no types that are not its own; the one copy is of a result.
+        copy: Callable[[Any], Any] | None = getattr(sys.modules.get("jax.numpy"), "asarray", None)
+        return array if copy is None or root not in _FROM_DLPACK else copy(array)
     convert: Callable[[Any], Any] | None = getattr(module, "from_dlpack", None)
     return array if convert is None else convert(array)

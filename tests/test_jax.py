@@ -1,0 +1,231 @@
+"""Kernels on arrays of JAX, and inside programs of JAX on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import (
+    ArgumentCountError,
+    ArgumentTypeError,
+    KernelArgumentError,
+    TileTypeError,
+    TileUnsupportedError,
+    TileValueError,
+)
+
+jax = pytest.importorskip("jax", reason="arrays of JAX")
+jnp = jax.numpy
+if find_compiler() is None:
+    pytest.skip("no C compiler on this machine", allow_module_level=True)
+custom_call = tilelang.jax.custom_call
+NARROW = (
+    "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
+    "float8_e4m3b11fnuz", "float8_e3m4", "float8_e8m0fnu",
+)  # fmt: skip
+
+
+@T.prim_func
+def scale_program(A: T.Tensor((T.dynamic("n"), 4), "float32"), s: T.float32):
+    n = A.shape[0]
+    B = T.empty((n, 4), "float32")
+    with T.Kernel(n, threads=32) as bx:
+        for j in T.Parallel(4):
+            B[bx, j] = A[bx, j] * s
+    return B
+
+
+@T.prim_func
+def add_program(A: T.Tensor((8,), "float32"), C: T.Tensor((8,), "float32"), t: T.int32):
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(8):
+            C[i] = C[i] + A[i] + t
+
+
+@T.prim_func
+def slope_program(grad: T.Tensor((3, 4), "float32"), s: T.float32):
+    G = T.empty((3, 4), "float32")
+    with T.Kernel(1, threads=32):
+        for i, j in T.Parallel(3, 4):
+            G[i, j] = grad[i, j] * s * 10
+    return G
+
+
+@T.prim_func
+def checked_program(A: T.Tensor((4,), "int32")):
+    B = T.empty((4,), "int32")
+    with T.Kernel(1, threads=32):
+        T.device_assert(A[0] > 0, "A starts above zero")
+        T.copy(A, B)
+    return B
+
+
+@tilelang.jit(target="cpu")
+def doubled(A, times: int = 2):
+    n = T.const("n")
+    A: T.Tensor[[n], T.float32]
+    B = T.empty((n,), "float32")
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(n):
+            B[i] = A[i] * times
+    return B
+
+
+@pytest.fixture(scope="module")
+def scale() -> Any:
+    return tilelang.compile(scale_program, target="cpu")
+
+
+def copy_program(dtype: str) -> Any:
+    @T.prim_func
+    def move(A: T.Tensor((8,), dtype), B: T.Tensor((8,), dtype)):
+        with T.Kernel(1, threads=8):
+            T.copy(A, B)
+
+    return move
+
+
+# -- arrays ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", NARROW)
+def test_narrow_floats_go_in_and_come_out(dtype: str) -> None:
+    kernel = tilelang.compile(
+        copy_program(dtype), out_idx=-1, target="cpu", execution_backend="interpret"
+    )
+    x = jnp.asarray(2.0 ** np.arange(-1, 3).repeat(2), dtype)
+    found = kernel(x)
+    assert isinstance(found, jax.Array) and found.dtype == x.dtype
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(x))
+
+
+def test_a_traced_array_says_what_to_do(scale: Any) -> None:
+    with pytest.raises(ArgumentTypeError) as caught:
+        jax.jit(lambda x: scale(x, 2.0))(jnp.ones((3, 4)))
+    assert str(caught.value).partition("  got")[0] == (
+        "kernel scale_program input A: this array of JAX has no values: it is traced (jit, grad, "
+        "vmap, ...)\n  expected: an array with memory\n"
+    )
+    assert caught.value.hint == "tilelang.jax.custom_call(kernel) makes a function that JAX traces"
+
+
+# -- programs --------------------------------------------------------------------------------------
+def test_a_kernel_is_a_part_of_a_traced_program(scale: Any) -> None:
+    call = custom_call(scale)
+    x = jnp.arange(12.0).reshape(3, 4)
+    run = jax.jit(lambda x, s: jnp.sum(call(x, 2.0) + call(x, s)))
+    assert run(x, 0.5) == 2.5 * 66
+    assert run(jnp.ones((5, 4)), 1) == 60  # sizes are dynamic in the program
+    assert "tilelang_kernel" in str(jax.jit(lambda x: call(x, 2.0)).lower(x).as_text())
+
+
+def test_arrays_without_gaps_are_made_of_others(scale: Any) -> None:
+    x = jnp.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(jax.jit(lambda x: custom_call(scale)(x.T, 1.0))(x), x.T)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2"])
+def test_narrow_floats_are_arrays_of_a_program(dtype: str) -> None:
+    call = custom_call(tilelang.compile(copy_program(dtype), out_idx=-1, target="cpu"))
+    x = jnp.asarray([0.5, 1, 2, 4, 8, 16, 32, 64], dtype)
+    found = jax.jit(lambda x: call(x))(x)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(x))
+
+
+def test_what_a_kernel_writes_comes_back_and_the_argument_stays() -> None:
+    call = custom_call(tilelang.compile(add_program, target="cpu"))
+    a, c = jnp.arange(8.0), jnp.ones(8)
+    found = jax.jit(lambda a, c: (call(a, c, 5), c))(a, c)
+    np.testing.assert_array_equal(found[0], np.arange(8) + 6)
+    np.testing.assert_array_equal(found[1], np.ones(8))
+    np.testing.assert_array_equal(jax.jit(lambda a, c, t: call(a, c, t))(a, c, -1), np.arange(8))
+
+
+def test_a_decorated_function_is_specialised_by_shapes_and_numbers() -> None:
+    call = custom_call(doubled)
+    run = jax.jit(lambda x, y: (call(x), call(y, 3)))
+    first, second = run(jnp.ones(5), jnp.ones(3))
+    assert first.tolist() == [2] * 5 and second.tolist() == [3] * 3
+
+
+def test_a_derivative_is_a_function_or_a_kernel(scale: Any) -> None:
+    x = jnp.ones((3, 4))
+    slope = tilelang.compile(slope_program, target="cpu")
+    for backward, factor in ((lambda s, grad: grad * s, 1), (slope, 10)):
+        call = custom_call(scale, backward=backward)
+        gradient = jax.jit(jax.grad(lambda x, call=call: (call(x, 3.0) * 2).sum()))(x)
+        np.testing.assert_array_equal(gradient, np.full((3, 4), 6 * factor))
+
+
+def test_a_batch_is_run_item_by_item(scale: Any) -> None:
+    call = custom_call(scale)
+    x = jnp.arange(24.0).reshape(2, 3, 4)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(lambda x: call(x, 2.0)))(x), 2 * x)
+
+
+def test_a_failed_assertion_is_an_error_of_the_program() -> None:
+    call = custom_call(tilelang.compile(checked_program, target="cpu"))
+    assert jax.jit(lambda x: call(x))(jnp.ones(4, "int32")).tolist() == [1] * 4
+    with pytest.raises(Exception, match="A starts above zero"):
+        jax.block_until_ready(jax.jit(lambda x: call(x))(jnp.zeros(4, "int32")))
+
+
+# -- errors ----------------------------------------------------------------------------------------
+def test_a_wrong_call_is_an_error_when_it_is_traced(scale: Any) -> None:
+    call = custom_call(scale)
+    with pytest.raises(KernelArgumentError, match="input A"):
+        jax.jit(lambda x: call(x, 2.0))(jnp.ones((3, 5)))
+    with pytest.raises(ArgumentCountError, match="Kernel expected 2 inputs, but 1 are provided"):
+        call(jnp.ones((3, 4)))
+
+
+def test_what_no_custom_call_can_be_made_of() -> None:
+    with pytest.raises(TileTypeError) as caught:
+        custom_call(len)  # type: ignore[arg-type]  # on purpose
+    assert str(caught.value) == (
+        "a custom call is made of a kernel\n  expected: a compiled kernel, or a function decorated "
+        "with @tilelang.jit that is one\n  got: <built-in function len>"
+    )
+    with pytest.raises(TileUnsupportedError) as unsupported:
+        custom_call(tilelang.compile(scale_program, target="cpu", execution_backend="interpret"))
+    assert str(unsupported.value) == (
+        "only compiled kernels for the CPU are called by XLA\n"
+        '  expected: target="cpu" and a C compiler\n'
+        "  got: a kernel for cpu that runs by 'interpret'"
+    )
+
+
+def test_results_that_jax_leaves_out_are_refused() -> None:
+    call = custom_call(tilelang.compile(copy_program("float64"), out_idx=-1, target="cpu"))
+    with pytest.raises(KernelArgumentError, match="float64"):
+        call(jnp.ones(8))
+
+    @T.prim_func
+    def count(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "int64")):
+        with T.Kernel(1, threads=8):
+            for i in T.Parallel(8):
+                B[i] = i
+
+    call = custom_call(tilelang.compile(count, out_idx=-1, target="cpu"))
+    with pytest.raises(TileUnsupportedError) as caught:
+        call(jnp.ones(8))
+    assert str(caught.value) == (
+        "the result B is of dtype int64, which JAX leaves out\n"
+        "  expected: dtypes of at most 32 bits\n"
+        '  hint: jax.config.update("jax_enable_x64", True)'
+    )
+
+
+def test_derivatives_that_cannot_be(scale: Any) -> None:
+    x = jnp.ones((3, 4))
+    with pytest.raises(TileTypeError, match="has the parameter q, which is unknown"):
+        custom_call(scale, backward=lambda q: q)(x, 1.0)
+    with pytest.raises(TileValueError, match="another number of gradients"):
+        jax.grad(lambda x: custom_call(scale, backward=lambda grad: (grad, grad))(x, 1.0).sum())(x)
+    adds = custom_call(tilelang.compile(add_program, target="cpu"), backward=lambda grad: grad)
+    with pytest.raises(TileUnsupportedError, match="which writes into its inputs"):
+        adds(jnp.ones(8), jnp.ones(8), 1)

@@ -1,0 +1,381 @@
+"""Kernels inside programs of JAX: `jax.jit`, derivatives and `vmap`.
+
+    scale = tilelang.jax.custom_call(kernel)
+    jax.jit(lambda x: scale(x) + 1)
+
+Called on arrays of JAX, a kernel runs at once, outside of what JAX traces. A custom call is a part
+of the traced program: XLA calls the compiled kernel itself, through its foreign function interface.
+Arrays of JAX do not change, so that tensors which the program writes come back as results. jax is
+imported by the first call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.jit.core import JITImpl
+from tilelang.jit.kernel import JITKernel, input_params
+from tilelang.language.entry import Tensor
+from tilelang.runtime.binding import bind, convert_scalar, count_error
+from tilelang.runtime.cache import Entry, content_key, default_cache
+from tilelang.runtime.launch_spec import launch_spec
+from tilelang.runtime.library import Library, load_library
+from tilelang.runtime.signature import LaunchSpec, Param
+from tilelang.runtime.tensors import numpy_result_dtype, stand_in
+
+__all__ = ["custom_call"]
+
+_TARGET = "tilelang_kernel"
+_SOURCE = Path(__file__).resolve().parent / "runtime" / "_xla.c"
+_VALUE, _ARGUMENT, _RESULT, _NUMBER = range(4)  # how a slot is filled, see _xla.c
+
+
+def custom_call(
+    kernel: JITKernel | JITImpl, *, backward: Any = None, vmap_method: str = "sequential"
+) -> Callable[..., Any]:
+    """A function of JAX arrays that runs a kernel on the CPU.
+
+    It takes the inputs of the kernel in their order and gives its results, then the new values of
+    the tensors that the program writes: one array, a tuple, or None.
+
+    Args:
+        kernel: a compiled kernel, or a decorated function that is itself the kernel, which is
+            specialised by the shapes and numbers of each call.
+        backward: gives the gradients of the floating-point tensors among the inputs, in order: a
+            kernel, or a function of JAX arrays. Its parameters are found by name: inputs and
+            results under their names in the program, the gradient of the result ``C`` as
+            ``grad_C`` or ``dC`` (of a single result also ``grad``).
+        vmap_method: as for ``jax.ffi.ffi_call``; "sequential" runs the kernel for one item of the
+            batch after the other.
+
+    Raises:
+        TileTypeError: a factory, or a parameter of ``backward`` that names nothing.
+        TileUnsupportedError: jax is missing or too old, a kernel for a GPU, an interpreted one,
+            or a ``backward`` for a kernel that writes into its inputs.
+    """
+    _jax()
+    if not isinstance(kernel, JITKernel) and (
+        not isinstance(kernel, JITImpl) or kernel.mode == "lazy"
+    ):
+        raise TileTypeError(
+            "a custom call is made of a kernel",
+            expected="a compiled kernel, or a function decorated with @tilelang.jit that is one",
+            got=shown(kernel),
+            hint="call the factory first: custom_call(factory(...))"
+            if isinstance(kernel, JITImpl)
+            else None,
+        )
+    if isinstance(kernel, JITKernel):
+        _plan(kernel)  # errors come at once
+
+    def call(*args: Any) -> Any:
+        made = kernel if isinstance(kernel, JITKernel) else _specialised(kernel, args)
+        plan = _plan(made)
+        given = args if made is kernel else _tensors(kernel, args)
+        if len(given) != len(plan.spec.inputs):
+            raise count_error(plan.spec, len(given))
+        if backward is None:
+            return plan.run(given, vmap_method)
+        return _differentiable(plan, backward, given, vmap_method)
+
+    call.__name__ = call.__qualname__ = kernel.__name__
+    return call
+
+
+def _jax() -> Any:
+    try:
+        import jax
+        import jax.ffi
+    except ImportError:
+        raise TileUnsupportedError(
+            "kernels in programs of JAX need jax 0.5 or later",
+            got="no package jax with jax.ffi",
+            hint="pip install jax",
+        ) from None
+    return jax
+
+
+def _specialised(function: Any, args: Sequence[Any]) -> JITKernel:
+    """The kernel of a decorated function for the shapes and numbers of a call."""
+    bound = function.signature.bind(*args)
+    made: JITKernel = function.compile(
+        *(_placeholder(value) for value in bound.args), **bound.kwargs
+    )
+    return made
+
+
+def _placeholder(value: Any) -> Any:
+    shape = getattr(value, "shape", None)
+    return value if shape is None else Tensor(tuple(map(int, shape)), str(DType(value.dtype)))
+
+
+def _tensors(function: Any, args: Sequence[Any]) -> tuple[Any, ...]:
+    """What a call passes to the kernel: not the numbers that it is specialised on."""
+    stands = [_placeholder(value) for value in args]
+    passed = function.parse_args(*stands)[1]
+    return tuple(value for value, stand in zip(args, stands) if any(stand is p for p in passed))
+
+
+# -- one kernel ------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Plan:
+    """A kernel that XLA can call.
+
+    Attributes:
+        spec: its launch contract.
+        key: under which the handler knows it; the same in every process.
+    """
+
+    spec: LaunchSpec
+    key: int
+
+    @property
+    def inputs(self) -> list[Param]:
+        """The parameters that a call passes."""
+        return [self.spec.params[position] for position in self.spec.inputs]
+
+    @property
+    def results(self) -> list[str]:
+        """Names of what a call gives: results, then tensors that the program writes."""
+        written = [p.name for p in self.inputs if p.kind == "tensor" and p.written]
+        return [self.spec.params[position].name for position in self.spec.outputs] + written
+
+    def run(self, args: Sequence[Any], vmap_method: str) -> Any:
+        """One call with arrays, traced or not."""
+        jax = _jax()
+        operands: list[Any] = []
+        pairs: dict[str, tuple[int, int]] = {}
+        for param, arg in zip(self.inputs, args):
+            pairs[param.name] = self._passed(param, arg, operands)
+        stands = [self._stand_in(param, arg) for param, arg in zip(self.inputs, args)]
+        bound = bind(self.spec, stands)
+        types: list[Any] = []
+        aliases: dict[int, int] = {}
+        for position, shape in zip(self.spec.outputs, bound.out_shapes):
+            param = self.spec.params[position]
+            pairs[param.name] = _RESULT, len(types)
+            types.append(jax.ShapeDtypeStruct(shape, _array_dtype(jax, param)))
+        for param, stand in zip(self.inputs, stands):
+            if param.kind == "tensor" and param.written:
+                aliases[pairs[param.name][1]] = len(types)
+                pairs[param.name] = _RESULT, len(types)
+                types.append(jax.ShapeDtypeStruct(stand.shape, stand.dtype))
+        slots = [pairs[param.name] for param in self.spec.params]
+        slots += [(_VALUE, bound.symbols[number]) for number in self.spec.free_symbols]
+        run = jax.ffi.ffi_call(
+            _TARGET, types, vmap_method=vmap_method, input_output_aliases=aliases,
+            has_side_effect=not types,
+        )  # fmt: skip
+        filled = np.array(slots, np.int64).ravel()
+        found = run(*operands, kernel=np.int64(self.key), slots=filled)
+        return None if not found else found[0] if len(found) == 1 else tuple(found)
+
+    def _passed(self, param: Param, arg: Any, operands: list[Any]) -> tuple[int, int]:
+        """How a slot is filled; arrays become operands."""
+        if param.kind == "tensor" and arg is None:
+            return _VALUE, 0
+        if param.kind == "tensor" or hasattr(arg, "aval"):
+            operands.append(arg if param.kind == "tensor" else self._number(param, arg))
+            return (_ARGUMENT if param.kind == "tensor" else _NUMBER), len(operands) - 1
+        value = convert_scalar(self.spec, param, arg)
+        if DType(param.dtype).is_float:
+            return _VALUE, int(np.float64(value).view(np.int64))
+        return _VALUE, (int(value) + 2**63) % 2**64 - 2**63
+
+    def _number(self, param: Param, arg: Any) -> Any:
+        """An array of JAX for a scalar parameter."""
+        if param.symbol is not None:
+            raise TileTypeError(
+                f"kernel {self.spec.name} input {param.name} is a size",
+                expected="a number of Python",
+                got=f"an array of JAX of dtype {arg.dtype}",
+                hint="sizes are known when a program is traced: jax.jit(..., static_argnums=...)",
+            )
+        kind = DType(param.dtype)
+        float_type = "float64" if kind == "float64" else "float32"
+        return arg.astype(float_type if kind.is_float else str(kind))
+
+    def _stand_in(self, param: Param, arg: Any) -> Any:
+        """What checks look at instead of an array that may have no values."""
+        if param.kind == "tensor":
+            return None if arg is None else stand_in(tuple(map(int, arg.shape)), arg.dtype)
+        return 0 if hasattr(arg, "aval") else arg
+
+
+def _array_dtype(jax: Any, param: Param) -> Any:
+    """The dtype of a result as JAX has it."""
+    found = numpy_result_dtype(DType(param.dtype))
+    if found.itemsize == 8 and not jax.config.jax_enable_x64:
+        raise TileUnsupportedError(
+            f"the result {param.name} is of dtype {param.dtype}, which JAX leaves out",
+            expected="dtypes of at most 32 bits",
+            hint='jax.config.update("jax_enable_x64", True)',
+        )
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _plan(kernel: JITKernel) -> _Plan:
+    artifact, library = kernel.adapter.artifact, kernel.adapter.library
+    if kernel.target.kind != "cpu" or artifact is None or library is None:
+        raise TileUnsupportedError(
+            "only compiled kernels for the CPU are called by XLA",
+            expected='target="cpu" and a C compiler',
+            got=f"a kernel for {kernel.target.kind} that runs by {kernel.execution_backend!r}",
+        )
+    spec = launch_spec(kernel.prim_func, kernel.out_idx, messages=artifact.messages, device="cpu")
+    text = f"{artifact.source} {artifact.flags} {spec.outputs}"
+    key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
+    handler = _handler()
+    added = handler.handle.tl_xla_add(
+        key, library.address(artifact.entry), library.address("tl_message")
+    )
+    if not added:
+        raise MemoryError("no room for another kernel")
+    return _Plan(spec, key)
+
+
+@lru_cache(maxsize=1)
+def _handler() -> Library:
+    """The loaded handler, known to XLA."""
+    import ctypes
+
+    jax, compiler = _jax(), find_compiler(default_cache())
+    if compiler is None:
+        raise TileUnsupportedError("kernels in programs of JAX need a C compiler")
+    include = Path(jax.ffi.include_dir())
+    source = _SOURCE.read_text(encoding="utf-8")
+    header = (include / "xla" / "ffi" / "api" / "c_api.h").read_text(encoding="utf-8")
+
+    def make() -> Entry:
+        data = compiler.compile_shared(source, ("-O2", "-pthread", f"-I{include}"))
+        return Entry(data, {"kind": "xla"})
+
+    key = content_key("xla", source, header, compiler.identity)
+    entry = default_cache().fetch(key, make)
+    library = load_library(entry.data, entry.path)
+    add = library.handle.tl_xla_add
+    add.argtypes, add.restype = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
+    jax.ffi.register_ffi_target(
+        _TARGET, jax.ffi.pycapsule(library.handle.tl_xla_call), platform="cpu"
+    )
+    return library
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+def _differentiable(plan: _Plan, backward: Any, args: Sequence[Any], vmap_method: str) -> Any:
+    """A call with a derivative; numbers of Python stay what they are."""
+    jax = _jax()
+    names = [param.name for param in plan.inputs]
+    traced = [at for at, arg in enumerate(args) if hasattr(arg, "aval") or hasattr(arg, "shape")]
+    known = _gradient_names(plan)
+    wanted = _parameters(backward)
+    _check_names(plan, wanted, known)
+
+    def primal(*arrays: Any) -> Any:
+        given = list(args)
+        for at, array in zip(traced, arrays):
+            given[at] = array
+        return plan.run(given, vmap_method)
+
+    def forward(*arrays: Any) -> Any:
+        made = primal(*arrays)
+        return made, (arrays, made)
+
+    def gradients(kept: Any, cotangents: Any) -> Any:
+        arrays, made = kept
+        values: dict[str, Any] = dict(zip(names, args))
+        values.update({names[at]: array for at, array in zip(traced, arrays)})
+        values.update(zip(plan.results, made if isinstance(made, tuple) else (made,)))
+        given = cotangents if isinstance(cotangents, tuple) else (cotangents,)
+        values.update({spelled: given[number] for spelled, number in known.items()})
+        found = _as_function(backward, vmap_method)(*(values[name] for name in wanted))
+        return _filled(plan, traced, arrays, found if isinstance(found, tuple) else (found,))
+
+    call = jax.custom_vjp(primal)
+    call.defvjp(forward, gradients)
+    return call(*(jax.numpy.asarray(args[at]) for at in traced))
+
+
+def _gradient_names(plan: _Plan) -> dict[str, int]:
+    """What a gradient may be called -> the number of its result."""
+    if any(param.kind == "tensor" and param.written for param in plan.inputs):
+        raise TileUnsupportedError(
+            f"a backward for the kernel {plan.spec.name}, which writes into its inputs",
+            expected="a kernel that returns its results",
+            hint="make them with T.empty, or with out_idx",
+        )
+    found = {
+        spelled: number
+        for number, name in enumerate(plan.results)
+        for spelled in (f"grad_{name}", f"d{name}")
+    }
+    return {**found, "grad": 0} if len(plan.results) == 1 else found
+
+
+def _parameters(backward: Any) -> list[str]:
+    if isinstance(backward, JITKernel):
+        return [param.name for param in input_params(backward.params, backward.out_idx)]
+    import inspect
+
+    return list(inspect.signature(backward).parameters)
+
+
+def _check_names(plan: _Plan, wanted: Sequence[str], known: Mapping[str, int]) -> None:
+    names = {*(param.name for param in plan.inputs), *plan.results, *known}
+    for name in wanted:
+        if name not in names:
+            raise TileTypeError(
+                f"the backward of {plan.spec.name} has the parameter {name}, which is unknown",
+                expected="among " + ", ".join(sorted(names)),
+            )
+
+
+def _as_function(backward: Any, vmap_method: str) -> Callable[..., Any]:
+    if isinstance(backward, (JITKernel, JITImpl)):
+        return custom_call(backward, vmap_method=vmap_method)
+    function: Callable[..., Any] = backward
+    return function
+
+
+def _filled(
+    plan: _Plan, traced: Sequence[int], arrays: Sequence[Any], found: Sequence[Any]
+) -> tuple[Any, ...]:
+    """A gradient for each array: those that are given, and zeros for the others.
+
+    Raises:
+        TileValueError: another number of gradients than of floating-point tensors.
+    """
+    jax = _jax()
+    inputs = plan.inputs
+    wanted = [at for at in traced if _has_gradient(inputs[at])]
+    if len(found) != len(wanted):
+        raise TileValueError(
+            f"the backward of {plan.spec.name} gives another number of gradients",
+            expected="those of " + ", ".join(inputs[at].name for at in wanted),
+            got=str(len(found)),
+        )
+    given = dict(zip(wanted, found))
+    filled = []
+    for at, array in zip(traced, arrays):
+        if at in given:
+            filled.append(given[at].astype(array.dtype))
+        elif jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
+            filled.append(jax.numpy.zeros_like(array))
+        else:
+            filled.append(np.zeros(array.shape, jax.dtypes.float0))
+    return tuple(filled)
+
+
+def _has_gradient(param: Param) -> bool:
+    return param.kind == "tensor" and DType(param.dtype).is_float
