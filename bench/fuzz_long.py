@@ -4,7 +4,7 @@ The interpreter itself is compared with the same text run as plain Python (`test
 ``python bench/fuzz_long.py --programs 20000 --seed 0`` prints progress, the smallest failing
 program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source;
 ``--target cuda`` compares with a GPU, ``--target emulator`` with the CUDA code, checked, on the
-cores.
+cores, ``--target gfx942`` or ``gfx1100`` with the HIP code for these chips in the same way.
 """
 
 # ruff: noqa: E402  # imports from the tests follow the line that finds them
@@ -136,7 +136,9 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=20, help="failing programs to show at most")
     parser.add_argument("--only", type=int, help="run one program and show it")
     parser.add_argument("--no-shrink", action="store_true")
-    parser.add_argument("--target", choices=("cpu", "cuda", "emulator"), default=TARGET)
+    parser.add_argument(
+        "--target", choices=("cpu", "cuda", "emulator", "gfx942", "gfx1100"), default=TARGET
+    )
     arguments = parser.parse_args()
     if arguments.target != TARGET:  # read again by this program and its workers
         os.environ["FUZZ_TARGET"] = arguments.target

@@ -16,7 +16,7 @@ from captured import EXAMPLES, Case, as_results, capturing, example_cases, load_
 import tilelang
 import tilelang.language as T
 from tilelang.compiler import compile as compile_source
-from tilelang.target import parse_target
+from tilelang.target import Target, parse_target
 
 
 def groups(arch: str) -> dict[str, Callable[[], list[Case]]]:
@@ -25,12 +25,19 @@ def groups(arch: str) -> dict[str, Callable[[], list[Case]]]:
         name: partial(_examples, name, arch) for name in EXAMPLES if name not in _LONGER
     }
     found |= {name: partial(_captured, name, make) for name, make in _benchmarks().items()}
+    if arch.startswith("gfx"):  # the words are NVIDIA's
+        return found
     return found | {f"words {name}": partial(_words, name) for name in _WORDS}
+
+
+def target_of(arch: str) -> Target:
+    """The target with an architecture of NVIDIA's or AMD's GPUs."""
+    return parse_target(f"hip -mcpu={arch}" if arch.startswith("gfx") else f"cuda -arch={arch}")
 
 
 def source_of(case: Case, arch: str) -> str:
     """The generated text of a case."""
-    target = parse_target(f"cuda -arch={case.arch or arch}")
+    target = target_of(case.arch or arch)
     return compile_source(case.func, target, case.kernel(str(target), "interpret").options).source
 
 

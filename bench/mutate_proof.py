@@ -15,17 +15,17 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+from mutate_cases import target_of
 
 from tilelang.compiler import compile as compile_source
 from tilelang.emulator import build
 from tilelang.emulator.compilers import KERNEL_LINK, need_cxx
-from tilelang.emulator.families import arch_flags
+from tilelang.emulator.families import family_of
 from tilelang.emulator.launch import EmulatedLauncher, Settings
 from tilelang.jit.emulated import from_artifact
 from tilelang.options import Options
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.library import load_library
-from tilelang.target import parse_target
 
 MOST = 6_000_000  # records
 RECORD = np.dtype(
@@ -159,20 +159,23 @@ def keeps_order(case: Any, source: str, arch: str) -> bool:
 
 def _records(case: Any, text: str, arch: str) -> np.ndarray | None:
     """What the threads of a call did, or None if that is too much."""
-    target, cache, cxx = (
-        parse_target(f"cuda -arch={arch}"),
-        default_cache(),
-        need_cxx(default_cache()),
-    )
+    target, cxx = target_of(arch), need_cxx(default_cache())
+    family = family_of(target.kind)
     artifact = compile_source(case.func, target)
     settings = Settings(workers=1)
     made = from_artifact(case.func, case.out_idx, artifact, target, Options(), settings)
     assert artifact.device is not None
     assert made.machinery is not None
     kernels = artifact.device.kernels
-    flags = (*build._INCLUDE, "-O1", *cxx.hooks, *build._KERNEL_FLAGS, *arch_flags(arch))
+    flags = (
+        *build.folder_flags(family),
+        "-O1",
+        *cxx.hooks,
+        *build._KERNEL_FLAGS,
+        *family.macros(arch),
+    )
     data = cxx.shared(
-        {build.TEXT: build.kernel_text(text, kernels)}, [build.TEXT], flags,
+        {build.TEXT: build.kernel_text(text, kernels, family), **build.rewritten(family)}, [build.TEXT], flags,
         (*KERNEL_LINK, "-Wl,-Bsymbolic"),
     )  # fmt: skip
     library = load_library(data)

@@ -288,7 +288,7 @@ def _image(text: str, arch: str) -> tuple[bytes, ...] | None:
     from tilelang.cuda.toolchain import compile_cubin
     from tilelang.errors import CompileError
 
-    if find_nvrtc() is None:
+    if find_nvrtc() is None or not arch.startswith("sm_"):
         return None
     try:
         return text_section(compile_cubin(text, arch).cubin)

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 from captured import Case, as_results
+from mutate_cases import target_of
 
 from tilelang.compiler import compile as compile_source
 from tilelang.emulator.launch import Settings
 from tilelang.emulator.report import Report, merge
 from tilelang.jit.emulated import from_artifact
 from tilelang.jit.sanitize import _run
-from tilelang.target import parse_target
 
 STEPS = 4_000_000  # switches after which a text counts as hanging
 
@@ -30,7 +30,7 @@ class Runner:
     def __init__(self, case: Case, arch: str = "sm_80") -> None:
         self.case = case
         self.arch = case.arch or arch
-        self.target = parse_target(f"cuda -arch={self.arch}")
+        self.target = target_of(self.arch)
         kernel = case.kernel(str(self.target), "interpret")
         self.func, self.out_idx = kernel.prim_func, tuple(kernel.out_idx)
         self.options = kernel.options

@@ -145,7 +145,7 @@ def test_the_emulator_is_for_gpus() -> None:
         tilelang.compile(program(), target="cpu", execution_backend="emulator")
     assert str(error.value) == (
         "the emulator runs no kernels for the target 'cpu'\n"
-        '  expected: a target of a GPU, e.g. target="cuda -arch=sm_80" or "metal"\n'
+        '  expected: a target of a GPU, e.g. "cuda -arch=sm_80", "hip -mcpu=gfx942" or "metal"\n'
         "  got: target='cpu'"
     )
 

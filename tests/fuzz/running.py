@@ -103,10 +103,13 @@ def execute(program: Program, func: Any, backend: str, seed: int) -> dict[str, n
     return {name: values[name] for name in results}
 
 
-def execute_emulated(program: Program, func: Any, seed: int) -> dict[str, np.ndarray]:
-    """Results of the CUDA code in the emulator; its checks find nothing."""
+def execute_emulated(
+    program: Program, func: Any, seed: int, chip: str = ""
+) -> dict[str, np.ndarray]:
+    """Results of the GPU code in the emulator, for CUDA unless an AMD chip is named; its checks
+    find nothing."""
     values = arguments(program, seed)
-    target = f"cuda -arch={'sm_75' if seed % 4 == 3 else 'sm_80'}"
+    target = f"hip -mcpu={chip}" if chip else f"cuda -arch={'sm_75' if seed % 4 == 3 else 'sm_80'}"
     report = tilelang.sanitize(
         func, *(values[name] for name in program.order), target=target, schedule="random", seed=seed
     )
@@ -186,6 +189,8 @@ def check(program: Program, seed: int = 0, target: str = "cpu") -> None:
         found = execute_cuda(program, func, seed)
     elif target == "emulator":
         found = execute_emulated(program, func, seed)
+    elif target.startswith("gfx"):
+        found = execute_emulated(program, func, seed, target)
     else:
         found = execute(program, func, "c", seed)
     compare(program, expected, found)

@@ -31,11 +31,12 @@ from tilelang.runtime.library import Library, load_library, loadable
 ROOT = Path(__file__).resolve().parent
 
 
-def _folder_flags(family: Family) -> tuple[str, ...]:
+def folder_flags(family: Family) -> tuple[str, ...]:
+    """Where headers of texts are looked for."""
     return tuple(f"-I{ROOT.parent / name}" for name in family.folders)
 
 
-_INCLUDE = _folder_flags(CUDA)
+_INCLUDE = folder_flags(CUDA)
 TEXT = "kernel.cu"  # the name of a generated text in debug information
 
 _RUNTIME_FLAGS = ("-O2", "-pthread", "-fno-strict-aliasing", "-fvisibility=default")
@@ -218,11 +219,9 @@ def load_kernels(
     )
 
     def make() -> Entry:
-        files = {TEXT: text, **_rewritten(family)}
+        files = {TEXT: text, **rewritten(family)}
         try:
-            data = compiler.shared(
-                files, [TEXT], (*_folder_flags(family), *everything), KERNEL_LINK
-            )
+            data = compiler.shared(files, [TEXT], (*folder_flags(family), *everything), KERNEL_LINK)
         except CompileError as error:
             raise _refused(error, family) from None
         return Entry(data, {"kind": "emulated kernel"})
@@ -232,7 +231,7 @@ def load_kernels(
 
 
 @lru_cache(maxsize=2)
-def _rewritten(family: Family) -> dict[str, str]:
+def rewritten(family: Family) -> dict[str, str]:
     """Headers with their shared memory rewritten, which are found before the device's own."""
     if not family.rewritten:
         return {}

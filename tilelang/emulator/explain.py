@@ -144,10 +144,10 @@ class _Reader:
         other = self.place(raw.other_pc) if raw.other_pc else None
         space = abi.SPACES[raw.space] if raw.space < len(abi.SPACES) else ""
         buffer, index = self.element(space, raw, (place, other))
-        actor = _actor(raw.thread, raw.block)
+        actor = _actor(raw.thread, raw.block, self.item.warp_size)
         other_actor = None
         if raw.other_thread != abi.NOBODY or raw.other_pc:
-            other_actor = _actor(raw.other_thread, raw.other_block)
+            other_actor = _actor(raw.other_thread, raw.other_block, self.item.warp_size)
         text = "" if kind in _SAID else raw.text.decode(errors="replace")
         landed = ""
         if kind == "out-of-bounds" and space == "shared" and raw.buffer < len(self.tiles):
@@ -288,13 +288,13 @@ class _Reader:
         return Timeline(self.item.kernel, tuple(spans))
 
 
-def _actor(thread: int, block: Sequence[int]) -> Actor:
+def _actor(thread: int, block: Sequence[int], lanes: int) -> Actor:
     where = (int(block[0]), int(block[1]), int(block[2]))
     if thread == abi.NOBODY:
         return Actor(-1, where)
     if thread >= abi.ASYNC_UNIT:
         return Actor(-1, where, unit=True)
-    return Actor(int(thread), where)
+    return Actor(int(thread), where, lanes=lanes)
 
 
 def _with_sentence(item: Finding, kind: int, landed: str, said: str) -> Finding:

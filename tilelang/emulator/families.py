@@ -37,6 +37,10 @@ class Family:
         """Lanes of a warp."""
         return limits_of(self.kind, arch).warp
 
+    def most_shared(self, arch: str) -> int:
+        """Bytes of shared memory that a block may have; 0 for what the runtime takes for CUDA."""
+        return 0 if self.kind == "cuda" else limits_of(self.kind, arch).shared_block
+
 
 def arch_flags(arch: str) -> tuple[str, ...]:
     """Macros by which headers know the architecture, e.g. ``sm_90a``."""

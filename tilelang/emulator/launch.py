@@ -139,6 +139,7 @@ class LaunchRecord:
     block: tuple[int, ...]
     shared: int
     memory: tuple[Memory, ...]
+    warp_size: int
     code: int
     report: abi.Report
     findings: list[abi.Finding]
@@ -342,6 +343,7 @@ class _Call:
                 tuple(block),
                 shared,
                 memory,
+                self.machinery.warp_size,
                 code,
                 report,
                 findings[: report.finding_count],

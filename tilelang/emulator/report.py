@@ -29,16 +29,18 @@ class Actor:
         thread: linear number in the block; -1 for the asynchronous unit or nobody.
         block: coordinates.
         unit: whether it is the asynchronous unit.
+        lanes: of a warp.
     """
 
     thread: int
     block: tuple[int, int, int]
     unit: bool = False
+    lanes: int = WARP
 
     @property
     def warp(self) -> int:
         """The warp of a thread, else -1."""
-        return self.thread // WARP if self.thread >= 0 else -1
+        return self.thread // self.lanes if self.thread >= 0 else -1
 
     def __str__(self) -> str:
         where = f"block {self.block}"

@@ -101,7 +101,7 @@ def compiled(
     if not emulated(target):
         raise TileUnsupportedError(
             f"the emulator runs no kernels for the target {target.kind!r}",
-            expected='a target of a GPU, e.g. target="cuda -arch=sm_80" or "metal"',
+            expected='a target of a GPU, e.g. "cuda -arch=sm_80", "hip -mcpu=gfx942" or "metal"',
             got=f"target={str(target)!r}",
         )
     target = target.concrete()
@@ -140,7 +140,7 @@ def from_artifact(
     """An executable for a generated text; what goes wrong in a call is raised."""
     module = artifact.device
     if module is None:
-        raise InternalError(f"the CUDA back end gave no module for {func.name}")
+        raise InternalError(f"the back end gave no module for {func.name}")
     machinery = make_machinery(module, target, options)
     if any(isinstance(item, View) and item.source is not None for item in walk(func.body)):
         machinery = replace(machinery, bounded=False)
@@ -177,6 +177,7 @@ def make_machinery(module: CudaModule, target: Target, options: Options) -> Mach
     """What it takes to run a module; texts are compiled when they are needed."""
     cache = default_cache()
     compiler = need_cxx(cache)
+    family = family_of(target.kind)
     known: dict[bool, KernelLibrary] = {}
 
     def runtime() -> Any:
@@ -187,11 +188,14 @@ def make_machinery(module: CudaModule, target: Target, options: Options) -> Mach
             runtime()  # kernels take its names
             known[watched] = load_kernels(
                 module.source, module.kernels, target.arch, compiler, cache, watched,
-                options.compile_flags, module.shared, family_of(target.kind),
+                options.compile_flags, module.shared, family,
             )  # fmt: skip
         return known[watched]
 
-    return Machinery(module, host_program(module), library, runtime)
+    return Machinery(
+        module, host_program(module), library, runtime, warp_size=family.warp_size(target.arch),
+        most_shared=family.most_shared(target.arch),
+    )  # fmt: skip
 
 
 def failure(report: Report) -> TileRuntimeError:

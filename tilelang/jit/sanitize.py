@@ -1,4 +1,4 @@
-"""``tilelang.sanitize``: a kernel's CUDA code run and checked on the CPU cores."""
+"""``tilelang.sanitize``: a kernel's GPU code run and checked on the CPU cores."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def sanitize(
         seed: of the first random run; the next ones count up.
         seeds: how many random runs, or runs of ``schedule``.
         source: a generated text to check instead of the kernel's own, for example an edited one.
-        target: a CUDA target; the kernel's own by default, sm_80 if it has none.
+        target: of a GPU that is emulated (CUDA, HIP); the kernel's own by default, sm_80 if it
+            has none.
         workers: threads that run blocks; 0 means one per core.
         steps: switches between threads after which a block counts as one that never ends.
         block: linear number of the block that ``report.timeline()`` draws.
@@ -152,7 +153,7 @@ def _program(
         func = template.specialise(*args)
         values = template.kernel_args(*args)
         out_idx = normalize_out_idx(func, kernel.settings.get("out_idx"))
-        if str(kernel.settings.get("target", "")).startswith("cuda"):
+        if str(kernel.settings.get("target") or "auto") != "auto":
             own = parse_target(kernel.settings["target"])
     elif isinstance(kernel, JITKernel):
         func, out_idx, options = kernel.prim_func, tuple(kernel.out_idx), kernel.options
@@ -172,7 +173,7 @@ def _program(
     artifact = compile_source(func, chosen, options)
     if source is not None:
         if artifact.device is None:
-            raise InternalError(f"the CUDA back end gave no module for {func.name}")
+            raise InternalError(f"the back end gave no module for {func.name}")
         module = replace(artifact.device, source=source)
         artifact = replace(artifact, source=source, device=module)
     made = from_artifact(func, out_idx, artifact, chosen, options, Settings(("races",)))

@@ -22,6 +22,8 @@
 #undef __syncthreads_and
 #undef __syncthreads_or
 #undef __syncwarp
+#undef __constant__
+#define __constant__
 #undef __CUDA_ARCH__
 #undef TL_ARCH
 #undef TL_EMU_ARCH
