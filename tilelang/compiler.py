@@ -48,6 +48,7 @@ from tilelang.passes.normalize.order_blocks import order_blocks
 from tilelang.passes.normalize.overlaps import separate_overlaps
 from tilelang.passes.normalize.register_hints import follow_register_hints
 from tilelang.passes.normalize.scalarize_vectors import scalarize_vectors
+from tilelang.passes.normalize.signal_products import signal_products
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.normalize.thread_local_tiles import lower_thread_local_tiles
 from tilelang.passes.normalize.tile_bounds import check_tile_bounds
@@ -232,6 +233,8 @@ def _normal_form() -> tuple[Step, ...]:
              "what a thread does with arrays of its own is not shared out like other tiles"),
         Step("expand_any_all", expand_any_all, always,
              "regions that are asked about are loops over scalars, which may hold lanes"),
+        Step("signal_products", signal_products, always,
+             "every pass below sees an arrival where the program asks a product for one"),
         Step("scalarize_vectors", scalarize_vectors, always,
              "vectors are found again in loops, so the later passes need only scalars"),
     )  # fmt: skip

@@ -81,11 +81,21 @@ def test_both_names_of_e4m3_are_one() -> None:
     assert isinstance(one(lambda: T.gemm(X, Y, frag("Z", (16, 16)))), Gemm)
 
 
-def test_a_barrier_or_tensor_memory_means_sm_100() -> None:
+def test_a_product_names_the_barrier_that_it_arrives_at() -> None:
     bar = buf("bar", (1,), "uint64", "shared.barrier")
     for body in (
         lambda: T.gemm(A, B, C, mbar=bar),
         lambda: T.gemm(A, B, C, False, False, T.GemmWarpPolicy.Square, False, 1, bar),
+        lambda: T.gemm(A, B, C, mbar=bar[0], wg_wait=-1),
+    ):
+        found = one(body)
+        assert isinstance(found, Gemm) and not found.asynchronous
+        assert found.barrier is not None and "mbar=" in repr(found)
+
+
+def test_tensor_memory_means_sm_100() -> None:
+    bar = buf("bar", (1,), "uint64", "shared.barrier")
+    for body in (
         lambda: T.gemm(A, B, buf("D", (128, 64), "float32", "shared.tmem")),
         lambda: T.tcgen05_gemm(A, B, C, mbar=bar, use_2cta=True),
     ):

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import DeviceAssertError, KernelArgumentError, TileRuntimeError, at
+from tilelang.errors import DeviceAssertError, KernelArgumentError, Loc, TileRuntimeError, at
 from tilelang.interpret import atomics, barriers, memory, pointers, schedule, values
 from tilelang.interpret.analysis import PRIVATE, plain, variables
 from tilelang.interpret.blocks import launch
 from tilelang.interpret.lanes import Active, Mask, anyone, narrow, union
 from tilelang.interpret.machine import DivergentGroup, LoopRecord
 from tilelang.interpret.parallel import run_parallel, spelled_out
-from tilelang.interpret.sync import Steps, join
+from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.interpret.tile_ops import OWN_MEANING, run_tile_op
 from tilelang.interpret.values import Value, assert_never
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
-from tilelang.ir.expr import Call, Expr, const
+from tilelang.ir.expr import Call, Expr, call, const
 from tilelang.ir.schedule import Fence, Pipeline, PipelineStep, Roles, Run, WaitProducts
 from tilelang.ir.stmt import (
     Alloc,
@@ -35,6 +35,7 @@ from tilelang.ir.stmt import (
     ElementOp,
     Eval,
     For,
+    Gemm,
     If,
     Launch,
     Let,
@@ -48,9 +49,10 @@ from tilelang.ir.stmt import (
     View,
     While,
 )
+from tilelang.ir.tables import MBARRIER_ARRIVE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
 Node: TypeAlias = (
     "Seq | Let | Alloc | View | Store | For | Parallel | While | If | Eval | Assert | Break "
@@ -80,6 +82,8 @@ def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
                 return (yield from run_parallel(s, loop, active, execute))
             case TileOp():
                 run_tile_op(s, node, active)
+                if isinstance(node, Gemm) and node.barrier is not None:
+                    yield from told(s, node.barrier, node.loc, active)
             case Parallel():
                 return (yield from run_parallel(s, node, active, execute))
             case Eval():
@@ -310,6 +314,17 @@ def _staying(s: DivergentGroup, active: Active) -> Active:
 
 
 # -- single statements ---------------------------------------------------------------------------
+def told(
+    s: DivergentGroup, barrier: Expr, loc: Loc | None, active: Active
+) -> Generator[Wait, None, None]:
+    """The first of the active threads arrives at ``barrier``."""
+    first = s.lanes.nobody.copy()
+    first[s.lanes.members(active)[0]] = True
+    arrival = call(MBARRIER_ARRIVE, barrier)
+    assert isinstance(arrival, Call)
+    yield from barriers.synchronise(s, arrival, first, loc)
+
+
 def store(s: DivergentGroup, node: Store, active: Active) -> None:
     """``buffer[indices] = value``; in a shared loop, updates of one element happen in turn."""
     lanes = s.lanes

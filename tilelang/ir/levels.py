@@ -66,7 +66,7 @@ _TILE_KEYS = _keys(
         "coalesced_width disable_tma eviction_policy prefer_instruction cluster_mask "
         "leader_scope_threads dst_block annotations"
     ),
-    Gemm="use_2cta annotations",
+    Gemm="use_2cta annotations signals",
     Buffer="arrive_counts reducer descriptor base_alignment annotations",
 )
 _SCHEDULED_KEYS = _also(

@@ -35,7 +35,12 @@ _ROWS: dict[type[S.TileOp], _Row] = {
         ("a", "b", "c"),
         ("asynchronous",),
         ("plan",),
-        (("trans_a", "transpose_A"), ("trans_b", "transpose_B"), ("clear", "clear_accum")),
+        (
+            ("trans_a", "transpose_A"),
+            ("trans_b", "transpose_B"),
+            ("clear", "clear_accum"),
+            ("barrier", "mbar"),
+        ),
     ),
     S.Reduce: _Row("reduce_{kind}", ("src", "dst"), ("kind",)),
     S.Scan: _Row("cum{kind}", ("src", "dst"), ("kind",)),

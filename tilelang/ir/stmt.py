@@ -336,7 +336,7 @@ class Gemm(TileOp):
     The matrices are the last two dimensions of the regions (leading extents are 1). ``policy``
     is 0 (square), 1 (full row) or 2 (full column). ``asynchronous`` marks ``wgmma_gemm``. ``plan``
     says how threads compute it (:class:`~tilelang.passes.layouts.gemm_plan.GemmPlan`); it is set
-    where layouts are inferred.
+    where layouts are inferred. ``barrier`` is arrived at once when the product is complete.
     """
 
     a: Region = read_()
@@ -348,6 +348,7 @@ class Gemm(TileOp):
     policy: int = attr_(0)
     k_pack: int = attr_(1)
     asynchronous: bool = attr_(False)
+    barrier: Expr | None = expr_(None)
     plan: Any = attr_(None)
     annotations: Pairs = attr_(())
 

@@ -162,6 +162,8 @@ def _gemm(
     mbar: object,
     annotations: tuple[tuple[str, object], ...],
 ) -> None:
+    from tilelang.language.sync import barrier_address
+
     active = emitter(what)
     a, b, c = (matrix_of(x, what, role) for x, role in ((A, "A"), (B, "B"), (C, "C")))
     trans_a = constant_bool(transpose_A, what, "transpose_A")
@@ -174,7 +176,7 @@ def _gemm(
     if packed not in (1, 2):
         raise TileValueError(f"the k_pack of {what} is {packed}", expected="1 or 2", got=packed)
     clear = condition(clear_accum, what, "clear_accum")
-    if c[0].scope() == "shared.tmem" or mbar is not None:
+    if c[0].scope() == "shared.tmem":
         _tcgen05(
             "tcgen05_gemm",
             (a[0], b[0]),
@@ -189,6 +191,7 @@ def _gemm(
             ),
         )
         return
+    signal = None if mbar is None else barrier_address(mbar, what)
     active.emit(
         Gemm(
             a=a[0],
@@ -199,7 +202,8 @@ def _gemm(
             clear=clear,
             policy=int(chosen),
             k_pack=packed,
-            asynchronous=asynchronous,
+            asynchronous=asynchronous and signal is None,
+            barrier=signal,
             annotations=annotations,
         )
     )
@@ -245,6 +249,9 @@ def gemm(
         policy: how warps share C, only a matter of speed.
         clear_accum: bool or expression, e.g. ``k == 0``.
         wg_wait: a barrier in this place is ``mbar``; -1 leaves the product in flight.
+        mbar: element of ``T.alloc_barrier`` that is arrived at once when the product is complete:
+            then C may be read and A and B be overwritten. Results in tensor memory (sm_100) are
+            waited for on it.
 
     Raises:
         TileTypeError, TileValueError: dtypes, memory or shapes do not fit.

@@ -80,7 +80,7 @@ _SPECIAL = {
     "async_copy": Support(True, True, "a copy that is complete at once"),
     "wgmma_gemm": Support(True, True, "complete at once but on sm_90a"),
     "wgmma_mma": Support(True, True, "complete at once but on sm_90a"),
-    "gemm": Support(True, True, "float32 operands are exact; with mbar or tensor memory sm_100"),
+    "gemm": Support(True, True, "float32 operands are exact; in tensor memory sm_100"),
     "cast": Support(True, True, "round='rs' needs sm_100"),
     "Cast": Support(True, True, "round='rs' needs sm_100"),
     RNG_INIT.name: Support(True, True, "the Philox generator"),

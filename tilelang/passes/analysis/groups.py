@@ -21,6 +21,8 @@ from tilelang.layout.evaluate import evaluate
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 MAX_BARRIERS = 16  # of a block
+# Annotation of copies and products: their group meets after them, before one thread arrives.
+SIGNALS = "signals"
 NO_BARRIER = -1  # in place of the number of a barrier: all of them are taken
 
 

@@ -8,7 +8,8 @@ it, on every way to here. Further groups of whatever origin make a wait no weake
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cached_property
 from typing import TypeAlias
 
 from tilelang.ir import effects
@@ -71,11 +72,47 @@ class Needs:
     quiet: frozenset[E.Var] = frozenset()
 
     def __init__(self, launch: S.Launch) -> None:
+        self.launch = launch
         self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
         for node in S.walk(launch.body):
             if isinstance(node, H.Pipeline) and MECHANISMS[node.mechanism].turns:
                 self.tiles[node.pipe] = frozenset(node.tiles)
         self.turned = frozenset(data for tiles in self.tiles.values() for data in tiles)
+
+    def kept(self, loop: S.For | S.While) -> frozenset[E.Var]:
+        """Storage that ``loop`` uses and that nothing writes while it runs: neither the loop, nor
+        threads that are elsewhere, where the program tells them when they may."""
+        found = effects.used(loop.body) - effects.written(loop.body)
+        return frozenset(found - self._written_elsewhere(loop))
+
+    def _written_elsewhere(self, loop: S.Stmt) -> set[E.Var]:
+        """Storage that is written in branches that do not hold ``loop``, in a program whose
+        threads wait for each other by its own barriers."""
+        if not self.by_hand:
+            return set()
+        around = next(path for stmt, path in self.places if stmt is loop)
+        return {
+            data
+            for stmt, path in self.places
+            if path != around[: len(path)]
+            for data in effects.written(stmt, nested=False)
+        }
+
+    @cached_property
+    def by_hand(self) -> bool:
+        """Whether groups of threads wait for each other as the program itself says."""
+        own = {ident for _, _, ident in self.launch.annotation("barrier_ids", ())}
+        for stmt in S.walk(self.launch.body):
+            for call in (node for expr in stmt.exprs() for node in E.find(expr, E.Call)):
+                named = call.atom.meets("block") and len(call.args) > 1
+                if call.atom.signals or (named and _number(call.args[0]) not in own):
+                    return True
+        return False
+
+    @cached_property
+    def places(self) -> list[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
+        """Every statement, and the branches that it stands in."""
+        return list(_placed(self.launch.body, ()))
 
     def of(self, stmt: S.Stmt, before: Pending, nested: bool = True) -> list[S.Gemm]:
         """Products that have to be complete before ``stmt``, or what it evaluates itself."""
@@ -133,6 +170,20 @@ def _shared(product: S.Gemm) -> set[E.Var]:
     """Storage of the operands that the unit reads from shared memory."""
     regions = (product.a, product.b)
     return {one.buffer.data for one in regions if one.buffer.storage != FRAGMENT}
+
+
+def _number(ident: E.Expr) -> int:
+    """The number of a barrier, -1 where it is not known."""
+    return int(ident.value) if isinstance(ident, E.Const) else -1
+
+
+def _placed(
+    stmt: S.Stmt, path: tuple[tuple[int, int], ...]
+) -> Iterator[tuple[S.Stmt, tuple[tuple[int, int], ...]]]:
+    yield stmt, path
+    for side, block in enumerate(stmt.blocks()):
+        inner = (*path, (id(stmt), side)) if isinstance(stmt, S.If) else path
+        yield from _placed(block, inner)
 
 
 def _meets(stmt: S.Stmt) -> bool:

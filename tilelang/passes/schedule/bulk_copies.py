@@ -25,12 +25,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, rewrite_launches
-from tilelang.passes.analysis.groups import ThreadGroups, thread_number
+from tilelang.passes.analysis.groups import SIGNALS, ThreadGroups, thread_number
 from tilelang.passes.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.target import Context
-
-SIGNALS = "signals"  # annotation of copies: the group meets after it, before one thread arrives
 
 
 def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:

@@ -33,6 +33,7 @@ from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis.groups import (
     MAX_BARRIERS,
     NO_BARRIER,
+    SIGNALS,
     Mask,
     exact_threads,
     inverse,
@@ -43,7 +44,6 @@ from tilelang.passes.analysis.groups import (
     thread_indices,
 )
 from tilelang.passes.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step
-from tilelang.passes.schedule.bulk_copies import SIGNALS
 from tilelang.passes.sync.events import (
     EXCHANGES,
     Access,
@@ -757,8 +757,8 @@ def _warps(mask: Mask, warp: int) -> int:
 
 
 def _signals_next(stmt: S.Stmt) -> bool:
-    """Whether one thread of those that make a copy may say that it is complete."""
-    return isinstance(stmt, S.Copy) and bool(dict(stmt.annotations).get(SIGNALS))
+    """Whether one thread of those that make a copy or a product may say that it is complete."""
+    return isinstance(stmt, (S.Copy, S.Gemm)) and bool(dict(stmt.annotations).get(SIGNALS))
 
 
 def _lanes(mask: Mask, warp: int) -> int | None:

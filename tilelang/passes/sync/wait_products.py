@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import effects
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
@@ -109,10 +108,10 @@ class _Waits:
         return replace(stmt, body=S.seq(*made)), after
 
     def loop(self, stmt: S.For | S.While, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
-        """A loop. Tiles that it only reads keep their place to its end, so that its barriers are
-        for others."""
+        """A loop. Tiles that nobody writes meanwhile keep their place to its end, so that its
+        barriers are for others."""
         outer = self.needs.quiet
-        self.needs.quiet = frozenset(effects.used(stmt.body) - effects.written(stmt.body))
+        self.needs.quiet = self.needs.kept(stmt)
         while True:
             body, after = self.visit(stmt.body, before)
             both = P.joined(before, after)

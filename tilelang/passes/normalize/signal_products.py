@@ -1,0 +1,41 @@
+"""Products with a barrier: one of the threads that compute a product arrives at it.
+
+``T.gemm(A, B, C, mbar=bar)`` tells ``bar`` once that C may be read and that A and B may be
+overwritten. So the threads meet behind it (the barrier pass puts that there, and waits for what
+warpgroups have under way), and the first of them arrives. Where the result is in tensor memory, its
+unit arrives, and nothing of this is needed.
+
+Stands before all passes that ask who waits for whom: they see an arrival as the program would have
+written it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.tables import MBARRIER_ARRIVE
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.passes.analysis.groups import SIGNALS, ThreadGroups, thread_number
+from tilelang.target import Context
+
+
+def signal_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without products that have a barrier."""
+    warp = context.limits.warp
+    return rewrite_bodies(func, lambda launch: _Signals(launch, warp).rewrite(launch.body))
+
+
+class _Signals(Rewriter):
+    def __init__(self, launch: S.Launch, warp: int) -> None:
+        self.groups, self.thread = ThreadGroups(launch, warp), thread_number(launch)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
+        if not isinstance(stmt, S.Gemm) or stmt.barrier is None:
+            return stmt
+        told = S.Eval(value=E.call(MBARRIER_ARRIVE, stmt.barrier), loc=stmt.loc)
+        first = self.thread.equal(self.groups.of(stmt)[0])
+        notes = (*stmt.annotations, (SIGNALS, True))
+        quiet = replace(stmt, barrier=None, annotations=notes)
+        return [quiet, S.If(cond=first, then=told, loc=stmt.loc)]
