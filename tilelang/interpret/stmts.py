@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 
-from tilelang.errors import DeviceAssertError, KernelArgumentError, Loc, TileRuntimeError, at
+from tilelang.errors import DeviceAssertError, KernelArgumentError, TileRuntimeError, at
 from tilelang.interpret import atomics, barriers, memory, pointers, schedule, values
 from tilelang.interpret.analysis import PRIVATE, plain, variables
 from tilelang.interpret.blocks import launch
@@ -81,9 +81,7 @@ def execute(s: DivergentGroup, stmt: Stmt, active: Active) -> Steps:
                 loop = cast("Parallel", loop_of(node))
                 return (yield from run_parallel(s, loop, active, execute))
             case TileOp():
-                run_tile_op(s, node, active)
-                if isinstance(node, Gemm) and node.barrier is not None:
-                    yield from told(s, node.barrier, node.loc, active)
+                yield from tile_op(s, node, active)
             case Parallel():
                 return (yield from run_parallel(s, node, active, execute))
             case Eval():
@@ -314,15 +312,16 @@ def _staying(s: DivergentGroup, active: Active) -> Active:
 
 
 # -- single statements ---------------------------------------------------------------------------
-def told(
-    s: DivergentGroup, barrier: Expr, loc: Loc | None, active: Active
-) -> Generator[Wait, None, None]:
-    """The first of the active threads arrives at ``barrier``."""
+def tile_op(s: DivergentGroup, node: TileOp, active: Active) -> Generator[Wait, None, None]:
+    """A tile operation. The first of the threads of a product arrives at its barrier."""
+    run_tile_op(s, node, active)
+    if not isinstance(node, Gemm) or node.barrier is None:
+        return
     first = s.lanes.nobody.copy()
     first[s.lanes.members(active)[0]] = True
-    arrival = call(MBARRIER_ARRIVE, barrier)
+    arrival = call(MBARRIER_ARRIVE, node.barrier)
     assert isinstance(arrival, Call)
-    yield from barriers.synchronise(s, arrival, first, loc)
+    yield from barriers.synchronise(s, arrival, first, node.loc)
 
 
 def store(s: DivergentGroup, node: Store, active: Active) -> None:
