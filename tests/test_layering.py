@@ -39,7 +39,9 @@ MAY_IMPORT = {
     "runtime": "errors env scratch ir target codegen",
     "cpu": "errors env scratch options hostcc ir layout language target passes codegen runtime",
     "cuda": "errors env scratch options hostcc ir layout language target passes codegen runtime cpu",
-    "hip": "errors env ir layout language target passes codegen runtime",
+    "hip": (
+        "errors env scratch options hostcc ir layout language target passes codegen runtime cpu cuda"
+    ),
     "metal": "errors env ir layout language target passes codegen runtime",
     "interpret": "errors ir layout target",
     "emulator": "errors env scratch hostcc ir layout target codegen cuda runtime",

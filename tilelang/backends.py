@@ -9,10 +9,11 @@ from tilelang.codegen.backend import Backend
 from tilelang.cpu.backend import CPU
 from tilelang.cuda.backend import CUDA
 from tilelang.errors import TileUnsupportedError
+from tilelang.hip.backend import HIP
 from tilelang.metal.backend import METAL
 from tilelang.target import Target
 
-BACKENDS: dict[str, Backend] = {row.kind: row for row in (CPU, CUDA, METAL)}
+BACKENDS: dict[str, Backend] = {row.kind: row for row in (CPU, CUDA, HIP, METAL)}
 
 
 def emulated(target: Target) -> bool:

@@ -34,7 +34,7 @@ def _atomic(p: GpuPrinter, call: E.Call) -> str:
     suffix = ATOMIC_SUFFIX.get(target.buffer.dtype)
     if suffix is None:
         raise TileUnsupportedError(
-            f"T.{call.op} on {target.buffer.dtype} is not supported on CUDA",
+            f"T.{call.op} on {target.buffer.dtype} is not supported on {p.dialect.name}",
             expected=", ".join(ATOMIC_SUFFIX),
             got=f"`{target.buffer.name}` of dtype {target.buffer.dtype}",
         )

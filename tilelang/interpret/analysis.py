@@ -33,8 +33,10 @@ from tilelang.ir.stmt import (
 PRIVATE = frozenset(("local", "local.var"))
 # Meanings of instructions that whole warps, or warpgroups, execute.
 WARPS = frozenset(
-    ("multiply matrices", "load matrices", "store matrices", "multiply in a warpgroup")
-)
+    ("multiply matrices", "load matrices", "store matrices", "multiply in a warpgroup",
+     "multiply matrices by mfma", "multiply matrices by wmma_gfx11",
+     "multiply matrices by wmma_gfx12")
+)  # fmt: skip
 
 
 def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:

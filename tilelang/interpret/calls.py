@@ -19,6 +19,7 @@ from tilelang.interpret import (
     values,
     warp,
     warpgroup,
+    wavefronts,
 )
 from tilelang.interpret.elementwise import ELEMENTWISE
 from tilelang.interpret.lanes import Active
@@ -178,6 +179,7 @@ MEANINGS: dict[str, Handler] = {
     **instructions.MEANINGS,
     **philox.MEANINGS,
     **matrices.MEANINGS,
+    **wavefronts.MEANINGS,
     **boxes.MEANINGS,
     **warpgroup.MEANINGS,
 }

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup
 
 
-def _warps(s: DivergentGroup, node: Call, active: Active) -> Array:
+def warps(s: DivergentGroup, node: Call, active: Active, width: int = WARP) -> Array:
     """Lanes of the executing warps, (warps, lanes); each warp executes as a whole."""
     members = s.lanes.members(active)
-    warps = np.unique(members // WARP)
-    lanes = warps[:, None] * WARP + np.arange(WARP)
+    numbers = np.unique(members // width)
+    lanes = numbers[:, None] * width + np.arange(width)
     if lanes.size != members.size:
         raise TileRuntimeError(
             "an instruction of a warp is executed by a part of it",
-            expected=f"T.{node.op} by all {WARP} threads of each warp",
-            got=f"{members.size} threads in {warps.size} warps {s.site.text(None)}",
+            expected=f"T.{node.op} by all {width} threads of each warp",
+            got=f"{members.size} threads in {numbers.size} warps {s.site.text(None)}",
         )
     return np.asarray(lanes)
 
@@ -58,7 +58,7 @@ def _row_addresses(
 def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     """Matrix g: lane 8g + r addresses row r; lane t receives elements 2(t%4), +1 of row t//4
     ("Warp-level matrix load instruction: ldmatrix")."""
-    count, lanes = int(node.attr("count")), _warps(s, node, active)
+    count, lanes = int(node.attr("count")), warps(s, node, active)
     used = lanes[:, : 8 * count].reshape(-1)
     rows = read_bytes(s, _row_addresses(s, node, node.args[1], used, active), used, 16, 16)
     tiles = rows.reshape(lanes.shape[0], count, 8, 8, 2)  # warp, matrix, row, column, byte
@@ -72,7 +72,7 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
 
 def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     """The other way round ("Warp-level matrix store instruction: stmatrix")."""
-    count, lanes = int(node.attr("count")), _warps(s, node, active)
+    count, lanes = int(node.attr("count")), warps(s, node, active)
     used = lanes[:, : 8 * count].reshape(-1)
     raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 4 * count, 4)
     held = raw.reshape(lanes.shape[0], WARP, count, 4).swapaxes(1, 2)
@@ -82,6 +82,12 @@ def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     rows = np.ascontiguousarray(tiles).reshape(-1, 16)
     write_bytes(s, _row_addresses(s, node, node.args[0], used, active), used, rows, 16)
     return NOTHING
+
+
+def extents_of(shape: str) -> tuple[int, int, int]:
+    """(16, 8, 4) of "m16n8k4"."""
+    m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
+    return m, n, k
 
 
 # -- products -------------------------------------------------------------------------------------
@@ -157,15 +163,15 @@ _FIGURES: dict[tuple[str, int], tuple[Any, Any]] = {
 }  # fmt: skip
 
 
-def _operand(
+def matrix_of(
     s: DivergentGroup, address: Expr, kind: DType, table: Array, shape: tuple[int, int],
-    lanes: Array, active: Active,
+    lanes: Array, active: Active, whole: bool = False,
 ) -> Array:  # fmt: skip
-    """The matrices of all warps that a register operand holds."""
+    """The matrices of all warps that a register operand holds; ``whole``: with all bits."""
     count = table.shape[1]
     raw = read_bytes(s, spot_of(s, address, active), lanes.reshape(-1), count * kind.bits // 8, 4)
     held = np.asarray(values.from_bytes(raw, kind.with_lanes(count) if count > 1 else kind))
-    if kind in ("float32", "tfloat32"):  # only 19 bits of each number are used
+    if kind in ("float32", "tfloat32") and not whole:  # only 19 bits of each number are used
         held = (held.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
     found = np.zeros((lanes.shape[0], *shape), held.dtype)
     found[:, table[..., 0], table[..., 1]] = held.reshape(*lanes.shape, count)
@@ -174,13 +180,23 @@ def _operand(
 
 def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     """D += A B for each warp; sums are exact and rounded once ("mma.sync")."""
-    lanes = _warps(s, node, active)
+    lanes = warps(s, node, active)
     shape = str(node.attr("shape"))
-    a_kind, b_kind, c_kind = (DType(node.attr(name)) for name in "abc")
-    m, n, k = (int(part) for part in shape[1:].replace("n", " ").replace("k", " ").split())
+    a_kind, b_kind = (DType(node.attr(name)) for name in "ab")
+    m, n, k = extents_of(shape)
     ta, tb, tc = register_layout(shape, a_kind.bits)
-    a = _operand(s, node.args[1], a_kind, ta, (m, k), lanes, active)
-    b = _operand(s, node.args[2], b_kind, tb, (k, n), lanes, active)
+    a = matrix_of(s, node.args[1], a_kind, ta, (m, k), lanes, active)
+    b = matrix_of(s, node.args[2], b_kind, tb, (k, n), lanes, active)
+    add_product(s, node, a, b, tc, lanes, active)
+    return NOTHING
+
+
+def add_product(
+    s: DivergentGroup, node: Call, a: Array, b: Array, tc: Array, lanes: Array, active: Active
+) -> None:
+    """The registers of the sum, whose elements are where ``tc`` says, get the product of A and B
+    added: sums are exact and rounded once."""
+    c_kind = DType(node.attr("c"))
     spot, count = spot_of(s, node.args[0], active), tc.shape[1]
     raw = read_bytes(s, spot, lanes.reshape(-1), count * c_kind.bits // 8, 4)
     old = np.asarray(values.from_bytes(raw, c_kind.with_lanes(count)))
@@ -189,7 +205,6 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     total = old.astype(wide) + product.reshape(old.shape)
     new = values.rounded(total.astype(values.compute_dtype(c_kind)), c_kind)
     write_bytes(s, spot, lanes.reshape(-1), values.to_bytes(new, c_kind.with_lanes(count)), 4)
-    return NOTHING
 
 
 MEANINGS: dict[str, Meaning] = {

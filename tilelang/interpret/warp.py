@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[DivergentGroup, Call, Active], Value]"
 
 
-def _warps(s: DivergentGroup, value: Value, lanes: int = 1) -> Array:
+def _warps(s: DivergentGroup, value: Value, lanes: int = 1, warp: int = WARP) -> Array:
     """``value`` as (warp, lane[, vector]); missing lanes of the last warp repeat zero."""
     if s.lanes.threads is None:
         raise TileRuntimeError(
@@ -29,9 +29,9 @@ def _warps(s: DivergentGroup, value: Value, lanes: int = 1) -> Array:
             expected="thread code, outside T.Parallel",
         )
     full = s.spread(value, lanes)
-    missing = -full.shape[0] % WARP
+    missing = -full.shape[0] % warp
     full = np.pad(full, [(0, missing)] + [(0, 0)] * (full.ndim - 1))
-    return full.reshape(-1, WARP, *full.shape[1:])
+    return full.reshape(-1, warp, *full.shape[1:])
 
 
 def _threads(s: DivergentGroup, table: Array) -> Array:
@@ -45,14 +45,15 @@ def _executing(s: DivergentGroup, active: Active) -> Array:
 def _shuffle(kind: str) -> Handler:
     def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
         lanes = node.args[0].dtype.lanes
-        table = _warps(s, s.eval(node.args[0], active), lanes)
-        step = _warps(s, s.eval(node.args[1], active)).astype(np.int64)
         width = (
             int(s.number(node.args[2], active, "the shuffle width"))
             if (len(node.args) > 2)
             else int(node.attr("width", WARP))
         )
-        lane = np.broadcast_to(np.arange(WARP), step.shape)
+        warp = max(WARP, width)  # what lowering makes for wider wavefronts says how wide
+        table = _warps(s, s.eval(node.args[0], active), lanes, warp)
+        step = _warps(s, s.eval(node.args[1], active), 1, warp).astype(np.int64)
+        lane = np.broadcast_to(np.arange(warp), step.shape)
         base = lane & ~(width - 1)
         if kind == "sync":
             source = base | (step & (width - 1))
@@ -63,9 +64,9 @@ def _shuffle(kind: str) -> Handler:
         else:
             other = lane ^ step
             source = np.where(other >= base + width, lane, other)
-        source = source & (WARP - 1)
-        warp = np.arange(table.shape[0])[:, None]
-        return _threads(s, table[warp, source])
+        source = source & (warp - 1)
+        number = np.arange(table.shape[0])[:, None]
+        return _threads(s, table[number, source])
 
     return handler
 

@@ -1,17 +1,19 @@
 """Which matrix instruction a product uses.
 
-A float32 operand is used as tfloat32, that is with 10 bits of mantissa: the instruction does not
-look at the lowest 13 bits. Programs that need all of float32 in a product multiply without matrix
-instructions, e.g. with float64 operands, or on the CPU.
+On NVIDIA's GPUs a float32 operand is used as tfloat32, that is with 10 bits of mantissa: the
+instruction does not look at the lowest 13 bits. Programs that need all of float32 in a product
+multiply without matrix instructions, e.g. with float64 operands, or on the CPU. AMD's instructions
+multiply all of float32.
 """
 
 from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.target.amd_matrices import MATRICES
 from tilelang.target.matrices import MmaAtom
 from tilelang.target.nvidia_mma import MMA_SYNC, WGMMA_KINDS
 
-ATOMS: tuple[MmaAtom, ...] = MMA_SYNC
+ATOMS: tuple[MmaAtom, ...] = MMA_SYNC + MATRICES
 
 # What the operand's dtype is called by the instruction that takes it.
 _CALLED = {"float32": "tfloat32", "float8_e4m3": "float8_e4m3fn"}
@@ -31,7 +33,7 @@ def find_atom(a: DType, b: DType, c: DType, k: int, features: frozenset[str]) ->
     fitting = [
         atom
         for atom in ATOMS
-        if atom.a is x and atom.b is y and atom.needs in features and k % atom.k == 0
+        if atom.a in (x, a) and atom.b in (y, b) and atom.needs in features and k % atom.k == 0
         and atom.c.is_float == c.is_float and atom.c.bits >= c.bits
     ]  # fmt: skip
     return min(fitting, key=lambda atom: (atom.c is not c, -atom.m, -atom.k), default=None)

@@ -40,7 +40,14 @@ FEATURES: dict[str, str] = {
     "access_256": "loads and stores of 256 bits of global memory",
     # AMD.
     "mfma": "matrix fused multiply-add of a wavefront",
+    "mfma_i8_k16": "the same for bytes, 16 deep",
+    "mfma_i8": "the same for bytes, 32 deep",
+    "mfma_fnuz": "the same for 8-bit floats without infinity and negative zero",
+    "mfma_ocp": "the same for 8-bit floats of the OCP",
+    "mfma_k32": "the same twice as deep",
     "wmma": "matrix multiply-accumulate of RDNA",
+    "wmma_gfx11": "wmma whose factors both halves of the wavefront hold",
+    "wmma_gfx12": "wmma whose factors the halves of the wavefront share",
     "ds_read": "reads of LDS in vectors of up to 128 bits",
     "vmcnt": "counters of outstanding memory instructions",
     "direct_lds": "loads from global memory straight to LDS",
@@ -76,14 +83,16 @@ _CUDA_OF_CHIP = {
 }
 # What the names of AMD's architectures start with -> what they have besides threads.
 _HIP = {
-    "gfx90a": ("mfma", "ds_read", "vmcnt", "direct_lds", "bf16"),
-    "gfx94": ("mfma", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8"),
-    "gfx95": ("mfma", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8"),
+    "gfx90a": ("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "direct_lds", "bf16"),
+    "gfx94": ("mfma", "mfma_i8", "mfma_fnuz", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8"),
+    "gfx95": (
+        "mfma", "mfma_i8", "mfma_ocp", "mfma_k32", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8",
+    ),
     "gfx9": ("ds_read", "vmcnt"),
     "gfx10": ("ds_read", "vmcnt"),
-    "gfx11": ("wmma", "ds_read", "vmcnt", "bf16"),
-    "gfx12": ("wmma", "ds_read", "vmcnt", "bf16", "fp8"),
-}
+    "gfx11": ("wmma", "wmma_gfx11", "ds_read", "vmcnt", "bf16"),
+    "gfx12": ("wmma", "wmma_gfx12", "ds_read", "vmcnt", "bf16", "fp8"),
+}  # fmt: skip
 _OTHERS = {
     "cpu": ("cores",),
     "metal": ("simt", "simdgroup", "bf16"),

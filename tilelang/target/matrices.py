@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
@@ -32,6 +33,8 @@ class MmaAtom:
             registers.
         c_modes: modes of the row and of the column of an element of C.
         width: threads that hold the matrices and execute it together.
+        copies: (extent, stride) of threads that hold the same elements of a factor.
+        row: name of the row of the instruction.
     """
 
     m: int
@@ -45,11 +48,20 @@ class MmaAtom:
     b_modes: tuple[Modes, Modes]
     c_modes: tuple[Modes, Modes]
     width: int = WARP
+    copies: tuple[tuple[int, int], ...] = ()
+    row: str = "mma"
 
     @property
     def shape(self) -> str:
         """The name of the shape, e.g. "m16n8k16"."""
         return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def k_run(self) -> int:
+        """Elements of a factor that one thread holds as neighbours along k, in registers that
+        follow each other; 1 where blocks of other rows stand between."""
+        last = self.a_modes[1][-1]
+        return last.extent if (last.place, last.stride) == ("register", 1) else 1
 
     @property
     def per_register(self) -> int:
@@ -67,14 +79,18 @@ class MmaAtom:
         return self.k // (4 * self.per_register)
 
     @property
+    def _held(self) -> int:
+        return prod(extent for extent, _ in self.copies)
+
+    @property
     def a_registers(self) -> int:
         """Elements of A in a thread."""
-        return self.m * self.k // self.width
+        return self.m * self.k * self._held // self.width
 
     @property
     def b_registers(self) -> int:
         """Elements of B in a thread."""
-        return self.k * self.n // self.width
+        return self.k * self.n * self._held // self.width
 
     @property
     def c_registers(self) -> int:
@@ -84,12 +100,12 @@ class MmaAtom:
     @cached_property
     def a_layout(self) -> RegisterLayout:
         """An m x k matrix in a warp."""
-        return RegisterLayout((self.m, self.k), self.a_modes, (), self.width)
+        return RegisterLayout((self.m, self.k), self.a_modes, self.copies, self.width)
 
     @cached_property
     def b_layout(self) -> RegisterLayout:
         """A k x n matrix in a warp."""
-        return RegisterLayout((self.k, self.n), self.b_modes, (), self.width)
+        return RegisterLayout((self.k, self.n), self.b_modes, self.copies, self.width)
 
     @cached_property
     def c_layout(self) -> RegisterLayout:

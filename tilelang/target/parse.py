@@ -43,7 +43,10 @@ _GPU_KINDS = frozenset(("cuda", "hip", "metal", "webgpu"))
 _DLPACK_KINDS = {1: "cpu", 2: "cuda", 3: "cpu", 8: "metal", 10: "hip", 11: "cpu", 13: "cuda"}
 _TORCH_DEVICES = {"hip": "cuda", "metal": "mps"}  # where the kind is called otherwise
 _MAX_ARGUMENT_DEPTH = 2
-_MINIMUM = {"cuda": "sm_80"}  # architecture of a target that names none, on any machine
+_MINIMUM = {
+    "cuda": "sm_80",
+    "hip": "gfx942",
+}  # architecture of a target that names none, on any machine
 
 
 @dataclass(frozen=True)

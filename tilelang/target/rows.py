@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from tilelang.ir.atoms import Atom
 from tilelang.ir.tables import PORTABLE, table
-from tilelang.target import nvidia
+from tilelang.target import amd, nvidia
 
-ROWS: dict[str, Atom] = table(list(PORTABLE.values()), list(nvidia.ATOMS.values()))
+ROWS: dict[str, Atom] = table(list(PORTABLE.values()), list(nvidia.ATOMS.values()), amd.ROWS)

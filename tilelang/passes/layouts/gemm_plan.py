@@ -140,7 +140,9 @@ class GemmPlan:
         """A name of what computes it, for reports."""
         if self.atom is None:
             return "fma"
-        family = "wgmma" if self.by_warpgroups else "mma.sync"
+        family = (
+            "wgmma" if self.by_warpgroups else {"mma": "mma.sync"}.get(self.atom.row, self.atom.row)
+        )
         return f"{family}.{self.atom.shape}.{self.atom.a}"
 
     @property
@@ -193,7 +195,7 @@ def plan_gemm(
         held = shared_out(m, n, threads)
         c = _whole(stmt.c, held) or SharedLoad()
         return GemmPlan(None, m, n, k, (0, 0), held, c, why=why)
-    warps = (threads // atom.width, 1) if turned else _partition(stmt, m, n, threads, atom.width)
+    warps = (threads // atom.width, 1) if turned else _partition(stmt, m, n, threads, atom)
     held = accumulator_layout(atom, m, n, warps)
     run = int(order.get(K_RUN, 1))
     a = operand_layout(atom, m, k, warps, True, run)
@@ -355,16 +357,18 @@ def _sizes(region: Region, stmt: S.Gemm) -> tuple[int, int]:
     return rows, columns
 
 
-def _partition(stmt: S.Gemm, m: int, n: int, threads: int, warp: int) -> tuple[int, int]:
+def _partition(stmt: S.Gemm, m: int, n: int, threads: int, atom: MmaAtom) -> tuple[int, int]:
+    warp = atom.width
     warps = threads // warp
     try:
-        return GemmWarpPolicy(stmt.policy).compute_warp_partition(m, n, warps)
+        policy = GemmWarpPolicy(stmt.policy)
+        return policy.compute_warp_partition(m, n, warps, n_unit=atom.n)
     except TileValueError:
-        good = [count for count in range(1, 33) if _partitions(m, n, count)]
+        good = [count for count in range(1, 33) if _partitions(m, n, count, atom.n)]
         raise TileValueError(
             "no valid warp partition for T.gemm",
             expected=f"rows * columns = {warps} warps, with 16 * rows dividing M = {m} and "
-            f"8 * columns dividing N = {n}",
+            f"{atom.n} * columns dividing N = {n}",
             got=f"{warps * warp} threads for a {m} x {n} result",
             hint=f"use one of {', '.join(str(count * warp) for count in good)} threads, or "
             "another tile",
@@ -372,10 +376,10 @@ def _partition(stmt: S.Gemm, m: int, n: int, threads: int, warp: int) -> tuple[i
         ) from None
 
 
-def _partitions(m: int, n: int, warps: int) -> bool:
+def _partitions(m: int, n: int, warps: int, unit: int) -> bool:
     """Whether some partition over ``warps`` warps is valid."""
     return any(
-        warps % rows == 0 and m % (ROW_UNIT * rows) == 0 and n % (8 * (warps // rows)) == 0
+        warps % rows == 0 and m % (ROW_UNIT * rows) == 0 and n % (unit * (warps // rows)) == 0
         for rows in range(1, warps + 1)
     )
 
@@ -425,13 +429,13 @@ def operand_layout(
         )
         inner = _along_k(atom.a_modes[1], steps, registers * tiles, run)
         modes = (outer + atom.a_modes[0], inner)
-        copies = ((across, atom.width),) if across > 1 else ()
+        copies = atom.copies + (((across, atom.width),) if across > 1 else ())
     else:
         tiles, steps, registers = columns // (across * atom.n), rows // atom.k, atom.b_registers
         outer = _modes(Mode(across, "thread", atom.width), Mode(tiles, "register", registers))
         inner = _along_k(atom.b_modes[0], steps, registers * tiles, run)
         modes = (inner, outer + atom.b_modes[1])
-        copies = ((down, atom.width * across),) if down > 1 else ()
+        copies = atom.copies + (((down, atom.width * across),) if down > 1 else ())
     return RegisterLayout((rows, columns), modes, copies, atom.width * down * across)
 
 

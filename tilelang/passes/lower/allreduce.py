@@ -53,7 +53,7 @@ def all_reduce(
     stmts: list[S.Stmt] = []
     if lanes:
         var = ctx.fresh("s")
-        stmts.append(loop(var, int(partial.shape[0]), _butterfly(partial, var, lanes, op)))
+        stmts.append(loop(var, int(partial.shape[0]), _butterfly(partial, var, lanes, op, ctx)))
     if rest:
         stmts.append(_exchange(partial, lanes, rest, used, op, ctx))
     return S.seq(*stmts) if stmts else S.Seq(stmts=())
@@ -79,13 +79,13 @@ def _split(modes: Modes, ctx: Lowering) -> tuple[list[tuple[int, int]], list[tup
     return lanes, rest
 
 
-def _butterfly(partial: Buffer, at: E.Expr, lanes: Modes, op: Operation) -> S.Stmt:
+def _butterfly(partial: Buffer, at: E.Expr, lanes: Modes, op: Operation, ctx: Lowering) -> S.Stmt:
     steps: list[S.Stmt] = []
     for extent, stride in lanes:
         distance = stride * extent // 2
         while distance >= stride:
             mine = E.Load(partial, (at,))
-            other = E.call("shfl_xor", mine, distance)
+            other = ctx.shuffle("xor", mine, distance)
             steps.append(S.Store(buffer=partial, indices=(at,), value=op(mine, other)))
             distance //= 2
     return S.seq(*steps)

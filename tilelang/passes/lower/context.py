@@ -10,6 +10,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import NO_BARRIER, no_barrier_left
 from tilelang.target import Context
@@ -56,6 +57,12 @@ class Lowering:
     def warp(self) -> int:
         """Lanes of a warp."""
         return self.context.limits.warp
+
+    def shuffle(self, way: str, value: E.Expr, lane: E.Expr | int) -> E.Expr:
+        """``value`` of another lane of the target's warps, which may be wider than those of the
+        language; ``way`` is "sync", "xor", "up" or "down"."""
+        width = () if self.warp == WARP else (E.const(self.warp),)
+        return E.call(f"shfl_{way}", value, lane, *width)
 
     @property
     def threads(self) -> int:

@@ -31,8 +31,8 @@ from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_k_permuted import PermutedOperand
 from tilelang.passes.lower.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilelang.passes.lower.gemm_wgmma import lower_gemm_wgmma
-from tilelang.target import nvidia
 from tilelang.target.matrices import MmaAtom
+from tilelang.target.rows import ROWS
 
 OPERANDS: Mapping[type[OperandStrategy], type[Operand]] = MappingProxyType(
     {Registers: RegisterOperand, SharedLoad: SharedOperand, SharedRuns: PermutedOperand}
@@ -137,7 +137,7 @@ def multiply(
     i, j = ctx.fresh("i"), ctx.fresh("j")
     column = j + group * count
     call = E.call(
-        nvidia.MMA,
+        ROWS[atom.row],
         E.AddressOf(accumulator.registers, ((i * columns + column) * atom.c_registers,), "rw"),
         operands[0].address(i, step, parity),
         operands[1].address(j, step, parity if operands[1].groups == 1 else group % 2),

@@ -21,6 +21,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.tables import VECTOR_COPY
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
@@ -156,9 +157,21 @@ class SharedOperand(Operand):
     def by_matrix(self) -> bool:
         """Whether ``ldmatrix`` can load it: every 16 bytes of a row are whole and aligned."""
         bits = self.region.dtype.bits
-        if bits > 32 or (bits != 16 and not self.k_inner):
+        if bits > 32 or (bits != 16 and not self.k_inner) or not self.ctx.context.has("ldmatrix"):
             return False
-        chunk = CHUNK_BITS // bits
+        return self.chunked(CHUNK_BITS // bits)
+
+    @cached_property
+    def run(self) -> int:
+        """Neighbours along k that one move brings to the registers of a lane; 1: one by one."""
+        atom, bits = self.atom, self.region.dtype.bits
+        if atom.row == "mma" or not self.k_inner or bits < 8:
+            return 1
+        run = min(atom.k_run, CHUNK_BITS // bits)
+        return run if run > 1 and self.chunked(run) else 1
+
+    def chunked(self, chunk: int) -> bool:
+        """Whether every ``chunk`` elements of a row are whole and aligned where they are."""
         buffer, bounds = self.region.buffer, self.ctx.bounds
         if not divisible_by(self.region.mins[-1], chunk, bounds):
             return False
@@ -177,6 +190,9 @@ class SharedOperand(Operand):
         start = number * self.atom.k
         tiles = self.tiles // self.groups
         first = group * tiles * (self.atom.m if self.left else self.atom.n)
+        if self.run > 1:
+            yield self._load_runs(registers, start, tiles, first)
+            return
         if not self.by_matrix:
             yield self._load_elements(registers, start, tiles, first)
             return
@@ -249,6 +265,22 @@ class SharedOperand(Operand):
         group = self.lane // BLOCK
         bits = (group % 2) * low + (self.lane // (2 * BLOCK)) * high
         return group if (low, high) == (1, 2) else bits + values[0]
+
+    def _load_runs(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
+        """The registers of each lane are runs along k, which are moved as a whole."""
+        tile, part = self.ctx.fresh("t"), self.ctx.fresh("s")
+        pair = (self.atom.a_layout if self.left else self.atom.b_layout).index_of(
+            self.lane, part * self.run
+        )
+        outer, k = pair if self.left else pair[::-1]
+        height = self.atom.m if self.left else self.atom.n
+        place = self.at(tile * height + first + outer, start + k)
+        target = E.AddressOf(registers, (tile * self.register_count + part * self.run,), "w")
+        size = self.run * self.region.dtype.bits // 8
+        source = E.AddressOf(*place, "r")
+        call = E.call(VECTOR_COPY, target, source, dtype="void", bytes=size)
+        move = S.Eval(value=call, loc=self.loc)
+        return loop(tile, tiles, loop(part, self.register_count // self.run, move))
 
     def _load_elements(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """Every register from its element."""

@@ -203,7 +203,7 @@ class _Rows:
         )
 
     def by_warp(self, row: Indices) -> S.Stmt:
-        """32 elements at a time; the last lane carries the total on."""
+        """As many elements at a time as a warp has lanes; the last lane carries the total on."""
         lane = self.ctx.group.thread % self.ctx.warp
         held = array("total", self.wide, 2)  # this lane's value, and the carry
         mine, carry = (E.const(0),), (E.const(1),)
@@ -225,7 +225,7 @@ class _Rows:
             guarded(inside, self.write(self.at(row, position), self.settled(E.Load(held, mine)))),
         ]
         if steps > 1:
-            last = E.call("shfl_sync", E.Load(held, mine), self.ctx.warp - 1)
+            last = self.ctx.shuffle("sync", E.Load(held, mine), self.ctx.warp - 1)
             body.append(S.Store(buffer=held, indices=carry, value=last))
         return S.seq(
             S.Alloc(buffer=held),
@@ -239,6 +239,6 @@ class _Rows:
         var = E.Var("below", self.wide)
         new = self.op(E.Load(held, mine), var)
         return S.seq(
-            S.Let(var=var, value=E.call("shfl_up", E.Load(held, mine), distance)),
+            S.Let(var=var, value=self.ctx.shuffle("up", E.Load(held, mine), distance)),
             S.If(cond=lane >= distance, then=S.Store(buffer=held, indices=mine, value=new)),
         )

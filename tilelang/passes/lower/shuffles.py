@@ -49,7 +49,7 @@ def exchanged(
             if item.lane is not None:
                 # A statement of its own: all lanes take part, whichever of them need the value.
                 var = E.Var("lent", kind)
-                lent = _shuffled(moved, value_of(item.lane, ctx.thread), bits)
+                lent = _shuffled(moved, value_of(item.lane, ctx.thread), bits, ctx)
                 stmts.append(S.Let(var=var, value=lent))
                 moved = var
             if value is None:
@@ -62,10 +62,10 @@ def exchanged(
     return S.seq(*stmts)
 
 
-def _shuffled(value: E.Expr, lane: E.Expr, bits: DType | None) -> E.Expr:
+def _shuffled(value: E.Expr, lane: E.Expr, bits: DType | None, ctx: Lowering) -> E.Expr:
     if bits is None:
-        return E.call("shfl_sync", value, lane)
-    raw = E.call("shfl_sync", E.call("reinterpret", value, dtype=bits), lane)
+        return ctx.shuffle("sync", value, lane)
+    raw = ctx.shuffle("sync", E.call("reinterpret", value, dtype=bits), lane)
     return E.call("reinterpret", raw, dtype=value.dtype)
 
 

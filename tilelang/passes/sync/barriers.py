@@ -28,6 +28,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import interval
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import WARP
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis.groups import (
@@ -335,7 +336,7 @@ class _Inserter:
                 hint="let one thread issue the copy (`if tx == 0:`)",
             )
         self.clear(live, at)
-        return [S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=stmt.loc)]
+        return [S.Eval(value=self.lanes_meet(bits), loc=stmt.loc)]
 
     def split(self, stmt: S.Store, found: list[Access], live: Open, at: Where) -> S.Stmt | None:
         """A store that overwrites what other threads still read for it: value first."""
@@ -445,7 +446,11 @@ class _Inserter:
             _refuse(serious[0], at, loc)
         fence = self.fence(live, at)
         self.meet_in_warps(live, at)
-        return [*fence, S.Eval(value=E.call("sync_warp", E.const(bits, DType("uint32"))), loc=loc)]
+        return [*fence, S.Eval(value=self.lanes_meet(bits), loc=loc)]
+
+    def lanes_meet(self, bits: int) -> E.Expr:
+        """The barrier of the lanes of a warp that ``bits`` name, one bit for each."""
+        return E.call("sync_warp", E.const(bits, DType("uint64" if self.warp > WARP else "uint32")))
 
     def meet_in_warps(self, live: Open, at: Where) -> None:
         """What a barrier of the warps of ``at`` settles: everything, if that is one warp."""

@@ -1,0 +1,1 @@
+"""HIP: the back end for AMD's GPUs."""

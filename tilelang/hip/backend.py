@@ -1,0 +1,50 @@
+"""The row of the HIP back end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Backend, Program
+from tilelang.ir.stmt import PrimFunc
+from tilelang.target import Context
+
+if TYPE_CHECKING:
+    from tilelang.runtime.executable import Executable
+
+
+def _emit(func: PrimFunc, context: Context) -> Artifact:
+    """The device text and the host steps of a lowered program."""
+    from tilelang.codegen.gpu.emit import emit_module
+    from tilelang.codegen.symbols import symbols_of
+    from tilelang.hip.dialect import HIP
+    from tilelang.passes.normalize.alignment import needed_alignments
+
+    module = emit_module(func, context.target, HIP)
+    return Artifact(
+        source=module.source,
+        language="hip",
+        entry=module.kernels[0] if module.kernels else "",
+        symbols=tuple(symbol.name for symbol in symbols_of(func)),
+        messages=module.messages,
+        sites=module.sites,
+        device=module,
+        alignments=tuple(dict(needed_alignments(func)).items()),
+        flags=module.flags,
+    )
+
+
+def _executable(program: Program, artifact: Artifact) -> Executable:
+    from tilelang.hip.executable import executable  # only kernels that run need a toolchain
+
+    return executable(program, artifact)
+
+
+HIP = Backend(
+    kind="hip",
+    language="HIP",
+    emit=_emit,
+    executable=_executable,
+    keeps_text=True,
+    texts=("hip", "isa"),
+)

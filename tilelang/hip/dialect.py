@@ -1,0 +1,104 @@
+"""HIP: the row of its dialect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tilelang.codegen.gpu.dialect import Dialect
+from tilelang.codegen.gpu.host import HostWriter, Slots
+from tilelang.codegen.gpu.module import MapStep
+from tilelang.cuda.dialect import CUDA
+from tilelang.cuda.forms import arithmetic_header
+from tilelang.errors import TileUnsupportedError
+from tilelang.hip.calls import WRITERS
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+
+# Header -> what the functions look like that need it besides "tl_hip.h".
+_HEADERS = (
+    ("tl_float.h", r"tl_\w*_?e\dm\d"),
+    ("tl_reduce.h", r"tl_warp_reduce"),
+    ("tl_launch.h", r"tl_swizzle"),
+    ("tl_random.h", r"tl_rng|tl_philox"),
+    ("tl_hip_atomic.h", r"tl_atomic_|tl_dp4a"),
+)
+# Where CUDA has a function -> where HIP has it.
+_ARITHMETIC = {
+    "tl_convert.h": "tl_convert.h", "tl_libm.h": "tl_hip_math.h", "tl_directed.h": "tl_hip_math.h",
+}  # fmt: skip
+_COPIES = "T.copy, which the threads do themselves"
+_PRODUCTS = "T.gemm, which uses the matrix instructions of the chip"
+# Words of NVIDIA's machines -> what programs use instead.
+_LACKS: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "tma_load", "tma_load_multicast", "tma_load_im2col", "tma_store", "tma_store_arrive",
+            "tma_store_wait", "create_tma_descriptor", "create_tma_im2col_descriptor",
+            "ptx_commit_group", "ptx_wait_group",
+        ),
+        _COPIES,
+    ),
+    **dict.fromkeys(
+        ("ptx_mma", "ptx_mma_sp", "ptx_mma_sm70", "ptx_ldmatrix", "ptx_stmatrix"), _PRODUCTS
+    ),
+    **dict.fromkeys(
+        (
+            "mbarrier_init", "mbarrier_arrive", "mbarrier_wait", "mbarrier_try_wait",
+            "mbarrier_expect_tx", "mbarrier_arrive_expect_tx", "named_barrier_arrive",
+        ),
+        "T.sync_threads, or a pipelined loop (T.Pipelined)",
+    ),
+    "sync_grid": "kernels one after the other: T.Kernel a second time in the same program",
+}  # fmt: skip
+
+
+def includes(text: str) -> list[str]:
+    """The headers whose functions ``text`` calls; the first always."""
+    found: dict[str, None] = {}
+    for word in dict.fromkeys(re.findall(r"\btl_\w+", text)):
+        name = _ARITHMETIC.get(arithmetic_header(word) or "")
+        if name:
+            found.setdefault(name)
+        for header, pattern in _HEADERS:
+            if re.match(pattern, word):
+                found.setdefault(header)
+    return ["tl_hip.h", *sorted(found)]
+
+
+def _no_tensor(call: E.Call, slots: Slots) -> Buffer | None:
+    return None
+
+
+def _no_map(call: E.Call, name: str, host: HostWriter, values: Mapping[E.Var, E.Expr]) -> MapStep:
+    raise TileUnsupportedError(
+        "tensor maps are not available on HIP", expected=_COPIES, got=f"`{call!r}`"
+    )
+
+
+def _no_flags(func: S.PrimFunc) -> tuple[str, ...]:
+    return ()
+
+
+HIP = Dialect(
+    name="HIP",
+    kernel='extern "C" __global__ void __launch_bounds__({threads}) {name}(',
+    block=CUDA.block,
+    thread=CUDA.thread,
+    inputs=(),
+    spaces=CUDA.spaces,
+    arena="extern __shared__ __align__(128) unsigned char tl_smem[];",
+    shared=CUDA.shared,
+    local=CUDA.local,
+    restrict=CUDA.restrict,
+    reserved=CUDA.reserved,
+    texts={"sync_warp": "__syncwarp()"},  # all lanes go together
+    writers=WRITERS,
+    operands={},
+    includes=includes,
+    map_tensor=_no_tensor,
+    map_step=_no_map,
+    flags=_no_flags,
+    lacks=_LACKS,
+)

@@ -1,0 +1,189 @@
+// Names that every generated HIP kernel uses, in plain C++ over the functions of tl_amdgpu.h: those of the CUDA
+// headers, so that both print one text. The plain headers of CUDA's (tl_basic.h, tl_convert.h, tl_float.h,
+// tl_launch.h, tl_random.h, tl_reduce.h) are used as they are.
+//
+// A warp of the language has 32 lanes on every machine: on a wavefront of 64 its two halves are warps of their own.
+// What the compiler makes for whole wavefronts says so by a width of 64.
+#ifndef TL_HIP_H
+#define TL_HIP_H
+#ifdef TL_EMULATOR
+#include "tl_amdgcn.h"
+#else
+#include "tl_amdgpu.h"
+#endif
+#include "tl_matrix.h"
+
+// -- in place of the CUDA headers of these names ----------------------------------------------------------------------
+#define TL_TYPES_H
+#define TL_FLOAT16_H
+#define TL_WARP_H
+#ifndef TL_ARCH
+#define TL_ARCH 0  // no instruction of NVIDIA's: the headers' plain code
+#endif
+#ifndef INT64_C
+#define INT64_C(x) x##ll
+#define UINT64_C(x) x##ull
+#endif
+#ifndef INT32_MIN
+#define INT32_MIN (-2147483647 - 1)
+#define INT32_MAX 2147483647
+#define INT64_MIN (-INT64_C(9223372036854775807) - 1)
+#define INT64_MAX INT64_C(9223372036854775807)
+#define UINT32_MAX 4294967295u
+#define UINT64_MAX UINT64_C(18446744073709551615)
+#endif
+// The same bits as another type of the same size.
+template <class To, class From> TL_INLINE To tl_bits(From x) {
+    static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
+    To y;
+    memcpy(&y, &x, sizeof(To));
+    return y;
+}
+TL_INLINE float tl_as_f32(uint32_t x) { return tl_bits<float>(x); }
+TL_INLINE uint32_t tl_as_u32(float x) { return tl_bits<uint32_t>(x); }
+// A double cut to float: what the nearest one has too much is one step.
+TL_INLINE float __double2float_rz(double x) {
+    const float f = (float)x;
+    return fabs((double)f) > fabs(x) ? tl_as_f32(tl_as_u32(f) - 1u) : f;
+}
+// A pointer for functions that are not ours: it converts to the type they take.
+struct tl_pointer {
+    void* p;
+    __device__ __forceinline__ explicit tl_pointer(const void* q) : p((void*)q) {}
+    template <class T> __device__ __forceinline__ operator T*() const { return (T*)p; }
+};
+
+// -- float16 and bfloat16: storage is plain integers, values are float ---------------------------------------------------
+TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
+TL_INLINE uint16_t tl_f32_to_bf16(float x) {
+    const uint32_t u = tl_as_u32(x);
+    return (uint16_t)(x != x ? 0x7fc0u : (u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+TL_INLINE float tl_round_f16(float x) { return tl_f16_to_f32(tl_f32_to_f16(x)); }
+TL_INLINE float tl_round_bf16(float x) { return tl_bf16_to_f32(tl_f32_to_bf16(x)); }
+TL_INLINE uint32_t tl_half2_load(const void* p) { return *(const uint32_t*)p; }
+TL_INLINE void tl_half2_store(void* p, uint32_t x) { *(uint32_t*)p = x; }
+TL_INLINE uint32_t tl_half2_pack(uint16_t lo, uint16_t hi) { return lo | (uint32_t)hi << 16; }
+TL_INLINE uint32_t tl_half2_both(uint16_t x) { return x * 0x10001u; }
+TL_INLINE uint32_t tl_half2_round(float lo, float hi) { return tl_half2_pack(tl_f32_to_f16(lo), tl_f32_to_f16(hi)); }
+TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) { return tl_half2_pack(tl_f32_to_bf16(lo), tl_f32_to_bf16(hi)); }
+// Two unsigned numbers of BITS bits, plus `bias`, from the bits at `lo` and `hi` of a word.
+template <int BITS> TL_INLINE uint32_t tl_half2_field(uint32_t word, int lo, int hi, int bias) {
+    const uint32_t field = (1u << BITS) - 1;
+    return tl_half2_round((float)((int)(word >> lo & field) + bias), (float)((int)(word >> hi & field) + bias));
+}
+
+// -- moves of contiguous bytes -----------------------------------------------------------------------------------------------
+TL_INLINE void tl_copy_1(void* dst, const void* src) { *(uint8_t*)dst = *(const uint8_t*)src; }
+TL_INLINE void tl_copy_2(void* dst, const void* src) { *(uint16_t*)dst = *(const uint16_t*)src; }
+TL_INLINE void tl_copy_4(void* dst, const void* src) { *(uint32_t*)dst = *(const uint32_t*)src; }
+TL_INLINE void tl_copy_8(void* dst, const void* src) { *(uint2*)dst = *(const uint2*)src; }
+TL_INLINE void tl_copy_16(void* dst, const void* src) { *(uint4*)dst = *(const uint4*)src; }
+TL_INLINE uint32_t tl_ldg32(const void* src) { return *(const uint32_t*)src; }
+TL_INLINE void tl_ldg32(void* dst, const void* src) { tl_copy_4(dst, src); }
+TL_INLINE void tl_ldg64(void* dst, const void* src) { tl_copy_8(dst, src); }
+TL_INLINE void tl_ldg128(void* dst, const void* src) { tl_copy_16(dst, src); }
+TL_INLINE void tl_stg32(void* dst, uint32_t x) { *(uint32_t*)dst = x; }
+TL_INLINE void tl_stg32(void* dst, const void* src) { tl_copy_4(dst, src); }
+TL_INLINE void tl_stg64(void* dst, const void* src) { tl_copy_8(dst, src); }
+TL_INLINE void tl_stg128(void* dst, const void* src) { tl_copy_16(dst, src); }
+
+// -- shuffles: groups of `width` lanes; 64-bit values in two halves -------------------------------------------------------------
+template <class T> TL_INLINE T tl_from(T v, int lane) {
+    if constexpr (sizeof(T) == 8) {
+        const uint64_t u = tl_bits<uint64_t>(v);
+        const uint32_t lo = (uint32_t)tl_of_lane(lane, (int)(uint32_t)u), hi = (uint32_t)tl_of_lane(lane, (int)(uint32_t)(u >> 32));
+        return tl_bits<T>((uint64_t)hi << 32 | lo);
+    } else if constexpr (sizeof(T) == 4) {
+        return tl_bits<T>(tl_of_lane(lane, tl_bits<int>(v)));
+    } else {
+        return (T)tl_of_lane(lane, (int)v);
+    }
+}
+template <class T> TL_INLINE T tl_shfl(T v, int at, int width = 32, uint32_t = 0) {
+    const int lane = tl_lane(), base = lane & ~(width - 1);
+    return tl_from(v, base | (at & (width - 1)));
+}
+template <class T> TL_INLINE T tl_shfl_xor(T v, int at, int width = 32, uint32_t = 0) {
+    const int lane = tl_lane(), base = lane & ~(width - 1), other = lane ^ at;
+    return tl_from(v, other >= base + width ? lane : other);
+}
+template <class T> TL_INLINE T tl_shfl_up(T v, int at, int width = 32, uint32_t = 0) {
+    const int lane = tl_lane(), base = lane & ~(width - 1);
+    return tl_from(v, lane - at < base ? lane : lane - at);
+}
+template <class T> TL_INLINE T tl_shfl_down(T v, int at, int width = 32, uint32_t = 0) {
+    const int lane = tl_lane(), base = lane & ~(width - 1);
+    return tl_from(v, lane + at >= base + width ? lane : lane + at);
+}
+
+// -- votes of the 32 lanes of a warp ------------------------------------------------------------------------------------------------
+#define TL_ALL_LANES 0xffffffffu
+TL_INLINE uint32_t tl_ballot(bool vote, uint32_t mask = TL_ALL_LANES) {
+    return (uint32_t)(tl_votes(vote) >> (tl_lane() & 32)) & mask;
+}
+TL_INLINE uint32_t tl_activemask() { return tl_ballot(true); }
+TL_INLINE int32_t tl_any(bool vote, uint32_t mask = TL_ALL_LANES) { return tl_ballot(vote, mask) != 0; }
+TL_INLINE int32_t tl_all(bool vote, uint32_t mask = TL_ALL_LANES) { return tl_ballot(!vote, mask) == 0; }
+// Lane by lane: each value is compared with those of all lanes that execute.
+template <class T> TL_INLINE uint32_t tl_match_any(T v, uint32_t mask = TL_ALL_LANES) {
+    const uint32_t present = tl_activemask() & mask;
+    uint32_t same = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        const T other = tl_shfl(v, present >> lane & 1 ? lane : tl_lane() & 31);  // absent lanes have no value
+        if (present >> lane & 1 && other == v) same |= 1u << lane;
+    }
+    return same;
+}
+template <class T> TL_INLINE uint32_t tl_match_all(T v, uint32_t mask = TL_ALL_LANES) {
+    const uint32_t present = tl_activemask() & mask;
+    return tl_match_any(v, mask) == present ? mask : 0;
+}
+
+// -- over the threads of a block, through LDS --------------------------------------------------------------------------------------
+TL_INLINE int tl_thread_number() {
+    return (int)(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+}
+TL_INLINE int __syncthreads_count(int vote) {
+    __shared__ uint32_t total[1];
+    if (tl_thread_number() == 0) total[0] = 0;
+    __syncthreads();
+    if (vote) atomicAdd(total, 1u);
+    __syncthreads();
+    const uint32_t found = total[0];
+    __syncthreads();
+    return (int)found;
+}
+TL_INLINE int __syncthreads_or(int vote) { return __syncthreads_count(vote != 0) != 0; }
+TL_INLINE int __syncthreads_and(int vote) { return __syncthreads_count(vote == 0) == 0; }
+// COUNT threads that are STRIDE apart. Threads whose condition is false bring nothing. The halves are folded onto each
+// other, so that the order of the operations depends on COUNT alone.
+template <int COUNT, int STRIDE, class T, class F>
+TL_INLINE T tl_thread_allreduce(T* space, int thread, T value, bool cond, F combine) {
+    __shared__ bool has[1024];
+    const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
+    space[thread] = value;
+    has[thread] = cond;
+    __syncthreads();
+    for (int left = COUNT; left > 1; left -= left / 2) {
+        const int half = left / 2;
+        const int mine = base + place * STRIDE, other = base + (place + half) * STRIDE;
+        T result = space[mine];
+        bool present = has[mine];
+        if (place < half) {
+            result = present && has[other] ? combine(result, space[other]) : present ? result : space[other];
+            present = present || has[other];
+        } else if (place == half && left % 2) {
+            result = space[base + 2 * half * STRIDE];
+            present = has[base + 2 * half * STRIDE];
+        }
+        __syncthreads();
+        if (place < left - half) { space[mine] = result; has[mine] = present; }
+        __syncthreads();
+    }
+    const T total = space[base];
+    __syncthreads();
+    return total;
+}
+#include "tl_basic.h"
+#endif

@@ -1,0 +1,71 @@
+"""Matrix instructions of AMD's wavefronts, as the instruction set manuals describe them.
+
+The register layouts are written out here from the manuals, on purpose without the tables of
+``target/``. All are issued with their operands exchanged, for the transposed product: what the
+manuals call columns of D are rows here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilelang.interpret.instructions import NOTHING, Meaning
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.matrices import add_product, extents_of, matrix_of, warps
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Call
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import DivergentGroup
+
+_LANES = {"mfma": 64, "wmma_gfx11": 32, "wmma_gfx12": 32}
+
+
+@cache
+def register_layout(name: str, k: int, result: str) -> tuple[Array, Array, Array]:
+    """Row and column of each register element, (lanes, elements, 2), of A, B (k x 16) and the sum.
+
+    mfma 16 x 16 (CDNA 3 manual, "Dense Matrix Multiply-Accumulate"): a quarter of the lanes has a
+    quarter of k, in a run; of the sum four neighbours, of float64 every fourth. wmma of RDNA 4: a
+    half of the lanes has a half of k and of the columns. wmma of RDNA 3: both halves have all k,
+    and the even or odd columns.
+    """
+    a, c = [], []
+    for lane in range(_LANES[name]):
+        line, part = lane & 15, lane >> 4
+        if name == "mfma":
+            along = [part * (k // 4) + i for i in range(k // 4)]
+            columns = [4 * i + part if result == "float64" else 4 * part + i for i in range(4)]
+        elif name == "wmma_gfx11":
+            along = list(range(16))
+            columns = [2 * i + part for i in range(8)]
+        else:
+            along = columns = [8 * part + i for i in range(8)]
+        a.append([(line, at) for at in along])
+        c.append([(line, at) for at in columns])
+    first = np.array(a)
+    return first, first[..., ::-1], np.array(c)
+
+
+def _multiplies(name: str) -> Meaning:
+    def handler(s: DivergentGroup, node: Call, active: Active) -> Value:
+        """D += A B for each wavefront."""
+        lanes = warps(s, node, active, _LANES[name])
+        a_kind, b_kind = (DType(node.attr(item)) for item in "ab")
+        m, n, k = extents_of(str(node.attr("shape")))
+        ta, tb, tc = register_layout(name, k, str(node.attr("c")))
+        a = matrix_of(s, node.args[1], a_kind, ta, (m, k), lanes, active, True)
+        b = matrix_of(s, node.args[2], b_kind, tb, (k, n), lanes, active, True)
+        add_product(s, node, a, b, tc, lanes, active)
+        return NOTHING
+
+    return handler
+
+
+MEANINGS: dict[str, Meaning] = {
+    f"multiply matrices by {name}": _multiplies(name) for name in _LANES
+}

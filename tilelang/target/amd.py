@@ -1,0 +1,29 @@
+"""The instructions of AMD's GPUs as rows.
+
+Sources: AMD CDNA 3 and RDNA 3/4 instruction set manuals. The C++ functions that print them stand in
+``hip/include/tl_amdgpu.h``.
+"""
+
+from __future__ import annotations
+
+from tilelang.ir.atoms import Atom, Effect, Operand
+
+
+def _multiply(name: str, lanes: int, held: int) -> Atom:
+    """d += a x b on the registers of a wavefront of ``lanes``; attributes of a call say the shape
+    and the dtypes. ``held``: lanes that hold a factor once."""
+    return Atom(
+        name, 3, 3, "void", effect=Effect.WRITE, needs=name, lowered=True, writer="matrices",
+        semantics=f"multiply matrices by {name}",
+        operands=(
+            Operand("d", "registers", "rw", tile="mn", width=lanes),
+            Operand("a", "registers", "r", tile="mk", width=held),
+            Operand("b", "registers", "r", tile="kn", width=held),
+        ),
+    )  # fmt: skip
+
+
+MFMA = _multiply("mfma", 64, 64)
+WMMA_GFX11 = _multiply("wmma_gfx11", 32, 16)
+WMMA_GFX12 = _multiply("wmma_gfx12", 32, 32)
+ROWS: list[Atom] = [MFMA, WMMA_GFX11, WMMA_GFX12]
