@@ -1,0 +1,265 @@
+"""The HIP runtime (``libamdhip64``) by ctypes: modules, launches, memory.
+
+Opened on first use, never at import. Pointers and streams of torch are valid here: there is one
+context for a device. Every refusal is a :class:`TileRuntimeError` with the runtime's own name for
+it and what usually causes it. Source: HIP API reference, "Module" and "Execution Control".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from tilelang.errors import InternalError, TileRuntimeError
+
+# hipError_t -> what usually causes it.
+_ADVICE = {
+    1: "an argument of the call is out of range, e.g. more threads or LDS than the device has",
+    2: "free tensors, or use smaller ones",
+    98: 'the code object was made for another chip; leave the target to "auto"',
+    100: "no AMD GPU is visible; see rocm-smi and HIP_VISIBLE_DEVICES",
+    200: 'the code object does not fit this device; leave the target to "auto"',
+    209: 'the kernel was compiled for another chip; leave the target to "auto"',
+    700: "a kernel accessed memory out of bounds. The process must be restarted",
+    701: "too many threads for the registers of the kernel; use fewer threads",
+    710: "a device-side assertion failed; its text is on the standard output",
+    719: "an earlier kernel crashed; the process must be restarted",
+    720: "use fewer blocks, so that all are resident at once",
+}
+_LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
+
+
+class Driver:
+    """A loaded and initialised HIP runtime.
+
+    Args:
+        library: path or name; default the system's.
+
+    Raises:
+        TileRuntimeError: no runtime, or it cannot start.
+    """
+
+    def __init__(self, library: str | None = None) -> None:
+        import ctypes
+
+        self._lib = _open((library,) if library else _LIBRARIES)
+        for name in ("hipGetErrorName", "hipGetErrorString"):
+            getattr(self._lib, name).restype = ctypes.c_char_p
+        self._pid = os.getpid()
+        self.check(self._lib.hipInit(0), "starting the HIP runtime")
+
+    # -- errors --------------------------------------------------------------------------------
+    def check(self, code: int, what: str) -> None:
+        """Raise the error that ``code`` stands for; 0 is success."""
+        if code:
+            raise self.error(code, what)
+
+    def error(self, code: int, what: str) -> TileRuntimeError:
+        """The error for a code of the runtime."""
+        name, meaning = (
+            (getattr(self._lib, function)(code) or b"").decode(errors="replace")
+            for function in ("hipGetErrorName", "hipGetErrorString")
+        )
+        return TileRuntimeError(
+            f"{what} failed: {name or f'HIP error {code}'}",
+            got=meaning or None,
+            hint=_ADVICE.get(code),
+        )
+
+    def alive(self) -> None:
+        """Raise when this process was forked from the one that started the runtime."""
+        if os.getpid() != self._pid:
+            raise TileRuntimeError(
+                "HIP was used before this process was forked, and cannot be used after",
+                expected="a process of its own",
+                got=f"a fork of process {self._pid}",
+                hint="multiprocessing.set_start_method('spawn')",
+            )
+
+    @contextmanager
+    def on(self, device: int) -> Iterator[None]:
+        """Work on ``device`` inside; the caller's device is current again afterwards."""
+        import ctypes
+
+        self.alive()
+        before = ctypes.c_int(0)
+        self.check(self._lib.hipGetDevice(ctypes.byref(before)), "asking for the current GPU")
+        if before.value == device:
+            yield
+            return
+        self.check(self._lib.hipSetDevice(device), f"selecting GPU {device}")
+        try:
+            yield
+        finally:
+            self._lib.hipSetDevice(before)
+
+    # -- modules -------------------------------------------------------------------------------
+    def load(self, device: int, code: bytes, what: str) -> int:
+        """Load a code object on a GPU; gives the module's handle."""
+        import ctypes
+
+        module = ctypes.c_void_p()
+        with self.on(device):
+            self.check(
+                self._lib.hipModuleLoadData(ctypes.byref(module), code),
+                f"loading {what} on GPU {device}",
+            )
+        return module.value or 0
+
+    def function(
+        self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
+    ) -> int:
+        """The handle of a kernel; LDS needs no opt-in, and there are no clusters."""
+        import ctypes
+
+        handle = ctypes.c_void_p()
+        with self.on(device):
+            self.check(
+                self._lib.hipModuleGetFunction(
+                    ctypes.byref(handle), ctypes.c_void_p(module), name.encode()
+                ),
+                f"finding the kernel {name}",
+            )
+        return handle.value or 0
+
+    def launch(
+        self,
+        device: int,
+        function: int,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        stream: int,
+        parameters: Sequence[bytes],
+        *,
+        cluster: Sequence[int] = (1, 1, 1),
+        cooperative: bool = False,
+        pdl: bool = False,
+    ) -> int:
+        """Start a kernel; gives the runtime's code. ``parameters``: the bytes of each, in order."""
+        import ctypes
+
+        held = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
+        pointers = (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held))
+        place = (ctypes.c_void_p(function), *grid, *block, shared, ctypes.c_void_p(stream))
+        with self.on(device):
+            if cooperative:
+                return int(self._lib.hipModuleLaunchCooperativeKernel(*place, pointers))
+            return int(self._lib.hipModuleLaunchKernel(*place, pointers, None))
+
+    # -- memory --------------------------------------------------------------------------------
+    def allocate(self, device: int, size: int, stream: int = 0) -> int:
+        """Device memory in the order of ``stream``."""
+        import ctypes
+
+        address = ctypes.c_void_p()
+        with self.on(device):
+            self.check(
+                self._lib.hipMallocAsync(
+                    ctypes.byref(address), ctypes.c_size_t(max(1, size)), ctypes.c_void_p(stream)
+                ),
+                f"allocating {size} bytes on GPU {device}",
+            )
+        return address.value or 0
+
+    def free(self, device: int, address: int, stream: int = 0) -> None:
+        """Give memory back in the order of ``stream``."""
+        import ctypes
+
+        with self.on(device):
+            self.check(
+                self._lib.hipFreeAsync(ctypes.c_void_p(address), ctypes.c_void_p(stream)),
+                "freeing device memory",
+            )
+
+
+class LoadedCode:
+    """The kernels of one compiled program: loaded on each device when it is first needed there.
+
+    Args:
+        code: the code object.
+        kernels: their names.
+        name: of the program, for messages.
+        get_driver: gives the runtime.
+    """
+
+    def __init__(
+        self, code: bytes, kernels: Sequence[str], name: str, get_driver: Any = None
+    ) -> None:
+        import threading
+
+        self.code, self.kernels, self.name = code, tuple(kernels), name
+        self._driver = get_driver or driver
+        self._functions: dict[int, tuple[int, ...]] = {}
+        self._lock = threading.Lock()
+
+    def functions(self, device: int) -> tuple[int, ...]:
+        """Handles of the kernels on ``device``, loaded now if they are not there."""
+        runtime: Driver = self._driver()
+        runtime.alive()
+        with self._lock:
+            if device not in self._functions:
+                module = runtime.load(device, self.code, f"the kernels of {self.name}")
+                self._functions[device] = tuple(
+                    runtime.function(device, module, kernel) for kernel in self.kernels
+                )
+            return self._functions[device]
+
+    def prepare(self, device: int) -> int:
+        """Programs are launched from Python."""
+        raise InternalError("kernels for AMD's GPUs are not launched from C")
+
+    def launch(
+        self, device: int, kernel: int, grid: Sequence[int], block: Sequence[int], shared: int,
+        stream: int, parameters: Sequence[bytes], *, cluster: Sequence[int], cooperative: bool,
+        pdl: bool,
+    ) -> int:  # fmt: skip
+        """Start kernel number ``kernel``; gives the runtime's code."""
+        function = self.functions(device)[kernel]
+        runtime: Driver = self._driver()
+        return runtime.launch(
+            device, function, grid, block, shared, stream, parameters, cooperative=cooperative
+        )
+
+    def tensor_map(self, form: Any, address: int, extents: Any, strides: Any) -> tuple[int, bytes]:
+        """There are none."""
+        raise InternalError("tensor maps are not available on HIP")
+
+    def allocate(self, device: int, size: int, stream: int) -> int:
+        """Device memory in stream order."""
+        return int(self._driver().allocate(device, size, stream))
+
+    def free(self, device: int, address: int, stream: int) -> None:
+        """Give it back in stream order."""
+        self._driver().free(device, address, stream)
+
+    def error(self, code: int, what: str) -> TileRuntimeError:
+        """The error for a code of the runtime."""
+        found: TileRuntimeError = self._driver().error(code, what)
+        return found
+
+
+def _open(names: Sequence[str]) -> Any:
+    import ctypes
+
+    refusals = []
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            refusals.append(str(error))
+    raise TileRuntimeError(
+        "there is no HIP runtime on this machine",
+        expected="libamdhip64, which comes with ROCm",
+        got=refusals[0] if refusals else None,
+        hint='run on the CPU with target="cpu", or anywhere with execution_backend="interpret"',
+    )
+
+
+@lru_cache(maxsize=1)
+def driver() -> Driver:
+    """The HIP runtime of this machine, started on first use. Raises like :class:`Driver`."""
+    return Driver()

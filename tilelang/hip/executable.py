@@ -1,0 +1,116 @@
+"""Kernels as code objects for AMD GPUs: source, code from the cache or compiled, launcher.
+
+Imported when the first kernel for such a GPU is compiled. Compilation needs no GPU: that, and the
+HIP runtime, are looked for when the kernel is first called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import indent
+from typing import ClassVar
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Program
+from tilelang.errors import InternalError
+from tilelang.hip.driver import LoadedCode
+from tilelang.hip.toolchain import (
+    FAST_MATH,
+    CodeObject,
+    KernelUse,
+    assembly,
+    compile_code,
+    device_headers,
+    identity,
+    used,
+)
+from tilelang.options import Options
+from tilelang.runtime.alignment import aligned
+from tilelang.runtime.cache import Entry, content_key, default_cache
+from tilelang.runtime.executable import Executable, results_form
+from tilelang.runtime.gpu import make_gpu_launcher
+from tilelang.runtime.host_program import host_program, kernel_table
+from tilelang.runtime.launch_spec import launch_spec
+
+
+@dataclass(frozen=True)
+class HipExecutable(Executable):
+    """A program for an AMD GPU."""
+
+    result: CodeObject = field(default_factory=lambda: CodeObject(b"", "", ""))
+    arch: str = ""
+    flags: tuple[str, ...] = ()
+    report: Callable[[], str] = str
+    device: ClassVar[str | None] = "cuda"  # as torch for ROCm names it
+
+    @property
+    def resources(self) -> tuple[KernelUse, ...]:
+        """Registers, scratch memory and waves of each kernel."""
+        return self.result.kernels
+
+    def text(self, which: str) -> str:
+        """The "hip" text, or the assembly, "isa"."""
+        return self.source if which == "hip" else assembly(self.source, self.arch, self.flags)
+
+    def explain(self) -> str:
+        """What became of each tile and each line of the program, and what the kernels need."""
+        needs = "\n".join(map(str, self.resources))
+        return f"{self.report()}\n\nresources\n{indent(needs, '  ')}".rstrip()
+
+    def export(self, path: str) -> None:
+        """Write the code object to ``path``."""
+        Path(path).write_bytes(self.result.code)
+
+
+def executable(program: Program, artifact: Artifact) -> Executable:
+    """A code object, compiled or from the cache, behind a launcher."""
+    func, options, module = program.func, program.options, artifact.device
+    if module is None:
+        raise InternalError(f"the HIP back end gave no module for {func.name}")
+    if options.verbose:
+        print(module.source)
+    arch = program.target.concrete().arch
+    flags = compile_flags(options)
+    result = build_code(module.source, arch, flags, func.name)
+    spec = aligned(
+        launch_spec(
+            func, program.out_idx, messages=module.messages, sites=artifact.sites, device="hip",
+            returns=results_form(func, program.out_idx),
+        ),
+        artifact.alignments,
+    )  # fmt: skip
+    kernels = [name for name, _, _ in kernel_table(module)]
+    launcher = make_gpu_launcher(
+        spec,
+        host_program(module),
+        LoadedCode(result.code, kernels, func.name),
+        compiler=None,
+        cache=default_cache(),
+        narrow=program.narrow,
+    )
+    return HipExecutable(
+        launcher, "python", func, artifact, None, result, arch, flags, program.report
+    )
+
+
+def build_code(source: str, arch: str, flags: tuple[str, ...], name: str) -> CodeObject:
+    """The code object of a generated source, from the cache or compiled now."""
+    headers = json.dumps(device_headers(), sort_keys=True)
+    key = content_key("hip", source, headers, arch, repr(flags), identity())
+
+    def make() -> Entry:
+        done = compile_code(source, arch, flags, name=name)
+        return Entry(done.code, {"kind": "hip", "log": done.log, "tool": done.tool})
+
+    entry = default_cache().fetch(key, make)
+    log = str(entry.meta["log"])
+    return CodeObject(entry.data, log, str(entry.meta["tool"]), used(log))
+
+
+def compile_flags(options: Options) -> tuple[str, ...]:
+    """Flags of the program, each once."""
+    fast = FAST_MATH if options.fast_math else ()
+    return tuple(dict.fromkeys((*options.compile_flags, *fast)))

@@ -1,0 +1,96 @@
+"""hipRTC by ctypes: HIP text to a code object, in this process.
+
+Source: HIP documentation, "hipRTC". The library is part of ROCm.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tilelang.env import env
+
+_OK = 0
+
+
+class Hiprtc:
+    """A loaded hipRTC.
+
+    Args:
+        library: opened by ctypes; ``path``: as it was named.
+    """
+
+    def __init__(self, library: Any, path: str) -> None:
+        import ctypes
+
+        self._lib, self.path = library, path
+        library.hiprtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(0), ctypes.c_int(0)
+        library.hiprtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        self.identity = f"{path} hipRTC {major.value}.{minor.value}"
+
+    def compile(
+        self, source: str, arch: str, flags: Sequence[str], headers: Mapping[str, str], name: str
+    ) -> tuple[bytes, str] | str:
+        """Code and what the compiler said, or why there is none."""
+        import ctypes
+
+        lib, program = self._lib, ctypes.c_void_p()
+        code = lib.hiprtcCreateProgram(
+            ctypes.byref(program), source.encode(), f"{name}.hip".encode(), len(headers),
+            _strings(list(headers.values())), _strings(list(headers)),
+        )  # fmt: skip
+        if code != _OK:
+            return self._name(code)
+        try:
+            options = (f"--offload-arch={arch}", *flags)
+            code = lib.hiprtcCompileProgram(program, len(options), _strings(options))
+            log = self._bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            if code != _OK:
+                return f"{log}\n{self._name(code)}".strip()
+            return self._bytes(program, "Code"), log
+        finally:
+            lib.hiprtcDestroyProgram(ctypes.byref(program))
+
+    def _bytes(self, program: Any, what: str) -> bytes:
+        import ctypes
+
+        size = ctypes.c_size_t(0)
+        if getattr(self._lib, f"hiprtcGet{what}Size")(program, ctypes.byref(size)) != _OK:
+            return b""
+        buffer = ctypes.create_string_buffer(max(1, size.value))
+        if getattr(self._lib, f"hiprtcGet{what}")(program, buffer) != _OK:
+            return b""
+        return buffer.raw[: size.value]
+
+    def _name(self, code: int) -> str:
+        return str(self._lib.hiprtcGetErrorString(code).decode())
+
+
+def _strings(items: Sequence[str]) -> Any:
+    import ctypes
+
+    return (ctypes.c_char_p * max(1, len(items)))(*[item.encode() for item in items])
+
+
+def find_hiprtc() -> Hiprtc | None:
+    """The library of this machine; None without ROCm."""
+    return _find(env.get("ROCM_PATH") or env.get("HIP_PATH"))
+
+
+@lru_cache(maxsize=4)
+def _find(home: str | None) -> Hiprtc | None:
+    import ctypes
+
+    if sys.platform != "linux":
+        return None
+    named = [str(Path(home) / "lib" / "libhiprtc.so")] if home else []
+    for path in (*named, "libhiprtc.so", "/opt/rocm/lib/libhiprtc.so"):
+        try:
+            return Hiprtc(ctypes.CDLL(path), path)
+        except (OSError, AttributeError):  # missing, or something else of that name
+            continue
+    return None
