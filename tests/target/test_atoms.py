@@ -11,11 +11,12 @@ from tilelang.ir.lanes import WARP
 from tilelang.target import parse_target
 from tilelang.target.atoms import ATOMS, find_atom
 from tilelang.target.matrices import MmaAtom
+from tilelang.target.nvidia_mma import MMA_SYNC
 
 SM_80 = parse_target("cuda -arch=sm_80").features
 
 
-@pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
+@pytest.mark.parametrize("atom", MMA_SYNC, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
 def test_every_register_holds_the_element_of_the_manual(atom: MmaAtom) -> None:
     for layout, table in zip(
         (atom.a_layout, atom.b_layout, atom.c_layout), register_layout(atom.shape, atom.a.bits)
@@ -25,7 +26,7 @@ def test_every_register_holds_the_element_of_the_manual(atom: MmaAtom) -> None:
         assert np.array_equal(layout.index_table(), table)
 
 
-@pytest.mark.parametrize("atom", ATOMS, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
+@pytest.mark.parametrize("atom", MMA_SYNC, ids=lambda atom: f"{atom.shape}-{atom.a}-{atom.c}")
 def test_every_element_is_held_once(atom: MmaAtom) -> None:
     for layout, slots in (
         (atom.a_layout, atom.a_registers),
@@ -89,6 +90,6 @@ def test_factors_of_two_dtypes_have_no_instruction() -> None:
 )
 def test_other_targets_have_no_instruction_of_nvidia(target: str) -> None:
     features = parse_target(target).features
-    assert not [atom for atom in ATOMS if atom.needs in features]
+    assert not [atom for atom in MMA_SYNC if atom.needs in features]
     for atom in ATOMS:
-        assert find_atom(atom.a, atom.b, atom.c, atom.k, features) is None
+        assert find_atom(atom.a, atom.b, atom.c, atom.k, features) not in MMA_SYNC
