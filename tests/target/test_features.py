@@ -20,6 +20,7 @@ HOPPER = f"{ADA} stmatrix bulk_copy tma cluster elect pdl descriptors"
 HOPPER_CHIP = f"{HOPPER} wgmma setmaxnreg roles"
 BLACKWELL = f"{HOPPER} access_256 clc"
 BLACKWELL_CHIP = f"{BLACKWELL} setmaxnreg roles clc_multicast"
+CDNA = "simt mfma ds_read vmcnt direct_lds bf16"
 FOUND = {
     "cuda -arch=sm_70": VOLTA,
     "cuda -arch=sm_75": TURING,
@@ -33,12 +34,13 @@ FOUND = {
     "cuda -arch=sm_100f": f"{BLACKWELL_CHIP} tcgen05",
     "cuda -arch=sm_120": BLACKWELL,
     "cuda -arch=sm_120a": f"{BLACKWELL_CHIP} mma_blockscaled",
-    "hip": "simt mfma ds_read vmcnt direct_lds bf16",
-    "hip -arch=gfx90a": "simt mfma ds_read vmcnt direct_lds bf16",
-    "hip -arch=gfx942:sramecc+": "simt mfma ds_read vmcnt direct_lds bf16 fp8",
+    "hip": f"{CDNA} mfma_i8 mfma_fnuz fp8",
+    "hip -arch=gfx90a": f"{CDNA} mfma_i8_k16",
+    "hip -arch=gfx942:sramecc+": f"{CDNA} mfma_i8 mfma_fnuz fp8",
+    "hip -arch=gfx950": f"{CDNA} mfma_i8 mfma_ocp mfma_k32 fp8",
     "hip -arch=gfx906": "simt ds_read vmcnt",
-    "hip -arch=gfx1100": "simt wmma ds_read vmcnt bf16",
-    "hip -arch=gfx1201": "simt wmma ds_read vmcnt bf16 fp8",
+    "hip -arch=gfx1100": "simt wmma wmma_gfx11 ds_read vmcnt bf16",
+    "hip -arch=gfx1201": "simt wmma wmma_gfx12 ds_read vmcnt bf16 fp8",
     "metal": "simt simdgroup bf16",
     "webgpu": "simt",
     "cpu": "cores",
@@ -63,7 +65,9 @@ def test_rows_and_tile_operations_need_features() -> None:
 # Where the machine that messages name is not NVIDIA's.
 OTHERS = {
     "cores": "cpu", "simt": "metal", "simdgroup": "metal", "wmma": "gfx11",
-    **dict.fromkeys(("mfma", "ds_read", "vmcnt", "direct_lds"), "gfx90a"),
+    "wmma_gfx11": "gfx11", "wmma_gfx12": "gfx12", "mfma_i8": "gfx94", "mfma_fnuz": "gfx94",
+    "mfma_ocp": "gfx95", "mfma_k32": "gfx95",
+    **dict.fromkeys(("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "direct_lds"), "gfx90a"),
 }  # fmt: skip
 
 

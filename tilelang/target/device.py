@@ -10,8 +10,11 @@ import importlib.util
 import platform
 import sys
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
+_KFD = Path("/sys/class/kfd/kfd/topology/nodes")
+_VERSION = "gfx_target_version "
 _COMPUTE_MAJOR, _COMPUTE_MINOR = 75, 76  # CUdevice_attribute
 
 
@@ -76,6 +79,32 @@ def has_hip() -> bool:
         and not driver.hipGetDeviceCount(ctypes.byref(count))
         and bool(count.value)
     )
+
+
+@lru_cache(maxsize=1)
+def hip_devices() -> tuple[str, ...]:
+    """Architecture of each AMD GPU, e.g. ``("gfx942",)``, as the kernel driver lists them."""
+    return chips_in(_KFD)
+
+
+def chips_in(folder: Path) -> tuple[str, ...]:
+    """The GPUs among the nodes that the kernel driver of AMD describes, in their order. A node has
+    its number as decimal digits: 90402 is gfx942, and 0 a processor.
+
+    Source: Linux kernel, "AMDGPU KFD topology", gfx_target_version.
+    """
+    found = []
+    for file in sorted(folder.glob("*/properties"), key=lambda item: int(item.parent.name)):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError:
+            continue  # a node that this user may not see
+        number = next(
+            (int(line.split()[1]) for line in text.splitlines() if line.startswith(_VERSION)), 0
+        )
+        if number:
+            found.append(f"gfx{number // 10000}{number // 100 % 100:x}{number % 100:x}")
+    return tuple(found)
 
 
 def has_metal() -> bool:

@@ -93,6 +93,7 @@ _HIP = {
     "gfx11": ("wmma", "wmma_gfx11", "ds_read", "vmcnt", "bf16"),
     "gfx12": ("wmma", "wmma_gfx12", "ds_read", "vmcnt", "bf16", "fp8"),
 }  # fmt: skip
+HIP_ARCH = "gfx942"  # where a target names none, on a machine without such a GPU
 _OTHERS = {
     "cpu": ("cores",),
     "metal": ("simt", "simdgroup", "bf16"),
@@ -106,12 +107,13 @@ def features_of(kind: str, arch: str) -> frozenset[str]:
 
     Args:
         kind: "cpu", "cuda", "hip", "metal" or "webgpu".
-        arch: e.g. "sm_90a" or "gfx942:sramecc+"; "" is the oldest that the kind is used with.
+        arch: e.g. "sm_90a" or "gfx942:sramecc+"; "" is what is used
+            where nothing is known.
     """
     if kind == "cuda":
         return _of_cuda(cuda_number(arch), arch[-1:] in ("a", "f"))
     if kind == "hip":
-        start = max(filter((arch or "gfx90a").startswith, _HIP), key=len, default="")
+        start = max(filter((arch or HIP_ARCH).startswith, _HIP), key=len, default="")
         return frozenset(("simt", *_HIP.get(start, ())))
     return frozenset(_OTHERS.get(kind, ()))
 

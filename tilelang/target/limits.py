@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelang.ir.lanes import WARP
-from tilelang.target.features import cuda_number
+from tilelang.target.features import HIP_ARCH, cuda_number
 
 KIB = 1024
 
@@ -118,5 +118,6 @@ def limits_of(kind: str, arch: str) -> Limits:
         known = [version for version in CUDA if version <= number]
         return CUDA[max(known, default=min(CUDA))]
     if kind == "hip":
-        return HIP.get(arch.partition(":")[0], HIP["gfx90a"])
+        name = (arch or HIP_ARCH).partition(":")[0]
+        return HIP.get(name, HIP["gfx90a" if name.startswith("gfx9") else "gfx1030"])
     return {"metal": METAL, "webgpu": WEBGPU}.get(kind, CPU)

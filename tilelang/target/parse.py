@@ -7,6 +7,7 @@ and the machine otherwise.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -230,6 +231,8 @@ def _make(
     kind, key = SPELLINGS[word]
     if kind == "cuda":
         arch = _cuda_arch(arch, spec)
+    if kind == "hip":
+        arch = _hip_arch(arch, spec)
     keys = tuple(item for item in keys if item != kind)
     if key and key not in keys:
         keys = (*keys, key)
@@ -258,11 +261,24 @@ def _cuda_arch(arch: str, spec: object) -> str:
     return f"sm_{number}"
 
 
+def _hip_arch(arch: str, spec: object) -> str:
+    """The name of a chip, perhaps with settings ("gfx942:sramecc+"); "" asks the machine's GPU."""
+    if not arch:
+        return next(iter(device.hip_devices()), "")
+    if re.fullmatch(r"gfx[0-9]{1,2}[0-9a-f]{2}(:\w+[+-])*", arch) is None:
+        raise TileValueError(
+            f"{arch!r} is not the name of an AMD GPU",
+            expected='"gfx" and a number, e.g. "gfx942" or "gfx1100"',
+            got=_shown(spec),
+        )
+    return arch
+
+
 def _from_machine() -> Target:
     if device.cuda_devices():
         return Target("cuda", device.cuda_devices()[0])
     if device.has_hip():
-        return Target("hip")
+        return Target("hip", next(iter(device.hip_devices()), ""))
     if device.has_metal():
         return Target("metal")
     return Target("cpu")
@@ -276,6 +292,9 @@ def _from_arguments(args: Iterable[object] | None) -> Target | None:
         if kind == "cuda":
             devices = device.cuda_devices()
             return Target("cuda", devices[index] if 0 <= index < len(devices) else "")
+        if kind == "hip":
+            chips = device.hip_devices()
+            return Target("hip", chips[index] if 0 <= index < len(chips) else "")
         if kind in _GPU_KINDS:
             return Target(kind)
         on_cpu = on_cpu or kind == "cpu"
