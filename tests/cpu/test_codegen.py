@@ -144,42 +144,6 @@ def test_a_step_known_at_run_time_may_have_either_sign() -> None:
     ]
 
 
-def test_independent_innermost_loops_are_marked_for_the_vectoriser() -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8, 16), "float32")):
-        with T.Kernel(1, threads=1) as bx:
-            for i, j in T.Parallel(8, 16):
-                A[i, j] = A[i, j] * 2
-
-    assert block(kernel) == [
-        "for (int64_t i = 0; i < 8; ++i) {",
-        "    #pragma omp simd",
-        "    for (int64_t j = 0; j < 16; ++j) {",
-        "        A[i * 16 + j] = A[i * 16 + j] * 2.0f;",
-        "    }",
-        "}",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "kind", "clause"),
-    [("float32", "sum", "+:total"), ("float32", "max", "max:total"), ("int32", "min", "min:total"),
-     ("int32", "bitxor", "^:total"), ("int16", "sum", "")],
-)  # fmt: skip
-def test_reductions_name_their_operator(dtype: str, kind: str, clause: str) -> None:
-    @T.prim_func
-    def kernel(A: T.Tensor((8, 16), dtype), B: T.Tensor((8,), dtype)):
-        with T.Kernel(1, threads=32) as bx:
-            a = T.alloc_fragment((8, 16), dtype)
-            r = T.alloc_fragment((8,), dtype)
-            T.copy(A, a)
-            getattr(T, f"reduce_{kind}")(a, r, dim=1)
-            T.copy(r, B)
-
-    found = re.findall(r"#pragma omp simd reduction\((.*)\)", source(kernel))
-    assert found == ([clause] if clause else [])
-
-
 def test_a_loop_whose_iterations_meet_is_not_vectorised() -> None:
     i = E.Var("i", DType("int32"))
     A = Buffer("A", Shape((8,)), DType("int32"), "global")

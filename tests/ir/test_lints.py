@@ -123,3 +123,13 @@ def test_a_remark_is_a_warning_at_the_line_and_made_once(monkeypatch: pytest.Mon
     assert said.category is TileWarning and (said.filename, said.lineno) == ("<lints>", 7)
     assert str(said.message).endswith(USED)
     assert compiled() == []
+
+
+def test_an_update_from_another_element_is_no_lost_one() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((400,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(200):
+                A[i + 200] = A[i] + 1
+
+    assert remarks(kernel) == []

@@ -168,3 +168,17 @@ def test_compute_version() -> None:
     assert parse_target("cuda -arch=sm_89").compute == (8, 9)
     assert parse_target("cpu").compute is None
     assert parse_target("cuda -arch=sm_90").limits.threads == 1024
+
+
+def test_cores_have_the_names_of_compilers() -> None:
+    assert parse_target("cpu -arch=x86-64-v3") == Target("cpu", "x86-64-v3")
+    with pytest.raises(TileValueError) as found:
+        parse_target("cpu -arch=sm_80")
+    assert str(found.value) == (
+        "'sm_80' is not the name of a CPU\n"
+        "  expected: x86-64, x86-64-v2, nehalem, sandybridge, x86-64-v3, haswell, skylake, "
+        "alderlake, znver1, znver2, znver3, x86-64-v4, skylake-avx512, cascadelake, "
+        "icelake-server, sapphirerapids, znver4, znver5, armv8-a, armv8.2-a, armv9-a\n"
+        "  got: 'cpu -arch=sm_80'\n"
+        '  hint: "cpu" alone builds for this machine'
+    )

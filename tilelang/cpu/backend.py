@@ -9,6 +9,7 @@ from tilelang.codegen.backend import Backend, Program, Shipping
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.target import Context
+from tilelang.target.cores import core_flags
 
 if TYPE_CHECKING:
     from tilelang.passes.step import Step
@@ -31,7 +32,7 @@ def _emit(func: S.PrimFunc, context: Context) -> Artifact:
         symbols=tuple(symbol.name for symbol in module.symbols),
         messages=module.messages,
         sites=module.sites,
-        flags=_host_flags(context.options) + _view_flags(func),
+        flags=(*core_flags(context.target.arch), *_host_flags(context.options), *_view_flags(func)),
     )
 
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from tilelang.codegen.c import CPrinter, argument_of, bare, is_packed, storage_type, value_type
+from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, value_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
-from tilelang.cpu.halves import CHUNK, Halves, halves_of
+from tilelang.cpu.vector_writer import VectorLoop
 from tilelang.errors import Loc, Site, TileUnsupportedError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -33,6 +33,9 @@ PHILOX = "curandStatePhilox4_32_10_t"
 UNSEEDED = "a random number is drawn before the generator is initialised"
 GLOBAL_SCOPES = ("global",)
 
+# Operator of a reduction -> that of an OpenMP clause.
+_OMP_SIGNS = {"add": "+", "max": "max", "min": "min", "bitand": "&", "bitor": "|", "bitxor": "^"}
+
 UNIT_BYTES = {
     "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
 }  # fmt: skip
@@ -47,6 +50,8 @@ class Unit:
     # Error code - 1 -> message and the check that gives it.
     failures: dict[tuple[str, Site], None] = field(default_factory=dict)
     endless: bool = False  # whether a loop may go on for ever, until somebody interrupts it
+    vectors: bool = False  # whether a loop is one over vectors
+    vector_math: bool = False  # whether such a loop calls functions
 
 
 class CpuPrinter(CPrinter):
@@ -59,8 +64,7 @@ class CpuPrinter(CPrinter):
         self.declared: dict[E.Var, str] = {}  # storage -> C element type of its pointer
         self.thread = ""  # the variable of the loop over threads that is being written
         self.draws = False  # whether threads have random generators
-        # Halves that were converted before the loop that is being written -> where they are.
-        self.converted_halves: dict[tuple[Buffer, tuple[E.Expr, ...]], str] = {}
+        self.lanes: dict[E.Var, str] = {}  # a lane of each vector, while one is computed alone
         self.here: Loc | None = None  # place in the program of the statement being written
 
     def pointer(self, buffer: Buffer) -> str:
@@ -72,9 +76,17 @@ class CpuPrinter(CPrinter):
 
     def load(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
         """Scalar variables are C variables of the value type; the rest is memory."""
+        if buffer.data in self.lanes:
+            return self.lanes[buffer.data]
         if buffer.data in self.scalars:
             return self.pointer(buffer)
-        return self.converted_halves.get((buffer, indices)) or super().load(buffer, indices)
+        return super().load(buffer, indices)
+
+    def value(self, expr: E.Expr) -> str:
+        """``expr`` in C; of a name for a vector, one lane."""
+        if isinstance(expr, E.Var) and expr in self.lanes:
+            return self.lanes[expr]
+        return super().value(expr)
 
     def target_call(self, expr: E.Call, args: list[str]) -> str:
         """Atomics, bit casts and the few calls that have a meaning on a CPU."""
@@ -182,7 +194,6 @@ class BlockWriter(Writer):
         self.threads: tuple[int, ...] = (1, 1, 1)
         self.thread_vars: list[str] = []
         self.here: Loc | None = None  # place in the program of the statement being written
-        self.float_stores: dict[S.Store, str] = {}  # stores of halves that are converted later
 
     def other(self, stmt: S.Stmt) -> None:
         """A product with a kernel of its own."""
@@ -269,10 +280,9 @@ class BlockWriter(Writer):
         self.p.sizes_of[stmt.var] = max(self.p.largest(stmt.start), self.p.largest(stmt.stop))
         if self.p.nonnegative(stmt.start) and step is not None and step > 0:
             self.p.at_least_zero.add(stmt.var)
-        pragma = self.pragma(stmt, notes)
-        if step == 1 and pragma.startswith("#pragma omp simd") and (halves := halves_of(stmt)):
-            self.chunks(stmt, halves, pragma)
+        if "vector" in notes and VectorLoop(self, stmt, int(cast("int", notes["vector"]))).write():
             return
+        pragma = self.pragma(stmt, notes)
         if pragma:
             self.put(pragma)
         if step == 1:
@@ -307,52 +317,6 @@ class BlockWriter(Writer):
             return
         self.nested(stmt.body)
 
-    def chunks(self, stmt: S.For, halves: Halves, pragma: str) -> None:
-        """A loop over float16 in chunks, which convert what they read and write at once."""
-        var, stop = self.names.of(stmt.var, stmt.var.name), self.p.index(stmt.stop)
-        begin = E.Var(f"{stmt.var.name}_first", stmt.var.dtype)
-        first, last = self.names.of(begin, begin.name), self.names.fresh(f"{stmt.var.name}_last")
-        self.p.wide.add(begin)
-        self.p.sizes_of[begin] = self.p.sizes_of[stmt.var]
-        if stmt.var in self.p.at_least_zero:
-            self.p.at_least_zero.add(begin)
-        start = self.p.index(stmt.start)
-        self.put(f"for (int64_t {first} = {start}; {first} < {stop}; {first} += {CHUNK}) {{")
-        self.depth += 1
-        self.put(f"const int64_t {last} = tl_min_i64({first} + {CHUNK}, {stop});")
-
-        def place(access: E.Load | S.Store) -> tuple[str, str]:
-            """The floats of an access, and where its halves are."""
-            floats = self.names.fresh(f"{access.buffer.name}_floats")
-            indices = tuple(substitute(index, {stmt.var: begin}) for index in access.indices)
-            offset = self.p.flat_index(access.buffer, indices)
-            self.put(f"float {floats}[{CHUNK}];")
-            return floats, f"{self.p.pointer(access.buffer)} + {offset}"
-
-        for load in halves.loads:
-            floats, source = place(load)
-            self.put(f"tl_load_halves({floats}, {source}, {last} - {first});")
-            self.p.converted_halves[load.buffer, load.indices] = f"{floats}[{var} - {first}]"
-        stores = {store: place(store) for store in halves.stores}
-        self.float_stores = {s: f"{floats}[{var} - {first}]" for s, (floats, _) in stores.items()}
-        self.put(pragma)
-        self.put(f"for (int64_t {var} = {first}; {var} < {last}; ++{var}) {{")
-        self.nested(stmt.body)
-        for floats, target in stores.values():
-            self.put(f"tl_store_halves({target}, {floats}, {last} - {first});")
-        self.p.converted_halves.clear()
-        self.float_stores = {}
-        self.depth -= 1
-        self.put("}")
-
-    def store(self, stmt: S.Store) -> None:
-        """An assignment; what is rounded to halves behind the loop stays a float."""
-        if stmt not in self.float_stores:
-            super().store(stmt)
-            return
-        value = bare(self.p.value(stmt.value))
-        self.put(f"{self.float_stores[stmt]} = {argument_of('tl_round_f16', value) or value};")
-
     def repeat(self, stmt: S.While) -> None:
         """A loop that also ends when the user interrupts the program."""
         self.unit.endless = True
@@ -371,14 +335,9 @@ class BlockWriter(Writer):
             op, total = cast("tuple[str, Buffer]", notes["reduction"])
             if total.dtype.bits < 32 or not is_straight(stmt.body):
                 return ""
-            sign = {
-                "add": "+",
-                "max": "max",
-                "min": "min",
-                "bitand": "&",
-                "bitor": "|",
-                "bitxor": "^",
-            }[op]
+            sign = _OMP_SIGNS.get(op, "")
+            if not sign:
+                return ""
             return f"#pragma omp simd reduction({sign}:{self.p.pointer(total)})"
         if stmt.kind == "vectorized" or "parallel" in notes:
             if is_straight(stmt.body) and every_store_uses(stmt.body, stmt.var):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import is_
 
 from tilelang.errors import Loc
 from tilelang.ir import effects
@@ -89,7 +90,7 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
     if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage == "global":
         own = any(var in index.variables for index in stmt.indices for var in parallel)
         again = any(
-            load.buffer is stmt.buffer and load.indices == stmt.indices
+            load.buffer is stmt.buffer and all(map(is_, load.indices, stmt.indices))
             for load in E.find(stmt.value, E.Load)
         )
         if again and not own:

@@ -17,6 +17,7 @@ from tilelang.env import env
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.options import leave_surroundings, surroundings
 from tilelang.target import device
+from tilelang.target.cores import CORES
 from tilelang.target.features import CUDA_NUMBERS, features_of
 from tilelang.target.limits import Limits, limits_of
 
@@ -233,6 +234,13 @@ def _make(
         arch = _cuda_arch(arch, spec)
     if kind == "hip":
         arch = _hip_arch(arch, spec)
+    if kind == "cpu" and arch and arch not in CORES:
+        raise TileValueError(
+            f"{arch!r} is not the name of a CPU",
+            expected=", ".join(CORES),
+            got=_shown(spec),
+            hint='"cpu" alone builds for this machine',
+        )
     keys = tuple(item for item in keys if item != kind)
     if key and key not in keys:
         keys = (*keys, key)

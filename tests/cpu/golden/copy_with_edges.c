@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 typedef struct {
     float* A;
@@ -20,32 +21,34 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const tile = (float*)(arena + 0);
     if ((by * 32 < 69) && (bx * 32 < 29)) {
         for (int64_t i = 0; i < 32; ++i) {
-            #pragma omp simd
-            for (int64_t j = 0; j < 32; ++j) {
-                tile[i * 32 + j] = A[(by * 32 + i) * 60 + bx * 32 + j];
+            for (int64_t j = 0; j < 32; j += TL_LANES_w) {
+                TL_STORE(tl_w_f32, tile + i * 32 + j, TL_LOAD(tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j));
             }
         }
     } else {
         for (int64_t i = 0; i < 32; ++i) {
-            #pragma omp simd
-            for (int64_t j = 0; j < 32; ++j) {
-                tile[i * 32 + j] = ((by * 32 + i < 100) && (bx * 32 + j < 60)) ? A[(by * 32 + i) * 60 + bx * 32 + j] : 0.0f;
+            {
+                const tl_w_mask all = TL_SPLAT(tl_w_mask, -(by * 32 + i < 100));
+                for (int64_t j = 0; j < 32; j += TL_LANES_w) {
+                    const tl_w_mask on = all & (TL_SIGNS(w, bx * 32 + j - 60, 1, 536870912) < 0);
+                    TL_STORE(tl_w_f32, tile + i * 32 + j, TL_SELECT(tl_w_f32, tl_w_i32, on, TL_LOAD_IF(w, tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j, on), TL_SPLAT(tl_w_f32, 0.0f)));
+                }
             }
         }
     }
     if ((by * 32 < 69) && (bx * 32 < 29)) {
         for (int64_t i_1 = 0; i_1 < 32; ++i_1) {
-            #pragma omp simd
-            for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
-                B[(by * 32 + i_1) * 60 + bx * 32 + j_1] = tile[i_1 * 32 + j_1];
+            for (int64_t j_1 = 0; j_1 < 32; j_1 += TL_LANES_w) {
+                TL_STORE(tl_w_f32, B + (by * 32 + i_1) * 60 + bx * 32 + j_1, TL_LOAD(tl_w_f32, tile + i_1 * 32 + j_1));
             }
         }
     } else {
         for (int64_t i_1 = 0; i_1 < 32; ++i_1) {
-            #pragma omp simd
-            for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
-                if ((by * 32 + i_1 < 100) && (bx * 32 + j_1 < 60)) {
-                    B[(by * 32 + i_1) * 60 + bx * 32 + j_1] = tile[i_1 * 32 + j_1];
+            {
+                const tl_w_mask all_1 = TL_SPLAT(tl_w_mask, -(by * 32 + i_1 < 100));
+                for (int64_t j_1 = 0; j_1 < 32; j_1 += TL_LANES_w) {
+                    const tl_w_mask on_1 = all_1 & (TL_SIGNS(w, bx * 32 + j_1 - 60, 1, 536870912) < 0);
+                    TL_STORE_IF(w, tl_w_f32, B + (by * 32 + i_1) * 60 + bx * 32 + j_1, TL_LOAD_IF(w, tl_w_f32, tile + i_1 * 32 + j_1, on_1), on_1);
                 }
             }
         }

@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 typedef struct {
     float* A;
@@ -19,16 +20,13 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     int32_t const n = args->n;
     (void)bx;
     if (bx * 128 + 127 < (int64_t)n) {
-        #pragma omp simd
-        for (int64_t i = 0; i < 128; ++i) {
-            B[bx * 128 + i] = A[bx * 128 + i] * 2.0f;
+        for (int64_t i = 0; i < 128; i += TL_LANES_w) {
+            TL_STORE(tl_w_f32, B + bx * 128 + i, TL_LOAD(tl_w_f32, A + bx * 128 + i) * TL_SPLAT(tl_w_f32, 2.0f));
         }
     } else {
-        #pragma omp simd
-        for (int64_t i = 0; i < 128; ++i) {
-            if (bx * 128 + i < (int64_t)n) {
-                B[bx * 128 + i] = A[bx * 128 + i] * 2.0f;
-            }
+        for (int64_t i = 0; i < 128; i += TL_LANES_w) {
+            const tl_w_mask on = TL_SIGNS(w, bx * 128 + i - (int64_t)n, 1, 536870912) < 0;
+            TL_STORE_IF(w, tl_w_f32, B + bx * 128 + i, TL_LOAD_IF(w, tl_w_f32, A + bx * 128 + i, on) * TL_SPLAT(tl_w_f32, 2.0f), on);
         }
     }
 }

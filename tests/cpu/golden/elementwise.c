@@ -4,6 +4,8 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
+#include "tl_vector_math.h"
 
 typedef struct {
     float* A;
@@ -16,9 +18,8 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const A = args->A;
     float* const B = args->B;
     (void)bx;
-    #pragma omp simd
-    for (int64_t i = 0; i < 512; ++i) {
-        B[bx * 512 + i] = tl_exp_f32(A[bx * 512 + i]) + 1.0f;
+    for (int64_t i = 0; i < 512; i += TL_LANES_w) {
+        TL_STORE(tl_w_f32, B + bx * 512 + i, tl_w_exp(TL_LOAD(tl_w_f32, A + bx * 512 + i)) + TL_SPLAT(tl_w_f32, 1.0f));
     }
 }
 

@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 #if defined(__AVX512F__)
 typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(64)));
@@ -274,27 +275,15 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const c = (float*)(arena + 20416);
     for (int64_t k = 0; k < 4; ++k) {
         for (int64_t i = 0; i < 64; ++i) {
-            for (int64_t j_first = 0; j_first < 32; j_first += 64) {
-                const int64_t j_last = tl_min_i64(j_first + 64, 32);
-                float A_floats[64];
-                tl_load_halves(A_floats, A + (by * 64 + i) * 128 + k * 32 + j_first, j_last - j_first);
-                #pragma omp simd
-                for (int64_t j = j_first; j < j_last; ++j) {
-                    a[i * 48 + j] = A_floats[j - j_first];
-                }
+            for (int64_t j = 0; j < 32; j += TL_LANES_w) {
+                TL_STORE(tl_w_f32, a + i * 48 + j, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + (by * 64 + i) * 128 + k * 32 + j)));
             }
         }
         for (int64_t k_1 = 0; k_1 < 4; ++k_1) {
             for (int64_t p = 0; p < 4; ++p) {
                 for (int64_t r = 0; r < 8; ++r) {
-                    for (int64_t w_first = 0; w_first < 16; w_first += 64) {
-                        const int64_t w_last = tl_min_i64(w_first + 64, 16);
-                        float B_floats[64];
-                        tl_load_halves(B_floats, B + (k * 32 + k_1 * 8 + r) * 128 + bx * 64 + p * 16 + w_first, w_last - w_first);
-                        #pragma omp simd
-                        for (int64_t w = w_first; w < w_last; ++w) {
-                            b[p * 512 + (k_1 * 8 + r) * 16 + w] = B_floats[w - w_first];
-                        }
+                    for (int64_t w = 0; w < 16; w += TL_LANES_w) {
+                        TL_STORE(tl_w_f32, b + p * 512 + (k_1 * 8 + r) * 16 + w, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, B + (k * 32 + k_1 * 8 + r) * 128 + bx * 64 + p * 16 + w)));
                     }
                 }
             }
@@ -304,9 +293,8 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
         }
     }
     for (int64_t i_1 = 0; i_1 < 64; ++i_1) {
-        #pragma omp simd
-        for (int64_t j_1 = 0; j_1 < 64; ++j_1) {
-            C[(by * 64 + i_1) * 128 + bx * 64 + j_1] = c[i_1 * 64 + j_1];
+        for (int64_t j_1 = 0; j_1 < 64; j_1 += TL_LANES_w) {
+            TL_STORE(tl_w_f32, C + (by * 64 + i_1) * 128 + bx * 64 + j_1, TL_LOAD(tl_w_f32, c + i_1 * 64 + j_1));
         }
     }
 }

@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 typedef struct {
     uint16_t* A;
@@ -16,16 +17,8 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     uint16_t* const A = args->A;
     uint16_t* const B = args->B;
     (void)bx;
-    for (int64_t i_first = 0; i_first < 2048; i_first += 64) {
-        const int64_t i_last = tl_min_i64(i_first + 64, 2048);
-        float A_floats[64];
-        tl_load_halves(A_floats, A + i_first, i_last - i_first);
-        float B_floats[64];
-        #pragma omp simd
-        for (int64_t i = i_first; i < i_last; ++i) {
-            B_floats[i - i_first] = tl_round_f16(A_floats[i - i_first] * 2.0f) + 1.0f;
-        }
-        tl_store_halves(B + i_first, B_floats, i_last - i_first);
+    for (int64_t i = 0; i < 2048; i += TL_LANES_w) {
+        TL_STORE(tl_w_u16, B + i, tl_w_f32_to_f16(tl_w_round_f16(tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + i)) * TL_SPLAT(tl_w_f32, 2.0f)) + TL_SPLAT(tl_w_f32, 1.0f)));
     }
 }
 

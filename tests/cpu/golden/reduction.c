@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 typedef struct {
     float* A;
@@ -19,22 +20,27 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const rows = (float*)(arena + 0);
     float total[64] __attribute__((aligned(16)));
     for (int64_t i = 0; i < 64; ++i) {
-        #pragma omp simd
-        for (int64_t j = 0; j < 64; ++j) {
-            rows[i * 64 + j] = A[i * 64 + j];
+        for (int64_t j = 0; j < 64; j += TL_LANES_w) {
+            TL_STORE(tl_w_f32, rows + i * 64 + j, TL_LOAD(tl_w_f32, A + i * 64 + j));
         }
     }
     for (int64_t i_1 = 0; i_1 < 64; ++i_1) {
         float total_1 = 0.0f;
-        #pragma omp simd reduction(+:total_1)
-        for (int64_t k = 0; k < 64; ++k) {
-            total_1 = total_1 + rows[i_1 * 64 + k];
+        {
+            tl_w_f32 total_parts[2] = {TL_SPLAT(tl_w_f32, 0.0f), TL_SPLAT(tl_w_f32, 0.0f)};
+            for (int64_t k_first = 0; k_first < 64; k_first += 2 * TL_LANES_w) {
+                #pragma GCC unroll 2
+                for (int64_t k_part = 0; k_part < 2; ++k_part) {
+                    const int64_t k = k_first + k_part * TL_LANES_w;
+                    total_parts[k_part] = total_parts[k_part] + TL_LOAD(tl_w_f32, rows + i_1 * 64 + k);
+                }
+            }
+            total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts[0] + total_parts[1], TL_ADD));
         }
         total[i_1] = total_1;
     }
-    #pragma omp simd
-    for (int64_t i_2 = 0; i_2 < 64; ++i_2) {
-        B[i_2] = total[i_2];
+    for (int64_t i_2 = 0; i_2 < 64; i_2 += TL_LANES_w) {
+        TL_STORE(tl_w_f32, B + i_2, TL_LOAD(tl_w_f32, total + i_2));
     }
 }
 

@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 typedef struct {
     int32_t* A;
@@ -18,9 +19,8 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     (void)bx;
     int32_t* const rows = (int32_t*)(arena + 0);
     for (int64_t i = 0; i < 4; ++i) {
-        #pragma omp simd
-        for (int64_t j = 0; j < 64; ++j) {
-            rows[i * 64 + j] = A[i * 64 + j];
+        for (int64_t j = 0; j < 64; j += TL_LANES_w) {
+            TL_STORE(tl_w_i32, rows + i * 64 + j, TL_LOAD(tl_w_i32, A + i * 64 + j));
         }
     }
     for (int64_t i_1 = 0; i_1 < 4; ++i_1) {
@@ -31,9 +31,8 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
         }
     }
     for (int64_t i_2 = 0; i_2 < 4; ++i_2) {
-        #pragma omp simd
-        for (int64_t j_1 = 0; j_1 < 64; ++j_1) {
-            B[i_2 * 64 + j_1] = rows[i_2 * 64 + j_1];
+        for (int64_t j_1 = 0; j_1 < 64; j_1 += TL_LANES_w) {
+            TL_STORE(tl_w_i32, B + i_2 * 64 + j_1, TL_LOAD(tl_w_i32, rows + i_2 * 64 + j_1));
         }
     }
 }

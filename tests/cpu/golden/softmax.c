@@ -4,6 +4,8 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
+#include "tl_vector_math.h"
 
 typedef struct {
     uint16_t* A;
@@ -20,47 +22,54 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float top[32] __attribute__((aligned(16)));
     float total[32] __attribute__((aligned(16)));
     for (int64_t i = 0; i < 32; ++i) {
-        for (int64_t j_first = 0; j_first < 64; j_first += 64) {
-            const int64_t j_last = tl_min_i64(j_first + 64, 64);
-            float A_floats[64];
-            tl_load_halves(A_floats, A + i * 64 + j_first, j_last - j_first);
-            #pragma omp simd
-            for (int64_t j = j_first; j < j_last; ++j) {
-                x[i * 64 + j] = A_floats[j - j_first];
-            }
+        for (int64_t j = 0; j < 64; j += TL_LANES_w) {
+            TL_STORE(tl_w_f32, x + i * 64 + j, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + i * 64 + j)));
         }
     }
     for (int64_t i_1 = 0; i_1 < 32; ++i_1) {
         float total_1 = -INFINITY;
-        #pragma omp simd reduction(max:total_1)
-        for (int64_t k = 0; k < 64; ++k) {
-            total_1 = tl_max_f32(total_1, x[i_1 * 64 + k]);
+        {
+            tl_w_f32 total_parts[2] = {TL_SPLAT(tl_w_f32, -INFINITY), TL_SPLAT(tl_w_f32, -INFINITY)};
+            for (int64_t k_first = 0; k_first < 64; k_first += 2 * TL_LANES_w) {
+                #pragma GCC unroll 2
+                for (int64_t k_part = 0; k_part < 2; ++k_part) {
+                    const int64_t k = k_first + k_part * TL_LANES_w;
+                    total_parts[k_part] = TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[k_part], TL_LOAD(tl_w_f32, x + i_1 * 64 + k));
+                }
+            }
+            total_1 = tl_max_f32(total_1, TL_FOLD(tl_w_f32, TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[0], total_parts[1]), tl_max_f32));
         }
         top[i_1] = total_1;
     }
     for (int64_t i_2 = 0; i_2 < 32; ++i_2) {
-        #pragma omp simd
-        for (int64_t j_1 = 0; j_1 < 64; ++j_1) {
-            x[i_2 * 64 + j_1] = tl_exp_f32((x[i_2 * 64 + j_1] - top[i_2]));
+        {
+            const tl_w_f32 all = TL_SPLAT(tl_w_f32, top[i_2]);
+            for (int64_t j_1 = 0; j_1 < 64; j_1 += TL_LANES_w) {
+                TL_STORE(tl_w_f32, x + i_2 * 64 + j_1, tl_w_exp(TL_LOAD(tl_w_f32, x + i_2 * 64 + j_1) - all));
+            }
         }
     }
     for (int64_t i_3 = 0; i_3 < 32; ++i_3) {
         float total_2 = 0.0f;
-        #pragma omp simd reduction(+:total_2)
-        for (int64_t k_1 = 0; k_1 < 64; ++k_1) {
-            total_2 = total_2 + x[i_3 * 64 + k_1];
+        {
+            tl_w_f32 total_parts_1[2] = {TL_SPLAT(tl_w_f32, 0.0f), TL_SPLAT(tl_w_f32, 0.0f)};
+            for (int64_t k_first_1 = 0; k_first_1 < 64; k_first_1 += 2 * TL_LANES_w) {
+                #pragma GCC unroll 2
+                for (int64_t k_part_1 = 0; k_part_1 < 2; ++k_part_1) {
+                    const int64_t k_1 = k_first_1 + k_part_1 * TL_LANES_w;
+                    total_parts_1[k_part_1] = total_parts_1[k_part_1] + TL_LOAD(tl_w_f32, x + i_3 * 64 + k_1);
+                }
+            }
+            total_2 = TL_ADD(total_2, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], TL_ADD));
         }
         total[i_3] = total_2;
     }
     for (int64_t i_4 = 0; i_4 < 32; ++i_4) {
-        for (int64_t j_first_1 = 0; j_first_1 < 64; j_first_1 += 64) {
-            const int64_t j_last_1 = tl_min_i64(j_first_1 + 64, 64);
-            float B_floats[64];
-            #pragma omp simd
-            for (int64_t j_2 = j_first_1; j_2 < j_last_1; ++j_2) {
-                B_floats[j_2 - j_first_1] = (x[i_4 * 64 + j_2] / total[i_4]);
+        {
+            const tl_w_f32 all_1 = TL_SPLAT(tl_w_f32, total[i_4]);
+            for (int64_t j_2 = 0; j_2 < 64; j_2 += TL_LANES_w) {
+                TL_STORE(tl_w_u16, B + i_4 * 64 + j_2, tl_w_f32_to_f16(TL_LOAD(tl_w_f32, x + i_4 * 64 + j_2) / all_1));
             }
-            tl_store_halves(B + i_4 * 64 + j_first_1, B_floats, j_last_1 - j_first_1);
         }
     }
 }

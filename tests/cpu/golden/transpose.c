@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 typedef struct {
     float* A;
@@ -19,23 +20,21 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const tile = (float*)(arena + 0);
     float* const turned = (float*)(arena + 8192);
     for (int64_t i = 0; i < 32; ++i) {
-        #pragma omp simd
-        for (int64_t j = 0; j < 64; ++j) {
-            tile[i * 64 + j] = A[i * 64 + j];
+        for (int64_t j = 0; j < 64; j += TL_LANES_w) {
+            TL_STORE(tl_w_f32, tile + i * 64 + j, TL_LOAD(tl_w_f32, A + i * 64 + j));
         }
     }
     for (int64_t i_1 = 0; i_1 < 64; ++i_1) {
-        #pragma omp simd
-        for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
-            turned[i_1 * 32 + j_1] = tile[j_1 * 64 + i_1];
-        }
-    }
-    for (int64_t i_2 = 0; i_2 < 64; ++i_2) {
-        #pragma omp simd
-        for (int64_t j_2 = 0; j_2 < 32; ++j_2) {
-            B[i_2 * 32 + j_2] = turned[i_2 * 32 + j_2];
-        }
-    }
+                #pragma omp simd
+                for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
+                    turned[i_1 * 32 + j_1] = tile[j_1 * 64 + i_1];
+                }
+            }
+            for (int64_t i_2 = 0; i_2 < 64; ++i_2) {
+                for (int64_t j_2 = 0; j_2 < 32; j_2 += TL_LANES_w) {
+                    TL_STORE(tl_w_f32, B + i_2 * 32 + j_2, TL_LOAD(tl_w_f32, turned + i_2 * 32 + j_2));
+                }
+            }
 }
 
 static void kernel_kernel_run(const void* data, char* arena, int32_t* error, int64_t first, int64_t last) {

@@ -4,6 +4,7 @@
 #include "tl_float.h"
 #include "tl_gemm.h"
 #include "tl_block.h"
+#include "tl_vector.h"
 
 typedef struct {
     float* A;
@@ -18,14 +19,12 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     (void)bx;
     float* const tile = (float*)(arena + 0);
     for (int64_t i = 0; i < 32; ++i) {
-        #pragma omp simd
-        for (int64_t j = 0; j < 32; ++j) {
-            tile[i * 32 + j] = A[i * 32 + j];
+        for (int64_t j = 0; j < 32; j += TL_LANES_w) {
+            TL_STORE(tl_w_f32, tile + i * 32 + j, TL_LOAD(tl_w_f32, A + i * 32 + j));
         }
     }
-    #pragma omp simd
-    for (int64_t i_1 = 0; i_1 < 1024; ++i_1) {
-        B[i_1] = ((int32_t*)tile)[i_1];
+    for (int64_t i_1 = 0; i_1 < 1024; i_1 += TL_LANES_w) {
+        TL_STORE(tl_w_i32, B + i_1, TL_LOAD(tl_w_i32, ((int32_t*)tile) + i_1));
     }
 }
 

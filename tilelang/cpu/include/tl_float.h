@@ -5,8 +5,8 @@
 #include "tl_math.h"
 
 // -- float16 and bfloat16 ------------------------------------------------------------------------
-// Clang makes vectors of conversions of _Float16, GCC 12 does not ("no vectype"), so it gets the
-// arithmetic on bits: a loop of it is eight or sixteen lanes wide, one conversion by F16C at a time is not.
+// One at a time; tl_vector.h has them for vectors. GCC 12 gets arithmetic on bits, which its loops over scalars
+// become vectors with, as they do not with _Float16 ("no vectype").
 // Where the machine has half arithmetic, GCC computes (_Float16)((float)a * (float)b) as a half product, which
 // has the same value, and then contracts it with a sum that follows, so that the product is not rounded. The
 // barrier keeps the float operation. Clang contracts within an expression of the program only.
@@ -60,37 +60,6 @@ TL_INLINE uint16_t tl_f32_to_f16(float x) {
     return (uint16_t)(code | s);
 }
 #endif
-// Neighbours in memory, eight at a time where the machine has instructions for it.
-#if defined(__F16C__)
-typedef float tl_float8 __attribute__((vector_size(32)));
-typedef short tl_half8 __attribute__((vector_size(16)));
-#endif
-static __attribute__((unused)) void tl_load_halves(float* restrict d, const uint16_t* restrict s, int64_t n) {
-    int64_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-        tl_half8 h;
-        memcpy(&h, s + i, 16);
-        const tl_float8 x = __builtin_ia32_vcvtph2ps256(h);
-        memcpy(d + i, &x, 32);
-    }
-#endif
-    #pragma omp simd
-    for (int64_t j = i; j < n; ++j) d[j] = tl_f16_to_f32(s[j]);
-}
-static __attribute__((unused)) void tl_store_halves(uint16_t* restrict d, const float* restrict s, int64_t n) {
-    int64_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) {
-        tl_float8 x;
-        memcpy(&x, s + i, 32);
-        const tl_half8 h = (tl_half8)__builtin_ia32_vcvtps2ph256(x, 0);
-        memcpy(d + i, &h, 16);
-    }
-#endif
-    #pragma omp simd
-    for (int64_t j = i; j < n; ++j) d[j] = tl_f32_to_f16(s[j]);
-}
 TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
 TL_INLINE uint16_t tl_f32_to_bf16(float x) {
     uint32_t u = tl_as_u32(x);

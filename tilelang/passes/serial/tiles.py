@@ -201,9 +201,10 @@ def _reduce_row(
     k = E.Var("k", INT)
     value = E.cast(element(variables, k), wide)  # type: ignore[operator]  # a callable
     step = combine(stmt.kind, E.Load(total, zero), value, stmt.nan_propagate)
-    notes: S.Pairs = (("reduction", (COMBINE[stmt.kind], total)),)
-    if stmt.nan_propagate:
-        notes = ()
+    op = COMBINE[stmt.kind]
+    if stmt.nan_propagate and op in ("max", "min") and wide.is_float:
+        op = f"f{op}_nan"
+    notes: S.Pairs = (("reduction", (op, total)),)
     loop = S.For(
         var=k,
         start=E.const(0),

@@ -1,0 +1,312 @@
+"""Loops over vectors: what they compute, at the widths of several machines, beside plain numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+WIDTHS = (16, 32, 64)  # bytes; what the machine does not have is made of what it has
+ROWS, COLUMNS = 3, 200  # no multiple of 16, 32 or 64 lanes
+RNG = np.random.default_rng(11)
+TYPES: dict[str, Any] = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "bool": np.bool_}
+
+
+def numbers(dtype: str, shape: tuple[int, ...] = (ROWS, COLUMNS)) -> np.ndarray:
+    """Numbers of ``dtype``, small enough for sums to be exact where they are whole."""
+    if dtype == "bool":
+        return RNG.random(shape) < 0.5
+    if dtype.startswith(("int", "uint")):
+        info = np.iinfo(dtype)
+        return RNG.integers(info.min, info.max, shape, dtype, endpoint=True)
+    return (RNG.standard_normal(shape) * 4).astype(TYPES.get(dtype, dtype))
+
+
+def run(func: Any, width: int, *args: np.ndarray) -> np.ndarray:
+    """The last array after ``func(*args)`` with vectors of ``width`` bytes."""
+    kernel = tilelang.compile(func, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    assert "TL_STORE" in kernel.get_kernel_source() or "TL_FOLD" in kernel.get_kernel_source()
+    given = [np.array(arg) for arg in args]
+    kernel(*given)
+    return given[-1]
+
+
+def elementwise(source: str, target: str, compute: Callable[..., Any]) -> Any:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((ROWS, COLUMNS), source),
+        B: T.Tensor((ROWS, COLUMNS), source),
+        C: T.Tensor((ROWS, COLUMNS), target),
+    ):
+        with T.Kernel(ROWS, threads=1) as row:
+            for i in T.Parallel(COLUMNS):
+                C[row, i] = compute(A[row, i], B[row, i])
+
+    return kernel
+
+
+def halved(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return (x.astype(np.float32) * y.astype(np.float32)).astype(x.dtype)
+
+
+OPERATIONS: dict[str, tuple[str, str, Callable[..., Any], Callable[..., np.ndarray]]] = {
+    "floats": ("float32", "float32", lambda a, b: a - b, np.subtract),
+    "doubles": ("float64", "float64", lambda a, b: a / b, np.divide),
+    "halves": ("float16", "float16", lambda a, b: a * b, halved),
+    "brain halves": ("bfloat16", "bfloat16", lambda a, b: a * b, halved),
+    "bytes": ("int8", "int8", lambda a, b: a * b, np.multiply),
+    "words": ("uint16", "uint16", lambda a, b: a + b, np.add),
+    "long words": ("int64", "int64", lambda a, b: a * b, np.multiply),
+    "minimum": ("float32", "float32", T.min, np.minimum),
+    "minimum of bytes": ("uint8", "uint8", T.min, np.minimum),
+    "a comparison": ("float16", "bool", lambda a, b: a < b, np.less),
+    "a comparison of bytes": ("int8", "bool", lambda a, b: a >= b, np.greater_equal),
+    "logic": ("bool", "bool", lambda a, b: T.And(a, T.Not(b)), lambda a, b: a & ~b),
+    "a choice": (
+        "float32", "float32",
+        lambda a, b: T.if_then_else(a > 0, a, b * 0.5),
+        lambda a, b: np.where(a > 0, a, b * np.float32(0.5)),
+    ),
+    "quotients": ("int32", "int32", lambda a, b: a // 7 + b % 12, lambda a, b: a // 7 + b % 12),
+    "small quotients": ("int8", "int8", lambda a, b: a // 8 + b % 5, lambda a, b: a // 8 + b % 5),
+    "unsigned quotients": ("uint32", "uint32", lambda a, b: a // 9, lambda a, b: a // 9),
+    "quotients of two": (
+        "int32", "int32",
+        lambda a, b: a // (b | 1),
+        lambda a, b: (a.astype(np.int64) // (b | 1)).astype(np.int32),
+    ),
+    "bytes to floats": (
+        "uint8", "float32",
+        lambda a, b: T.cast(a, "float32") * T.cast(b, "float32"),
+        lambda a, b: a.astype(np.float32) * b.astype(np.float32),
+    ),
+    "words to bytes": (
+        "int32", "int8", lambda a, b: T.cast(a ^ b, "int8"), lambda a, b: (a ^ b).astype(np.int8)
+    ),
+    "longs to floats": (
+        "int64", "float32",
+        lambda a, b: T.cast(a, "float32"), lambda a, b: a.astype(np.float32),
+    ),
+    "booleans to floats": (
+        "bool", "float32",
+        lambda a, b: T.cast(a, "float32") - T.cast(b, "float32"),
+        lambda a, b: a.astype(np.float32) - b.astype(np.float32),
+    ),
+    "magnitudes": ("int16", "int16", lambda a, b: T.abs(a), lambda a, b: np.abs(a)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_is_that_of_numpy(name: str, width: int) -> None:
+    source, target, compute, wanted = OPERATIONS[name]
+    a, b = numbers(source), numbers(source)
+    start = np.zeros((ROWS, COLUMNS), TYPES.get(target, target))
+    got = run(elementwise(source, target, compute), width, a, b, start)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(got, wanted(a, b))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+def test_floats_become_integers_that_saturate(target: str, width: int) -> None:
+    special = [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.9, -0.9, 1e10, -1e10, 127.6, -128.7, 255.9]
+    info = np.iinfo(target)
+    special += [float(info.min), float(info.max), float(info.max) / 2 + 0.7, -40000.5, 65535.9]
+    a = np.resize(np.array(special, np.float32), (ROWS, COLUMNS))
+    got = run(
+        elementwise("float32", target, lambda x, _: T.cast(x, target)),
+        width, a, a, np.zeros(a.shape, target),
+    )  # fmt: skip
+    whole = np.trunc(np.nan_to_num(a.astype(np.float64), nan=0.0, posinf=1e30, neginf=-1e30))
+    low, high = whole <= float(info.min), whole >= float(info.max)
+    inside = np.where(low | high, 0, whole).astype(target)
+    np.testing.assert_array_equal(got, np.where(low, info.min, np.where(high, info.max, inside)))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_every_half_is_read_and_every_float_rounded_to_the_nearest(kind: str, width: int) -> None:
+    count = 1 << 16
+    dtype = TYPES[kind]
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((count,), kind), X: T.Tensor((count,), "float32"),
+        B: T.Tensor((count,), "float32"), C: T.Tensor((count,), kind),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(count):
+                B[i] = T.cast(A[i], "float32")
+            for i in T.Parallel(count):
+                C[i] = T.cast(X[i], kind)
+
+    codes = np.arange(count, dtype=np.uint16)
+    # Each half, and beside it the floats between neighbours: ties, one below and one above.
+    bits = codes.view(dtype).astype(np.float32).view(np.uint32)
+    middle = np.uint32(1 << (12 if kind == "float16" else 15))
+    bits = bits + middle + RNG.integers(-1, 2, count).astype(np.uint32)
+    bits[:4] = np.array([1, 0x80000001, 0x33000000, 0x33000001], np.uint32)
+    x = bits.view(np.float32)
+    read = np.zeros(count, np.float32)
+    made = tilelang.compile(
+        kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"]
+    )  # fmt: skip
+    written = np.zeros(count, dtype)
+    made(codes.view(dtype), x, read, written)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(read, codes.view(dtype).astype(np.float32))
+        rounded = x.astype(dtype).astype(np.float32)
+        np.testing.assert_array_equal(written.astype(np.float32), rounded)
+
+
+REDUCTIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "sum": ("int32", lambda a: a.sum(1, dtype=np.int32)),
+    "max": ("float32", lambda a: a.max(1)),
+    "min": ("int8", lambda a: a.min(1)),
+    "bitxor": ("uint32", np.bitwise_xor.reduce),
+    "bitand": ("int64", np.bitwise_and.reduce),
+    "abssum": ("int16", lambda a: np.abs(a).sum(1, dtype=np.int16)),
+    "absmax": ("float16", lambda a: np.abs(a).max(1)),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("columns", [20, 64, 700, 4096])
+@pytest.mark.parametrize("kind", REDUCTIONS)
+def test_a_reduction_takes_every_element_once(kind: str, columns: int, width: int) -> None:
+    dtype, wanted = REDUCTIONS[kind]
+
+    @T.prim_func
+    def kernel(A: T.Tensor((ROWS, columns), dtype), C: T.Tensor((ROWS,), dtype)):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_fragment((ROWS, columns), dtype)
+            c = T.alloc_fragment((ROWS,), dtype)
+            T.copy(A, a)
+            getattr(T, f"reduce_{kind}")(a, c, dim=1)
+            T.copy(c, C)
+
+    a = numbers(dtype, (ROWS, columns))
+    got = run(kernel, width, a, np.zeros(ROWS, TYPES.get(dtype, dtype)))
+    of = wanted(a, axis=1) if kind.startswith("bit") else wanted(a)
+    np.testing.assert_array_equal(got, of)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("propagates", [False, True])
+def test_maxima_follow_the_rule_for_nan(width: int, propagates: bool) -> None:
+    columns = 300
+
+    @T.prim_func
+    def kernel(A: T.Tensor((ROWS, columns), "float32"), C: T.Tensor((ROWS,), "float32")):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_fragment((ROWS, columns), "float32")
+            c = T.alloc_fragment((ROWS,), "float32")
+            T.copy(A, a)
+            T.reduce_max(a, c, dim=1, nan_propagate=propagates)
+            T.copy(c, C)
+
+    a = numbers("float32", (ROWS, columns))
+    a[0, ::7] = np.nan
+    a[1, 299] = np.nan
+    got = run(kernel, width, a, np.zeros(ROWS, np.float32))
+    np.testing.assert_array_equal(got, (np.max if propagates else np.nanmax)(a, axis=1))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
+def test_memory_behind_a_condition_is_not_touched(width: int, dtype: str) -> None:
+    length, tile = 130, 256  # the last page ends inside a vector
+
+    @T.prim_func
+    def kernel(A: T.Tensor((length,), dtype), C: T.Tensor((tile,), dtype)):
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(tile):
+                C[i] = T.if_then_else(i < length, A[i], T.cast(5, dtype))
+            for i in T.Parallel(tile):
+                if C[i] != T.cast(5, dtype):
+                    A[i] = C[i] + T.cast(1, dtype)
+
+    a = np.resize(np.array([1, 2, 3], TYPES.get(dtype, dtype)), length)
+    page = np.zeros(4096 * 2, np.uint8)
+    whole = page[: 4096 + length * a.itemsize].view(np.uint8)
+    mine = whole[-length * a.itemsize :].view(a.dtype)
+    mine[:] = a
+    after = page[len(whole) :]
+    after[:] = 0xAB
+    made = tilelang.compile(
+        kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"]
+    )  # fmt: skip
+    c = np.zeros(tile, a.dtype)
+    made(mine, c)
+    np.testing.assert_array_equal(c[:length], a)
+    np.testing.assert_array_equal(c[length:], np.full(tile - length, 5, a.dtype))
+    np.testing.assert_array_equal(mine, a + 1)
+    assert (after == 0xAB).all()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_text_is_the_same_for_every_machine_and_gathers_go_lane_by_lane(width: int) -> None:
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((64,), "float32"), at: T.Tensor((200,), "int32"),
+        C: T.Tensor((200,), "float32"),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(200):
+                C[i] = A[at[i]] * 2 + T.cast(i, "float32")
+
+    a, at = numbers("float32", (64,)), RNG.integers(0, 64, 200, np.int32)
+    got = run(kernel, width, a, at, np.zeros(200, np.float32))
+    np.testing.assert_array_equal(got, a[at] * 2 + np.arange(200, dtype=np.float32))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_iterations_that_meet_stay_in_order(width: int) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((201,), "int32"), C: T.Tensor((400,), "int32")):
+        with T.Kernel(1, threads=1):
+            for i in T.vectorized(200):
+                A[i + 1] = A[i] + 1
+            for i in T.Parallel(200):
+                C[2 * i] = A[i]
+            for i in T.Parallel(200):
+                C[i + 200] = C[i] + 1
+
+    made = tilelang.compile(
+        kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"]
+    )  # fmt: skip
+    a, c = np.zeros(201, np.int32), np.zeros(400, np.int32)
+    made(a, c)
+    np.testing.assert_array_equal(a, np.arange(201))
+    spread = np.zeros(400, np.int32)
+    spread[::2] = np.arange(200)
+    np.testing.assert_array_equal(c, np.concatenate([spread[:200], spread[:200] + 1]))
+
+
+def test_what_vectors_have_no_word_for_stays_a_loop_over_scalars() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64, 64), "float16"), C: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=1):
+            for i, j in T.Parallel(64, 64):
+                C[i, j] = A[j, i]
+            for i, j in T.Parallel(64, 64):
+                C[i, j] = C[i, j] * T.cast(2, "float16")
+
+    made = tilelang.compile(kernel, target="cpu")
+    lines = made.get_kernel_source().splitlines()
+    (simd,) = (line for line in lines if "omp simd" in line)
+    assert simd == "        #pragma omp simd"  # in the first nest, whose depth it has
+    a = numbers("float16", (64, 64))
+    c = np.zeros((64, 64), np.float16)
+    made(a, c)
+    np.testing.assert_array_equal(c, a.T * np.float16(2))

@@ -1,0 +1,213 @@
+// Vectors of the tile language on a CPU, in the vector types of GCC and Clang: no line of this asks a vectoriser.
+//
+// The vectors of one loop have the same number of lanes, so that its widest values fill a register. A family of
+// types holds them: d (widest values of 64 bits), w (32), h (16), b (8). tl_w_f32 has TL_LANES_w floats, tl_w_u8 as
+// many bytes. A mask is the signed integer vector as wide as the widest value, with 0 and -1.
+#ifndef TL_VECTOR_H
+#define TL_VECTOR_H
+#include "tl_float.h"
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define TL_WIDEST 64
+#elif defined(__AVX2__) && defined(__F16C__)
+#define TL_WIDEST 32
+#else
+#define TL_WIDEST 16
+#endif
+#ifndef TL_VECTOR_BYTES  // any power of two from 16 on is right, the machine's own is fast
+#define TL_VECTOR_BYTES TL_WIDEST
+#endif
+// Whether vectors are those of the instruction set, so that its instructions can be named.
+#define TL_AVX512 (TL_VECTOR_BYTES == 64 && TL_WIDEST == 64)
+#define TL_AVX2 (TL_VECTOR_BYTES == 32 && TL_WIDEST >= 32)
+#define TL_OF(F, S, T, BYTES) typedef T tl_##F##_##S __attribute__((vector_size(BYTES)));
+#define TL_FAMILY(F, WIDEST)                                                                      \
+    enum { TL_LANES_##F = TL_VECTOR_BYTES / WIDEST };                                             \
+    TL_OF(F, i8, int8_t, TL_LANES_##F) TL_OF(F, u8, uint8_t, TL_LANES_##F)                        \
+    TL_OF(F, i16, int16_t, TL_LANES_##F * 2) TL_OF(F, u16, uint16_t, TL_LANES_##F * 2)            \
+    TL_OF(F, i32, int32_t, TL_LANES_##F * 4) TL_OF(F, u32, uint32_t, TL_LANES_##F * 4)            \
+    TL_OF(F, i64, int64_t, TL_LANES_##F * 8) TL_OF(F, u64, uint64_t, TL_LANES_##F * 8)            \
+    TL_OF(F, f32, float, TL_LANES_##F * 4) TL_OF(F, f64, double, TL_LANES_##F * 8)
+TL_FAMILY(d, 8) TL_FAMILY(w, 4) TL_FAMILY(h, 2) TL_FAMILY(b, 1)
+typedef tl_d_i64 tl_d_mask;
+typedef tl_w_i32 tl_w_mask;
+typedef tl_h_i16 tl_h_mask;
+typedef tl_b_i8 tl_b_mask;
+
+// -- memory, and values that are the same in all lanes ---------------------------------------------------------
+#define TL_LOAD(T, P) ({ T v_; memcpy(&v_, (P), sizeof v_); v_; })
+#define TL_STORE(T, P, X) do { const T v_ = (X); memcpy((P), &v_, sizeof v_); } while (0)
+#define TL_SPLAT(T, X) ((__typeof__(((T){0})[0]))(X) - (T){0})  // x - 0 is x, also for a zero with a sign
+#define TL_CONVERT(X, T) __builtin_convertvector(X, T)
+// A value that vectors have no way to: an expression of I, lane by lane.
+#define TL_EACH(T, I, X)                                                                          \
+    ({                                                                                            \
+        T each_;                                                                                  \
+        const int64_t first_ = I;                                                                 \
+        for (int lane_ = 0; lane_ < (int)(sizeof(T) / sizeof(each_[0])); ++lane_) {               \
+            const int64_t I = first_ + lane_;                                                     \
+            (void)I;                                                                              \
+            each_[lane_] = X;                                                                     \
+        }                                                                                         \
+        each_;                                                                                    \
+    })
+// The integers X, X + C, X + 2 C ... of T in the family F.
+static const int8_t tl_lanes[64] = {
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31,
+    32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63,
+};
+#define TL_STEPS(F, T, X, C) (TL_SPLAT(T, X) + TL_CONVERT(TL_LOAD(tl_##F##_i8, tl_lanes), T) * (__typeof__(((T){0})[0]))(C))
+// The same where only the sign of a sum counts: X is brought to at most MOST first, which steps do not reach.
+#define TL_SIGNS(F, X, C, MOST) TL_STEPS(F, tl_##F##_mask, tl_max_i64(-(MOST), tl_min_i64(X, MOST)), C)
+
+// -- choices: M is a mask, I the integers as wide as the elements of T ------------------------------------------------
+#define TL_SELECT(T, I, M, A, B)                                                                  \
+    ({                                                                                            \
+        const I m_ = TL_CONVERT(M, I);                                                            \
+        const T a_ = (A), b_ = (B);                                                               \
+        (T)((m_ & (I)a_) | (~m_ & (I)b_));                                                        \
+    })
+#define TL_TERNARY(M, A, B) TL_SELECT(__typeof__(A), __typeof__(M), M, A, B)  // for short operands: A stands twice
+
+// -- masks ------------------------------------------------------------------------------------------------------
+#if TL_AVX512
+TL_INLINE int tl_w_all(tl_w_mask m) { return (uint16_t)__builtin_ia32_cvtd2mask512(m) == 0xffff; }
+#elif TL_AVX2
+TL_INLINE int tl_w_all(tl_w_mask m) { return __builtin_ia32_movmskps256((tl_w_f32)m) == 0xff; }
+#elif TL_VECTOR_BYTES == 16 && defined(__SSE2__)
+TL_INLINE int tl_w_all(tl_w_mask m) { return __builtin_ia32_movmskps((tl_w_f32)m) == 0xf; }
+#else
+#define TL_NO_ALL
+#endif
+#define TL_ALL(F)                                                                                 \
+    TL_INLINE int tl_##F##_all(tl_##F##_mask m) {                                                 \
+        uint64_t part[TL_VECTOR_BYTES / 8], all = ~(uint64_t)0;                                   \
+        memcpy(part, &m, sizeof m);                                                               \
+        for (int i = 0; i < TL_VECTOR_BYTES / 8; ++i) all &= part[i];                             \
+        return all == ~(uint64_t)0;                                                               \
+    }
+TL_ALL(d) TL_ALL(h) TL_ALL(b)
+#ifdef TL_NO_ALL
+TL_ALL(w)
+#endif
+// Elements of the lanes of a mask; the others are not touched, and zero where they are read.
+#define TL_LOAD_IF(F, T, P, M)                                                                    \
+    ({                                                                                            \
+        const tl_##F##_mask on_ = (M);                                                            \
+        const __typeof__(((T){0})[0])* const from_ = (const void*)(P);                            \
+        T got_ = {0};                                                                             \
+        if (tl_##F##_all(on_)) memcpy(&got_, from_, sizeof got_);                                 \
+        else for (int lane_ = 0; lane_ < TL_LANES_##F; ++lane_) if (on_[lane_]) got_[lane_] = from_[lane_]; \
+        got_;                                                                                     \
+    })
+#define TL_STORE_IF(F, T, P, X, M)                                                                \
+    do {                                                                                          \
+        const tl_##F##_mask on_ = (M);                                                            \
+        const T given_ = (X);                                                                     \
+        __typeof__(((T){0})[0])* const to_ = (void*)(P);                                          \
+        if (tl_##F##_all(on_)) memcpy(to_, &given_, sizeof given_);                               \
+        else for (int lane_ = 0; lane_ < TL_LANES_##F; ++lane_) if (on_[lane_]) to_[lane_] = given_[lane_]; \
+    } while (0)
+
+// -- lanes brought together, as a tree --------------------------------------------------------------------------
+#define TL_FOLD(T, X, OP)                                                                         \
+    ({                                                                                            \
+        __typeof__(((T){0})[0]) part_[sizeof(T) / sizeof(((T){0})[0])];                           \
+        const T whole_ = (X);                                                                     \
+        memcpy(part_, &whole_, sizeof whole_);                                                    \
+        for (int left_ = (int)(sizeof part_ / sizeof part_[0]) / 2; left_; left_ /= 2)            \
+            for (int lane_ = 0; lane_ < left_; ++lane_) part_[lane_] = OP(part_[lane_], part_[lane_ + left_]); \
+        part_[0];                                                                                 \
+    })
+#define TL_ADD(A, B) ((A) + (B))
+#define TL_MUL(A, B) ((A) * (B))
+#define TL_AND(A, B) ((A) & (B))
+#define TL_OR(A, B) ((A) | (B))
+#define TL_XOR(A, B) ((A) ^ (B))
+
+// -- float16 and bfloat16 ----------------------------------------------------------------------------------------
+TL_INLINE tl_w_u16 tl_w_cut(tl_w_u32 x) { return TL_CONVERT(x, tl_w_u16); }
+#if TL_AVX512
+typedef short tl_half16 __attribute__((vector_size(32)));
+TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) {
+    return (tl_w_f32)__builtin_ia32_vcvtph2ps512_mask((tl_half16)h, (tl_w_f32){0}, (uint16_t)-1, 4);
+}
+TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) {
+    return (tl_w_u16)__builtin_ia32_vcvtps2ph512_mask(x, 0, (tl_half16){0}, (uint16_t)-1);
+}
+#elif TL_AVX2
+typedef short tl_half8 __attribute__((vector_size(16)));
+TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { return __builtin_ia32_vcvtph2ps256((tl_half8)h); }
+TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) { return (tl_w_u16)__builtin_ia32_vcvtps2ph256(x, 0); }
+#else
+TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) {
+    const tl_w_u32 x = TL_CONVERT(h, tl_w_u32), s = (x & 0x8000) << 16, b = x & 0x7fff;
+    const tl_w_u32 normal = (b << 13) + 0x38000000u;  // the exponent grows by 127 - 15
+    const tl_w_u32 small = (tl_w_u32)(TL_CONVERT((tl_w_i32)b, tl_w_f32) * 5.9604644775390625e-8f);
+    const tl_w_u32 v = TL_TERNARY((tl_w_i32)b < 0x400, small, normal);
+    return (tl_w_f32)(TL_TERNARY((tl_w_i32)b >= 0x7c00, normal + 0x38000000u, v) | s);
+}
+TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) {
+    const tl_w_u32 u = (tl_w_u32)x, s = u >> 16 & 0x8000, a = u & 0x7fffffff;
+    const tl_w_u32 normal = ((a - 0x38000000u) + 0xfffu + (a >> 13 & 1)) >> 13;
+    const tl_w_u32 small = (tl_w_u32)((tl_w_f32)a + 0.5f) - 0x3f000000u;  // adding 1/2 aligns the last place with 2^-24
+    tl_w_u32 code = TL_TERNARY((tl_w_i32)a < 0x38800000, small, normal);
+    code = TL_TERNARY((tl_w_i32)a >= 0x477ff000, (tl_w_u32){0} + 0x7c00u, code);
+    const tl_w_u32 payload = a >> 13 & 0x3ff;  // a NaN that a half has stays as it is
+    const tl_w_u32 nan = 0x7c00u | TL_TERNARY(payload == 0, (tl_w_u32){0} + 0x200u, payload);
+    code = TL_TERNARY((tl_w_i32)a > 0x7f800000, nan, code);
+    return tl_w_cut(code | s);
+}
+#endif
+TL_INLINE tl_w_f32 tl_w_round_f16(tl_w_f32 x) { return tl_w_f16_to_f32(tl_w_f32_to_f16(x)); }
+TL_INLINE tl_w_f32 tl_w_bf16_to_f32(tl_w_u16 h) { return (tl_w_f32)(TL_CONVERT(h, tl_w_u32) << 16); }
+// AVX512-BF16 makes zeros of subnormal numbers, so this is arithmetic on bits everywhere.
+TL_INLINE tl_w_u32 tl_w_near_bf16(tl_w_f32 x) {
+    const tl_w_u32 u = (tl_w_u32)x, r = u + 0x7fffu + (u >> 16 & 1);
+    return TL_TERNARY(x != x, (tl_w_u32){0} + 0x7fc00000u, r);
+}
+TL_INLINE tl_w_u16 tl_w_f32_to_bf16(tl_w_f32 x) { return tl_w_cut(tl_w_near_bf16(x) >> 16); }
+TL_INLINE tl_w_f32 tl_w_round_bf16(tl_w_f32 x) { return (tl_w_f32)(tl_w_near_bf16(x) & 0xffff0000u); }
+
+// -- minimum, maximum, magnitudes --------------------------------------------------------------------------------
+// Floats ignore NaN as CUDA's fmin and fmax do.
+#define TL_CHOOSE(T, I, A, B, HOW) ({ const T l_ = (A), r_ = (B); TL_SELECT(T, I, HOW, l_, r_); })
+#define TL_VMIN(T, I, A, B) TL_CHOOSE(T, I, A, B, l_ < r_)
+#define TL_VMAX(T, I, A, B) TL_CHOOSE(T, I, A, B, l_ > r_)
+#define TL_VFMIN(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ < r_) | (r_ != r_))
+#define TL_VFMAX(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ > r_) | (r_ != r_))
+#define TL_VFMIN_NAN(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ < r_) | (l_ != l_))
+#define TL_VFMAX_NAN(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ > r_) | (l_ != l_))
+#define TL_VABS(T, I, A) ({ const T x_ = (A); TL_SELECT(T, I, x_ < 0, -x_, x_); })
+// ~ of the sign: the top bit of I.
+#define TL_VFABS(T, I, A) ((T)((I)(A) & ~((I){0} + ((__typeof__(((I){0})[0]))1 << (8 * sizeof(((I){0})[0]) - 1)))))
+
+// -- integer division by a positive constant, rounding down ---------------------------------------------------------
+#define TL_VFLOORDIV(T, A, C)                                                                     \
+    ({                                                                                            \
+        const T n_ = (A), q_ = n_ / (__typeof__(n_[0]))(C);                                       \
+        q_ + (T)(n_ - q_ * (__typeof__(n_[0]))(C) < 0);                                           \
+    })
+#define TL_VTRUNCMOD(T, A, C) ({ const T n_ = (A); n_ - n_ / (__typeof__(n_[0]))(C) * (__typeof__(n_[0]))(C); })
+#define TL_VFLOORMOD(T, A, C) ({ const T d_ = TL_VTRUNCMOD(T, A, C); d_ + ((T)(d_ < 0) & (__typeof__(d_[0]))(C)); })
+
+// -- float to integer: truncate, saturate, NaN gives 0 ------------------------------------------------------------
+TL_INLINE tl_w_i32 tl_w_f32_to_i32(tl_w_f32 x) {
+    const tl_w_f32 low = TL_TERNARY(x > -2147483648.0f, x, (tl_w_f32){0} - 2147483648.0f);
+    const tl_w_f32 c = TL_TERNARY(low < 2147483520.0f, low, (tl_w_f32){0} + 2147483520.0f);
+    const tl_w_i32 r = TL_TERNARY(x >= 2147483648.0f, (tl_w_i32){0} + INT32_MAX, TL_CONVERT(c, tl_w_i32));
+    return r & (x == x);
+}
+#define TL_TO_SMALL(S, LO, HI)                                                                    \
+    TL_INLINE tl_w_##S tl_w_f32_to_##S(tl_w_f32 x) {                                              \
+        const tl_w_f32 low = TL_TERNARY(x > (LO), x, (tl_w_f32){0} + (LO));                       \
+        const tl_w_f32 c = TL_TERNARY(low < (HI), low, (tl_w_f32){0} + (HI));                     \
+        return TL_CONVERT(TL_CONVERT(TL_CONVERT(c, tl_w_i32) & (x == x), tl_w_i16), tl_w_##S);    \
+    }
+TL_TO_SMALL(i8, -128.0f, 127.0f) TL_TO_SMALL(u8, 0.0f, 255.0f) TL_TO_SMALL(i16, -32768.0f, 32767.0f)
+TL_INLINE tl_w_u16 tl_w_f32_to_u16(tl_w_f32 x) {
+    const tl_w_f32 low = TL_TERNARY(x > 0.0f, x, (tl_w_f32){0});
+    const tl_w_f32 c = TL_TERNARY(low < 65535.0f, low, (tl_w_f32){0} + 65535.0f);
+    return TL_CONVERT(TL_CONVERT(c, tl_w_i32) & (x == x), tl_w_u16);
+}
+#endif

@@ -1,0 +1,285 @@
+// Functions of vectors of floats: the algorithms of tl_math.h, one lane like another, without branches.
+#ifndef TL_VECTOR_MATH_H
+#define TL_VECTOR_MATH_H
+#include "tl_vector.h"
+
+typedef tl_w_f32 tl_vf;
+typedef tl_w_i32 tl_vi;
+typedef tl_w_u32 tl_vu;
+#define TL_ALL_F(X) ((tl_vf){0} + (X))
+
+// -- roots and rounding ------------------------------------------------------------------------------------------
+#if TL_AVX512
+#define TL_ROUND_TO(X, HOW) ((tl_vf)__builtin_ia32_rndscaleps_mask(X, 8 | HOW, X, (uint16_t)-1, 4))
+#elif TL_AVX2
+#define TL_ROUND_TO(X, HOW) ((tl_vf)__builtin_ia32_roundps256(X, 8 | HOW))
+#endif
+#ifdef TL_ROUND_TO
+TL_INLINE tl_vf tl_w_floor(tl_vf x) { return TL_ROUND_TO(x, 1); }
+TL_INLINE tl_vf tl_w_ceil(tl_vf x) { return TL_ROUND_TO(x, 2); }
+TL_INLINE tl_vf tl_w_trunc(tl_vf x) { return TL_ROUND_TO(x, 3); }
+#else
+TL_INLINE tl_vf tl_w_trunc(tl_vf x) {
+    const tl_vi small = TL_VFABS(tl_vf, tl_vi, x) < 8388608.0f;  // larger ones are integers
+    const tl_vf t = TL_CONVERT(TL_CONVERT((tl_vf)((tl_vi)x & small), tl_vi), tl_vf);
+    const tl_vi sign = (tl_vi)x & INT32_MIN;
+    return TL_TERNARY(small, (tl_vf)((tl_vi)t | sign), x);
+}
+TL_INLINE tl_vf tl_w_floor(tl_vf x) {
+    const tl_vf t = tl_w_trunc(x), one = TL_ALL_F(1.0f);
+    return TL_TERNARY(t > x, t - one, t);
+}
+TL_INLINE tl_vf tl_w_ceil(tl_vf x) {
+    const tl_vf t = tl_w_trunc(x), up = (tl_vf)((tl_vi)(t + 1.0f) | ((tl_vi)x & INT32_MIN));
+    return TL_TERNARY(t < x, up, t);
+}
+#endif
+#if TL_AVX512 && !defined(__clang__)
+TL_INLINE tl_vf tl_w_sqrt(tl_vf x) { return (tl_vf)__builtin_ia32_sqrtps512_mask(x, x, (int16_t)-1, 4); }
+#elif TL_AVX2 && !defined(__clang__)
+TL_INLINE tl_vf tl_w_sqrt(tl_vf x) { return __builtin_ia32_sqrtps256(x); }
+#else
+TL_INLINE tl_vf tl_w_sqrt(tl_vf x) {
+    for (int i = 0; i < TL_LANES_w; ++i) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+}
+#endif
+TL_INLINE tl_vf tl_w_rsqrt(tl_vf x) { return 1.0f / tl_w_sqrt(x); }
+
+// -- exponentials --------------------------------------------------------------------------------------------------
+// p * 2^n for integers -252 <= n <= 254, rounded once; n of a NaN p does not matter.
+#if TL_AVX512
+TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf n) { return (tl_vf)__builtin_ia32_scalefps512_mask(p, n, p, (uint16_t)-1, 4); }
+#else
+TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf n) {
+    const tl_vi k = TL_CONVERT((tl_vf)((tl_vi)n & (n == n)), tl_vi), a = k >> 1, b = k - a;
+    return p * (tl_vf)((a + 127) << 23) * (tl_vf)((b + 127) << 23);
+}
+#endif
+#define TL_BETWEEN(X, LO, HI) ({ const tl_vf x_ = (X), top_ = TL_TERNARY(x_ > (HI), TL_ALL_F(HI), x_); TL_TERNARY(x_ < (LO), TL_ALL_F(LO), top_); })
+TL_INLINE tl_vf tl_w_exp2(tl_vf x) {
+    const tl_vf c = TL_BETWEEN(x, -151.0f, 129.0f), n = (c + 12582912.0f) - 12582912.0f, f = c - n;
+    tl_vf p = TL_ALL_F(1.525273380e-5f);
+    p = p * f + 1.540353039e-4f;
+    p = p * f + 1.333355815e-3f;
+    p = p * f + 9.618129108e-3f;
+    p = p * f + 5.550410866e-2f;
+    p = p * f + 2.402265070e-1f;
+    p = p * f + 6.931471806e-1f;
+    p = p * f + 1.0f;
+    return tl_w_scale(p, n);
+}
+TL_INLINE tl_vf tl_w_exp(tl_vf x) {
+    const tl_vf c = TL_BETWEEN(x, -105.0f, 89.0f), n = (c * 1.442695041f + 12582912.0f) - 12582912.0f;
+    const tl_vf g = c - n * 0.693359375f, f = g + n * 2.12194440e-4f;  // ln 2 in two parts
+    tl_vf p = TL_ALL_F(1.984126984e-4f);
+    p = p * f + 1.388888889e-3f;
+    p = p * f + 8.333333333e-3f;
+    p = p * f + 4.166666667e-2f;
+    p = p * f + 1.666666667e-1f;
+    p = p * f + 0.5f;
+    p = p * f + 1.0f;
+    p = p * f + 1.0f;
+    return tl_w_scale(p, n);
+}
+TL_INLINE tl_vf tl_w_sigmoid(tl_vf x) { return 1.0f / (1.0f + tl_w_exp(-x)); }
+TL_INLINE tl_vf tl_w_tanh(tl_vf x) {
+    const tl_vf a = TL_VFABS(tl_vf, tl_vi, x), z = x * x;
+    tl_vf p = TL_ALL_F(-5.70498872745e-3f);
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    const tl_vf near = x + x * z * p, far = 1.0f - 2.0f / (tl_w_exp(a + a) + 1.0f);
+    const tl_vf out = (tl_vf)((tl_vi)far | ((tl_vi)x & INT32_MIN));
+    return TL_TERNARY(a < 0.625f, near, out);
+}
+
+// -- logarithms ----------------------------------------------------------------------------------------------------
+// log(m) of x = m * 2^e with m in [sqrt(1/2), sqrt(2)); e returned through the pointer.
+TL_INLINE tl_vf tl_w_log_parts(tl_vf x, tl_vf* e) {
+    const tl_vi tiny = x < 1.17549435e-38f;
+    const tl_vu u = (tl_vu)TL_TERNARY(tiny, x * 8388608.0f, x);
+    const tl_vi k = (tl_vi)(u - 0x3f3504f3u) >> 23;
+    const tl_vf m = (tl_vf)(u - ((tl_vu)k << 23));
+    *e = TL_CONVERT(k - (tiny & 23), tl_vf);
+    const tl_vf s = (m - 1.0f) / (m + 1.0f), z = s * s;
+    tl_vf p = TL_ALL_F(1.0f / 11.0f);
+    p = p * z + 1.0f / 9.0f;
+    p = p * z + 1.0f / 7.0f;
+    p = p * z + 1.0f / 5.0f;
+    p = p * z + 1.0f / 3.0f;
+    return 2.0f * (s + s * (z * p));
+}
+TL_INLINE tl_vf tl_w_log_special(tl_vf x, tl_vf r) {
+    const tl_vf low = TL_TERNARY(x == 0.0f, TL_ALL_F(-INFINITY), r), nan = TL_ALL_F(NAN);
+    const tl_vf none = TL_TERNARY((x < 0.0f) | (x != x), nan, low);
+    return TL_TERNARY(x == INFINITY, x, none);
+}
+TL_INLINE tl_vf tl_w_log(tl_vf x) {
+    tl_vf e, l = tl_w_log_parts(x, &e);
+    return tl_w_log_special(x, e * 0.693359375f + (l - e * 2.12194440e-4f));
+}
+TL_INLINE tl_vf tl_w_log2(tl_vf x) {
+    tl_vf e, l = tl_w_log_parts(x, &e);
+    return tl_w_log_special(x, e + l * 1.442695041f);
+}
+TL_INLINE tl_vf tl_w_log10(tl_vf x) {
+    tl_vf e, l = tl_w_log_parts(x, &e);
+    return tl_w_log_special(x, e * 0.301029996f + l * 0.434294482f);
+}
+
+// -- functions that are computed in double, half of the lanes at a time -----------------------------------------------
+// Their error is the rounding of the result.
+typedef tl_d_f64 tl_vd;
+typedef tl_d_i64 tl_vl;
+#define TL_ALL_D(X) ((tl_vd){0} + (X))
+typedef union { tl_w_f32 all; tl_d_f32 half[2]; } tl_w_halves;
+TL_INLINE tl_vd tl_d_nearest(tl_vd x) { return (x + 6755399441055744.0) - 6755399441055744.0; }
+TL_INLINE tl_vl tl_d_integer(tl_vd x) { return (tl_vl)(x + 6755399441055744.0); }  // in the low bits, |x| < 2^50
+// 2^x for -1000 <= x <= 1000.
+TL_INLINE tl_vd tl_d_exp2(tl_vd x) {
+    const tl_vd n = tl_d_nearest(x), f = x - n;
+    tl_vd p = TL_ALL_D(1.0178086009239699e-7);
+    p = p * f + 1.3215486790144309e-6;
+    p = p * f + 1.5252733804059841e-5;
+    p = p * f + 1.5403530393381608e-4;
+    p = p * f + 1.3333558146428443e-3;
+    p = p * f + 9.6181291076284772e-3;
+    p = p * f + 5.5504108664821580e-2;
+    p = p * f + 2.4022650695910071e-1;
+    p = p * f + 6.9314718055994531e-1;
+    p = p * f + 1.0;
+    return p * (tl_vd)((tl_d_integer(n) + 1023) << 52);
+}
+// The natural logarithm of a normal number.
+TL_INLINE tl_vd tl_d_log(tl_vd x) {
+    const tl_vl top = (tl_vl)x - INT64_C(0x3fe6a09e667f3bcd), k = top >> 52;
+    const tl_vd m = (tl_vd)((tl_vl)x - (tl_vl)((tl_d_u64)k << 52));
+    const tl_vd e = (tl_vd)(k + INT64_C(0x4338000000000000)) - 6755399441055744.0;
+    const tl_vd s = (m - 1.0) / (m + 1.0), z = s * s;
+    tl_vd p = TL_ALL_D(1.0 / 15.0);
+    p = p * z + 1.0 / 13.0;
+    p = p * z + 1.0 / 11.0;
+    p = p * z + 1.0 / 9.0;
+    p = p * z + 1.0 / 7.0;
+    p = p * z + 1.0 / 5.0;
+    p = p * z + 1.0 / 3.0;
+    return 2.0 * (s + s * (z * p)) + e * 0.69314718055994531;
+}
+TL_INLINE tl_vd tl_d_between(tl_vd x, double low, double high) {
+    const tl_vd c = TL_TERNARY(x > high, TL_ALL_D(high), x);
+    return TL_TERNARY(c < low, TL_ALL_D(low), c);
+}
+// sin and cos of |x| < 2^20; the sign and which of them is which follow from the quadrant.
+TL_INLINE void tl_d_circle(tl_vd x, tl_vd* sine, tl_vd* cosine) {
+    const tl_vd n = tl_d_nearest(x * 0.63661977236758134);
+    const tl_vd g = x - n * 1.57079632673412561417, f = g - n * 6.07710050650619224932e-11, z = f * f;  // pi / 2 in two parts
+    const tl_vl q = tl_d_integer(n);
+    tl_vd s = TL_ALL_D(1.6059043836821613e-10), c = TL_ALL_D(2.0876756987868099e-9);
+    s = s * z - 2.5052108385441719e-8;
+    s = s * z + 2.7557319223985891e-6;
+    s = s * z - 1.9841269841269841e-4;
+    s = s * z + 8.3333333333333333e-3;
+    s = s * z - 1.6666666666666667e-1;
+    s = f + f * z * s;
+    c = c * z - 2.7557319223985891e-7;
+    c = c * z + 2.4801587301587302e-5;
+    c = c * z - 1.3888888888888889e-3;
+    c = c * z + 4.1666666666666667e-2;
+    c = 1.0 - 0.5 * z + z * z * c;
+    const tl_vl odd = (q & 1) != 0;
+    const tl_vd a = TL_TERNARY(odd, c, s), b = TL_TERNARY(odd, s, c);
+    *sine = (tl_vd)((tl_vl)a ^ (tl_vl)((tl_d_u64)q >> 1 << 63));
+    *cosine = (tl_vd)((tl_vl)b ^ (tl_vl)((tl_d_u64)(q + 1) >> 1 << 63));
+}
+#define TL_IN_DOUBLE(NAME, X, VALUE)                                                              \
+    TL_INLINE tl_vf NAME(tl_vf x_) {                                                              \
+        tl_w_halves u_ = {x_};                                                                    \
+        for (int i_ = 0; i_ < 2; ++i_) {                                                          \
+            const tl_vd X = TL_CONVERT(u_.half[i_], tl_vd);                                       \
+            u_.half[i_] = TL_CONVERT(VALUE, tl_d_f32);                                            \
+        }                                                                                         \
+        return u_.all;                                                                            \
+    }
+TL_INLINE tl_vd tl_d_sin(tl_vd x) {
+    tl_vd s, c;
+    tl_d_circle(x, &s, &c);
+    return TL_TERNARY(x == 0.0, x, s);
+}
+TL_INLINE tl_vd tl_d_cos(tl_vd x) { tl_vd s, c; tl_d_circle(x, &s, &c); return c; }
+TL_INLINE tl_vd tl_d_tan(tl_vd x) {
+    tl_vd s, c;
+    tl_d_circle(x, &s, &c);
+    return TL_TERNARY(x == 0.0, x, s / c);
+}
+TL_IN_DOUBLE(tl_w_near_sin, x, tl_d_sin(x))
+TL_IN_DOUBLE(tl_w_near_cos, x, tl_d_cos(x))
+TL_IN_DOUBLE(tl_w_near_tan, x, tl_d_tan(x))
+// Larger arguments, infinity and NaN are left to the C library.
+#define TL_CIRCULAR(NAME)                                                                         \
+    TL_INLINE tl_vf tl_w_##NAME(tl_vf x) {                                                        \
+        const tl_vi small = TL_VFABS(tl_vf, tl_vi, x) < 1048576.0f;                               \
+        tl_vf r = tl_w_near_##NAME(TL_TERNARY(small, x, TL_ALL_F(0.0f)));                         \
+        if (!tl_w_all(small))                                                                     \
+            for (int i = 0; i < TL_LANES_w; ++i) if (!small[i]) r[i] = NAME##f(x[i]);             \
+        return r;                                                                                 \
+    }
+TL_CIRCULAR(sin) TL_CIRCULAR(cos) TL_CIRCULAR(tan)
+TL_IN_DOUBLE(tl_w_exp10, x, tl_d_exp2(tl_d_between(x * 3.3219280948873623, -1000.0, 1000.0)))
+// Series where the 1 takes the digits.
+TL_INLINE tl_vd tl_d_expm1(tl_vd x) {
+    const tl_vd small = x + x * x * (0.5 + x * (1.0 / 6.0 + x * (1.0 / 24.0 + x * (1.0 / 120.0 + x * (1.0 / 720.0)))));
+    const tl_vd large = tl_d_exp2(tl_d_between(x * 1.4426950408889634, -1000.0, 1000.0)) - 1.0;
+    return TL_TERNARY((x < 0.03125) & (x > -0.03125), small, large);
+}
+TL_IN_DOUBLE(tl_w_expm1, x, tl_d_expm1(x))
+// erf(x) / x is a polynomial of x^2 in [0, 16], beyond which erf is 1.
+TL_INLINE tl_vd tl_d_erf(tl_vd x) {
+    const tl_vd c = tl_d_between(x, -4.0, 4.0), t = c * c * 0.125 - 1.0;
+    tl_vd p = TL_ALL_D(-0.00023753030086338238);
+    p = p * t + 0.00059559660600051099;
+    p = p * t - 0.00036323960546510512;
+    p = p * t + 0.0006199186266208;
+    p = p * t - 0.0028438421375724849;
+    p = p * t + 0.005571999462168701;
+    p = p * t - 0.008445061534000995;
+    p = p * t + 0.013912674213802432;
+    p = p * t - 0.022530380754105717;
+    p = p * t + 0.03321488463790601;
+    p = p * t - 0.04575393377883074;
+    p = p * t + 0.059856530481245586;
+    p = p * t - 0.074728962265009538;
+    p = p * t + 0.090211975838021702;
+    p = p * t - 0.1077104012536239;
+    p = p * t + 0.13167500462304273;
+    p = p * t - 0.17657623355634396;
+    p = p * t + 0.35353099633699612;
+    return c * p;
+}
+TL_IN_DOUBLE(tl_w_erf, x, tl_d_erf(x))
+TL_INLINE tl_vd tl_d_log1p(tl_vd x) {
+    const tl_vd small = x * (1.0 - x * (0.5 - x * (1.0 / 3.0 - x * (0.25 - x * 0.2))));
+    const tl_vd log = tl_d_log(tl_d_between(1.0 + x, 1e-300, 1e300));
+    return TL_TERNARY((x < 0.001) & (x > -0.001), small, log);
+}
+TL_IN_DOUBLE(tl_w_finite_log1p, x, tl_d_log1p(x))
+TL_INLINE tl_vf tl_w_log1p(tl_vf x) {
+    const tl_vf r = tl_w_finite_log1p(x), low = TL_TERNARY(x == -1.0f, TL_ALL_F(-INFINITY), r), nan = TL_ALL_F(NAN);
+    const tl_vf none = TL_TERNARY((x < -1.0f) | (x != x), nan, low);
+    return TL_TERNARY(x == INFINITY, x, none);
+}
+// |x|^y by logarithms; what is not a power of positive numbers has its own rules (C, "pow").
+TL_INLINE tl_vf tl_w_pow(tl_vf x, tl_vf y) {
+    const tl_vf a = TL_VFABS(tl_vf, tl_vi, x);
+    tl_w_halves u = {a}, v = {y};
+    for (int i = 0; i < 2; ++i) {
+        const tl_vd log2 = tl_d_log(TL_CONVERT(u.half[i], tl_vd)) * 1.4426950408889634;
+        u.half[i] = TL_CONVERT(tl_d_exp2(tl_d_between(TL_CONVERT(v.half[i], tl_vd) * log2, -1000.0, 1000.0)), tl_d_f32);
+    }
+    const tl_vi plain = (x > 0.0f) & (x < INFINITY) & (TL_VFABS(tl_vf, tl_vi, y) < INFINITY);
+    if (!tl_w_all(plain))
+        for (int i = 0; i < TL_LANES_w; ++i) if (!plain[i]) u.all[i] = powf(x[i], y[i]);
+    return u.all;
+}
+#endif

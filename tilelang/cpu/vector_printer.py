@@ -1,0 +1,451 @@
+"""Expressions of a loop as vectors of ``tl_vector.h``: one lane for each iteration.
+
+The printer of scalars (:class:`~tilelang.cpu.codegen.CpuPrinter`) stays beside it: values that do
+not change in the loop are scalars that are spread over the lanes, and what vectors have no word for
+is computed lane by lane (``TL_EACH``).
+
+Under a condition, memory is read for the lanes of its mask only: the others may not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tilelang.codegen.c import (
+    ARITHMETIC,
+    NARROW_FLOATS,
+    SAME_AS,
+    CPrinter,
+    argument_of,
+    bare,
+    storage_type,
+)
+from tilelang.ir import expr as E
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import BINARY
+from tilelang.passes.analysis.affine import linear
+from tilelang.passes.serial.vectors import stride_of, value_bits
+
+if TYPE_CHECKING:
+    from tilelang.cpu.codegen import CpuPrinter
+
+FAMILIES = {64: "d", 32: "w", 16: "h", 8: "b"}
+_WIDEST = {"d": 64, "w": 32, "h": 16, "b": 8}
+MOST_LANES = {"d": 8, "w": 16, "h": 32, "b": 64}  # of any machine
+# To what a difference of positions is brought before steps are added, which keep its sign.
+_SIGNS = {"d": 2**60, "w": 2**29, "h": 2**10, "b": 64}
+_HALVES = ("float16", "bfloat16")
+# Functions of tl_vector_math.h, in floats.
+FUNCTIONS = frozenset("exp exp2 log log2 log10 tanh sigmoid sqrt rsqrt floor ceil trunc".split())
+_MINIMA = {"min": "MIN", "max": "MAX"}
+_PLAIN = frozenset("add sub mul div bitand bitor bitxor".split())
+
+
+class NoVectorError(Exception):
+    """Vectors of this family have no type for a value."""
+
+
+def reads_memory(expr: E.Expr) -> bool:
+    """Whether there is a load in ``expr`` that is not of a variable."""
+    return any(not load.buffer.is_var for load in E.find(expr, E.Load))
+
+
+class VectorPrinter:
+    """Prints the expressions of one loop.
+
+    Attributes:
+        family: the letter of the vector types.
+        before: lines that have to stand before the statement that is being printed.
+        fixed: names of what does not change in the loop -> its text.
+        lanes: text of a vector -> its name, for what is computed lane by lane.
+    """
+
+    def __init__(self, scalars: CpuPrinter, var: E.Var, family: str) -> None:
+        self.p = scalars
+        self.var = var
+        self.family = family
+        self.varying: set[E.Var] = {var}  # variables and storage that differ between lanes
+        self.names: dict[E.Var, str] = {}  # the vectors of names and variables of the loop
+        self.before: list[str] = []
+        self.fixed: dict[str, tuple[str, str]] = {}  # text -> name, type
+        self.mask = ""  # of the lanes that are on
+        self.conditional = False
+        self.safe: set[tuple[int, ...]] = set()  # places that are read for all lanes already
+        self.math = False
+        self._varies: dict[E.Expr, bool] = {}
+
+    # -- types -------------------------------------------------------------------------------------
+    def type(self, suffix: str) -> str:
+        """The name of a vector type."""
+        return f"tl_{self.family}_{suffix}"
+
+    def suffix(self, dtype: DType) -> str:
+        """The element type of a value of ``dtype``: "f32", "i8" ..., "mask" for booleans."""
+        if dtype.is_bool:
+            return "mask"
+        if value_bits(dtype) > _WIDEST[self.family] or dtype.bits < 8:
+            raise NoVectorError
+        if dtype.is_float:
+            return "f64" if dtype == "float64" else "f32"
+        return CPrinter.int_name(dtype)
+
+    def of(self, dtype: DType) -> str:
+        """The vector type of a value of ``dtype``."""
+        return self.type(self.suffix(dtype))
+
+    def integers(self, dtype: DType) -> str:
+        """The vector type of signed integers as wide as values of ``dtype``."""
+        return self.type("mask" if dtype.is_bool else f"i{value_bits(dtype)}")
+
+    def stored_type(self, dtype: DType) -> str:
+        """The vector type of elements of ``dtype`` in memory."""
+        if dtype.is_bool or dtype in NARROW_FLOATS:
+            return self.type("u8" if storage_type(dtype) == "uint8_t" else "u16")
+        return self.type(self.suffix(dtype))
+
+    # -- values ------------------------------------------------------------------------------------
+    def varies(self, expr: E.Expr) -> bool:
+        """Whether lanes may have different values of ``expr``."""
+        found = self._varies.get(expr)
+        if found is None:
+            found = not self.varying.isdisjoint(expr.variables) or any(
+                load.buffer.data in self.varying for load in E.find(expr, E.Load)
+            )
+            self._varies[expr] = found
+        return found
+
+    def changes(self, var: E.Var) -> None:
+        """From here on ``var`` differs between lanes."""
+        self.varying.add(var)
+        self._varies.clear()
+
+    def value(self, expr: E.Expr) -> str:
+        """``expr`` as a vector."""
+        if not self.varies(expr):
+            return self.splat(expr)
+        try:
+            return self.native(expr)
+        except NoVectorError:
+            return self.each(expr)
+
+    def splat(self, expr: E.Expr) -> str:
+        """A value that is the same in all lanes; computed before the loop where it costs."""
+        if self.mask and reads_memory(expr):
+            return self.each(expr)
+        text = bare(self.p.value(expr))
+        kind = self.of(expr.dtype)
+        if expr.dtype.is_bool:
+            text = f"-({text})"
+        if isinstance(expr, (E.Const, E.Var)) or self.mask or self.conditional:
+            return f"TL_SPLAT({kind}, {text})"
+        if text not in self.fixed:
+            self.fixed[text] = self.p.names.fresh("all"), kind
+        return self.fixed[text][0]
+
+    def each(self, expr: E.Expr) -> str:
+        """``expr`` computed lane by lane, where the mask is on."""
+        kind = self.of(expr.dtype)
+        with self.one_lane():
+            text = self.p.value(expr)
+        if expr.dtype.is_bool:
+            text = f"-({text})"
+        if self.mask:
+            text = f"{self.mask}[lane_] ? {text} : 0"
+        return f"TL_EACH({kind}, {self.name(self.var)}, {bare(text)})"
+
+    def name(self, var: E.Var) -> str:
+        """The C name of a variable."""
+        return self.p.names.of(var, var.name)
+
+    @contextmanager
+    def one_lane(self) -> Iterator[None]:
+        """The printer of scalars speaks of ``lane_``."""
+        self.p.lanes = {
+            var: f"({name}[lane_] != 0)" if var.dtype.is_bool else f"{name}[lane_]"
+            for var, name in self.names.items()
+        }
+        try:
+            yield
+        finally:
+            self.p.lanes = {}
+
+    @contextmanager
+    def masked(self, mask: str) -> Iterator[None]:
+        """Only the lanes of ``mask``, of those that are on, are asked for."""
+        old, known = self.mask, set(self.safe)
+        self.mask = self.named("on", self.type("mask"), f"{old} & {mask}") if old else mask
+        try:
+            yield
+        finally:
+            self.mask, self.safe = old, known
+
+    def named(self, wanted: str, kind: str, text: str) -> str:
+        """A name for a vector, before the statement that is being printed."""
+        name = self.p.names.fresh(wanted)
+        self.before.append(f"const {kind} {name} = {bare(text)};")
+        return name
+
+    def native(self, expr: E.Expr) -> str:
+        """``expr`` in operations of vectors."""
+        match expr:
+            case E.Var():
+                if expr is self.var:
+                    return self.steps(expr)
+                return self.names[expr]
+            case E.Load():
+                return self.load(expr)
+            case E.Unary():
+                return self.unary(expr)
+            case E.Binary():
+                return self.binary(expr)
+            case E.Cast():
+                return self.cast(expr)
+            case E.Select():
+                return self.select(expr)
+            case E.Call():
+                return self.call(expr)
+            case _:
+                raise NoVectorError
+
+    def steps(self, expr: E.Expr) -> str:
+        """A position, which moves on by the same distance in each iteration, as a value."""
+        form = linear(expr, frozenset((self.var,)))
+        if form is None:
+            raise NoVectorError
+        kind = self.of(expr.dtype)
+        first = self.p.index(expr)
+        return f"TL_STEPS({self.family}, {kind}, {bare(first)}, {form.coeffs.get(self.var, 0)})"
+
+    # -- memory ------------------------------------------------------------------------------------
+    def load(self, expr: E.Load) -> str:
+        """Neighbours in memory, or a variable of the loop."""
+        buffer, dtype = expr.buffer, expr.dtype
+        if buffer.is_var:
+            return self.names[buffer.data]
+        if not self.moves(buffer, expr.indices):
+            raise NoVectorError
+        self.suffix(dtype)
+        return self.decoded(dtype, self.elements(buffer, expr.indices))
+
+    def moves(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> bool:
+        """Whether an access is to neighbours."""
+        names = frozenset(self.varying - {self.var})
+        steps = stride_of(buffer, indices, self.var, names) == 1
+        return steps and buffer.dtype.bits >= 8
+
+    def elements(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> str:
+        """Neighbours as they lie in memory."""
+        kind = self.stored_type(buffer.dtype)
+        place = f"{self.p.pointer(buffer)} + {self.p.flat_index(buffer, indices)}"
+        where = (id(buffer.data), *map(id, indices))
+        if self.mask and where not in self.safe:
+            return f"TL_LOAD_IF({self.family}, {kind}, {place}, {self.mask})"
+        if not self.conditional:
+            self.safe.add(where)
+        return f"TL_LOAD({kind}, {place})"
+
+    def decoded(self, dtype: DType, text: str) -> str:
+        """The values of elements."""
+        if dtype.is_bool:
+            return f"TL_CONVERT({text} != 0, {self.type('mask')})"
+        if dtype not in NARROW_FLOATS:
+            return text
+        self.small(dtype)
+        return f"tl_w_{NARROW_FLOATS[dtype][1]}_to_f32({text})"
+
+    def small(self, dtype: DType) -> None:
+        """Conversions of narrow floats are written for the family of floats."""
+        if self.family != "w" or dtype not in _HALVES:
+            raise NoVectorError
+
+    def coded(self, dtype: DType, expr: E.Expr) -> str:
+        """``expr``, of ``dtype``, as elements in memory; halves are rounded once."""
+        if dtype.is_bool:
+            return self.narrowed(f"({self.value(expr)} & 1)", _WIDEST[self.family], "u8", 8)
+        if dtype not in NARROW_FLOATS:
+            return self.value(expr)
+        kind = NARROW_FLOATS[dtype][1]
+        if self.family != "w" or dtype not in _HALVES:
+            text = self.named("value", self.of(dtype), self.value(expr))
+            code = CPrinter.coded(dtype, f"{text}[lane_]")
+            return f"TL_EACH({self.stored_type(dtype)}, {self.name(self.var)}, {code})"
+        text = self.value(expr)
+        inner = argument_of(f"tl_w_round_{kind}", text)
+        return f"tl_w_f32_to_{kind}({text if inner is None else inner})"
+
+    # -- operations --------------------------------------------------------------------------------
+    def rounded(self, dtype: DType, text: str) -> str:
+        """``text``, a result in floats, brought to the values of ``dtype``."""
+        if dtype not in NARROW_FLOATS:
+            return text
+        self.small(dtype)
+        return f"tl_w_round_{NARROW_FLOATS[dtype][1]}({bare(text)})"
+
+    def unary(self, expr: E.Unary) -> str:
+        """Negation and complements."""
+        self.suffix(expr.dtype)
+        inner = self.value(expr.a)
+        if expr.op == "neg" and not expr.dtype.is_bool:
+            return f"(-{inner})"
+        if (expr.op == "lnot") == expr.dtype.is_bool:
+            return f"(~{inner})"
+        raise NoVectorError
+
+    def binary(self, expr: E.Binary) -> str:
+        """Arithmetic, comparison and logic."""
+        op, dtype = expr.op, expr.a.dtype
+        if op in ("land", "lor"):
+            return self.logic(expr)
+        if BINARY[op].compares:
+            return self.compare(expr)
+        kind = self.of(expr.dtype)
+        if op in ("floordiv", "floormod", "truncdiv", "truncmod"):
+            return self.division(expr, kind)
+        if dtype.is_bool and not op.startswith("bit"):
+            raise NoVectorError
+        if op in ("shl", "shr") and dtype.bits < 32:
+            raise NoVectorError
+        a, b = self.value(expr.a), self.value(expr.b)
+        if op in _MINIMA:
+            word = f"TL_V{'F' if dtype.is_float else ''}{_MINIMA[op]}"
+            return f"{word}({kind}, {self.integers(dtype)}, {bare(a)}, {bare(b)})"
+        if op not in _PLAIN and op not in ("shl", "shr"):
+            raise NoVectorError
+        return self.rounded(expr.dtype, f"({a} {BINARY[op].symbol} {b})")
+
+    def logic(self, expr: E.Binary) -> str:
+        """``and``, ``or``: the right side is asked for the lanes that need it."""
+        a = self.value(expr.a)
+        if not reads_memory(expr.b):
+            return f"({a} {'&' if expr.op == 'land' else '|'} {self.value(expr.b)})"
+        first = self.named("on", self.type("mask"), a)
+        needed = first if expr.op == "land" else self.named("on", self.type("mask"), f"~{first}")
+        with self.masked(needed):
+            b = self.value(expr.b)
+        return f"({first} {'&' if expr.op == 'land' else '|'} {b})"
+
+    def compare(self, expr: E.Binary) -> str:
+        """A mask; positions are compared exactly, by the sign of their difference."""
+        symbol = BINARY[expr.op].symbol
+        mask = self.type("mask")
+        if self.p.is_index(expr.a) and self.p.is_index(expr.b):
+            mine = frozenset((self.var,))
+            forms = linear(expr.a, mine), linear(expr.b, mine)
+            if forms[0] is None or forms[1] is None:
+                raise NoVectorError
+            step = forms[0].coeffs.get(self.var, 0) - forms[1].coeffs.get(self.var, 0)
+            most = _SIGNS[self.family]
+            if abs(step) * (MOST_LANES[self.family] - 1) >= most:
+                raise NoVectorError
+            apart = self.p.index_sum("sub", self.p.index(expr.a), self.p.index(expr.b))
+            return f"(TL_SIGNS({self.family}, {bare(apart)}, {step}, {most}) {symbol} 0)"
+        dtype = expr.a.dtype
+        if dtype.is_bool and expr.op not in ("eq", "ne"):
+            raise NoVectorError
+        self.suffix(dtype)
+        return f"TL_CONVERT({self.value(expr.a)} {symbol} {self.value(expr.b)}, {mask})"
+
+    def division(self, expr: E.Binary, kind: str) -> str:
+        """Integer division by a positive constant."""
+        divides, floors = expr.op.endswith("div"), expr.op.startswith("floor")
+        if not isinstance(expr.b, E.Const) or int(expr.b.value) <= 0 or expr.dtype.is_bool:
+            raise NoVectorError
+        a, by = self.value(expr.a), int(expr.b.value)
+        floors = floors and not expr.dtype.is_uint
+        if by & (by - 1) == 0 and expr.op.startswith("floor") and expr.dtype.bits >= 32:
+            return f"({a} >> {by.bit_length() - 1})" if divides else f"({a} & {by - 1})"
+        if divides:
+            return f"TL_VFLOORDIV({kind}, {a}, {by})" if floors else f"({a} / {by})"
+        return f"TL_V{'FLOOR' if floors else 'TRUNC'}MOD({kind}, {a}, {by})"
+
+    def select(self, expr: E.Select) -> str:
+        """A choice; each side reads memory where it is taken."""
+        kind = self.of(expr.dtype)
+        mask = self.type("mask")
+        on = self.value(expr.cond)
+        sides = []
+        for side, sign in ((expr.t, ""), (expr.f, "~")):
+            if not reads_memory(side):
+                sides.append(self.value(side))
+                continue
+            if not on.isidentifier():
+                on = self.named("on", mask, on)
+            taken = self.named("on", mask, f"~{on}") if sign else on
+            with self.masked(taken):
+                sides.append(self.value(side))
+        integers = self.integers(expr.dtype)
+        return f"TL_SELECT({kind}, {integers}, {bare(on)}, {bare(sides[0])}, {bare(sides[1])})"
+
+    def cast(self, expr: E.Cast) -> str:
+        """Conversions."""
+        src, dst = expr.value.dtype, expr.dtype
+        kind = self.of(dst)
+        if self.p.is_index(expr) or (dst.is_int and self.p.is_index(expr.value)):
+            return self.steps(expr)
+        inner = self.value(expr.value)
+        self.suffix(src)
+        if dst.is_bool:
+            return inner if src.is_bool else f"TL_CONVERT({inner} != 0, {kind})"
+        if src.is_bool:
+            source = _WIDEST[self.family]
+            inner = f"({inner} & 1)"
+            return self.rounded(dst, self.number(inner, f"i{source}", source, dst))
+        if dst == src:
+            return inner
+        if src.is_float and not dst.is_float:
+            if value_bits(src) != 32 or dst.bits > 32 or dst == "uint32" or self.family != "w":
+                raise NoVectorError
+            return f"tl_w_f32_to_{CPrinter.int_name(dst)}({bare(inner)})"
+        if dst in NARROW_FLOATS:
+            self.small(dst)
+            if value_bits(src) > 32:
+                raise NoVectorError
+        return self.rounded(dst, self.number(inner, self.suffix(src), value_bits(src), dst))
+
+    def number(self, text: str, suffix: str, bits: int, dst: DType) -> str:
+        """``text``, numbers of ``suffix``, as numbers of ``dst``."""
+        target = self.suffix(dst)
+        if target == suffix:
+            return text
+        if dst.is_float:
+            if not suffix.startswith("f") and bits < 32:  # small integers: exact in 32 bits
+                text = f"TL_CONVERT({text}, {self.type('i32')})"
+            return f"TL_CONVERT({text}, {self.type(target)})"
+        return self.narrowed(text, bits, target, dst.bits)
+
+    def narrowed(self, text: str, bits: int, target: str, wanted: int) -> str:
+        """Integers of ``bits`` in fewer (or more); halved step by step, for which machines have
+        instructions."""
+        while bits > 2 * wanted:
+            bits //= 2
+            text = f"TL_CONVERT({text}, {self.type(f'i{bits}')})"
+        return f"TL_CONVERT({text}, {self.type(target)})"
+
+    def call(self, expr: E.Call) -> str:
+        """Functions that vectors have."""
+        name = SAME_AS.get(expr.op, expr.op)
+        kind = self.of(expr.dtype)
+        dtype = expr.args[0].dtype if expr.args else expr.dtype
+        if expr.atom.identity:
+            return self.value(expr.args[0])
+        if expr.op in ARITHMETIC:
+            a, b = map(self.value, expr.args)
+            return self.rounded(expr.dtype, f"({a} {ARITHMETIC[expr.op]} {b})")
+        if name in ("fmax_nan", "fmin_nan") and dtype.is_float:
+            a, b = map(self.value, expr.args)
+            return f"TL_V{name.upper()}({kind}, {self.integers(dtype)}, {bare(a)}, {bare(b)})"
+        if name == "abs" and expr.dtype == dtype:
+            word = "TL_VFABS" if dtype.is_float else "TL_VABS"
+            inner = self.value(expr.args[0])
+            return inner if dtype.is_uint else f"{word}({kind}, {self.integers(dtype)}, {inner})"
+        if name == "isnan" and dtype.is_float:
+            inner = self.named("x", self.of(dtype), self.value(expr.args[0]))
+            return f"TL_CONVERT({inner} != {inner}, {self.type('mask')})"
+        if name in FUNCTIONS and value_bits(dtype) == 32 and dtype.is_float and self.family == "w":
+            self.math = True
+            inner = ", ".join(bare(self.value(arg)) for arg in expr.args)
+            return self.rounded(expr.dtype, f"tl_w_{name}({inner})")
+        raise NoVectorError

@@ -1,0 +1,299 @@
+"""Loops that :mod:`~tilelang.passes.serial.vectors` marks, as loops over vectors.
+
+What is left of the iterations behind the last whole vector, if there may be any, follows as a loop
+over scalars. A reduction has several vectors of partial results, which are brought together behind
+the loop, since one waits for itself from one iteration to the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never, cast
+
+from tilelang.codegen.c import bare
+from tilelang.cpu.vector_printer import (
+    FAMILIES,
+    MOST_LANES,
+    NoVectorError,
+    VectorPrinter,
+    reads_memory,
+)
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.passes.analysis.combine import start_of
+from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.serial.vectors import moves_bits
+
+if TYPE_CHECKING:
+    from tilelang.cpu.codegen import BlockWriter
+
+MOST_PARTS = 4  # vectors of partial results
+# Operator of a reduction -> its name with start values, macro of scalars.
+_FOLDS = {
+    "add": ("sum", "TL_ADD"), "mul": ("mul", "TL_MUL"), "bitand": ("bitand", "TL_AND"),
+    "bitor": ("bitor", "TL_OR"), "bitxor": ("bitxor", "TL_XOR"), "max": ("max", "tl_max_{}"),
+    "min": ("min", "tl_min_{}"), "fmax_nan": ("max", "tl_fmax_nan_{}"),
+    "fmin_nan": ("min", "tl_fmin_nan_{}"),
+}  # fmt: skip
+
+
+class VectorLoop:
+    """Writes one loop."""
+
+    def __init__(self, writer: BlockWriter, loop: S.For, bits: int) -> None:
+        self.writer = writer
+        self.loop = loop
+        self.family = FAMILIES[bits]
+        self.p = VectorPrinter(writer.p, loop.var, self.family)
+        self.count = trip_count(loop)
+        self.p.conditional = self.count is None  # nothing is read before a loop of no iterations
+        self.most = MOST_LANES[self.family]
+        reduction = dict(loop.annotations).get("reduction")
+        self.op, self.total = cast(
+            "tuple[str, Buffer | None]", reduction if reduction else ("", None)
+        )
+        self.parts = self.count_of_parts()
+
+    def write(self) -> bool:
+        """Put the loop; False, and nothing is put, where its values have no vectors."""
+        kept, line, depth = self.writer.lines, self.writer.last_line, self.writer.depth
+        try:
+            lines = self.text()
+        except NoVectorError:
+            self.writer.last_line = line
+            return False
+        finally:
+            self.writer.lines, self.writer.depth = kept, depth
+        self.writer.lines += lines
+        self.writer.unit.vectors = True
+        self.writer.unit.vector_math |= self.p.math
+        return True
+
+    def text(self) -> list[str]:
+        """The lines of the loop."""
+        writer, put = self.writer, self.writer.put
+        var = self.p.name(self.loop.var)
+        start, stop = writer.p.index(self.loop.start), writer.p.index(self.loop.stop)
+        lanes = f"TL_LANES_{self.family}"
+        step = lanes if self.parts == 1 else f"{self.parts} * {lanes}"
+        rest = self.count is None or self.count % (self.parts * self.most) != 0
+        first = writer.names.fresh(f"{self.loop.var.name}_first") if rest or self.parts > 1 else var
+        writer.depth += 1
+        body = self.body(var, first)
+        writer.lines = []
+        for text, (name, kind) in self.p.fixed.items():
+            put(f"const {kind} {name} = TL_SPLAT({kind}, {text});")
+        if self.total is not None:
+            put(f"{self.partial_type()} {self.partial()}[{self.parts}] = {{{self.starts()}}};")
+        if rest:
+            put(f"int64_t {first} = {start};")
+            put(f"for (; {first} + {step} <= {stop}; {first} += {step}) {{")
+        else:
+            put(f"for (int64_t {first} = {start}; {first} < {stop}; {first} += {step}) {{")
+        writer.lines += body
+        put("}")
+        single = rest and self.parts > 1
+        if single:
+            self.parts = 1
+            put(f"for (; {first} + {lanes} <= {stop}; {first} += {lanes}) {{")
+            writer.lines += self.body(var, first)
+            put("}")
+        if self.total is not None:
+            self.bring_together(self.total)
+        if rest and (not single or self.count is None or self.count % self.most != 0):
+            self.scalars(var, first, stop)
+        writer.depth -= 1
+        wrapped = rest or bool(self.p.fixed) or self.total is not None
+        outer = "    " * writer.depth
+        if wrapped:
+            return [outer + "{", *writer.lines, outer + "}"]
+        return [line.removeprefix("    ") for line in writer.lines]
+
+    def body(self, var: str, first: str) -> list[str]:
+        """The lines of one step: all parts of it."""
+        writer = self.writer
+        around, writer.lines = writer.lines, []
+        writer.depth += 1
+        self.p.safe.clear()
+        many = self.parts > 1
+        if many:
+            part = self.part = writer.names.of(self.p, f"{self.loop.var.name}_part")
+            writer.put(f"#pragma GCC unroll {self.parts}")
+            writer.put(f"for (int64_t {part} = 0; {part} < {self.parts}; ++{part}) {{")
+            writer.depth += 1
+            writer.put(f"const int64_t {var} = {first} + {part} * TL_LANES_{self.family};")
+        elif first != var:
+            writer.put(f"const int64_t {var} = {first};")
+        if self.total is not None:
+            data = self.total.data
+            self.p.changes(data)
+            self.p.names[data] = f"{self.partial()}[{self.part if many else 0}]"
+        self.statement(self.loop.body)
+        if many:
+            writer.depth -= 1
+            writer.put("}")
+        writer.depth -= 1
+        lines, writer.lines = writer.lines, around
+        return lines
+
+    def scalars(self, var: str, first: str, stop: str) -> None:
+        """The iterations behind the last whole vector."""
+        writer = self.writer
+        if self.count is not None and self.count < self.most:  # all of them, on some machines
+            pragma = writer.pragma(self.loop, dict(self.loop.annotations))
+            if pragma:
+                writer.put(pragma)
+        writer.put(f"for (int64_t {var} = {first}; {var} < {stop}; ++{var}) {{")
+        writer.nested(self.loop.body)
+
+    # -- reductions --------------------------------------------------------------------------------
+    def partial(self) -> str:
+        """The name of the vectors of partial results."""
+        assert self.total is not None
+        return self.writer.names.of(self, f"{self.total.name}_parts")
+
+    def partial_type(self) -> str:
+        """Their type."""
+        assert self.total is not None
+        return self.p.of(self.total.dtype)
+
+    def starts(self) -> str:
+        """What each of them starts with."""
+        assert self.total is not None
+        start = start_of(_FOLDS[self.op][0], self.total.dtype)
+        return ", ".join([self.p.splat(start)] * self.parts)
+
+    def bring_together(self, total: Buffer) -> None:
+        """The total of the parts, their lanes and what was there before."""
+        kind, name = self.partial_type(), self.partial()
+        found = [f"{name}[{i}]" for i in range(self.count_of_parts())]
+        while len(found) > 1:
+            found = [self.both(kind, a, b) for a, b in zip(found[::2], found[1::2])]
+        writer = self.writer
+        own = writer.p.pointer(total)
+        macro = _FOLDS[self.op][1].format(writer.p.suffix(total.dtype))
+        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {macro})"
+        text = writer.p.rounded(total.dtype, f"{macro}({own}, {lanes})")
+        writer.put(f"{own} = {bare(text)};")
+
+    def count_of_parts(self) -> int:
+        """How many vectors of partial results there are."""
+        if self.total is None:
+            return 1
+        whole = MOST_PARTS if self.count is None else self.count // (2 * self.most)
+        return 4 if whole >= 4 else 2 if whole >= 2 else 1
+
+    def both(self, kind: str, a: str, b: str) -> str:
+        """Two partial results as one."""
+        assert self.total is not None
+        signs = {"add": "+", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^"}
+        if self.op in signs:
+            return f"({a} {signs[self.op]} {b})"
+        dtype = self.total.dtype
+        word = self.op.upper()
+        word = f"F{word}" if dtype.is_float and not word.startswith("F") else word
+        return f"TL_V{word}({kind}, {self.p.integers(dtype)}, {a}, {b})"
+
+    # -- statements --------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Put what the statement that was printed needs before it."""
+        for line in self.p.before:
+            self.writer.put(line)
+        self.p.before.clear()
+
+    def statement(self, stmt: S.Stmt) -> None:
+        """The lines of one statement of the body."""
+        if not isinstance(stmt, (S.Seq, S.Alloc)):
+            self.writer.mark(stmt)
+        assert isinstance(stmt, (S.Seq, S.Let, S.Alloc, S.Store, S.If))
+        match stmt:
+            case S.Seq():
+                for item in stmt.stmts:
+                    self.statement(item)
+            case S.Let():
+                self.let(stmt)
+            case S.Alloc():
+                self.variable(stmt)
+            case S.Store():
+                self.store(stmt)
+            case S.If():
+                self.branch(stmt)
+            case _:
+                assert_never(stmt)
+
+    def let(self, stmt: S.Let) -> None:
+        """A name for a vector."""
+        kind, text = self.p.of(stmt.var.dtype), self.p.value(stmt.value)
+        self.flush()
+        name = self.p.name(stmt.var)
+        self.writer.put(f"const {kind} {name} = {bare(text)};")
+        self.p.names[stmt.var] = name
+        self.p.changes(stmt.var)
+
+    def variable(self, stmt: S.Alloc) -> None:
+        """A variable of each iteration."""
+        dtype = stmt.buffer.dtype
+        start = E.const(0, dtype) if stmt.init is None else stmt.init
+        kind, text = self.p.of(dtype), self.p.value(start)
+        self.flush()
+        name = self.writer.p.pointer(stmt.buffer)
+        self.writer.put(f"{kind} {name} = {bare(text)};")
+        self.p.names[stmt.buffer.data] = name
+        self.p.changes(stmt.buffer.data)
+
+    def store(self, stmt: S.Store) -> None:
+        """Neighbours in memory, or a variable."""
+        p, buffer = self.p, stmt.buffer
+        if buffer.is_var:
+            name, text = p.names[buffer.data], p.value(stmt.value)
+            if p.mask:
+                kind, integers = p.of(buffer.dtype), p.integers(buffer.dtype)
+                text = f"TL_SELECT({kind}, {integers}, {p.mask}, {bare(text)}, {name})"
+            self.flush()
+            self.writer.put(f"{name} = {bare(text)};")
+            return
+        kind = p.stored_type(buffer.dtype)
+        source = stmt.value
+        if moves_bits(stmt) and p.varies(source):
+            assert isinstance(source, E.Load)
+            if not p.moves(source.buffer, source.indices):
+                raise NoVectorError
+            text = p.elements(source.buffer, source.indices)
+        else:
+            text = p.coded(buffer.dtype, source)
+        self.flush()
+        place = f"{p.p.pointer(buffer)} + {p.p.flat_index(buffer, stmt.indices)}"
+        if p.mask:
+            put = f"TL_STORE_IF({self.family}, {kind}, {place}, {bare(text)}, {p.mask});"
+        else:
+            put = f"TL_STORE({kind}, {place}, {bare(text)});"
+        self.writer.put(put)
+
+    def branch(self, stmt: S.If) -> None:
+        """A condition for all lanes, or a mask."""
+        p, writer = self.p, self.writer
+        if not p.varies(stmt.cond) and not (p.mask and reads_memory(stmt.cond)):
+            old = p.conditional
+            p.conditional = True
+            writer.put(f"if ({bare(p.p.value(stmt.cond))}) {{")
+            for block in (stmt.then, stmt.orelse):
+                if block is None:
+                    continue
+                if block is stmt.orelse:
+                    writer.put("} else {")
+                writer.depth += 1
+                known = set(p.safe)
+                self.statement(block)
+                p.safe = known
+                writer.depth -= 1
+            writer.put("}")
+            p.conditional = old
+            return
+        on = p.named("on", p.type("mask"), p.value(stmt.cond))
+        with p.masked(on):
+            self.flush()
+            self.statement(stmt.then)
+        if stmt.orelse is not None:
+            with p.masked(p.named("on", p.type("mask"), f"~{on}")):
+                self.flush()
+                self.statement(stmt.orelse)

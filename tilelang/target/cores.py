@@ -1,0 +1,41 @@
+"""CPU cores by the names that C compilers have for them: how wide their vectors are.
+
+The generated text is the same for all of them: it names vectors by their family, and the header
+takes the width from what the compiler says of the machine. So this table is about names: which may
+stand in ``"cpu -arch=NAME"``, to build for a machine other than this one.
+
+Sources: the x86-64 psABI ("Micro-Architecture Levels"), the manual of GCC ("x86 Options", "AArch64
+Options").
+"""
+
+from __future__ import annotations
+
+CORES: dict[str, int] = {
+    "x86-64": 16,
+    "x86-64-v2": 16,
+    "nehalem": 16,
+    "sandybridge": 16,
+    "x86-64-v3": 32,
+    "haswell": 32,
+    "skylake": 32,
+    "alderlake": 32,
+    "znver1": 32,
+    "znver2": 32,
+    "znver3": 32,
+    "x86-64-v4": 64,
+    "skylake-avx512": 64,
+    "cascadelake": 64,
+    "icelake-server": 64,
+    "sapphirerapids": 64,
+    "znver4": 64,
+    "znver5": 64,
+    "armv8-a": 16,
+    "armv8.2-a": 16,
+    "armv9-a": 16,
+}
+"""Name -> bytes of its vectors."""
+
+
+def core_flags(arch: str) -> tuple[str, ...]:
+    """Flags of a C compiler for the cores ``arch``; none for this machine's, which is ""."""
+    return (f"-march={arch}",) if arch else ()
