@@ -15,8 +15,8 @@ from tilelang.cpu.toolchain import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
-WIDTHS = (16, 32, 64)  # bytes; what the machine does not have is made of what it has
-ROWS, COLUMNS = 3, 200  # no multiple of 16, 32 or 64 lanes
+WIDTHS = (16, 64)  # bytes; what the machine does not have is made of what it has
+ROWS, COLUMNS = 3, 200  # no multiple of 16 lanes or more
 RNG = np.random.default_rng(11)
 TYPES: dict[str, Any] = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "bool": np.bool_}
 
@@ -181,7 +181,7 @@ REDUCTIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("columns", [20, 64, 700, 4096])
+@pytest.mark.parametrize("columns", [20, 700])
 @pytest.mark.parametrize("kind", REDUCTIONS)
 def test_a_reduction_takes_every_element_once(kind: str, columns: int, width: int) -> None:
     dtype, wanted = REDUCTIONS[kind]

@@ -25,16 +25,16 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
         }
     }
     for (int64_t i_1 = 0; i_1 < 64; ++i_1) {
-                #pragma omp simd
-                for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
-                    turned[i_1 * 32 + j_1] = tile[j_1 * 64 + i_1];
-                }
-            }
-            for (int64_t i_2 = 0; i_2 < 64; ++i_2) {
-                for (int64_t j_2 = 0; j_2 < 32; j_2 += TL_LANES_w) {
-                    TL_STORE(tl_w_f32, B + i_2 * 32 + j_2, TL_LOAD(tl_w_f32, turned + i_2 * 32 + j_2));
-                }
-            }
+        #pragma omp simd
+        for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
+            turned[i_1 * 32 + j_1] = tile[j_1 * 64 + i_1];
+        }
+    }
+    for (int64_t i_2 = 0; i_2 < 64; ++i_2) {
+        for (int64_t j_2 = 0; j_2 < 32; j_2 += TL_LANES_w) {
+            TL_STORE(tl_w_f32, B + i_2 * 32 + j_2, TL_LOAD(tl_w_f32, turned + i_2 * 32 + j_2));
+        }
+    }
 }
 
 static void kernel_kernel_run(const void* data, char* arena, int32_t* error, int64_t first, int64_t last) {
