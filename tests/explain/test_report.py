@@ -95,6 +95,19 @@ def test_a_product_of_warpgroups_says_what_bounds_it() -> None:
     )
 
 
+def test_units_beside_the_threads_take_whole_tiles_and_barriers_are_no_data() -> None:
+    text = report(product(), "sm_90a")
+    assert section(text, "T.copy(A[by * 128, k * 32], As)") == [
+        "copy: boxes of a tensor map",
+        "stores As (shared): 8192 bytes at once by tma_load_box",
+    ]
+    assert section(text, "T.gemm(As, Bs, Cl)")[2:4] == [
+        "loads As (shared): whole by wgmma_ss", "loads Bs (shared): whole by wgmma_ss",
+    ]  # fmt: skip
+    assert "full (shared)" not in text and "empty (shared)" not in text
+    assert "T.alloc_shared" not in text  # that is no access
+
+
 def test_a_serial_loop_says_why() -> None:
     lines = section(report(product(), "sm_75"), "for k in T.Pipelined(8, num_stages=stages):")
     assert lines[0] == "pipeline: serial: the target has no asynchronous copies"

@@ -23,8 +23,9 @@ class Move:
     verb: str
     buffer: str
     memory: str  # "global" or "shared"
-    width: int  # bytes of a thread
+    width: int  # bytes of a thread, or of the whole; 0 where a unit takes them as it needs them
     instruction: str = ""  # the instruction, where it is no plain load or store
+    whole: bool = False  # by a unit beside the threads, which one thread or a warpgroup starts
 
 
 @dataclass
@@ -88,7 +89,7 @@ class _Walk:
         """The accesses of the expressions of ``stmt`` itself."""
         for move, buffer, indices, size, lanes in _moves(stmt):
             waves = None
-            if move.memory == "shared" and self.count:
+            if move.memory == "shared" and self.count and not move.whole:
                 address = substitute(_address(buffer, indices), lets)
                 waves = waves_of(address, size, place, lanes)
             before = line.moves.get(move)
@@ -115,7 +116,8 @@ Found = tuple[Move, Buffer, tuple[E.Expr, ...], int, int | None]
 def _moves(stmt: S.Stmt) -> Iterator[Found]:
     """Each access: what it is, buffer, indices, bytes of a lane, lanes that name addresses."""
     for access in effects.accesses(stmt):
-        if access.how is effects.How.PLAIN and _memory(access.buffer):
+        plain = access.how is effects.How.PLAIN and isinstance(access.by, E.Load | S.Store)
+        if plain and _memory(access.buffer):
             yield _plain("stores" if access.writes else "loads", access.buffer, access.indices)
     for expr in stmt.exprs():
         for call in E.find(expr, E.Call):
@@ -134,7 +136,13 @@ def _call(call: E.Call) -> Iterator[Found]:
         verb = {"r": "loads", "w": "stores"}.get(arg.access, "updates")
         kind = _memory(arg.buffer)
         operand = (*call.atom.operands, *(VALUE,) * len(call.args))[number]
-        if (
+        if operand.space != VALUE.space and not operand.access:
+            continue  # a barrier, or the tensor of a map: named, and not accessed by this
+        if operand.proxy == "async":
+            size = operand.bytes * int(call.attr(operand.times, 1)) if operand.times else 0
+            move = Move(verb, arg.buffer.name, kind, size, call.op, whole=True)
+            yield move, arg.buffer, arg.indices, 0, None
+        elif (
             operand.space == "shared" and operand.bytes and not operand.times
         ):  # a lane names a row of a matrix
             count = int(call.attr("count", 1))

@@ -236,13 +236,15 @@ def _memory(line: Line) -> Iterator[str]:
     for move, waves in sorted(line.moves.items(), key=lambda item: _ORDER[item[0].verb]):
         by = f" by {move.instruction}" if move.instruction else ""
         size = f"{move.width} byte{'s' if move.width > 1 else ''}"
-        yield f"{move.verb} {move.buffer} ({move.memory}): {size} a thread{by}" + _waves(
-            move, waves
-        )
+        if move.whole:
+            size = f"{size} at once" if move.width else "whole"
+        else:
+            size += " a thread"
+        yield f"{move.verb} {move.buffer} ({move.memory}): {size}{by}" + _waves(move, waves)
 
 
 def _waves(move: Move, waves: Waves | None) -> str:
-    if move.memory != "shared":
+    if move.memory != "shared" or move.whole:
         return ""
     if waves is None:
         return ", bank conflicts depend on data"
