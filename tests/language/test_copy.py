@@ -61,7 +61,7 @@ DYN2 = buf("DYN2", (m, n), "float16")
             'T.copy(A, S, coalesced_width=8, disable_tma=True, eviction_policy="evict_first")',
         ),
         (lambda: T.async_copy(A[0, 0], S), "T.async_copy(A, S)"),
-        (lambda: T.copy_cluster(S, S, dst_block=1), "T.copy_cluster(S, S, dst_block=1)"),
+        (lambda: T.copy_cluster(A, S, cluster_mask=3), "T.copy_cluster(A, S, cluster_mask=3)"),
         (lambda: T.transpose(S, shared("S2", (64, 128))), "T.transpose(S, S2)"),
         (
             lambda: T.c2d_im2col(buf("img", (1, 8, 8, 16), "float16"), S, 2, 1, 3, 1, 1, 1),

@@ -137,6 +137,10 @@ def _box(p: GpuPrinter, call: E.Call) -> str:
     name, leading = call.atom.text, len(call.atom.operands)
     words = [argument(p, call, at) for at in range(len(call.args))]
     policy = str(call.attr("eviction_policy", "evict_normal"))
+    if call.attr("blocks") is not None:
+        name += "_multicast"
+        words.insert(leading, str(call.attr("blocks")))
+        leading += 1
     if call.attr("reduce") is not None:
         name = f"tl_tma_reduce_{call.attr('reduce')}"
     elif policy in _POLICY_BITS:

@@ -192,6 +192,8 @@ def _by_boxes(node: S.Stmt) -> str:
         return f"{what}: without a tensor map: {notes[TMA_NOTE]}"
     if in_bulk(node):
         hint = f", {policy} in the L2 cache" if policy is not None else ""
+        if "cluster_mask" in notes:
+            hint += f", loaded once for blocks {notes['cluster_mask']:#b} of the cluster"
         return f"{what}: boxes of a tensor map{hint}"
     return f"copy: {policy!r} is for boxes of a tensor map only" if policy is not None else ""
 

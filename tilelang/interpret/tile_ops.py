@@ -109,7 +109,7 @@ def _copy_later(s: DivergentGroup, node: Copy, active: Active) -> None:
 
 
 def _copy_now(s: DivergentGroup, node: Copy, active: Active) -> None:
-    if node.mode == "cluster":
+    if node.mode == "cluster" and node.barrier is not None:
         raise TileUnsupportedError(
             "T.copy_cluster needs sm_90",
             expected="a copy within one block",

@@ -236,7 +236,7 @@ def in_bulk(stmt: S.Stmt) -> bool:
     """Whether the copy unit moves a tile there, or is going to."""
     if isinstance(stmt, S.AtomicTile):
         return bool(dict(stmt.annotations).get("complete"))
-    return isinstance(stmt, S.Copy) and stmt.mode == "tma"
+    return isinstance(stmt, S.Copy) and stmt.mode in ("tma", "cluster")
 
 
 def _proxy(stmt: S.Stmt, field: str) -> str:

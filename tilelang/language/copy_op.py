@@ -171,12 +171,16 @@ def tma_copy(
     Args:
         barrier: element of ``T.alloc_barrier``, needed for loads into shared memory. The copy
             counts bytes, it does not arrive.
+        cluster_mask: of a load: a bit for each rank of a block in the cluster; see
+            :func:`copy_cluster`.
         annotations: ``{"emit_arrive": 1}`` has one of the threads arrive, too.
     """
     from tilelang.language.sync import barrier_address
 
     what = "T.tma_copy"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
+    if cluster_mask is not None:
+        cluster_mask = constant_int(cluster_mask, what, "cluster_mask")
     target = region_of(dst, what, "destination")
     if barrier is None and target.scope().startswith("shared"):
         raise TileValueError(
@@ -206,11 +210,40 @@ def copy_cluster(
     annotations: dict[str, Any] | None = None,
     loop_layout: Any = None,
 ) -> None:
-    """Copy to shared memory of other blocks of the cluster (sm_90)."""
+    """A copy for several blocks of a cluster (sm_90).
+
+    Args:
+        cluster_mask: of a load from global memory: a bit for each rank of a block in the cluster.
+            The first of these blocks loads the tile for all of them, which name the same place;
+            other blocks load for themselves.
+        dst_block: of a copy between tiles of shared memory: the rank of the block whose ``dst``
+            gets ``src``, a whole tile of its shape and layout.
+        remote_barrier: element of ``T.alloc_barrier``, the same in all of these blocks. A load
+            announces its bytes to it; a block that gets a tile of another announces them itself
+            (``T.mbarrier_arrive_expect_tx``). A load without one is complete in all blocks where
+            the statement ends, which all threads of the cluster run together.
+    """
     from tilelang.language.sync import barrier_address
 
     what = "T.copy_cluster"
     _choice(eviction_policy, EVICTION, what, "eviction_policy")
+    if cluster_mask is not None:
+        cluster_mask = constant_int(cluster_mask, what, "cluster_mask")
+    loads = region_of(src, what, "source").scope() == "global"
+    if loads == (cluster_mask is None) or loads != (dst_block is None):
+        raise TileValueError(
+            "T.copy_cluster does not say for which blocks it copies",
+            expected="cluster_mask= for a load from global memory, dst_block= for a tile of shared "
+            "memory",
+            got=f"cluster_mask={cluster_mask!r}, dst_block={dst_block!r}",
+        )
+    if not loads and remote_barrier is None:
+        raise TileValueError(
+            "T.copy_cluster to another block has no barrier",
+            expected="remote_barrier=bar[i] with bar = T.alloc_barrier(...), at which that block "
+            "waits",
+            got="none",
+        )
     notes = pairs(
         dst_block=dst_block,
         cluster_mask=cluster_mask,
@@ -219,7 +252,8 @@ def copy_cluster(
         annotations=annotations,
     )
     signal = None if remote_barrier is None else barrier_address(remote_barrier, what)
-    _copy(what, src, dst, "cluster", signal, loop_layout, notes)
+    mode = "tma" if loads and signal is not None else "cluster"
+    _copy(what, src, dst, mode, signal, loop_layout, notes)
 
 
 def transpose(src: object, dst: object, annotations: dict[str, Any] | None = None) -> None:

@@ -71,7 +71,7 @@ _SPECIAL = {
     "call_extern": Support(True, True, "mathematical functions of C and CUDA"),
     "call_pure_extern": Support(True, True, "mathematical functions of C and CUDA"),
     "call_intrin": Support(True, True, "mathematical functions of C and CUDA"),
-    "copy_cluster": Support(False, False, "needs sm_90"),
+    "copy_cluster": Support(True, True, "each block loads for itself; to other blocks needs sm_90"),
     "import_source": Support(True, True, "kept; device source needs a CUDA target"),
     "sync_grid": Support(True, True, "every block has a thread of the system"),
     "sync_global": Support(True, True, "every block has a thread of the system"),

@@ -76,6 +76,7 @@ EVICTION = Option(
     "eviction_policy", None, ("evict_normal", "evict_first", "evict_last"),
     wrong="with an unknown eviction policy",
 )  # fmt: skip
+BLOCKS = Option("blocks", None, kind="int")  # of the cluster that get it, a bit for each rank
 REDUCTION = Option(
     "reduce", None, ("add", "min", "max", "inc", "dec", "and", "or", "xor"),
     wrong="with an unknown reduction",
@@ -155,14 +156,22 @@ TMA_LOAD_BOX = lowered(
     "tma_load_box", 4, 8, "tma",
     Operand("destination", "shared", "w", bytes=1, times="bytes", proxy="async"), MAP,
     BARRIER,
-    completes=mbarrier(), text="tl_tma_load", options=(EVICTION,), writer="box to shared memory",
-    semantics="load a box",
+    completes=mbarrier(), text="tl_tma_load", options=(EVICTION, BLOCKS),
+    writer="box to shared memory", semantics="load a box",
 )  # fmt: skip
 TMA_STORE_BOX = lowered(
     "tma_store_box", 3, 7, "tma",
     MAP, Operand("source", "shared", "r", bytes=1, times="bytes", proxy="async"),
     completes=group("bulk_store"), text="tl_tma_store", options=(EVICTION, REDUCTION),
     writer="box to a tensor", semantics="store a box",
+)  # fmt: skip
+# Contiguous bytes to the shared memory of another block of the cluster, whose barrier counts them.
+# One thread issues it ("cp.async.bulk", to .shared::cluster).
+BULK_COPY_CLUSTER = lowered(
+    "bulk_copy_cluster", 5, 5, "cluster",
+    Operand("destination", "shared"), Operand("source", "shared", "r", bytes=1, times="bytes",
+                                              proxy="async"),
+    VALUE, BARRIER, VALUE, completes=mbarrier(), text="tl_bulk_copy_cluster",
 )  # fmt: skip
 TMEM_ALLOCATE = lowered(
     "tmem_allocate", 1, 1, "tcgen05", Operand("address", "shared", "w", bytes=4),
@@ -299,7 +308,8 @@ def _load(name: str, doc: str, *more: Operand, described: Operand = MAP) -> Atom
 
 
 _BULK = [
-    TMA_LOAD_BOX, TMA_STORE_BOX, TENSOR_MAP, IMAGE_MAP, FENCE_PROXY_ASYNC, BULK_COMMIT, BULK_WAIT,
+    TMA_LOAD_BOX, TMA_STORE_BOX, BULK_COPY_CLUSTER, TENSOR_MAP, IMAGE_MAP, FENCE_PROXY_ASYNC,
+    BULK_COMMIT, BULK_WAIT,
     _load("tma_load", """Load a box of a tensor: ``T.tma_load(descriptor, barrier, shared,
     *coordinates)``.
 
@@ -393,15 +403,19 @@ def _cluster(name: str, doc: str, orders: Order) -> Atom:
     return intrinsic(name, "cluster", doc, effect=Effect.SYNC, orders=orders, text=f"tl_{name}")
 
 
+CLUSTER_SYNC = _cluster(
+    "cluster_sync", "Arrive and wait at the barrier of the cluster.", Order("rendezvous", "cluster")
+)
+RANK_IN_CLUSTER = intrinsic(
+    "block_rank_in_cluster", "cluster", "Rank of the block in its cluster.", effect=Effect.NONE,
+    result="int32", text="tl_block_rank_in_cluster",
+)  # fmt: skip
 _CLUSTERS = [
     _cluster("cluster_arrive", "Arrive at the barrier of the cluster.", Order("arrive", "cluster")),
     _cluster("cluster_arrive_relaxed", "Arrive without ordering memory.",
              Order("arrive", "cluster", memory=False)),
     _cluster("cluster_wait", "Wait at the barrier of the cluster.", Order("wait", "cluster")),
-    _cluster("cluster_sync", "Arrive and wait at the barrier of the cluster.",
-             Order("rendezvous", "cluster")),
-    intrinsic("block_rank_in_cluster", "cluster", "Rank of the block in its cluster.",
-         effect=Effect.NONE, result="int32", text="tl_block_rank_in_cluster"),
+    CLUSTER_SYNC, RANK_IN_CLUSTER,
     intrinsic("map_shared_rank", "cluster",
          "A pointer to the same place in the shared memory of block ``block`` of the cluster.",
          Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",

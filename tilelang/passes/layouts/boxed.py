@@ -55,7 +55,9 @@ class BoxedTiles:
         self.bounds = bounds
         self.copies: dict[Buffer, list[Moved]] = {}
         for stmt in S.walk(launch.body):
-            if isinstance(stmt, (S.Copy, S.AtomicTile)) and effects.in_bulk(stmt):
+            if not isinstance(stmt, (S.Copy, S.AtomicTile)) or not effects.in_bulk(stmt):
+                continue
+            if "global" in (stmt.src.buffer.storage, stmt.dst.buffer.storage):
                 load = stmt.src.buffer.storage == "global"
                 tile = stmt.dst.buffer if load else stmt.src.buffer
                 self.copies.setdefault(tile, []).append(stmt)

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
-from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
-from tilelang.passes.analysis.tma import Boxes, Moved, NotBoxesError, boxes_of, is_complete
+from tilelang.passes.analysis.tma import CHUNK, Boxes, Moved, NotBoxesError, boxes_of, is_complete
 from tilelang.passes.lower.context import MADE, Lowering
 from tilelang.target import nvidia
 
@@ -48,13 +49,32 @@ def boxes_or_refuse(copy: Moved, bounds: Bounds) -> Boxes:
 
 
 def issued(copy: Moved, boxes: Boxes) -> list[S.Stmt]:
-    """The instructions of all boxes; loads tell ``copy.barrier`` of their bytes."""
+    """The instructions of all boxes; loads tell ``copy.barrier`` of their bytes. A load for several
+    blocks of the cluster is made by the first of them for all, and by other blocks for themselves.
+    """
     barrier = copy.barrier if isinstance(copy, S.Copy) else None
     more: dict[str, object] = {"bytes": boxes.box_bytes}
+    notes = dict(copy.annotations)
     if isinstance(copy, S.AtomicTile):
         more["reduce"] = copy.op
-    elif (policy := dict(copy.annotations).get("eviction_policy")) is not None:
-        more["eviction_policy"] = policy
+    elif notes.get("eviction_policy") is not None:
+        more["eviction_policy"] = notes["eviction_policy"]
+    blocks = notes.get("cluster_mask")
+    if barrier is None or not isinstance(blocks, int):
+        return _instructions(barrier, boxes, more, copy.loc)
+    rank = E.call(nvidia.RANK_IN_CLUSTER)
+    first = (blocks & -blocks).bit_length() - 1
+    shared = _instructions(barrier, boxes, {**more, "blocks": blocks}, copy.loc)
+    own = _instructions(barrier, boxes, more, copy.loc)
+    left_out = E.binary("bitand", E.binary("shr", E.const(blocks), rank), E.const(1)).equal(0)
+    alone = S.If(cond=left_out, then=S.seq(*own), loc=copy.loc)
+    return [S.If(cond=rank.equal(first), then=S.seq(*shared), orelse=alone, loc=copy.loc)]
+
+
+def _instructions(
+    barrier: E.Expr | None, boxes: Boxes, more: dict[str, object], loc: Loc | None
+) -> list[S.Stmt]:
+    """One instruction for each box: a load where there is a barrier."""
     tensor_map = _map(boxes, "rw" if "reduce" in more else "w" if barrier is None else "r")
     found: list[S.Stmt] = []
     for box in boxes.boxes:
@@ -64,8 +84,47 @@ def issued(copy: Moved, boxes: Boxes) -> list[S.Stmt]:
             call = E.call(nvidia.TMA_LOAD_BOX, place, tensor_map, barrier, *coords, **more)
         else:
             call = E.call(nvidia.TMA_STORE_BOX, tensor_map, place, *coords, **more)
-        found.append(S.Eval(value=call, loc=copy.loc))
+        found.append(S.Eval(value=call, loc=loc))
     return found
+
+
+def sent(copy: S.Copy, ctx: Lowering) -> S.Stmt:
+    """A tile to the same place, or another one, of another block of the cluster, whose barrier
+    counts its bytes.
+
+    Raises:
+        TileUnsupportedError: the tiles are no runs of bytes in one order.
+    """
+    src, dst = copy.src, copy.dst
+    why = _no_run(src, dst)
+    if why is not None:
+        raise TileUnsupportedError(
+            f"T.copy_cluster cannot copy `{src!r}` to `{dst!r}` of another block: {why}",
+            expected="whole tiles of one dtype, shape and layout, of a multiple of 16 bytes",
+            got=f"`{copy!r}`",
+            hint="give both tiles one layout with T.annotate_layout",
+            loc=copy.loc,
+        )
+    assert copy.barrier is not None
+    size = prod(int(extent) for extent in src.extents) * src.dtype.bits // 8
+    call = E.call(
+        nvidia.BULK_COPY_CLUSTER, E.AddressOf(dst.buffer, dst.mins, "w"),
+        E.AddressOf(src.buffer, src.mins, "r"), E.const(size), copy.barrier,
+        E.cast(E.as_expr(dict(copy.annotations)["dst_block"]), INT), bytes=size,
+    )  # fmt: skip
+    return elected(S.Eval(value=call, loc=copy.loc), ctx)
+
+
+def _no_run(src: Region, dst: Region) -> str | None:
+    """Why two tiles of shared memory are not the same run of bytes."""
+    if src.dtype is not dst.dtype:
+        return f"it converts {src.dtype} to {dst.dtype}"
+    if not (src.is_whole and dst.is_whole and src.extents == dst.extents):
+        return "it copies parts of tiles"
+    if src.buffer.attr("layout") != dst.buffer.attr("layout"):
+        return f"`{src.buffer.name}` and `{dst.buffer.name}` have different layouts"
+    size = prod(int(extent) for extent in src.extents) * src.dtype.bits
+    return None if size % (CHUNK * 8) == 0 else f"it takes {size // 8} bytes"
 
 
 def _map(boxes: Boxes, access: str) -> E.Expr:
@@ -110,7 +169,10 @@ class OwnBarriers:
         ]
         parity, after = self.parity(loc)
         wait = S.Eval(value=E.call(MBARRIER_WAIT, place, parity), loc=loc)
-        return S.seq(elected(S.seq(*inside), ctx), wait, *after)
+        # Others may still use what their tiles hold, or have another turn of the barrier to end.
+        shared = any("cluster_mask" in dict(copy.annotations) for copy in copies)
+        before = [S.Eval(value=E.call(nvidia.CLUSTER_SYNC), loc=loc)] if shared else []
+        return S.seq(*before, elected(S.seq(*inside), ctx), wait, *after)
 
     def parity(self, loc: Loc | None) -> tuple[E.Expr, list[S.Stmt]]:
         """The parity of the turn that a load waits for, and what counts the turns."""

@@ -25,7 +25,14 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.tma import PART, Part, is_complete
 from tilelang.passes.layouts.conversion import EXCHANGE
 from tilelang.passes.layouts.thread_mapping import known_mapping
-from tilelang.passes.lower.boxes import OwnBarriers, announced, boxes_or_refuse, issued, stored
+from tilelang.passes.lower.boxes import (
+    OwnBarriers,
+    announced,
+    boxes_or_refuse,
+    issued,
+    sent,
+    stored,
+)
 from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
 from tilelang.passes.lower.epilogue import lower_epilogue
 from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
@@ -179,6 +186,8 @@ class _Tiles(Rewriter):
             return stored(stmt, ctx, self.own.loops)
         if isinstance(stmt, S.Copy) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
+        if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
+            return sent(stmt, ctx)
         if isinstance(stmt, S.Copy) and dict(stmt.annotations).get(EXCHANGE):
             return lower_shuffles(stmt, ctx)
         if isinstance(stmt, S.Copy) and isinstance(part := dict(stmt.annotations).get(PART), Part):

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
+from tilelang.errors import TileValueError
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
@@ -41,10 +43,51 @@ def settle_bulk_copies(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     known = host_tensors(func)
 
     def settled(launch: S.Launch) -> S.Launch:
+        launch = _for_clusters(launch)
         facts = TmaFacts(launch, known, context)
         return _settled(_by_itself(_reduced(launch, facts), facts), facts)
 
     return rewrite_launches(func, settled)
+
+
+def _for_clusters(launch: S.Launch) -> S.Launch:
+    """``launch`` with every load of mode "cluster" one of mode "copy", which several blocks may
+    share.
+
+    Raises:
+        TileValueError: the cluster has no such blocks.
+    """
+    dims = launch.annotation("cluster_dims") or (1,)
+
+    class Checked(Rewriter):
+        def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            notes = dict(stmt.annotations) if isinstance(stmt, S.Copy) else {}
+            if not isinstance(stmt, S.Copy) or not {"cluster_mask", "dst_block"} & notes.keys():
+                return stmt
+            mask = notes.get("cluster_mask", 1)
+            assert isinstance(mask, int)
+            if launch.annotation("cluster_dims") is None or not 0 < mask < 1 << prod(dims):
+                raise _no_cluster(stmt, mask, prod(dims))
+            return replace(stmt, mode="copy") if _loads_for_all(stmt) else stmt
+
+    found = Checked().rewrite(launch)
+    assert isinstance(found, S.Launch)
+    return found
+
+
+def _loads_for_all(stmt: S.Stmt) -> bool:
+    return isinstance(stmt, S.Copy) and stmt.mode == "cluster" and stmt.barrier is None
+
+
+def _no_cluster(stmt: S.Copy, mask: int, blocks: int) -> TileValueError:
+    several = "s" if blocks != 1 else ""
+    return TileValueError(
+        "a copy for blocks of a cluster that does not have them",
+        expected="a kernel with cluster_dims=..., and bits of cluster_mask for its blocks",
+        got=f"cluster_mask={mask:#b}, and {blocks} block{several} in a cluster",
+        hint="write T.ClusterKernel(..., cluster_dims=(2, 1, 1))",
+        loc=stmt.loc,
+    )
 
 
 def _reduced(launch: S.Launch, facts: TmaFacts) -> S.Launch:
@@ -74,7 +117,9 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
 
     class Choose(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
-            if not (isinstance(stmt, S.Copy) and stmt.mode == "copy" and facts.pays(stmt)):
+            if not (isinstance(stmt, S.Copy) and stmt.mode == "copy"):
+                return stmt
+            if not (facts.pays(stmt) or "cluster_mask" in dict(stmt.annotations)):
                 return stmt
             why = _AHEAD if stmt in ahead else facts.refusal(stmt)
             if why is not None:

@@ -52,6 +52,8 @@ class _Kernel:
         self.context = context
         self.varying = Varying(launch)
         self.moved: list[S.Alloc] = []  # allocations that go to the start of the kernel
+        # Whether copies tell barriers of other blocks of the cluster, too.
+        self.for_others = any(map(_tells_others, S.walk(launch.body)))
 
     def body(self) -> S.Stmt:
         """The body of the kernel."""
@@ -117,8 +119,16 @@ class _Kernel:
         first = [_set(alloc.buffer, at, count) for alloc in allocs for at, count in _counts(alloc)]
         first.append(E.call(nvidia.FENCE_BARRIER_INIT))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
-        meet = S.Eval(value=E.call("sync_threads", dtype="void"), loc=loc)
+        everyone = nvidia.CLUSTER_SYNC if self.for_others else "sync_threads"
+        meet = S.Eval(value=E.call(everyone, dtype="void"), loc=loc)
         return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), meet]
+
+
+def _tells_others(stmt: S.Stmt) -> bool:
+    call = stmt.value if isinstance(stmt, S.Eval) else None
+    if not isinstance(call, E.Call):
+        return False
+    return call.attr("blocks") is not None or call.atom is nvidia.BULK_COPY_CLUSTER
 
 
 def linear_thread(launch: S.Launch) -> E.Expr:
