@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from metal_programs import counted, product, scaled, softmax
+from metal_programs import attention, counted, product, scaled, softmax, turned
 
 from tilelang.compiler import compile
 from tilelang.ir.stmt import PrimFunc
@@ -43,7 +43,10 @@ def refusal(text: str, folder: Path) -> str:
     return done.stderr if done.returncode else ""
 
 
-PROGRAMS = (scaled, softmax, product("float16"), product("bfloat16"), product("float32"), counted)
+PROGRAMS = (
+    scaled, softmax, counted, attention(), attention("bfloat16"), turned(True, True),
+    product("float16"), product("bfloat16"), product("float32"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("func", PROGRAMS, ids=lambda func: func.name)

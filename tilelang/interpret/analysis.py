@@ -35,7 +35,8 @@ PRIVATE = frozenset(("local", "local.var"))
 WARPS = frozenset(
     ("multiply matrices", "load matrices", "store matrices", "multiply in a warpgroup",
      "multiply matrices by mfma", "multiply matrices by wmma_gfx11",
-     "multiply matrices by wmma_gfx12")
+     "multiply matrices by wmma_gfx12",
+     "fill matrix", "load matrix", "store matrix", "multiply add matrix")
 )  # fmt: skip
 
 

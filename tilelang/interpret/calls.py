@@ -16,6 +16,7 @@ from tilelang.interpret import (
     matrices,
     philox,
     printing,
+    simdgroups,
     values,
     warp,
     warpgroup,
@@ -180,6 +181,7 @@ MEANINGS: dict[str, Handler] = {
     **philox.MEANINGS,
     **matrices.MEANINGS,
     **wavefronts.MEANINGS,
+    **simdgroups.MEANINGS,
     **boxes.MEANINGS,
     **warpgroup.MEANINGS,
 }

@@ -77,7 +77,7 @@ _SCHEDULED_KEYS = _also(
     Copy="commit signals exchange operand complete announce tma_note part",
     AtomicTile="complete tma_note",
     Gemm="panels k_run exchanged",
-    Buffer="register_layout layout extra made converted",
+    Buffer="register_layout layout extra made converted matrices",
 )
 _THREAD_KEYS = _keys(
     Launch=(
@@ -88,7 +88,7 @@ _THREAD_KEYS = _keys(
     Gemm="panels",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
-        "logical arena_offset converted"
+        "logical arena_offset converted matrices"
     ),
 )
 

@@ -73,5 +73,10 @@ METAL = Dialect(
     pointer="{kind} {name} [[buffer({at})]]",
     scalar="constant {kind}& {name} [[buffer({at})]]",
     swizzle="tl_swizzle_{order}(tl_block, tl_grid, {panel})",
+    matrices={
+        "float32": "simdgroup_float8x8",
+        "float16": "simdgroup_half8x8",
+        "bfloat16": "simdgroup_bfloat8x8",
+    },
     lacks=_LACKS,
 )

@@ -2,18 +2,19 @@
 
 On NVIDIA's GPUs a float32 operand is used as tfloat32, that is with 10 bits of mantissa: the
 instruction does not look at the lowest 13 bits. Programs that need all of float32 in a product
-multiply without matrix instructions, e.g. with float64 operands, or on the CPU. AMD's instructions
-multiply all of float32.
+multiply without matrix instructions, e.g. with float64 operands, or on the CPU. AMD's and Apple's
+instructions multiply all of float32.
 """
 
 from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.target.amd_matrices import MATRICES
+from tilelang.target.apple import SIMDGROUP
 from tilelang.target.matrices import MmaAtom
 from tilelang.target.nvidia_mma import MMA_SYNC, WGMMA_KINDS
 
-ATOMS: tuple[MmaAtom, ...] = MMA_SYNC + MATRICES
+ATOMS: tuple[MmaAtom, ...] = MMA_SYNC + MATRICES + SIMDGROUP
 
 # What the operand's dtype is called by the instruction that takes it.
 _CALLED = {"float32": "tfloat32", "float8_e4m3": "float8_e4m3fn"}

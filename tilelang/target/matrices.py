@@ -35,6 +35,8 @@ class MmaAtom:
         width: threads that hold the matrices and execute it together.
         copies: (extent, stride) of threads that hold the same elements of a factor.
         row: name of the row of the instruction.
+        opaque: whether nobody knows which register has which element: the layouts are those of
+            registers that elements are moved through, by memory.
     """
 
     m: int
@@ -50,6 +52,7 @@ class MmaAtom:
     width: int = WARP
     copies: tuple[tuple[int, int], ...] = ()
     row: str = "mma"
+    opaque: bool = False
 
     @property
     def shape(self) -> str:

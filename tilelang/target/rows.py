@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tilelang.ir.atoms import Atom
 from tilelang.ir.tables import PORTABLE, table
-from tilelang.target import amd, nvidia
+from tilelang.target import amd, apple, nvidia
 
-ROWS: dict[str, Atom] = table(list(PORTABLE.values()), list(nvidia.ATOMS.values()), amd.ROWS)
+ROWS: dict[str, Atom] = table(
+    list(PORTABLE.values()), list(nvidia.ATOMS.values()), amd.ROWS, apple.ROWS
+)

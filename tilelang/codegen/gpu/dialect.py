@@ -47,6 +47,7 @@ class Dialect:
         flags: options of the compiler that suit the kernels of a function.
         pointer, scalar: a parameter {name} of {kind} of a kernel, the {at}-th one.
         swizzle: the block in panels of {panel} rows or columns ({order}).
+        matrices: dtype -> the type of a matrix whose elements have no known place.
         lacks: what the machine has not -> what programs use instead; "print" and names of rows.
     """
 
@@ -71,6 +72,7 @@ class Dialect:
     pointer: str = "{kind} {name}"
     scalar: str = "{kind} {name}"
     swizzle: str = "tl_swizzle_{order}<{panel}>()"
+    matrices: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
 
     def space(self, storage: str) -> str:

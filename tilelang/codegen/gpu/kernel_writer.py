@@ -18,6 +18,7 @@ from tilelang.ir.bounds import Interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear
+from tilelang.target.apple import HELD
 
 STORAGE_BYTES = {
     "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
@@ -86,7 +87,10 @@ class KernelWriter(Writer):
         self.p.declared[buffer.data] = kind
         name = self.p.pointer(buffer)
         length = storage_units(buffer, stmt)
-        if buffer.storage in ("local", "local.var", "local.descriptor"):
+        if buffer.attr("matrices"):
+            kind, count = self.p.dialect.matrices[str(buffer.dtype)], length // HELD
+            self.put(f"{kind} {name}[{count}];")
+        elif buffer.storage in ("local", "local.var", "local.descriptor"):
             self.put(self.p.dialect.local.format(kind=kind, name=name, length=length))
         elif buffer.storage.startswith("shared"):
             self.shared(buffer, kind, name, length)

@@ -31,8 +31,10 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.indices import INDEX_OPS, parted, widens
 from tilelang.ir.linear import Linear, unwrapped
+from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
+from tilelang.target.apple import HELD
 from tilelang.target.features import lowest_with
 
 _SIGNED = ("int32", "int64")
@@ -134,6 +136,8 @@ class GpuPrinter(CPrinter):
         """A pointer to one element; of packed elements, to the byte that holds it. What of an index
         is immediate stands apart from the rest."""
         name = self.pointer(buffer)
+        if buffer.attr("matrices"):  # counted in whole ones
+            indices = (simplify(indices[0] // HELD),)
         indices, apart = self.parted(buffer, indices)
         offset = self.offset(buffer, indices)
         if is_packed(buffer.dtype):

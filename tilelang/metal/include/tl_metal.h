@@ -318,6 +318,25 @@ TL_REDUCE(sum, sum) TL_REDUCE(max, max) TL_REDUCE(min, min)
     TL_INLINE uint32_t tl_warp_reduce_##NAME(uint32_t v) { return simd_##HOW(v); }
 TL_REDUCE_BITS(bitand, and) TL_REDUCE_BITS(bitor, or)
 
+// -- matrices of a simdgroup, from and to threadgroup memory; `pitch` elements from a row to the next ------------
+#define TL_MATRIX(M, T, UNIT)                                                                             \
+    TL_INLINE void tl_matrix_load(thread M* d, const threadgroup UNIT* p, int pitch) {                    \
+        simdgroup_load(*d, (const threadgroup T*)p, (ulong)pitch);                                        \
+    }                                                                                                     \
+    TL_INLINE void tl_matrix_load_transposed(thread M* d, const threadgroup UNIT* p, int pitch) {         \
+        simdgroup_load(*d, (const threadgroup T*)p, (ulong)pitch, ulong2(0), true);                       \
+    }                                                                                                     \
+    TL_INLINE void tl_matrix_store(threadgroup UNIT* p, const thread M* s, int pitch) {                   \
+        simdgroup_store(*s, (threadgroup T*)p, (ulong)pitch);                                             \
+    }                                                                                                     \
+    TL_INLINE void tl_matrix_multiply(thread simdgroup_float8x8* d, const thread M* a, const thread M* b) { \
+        simdgroup_multiply_accumulate(*d, *a, *b, *d);                                                    \
+    }
+TL_MATRIX(simdgroup_float8x8, float, float)
+TL_MATRIX(simdgroup_half8x8, half, uint16_t)
+TL_MATRIX(simdgroup_bfloat8x8, bfloat, uint16_t)
+TL_INLINE void tl_matrix_fill(thread simdgroup_float8x8* d) { *d = make_filled_simdgroup_matrix<float, 8, 8>(0.0f); }
+
 // -- atomics: in any order (memory_order_relaxed), the old value --------------------------------------------------
 #define TL_ATOMIC_INT(NAME, HOW, S, T, WORD)                                                              \
     TL_INLINE T tl_atomic_##NAME(S T* p, T v) { return atomic_##HOW##_explicit((S WORD*)p, v, memory_order_relaxed); }

@@ -203,7 +203,7 @@ def plan_gemm(
     load = SharedRuns if run > 1 else SharedLoad
     left, right = (
         _whole(region, transposed(factor) if across else factor)
-        or load(_shared_layout(region, inner))
+        or load(_shared_layout(region, inner, atom.opaque))
         for region, factor, across, inner in (
             (stmt.a, a, stmt.trans_a, not stmt.trans_a),
             (stmt.b, b, stmt.trans_b, stmt.trans_b),
@@ -504,12 +504,14 @@ class _Matrix:
     dtype: str
 
 
-def _shared_layout(region: Region, k_inner: bool) -> Layout | None:
+def _shared_layout(region: Region, k_inner: bool, by_rows: bool) -> Layout | None:
     """The layout wanted of the last two dimensions of a shared factor.
 
     Chunks of 16 bytes of eight neighbouring rows lie in different banks, as ldmatrix and 16-byte
     copies like it. A factor of 8 bits or less that is contiguous along m or n is read byte by byte
-    down its columns, for which rows one after the other with a gap are better.
+    down its columns, for which rows one after the other with a gap are better. With
+    ``by_rows`` the
+    instruction loads matrices from rows of one distance.
     """
     buffer = region.buffer
     if not buffer.storage.startswith("shared"):
@@ -518,7 +520,7 @@ def _shared_layout(region: Region, k_inner: bool) -> Layout | None:
     if not isinstance(rows, int) or not isinstance(columns, int):
         return None
     matrix = _Matrix((rows, columns), str(buffer.dtype))
-    if buffer.dtype.bits <= 8 and not k_inner:
+    if by_rows or (buffer.dtype.bits <= 8 and not k_inner):
         chunked = columns * buffer.dtype.bits % CHUNK_BITS == 0
         return make_padded_layout(matrix) if chunked else None
     return make_swizzled_layout(matrix)

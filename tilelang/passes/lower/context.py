@@ -47,6 +47,7 @@ class Lowering:
     arrays: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> registers
     workspaces: list[Buffer] = field(default_factory=list)  # made by the operation in hand
     fragments: int = 0  # registers of all fragments of the launch
+    matrices: dict[E.Var, Buffer] = field(default_factory=dict)  # fragment storage -> its matrices
 
     @property
     def thread(self) -> E.Expr:

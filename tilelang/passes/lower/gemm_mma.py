@@ -30,6 +30,7 @@ from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, 
 from tilelang.passes.lower.gemm_fma import lower_gemm_fma
 from tilelang.passes.lower.gemm_k_permuted import PermutedOperand
 from tilelang.passes.lower.gemm_operands import Operand, RegisterOperand, SharedOperand
+from tilelang.passes.lower.gemm_simdgroup import lower_gemm_simdgroup
 from tilelang.passes.lower.gemm_wgmma import lower_gemm_wgmma
 from tilelang.target.matrices import MmaAtom
 from tilelang.target.rows import ROWS
@@ -47,6 +48,8 @@ def lower_gemm(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     plan, atom = plan_of(stmt), plan_of(stmt).atom
     if atom is None:
         return lower_gemm_fma(stmt, ctx)
+    if atom.opaque:
+        return lower_gemm_simdgroup(stmt, ctx)
     if plan.by_warpgroups:
         return lower_gemm_wgmma(stmt, ctx)
     accumulator = accumulator_of(stmt, ctx, atom.c)

@@ -37,6 +37,7 @@ from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distri
 from tilelang.passes.lower.epilogue import lower_epilogue
 from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
+from tilelang.passes.lower.gemm_simdgroup import SimdgroupProduct, held_product
 from tilelang.passes.lower.gemm_wgmma import lower_wait_products
 from tilelang.passes.lower.matrix_stores import lower_matrix_store
 from tilelang.passes.lower.parallel import lower_parallel
@@ -101,7 +102,7 @@ class _Tiles(Rewriter):
             self.elects |= {stmt.pipe} if row.elected else set()
         if isinstance(stmt, S.Seq) and any(map(self.waits, stmt.stmts)):
             return self.sequence(stmt)
-        if isinstance(stmt, S.For) and (made := self.ahead(stmt)) is not None:
+        if isinstance(stmt, S.For) and (made := self.ahead(stmt) or self.held(stmt)) is not None:
             return made
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
             target, index = self.register(stmt.buffer, stmt.indices)
@@ -157,6 +158,24 @@ class _Tiles(Rewriter):
         issued = [self.rewrite(stmt) for stmt in copies]
         made_loop = replace(loop, body=S.seq(*issued, *body))
         return [*before, with_known_keys(made_loop, "thread")]
+
+    def held(self, loop: S.For) -> list[S.Stmt] | None:
+        """A loop that keeps the sums of a product in matrices, None where none does."""
+        gemm = held_product(loop)
+        if gemm is None or gemm.c.buffer.data in self.ctx.matrices:
+            return None
+        ctx = self.group_of(gemm)
+        ctx.workspaces = []
+        with at(gemm.loc):
+            product = SimdgroupProduct(gemm, ctx)
+            sums = product.array("sums", product.atom.c, product.rows * product.columns)
+            around = [product.enter(sums, held=True), product.leave(sums)]
+            before, behind = (_located(item, gemm) for item in around)
+        allocs = [S.Alloc(buffer=buffer, loc=gemm.loc) for buffer in (*ctx.workspaces, sums)]
+        self.ctx.matrices[gemm.c.buffer.data] = sums
+        body = self.rewrite(loop)
+        del self.ctx.matrices[gemm.c.buffer.data]
+        return [*allocs, before, body, behind]
 
     def lowered(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """One tile operation, with the workspaces that it asks for in front."""

@@ -1,0 +1,120 @@
+"""Matrices in the registers of a simdgroup (Metal Shading Language, "SIMD-Group Matrix Functions").
+
+Which lane has which element is not specified. Here it is a place that no lowering counts on: two
+lanes share a column, so that what takes a register for a known element gives wrong numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilelang.interpret import values
+from tilelang.interpret.instructions import (
+    NOTHING,
+    Meaning,
+    Spot,
+    read_bytes,
+    spot_of,
+    write_bytes,
+)
+from tilelang.interpret.lanes import Active
+from tilelang.interpret.matrices import warps
+from tilelang.interpret.values import Array, Value
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.expr import Call, Expr
+from tilelang.ir.lanes import WARP
+
+if TYPE_CHECKING:
+    from tilelang.interpret.machine import DivergentGroup
+
+SIDE = 8
+_LANES = np.arange(WARP)
+# Row and column of the elements 0 and 1 of each lane.
+_ROW = np.stack([_LANES % 4 * 2, _LANES % 4 * 2 + 1], axis=1)
+_COLUMN = np.stack([_LANES // 4, _LANES // 4], axis=1)
+
+
+def _kind(expr: Expr) -> DType:
+    from tilelang.interpret.pointers import target
+
+    return target(expr)[0].dtype
+
+
+def _held(s: DivergentGroup, expr: Expr, lanes: Array, active: Active) -> Array:
+    """The matrices of all warps, (warps, 8, 8)."""
+    kind = _kind(expr).with_lanes(2)
+    raw = read_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), kind.bits * 2 // 8)
+    found = np.zeros((lanes.shape[0], SIDE, SIDE), np.float32)
+    found[:, _ROW, _COLUMN] = np.asarray(values.from_bytes(raw, kind)).reshape(*lanes.shape, 2)
+    return found
+
+
+def _put(s: DivergentGroup, expr: Expr, made: Array, lanes: Array, active: Active) -> None:
+    """Matrices into the registers of all warps."""
+    kind = _kind(expr)
+    held = values.rounded(made[:, _ROW, _COLUMN].reshape(-1, 2), kind)
+    raw = values.to_bytes(held, kind.with_lanes(2))
+    write_bytes(s, spot_of(s, expr, active), lanes.reshape(-1), raw)
+
+
+def _places(s: DivergentGroup, node: Call, at: int, lanes: Array, active: Active) -> list[Spot]:
+    """Where in memory each lane finds its two elements."""
+    spot, unit = spot_of(s, node.args[at], active), _kind(node.args[at]).bits // 8
+    pitch = int(np.asarray(s.eval(node.args[2], active)).flat[0])
+    rows, columns = (_COLUMN, _ROW) if node.attr("transposed") else (_ROW, _COLUMN)
+    found = []
+    for number in range(2):
+        offset = spot.offset.copy()
+        step = (rows[:, number] * pitch + columns[:, number]) * unit
+        offset[lanes] = spot.offset[lanes] + step
+        found.append(Spot(spot.bound, spot.base, offset))
+    return found
+
+
+def _fill(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """Zeros."""
+    lanes = warps(s, node, active)
+    _put(s, node.args[0], np.zeros((lanes.shape[0], SIDE, SIDE), np.float32), lanes, active)
+    return NOTHING
+
+
+def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """``simdgroup_load``: rows of a matrix, or its columns where it is transposed."""
+    lanes = warps(s, node, active)
+    unit = _kind(node.args[1]).bits // 8
+    parts = [
+        read_bytes(s, spot, lanes.reshape(-1), unit, unit)
+        for spot in _places(s, node, 1, lanes, active)
+    ]
+    raw = np.concatenate(parts, axis=1)
+    write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw)
+    return NOTHING
+
+
+def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """``simdgroup_store``."""
+    lanes = warps(s, node, active)
+    unit = _kind(node.args[0]).bits // 8
+    raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), 2 * unit)
+    for number, spot in enumerate(_places(s, node, 0, lanes, active)):
+        part = np.ascontiguousarray(raw[:, number * unit : (number + 1) * unit])
+        write_bytes(s, spot, lanes.reshape(-1), part, unit)
+    return NOTHING
+
+
+def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """``simdgroup_multiply_accumulate``: d = a b + d."""
+    lanes = warps(s, node, active)
+    d, a, b = (_held(s, arg, lanes, active).astype(np.float64) for arg in node.args)
+    _put(s, node.args[0], (d + a @ b).astype(np.float32), lanes, active)
+    return NOTHING
+
+
+MEANINGS: dict[str, Meaning] = {
+    "fill matrix": _fill,
+    "load matrix": _load,
+    "store matrix": _store,
+    "multiply add matrix": _multiply,
+}
