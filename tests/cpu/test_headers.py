@@ -68,11 +68,6 @@ def library() -> ctypes.CDLL:
         source += f"int32_t {name}(int32_t a, int32_t b) {{ return tl_{name}_i32(a, b); }}\n"
     for name, kind in (("i8", "int8_t"), ("u8", "uint8_t"), ("i32", "int32_t"), ("i64", "int64_t")):
         source += f"int64_t to_{name}(double x) {{ return tl_f64_to_{name}(x); }}\n"
-    for name, kinds in (
-        ("load", "float* d, const uint16_t* s"),
-        ("store", "uint16_t* d, const float* s"),
-    ):
-        source += f"void {name}_halves({kinds}, int64_t n) {{ tl_{name}_halves(d, s, n); }}\n"
     source += "int32_t fns(uint32_t m, uint32_t b, int32_t o) { return tl_fns(m, b, o); }\n"
     source += (
         "void pack(const float* s, float* d, long ld, long n, long k, long w, int t) "
@@ -123,23 +118,6 @@ def test_values_encode_as_defined(library: ctypes.CDLL, dtype: str) -> None:
     run(getattr(library, f"round_{name}"), values, rounded, ctypes.c_long(values.size))
     run(getattr(library, f"decode_{name}"), found, decoded, ctypes.c_long(values.size))
     np.testing.assert_array_equal(rounded.view(np.uint32), decoded.view(np.uint32))
-
-
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 63488])
-def test_runs_of_halves_are_converted_as_single_ones(library: ctypes.CDLL, count: int) -> None:
-    codes = np.arange(1 << 16, dtype=np.uint16)
-    codes = codes[(codes & 0x7FFF) <= 0x7C00][:count]
-    values = np.full(count + 1, 7, np.float32)
-    run(library.load_halves, values, codes, ctypes.c_int64(codes.size))
-    np.testing.assert_array_equal(values[: codes.size], codes.view(np.float16).astype(np.float32))
-    assert values[count] == 7
-    values = np.nextafter(values[: codes.size] * np.float32(1.0005), np.float32(0))
-    found = np.full(count + 1, 7, np.uint16)
-    run(library.store_halves, found, values, ctypes.c_int64(codes.size))
-    with np.errstate(over="ignore"):
-        wanted = values.astype(np.float16).view(np.uint16)
-    np.testing.assert_array_equal(found[: codes.size], wanted)
-    assert found[count] == 7
 
 
 @pytest.mark.parametrize(("dtype", "infinity"), [("float8_e5m2", 0x7C), ("float8_e3m4", 0x70)])

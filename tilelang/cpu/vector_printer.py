@@ -39,7 +39,10 @@ MOST_LANES = {"d": 8, "w": 16, "h": 32, "b": 64}  # of any machine
 _SIGNS = {"d": 2**60, "w": 2**29, "h": 2**10, "b": 64}
 _HALVES = ("float16", "bfloat16")
 # Functions of tl_vector_math.h, in floats.
-FUNCTIONS = frozenset("exp exp2 log log2 log10 tanh sigmoid sqrt rsqrt floor ceil trunc".split())
+FUNCTIONS = frozenset(
+    "exp exp2 exp10 expm1 log log2 log10 log1p tanh sigmoid sqrt rsqrt sin cos tan erf pow floor "
+    "ceil trunc".split()
+)
 _MINIMA = {"min": "MIN", "max": "MAX"}
 _PLAIN = frozenset("add sub mul div bitand bitor bitxor".split())
 

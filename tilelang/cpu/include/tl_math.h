@@ -189,10 +189,12 @@ TL_INLINE float tl_tanh_f32(float x) {
     p = p * z - 3.33332819422e-1f;
     float near = x + x * z * p;
     float far = 1.0f - 2.0f / (tl_exp_f32(2.0f * a) + 1.0f);
-    far = copysignf(far, x);
-    return a < 0.625f ? near : far;
+    return copysignf(a < 0.625f ? near : far, x);
 }
-TL_INLINE float tl_sigmoid_f32(float x) { return 1.0f / (1.0f + tl_exp_f32(-x)); }
+TL_INLINE float tl_sigmoid_f32(float x) {  // e^x / (1 + e^x), or the same by e^-x
+    float e = tl_exp_f32(-__builtin_fabsf(x));
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
 TL_INLINE double tl_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
 TL_INLINE float tl_rsqrt_f32(float x) { return 1.0f / __builtin_sqrtf(x); }
 TL_INLINE double tl_rsqrt_f64(double x) { return 1.0 / __builtin_sqrt(x); }
