@@ -193,6 +193,63 @@ def test_a_policy_that_nothing_carries_is_reported() -> None:
     assert "copy: 'evict_first' is for boxes of a tensor map only" in notes(tma_unhinted)
 
 
+# -- instructions that copies ask for --------------------------------------------------------------
+def small(columns=32, **asked):
+    """A tile that is too small for a barrier of its own."""
+
+    @T.prim_func
+    def tma_small(A: T.Tensor((64, columns), "float16"), B: T.Tensor((64, columns), "float16")):
+        with T.Kernel(4, threads=64) as bx:
+            s = T.alloc_shared((16, 32), "float16")
+            T.copy(A[bx * 16, 0], s, **asked)
+            for i, j in T.Parallel(16, 32):
+                B[bx * 16 + i, j] = s[i, j] + 1
+
+    return tma_small
+
+
+def test_a_small_copy_is_made_by_the_unit_where_it_asks_for_that() -> None:
+    assert "tl_tma_load(" not in compiled(small(), SM_90A).get_kernel_source()
+    func = small(prefer_instruction="tma")
+    assert "tl_tma_load(" in compiled(func, SM_90A).get_kernel_source()
+    a = numbers(64, 32)
+    holds(func, (a, 0 * a), a + 1)
+    lowered_holds(func, (a, 0 * a), a + 1)
+    assert notes(func) == ["copy: boxes of a tensor map"]
+
+
+def test_a_copy_that_asks_for_the_unit_in_vain_says_why() -> None:
+    func = small(36, prefer_instruction="tma")
+    assert notes(func) == [
+        "copy: without a tensor map: `36` elements of `A` along dimension 0 are not known to be a "
+        "multiple of 16 bytes"
+    ]
+    a = numbers(64, 36)
+    wanted = np.where(np.arange(36) < 32, a + 1, 0).astype(np.float16)
+    holds(func, (a, 0 * a), wanted, on=(SM_90A,))
+
+
+def test_a_copy_over_strides_that_nobody_knows_says_why() -> None:
+    stride = T.dynamic("stride")
+
+    @T.prim_func
+    def tma_strided(A: T.StridedTensor((64, 64), (stride, 1), "float16"),
+                    B: T.Tensor((64, 64), "float16")):  # fmt: skip
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            T.copy(A, s)
+            T.copy(s, B)
+
+    assert notes(tma_strided)[0] == (
+        "copy: without a tensor map: `stride` elements of `A` along dimension 0 are not known to "
+        "be a multiple of 16 bytes"
+    )
+    room = numbers(64, 72)
+    out = np.zeros((64, 64), np.float16)
+    compiled(tma_strided, SM_90A)(room[:, :64], out)
+    np.testing.assert_array_equal(out, room[:, :64])
+
+
 # -- the assembler ---------------------------------------------------------------------------------
 @pytest.mark.skipif(find_nvrtc() is None and find_nvcc() is None, reason="needs NVRTC or nvcc")
 @pytest.mark.parametrize(

@@ -75,6 +75,12 @@ def _for_clusters(launch: S.Launch) -> S.Launch:
     return found
 
 
+def _asked(stmt: S.Copy) -> bool:
+    """Whether the program wants this copy of the accelerator, whatever its size."""
+    notes = dict(stmt.annotations)
+    return "cluster_mask" in notes or notes.get("prefer_instruction") == "tma"
+
+
 def _loads_for_all(stmt: S.Stmt) -> bool:
     return isinstance(stmt, S.Copy) and stmt.mode == "cluster" and stmt.barrier is None
 
@@ -119,7 +125,7 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
             if not (isinstance(stmt, S.Copy) and stmt.mode == "copy"):
                 return stmt
-            if not (facts.pays(stmt) or "cluster_mask" in dict(stmt.annotations)):
+            if not (facts.pays(stmt) or _asked(stmt)):
                 return stmt
             why = _AHEAD if stmt in ahead else facts.refusal(stmt)
             if why is not None:
