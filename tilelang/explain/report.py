@@ -183,10 +183,11 @@ def _heading(loc: Loc) -> str:
 
 def _by_boxes(node: S.Stmt) -> str:
     """Whether a copy has a tensor map, and why not, where that was asked."""
-    if not isinstance(node, (S.Copy, S.AtomicTile, S.Parallel)):
+    if not isinstance(node, (S.Copy, S.AtomicTile, S.Im2col, S.Parallel)):
         return ""
     notes = dict(node.annotations)
-    what = "copy" if isinstance(node, S.Copy) else "update"
+    update = isinstance(node.body if isinstance(node, S.Parallel) else node, (S.Eval, S.AtomicTile))
+    what = "update" if update else "copy"
     policy = notes.get("eviction_policy")
     if TMA_NOTE in notes:
         return f"{what}: without a tensor map: {notes[TMA_NOTE]}"

@@ -53,10 +53,15 @@ class _Map:
         return self.strides[0]
 
 
+def _numbers(s: DivergentGroup, made: Call, active: Active) -> list[int]:
+    """What stands behind the address in a tensor map."""
+    return [s.number(arg, active, "an operand of a tensor map") for arg in made.args[3:]]
+
+
 def _map_of(s: DivergentGroup, expr: Expr, active: Active) -> _Map:
     assert isinstance(expr, Call)
     rank = s.number(expr.args[1], active, "the rank of a tensor map")
-    numbers = [s.number(arg, active, "an operand of a tensor map") for arg in expr.args[3:]]
+    numbers = _numbers(s, expr, active)
     dims, strides, box = (numbers[k * rank : (k + 1) * rank] for k in range(3))
     kind = DType(_KINDS[s.number(expr.args[0], active, "the data type of a tensor map")])
     return _Map(expr.args[2], kind, dims, strides, box, numbers[4 * rank + 1])
@@ -122,6 +127,43 @@ def _load(s: DivergentGroup, node: Call, active: Active) -> Value:
     return NOTHING
 
 
+def _load_pixels(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """Runs of channels of pixels that follow each other in the bounding box of an image."""
+    tile, tensor_map, _, *operands = node.args
+    assert isinstance(tensor_map, Call)
+    start, numbers = tensor_map.args[2], _numbers(s, tensor_map, active)
+    dims, strides, steps, lower, upper, (pixels, channels), (_, swizzle, _, _) = (
+        numbers[low:high]
+        for low, high in ((0, 4), (4, 8), (8, 12), (12, 14), (14, 16), (16, 18), (18, 22))
+    )
+    spread = [s.spread(s.eval(item, active)) for item in operands]
+    near, far = spot_of(s, tile, active), spot_of(s, start, active)
+    size = strides[0]
+    for lane in (int(item) for item in s.lanes.members(active)):
+        c, w, h, n, *offsets = (int(item[lane]) for item in spread)
+        places = []
+        for _ in range(pixels):
+            places.append((n, h + offsets[1], w + offsets[0]))
+            w += steps[1]
+            if w >= dims[1] + upper[0]:
+                w, h = lower[0], h + steps[2]
+            if h >= dims[2] + upper[1]:
+                h, n = lower[1], n + 1
+        at = np.array(places)[:, None, :]
+        channel = c + np.arange(channels)[None, :]
+        limits = np.array(dims[3:0:-1])
+        inside = ((at >= 0) & (at < limits)).all(-1) & (channel < dims[0])
+        there = (at * np.array(strides[3:0:-1])).sum(-1) + channel * size
+        raw = np.zeros(pixels * channels * size, np.uint8)
+        found = _bytes(there[inside] + far.offset[lane] + far.base[lane], size)
+        raw[np.repeat(inside.reshape(-1), size)] = far.memory.raw[found]
+        begin = located(s, near, np.array([lane]), raw.size, _START)[0] - near.base[lane]
+        shared = near.base[lane] + (begin ^ ((begin >> 7) % _PHASES[swizzle] << 4))
+        put_bytes(near.memory, shared, raw)
+        observe.tell_bytes(s, near.bound, np.array([lane]), shared[None], True)
+    return NOTHING
+
+
 def _store(s: DivergentGroup, node: Call, active: Active) -> Value:
     tensor_map, tile, *coordinates = node.args
     made = _map_of(s, tensor_map, active)
@@ -148,4 +190,8 @@ def _combined(op: str, old: Array, new: Array, kind: DType) -> Array:
     return floats.to_storage(np.asarray(found), kind).view(np.uint8)
 
 
-MEANINGS: dict[str, Meaning] = {"load a box": _load, "store a box": _store}
+MEANINGS: dict[str, Meaning] = {
+    "load a box": _load,
+    "load pixels": _load_pixels,
+    "store a box": _store,
+}

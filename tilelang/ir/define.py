@@ -80,7 +80,7 @@ def _loop(
         extents=tuple(map(E.as_expr, extents)),
         body=body(variables),
         loop_layout=stmt.loop_layout if isinstance(stmt, S.Copy) else None,
-        annotations=stmt.annotations if isinstance(stmt, (S.Copy, S.AtomicTile)) else (),
+        annotations=stmt.annotations if isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) else (),
         loc=stmt.loc,
     )
 

@@ -67,6 +67,7 @@ _TILE_KEYS = _keys(
         "leader_scope_threads dst_block annotations"
     ),
     Gemm="use_2cta annotations signals",
+    Im2col="eviction_policy",
     Buffer="arrive_counts reducer descriptor base_alignment annotations",
 )
 _SCHEDULED_KEYS = _also(
@@ -76,6 +77,7 @@ _SCHEDULED_KEYS = _also(
     Parallel="commit async signals tma_note",
     Copy="commit signals exchange operand complete announce tma_note part",
     AtomicTile="complete tma_note",
+    Im2col="complete tma_note eviction_policy",
     Gemm="panels k_run exchanged",
     Buffer="register_layout layout extra made converted matrices",
 )
@@ -143,7 +145,7 @@ LEVELS: dict[str, Level] = {
 
 def with_known_keys(stmt: S.Stmt, level: str) -> S.Stmt:
     """``stmt`` itself without those of its annotations that mean nothing at ``level``."""
-    keyed = (S.Launch, S.For, S.Parallel, S.Copy, S.AtomicTile, S.Gemm)
+    keyed = (S.Launch, S.For, S.Parallel, S.Copy, S.AtomicTile, S.Im2col, S.Gemm)
     if not isinstance(stmt, keyed) or not stmt.annotations:
         return stmt
     known = LEVELS[level].keys.get(type(stmt).__name__, frozenset())

@@ -442,6 +442,7 @@ class Im2col(ElementOp):
     stride: int = attr_()
     dilation: int = attr_()
     pad: int = attr_()
+    annotations: Pairs = attr_(())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

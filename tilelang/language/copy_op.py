@@ -297,8 +297,11 @@ def im2col(
         col: tile (rows of output pixels, columns of kernel positions times channels).
         nhw_step, c_step: tile index along rows and columns.
         kernel, stride, dilation, pad: constants, equal in both image dimensions.
+        eviction_policy: a hint where the copy unit of sm_90 and later fills the tile: it does where
+            the columns of a tile are channels of one place of the window.
     """
     what = "T.im2col"
+    _choice(eviction_policy, EVICTION, what, "eviction_policy")
     image, tile = tile_of(img, what, "image"), tile_of(col, what, "column tile")
     if len(image.extents) != 4 or not image.is_whole:
         raise TileValueError(
@@ -344,6 +347,7 @@ def im2col(
             stride=constants["stride"],
             dilation=constants["dilation"],
             pad=constants["pad"],
+            annotations=pairs(eviction_policy=eviction_policy),
         )
     )
 

@@ -159,6 +159,15 @@ TMA_LOAD_BOX = lowered(
     completes=mbarrier(), text="tl_tma_load", options=(EVICTION, BLOCKS),
     writer="box to shared memory", semantics="load a box",
 )  # fmt: skip
+# So many channels of so many pixels, from coordinates on; the last operands are offsets within the
+# window of a convolution, one for each spatial dimension.
+TMA_LOAD_PIXELS = lowered(
+    "tma_load_pixels", 9, 9, "tma",
+    Operand("destination", "shared", "w", bytes=1, times="bytes", proxy="async"), MAP,
+    BARRIER,
+    completes=mbarrier(), text="tl_tma_load_im2col", options=(EVICTION,),
+    writer="box to shared memory", semantics="load pixels",
+)  # fmt: skip
 TMA_STORE_BOX = lowered(
     "tma_store_box", 3, 7, "tma",
     MAP, Operand("source", "shared", "r", bytes=1, times="bytes", proxy="async"),
@@ -308,7 +317,8 @@ def _load(name: str, doc: str, *more: Operand, described: Operand = MAP) -> Atom
 
 
 _BULK = [
-    TMA_LOAD_BOX, TMA_STORE_BOX, BULK_COPY_CLUSTER, TENSOR_MAP, IMAGE_MAP, FENCE_PROXY_ASYNC,
+    TMA_LOAD_BOX, TMA_LOAD_PIXELS, TMA_STORE_BOX, BULK_COPY_CLUSTER, TENSOR_MAP, IMAGE_MAP,
+    FENCE_PROXY_ASYNC,
     BULK_COMMIT, BULK_WAIT,
     _load("tma_load", """Load a box of a tensor: ``T.tma_load(descriptor, barrier, shared,
     *coordinates)``.

@@ -37,11 +37,11 @@ PART = "part"  # annotation of a copy: the :class:`Part` of it that is made
 _FARTHEST = 1 << 40  # bytes from one element to the next, below
 _WIDEST = (1 << 31) - 1  # coordinates are 32-bit
 # Values of CUtensorMapDataType. Copies move bits, so what has no name there goes by its size.
-_KINDS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int32": 3, "int64": 5}
-_BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
+KINDS = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9, "int32": 3, "int64": 5}
+KINDS_BY_SIZE = {8: 0, 16: 1, 32: 2, 64: 4}
 
 
-Moved: TypeAlias = "S.Copy | S.AtomicTile"  # what may be one of boxes
+Moved: TypeAlias = "S.Copy | S.AtomicTile | S.Im2col"  # what may be one of boxes
 # Elements that the copy unit adds up (PTX, "cp.reduce.async.bulk"), as signed or unsigned numbers.
 _ADDED = ("float16", "bfloat16", "float32", "int32", "uint32", "uint64")
 
@@ -59,6 +59,16 @@ class Box:
 
 
 @dataclass(frozen=True)
+class Window:
+    """The window of a convolution in an im2col map: the steps between its places, and the corners
+    of the bounding box of its first pixels, innermost dimension first."""
+
+    stride: int
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Boxes:
     """A copy as boxes of one tensor map.
 
@@ -69,6 +79,8 @@ class Boxes:
         extents: of a box, innermost first.
         span: bytes of the swizzle in shared memory, 0 for none.
         boxes: all of the copy.
+        window: of an im2col map, None of others. Its extents are channels and pixels, and behind
+            the coordinates of a box stand offsets.
     """
 
     tensor: Buffer
@@ -78,6 +90,7 @@ class Boxes:
     extents: tuple[int, ...]
     span: int
     boxes: tuple[Box, ...]
+    window: Window | None = None
 
     @property
     def box_bytes(self) -> int:
@@ -130,9 +143,17 @@ class _Axis:
 
 def is_complete(stmt: S.Stmt) -> bool:
     """Whether ``stmt`` is a copy by boxes that is over where it ends."""
-    if not isinstance(stmt, (S.Copy, S.AtomicTile)):
+    if not isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)):
         return False
     return bool(dict(stmt.annotations).get(COMPLETE))
+
+
+def ends_of(stmt: Moved) -> tuple[Region, Region, bool]:
+    """The regions of the tensor and of the tile, and whether the tile is filled."""
+    if isinstance(stmt, S.Im2col):
+        return stmt.img, stmt.col, True
+    load = stmt.src.buffer.storage == "global"
+    return (stmt.src, stmt.dst, True) if load else (stmt.dst, stmt.src, False)
 
 
 def check_reduction(stmt: S.AtomicTile) -> None:
@@ -156,7 +177,7 @@ def box_layout(shape: tuple[int, ...], bits: int) -> Layout | None:
     return None
 
 
-def boxes_of(copy: Moved, layout: Layout | None, bounds: Bounds) -> Boxes:
+def boxes_of(copy: S.Copy | S.AtomicTile, layout: Layout | None, bounds: Bounds) -> Boxes:
     """The boxes that ``copy`` moves between a tensor and a tile in shared memory.
 
     Args:
@@ -166,8 +187,7 @@ def boxes_of(copy: Moved, layout: Layout | None, bounds: Bounds) -> Boxes:
     Raises:
         NotBoxesError: it is no copy of boxes; says why.
     """
-    load = copy.src.buffer.storage == "global"
-    tensor, tile = (copy.src, copy.dst) if load else (copy.dst, copy.src)
+    tensor, tile, _ = ends_of(copy)
     if isinstance(copy, S.AtomicTile):
         check_reduction(copy)
     if tensor.buffer.storage != "global" or tile.buffer.storage not in ("shared", "shared.dyn"):
@@ -175,9 +195,9 @@ def boxes_of(copy: Moved, layout: Layout | None, bounds: Bounds) -> Boxes:
     dtype = tensor.buffer.dtype
     if dtype != tile.buffer.dtype:
         raise NotBoxesError(f"it converts {copy.src.dtype} to {copy.dst.dtype}")
-    if dtype.lanes > 1 or dtype.bits not in _BY_SIZE:
+    if dtype.lanes > 1 or dtype.bits not in KINDS_BY_SIZE:
         raise NotBoxesError(f"no tensor map has elements of {dtype}")
-    strides = _strides(tensor.buffer, bounds)
+    strides = strides_of(tensor.buffer, bounds)
     first = E.binary("mul", tensor.mins[-1], E.const(dtype.bits // 8))
     if not divisible_by(first, CHUNK, bounds):
         # Anything else is an illegal instruction, seen on an H200.
@@ -196,7 +216,7 @@ def boxes_of(copy: Moved, layout: Layout | None, bounds: Bounds) -> Boxes:
             moved[axis.dim] = moved.get(axis.dim, 0) + at * unit * axis.step
         far = {pairs[dim]: offset for dim, offset in moved.items()}
         made.append(Box(_corner(tile, moved), tuple(reversed(_corner(tensor, far)))))
-    kind = _KINDS.get(str(dtype), _BY_SIZE[dtype.bits])
+    kind = KINDS.get(str(dtype), KINDS_BY_SIZE[dtype.bits])
     return Boxes(tensor.buffer, tile.buffer, kind, strides, box, span, tuple(made))
 
 
@@ -208,8 +228,12 @@ def _corner(region: Region, moved: dict[int, int]) -> tuple[E.Expr, ...]:
 
 
 # -- the tensor --
-def _strides(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
-    """Bytes between elements, innermost dimension first."""
+def strides_of(tensor: Buffer, bounds: Bounds) -> tuple[E.Expr, ...]:
+    """Bytes between elements of a tensor that a map can describe, innermost dimension first.
+
+    Raises:
+        NotBoxesError: no map can.
+    """
     name, size, rank = tensor.name, tensor.dtype.bits // 8, tensor.ndim
     if not 1 <= rank <= MOST_DIMS:
         raise NotBoxesError(f"`{name}` has {rank} dimensions, a tensor map 1 to {MOST_DIMS}")

@@ -13,12 +13,13 @@ from tilelang.ir.define import loop_of
 from tilelang.ir.visitor import Rewriter
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzled
+from tilelang.passes.analysis.moved import moved
 from tilelang.passes.analysis.tma import (
     COMPLETE,
     TMA_NOTE,
     Moved,
     NotBoxesError,
-    boxes_of,
+    ends_of,
     is_complete,
 )
 
@@ -37,10 +38,13 @@ class NotBoxedError(Exception):
 
         class Plain(Rewriter):
             def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-                if not isinstance(stmt, (S.Copy, S.AtomicTile)) or stmt not in error.copies:
+                kinds = (S.Copy, S.AtomicTile, S.Im2col)
+                if not isinstance(stmt, kinds) or stmt not in error.copies:
                     return stmt
                 kept = tuple(pair for pair in stmt.annotations if pair[0] != COMPLETE)
                 notes = (*kept, (TMA_NOTE, error.why))
+                if isinstance(stmt, S.Im2col):
+                    return loop_of(replace(stmt, annotations=notes))
                 if isinstance(stmt, S.AtomicTile):
                     return loop_of(replace(stmt, use_tma=False, annotations=notes))
                 return replace(stmt, mode="copy", annotations=notes)
@@ -55,18 +59,17 @@ class BoxedTiles:
         self.bounds = bounds
         self.copies: dict[Buffer, list[Moved]] = {}
         for stmt in S.walk(launch.body):
-            if not isinstance(stmt, (S.Copy, S.AtomicTile)) or not effects.in_bulk(stmt):
+            if not isinstance(stmt, (S.Copy, S.AtomicTile, S.Im2col)) or not effects.in_bulk(stmt):
                 continue
-            if "global" in (stmt.src.buffer.storage, stmt.dst.buffer.storage):
-                load = stmt.src.buffer.storage == "global"
-                tile = stmt.dst.buffer if load else stmt.src.buffer
-                self.copies.setdefault(tile, []).append(stmt)
+            tensor, tile, _ = ends_of(stmt)
+            if tensor.buffer.storage == "global":
+                self.copies.setdefault(tile.buffer, []).append(stmt)
 
     def suits(self, buffer: Buffer, layout: Layout | None) -> bool:
         """Whether all copies of ``buffer`` are boxes if it has ``layout``; None is row-major."""
         try:
             for copy in self.copies.get(buffer, ()):
-                boxes_of(copy, layout, self.bounds)
+                moved(copy, layout, self.bounds)
         except NotBoxesError:
             return False
         return True

@@ -9,7 +9,7 @@ which its whole group waits, and for a store the thread that issued it waits unt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
 from tilelang.errors import Loc, TileUnsupportedError
@@ -19,7 +19,8 @@ from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER_WAIT
-from tilelang.passes.analysis.tma import CHUNK, Boxes, Moved, NotBoxesError, boxes_of, is_complete
+from tilelang.passes.analysis.moved import moved
+from tilelang.passes.analysis.tma import CHUNK, Boxes, Moved, NotBoxesError, ends_of, is_complete
 from tilelang.passes.lower.context import MADE, Lowering
 from tilelang.target import nvidia
 
@@ -34,12 +35,13 @@ def boxes_or_refuse(copy: Moved, bounds: Bounds) -> Boxes:
     Raises:
         TileUnsupportedError: it is none.
     """
-    shared = copy.dst if copy.src.buffer.storage == "global" else copy.src
+    tensor, tile, load = ends_of(copy)
     try:
-        return boxes_of(copy, shared.buffer.attr("layout"), bounds)
+        return moved(copy, tile.buffer.attr("layout"), bounds)
     except NotBoxesError as why:
+        src, dst = (tensor, tile) if load else (tile, tensor)
         raise TileUnsupportedError(
-            f"T.tma_copy cannot copy `{copy.src!r}` to `{copy.dst!r}`: {why}",
+            f"T.tma_copy cannot copy `{src!r}` to `{dst!r}`: {why}",
             expected="boxes of a tensor with strides of multiples of 16 bytes, and a tile in "
             "row-major order or swizzled",
             got=f"`{copy!r}`",
@@ -48,11 +50,12 @@ def boxes_or_refuse(copy: Moved, bounds: Bounds) -> Boxes:
         ) from None
 
 
-def issued(copy: Moved, boxes: Boxes) -> list[S.Stmt]:
-    """The instructions of all boxes; loads tell ``copy.barrier`` of their bytes. A load for several
+def issued(copy: Moved, boxes: Boxes, barrier: E.Expr | None = None) -> list[S.Stmt]:
+    """The instructions of all boxes; loads tell ``barrier`` of their bytes. A load for several
     blocks of the cluster is made by the first of them for all, and by other blocks for themselves.
     """
-    barrier = copy.barrier if isinstance(copy, S.Copy) else None
+    if isinstance(copy, S.Copy):
+        barrier = barrier if barrier is not None else copy.barrier
     more: dict[str, object] = {"bytes": boxes.box_bytes}
     notes = dict(copy.annotations)
     if isinstance(copy, S.AtomicTile):
@@ -81,7 +84,8 @@ def _instructions(
         coords = [E.cast(at, INT) for at in box.tensor]
         place = E.AddressOf(boxes.tile, box.tile, "w" if barrier is not None else "r")
         if barrier is not None:
-            call = E.call(nvidia.TMA_LOAD_BOX, place, tensor_map, barrier, *coords, **more)
+            row = nvidia.TMA_LOAD_BOX if boxes.window is None else nvidia.TMA_LOAD_PIXELS
+            call = E.call(row, place, tensor_map, barrier, *coords, **more)
         else:
             call = E.call(nvidia.TMA_STORE_BOX, tensor_map, place, *coords, **more)
         found.append(S.Eval(value=call, loc=loc))
@@ -128,13 +132,20 @@ def _no_run(src: Region, dst: Region) -> str | None:
 
 
 def _map(boxes: Boxes, access: str) -> E.Expr:
-    """The tensor map, as ``T.create_tma_descriptor`` has it."""
-    tensor, rank = boxes.tensor, len(boxes.extents)
+    """The tensor map, as ``T.create_tma_descriptor`` has it, or its like for im2col."""
+    tensor, rank = boxes.tensor, boxes.tensor.ndim
     start = E.AddressOf(tensor, (E.const(0),) * rank, access)
     extents = [E.as_expr(extent) for extent in reversed(tensor.shape)]
-    numbers = (*boxes.extents, *(1,) * rank, 0, _SWIZZLES[boxes.span], _PROMOTION, 0)
+    window = boxes.window
+    described = (*boxes.extents, *(1,) * rank)
+    if window is not None:
+        steps = (1, *(window.stride,) * (rank - 2), 1)
+        width, pixels = boxes.extents
+        described = (*steps, *window.lower, *window.upper, pixels, width)
+    row = nvidia.TENSOR_MAP if window is None else nvidia.IMAGE_MAP
+    numbers = (*described, 0, _SWIZZLES[boxes.span], _PROMOTION, 0)
     return E.call(
-        nvidia.TENSOR_MAP, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
+        row, E.const(boxes.kind), E.const(rank), start, *extents, *boxes.strides,
         *map(E.const, numbers),
     )  # fmt: skip
 
@@ -151,7 +162,7 @@ class OwnBarriers:
     before: list[S.Stmt] = field(default_factory=list)
     loops: int = 0
 
-    def loaded(self, copies: Sequence[S.Copy], ctx: Lowering) -> S.Stmt:
+    def loaded(self, copies: Sequence[S.Copy | S.Im2col], ctx: Lowering) -> S.Stmt:
         """Neighbouring loads of one group, which wait together."""
         loc = copies[0].loc
         bar = Buffer(
@@ -164,9 +175,7 @@ class OwnBarriers:
         size = sum(boxes.bytes for _, boxes in found)
         arrive = E.call(MBARRIER_ARRIVE_EXPECT, place, size)
         inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
-        inside += [
-            item for copy, boxes in found for item in issued(replace(copy, barrier=place), boxes)
-        ]
+        inside += [item for copy, boxes in found for item in issued(copy, boxes, place)]
         parity, after = self.parity(loc)
         wait = S.Eval(value=E.call(MBARRIER_WAIT, place, parity), loc=loc)
         # Others may still use what their tiles hold, or have another turn of the barrier to end.

@@ -116,9 +116,10 @@ class _Tiles(Rewriter):
 
     def waits(self, stmt: S.Stmt) -> bool:
         """Whether ``stmt`` is a load by boxes that waits for itself."""
-        return (
-            is_complete(stmt) and isinstance(stmt, S.Copy) and stmt.dst.buffer.storage != "global"
-        )
+        if not is_complete(stmt):
+            return False
+        load = isinstance(stmt, S.Copy) and stmt.dst.buffer.storage != "global"
+        return load or isinstance(stmt, S.Im2col)
 
     def sequence(self, stmt: S.Seq) -> S.Stmt:
         """Statements in order; loads by boxes that stand next to each other wait together."""
@@ -137,7 +138,7 @@ class _Tiles(Rewriter):
 
     def loads(self, run: list[S.Stmt]) -> S.Stmt:
         """Loads by boxes that wait together."""
-        copies = [item for item in run if isinstance(item, S.Copy)]
+        copies = [item for item in run if isinstance(item, (S.Copy, S.Im2col))]
         with at(run[0].loc):
             return _located(self.own.loaded(copies, self.group_of(run[0])), run[0])
 
@@ -201,6 +202,8 @@ class _Tiles(Rewriter):
             return lower_gemm(stmt, ctx)
         if isinstance(stmt, S.Fill) and stmt.dst.buffer.attr("reducer") is not None:
             return lower_reducer_fill(stmt, ctx)
+        if isinstance(stmt, S.Im2col) and is_complete(stmt):
+            return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
             return stored(stmt, ctx, self.own.loops)
         if isinstance(stmt, S.Copy) and stmt.mode == "tma":

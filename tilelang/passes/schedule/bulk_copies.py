@@ -25,6 +25,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import BARRIER
+from tilelang.ir.buffer import Region
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.passes.analysis.groups import SIGNALS, ThreadGroups, thread_number
@@ -123,6 +124,10 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
 
     class Choose(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
+            if isinstance(stmt, S.Im2col):
+                why = _AHEAD if stmt in ahead else facts.refusal(stmt)
+                note = (COMPLETE, True) if why is None else (TMA_NOTE, why)
+                return replace(stmt, annotations=(*stmt.annotations, note))
             if not (isinstance(stmt, S.Copy) and stmt.mode == "copy"):
                 return stmt
             if not (facts.pays(stmt) or _asked(stmt)):
@@ -152,20 +157,28 @@ def _may_run_ahead(launch: S.Launch) -> set[S.Stmt]:
         node
         for loop in S.walk(launch.body) if isinstance(loop, (S.For, S.While))
         for node in S.walk(loop)
-        if isinstance(node, S.Copy) and node.src.buffer.storage == "global"
-        and (own or node.dst.buffer.data in tiles or not _same_place(node, loop))
+        if (filled := _filled(node)) is not None
+        and (own or filled.buffer.data in tiles or not _same_place(filled, loop))
     }  # fmt: skip
 
 
-def _same_place(copy: S.Copy, loop: S.For | S.While) -> bool:
+def _filled(stmt: S.Stmt) -> Region | None:
+    """What a load fills, None for anything else."""
+    if isinstance(stmt, S.Im2col):
+        return stmt.col
+    load = isinstance(stmt, S.Copy) and stmt.src.buffer.storage == "global"
+    return stmt.dst if load and isinstance(stmt, S.Copy) else None
+
+
+def _same_place(tile: Region, loop: S.For | S.While) -> bool:
     """Whether each iteration of ``loop`` fills and reads the same elements."""
     bound = {name for node in S.walk(loop.body) for name in node.parts("var", "vars")}
     bound |= {loop.var} if isinstance(loop, S.For) else set()
-    places = (*copy.dst.mins, *(E.as_expr(item) for item in copy.dst.extents))
+    places = (*tile.mins, *(E.as_expr(item) for item in tile.extents))
     moving = any(
         E.holds(place, E.Load) or not bound.isdisjoint(place.variables) for place in places
     )
-    data = copy.dst.buffer.data
+    data = tile.buffer.data
     return not moving and any(
         access.buffer.data is data and access.mode == "read"
         for access in effects.accesses(loop.body, nested=True)

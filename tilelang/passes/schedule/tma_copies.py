@@ -20,7 +20,8 @@ from tilelang.ir.uniform import Varying
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import bounds_of
-from tilelang.passes.analysis.tma import START, Boxes, Moved, NotBoxesError, box_layout, boxes_of
+from tilelang.passes.analysis.moved import moved
+from tilelang.passes.analysis.tma import START, Boxes, Moved, NotBoxesError, box_layout, ends_of
 from tilelang.target import Context
 
 LEAST = 4096  # bytes of a copy that is worth a barrier of its own
@@ -117,16 +118,16 @@ class TmaFacts:
         Raises:
             NotBoxesError: it is no copy for the accelerator.
         """
-        load = copy.src.buffer.storage == "global"
-        tensor, tile = (copy.src, copy.dst) if load else (copy.dst, copy.src)
+        tensor, tile, load = ends_of(copy)
         self._check(copy, tensor.buffer, load)
         layout = self.layouts.get(tile.buffer)
         shape = tile.buffer.shape
         if layout is None and all(isinstance(extent, int) for extent in shape):
             bits = tile.buffer.dtype.bits
             layout = box_layout(tuple(int(extent) for extent in shape), bits)
-        found = boxes_of(copy, layout if isinstance(layout, Layout) else None, self.bounds)
-        places = (*tensor.mins, *tile.mins)
+        found = moved(copy, layout if isinstance(layout, Layout) else None, self.bounds)
+        steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
+        places = (*tensor.mins, *tile.mins, *steps)
         if any(map(self.varying.expr, places)):
             raise NotBoxesError("its place differs between threads")
         return found
