@@ -278,6 +278,20 @@ def transpose(src: object, dst: object, annotations: dict[str, Any] | None = Non
     emitter(what).emit(Transpose(src=a, dst=b))
 
 
+def _window(**given: object) -> dict[str, int]:
+    """The constants of a convolution's window."""
+    what = "T.im2col"
+    constants = {name: constant_int(value, what, name) for name, value in given.items()}
+    for name in ("kernel", "stride", "dilation"):
+        if constants[name] < 1:
+            raise TileValueError(
+                f"the {name} of T.im2col is not positive",
+                expected="at least 1",
+                got=str(constants[name]),
+            )
+    return constants
+
+
 def im2col(
     img: object,
     col: object,
@@ -321,22 +335,7 @@ def im2col(
             expected=str(image.dtype),
             got=str(tile.dtype),
         )
-    constants = {
-        name: constant_int(value, what, name)
-        for name, value in (
-            ("kernel", kernel),
-            ("stride", stride),
-            ("dilation", dilation),
-            ("pad", pad),
-        )
-    }
-    for name in ("kernel", "stride", "dilation"):
-        if constants[name] < 1:
-            raise TileValueError(
-                f"the {name} of T.im2col is not positive",
-                expected="at least 1",
-                got=str(constants[name]),
-            )
+    constants = _window(kernel=kernel, stride=stride, dilation=dilation, pad=pad)
     emitter(what).emit(
         Im2col(
             img=image,
