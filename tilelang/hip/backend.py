@@ -46,5 +46,6 @@ HIP = Backend(
     emit=_emit,
     executable=_executable,
     keeps_text=True,
+    emulated=True,
     texts=("hip", "isa"),
 )

@@ -137,6 +137,10 @@ TL_INLINE void __builtin_amdgcn_iglp_opt(int) {}
 TL_INLINE unsigned long long __builtin_amdgcn_s_memtime() { return (unsigned long long)tl_emu_clock(); }
 TL_INLINE unsigned long long __builtin_amdgcn_s_memrealtime() { return (unsigned long long)tl_emu_clock(); }
 TL_INLINE void tl_trap() { tl_emu_trap(""); }
+extern "C" void tl_emu_assert_failed(const char* message);
+TL_INLINE void tl_assert(bool condition, const char* message) {
+    if (!condition) tl_emu_assert_failed(message);
+}
 
 // -- arithmetic: exact functions are inside the bounds of the hardware's ----------------------------------------------
 TL_INLINE float __builtin_amdgcn_exp2f(float x) { return exp2f(x); }

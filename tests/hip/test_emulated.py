@@ -1,0 +1,129 @@
+"""HIP kernels in the emulator: products of every chip, the examples, random programs, and faults
+that are put into texts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fuzz.draws import SeededDraw
+from fuzz.programs import make_program
+from fuzz.running import check
+from hip.programs import PRODUCTS, product, small_numbers
+
+import tilelang
+import tilelang.language as T
+from tilelang.emulator.compilers import find_cxx
+from tilelang.errors import TileValueError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "emulator"))
+
+from captured import EXAMPLES, as_results, example_cases
+
+pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+SHARED = ("gfx942", "gfx1100")  # what all chips of a family do is tried on these
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chip"),
+    [(kinds, chip) for kinds, chips in PRODUCTS.items() for chip in chips if chip != "gfx1151"],
+    ids=str,
+)
+def test_a_product_is_numpys_and_has_no_finding(kinds: tuple[str, str, str], chip: str) -> None:
+    kernel = tilelang.compile(
+        product(*kinds), target=f"hip -mcpu={chip}", execution_backend="emulator"
+    )
+    a, left = small_numbers((32, 64), kinds[0], 1)
+    b, right = small_numbers((64, 64), kinds[1], 2)
+    report = tilelang.sanitize(kernel, a, b, np.zeros((32, 64), kinds[2]))
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(report.arguments[2], left @ right)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=EXAMPLES.__getitem__)
+def test_an_example_has_no_finding(number: int) -> None:
+    chip = SHARED[number % 2]
+    for seed, case in enumerate(example_cases(EXAMPLES[number])[:2]):
+        try:
+            kernel = case.kernel(f"hip -mcpu={chip}", "interpret")
+            report = tilelang.sanitize(kernel, *case.args, seed=seed, schedule="random")
+        except TileValueError as refused:
+            assert "no valid warp partition" in str(refused)  # noqa: PT017  # the only reason
+            continue
+        assert report.ok, f"seed {seed}: {report}"
+        found = as_results(report.outputs, report.arguments)
+        for ours, wanted in zip(found, case.results, strict=True):
+            room = 1e-2 if ours.dtype == np.float16 else 1e-3
+            np.testing.assert_allclose(
+                ours.astype(np.float64), wanted.astype(np.float64), rtol=room, atol=room
+            )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_programs_mean_the_same_and_have_no_finding(seed: int) -> None:
+    check(make_program(SeededDraw(seed)), seed=seed, target=SHARED[seed % 2])
+
+
+@T.prim_func
+def turn(A: T.Tensor((64, 64), "float32"), B: T.Tensor((64, 64), "float32")):
+    with T.Kernel(1, threads=128):
+        tile = T.alloc_shared((64, 64), "float32")
+        T.copy(A, tile)
+        for i, j in T.Parallel(64, 64):
+            B[i, j] = tile[j, i]
+
+
+@pytest.mark.parametrize("chip", SHARED)
+def test_a_barrier_that_is_missing_is_named_by_its_lines(chip: str) -> None:
+    kernel = tilelang.compile(
+        turn, out_idx=-1, target=f"hip -mcpu={chip}", execution_backend="emulator"
+    )
+    x = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    assert tilelang.sanitize(kernel, x).ok
+    edited = kernel.get_kernel_source().replace("__syncthreads();", "", 1)
+    report = tilelang.sanitize(kernel, x, source=edited)
+    assert {found.kind for found in report.findings} == {"race", "uninitialised-read"}
+    race = next(found for found in report.findings if found.kind == "race")
+    assert race.place.user_text == "T.copy(A, tile)"
+    width = 64 if chip == "gfx942" else 32
+    assert race.actor.warp == race.actor.thread // width
+
+
+def test_an_access_beyond_a_tile_is_found() -> None:
+    @T.prim_func
+    def smooth(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64,), "float32")
+            other = T.alloc_shared((64,), "float32")
+            T.copy(A, tile)
+            T.fill(other, 1.0)
+            for i in T.Parallel(64):
+                if i > 0:
+                    B[i] = tile[i + i % 2] + other[i]
+
+    ones = np.ones(64, np.float32)
+    report = tilelang.sanitize(smooth, ones, ones.copy(), target="hip -mcpu=gfx942")
+    assert [found.kind for found in report.findings] == ["out-of-bounds"]
+    assert "tile[64] of shape (64,) is other[0]" in str(report)
+
+
+def test_the_text_is_that_of_the_gpu() -> None:
+    kernel = tilelang.compile(turn, target="hip -mcpu=gfx942", execution_backend="emulator")
+    assert '#include "tl_hip.h"' in kernel.get_kernel_source()
+
+
+def test_a_failed_assertion_ends_the_kernel() -> None:
+    @T.prim_func
+    def doubled(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(64):
+                T.device_assert(A[i] >= 0, "a number below zero")
+                B[i] = A[i] * 2
+
+    report = tilelang.sanitize(
+        doubled, np.arange(-1, 63, dtype=np.int32), np.zeros(64, np.int32), target="hip"
+    )
+    assert {found.kind for found in report.findings} == {"trap"}
+    assert "a number below zero" in str(report)
