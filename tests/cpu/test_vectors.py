@@ -11,7 +11,10 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.codegen.c import NARROW_FLOATS
 from tilelang.cpu.toolchain import find_compiler
+from tilelang.ir import floats
+from tilelang.ir.dtypes import dtype as DType
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
@@ -167,6 +170,46 @@ def test_every_half_is_read_and_every_float_rounded_to_the_nearest(kind: str, wi
         np.testing.assert_array_equal(read, codes.view(dtype).astype(np.float32))
         rounded = x.astype(dtype).astype(np.float32)
         np.testing.assert_array_equal(written.astype(np.float32), rounded)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", sorted(d for d in NARROW_FLOATS if DType(d).bits == 8))
+def test_every_byte_is_read_and_floats_and_results_are_rounded_as_by_scalars(
+    dtype: str, width: int
+) -> None:
+    count = 4096
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((count,), dtype), X: T.Tensor((count,), "float32"),
+        B: T.Tensor((count,), "float32"), C: T.Tensor((count,), dtype),
+        D: T.Tensor((count,), dtype),
+    ):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            for i in T.Parallel(count):
+                B[i] = T.cast(A[i], "float32")
+            for i in T.Parallel(count):
+                C[i] = T.cast(X[i], dtype)
+            for i in T.Parallel(count):
+                D[i] = A[i] * A[(count - 1) - i]
+
+    kind = DType(dtype)
+    codes = np.arange(count).astype(np.uint8)
+    values = floats.decode(codes, kind).astype(np.float32)
+    # Values, what is between neighbours, and far more than fits.
+    bits = values.view(np.uint32) + RNG.integers(0, 1 << 23, count).astype(np.uint32)
+    bits[:8] = np.array([0, 1 << 31, 1, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 1 << 23])
+    x = bits.view(np.float32)
+    flags = [f"-DTL_VECTOR_BYTES={width}"]
+    made = tilelang.compile(kernel, target="cpu", compile_flags=flags)
+    oracle = tilelang.compile(kernel, target="cpu", execution_backend="interpret")
+    results = []
+    for program in (made, oracle):
+        outs = [np.zeros(count, np.float32), np.zeros_like(codes), np.zeros_like(codes)]
+        program(codes, x, *outs)
+        results.append(outs)
+    for mine, wanted in zip(*results):
+        np.testing.assert_array_equal(mine, wanted)
 
 
 REDUCTIONS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {

@@ -52,6 +52,7 @@ class Unit:
     endless: bool = False  # whether a loop may go on for ever, until somebody interrupts it
     vectors: bool = False  # whether a loop is one over vectors
     vector_math: bool = False  # whether such a loop calls functions
+    vector_small: bool = False  # whether it converts floats of eight bits
 
 
 class CpuPrinter(CPrinter):

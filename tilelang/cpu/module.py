@@ -26,7 +26,8 @@ GENERATOR_BYTES = 64  # at least what tl_philox takes
 INCLUDES = ("tl_math.h", "tl_float.h", "tl_gemm.h", "tl_block.h")
 TOGETHER = "tl_together.h"  # only where blocks wait for each other
 RANDOM = "tl_random.h"  # only where threads draw random numbers
-VECTOR, VECTOR_MATH = "tl_vector.h", "tl_vector_math.h"  # only where loops are over vectors
+VECTOR = "tl_vector.h"  # only where loops are over vectors
+VECTOR_MATH, VECTOR_SMALL = "tl_vector_math.h", "tl_vector_small.h"
 INTERRUPT = "tl_interrupt.h"  # only where a loop may be endless
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 
@@ -44,7 +45,7 @@ class CModule:
 
 def inline_headers(source: str) -> str:
     """``source`` with our headers in place of their ``#include`` lines: one file, any compiler."""
-    for name in (*INCLUDES, VECTOR, VECTOR_MATH, INTERRUPT, RANDOM, TOGETHER):
+    for name in (*INCLUDES, VECTOR, VECTOR_MATH, VECTOR_SMALL, INTERRUPT, RANDOM, TOGETHER):
         if f'#include "{name}"' not in source:
             continue
         text = (INCLUDE_DIR / name).read_text(encoding="utf-8")
@@ -88,6 +89,8 @@ class _Module:
             included += [VECTOR]
         if self.unit.vector_math:
             included += [VECTOR_MATH]
+        if self.unit.vector_small:
+            included += [VECTOR_SMALL]
         if self.unit.endless:
             included += [INTERRUPT]
         if self.random:

@@ -17,6 +17,7 @@ from tilelang.codegen.c import (
     ARITHMETIC,
     NARROW_FLOATS,
     SAME_AS,
+    WITH_INFINITY,
     CPrinter,
     argument_of,
     bare,
@@ -38,6 +39,11 @@ MOST_LANES = {"d": 8, "w": 16, "h": 32, "b": 64}  # of any machine
 # To what a difference of positions is brought before steps are added, which keep its sign.
 _SIGNS = {"d": 2**60, "w": 2**29, "h": 2**10, "b": 64}
 _HALVES = ("float16", "bfloat16")
+# Of tl_vector_small.h; the others are converted lane by lane.
+_SMALL = frozenset(
+    "float8_e3m4 float8_e4m3 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2 "
+    "float8_e5m2fnuz float6_e2m3fn float6_e3m2fn".split()
+)
 # Functions of tl_vector_math.h, in floats.
 FUNCTIONS = frozenset(
     "exp exp2 exp10 expm1 log log2 log10 log1p tanh sigmoid sqrt rsqrt sin cos tan erf pow floor "
@@ -77,7 +83,8 @@ class VectorPrinter:
         self.mask = ""  # of the lanes that are on
         self.conditional = False
         self.safe: set[tuple[int, ...]] = set()  # places that are read for all lanes already
-        self.math = False
+        self.math = False  # whether functions are called
+        self.eighths = False  # whether floats of eight bits are converted
         self._varies: dict[E.Expr, bool] = {}
 
     # -- types -------------------------------------------------------------------------------------
@@ -261,8 +268,9 @@ class VectorPrinter:
 
     def small(self, dtype: DType) -> None:
         """Conversions of narrow floats are written for the family of floats."""
-        if self.family != "w" or dtype not in _HALVES:
+        if self.family != "w" or (dtype not in _HALVES and dtype not in _SMALL):
             raise NoVectorError
+        self.eighths |= dtype in _SMALL
 
     def coded(self, dtype: DType, expr: E.Expr) -> str:
         """``expr``, of ``dtype``, as elements in memory; halves are rounded once."""
@@ -270,21 +278,35 @@ class VectorPrinter:
             return self.narrowed(f"({self.value(expr)} & 1)", _WIDEST[self.family], "u8", 8)
         if dtype not in NARROW_FLOATS:
             return self.value(expr)
-        kind = NARROW_FLOATS[dtype][1]
-        if self.family != "w" or dtype not in _HALVES:
+        try:
+            self.small(dtype)
+        except NoVectorError:
             text = self.named("value", self.of(dtype), self.value(expr))
             code = CPrinter.coded(dtype, f"{text}[lane_]")
             return f"TL_EACH({self.stored_type(dtype)}, {self.name(self.var)}, {code})"
-        text = self.value(expr)
+        kind, text = NARROW_FLOATS[dtype][1], self.value(expr)
         inner = argument_of(f"tl_w_round_{kind}", text)
-        return f"tl_w_f32_to_{kind}({text if inner is None else inner})"
+        if inner is not None or dtype not in WITH_INFINITY:
+            return f"tl_w_f32_to_{kind}({text if inner is None else inner})"
+        result = argument_of(f"tl_w_result_{kind}", text)
+        return f"tl_w_code_{kind}({text if result is None else result})"
 
     # -- operations --------------------------------------------------------------------------------
     def rounded(self, dtype: DType, text: str) -> str:
-        """``text``, a result in floats, brought to the values of ``dtype``."""
+        """``text``, the result of an operation in floats, brought to the values of ``dtype``."""
         if dtype not in NARROW_FLOATS:
             return text
         self.small(dtype)
+        verb = "result" if dtype in WITH_INFINITY else "round"
+        return f"tl_w_{verb}_{NARROW_FLOATS[dtype][1]}({bare(text)})"
+
+    def converted(self, dtype: DType, text: str, saturate: bool = True) -> str:
+        """``text``, numbers, converted to the values of ``dtype``."""
+        if dtype not in NARROW_FLOATS:
+            return text
+        self.small(dtype)
+        if not saturate and dtype in _SMALL:
+            raise NoVectorError
         return f"tl_w_round_{NARROW_FLOATS[dtype][1]}({bare(text)})"
 
     def unary(self, expr: E.Unary) -> str:
@@ -395,7 +417,7 @@ class VectorPrinter:
         if src.is_bool:
             source = _WIDEST[self.family]
             inner = f"({inner} & 1)"
-            return self.rounded(dst, self.number(inner, f"i{source}", source, dst))
+            return self.converted(dst, self.number(inner, f"i{source}", source, dst), expr.sat)
         if dst == src:
             return inner
         if src.is_float and not dst.is_float:
@@ -406,7 +428,8 @@ class VectorPrinter:
             self.small(dst)
             if value_bits(src) > 32:
                 raise NoVectorError
-        return self.rounded(dst, self.number(inner, self.suffix(src), value_bits(src), dst))
+        number = self.number(inner, self.suffix(src), value_bits(src), dst)
+        return self.converted(dst, number, expr.sat)
 
     def number(self, text: str, suffix: str, bits: int, dst: DType) -> str:
         """``text``, numbers of ``suffix``, as numbers of ``dst``."""

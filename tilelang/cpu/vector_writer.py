@@ -65,8 +65,10 @@ class VectorLoop:
         finally:
             self.writer.lines, self.writer.depth = kept, depth
         self.writer.lines += lines
-        self.writer.unit.vectors = True
-        self.writer.unit.vector_math |= self.p.math
+        unit = self.writer.unit
+        unit.vectors = True
+        unit.vector_math |= self.p.math
+        unit.vector_small |= self.p.eighths
         return True
 
     def text(self) -> list[str]:

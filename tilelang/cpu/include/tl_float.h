@@ -95,16 +95,19 @@ TL_INLINE uint32_t tl_f32_to_small(float x, int E, int M, int B, uint32_t MAX, u
 #define TL_SMALL(NAME, E, M, B, INF, MAX, NANC, NANOUT, FNUZ)                                                     \
     TL_INLINE float tl_##NAME##_to_f32(uint8_t c) { return tl_small_to_f32(c, E, M, B, INF, MAX, NANC); }         \
     TL_INLINE uint8_t tl_f32_to_##NAME(float x) { return (uint8_t)tl_f32_to_small(x, E, M, B, MAX, NANOUT, FNUZ); }
-TL_SMALL(e3m4, 3, 4, 3, 1, 0x6f, 0x7f, 0x7f, 0)
-TL_SMALL(e4m3, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0)
-TL_SMALL(e4m3fn, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0)
-TL_SMALL(e4m3fnuz, 4, 3, 8, 0, 0x7f, 0x80, 0x80, 1)
-TL_SMALL(e4m3b11fnuz, 4, 3, 11, 0, 0x7f, 0x80, 0x80, 1)
-TL_SMALL(e5m2, 5, 2, 15, 1, 0x7b, 0x7f, 0x7f, 0)
-TL_SMALL(e5m2fnuz, 5, 2, 16, 0, 0x7f, 0x80, 0x80, 1)
-TL_SMALL(e2m3fn, 2, 3, 1, 0, 0x1f, 0, 0x1f, 0)
-TL_SMALL(e3m2fn, 3, 2, 3, 0, 0x1f, 0, 0x1f, 0)
-TL_SMALL(e2m1fn, 2, 1, 1, 0, 0x07, 0, 0x07, 0)
+// What has a function of its own: name, exponent, mantissa, bias, infinity, largest finite code, NaN, NaN of a result, FNUZ.
+#define TL_SMALL_FORMATS(X) \
+    X(e3m4, 3, 4, 3, 1, 0x6f, 0x7f, 0x7f, 0) \
+    X(e4m3, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0) \
+    X(e4m3fn, 4, 3, 7, 0, 0x7e, 0x7f, 0x7f, 0) \
+    X(e4m3fnuz, 4, 3, 8, 0, 0x7f, 0x80, 0x80, 1) \
+    X(e4m3b11fnuz, 4, 3, 11, 0, 0x7f, 0x80, 0x80, 1) \
+    X(e5m2, 5, 2, 15, 1, 0x7b, 0x7f, 0x7f, 0) \
+    X(e5m2fnuz, 5, 2, 16, 0, 0x7f, 0x80, 0x80, 1) \
+    X(e2m3fn, 2, 3, 1, 0, 0x1f, 0, 0x1f, 0) \
+    X(e3m2fn, 3, 2, 3, 0, 0x1f, 0, 0x1f, 0) \
+    X(e2m1fn, 2, 1, 1, 0, 0x07, 0, 0x07, 0)
+TL_SMALL_FORMATS(TL_SMALL)
 // Powers of two: 2^(c - 127), nearest in the exponent's own scale, 0 and below give the smallest.
 TL_INLINE float tl_e8m0fnu_to_f32(uint8_t c) {
     return c == 255 ? NAN : c == 0 ? 5.877471754111438e-39f : tl_as_f32((uint32_t)c << 23);

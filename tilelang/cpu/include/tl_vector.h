@@ -38,7 +38,17 @@ typedef tl_b_i8 tl_b_mask;
 #define TL_LOAD(T, P) ({ T v_; memcpy(&v_, (P), sizeof v_); v_; })
 #define TL_STORE(T, P, X) do { const T v_ = (X); memcpy((P), &v_, sizeof v_); } while (0)
 #define TL_SPLAT(T, X) ((__typeof__(((T){0})[0]))(X) - (T){0})  // x - 0 is x, also for a zero with a sign
+// GCC 12 takes a vector that it has just loaded apart where it widens it; it has to be in a register first.
+#if defined(__SSE2__) && !defined(__clang__)
+#define TL_CONVERT(X, T)                                                                          \
+    ({                                                                                            \
+        __auto_type c_ = (X);                                                                     \
+        if (sizeof c_ >= 8 && sizeof c_ < sizeof(T)) __asm__("" : "+x"(c_));                      \
+        __builtin_convertvector(c_, T);                                                           \
+    })
+#else
 #define TL_CONVERT(X, T) __builtin_convertvector(X, T)
+#endif
 // A value that vectors have no way to: an expression of I, lane by lane.
 #define TL_EACH(T, I, X)                                                                          \
     ({                                                                                            \
@@ -126,9 +136,15 @@ TL_ALL(w)
 #define TL_XOR(A, B) ((A) ^ (B))
 
 // -- float16 and bfloat16 ----------------------------------------------------------------------------------------
-TL_INLINE tl_w_u16 tl_w_cut(tl_w_u32 x) { return TL_CONVERT(x, tl_w_u16); }
 #if TL_AVX512
 typedef short tl_half16 __attribute__((vector_size(32)));
+TL_INLINE tl_w_u16 tl_w_cut(tl_w_u32 x) {
+    return (tl_w_u16)__builtin_ia32_pmovdw512_mask((tl_w_i32)x, (tl_half16){0}, (uint16_t)-1);
+}
+#else
+TL_INLINE tl_w_u16 tl_w_cut(tl_w_u32 x) { return TL_CONVERT(x, tl_w_u16); }
+#endif
+#if TL_AVX512
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) {
     return (tl_w_f32)__builtin_ia32_vcvtph2ps512_mask((tl_half16)h, (tl_w_f32){0}, (uint16_t)-1, 4);
 }
