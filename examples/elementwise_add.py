@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import no_type_check
+
 import numpy as np
 
 import tilelang
@@ -12,6 +14,7 @@ def make(backend: str):
     """The kernel, run by ``backend``."""
 
     @tilelang.jit(target="cpu", execution_backend=backend)
+    @no_type_check  # annotations in it are read by the tracer
     def add(A, B, block_M: int = 32, block_N: int = 64):
         M, N = T.const("M, N")
         A: T.Tensor[[M, N], T.float32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, no_type_check
 
 import numpy as np
 
@@ -14,6 +14,7 @@ def make(backend: str):
     """The kernel, run by ``backend``."""
 
     @tilelang.lazy_jit(target="cpu", execution_backend=backend)
+    @no_type_check  # annotations in it are read by the tracer
     def grouped_reduce(
         X: T.Tensor[[T.dyn["rows"], int], Any],
         offsets: T.Tensor[[T.dyn["ends"]], T.int32],

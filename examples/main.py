@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -145,8 +146,8 @@ def main() -> None:
         error = float(np.abs(kernel(*inputs) - reference(*inputs)).max())
         if not error < 2e-3:
             raise SystemExit(f"{name}: wrong result, maximal error {error}")
-        ours = milliseconds(lambda k=kernel, x=inputs: k(*x), repeat)
-        theirs = milliseconds(lambda r=reference, x=inputs: r(*x), repeat)
+        ours = milliseconds(partial(kernel, *inputs), repeat)
+        theirs = milliseconds(partial(reference, *inputs), repeat)
         print(f"{name:40} {error:10.1e} {ours:12.2f} {theirs:10.2f} {theirs / ours:6.2f}")
 
 

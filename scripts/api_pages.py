@@ -89,6 +89,7 @@ PACKAGE = {
         "AutoTuner", "AutotuneResult", "set_autotune_inputs", "get_autotune_inputs", "save", "load",
     ),
     "tilelang.torch": ("custom_op",),
+    "tilelang.jax": ("custom_call",),
     "tilelang.tools": ("Analyzer",),
     "tilelang.interpret": ("run",),
     "tilelang.errors": tuple(

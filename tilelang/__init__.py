@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang import env, jit, language, tvmalias
+from tilelang import env, language, tvmalias
 from tilelang.env import disable_cache, enable_cache, is_cache_enabled
 from tilelang.ir.dtypes import dtype as DataType
 from tilelang.jit import JITImpl, JITKernel, compile, lazy_jit, lower, par_compile
 from tilelang.math import cdiv, next_power_of_2
 from tilelang.options import PassConfigKey
 from tilelang.version import __version__
+
+if not TYPE_CHECKING:
+    from tilelang import jit
 
 if TYPE_CHECKING:
     from tilelang import (
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     )
     from tilelang.autotuner import autotune
     from tilelang.engine.callback import register_cuda_postproc
+    from tilelang.jit.core import jit  # the package itself, which can be called
     from tilelang.jit.export import export_library, load_library
     from tilelang.jit.sanitize import sanitize
     from tilelang.layout import Fragment, Layout

@@ -33,9 +33,13 @@ from tilelang.tracebacks import border
 Item = TypeVar("Item")
 
 
+# What `@T.prim_func` gives; checkers see the decorated function.
+Program = PrimFunc | Callable[..., Any]
+
+
 @border
 def compile(
-    func: PrimFunc,
+    func: Program,
     out_idx: Any = None,
     execution_backend: str = "auto",
     target: Any = "auto",
@@ -237,7 +241,7 @@ def default_workers() -> int:
 
 @border
 def par_compile(
-    funcs: Iterable[PrimFunc],
+    funcs: Iterable[Program],
     out_idx: Any = None,
     execution_backend: str = "auto",
     target: Any = "auto",

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, overload
 
 from tilelang.env import env
 from tilelang.errors import TileError, TileTypeError, TileValueError, shown
@@ -336,8 +336,45 @@ def _decorate(func: Any, lazy: bool, settings: Mapping[str, Any]) -> Any:
     return JITImpl(func, False if lazy else is_factory(func), settings)
 
 
+if TYPE_CHECKING:
+    P = ParamSpec("P")
+
+    class JITFactory(JITImpl, Generic[P]):
+        """What checkers see of a decorated factory: a call gives the kernel."""
+
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> JITKernel: ...
+
+    class Decorator(Protocol):
+        """What checkers see of ``tilelang.jit(...)``."""
+
+        @overload
+        def __call__(
+            self, func: Callable[P, Callable[..., Any] | PrimFunc], /
+        ) -> JITFactory[P]: ...
+        @overload
+        def __call__(self, func: Callable[..., Any], /) -> JITImpl: ...
+
+
+@overload
+def jit(func: Callable[P, Callable[..., Any] | PrimFunc], /) -> JITFactory[P]: ...
+@overload
+def jit(func: PrimFunc, out_idx: Any = None, target: Any = None) -> JITKernel: ...
+@overload
+def jit(func: Callable[..., Any], /) -> JITImpl: ...
+@overload
 def jit(
-    func: Callable[..., Any] | None = None,
+    func: int | list[int] | None = None,
+    out_idx: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    execution_backend: str | None = None,
+    verbose: bool | None = None,
+    pass_configs: Mapping[Any, Any] | None = None,
+    debug_root_path: str | None = None,
+    compile_flags: Any = None,
+) -> Decorator: ...
+def jit(
+    func: Any = None,
     out_idx: Any = None,
     target: Any = None,
     target_host: Any = None,

@@ -22,6 +22,7 @@ from tilelang.codegen.prototype import Prototype, prototype_of
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.artifacts import artifact_of
+from tilelang.jit.compile import Program as Traced
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.kernel import JITKernel
 from tilelang.runtime.cache import default_cache
@@ -93,7 +94,7 @@ class _Kept:
 @border
 def export_library(
     folder: str | Path,
-    kernels: Mapping[str, JITKernel | PrimFunc],
+    kernels: Mapping[str, JITKernel | Traced],
     name: str = "kernels",
     *,
     archs: Sequence[str] = (),

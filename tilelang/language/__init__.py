@@ -8,8 +8,13 @@ replaced by assignment, as programs that wrap an operation do.
 
 from __future__ import annotations
 
+import typing as _typing
 from types import ModuleType as _ModuleType
 from typing import Any as _Any
+
+if _typing.TYPE_CHECKING:  # mypy takes the first of several meanings, pyright the last
+    from tilelang.language.checked import macro as macro
+    from tilelang.language.checked import prim_func as prim_func
 
 from tilelang.ir.dtypes import (
     bfloat16,
@@ -53,12 +58,12 @@ from tilelang.language.builtin import *
 from tilelang.language.constants import *
 from tilelang.language.control import *
 from tilelang.language.copy_op import *
-from tilelang.language.entry import *
+from tilelang.language.entry import *  # type: ignore[assignment]  # prim_func, see above
 from tilelang.language.fill_op import *
 from tilelang.language.gemm_op import *
 from tilelang.language.hardware import *
 from tilelang.language.instructions import *
-from tilelang.language.macro import *
+from tilelang.language.macro import *  # type: ignore[assignment]  # macro, see above
 from tilelang.language.math import *
 from tilelang.language.math import __cos, __exp, __exp10, __log, __log2, __log10, __sin, __tan
 from tilelang.language.memory import *
@@ -76,6 +81,9 @@ from tilelang.language.v2.loop import *
 from tilelang.language.view import *
 from tilelang.language.warp import *
 from tilelang.layout import Fragment, Layout
+
+if _typing.TYPE_CHECKING:
+    from tilelang.language.checked import macro, prim_func
 
 _ALIASES = frozenset(("bool", "boolean", "double", "float", "half", "int", "long", "short", "uint"))
 # Modules that programs know, and names that a star does not take.

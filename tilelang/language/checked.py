@@ -1,0 +1,12 @@
+"""What type checkers see of the decorators of kernels; nothing imports this at run time.
+
+What stands in a kernel is read by the tracer: ``A: T.Tensor((M, N), "float16")`` is no type, and
+names are bound as the language binds them. Checkers leave functions alone that are decorated so.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check as macro
+from typing import no_type_check as prim_func
+
+__all__ = ["macro", "prim_func"]
