@@ -74,12 +74,65 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
         ("for i in T.Parallel(1):\n    B[0] += A[i, 0]", []),
         ("for i in T.serial(8):\n    B[0] += A[i, 0]", []),
         ("for i in T.Parallel(8):\n    B[0] = A[0, 0]", []),
+        (
+            "B[8] = A[0, 0]",
+            [
+                "the index 8 is outside of dimension 0 of `B`, which has 8 elements: reads give 0 "
+                "and writes are dropped; write an index below 8 [outside-tensor]"
+            ],
+        ),
+        (
+            "B[0] = A[2, 9]",
+            [
+                "the index 9 is outside of dimension 1 of `A`, which has 8 elements: reads give 0 "
+                "and writes are dropped; write an index below 8 [outside-tensor]"
+            ],
+        ),
+        ("B[-8] = A[7, 7]", []),
+        ("for i in T.serial(8):\n    if i > 8:\n        B[8] = A[0, 0]", []),
+        ("for i in T.serial(9):\n    B[i] = T.if_then_else(i > 8, A[8, 0], 0)", []),
     ],
 )
 def test_what_is_said(body: str, expected: list[str]) -> None:
     found = remarks(traced(body))
     assert [str(remark) for remark in found] == expected
     assert all(remark.loc is not None and remark.loc.file == "<lints>" for remark in found)
+
+
+def heads(shape: tuple[int, ...], place: str, tile: tuple[int, ...] = (64, 16)) -> Any:
+    text = (
+        f"@T.prim_func\ndef f(A: T.Tensor({shape}, 'float16')):\n"
+        f"    with T.Kernel(2, 8, threads=32) as (b, h):\n"
+        f"        t = T.alloc_shared({tile}, 'float16')\n"
+        f"        T.copy(A[{place}], t)\n        T.copy(t, A[0, 0, 0, 0])\n"
+    )
+    linecache.cache["<heads>"] = (len(text), None, text.splitlines(True), "<heads>")
+    space: dict[str, Any] = {"T": T}
+    exec(compile(text, "<heads>", "exec"), space)  # noqa: S102
+    return [item for item in remarks(space["f"]) if item.lint == "wrong-dimension"]
+
+
+def test_a_tile_along_heads_instead_of_rows_is_said_with_what_to_write() -> None:
+    (found,) = heads((2, 64, 8, 16), "b, 0, h, 0")
+    assert str(found) == (
+        "the tile has 64 elements along dimension 2 of `A`, which has 8, and starts at `h` there; for "
+        "64 elements along dimension 1 write the ranges, e.g. A[b, 0:64, h, 0:16] [wrong-dimension]"
+    )
+    assert found.loc is not None and found.loc.line == 5
+
+
+@pytest.mark.parametrize(
+    ("shape", "place"),
+    [
+        ((2, 64, 8, 16), "b, 0:64, h, 0:16"),  # the ranges are written
+        ((2, 64, 64, 16), "b, 0, h, 0"),  # as many heads as rows: it may be meant
+        ((2, 4, 8, 16), "b, 0, h, 0"),  # no other dimension is long enough
+        ((2, 64, 8, 16), "b, 0, h * 64, 0"),  # tiles in a row, the last one is cut off
+        ((2, 64, 8, 16), "b, h, 0, 0"),  # a tile that is larger than a small tensor
+    ],
+)
+def test_tiles_that_leave_a_small_tensor_are_no_mistake(shape: Any, place: str) -> None:
+    assert heads(shape, place) == []
 
 
 QUIET = [name for name in replay.groups() if not name.startswith("fuzz")]

@@ -15,6 +15,7 @@ from tilelang.errors import Loc
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
 
 _TILES = ("shared", "shared.dyn", "local.fragment")
 
@@ -39,7 +40,9 @@ class Remark:
 
 def remarks(func: S.PrimFunc) -> list[Remark]:
     """The remarks on a program as it was traced."""
-    return [*_tiles(func), *_lost_updates(func.body, ())]
+    return [
+        *_tiles(func), *_lost_updates(func.body, ()), *_outside(func.body), *_wrong_dimension(func),
+    ]  # fmt: skip
 
 
 def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
@@ -106,6 +109,93 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
         parallel = (*parallel, *wide)
     for block in stmt.blocks():
         yield from _lost_updates(block, parallel)
+
+
+def _outside(stmt: S.Stmt) -> Iterator[Remark]:
+    """Elements of global tensors that no tensor of the declared shape has.
+
+    Of tiles that is an error; of tensors such a read gives zero and such a write is dropped. What a
+    condition selects may never be, so that nothing in an ``if`` or a choice counts.
+    """
+    if isinstance(stmt, S.If):
+        return
+    chosen = any(isinstance(node, E.Select) for item in stmt.exprs() for node in E.walk(item))
+    for access in () if chosen else effects.accesses(stmt):
+        where = access.where
+        if access.buffer.storage != "global" or not isinstance(where, tuple):
+            continue
+        for dim, (index, extent) in enumerate(zip(where, access.buffer.shape)):
+            at, size = _number(index), _number(extent)
+            if at is None or size is None or -size <= at < size:
+                continue
+            name = access.buffer.name
+            yield Remark(
+                "outside-tensor",
+                f"the index {at} is outside of dimension {dim} of `{name}`, which has {size} "
+                f"elements: reads give 0 and writes are dropped; write an index below {size}",
+                stmt.loc,
+            )
+    for block in stmt.blocks():
+        yield from _outside(block)
+
+
+def _wrong_dimension(func: S.PrimFunc) -> Iterator[Remark]:
+    """Copies whose tile lies along a dimension that is shorter, from an anchor that steps by less
+    than the tile: `A[b, 0, head, 0]` with rows in dimension 1 starts 64 heads at each head."""
+    for stmt in S.walk(func.body):
+        if not isinstance(stmt, S.Copy):
+            continue
+        for region in (stmt.src, stmt.dst):
+            buffer = region.buffer
+            if buffer.storage != "global":
+                continue
+            sizes = [_number(extent) for extent in buffer.shape]
+            tile = [_number(extent) for extent in region.extents]
+            for dim, (size, extent) in enumerate(zip(sizes, tile)):
+                meant = [
+                    other for other, most in enumerate(sizes)
+                    if other != dim and tile[other] == 1 and (most is None or most >= (extent or 0))
+                ]  # fmt: skip
+                if size is None or extent is None or extent <= size or not meant:
+                    continue
+                anchor = region.mins[dim]
+                if anchor.variables and not _steps_by(anchor, extent):
+                    yield Remark(
+                        "wrong-dimension",
+                        f"the tile has {extent} elements along dimension {dim} of `{buffer.name}`, "
+                        f"which has {size}, and starts at `{anchor!r}` there; for {extent} "
+                        f"elements along dimension {meant[0]} write the ranges, e.g. "
+                        f"{_ranges(region, dim, meant[0], extent)}",
+                        stmt.loc,
+                    )
+
+
+def _ranges(region: Region, dim: int, meant: int, extent: int) -> str:
+    """The place of a tile with the range of one dimension in another."""
+    words = []
+    for at, (low, size) in enumerate(zip(region.mins, region.extents)):
+        count = extent if at == meant else 1 if at == dim else _number(size)
+        start = repr(low)
+        if count == 1:
+            words.append(start)
+        else:
+            words.append(f"{start}:{count}" if start == "0" else f"{start}:{start} + {count}")
+    return f"{region.buffer.name}[{', '.join(words)}]"
+
+
+def _steps_by(anchor: E.Expr, extent: int) -> bool:
+    """Whether an anchor is a product with a multiple of ``extent``, as those of tiles in a row."""
+    if isinstance(anchor, E.Binary) and anchor.op in ("add", "sub"):
+        return _steps_by(anchor.a, extent) or _steps_by(anchor.b, extent)
+    if isinstance(anchor, E.Binary) and anchor.op == "mul":
+        return any((_number(side) or 1) % extent == 0 for side in (anchor.a, anchor.b))
+    return isinstance(anchor, E.Cast) and _steps_by(anchor.value, extent)
+
+
+def _number(value: object) -> int | None:
+    if isinstance(value, E.Const):
+        value = value.value
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _is_one(extent: object) -> bool:
