@@ -101,6 +101,53 @@ def test_a_program_is_compiled_from_the_command_line(
     assert capsys.readouterr().out.strip()
 
 
+FACTORY = """
+import tilelang.language as T
+
+
+def factory(n):
+    @T.prim_func
+    def move(A: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((n,), "float32")
+            T.copy(A, tile)
+            T.copy(tile, A)
+
+    return move
+"""
+
+
+def test_a_line_is_explained_with_its_place(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = PROGRAM.splitlines().index("            A[i] = A[i] * 2") + 1
+    assert main(["explain", f"{file}:{line}", "--target", "cuda -arch=sm_80"]) == 0
+    assert capsys.readouterr().out == (
+        f"{file}:{line}  A[i] = A[i] * 2\n"
+        "  loads A (global): 4 bytes a thread\n  stores A (global): 4 bytes a thread\n"
+    )
+    assert main(["explain", f"{file}:{line - 3}", "--target", "cuda -arch=sm_80"]) == 0
+    assert capsys.readouterr().out.startswith("`double` for cuda -arch=sm_80")  # no line of its own
+
+
+def test_a_line_of_a_factory_is_explained_for_its_arguments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "factory.py"
+    path.write_text(FACTORY)
+    assert main(["explain", f"{path}:10", "n=64", "--target", "cuda -arch=sm_80"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{path}:10  T.copy(A, tile)"
+    assert main(["explain", f"{path}:2"]) == 1
+    assert capsys.readouterr().err == (
+        f"no program stands at line 2 of {path}\n"
+        "  expected: a line of a @T.prim_func, or of a function that gives one\n"
+    )
+
+
+def test_a_program_is_measured(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", f"{file}:double", "--target", "cpu"]) == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert rows == ["kernel", "latency", "memory", "arithmetic"]
+
+
 def test_wrong_places_are_said(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "nothing.py:f"]) == 1
     assert capsys.readouterr().err == (

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import platform
+import re
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import FunctionType
 
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
@@ -21,6 +24,7 @@ from tilelang.cuda.toolchain import find_nvcc
 from tilelang.emulator.compilers import find_cxx
 from tilelang.env import env
 from tilelang.errors import TileError, TileValueError
+from tilelang.ir import stmt as S
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import lower, options_for
@@ -98,12 +102,14 @@ def program_of(place: str, values: Sequence[str]) -> PrimFunc:
     file, _, name = place.rpartition(":")
     if not file or not Path(file).is_file():
         raise TileValueError("there is no such program", expected="FILE:NAME", got=place)
-    found = runpy.run_path(file).get(name)
+    names = runpy.run_path(file)
+    if name.isdecimal():
+        return program_at(file, int(name), names, values)
+    found = names.get(name)
     if isinstance(found, JITKernel):
         return found.prim_func
     if isinstance(found, JITImpl):
-        pairs = (value.partition("=") for value in values)
-        return found.get_tir(**{key: eval(text, {"T": T}) for key, _, text in pairs})
+        return found.get_tir(**arguments_of(values))
     if isinstance(found, PrimFunc):
         return found
     raise TileValueError(
@@ -111,6 +117,70 @@ def program_of(place: str, values: Sequence[str]) -> PrimFunc:
         expected="a @T.prim_func, a kernel, or a function decorated with @tilelang.jit",
         got=type(found).__name__,
     )
+
+
+def arguments_of(values: Sequence[str]) -> dict[str, object]:
+    """The arguments that ``name=value`` words give."""
+    pairs = (value.partition("=") for value in values)
+    return {key: eval(text, {"T": T}) for key, _, text in pairs}
+
+
+def program_at(
+    file: str, line: int, names: Mapping[str, object], values: Sequence[str]
+) -> PrimFunc:
+    """The program around a line of a file: one of its names, or what the function around the line
+    gives for ``values``.
+
+    Raises:
+        TileValueError: no program stands there.
+    """
+    for found in names.values():
+        func = found.prim_func if isinstance(found, JITKernel) else found
+        if isinstance(func, PrimFunc) and line in lines_of(func):
+            return func
+    for found in names.values():
+        function = found.pyfunc if isinstance(found, JITImpl) else found
+        if not isinstance(function, FunctionType) or function.__code__.co_filename != file:
+            continue
+        text, first = inspect.getsourcelines(function)
+        if first <= line < first + len(text):
+            given = arguments_of(values)
+            made = found.get_tir(**given) if isinstance(found, JITImpl) else function(**given)
+            made = made.prim_func if isinstance(made, JITKernel) else made
+            if isinstance(made, PrimFunc):
+                return made
+    raise TileValueError(
+        f"no program stands at line {line} of {file}",
+        expected="a line of a @T.prim_func, or of a function that gives one",
+    )
+
+
+def lines_of(func: PrimFunc) -> range:
+    """From the function's first line to the last of its statements."""
+    places = [stmt.loc for stmt in S.walk(func.body) if stmt.loc is not None]
+    places = [loc for loc in places if func.loc is None or loc.file == func.loc.file]
+    ends = [loc.end_line or loc.line for loc in places]
+    starts = [loc.line for loc in places] + ([func.loc.line] if func.loc else [])
+    return range(min(starts, default=0), max(ends, default=-1) + 1)
+
+
+def at_line(text: str, place: str) -> str:
+    """What an explanation says of one line: its paragraph, else the whole text.
+
+    ``place`` is ``FILE:LINE``; editors follow it from the answer.
+    """
+    file, _, line = place.rpartition(":")
+    kept: list[str] = []
+    inside = False
+    for row in text.splitlines():
+        head = re.match(r"(\S+):(\d+)  ", row)
+        if head is not None:
+            inside = head[2] == line and Path(file).name == head[1]
+            row = f"{file}:{line}  {row[head.end() :]}"
+        elif not row.startswith(" "):
+            inside = False
+        kept += [row] if inside else []
+    return "\n".join(kept) or text
 
 
 def explained(func: PrimFunc, target: str) -> str:
@@ -123,6 +193,17 @@ def explained(func: PrimFunc, target: str) -> str:
     return explain(func, chosen.concrete(), options_for(func, None, None, None))
 
 
+def measured(func: PrimFunc, target: str) -> Iterator[tuple[str, str]]:
+    """How long a call takes on generated inputs, with the rates by the program's own counts."""
+    kernel = compile_func(func, target=target)
+    profiler = kernel.get_profiler()
+    timing, work = profiler.measure(), profiler.work()
+    yield "kernel", f"{func.name} for {kernel.target}, {kernel.execution_backend}"
+    yield "latency", str(timing)
+    yield "memory", f"{work.gbps(timing.latency):.3g} GB/s"
+    yield "arithmetic", f"{work.tflops(timing.latency):.3g} TFLOP/s"
+
+
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tilelang", description=__doc__)
@@ -132,7 +213,8 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     kept.add_argument("what", nargs="?", choices=("show", "clear"), default="show")
     for name, text in (
         ("compile", "print the generated text of a program"),
-        ("explain", "print what the compiler chose for a program"),
+        ("explain", "print what the compiler chose for a program, or for its line FILE:LINE"),
+        ("bench", "measure a program on generated inputs"),
     ):
         command = commands.add_parser(name, help=text)
         command.add_argument("place", metavar="FILE:NAME")
@@ -155,7 +237,16 @@ def main(words: Sequence[str] | None = None) -> int:
             func = program_of(given.place, given.values)
             sys.stdout.write(lower(func, target=given.target).kernel_source)
         elif given.command == "explain":
-            sys.stdout.write(explained(program_of(given.place, given.values), given.target) + "\n")
+            func, target = program_of(given.place, given.values), given.target
+            if given.place.rpartition(":")[2].isdecimal():
+                if target == "auto" and not parse_target(target).is_gpu:
+                    target = "cuda -arch=sm_80"  # lines are about GPUs
+                sys.stdout.write(at_line(explained(func, target), given.place) + "\n")
+            else:
+                sys.stdout.write(explained(func, target) + "\n")
+        elif given.command == "bench":
+            for name, text in measured(program_of(given.place, given.values), given.target):
+                sys.stdout.write(f"{name:14} {text}\n")
         else:
             rows = cache(given.what == "clear") if given.command == "cache" else report()
             for name, text in rows:
