@@ -41,8 +41,8 @@ def sums(A: T.Tensor((THREADS,), "float32"), B: T.Tensor((4,), "float32")) -> No
         B[1] = rounded[0]
         reduce(T.cast(v, "int32"), whole, tx)
         B[2] = whole[0]
-        reduce(v + 1, single, tx)
-        B[3] = single[0]
+        reduce(v + 1, whole, tx)  # a sum of floats that is converted
+        B[3] = whole[0]
 
 
 def rooms(func: PrimFunc) -> dict[str, tuple[int, int]]:

@@ -376,6 +376,8 @@ def promote(a: dtype, b: dtype) -> dtype:
     unsigned beats signed of the same width, bool adopts the other. A scalar meets a vector as
     a broadcast. Two different small floats of one width have no common type: ``TileTypeError``.
     """
+    if a is b and type(a) is dtype:
+        return a
     a, b = dtype(a), dtype(b)
     if a is b:
         return a

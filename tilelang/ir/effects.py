@@ -135,13 +135,15 @@ def expressions(stmt: S.Stmt) -> list[E.Expr]:
 def written(node: S.Stmt | E.Expr, nested: bool = True) -> set[E.Var]:
     """The storage that ``node`` may write, through raw pointers too."""
     found = {access.data for access in accesses(node, nested) if access.writes}
-    return found | {var for var, mode in pointers(node, nested) if mode in (WRITE, UPDATE)}
+    found.update(var for var, mode in pointers(node, nested) if mode in (WRITE, UPDATE))
+    return found
 
 
 def used(node: S.Stmt | E.Expr, nested: bool = True) -> set[E.Var]:
     """The storage that ``node`` names in any way, by raw pointers too."""
     found = {access.data for access in accesses(node, nested)}
-    return found | {var for var, _ in pointers(node, nested)}
+    found.update(var for var, _ in pointers(node, nested))
+    return found
 
 
 def pointers(node: S.Stmt | E.Expr, nested: bool = False) -> Iterator[tuple[E.Var, str]]:

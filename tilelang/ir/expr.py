@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
 from tilelang.errors import TileSyntaxError, TileTypeError, shown
@@ -32,6 +33,7 @@ ExprLike: TypeAlias = "Expr | int | float | bool"
 Kind = TypeVar("Kind", bound="Expr")
 Other = TypeVar("Other", bound="Expr")
 _NONE: frozenset[Any] = frozenset()
+_INT32, _BOOL, _HANDLE = DType("int32"), DType("bool"), DType("handle")
 _LONG = 400  # characters of an expression in a message
 
 
@@ -42,7 +44,10 @@ def field_names(cls: type[Expr]) -> tuple[str, ...]:
 
 def _key_of(value: object) -> object:
     """A hashable key under which equal field values, and only those, collide."""
-    if isinstance(value, Expr):
+    kind = type(value)
+    if kind is str or kind is int:
+        return value
+    if kind is DType or isinstance(value, Expr):
         return id(value)
     if isinstance(value, str):
         return value
@@ -410,7 +415,9 @@ class Binary(Expr):
 
     def _dtype(self) -> DType:
         dtype = self.a.dtype
-        return DType("bool").with_lanes(dtype.lanes) if BINARY[self.op].compares else dtype
+        if not BINARY[self.op].compares:
+            return dtype
+        return _BOOL if dtype.lanes == 1 else _BOOL.with_lanes(dtype.lanes)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -453,6 +460,11 @@ class Load(Expr):
     buffer: Buffer
     indices: tuple[Expr, ...]
 
+    @classmethod
+    def _key(cls, args: tuple[Any, ...]) -> tuple[object, ...]:
+        buffer, indices = args
+        return cls, id(buffer), *map(id, indices)
+
     def children(self) -> tuple[Expr, ...]:
         return self.indices
 
@@ -482,7 +494,7 @@ class AddressOf(Expr):
         return self.indices if self.extent is None else (*self.indices, self.extent)
 
     def _dtype(self) -> DType:
-        return DType("handle")
+        return _HANDLE
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -511,7 +523,12 @@ class Call(Expr):
         return made
 
     def children(self) -> tuple[Expr, ...]:
-        return super().children() if self.attrs else self.args
+        return self._with_attrs if self.attrs else self.args
+
+    @cached_property
+    def _with_attrs(self) -> tuple[Expr, ...]:
+        """The operands, and the expressions in attributes."""
+        return (*self.args, *exprs_in(self.attrs))
 
     @property
     def op(self) -> str:
@@ -619,9 +636,9 @@ def const(value: PyScalar, dtype: object = None) -> Const:
             return Const(value, dtype)
     if dtype is None:
         if isinstance(value, bool):
-            return Const(value, DType("bool"))
+            return Const(value, _BOOL)
         if isinstance(value, int) and -(2**31) <= value < 2**31:
-            return Const(value, DType("int32"))
+            return Const(value, _INT32)
     from tilelang.ir.fold import literal_dtype, to_range
 
     kind = literal_dtype(value) if dtype is None else DType(dtype)
@@ -753,6 +770,8 @@ def find(expr: Expr, /, *kinds: type[Expr]) -> Any:
     for kind in kinds:
         bits |= kind._bit
     found: list[Expr] = []
+    if not expr._kinds & bits:
+        return found
     seen: set[Expr] = set()
     stack = [expr]
     while stack:

@@ -34,6 +34,7 @@ from tilelang.ir.tables import BINARY
 
 BOOL = DType("bool")
 FLOAT32 = DType("float32")
+INT32 = DType("int32")
 
 
 # -- constants --------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def literal_dtype(value: bool | int | float) -> DType:
     if not -(2**63) <= value < 2**64:
         raise TileValueError(f"the integer {value} does not fit any dtype", expected="64 bits")
     if -(2**31) <= value < 2**31:
-        return DType("int32")
+        return INT32
     return DType("int64" if value < 2**63 else "uint64")
 
 

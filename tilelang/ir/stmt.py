@@ -105,7 +105,8 @@ class Stmt:
 
     def blocks(self) -> list[Stmt]:
         """Nested statements."""
-        return self.parts("block")
+        has_blocks, _, _ = _holds(type(self))  # type: ignore[arg-type]  # classes hash
+        return self.parts("block") if has_blocks else []
 
     def regions_read(self) -> list[Region]:
         """Regions a tile operation reads."""
@@ -117,8 +118,11 @@ class Stmt:
 
     def exprs(self) -> list[Expr]:
         """Expressions evaluated by this statement itself, those inside regions included."""
-        found = [value for value in self.parts("expr", "exprs") if isinstance(value, Expr)]
-        for region in self.parts("read", "write", "update"):
+        _, has_exprs, has_regions = _holds(type(self))  # type: ignore[arg-type]  # classes hash
+        found: list[Expr] = []
+        if has_exprs:
+            found += [value for value in self.parts("expr", "exprs") if isinstance(value, Expr)]
+        for region in self.parts("read", "write", "update") if has_regions else ():
             found += region.region_exprs()
         return found
 
@@ -585,6 +589,14 @@ def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str
     """(name, role) of the fields that rewriting descends into."""
     left = ROLES - {"block"} if blocks_only else {"attr", "var", "vars"}
     return tuple((name, role) for name, role in cls.role_table().items() if role not in left)
+
+
+@cache
+def _holds(cls: type[Stmt]) -> tuple[bool, bool, bool]:
+    """Whether a class of statements has fields for statements, for expressions, and for regions."""
+    kinds = (("block",), ("expr", "exprs"), ("read", "write", "update"))
+    blocks, exprs, regions = (bool(_fields_of(cls, roles)) for roles in kinds)  # type: ignore[arg-type]
+    return blocks, exprs, regions
 
 
 @cache

@@ -11,7 +11,7 @@ from operator import is_
 from typing import Any, ClassVar
 
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Binary, Const, Expr, Var, field_names
+from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names
 from tilelang.ir.stmt import Launch, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
@@ -25,6 +25,9 @@ def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None
     kind = type(node)
     if kind is Const or kind is Var:
         return node
+    if isinstance(node, Load) and buffer_fn is None:
+        indices = tuple(map(fn, node.indices))
+        return node if all(map(is_, node.indices, indices)) else Load(node.buffer, indices)
     old = [getattr(node, name) for name in field_names(kind)]
     new = [_rebuild_value(value, fn, buffer_fn) for value in old]
     return node if all(map(is_, old, new)) else kind(*new)
@@ -33,6 +36,8 @@ def rebuild(node: Expr, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None
 def _rebuild_value(old: Any, fn: ExprFn, buffer_fn: Callable[[Buffer], Buffer] | None) -> Any:
     if isinstance(old, Expr):
         return fn(old)
+    if type(old) is str:
+        return old
     if isinstance(old, tuple):
         new = tuple([_rebuild_value(item, fn, buffer_fn) for item in old])
         return old if all(map(is_, old, new)) else new

@@ -30,7 +30,6 @@ from tilelang.ir.atoms import Atom
 from tilelang.ir.bounds import Interval, full
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program
-from tilelang.ir.visitor import postorder
 from tilelang.target import Target
 
 # Most blocks along x, y and z.
@@ -190,9 +189,7 @@ class _Kernel:
         """What the kernel knows of parameters, symbols and launch variables."""
         printer, slots = self.printer, self.module.slots
         # What an earlier kernel may still be writing must not come through the read-only cache.
-        dependent = any(
-            isinstance(node, E.Call) and _depends(node.atom) for node in _all_exprs(self.stmt.body)
-        )
+        dependent = any(_depends(call.atom) for call in _calls(self.stmt.body))
         self.restrict = not dependent and bool(self.module.func.attr("tir.noalias", True))
         for data, buffer in slots.buffers.items():
             read_only = data not in self.written and self.restrict
@@ -220,9 +217,8 @@ class _Kernel:
         inner = [stmt for stmt in S.walk(self.stmt.body) if isinstance(stmt, S.Let)]
         lets = [*self.module.slots.device.values(), *inner]
         self.lets = {let.var: let.value for let in lets}
-        for node in _all_exprs(self.stmt.body):
-            if isinstance(node, E.Call) and makes_map(node):
-                self._name_map(node, None)
+        for call in filter(makes_map, _calls(self.stmt.body)):
+            self._name_map(call, None)
         for let in lets:
             if isinstance(let.value, E.Call) and makes_map(let.value):
                 self.printer.map_alias[let.var] = let.value
@@ -375,13 +371,12 @@ def _shared(kernel: str, name: str, buffer: Buffer, stmt: S.Launch) -> SharedBuf
 
 # -- facts about a kernel body ---------------------------------------------------------------------
 @lru_cache(maxsize=2)
-def _all_exprs(body: S.Stmt) -> tuple[E.Expr, ...]:
-    """Every expression in ``body``, once, operands first."""
-    found: dict[E.Expr, None] = {}
+def _calls(body: S.Stmt) -> tuple[E.Call, ...]:
+    """Every call in ``body``, once."""
+    found: dict[E.Call, None] = {}
     for stmt in S.walk(body):
         for item in stmt.exprs():
-            if item not in found:
-                found.update(dict.fromkeys(postorder(item)))
+            found.update(dict.fromkeys(E.find(item, E.Call)))
     return tuple(found)
 
 

@@ -202,26 +202,32 @@ class GpuPrinter(CPrinter):
         """An index as exact text; what is not index arithmetic keeps the value of its dtype."""
         if isinstance(expr, int):
             return indexing.number(expr)
-        if isinstance(expr, E.Const):
-            return indexing.number(int(expr.value))
-        if isinstance(expr, E.Var) and expr in self.indices:
-            known = self.ranges.get(expr, full(expr.dtype))
-            wide = expr in self.wide or (expr.dtype == "int64" and expr not in self.narrow)
-            return Term(self.name_of(expr), known.low, known.high, wide)
-        if isinstance(expr, E.Cast) and self.is_index(expr):
-            return self.term(expr.value)  # the type follows from the values
-        if isinstance(expr, E.Binary) and self.is_index(expr):
-            return indexing.combine(expr.op, self.term(expr.a), self.term(expr.b))
+        if isinstance(expr, E.Const) or self.is_index(expr):
+            return self.arithmetic(expr)
         known = self.interval(expr)
-        if isinstance(expr, E.Select) and self.is_index(expr):
-            t, f = self.term(expr.t), self.term(expr.f)
-            text = f"({bare(self.value(expr.cond))} ? {t.text} : {f.text})"
-            return Term(text, known.low, known.high, t.wide or f.wide)
         text = self.value(expr)
         if expr.dtype in ("int64", "uint64", "uint32"):
             cast = "" if expr.dtype == "int64" else "(int64_t)"
             return Term(cast + text, known.low, known.high, True)
         return Term(text, known.low, known.high)
+
+    def arithmetic(self, expr: E.Expr) -> Term:
+        """The exact text of what `is_index`."""
+        if isinstance(expr, E.Const):
+            return indexing.number(int(expr.value))
+        if isinstance(expr, E.Var):
+            known = self.ranges.get(expr, full(expr.dtype))
+            wide = expr in self.wide or (expr.dtype == "int64" and expr not in self.narrow)
+            return Term(self.name_of(expr), known.low, known.high, wide)
+        if isinstance(expr, E.Cast):
+            return self.arithmetic(expr.value)  # the type follows from the values
+        if isinstance(expr, E.Binary):
+            return indexing.combine(expr.op, self.arithmetic(expr.a), self.arithmetic(expr.b))
+        assert isinstance(expr, E.Select)
+        known = self.interval(expr)
+        t, f = self.arithmetic(expr.t), self.arithmetic(expr.f)
+        text = f"({bare(self.value(expr.cond))} ? {t.text} : {f.text})"
+        return Term(text, known.low, known.high, t.wide or f.wide)
 
     def index(self, expr: E.Expr | int) -> str:
         """An index expression, exact."""

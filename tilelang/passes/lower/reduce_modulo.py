@@ -58,16 +58,13 @@ def remainders(loop: S.For) -> set[Remainder]:
         return set()
     if not isinstance(loop.step, E.Const) or loop.step.value != 1:
         return set()
-    found: set[Remainder] = set()
-    copies = False
-    for stmt in S.walk(loop.body):
-        for root in stmt.exprs():
-            for node in E.walk(root):
-                copies |= isinstance(node, E.Call) and node.atom.completes == group("cp_async")
-                form = _form(node, loop.var)
-                if form is not None:
-                    found.add(form)
-    return found if copies else set()
+    roots = [root for stmt in S.walk(loop.body) for root in stmt.exprs()]
+    copies = group("cp_async")
+    if not any(call.atom.completes == copies for root in roots for call in E.find(root, E.Call)):
+        return set()
+    inside = (node for root in roots for node in E.find(root, E.Binary))
+    forms = (_form(node, loop.var) for node in inside)
+    return {form for form in forms if form is not None}
 
 
 def _form(expr: E.Expr, var: E.Var) -> Remainder | None:

@@ -34,6 +34,7 @@ TOTAL = "shared_bytes"
 _LEAST = 16  # bytes; the widest vector access
 _TILE = 128  # what rows of tiles should start at
 _SWIZZLED = 1024  # the period of the widest swizzle
+_UNITS = "bulk_copy"  # a target without has no unit beside the threads that writes shared memory
 _RESERVED = 1024  # bytes of each block that the system takes (CUDA C++ Programming Guide, sm_80 on)
 
 
@@ -51,19 +52,21 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
     """
 
     def planned(launch: S.Launch) -> S.Launch:
-        limit, warp = context.limits.shared_block, context.limits.warp
+        limit = context.limits.shared_block
         if not any(isinstance(n, S.Alloc) and is_planned(n.buffer) for n in S.walk(launch.body)):
             return replace(launch, annotations=(*launch.annotations, (TOTAL, 0)))
-        places, total = _plan(launch, reuse, warp)
+        places, total = _plan(launch, reuse, context)
         if total > limit:
-            fitting = relieved(launch, lambda other: _plan(other, reuse, warp)[1] <= limit, warp)
+            fitting = relieved(
+                launch, lambda other: _plan(other, reuse, context)[1] <= limit, context.limits.warp
+            )
             if fitting is None:
                 raise _too_large(launch, places, total, limit, context.target)
             launch = fitting
-            places, total = _plan(launch, reuse, warp)
-        elif uses_copy_unit(launch):
-            launch = _roomier(launch, lambda other: _plan(other, reuse, warp)[1], context)
-            places, total = _plan(launch, reuse, warp)
+            places, total = _plan(launch, reuse, context)
+        elif _UNITS in context.target.features and uses_copy_unit(launch):
+            launch = _roomier(launch, lambda other: _plan(other, reuse, context)[1], context)
+            places, total = _plan(launch, reuse, context)
         made = _Place({item.live.buffer.data: place for item, place in places}).rewrite(launch.body)
         return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
 
@@ -101,12 +104,14 @@ class _Item:
         return self.unit and not other.unit and self.live.order > other.live.order
 
 
-def _plan(launch: S.Launch, reuse: bool, warp: int) -> tuple[list[tuple[_Item, int]], int]:
+def _plan(launch: S.Launch, reuse: bool, context: Context) -> tuple[list[tuple[_Item, int]], int]:
     """An offset for each shared buffer, and the bytes that all of them take."""
-    ranges = find_live_ranges(launch, warp)
+    ranges = find_live_ranges(launch, context.limits.warp)
     patterns = _patterns(launch)
-    every = effects.accesses(launch.body, nested=True)
-    units = {access.data for access in every if access.proxy == "async" and access.writes}
+    units: set[E.Var] = set()
+    if _UNITS in context.target.features:
+        every = effects.accesses(launch.body, nested=True)
+        units = {access.data for access in every if access.proxy == "async" and access.writes}
     items = [
         _Item(
             live, bytes_of(live), max(align_of(live), patterns.get(live.buffer.data, 1)),

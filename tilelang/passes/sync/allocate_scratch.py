@@ -15,7 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import THREAD_ALLREDUCE
-from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
 from tilelang.target import Context
 
 
@@ -27,11 +27,18 @@ def allocate_scratch(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """
 
     def allocated(launch: S.Launch) -> S.Stmt:
+        if not any(map(_reduces, S.walk(launch.body))):
+            return launch.body
         kernel = _Kernel(prod(launch.threads))
         body = kernel.rewrite(launch.body)
         return S.seq(*(S.Alloc(buffer=buffer) for buffer in kernel.buffers.values()), body)
 
     return rewrite_bodies(func, allocated)
+
+
+def _reduces(stmt: S.Stmt) -> bool:
+    calls = (call for expr in stmt.exprs() for call in E.find(expr, E.Call))
+    return any(call.atom is THREAD_ALLREDUCE for call in calls)
 
 
 class _Kernel(Rewriter):
@@ -40,7 +47,10 @@ class _Kernel(Rewriter):
         self.buffers: dict[str, Buffer] = {}
 
     def expr(self, expr: E.Expr) -> E.Expr:
-        """A reduction gets its room."""
+        """Reductions in an expression get their room."""
+        if not E.holds(expr, E.Call):
+            return expr
+        expr = rebuild(expr, self.expr)
         if not isinstance(expr, E.Call) or expr.atom is not THREAD_ALLREDUCE:
             return expr
         kind = _held_as(expr.dtype)
