@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from contexts import SM_80
+from contexts import SM_80, SM_90
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -331,13 +331,13 @@ def test_barriers_of_a_branch_are_added_where_it_has_one() -> None:
 def test_barriers_are_added_behind_what_a_copy_unit_fills_if_more_blocks_fit_for_them() -> None:
     a, b, full = P.tile("a", 256, 64), P.tile("b", 256, 64), bank(made=True)
     body = [P.alloc(a, b, full), filled(a, full), P.use(a), P.use(b)]
-    made = plan_shared(P.func(*body), SM_80)
+    made = plan_shared(P.func(*body), SM_90)
     assert made.script().count("T.sync_threads()") == 1
     assert launch_of(made).annotation("shared_bytes") == 65536 + 16
-    plain = plan_shared(P.func(P.alloc(a, b), P.use(a), P.use(b)), SM_80)
+    plain = plan_shared(P.func(P.alloc(a, b), P.use(a), P.use(b)), SM_90)
     assert "T.sync_threads()" not in plain.script()
     c, d = tiles()
-    few = plan_shared(P.func(P.alloc(c, d, full), filled(c, full), P.use(c), P.use(d)), SM_80)
+    few = plan_shared(P.func(P.alloc(c, d, full), filled(c, full), P.use(c), P.use(d)), SM_90)
     assert "T.sync_threads()" not in few.script()
 
 

@@ -11,6 +11,7 @@ from test_pipeline import body_text
 
 import tilelang
 import tilelang.language as T
+from tilelang.compiler import lower
 from tilelang.ir import stmt as S
 from tilelang.ir.legal import check
 from tilelang.options import Options
@@ -18,6 +19,8 @@ from tilelang.passes.analysis.tma import PART
 from tilelang.passes.normalize.fold_zero_init import fold_zero_init
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.schedule.persist_tiles import persist_tiles
+from tilelang.passes.schedule.pipeline import pipelined
+from tilelang.passes.schedule.specialize_warps import specialized
 from tilelang.target import Context, parse_target
 
 HOPPER = parse_target("cuda -arch=sm_90a")
@@ -197,6 +200,16 @@ def test_extents_that_are_known_at_run_time(size: tuple[int, int, int]) -> None:
     M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
     func = product(M, 8 * N, 8 * K, block=(128, 128, 64))
     same(func, *size)
+
+
+def test_what_becomes_of_a_launch_is_found_once() -> None:
+    """Whether it gets roles is asked of the passes below, which go on with what they found."""
+    func = product()
+    for found in (pipelined, specialized):
+        found.cache_clear()
+    lower(func, HOPPER, Options())
+    for found in (pipelined, specialized):
+        assert (found.cache_info().misses, found.cache_info().hits) == (1, 1)
 
 
 def test_registers_hold_a_tile_and_the_one_before() -> None:

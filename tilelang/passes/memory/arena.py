@@ -87,6 +87,9 @@ def _roomier(launch: S.Launch, total_of: Callable[[S.Launch], int], context: Con
         return min(shared, limits.threads_processor // threads)
 
     now = blocks(launch)
+    _, items = _items(launch, context)
+    if limits.shared_processor // (_at_once(items) + _RESERVED) <= now:
+        return launch  # no barrier helps
     better = relieved(launch, lambda other: blocks(other) > now, limits.warp)
     return launch if better is None else _roomier(better, total_of, context)
 
@@ -106,6 +109,13 @@ class _Item:
 
 def _plan(launch: S.Launch, reuse: bool, context: Context) -> tuple[list[tuple[_Item, int]], int]:
     """An offset for each shared buffer, and the bytes that all of them take."""
+    ranges, items = _items(launch, context)
+    places = assign(items, ranges, reuse)
+    return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)
+
+
+def _items(launch: S.Launch, context: Context) -> tuple[LiveRanges, list[_Item]]:
+    """The shared buffers of ``launch``, and when they are in use."""
     ranges = find_live_ranges(launch, context.limits.warp)
     patterns = _patterns(launch)
     units: set[E.Var] = set()
@@ -119,8 +129,20 @@ def _plan(launch: S.Launch, reuse: bool, context: Context) -> tuple[list[tuple[_
         )
         for live in ranges.ranges
     ]  # fmt: skip
-    places = assign(items, ranges, reuse)
-    return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)
+    return ranges, items
+
+
+def _at_once(items: list[_Item]) -> int:
+    """Most bytes that are in use at one time: whatever barriers there are, a plan takes as many."""
+    always = sum(item.size for item in items if item.live.always)
+    some = [item for item in items if not item.live.always and item.live.first >= 0]
+    return always + max(
+        (
+            sum(other.size for other in some if other.live.first <= at <= other.live.last)
+            for at in {item.live.first for item in some}
+        ),
+        default=0,
+    )
 
 
 def _patterns(launch: S.Launch) -> dict[E.Var, int]:

@@ -37,8 +37,8 @@ from tilelang.ir.visitor import rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.tma import PART, PART_COLUMNS, PART_ROWS, Part, box_layout
-from tilelang.passes.schedule.pipeline import pipeline_loops, stages_of
-from tilelang.passes.schedule.specialize_warps import WARPGROUP, specialize_warps
+from tilelang.passes.schedule.pipeline import pipelined, stages_of
+from tilelang.passes.schedule.specialize_warps import WARPGROUP, specialized
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.target import Context
 
@@ -63,15 +63,15 @@ def persist_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         if form is None or plan is None:
             return launch
         made = _Persistent(launch, form, plan, context.limits.processors).launch()
-        return made if _has_roles(replace(func, body=made), context) else launch
+        return made if _has_roles(made, known, context) else launch
 
     return rewrite_launches(func, persistent)
 
 
-def _has_roles(func: S.PrimFunc, context: Context) -> bool:
-    """Whether the kernel of ``func`` gets roles."""
-    made = specialize_warps(pipeline_loops(func, context), context)
-    return any(isinstance(node, H.Roles) for node in S.walk(made.body))
+def _has_roles(launch: S.Launch, known: frozenset[E.Var], context: Context) -> bool:
+    """Whether ``launch`` gets roles: what the passes below make of it, which they remember."""
+    made = specialized(pipelined(launch, known, context), context)
+    return any(isinstance(node, H.Roles) for node in S.walk(made))
 
 
 # -- the rule ----------------------------------------------------------------------------------

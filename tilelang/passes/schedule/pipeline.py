@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from math import prod
 
 from tilelang.ir import effects
@@ -46,13 +47,17 @@ def pipeline_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """
 
     known = host_tensors(func)
+    return rewrite_launches(func, lambda launch: pipelined(launch, known, context))
 
-    def pipelined(launch: S.Launch) -> S.Stmt:
-        if any(_is_pipelined(node) for node in S.walk(launch.body)):
-            return _Pipeliner(launch, context, TmaFacts(launch, known, context)).run()
+
+@lru_cache(maxsize=1)  # `persist_tiles` has asked what becomes of a launch
+def pipelined(launch: S.Launch, known: frozenset[E.Var], context: Context) -> S.Launch:
+    """One kernel without pipelined loops; ``known``: what :func:`host_tensors` gives."""
+    if not any(_is_pipelined(node) for node in S.walk(launch.body)):
         return launch
-
-    return rewrite_launches(func, pipelined)
+    made = _Pipeliner(launch, context, TmaFacts(launch, known, context)).run()
+    assert isinstance(made, S.Launch)
+    return made
 
 
 def _is_pipelined(stmt: S.Stmt) -> bool:

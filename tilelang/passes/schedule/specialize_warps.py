@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import takewhile
 from math import prod
 
@@ -46,17 +47,19 @@ class _NotSpecializedError(Exception):
 
 def specialize_warps(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with a producer warpgroup in each launch that qualifies."""
+    return rewrite_launches(func, lambda launch: specialized(launch, context))
 
-    def specialized(launch: S.Launch) -> S.Stmt:
-        if not any(map(_is_ours, S.walk(launch.body))):
-            return launch
-        try:
-            _check(launch, context)
-            return _specialized(launch, context)
-        except _NotSpecializedError as why:
-            return _Noted(f"one role: {why}").rewrite(launch)
 
-    return rewrite_launches(func, specialized)
+@lru_cache(maxsize=1)  # `persist_tiles` has asked what becomes of a launch
+def specialized(launch: S.Launch, context: Context) -> S.Stmt:
+    """One kernel, with a producer warpgroup if it qualifies."""
+    if not any(map(_is_ours, S.walk(launch.body))):
+        return launch
+    try:
+        _check(launch, context)
+        return _specialized(launch, context)
+    except _NotSpecializedError as why:
+        return _Noted(f"one role: {why}").rewrite(launch)
 
 
 def _is_ours(stmt: S.Stmt) -> bool:
