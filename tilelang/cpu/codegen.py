@@ -22,9 +22,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import parted
 from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT
 from tilelang.ir.visitor import substitute
-from tilelang.passes.analysis.affine import linear
 from tilelang.passes.serial.barriers import no_word_of_cpus
 
 ON_STACK = 256  # bytes up to which a private array is a C array
@@ -423,8 +423,8 @@ def every_store_uses(body: S.Stmt, var: E.Var) -> bool:
         )
 
     def moves(index: E.Expr) -> bool:
-        form = linear(substitute(index, lets), frozenset((var,)))
-        return form is not None and form.coeffs.get(var, 0) != 0
+        parts = parted(substitute(index, lets), frozenset((var,)))
+        return parts is not None and parts[0].factor(var) != 0
 
     read = {access.data for access in effects.accesses(body, nested=True) if access.reads}
     return all(

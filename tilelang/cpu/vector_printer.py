@@ -26,8 +26,8 @@ from tilelang.codegen.c import (
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import parted
 from tilelang.ir.tables import BINARY
-from tilelang.passes.analysis.affine import linear
 from tilelang.passes.serial.vectors import stride_of, value_bits
 
 if TYPE_CHECKING:
@@ -222,12 +222,12 @@ class VectorPrinter:
 
     def steps(self, expr: E.Expr) -> str:
         """A position, which moves on by the same distance in each iteration, as a value."""
-        form = linear(expr, frozenset((self.var,)))
+        form = parted(expr, frozenset((self.var,)))
         if form is None:
             raise NoVectorError
         kind = self.of(expr.dtype)
         first = self.p.index(expr)
-        return f"TL_STEPS({self.family}, {kind}, {bare(first)}, {form.coeffs.get(self.var, 0)})"
+        return f"TL_STEPS({self.family}, {kind}, {bare(first)}, {form[0].factor(self.var)})"
 
     # -- memory ------------------------------------------------------------------------------------
     def load(self, expr: E.Load) -> str:
@@ -358,10 +358,10 @@ class VectorPrinter:
         mask = self.type("mask")
         if self.p.is_index(expr.a) and self.p.is_index(expr.b):
             mine = frozenset((self.var,))
-            forms = linear(expr.a, mine), linear(expr.b, mine)
+            forms = parted(expr.a, mine), parted(expr.b, mine)
             if forms[0] is None or forms[1] is None:
                 raise NoVectorError
-            step = forms[0].coeffs.get(self.var, 0) - forms[1].coeffs.get(self.var, 0)
+            step = forms[0][0].factor(self.var) - forms[1][0].factor(self.var)
             most = _SIGNS[self.family]
             if abs(step) * (MOST_LANES[self.family] - 1) >= most:
                 raise NoVectorError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Binary, Const, Expr, Select, Unary
+from tilelang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, binary, cast, const
 
 
 def balanced(value: int, dtype: DType) -> int:
@@ -56,6 +56,10 @@ class Linear:
         kept = ((term, balanced(factor, dtype)) for term, factor in terms.items())
         return cls(tuple(pair for pair in kept if pair[1]), balanced(constant, dtype), dtype)
 
+    def factor(self, term: Expr) -> int:
+        """The coefficient of ``term``, 0 where it does not occur."""
+        return dict(self.terms).get(term, 0)
+
     def plus(self, constant: int) -> Linear:
         """With ``constant`` added."""
         return Linear(self.terms, balanced(self.constant + constant, self.dtype), self.dtype)
@@ -95,6 +99,53 @@ class Linear:
                 made = Linear.made(terms, self.constant, self.dtype)
                 return made.added(Linear.of(term.a), factor).recomposed()
         return self
+
+
+def depends_on(expr: Expr, variables: frozenset[Var]) -> bool:
+    """Whether ``expr`` mentions one of ``variables``."""
+    return not variables.isdisjoint(expr.variables)
+
+
+def parted(expr: Expr, variables: frozenset[Var]) -> tuple[Linear, Expr] | None:
+    """``expr`` as multiples of ``variables`` plus what mentions none of them; None where it is no
+    such sum. Integers that become wider are taken as exact, which indices are."""
+    found = _parted(expr, variables)
+    if found is None:
+        return None
+    factors, rest = found
+    return (Linear.made(factors, 0, expr.dtype) if factors else Linear((), 0, expr.dtype)), rest
+
+
+def _parted(expr: Expr, variables: frozenset[Var]) -> tuple[dict[Expr, int], Expr] | None:
+    if not depends_on(expr, variables):
+        return {}, expr
+    if isinstance(expr, Var):
+        return {expr: 1}, const(0, expr.dtype)
+    if isinstance(expr, Cast) and expr.dtype.is_int and expr.value.dtype.is_int:
+        inner = _parted(expr.value, variables)
+        if inner is None or expr.dtype.bits < expr.value.dtype.bits:
+            return None
+        return inner[0], cast(inner[1], expr.dtype)
+    if not isinstance(expr, Binary) or expr.op not in ("add", "sub", "mul"):
+        return None
+    a, b = _parted(expr.a, variables), _parted(expr.b, variables)
+    if a is None or b is None:
+        return None
+    if expr.op == "mul":
+        if not b[0] and isinstance(b[1], Const):
+            return _scaled(*a, int(b[1].value))
+        if not a[0] and isinstance(a[1], Const):
+            return _scaled(*b, int(a[1].value))
+        return None
+    sign = 1 if expr.op == "add" else -1
+    factors = dict(a[0])
+    for var, factor in b[0].items():
+        factors[var] = factors.get(var, 0) + sign * factor
+    return factors, binary(expr.op, a[1], b[1])
+
+
+def _scaled(factors: dict[Expr, int], rest: Expr, factor: int) -> tuple[dict[Expr, int], Expr]:
+    return {term: scale * factor for term, scale in factors.items()}, rest * factor
 
 
 def unwrapped(expr: Expr) -> tuple[Expr, Linear] | None:

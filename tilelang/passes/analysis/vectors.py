@@ -14,10 +14,9 @@ import numpy as np
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.linear import unwrapped
+from tilelang.ir.linear import parted, unwrapped
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
-from tilelang.passes.analysis.affine import linear
 
 VECTOR_BITS = 128
 MAX_LANES = 16
@@ -40,8 +39,8 @@ def run_of(
     if isinstance(last, E.Select) and unwrapped(last) is not None:
         return _run_of_sides(buffer, indices[:-1], last, var, bounds, most)
     mine = frozenset((var,))
-    form = linear(indices[-1], mine)
-    if form is None or form.coeffs.get(var, 0) != 1:
+    parts = parted(indices[-1], mine)
+    if parts is None or parts[0].factor(var) != 1:
         return 1
     if any(_mentions(index, var) for index in indices[:-1]):
         return 1

@@ -22,10 +22,10 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import parted
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, split_modes
-from tilelang.passes.analysis.affine import linear
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -370,17 +370,18 @@ def _digits(
 ) -> tuple[tuple[int, ...], int]:
     """The numbers of the loop variables that write ``index`` in mixed radix, slowest first, and
     the constant that is added; no numbers where they do not, or where it is constant."""
-    form = linear(index, frozenset(loop.vars))
-    if form is None or not isinstance(form.rest, E.Const):
+    parts = parted(index, frozenset(loop.vars))
+    if parts is None or not isinstance(parts[1], E.Const):
         return (), 0
-    numbers = {var: number for number, var in enumerate(loop.vars)}
-    found = sorted(form.coeffs.items(), key=lambda item: -item[1])
+    form, rest = parts[0], parts[1]
+    numbers: dict[E.Expr, int] = {var: number for number, var in enumerate(loop.vars)}
+    found = sorted(form.terms, key=lambda item: -item[1])
     weight = 1
     for var, factor in reversed(found):
         if factor != weight:
             return (), 0
         weight *= extents[numbers[var]]
-    return tuple(numbers[var] for var, _ in found), int(form.rest.value)
+    return tuple(numbers[var] for var, _ in found), int(rest.value)
 
 
 def _product(positions: tuple[int, ...], extents: tuple[int, ...]) -> int:

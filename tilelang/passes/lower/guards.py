@@ -17,10 +17,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, prove
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.linear import Linear, unwrapped
+from tilelang.ir.linear import Linear, depends_on, parted, unwrapped
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, substitute
-from tilelang.passes.analysis.affine import depends_on, linear
 from tilelang.target import Context
 
 
@@ -370,14 +369,15 @@ class _Corners(Rewriter):
             if low_ok and high_ok:
                 continue
             self.found = True
-            form = linear(known, self.variables)
+            parts = parted(known, self.variables)
             opaque = depends_on(known, frozenset(self.unknown))
             opaque |= E.holds(known, E.Load)
-            if form is None or opaque or depends_on(E.as_expr(extent), self.variables):
+            if parts is None or opaque or depends_on(E.as_expr(extent), self.variables):
                 self.hopeless = True
                 return
-            low = high = form.rest
-            for var, factor in form.coeffs.items():
+            low = high = parts[1]
+            for var, factor in parts[0].terms:
+                assert isinstance(var, E.Var)
                 start, stop = self.extents[var]
                 if depends_on(start, self.variables) or depends_on(stop, self.variables):
                     self.hopeless = True

@@ -24,10 +24,10 @@ from tilelang.ir.atoms import Atom, Effect
 from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
-from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.lower.context import INT
 from tilelang.target import Context
@@ -182,8 +182,8 @@ class _Pair:
         """The first index of an access whose lanes are an aligned piece of a register array."""
         if len(indices) != 1 or buffer.storage != "local" or buffer.elem_offset != 0:
             return None
-        form = linear(indices[0], frozenset((self.lane,)))
-        if form is None or form.coeffs.get(self.lane) != 1:
+        parts = parted(indices[0], frozenset((self.lane,)))
+        if parts is None or parts[0].factor(self.lane) != 1:
             return None
         found = self.both(indices[0])[0]
         return found if divisible_by(found, self.width, self.bounds) else None

@@ -20,10 +20,10 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
-from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
@@ -237,13 +237,13 @@ class _Lanes(Rewriter):
             return piece.count
         if not isinstance(cond, E.Binary) or cond.op not in ("lt", "ge"):
             return 1
-        left = linear(cond.a, mine)
-        if left is None or left.coeffs.get(piece.lane) != 1 or _mentions(cond.b, piece.lane):
+        left = parted(cond.a, mine)
+        if left is None or left[0].factor(piece.lane) != 1 or _mentions(cond.b, piece.lane):
             return 1
         count = piece.count
         # a + lane < b for multiples a and b of the count says the same for every lane below it.
         while count > 1 and not (
-            divisible_by(left.rest, count, self.bounds) and divisible_by(cond.b, count, self.bounds)
+            divisible_by(left[1], count, self.bounds) and divisible_by(cond.b, count, self.bounds)
         ):
             count //= 2
         return count

@@ -28,9 +28,9 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import INDEX_OPS
+from tilelang.ir.linear import parted
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, substitute
-from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.target import Context
 
@@ -67,10 +67,10 @@ def stride_of(
     is no constant, or where the indices also depend on ``names``, which change in the loop."""
     total = 0
     for index, stride in zip(indices, buffer.stride_list()):
-        form = linear(index, names | {var})
+        form = parted(index, names | {var})
         if form is None:
             return None
-        steps = {v: c for v, c in form.coeffs.items() if c}
+        steps = dict(form[0].terms)
         if not steps:
             continue
         if set(steps) != {var} or not isinstance(stride, int):
@@ -256,10 +256,10 @@ class _Loop:
             return True
         names = self.lets | {self.loop.var}
         for mine, others, stride in pairs:
-            forms = linear(mine, names), linear(others, names)
+            forms = parted(mine, names), parted(others, names)
             if forms[0] is None or forms[1] is None or not isinstance(stride, int):
                 return True
-            apart = E.binary("sub", forms[0].rest, forms[1].rest)
+            apart = E.binary("sub", forms[0][1], forms[1][1])
             if not isinstance(apart, E.Const):
                 return True
             distance += int(apart.value) * stride

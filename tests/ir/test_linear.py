@@ -1,4 +1,4 @@
-"""Linear forms of index expressions."""
+"""Sums of multiples of variables and a rest."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hypothesis import given
 
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import depends_on, parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.passes.analysis.affine import depends_on, linear
 
 i, j, n = (E.Var(name, DType("int32")) for name in "ijn")
 LOOPS = frozenset((i, j))
@@ -31,17 +31,17 @@ LOOPS = frozenset((i, j))
 def test_sums_and_constant_multiples_are_linear(
     expr: E.Expr, coeffs: dict[E.Var, int], rest: int
 ) -> None:
-    form = linear(expr, LOOPS)
-    assert form is not None
-    assert form.coeffs == coeffs
-    assert isinstance(form.rest, E.Const) and form.rest.value == rest
+    parts = parted(expr, LOOPS)
+    assert parts is not None
+    assert dict(parts[0].terms) == coeffs
+    assert isinstance(parts[1], E.Const) and parts[1].value == rest
 
 
 def test_what_does_not_mention_the_variables_is_the_rest() -> None:
-    form = linear(i + n * n, LOOPS)
-    assert form is not None
-    assert form.coeffs == {i: 1}
-    assert repr(simplify(form.rest)) == "n * n"
+    parts = parted(i + n * n, LOOPS)
+    assert parts is not None
+    assert parts[0].terms == ((i, 1),)
+    assert repr(simplify(parts[1])) == "n * n"
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_does_not_mention_the_variables_is_the_rest() -> None:
     ids=repr,
 )
 def test_other_forms_are_none(expr: E.Expr) -> None:
-    assert linear(expr, LOOPS) is None
+    assert parted(expr, LOOPS) is None
 
 
 def test_depends_on_looks_inside() -> None:
@@ -78,14 +78,14 @@ def sums(draw: st.DrawFn) -> E.Expr:
 
 @given(sums(), st.tuples(*[st.integers(-50, 50)] * 3))
 def test_the_form_has_the_value_of_the_expression(expr: E.Expr, at: tuple[int, int, int]) -> None:
-    form = linear(expr, LOOPS)
-    assert form is not None
-    point = {var: E.const(value) for var, value in zip((i, j, n), at)}
+    parts = parted(expr, LOOPS)
+    assert parts is not None
+    point: dict[E.Var, E.Expr] = {var: E.const(value) for var, value in zip((i, j, n), at)}
 
     def value(item: E.Expr) -> int:
         found = simplify(substitute(item, point))
         assert isinstance(found, E.Const)
         return int(found.value)
 
-    total = value(form.rest) + sum(c * value(var) for var, c in form.coeffs.items())
+    total = value(parts[1]) + sum(c * value(var) for var, c in parts[0].terms)
     assert total == value(expr)
