@@ -88,6 +88,33 @@ def test_a_longer_loop_is_not_written_out() -> None:
     assert unroll_slices(func, SM_90) is func
 
 
+@T.prim_func
+def named_rows(A: T.Tensor((32, 64), "float32"), C: T.Tensor((32, 64), "float32")):
+    """The shared tile has another name, which only an iteration knows."""
+    with T.Kernel(1, threads=128):
+        c = T.alloc_fragment((32, 64), "float32")
+        part = T.alloc_shared((2, 16, 64), "float32")
+        T.copy(A, c)
+        for k in range(2):
+            flat = T.reshape(part, (32 * 64,))
+            for i, j in T.Parallel(16, 64):
+                flat[k * 1024 + i * 64 + j] = c[i + k * 16, j] * 2.0
+            T.copy(part[k, :, :], C[k * 16 : (k + 1) * 16, :])
+
+
+def test_a_loop_that_gives_a_tile_another_name_is_not_written_out() -> None:
+    func = simplify_func(named_rows, SM_90)
+    assert unroll_slices(func, SM_90) is func
+
+
+def test_a_tile_with_another_name_gets_its_rows() -> None:
+    made = tilelang.compile(named_rows, target="cuda -arch=sm_80", execution_backend="emulator")
+    given = np.arange(32 * 64, dtype=np.float32).reshape(32, 64)
+    found = np.zeros_like(given)
+    made(given, found)
+    np.testing.assert_array_equal(found, 2 * given)
+
+
 @pytest.mark.parametrize("target", ["cuda -arch=sm_80", "cuda -arch=sm_90a"])
 @pytest.mark.parametrize("form", [{}, {"guarded": True}, {"copied": True}, {"steps": 1}])
 def test_slices_leave_their_registers_without_an_exchange(

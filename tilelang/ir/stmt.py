@@ -595,7 +595,7 @@ def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str
 def _holds(cls: type[Stmt]) -> tuple[bool, bool, bool]:
     """Whether a class of statements has fields for statements, for expressions, and for regions."""
     kinds = (("block",), ("expr", "exprs"), ("read", "write", "update"))
-    blocks, exprs, regions = (bool(_fields_of(cls, roles)) for roles in kinds)  # type: ignore[arg-type]
+    blocks, exprs, regions = (bool(_fields_of(cls, roles)) for roles in kinds)  # type: ignore[arg-type]  # classes hash
     return blocks, exprs, regions
 
 

@@ -89,5 +89,7 @@ def _slices(loop: S.For) -> bool:
 
 
 def _can_repeat(body: S.Stmt) -> bool:
-    """Whether ``body`` may stand several times: it makes no tiles and does not leave the loop."""
-    return not any(isinstance(stmt, (S.Alloc, S.Break, S.Continue)) for stmt in S.walk(body))
+    """Whether ``body`` may stand several times: it makes no tiles, gives none another name, whose
+    place may depend on the iteration, and does not leave the loop."""
+    once = (S.Alloc, S.View, S.Break, S.Continue)
+    return not any(isinstance(stmt, once) for stmt in S.walk(body))
