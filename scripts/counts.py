@@ -3,8 +3,8 @@
     python scripts/counts.py [--list]     ``--list`` names the places
 
 * instructions: in how many files of the package each name of an instruction stands, in code (not in
-  docstrings or comments). One is its row, one its device header, which counts once for all
-  machines that have a header of that name.
+  docstrings or comments). One is its row. The headers of all machines count as one place, and so do
+  the tables of their dialects. Advice on what is not there is none.
 * name sets: collections of two or more instructions' names in passes, explain or the interpreter,
   which know by name what a row should say.
 * kinds: comparisons with a kind of target, and architecture numbers, outside ``target/`` and the
@@ -79,14 +79,15 @@ def words_of(tree: ast.Module) -> set[str]:
 def files_of_instructions(modules: dict[Path, ast.Module]) -> dict[str, list[str]]:
     """Files that name each instruction. Facades only pass names on, and the emitters are programs
     in the language."""
-    words = {
-        str(path): words_of(tree)
-        for path, tree in modules.items()
-        if path.name != "__init__.py" and path.parts[:2] != ("cuda", "intrinsics")
-    }
+    words: dict[str, set[str]] = {}
+    for path, tree in modules.items():
+        if path.name in ("__init__.py", "absent.py") or path.parts[:2] == ("cuda", "intrinsics"):
+            continue
+        place = "dialects" if path.name == "dialect.py" else str(path)
+        words[place] = words.get(place, set()) | words_of(tree)
     for path in sorted(PACKAGE.rglob("*.h")):
         found = set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-        words[path.name] = words.get(path.name, set()) | found
+        words["headers"] = words.get("headers", set()) | found
     return {
         name: [path for path, found in words.items() if name in found or f"tl_{name}" in found]
         for name in instructions()

@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 import counts
 
-# Its row, its device header, and one more: the function that programs call, or its lowering.
+# Its row, the device headers, and one more: the function that programs call, or its lowering.
 MOST_FILES = 3
 
 

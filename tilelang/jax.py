@@ -227,7 +227,7 @@ def _array_dtype(jax: Any, param: Param) -> Any:
 @lru_cache(maxsize=1024)
 def _plan(kernel: JITKernel) -> _Plan:
     artifact, library = kernel.adapter.artifact, kernel.adapter.library
-    if kernel.target.kind != "cpu" or artifact is None or library is None:
+    if kernel.target.is_gpu or artifact is None or library is None:
         raise TileUnsupportedError(
             "only compiled kernels for the CPU are called by XLA",
             expected='target="cpu" and a C compiler',

@@ -17,6 +17,7 @@ import numpy as np
 from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator.build import KernelLibrary
 from tilelang.errors import TileRuntimeError, TileValueError
+from tilelang.ir.lanes import WARP
 from tilelang.runtime.gpu import GpuLauncher, Narrow, Program
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.runtime.signature import LaunchSpec
@@ -183,7 +184,7 @@ class Machinery:
     runtime: Callable[[], Any]
     lock: threading.RLock = field(default_factory=threading.RLock)
     bounded: bool = True
-    warp_size: int = 32
+    warp_size: int = WARP
     most_shared: int = 0
 
     def tiles(self, kernel: str) -> tuple[SharedBuffer, ...]:

@@ -10,6 +10,7 @@ from tilelang.codegen.gpu.module import MapStep
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.tables import RNG_INIT
 from tilelang.metal.calls import WRITERS
 
 # Words of the Metal Shading Language that a variable must not take, and parameters of every kernel.
@@ -31,7 +32,7 @@ _LACKS = {
     "syncthreads_or": "T.reduce_max of a fragment",
     "thread_allreduce": "T.reduce_sum and its like over a fragment",
     "dp4a": "a sum of products of the four bytes",
-    "rng_init": "random numbers made by torch, as an argument",
+    RNG_INIT.name: "random numbers made by torch, as an argument",
 }
 
 
