@@ -250,6 +250,35 @@ def test_a_copy_over_strides_that_nobody_knows_says_why() -> None:
     np.testing.assert_array_equal(out, room[:, :64])
 
 
+def last_tile(**asked):
+    """A tile that is filled again and again, and that nobody uses before the end."""
+
+    @T.prim_func
+    def tma_last_tile(A: T.Tensor((8, 64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            s = T.alloc_shared((64, 64), "float16")
+            for k in T.serial(8):
+                T.copy(A[k, 0, 0], s, **asked)
+            for i, j in T.Parallel(64, 64):
+                B[i, j] = s[i, j] + 1
+
+    return tma_last_tile
+
+
+def test_threads_meet_between_two_turns_of_a_load() -> None:
+    plain, func = last_tile(), last_tile(prefer_instruction="tma")
+    reason = "its threads would have to meet once more in each iteration"
+    assert notes(plain) == [f"copy: without a tensor map: {reason}"]
+    text = compiled(func, SM_90A).get_kernel_source()
+    loop = text[
+        text.index("for (int k") : text.index("// test_tma_words.py", text.index("turn[0] ^"))
+    ]
+    assert "tl_tma_load(" in loop and "__syncthreads();" in loop
+    a = numbers(8, 64, 64)
+    holds(func, (a, 0 * a[0]), a[7] + 1, on=(SM_90A,))
+    lowered_holds(func, (a, 0 * a[0]), a[7] + 1)
+
+
 # -- the assembler ---------------------------------------------------------------------------------
 @pytest.mark.skipif(find_nvrtc() is None and find_nvcc() is None, reason="needs NVRTC or nvcc")
 @pytest.mark.parametrize(

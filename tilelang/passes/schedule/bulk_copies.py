@@ -120,7 +120,7 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     context = facts.context
     if not context.has("tma") or context.options.no_tma or context.sparing:
         return launch
-    ahead = _may_run_ahead(launch)
+    ahead = _without_meeting(launch)
 
     class Choose(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
@@ -132,7 +132,8 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
                 return stmt
             if not (facts.pays(stmt) or _asked(stmt)):
                 return stmt
-            why = _AHEAD if stmt in ahead else facts.refusal(stmt)
+            alone = stmt in ahead and not _asked(stmt)
+            why = _AHEAD if alone else facts.refusal(stmt)
             if why is not None:
                 return replace(stmt, annotations=(*stmt.annotations, (TMA_NOTE, why)))
             return replace(stmt, mode="tma", annotations=(*stmt.annotations, (COMPLETE, True)))
@@ -142,14 +143,14 @@ def _by_itself(launch: S.Launch, facts: TmaFacts) -> S.Launch:
     return found
 
 
-_AHEAD = "threads that share it may be a turn of its barrier apart"
+_AHEAD = "its threads would have to meet once more in each iteration"
 
 
-def _may_run_ahead(launch: S.Launch) -> set[S.Stmt]:
-    """Loads in loops whose threads do not meet between two iterations: where mbarriers order the
-    uses of a tile, and not a barrier of those who fill it, one thread may begin the next load
-    before another has seen the end of this one. A parity cannot tell the two apart. A barrier
-    stands between two loads that fill the same place, which threads read meanwhile."""
+def _without_meeting(launch: S.Launch) -> set[S.Stmt]:
+    """Loads in loops whose threads do not meet between two iterations, where a barrier for the
+    turns of the load's mbarrier alone would cost more than the load gains. A barrier stands anyway
+    between two loads that fill the same place, which threads read meanwhile; it does not where
+    mbarriers order the uses of a tile."""
     own = any(call.atom.signals for call in _calls(launch.body))
     pipelines = (node for node in S.walk(launch.body) if isinstance(node, H.Pipeline))
     tiles = {data for node in pipelines for data in node.tiles}

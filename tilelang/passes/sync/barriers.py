@@ -27,6 +27,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import interval
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
 from tilelang.ir.uniform import Varying, varying_exit
@@ -45,6 +46,7 @@ from tilelang.passes.analysis.groups import (
     thread_indices,
 )
 from tilelang.passes.analysis.mechanism import ARRIVALS, MECHANISMS, Mechanism, Step
+from tilelang.passes.analysis.tma import is_complete
 from tilelang.passes.sync.events import (
     EXCHANGES,
     Access,
@@ -161,6 +163,7 @@ class _Inserter:
         self._left: dict[tuple[int, int], Access] = {}
         self._arrived: dict[int, Access] = {}
         self._warped: dict[int, Access] = {}
+        self._turns: dict[int, Buffer] = {}  # what stands for the mbarrier of a load
         self._kept: list[object] = []  # keeps identities in the memos taken
 
     # -- statements ----------------------------------------------------------------------------
@@ -303,7 +306,8 @@ class _Inserter:
         found = self.accesses(stmt, at)
         if isinstance(stmt, S.Let):
             self.scope.bind(stmt)
-        before = self.order(found, live, at, stmt.loc)
+        told, seen = self.turns(stmt, at)
+        before = self.order([*found, *told], live, at, stmt.loc)
         if isinstance(stmt, S.Store) and found:
             split = self.split(stmt, found, live, at)
             if split is not None:
@@ -311,12 +315,30 @@ class _Inserter:
         if effects.in_bulk(stmt):
             # What is loaded so is waited for on a barrier that counts bytes.
             found = [access for access in found if access.mode == "read"]
-        live.add(found)
+        live.add([*found, *seen])
         if self.hands_on(stmt):
             before += self.fence(live, at)
         self.user_barrier(stmt, live, at)
         after = self.meet(stmt, live, at) if _signals_next(stmt) else []
         return S.seq(*before, stmt, *after) if before or after else stmt
+
+    def turns(self, stmt: S.Stmt, at: Where) -> tuple[list[Access], list[Access]]:
+        """What a load that is complete where it ends does to its mbarrier: one thread begins a
+        turn, and all threads see its end. A parity cannot tell a turn from the next but one, so
+        that nobody may begin one before all have seen the end of the last."""
+        if not (is_complete(stmt) and effects.in_bulk(stmt) and _fills_shared(stmt)):
+            return [], []
+        found = self._turns.get(id(stmt))
+        if found is None:
+            turn = Buffer("turn", Shape((1,)), DType("uint64"), "shared")
+            found = self._turns[id(stmt)] = turn
+            self._kept.append(stmt)
+        scope = self.scope.copy(mask=None if at.mask.all() else at.mask, joint=True, layout=None)
+        begun, ended = (
+            self.known.one(scope.access(found, mode, (E.const(0),), (1,), stmt.loc))
+            for mode in ("write", "read")
+        )
+        return [begun], [ended]
 
     def meet(self, stmt: S.Stmt, live: Open, at: Where) -> list[S.Stmt]:
         """What has to stand behind a copy before one thread may say that it is complete."""
@@ -693,6 +715,11 @@ class _Inserter:
             if not fresh:
                 return body, list(Open(leaving, map(left, exits.breaks)))
             carried += fresh
+
+
+def _fills_shared(stmt: S.Stmt) -> bool:
+    """Whether the unit fills a tile in shared memory there."""
+    return any(one.writes and is_shared(one.buffer) for one in effects.own(stmt))
 
 
 def _meetings(stmt: S.Stmt) -> int:
