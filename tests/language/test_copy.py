@@ -62,6 +62,12 @@ DYN2 = buf("DYN2", (m, n), "float16")
         ),
         (lambda: T.async_copy(A[0, 0], S), "T.async_copy(A, S)"),
         (lambda: T.copy_cluster(A, S, cluster_mask=3), "T.copy_cluster(A, S, cluster_mask=3)"),
+        (
+            lambda: T.copy_cluster(
+                S, S, dst_block=1, remote_barrier=buf("bar", (1,), "uint64", "shared.barrier")
+            ),
+            "T.copy_cluster(S, S, remote_barrier=T.address_of(bar[0]), dst_block=1)",
+        ),
         (lambda: T.transpose(S, shared("S2", (64, 128))), "T.transpose(S, S2)"),
         (
             lambda: T.c2d_im2col(buf("img", (1, 8, 8, 16), "float16"), S, 2, 1, 3, 1, 1, 1),

@@ -51,12 +51,18 @@ _ROWS: dict[type[S.TileOp], _Row] = {
     S.PrintTile: _Row("print", ("src",)),
     S.HardwareOp: _Row("{name}", ("writes", "reads", "args"), ("name",)),
 }
+# Between blocks of a cluster the barrier is that of the other one.
+_BETWEEN_BLOCKS = _Row(
+    "copy_cluster", ("src", "dst"), ("mode",), renamed=(("barrier", "remote_barrier"),)
+)
 _COPY_WORDS = {"copy": "copy", "async": "async_copy", "tma": "tma_copy", "cluster": "copy_cluster"}
 
 
 def tile_text(stmt: S.TileOp, text: ExprPrinter) -> str:
     """``stmt`` as a call."""
     row = _ROWS.get(type(stmt))
+    if isinstance(stmt, S.Copy) and stmt.mode == "cluster":
+        row = _BETWEEN_BLOCKS
     if row is None and isinstance(stmt, S.ElementOp):
         needed = (item.name for item in fields(stmt) if item.default is MISSING)
         row = _Row(type(stmt).__name__.lower(), tuple(needed))
