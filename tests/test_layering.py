@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "hostcc": "errors env scratch",
     "options": "errors",
     "ir": "errors",
-    "layout": "errors ir",
+    "layout": "errors absent ir",
     "target": "errors env options ir layout",
     "language": "errors absent tracebacks ir layout target",
     "passes": "errors ir layout language target",
@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "watch": "errors env options ir",
     "compiler": "errors env options ir layout target passes codegen backends watch",
     "explain": "errors options ir layout target passes compiler",
-    "utils": "errors env ir target",
+    "utils": "errors absent env ir target",
     "profiler": "errors env ir target runtime utils",
     "jit": (
         "version errors absent tracebacks env options watch ir layout target language codegen cuda interpret"

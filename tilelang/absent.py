@@ -48,6 +48,12 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         ),
         _EMITTERS,
     ),
+    "tilelang.intrinsics.mfma_macro_generator": dict.fromkeys(
+        ("MatrixCoreIntrinEmitter", "MatrixCorePreshuffleIntrinEmitter"), _EMITTERS
+    ),
+    "tilelang.layout": {
+        "make_cutlass_metadata_layout": "metadata lies as tilelang.utils.sparse.compress makes it"
+    },
     "tilelang.jit.adapter.nvrtc": dict.fromkeys(
         ("NVRTCKernelAdapter", "NVRTCLibraryGenerator"),
         'tilelang.compile(func, target="cuda", execution_backend="nvrtc")',
@@ -76,6 +82,9 @@ ABSENT: Mapping[str, Mapping[str, str]] = {
         ),
         _PASSES,
     ),
+    "tilelang.utils.sparse": {
+        "compress_sm90": "tilelang.utils.sparse.compress packs a matrix for every target"
+    },
     "tilelang.tvm": dict.fromkeys(
         ("compile", "build"), "tilelang.compile(func, target=...) gives a kernel"
     )

@@ -6,6 +6,7 @@ injectivity, inverse) is answered exactly by evaluating the table with numpy.
 
 from __future__ import annotations
 
+from tilelang.absent import absent_names
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.fragments import (
     make_fully_replicated_layout_fragment,
@@ -45,3 +46,5 @@ __all__ = [
     "make_volta_swizzled_layout",
     "make_wgmma_swizzled_layout",
 ]
+
+__getattr__ = absent_names("tilelang.layout")

@@ -12,11 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.absent import absent_names
 from tilelang.errors import TileTypeError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.floats import to_storage
 
 __all__ = ["arange_semi_sparse", "compress", "randint_semi_sparse", "randn_semi_sparse"]
+
+__getattr__ = absent_names("tilelang.utils.sparse")
 
 
 _KEPT, _GROUP, _WIDTH = 2, 4, 2  # values kept of a group, its size, bits of a place
