@@ -4,7 +4,8 @@ The interpreter itself is compared with the same text run as plain Python (`test
 ``python bench/fuzz_long.py --programs 20000 --seed 0`` prints progress, the smallest failing
 program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source;
 ``--target cuda`` compares with a GPU, ``--target emulator`` with the CUDA code, checked, on the
-cores, ``--target gfx942`` or ``gfx1100`` with the HIP code for these chips in the same way.
+cores, ``--target gfx942`` or ``gfx1100`` with the HIP code for these chips in the same way,
+``--target metal`` with Metal code; what that refuses, for a dtype that it has not, is counted.
 """
 
 # ruff: noqa: E402  # imports from the tests follow the line that finds them
@@ -33,7 +34,7 @@ from fuzz.programs import make_program
 from fuzz.running import Disagreement, check, numbered
 from fuzz.shrinking import shrink
 
-from tilelang.errors import TileError
+from tilelang.errors import TileError, TileUnsupportedError
 
 BATCH = 20  # programs in a process, while nothing fails: a GPU's context takes long to make
 SECONDS = 300  # a program that runs longer is killed, and reported as an error
@@ -52,6 +53,9 @@ def outcome(program: Program) -> tuple[str, str]:
         check(program, target=TARGET)
     except Disagreement as wrong:
         return "differs", str(wrong).split("\n", 1)[0]
+    except TileUnsupportedError as refused:
+        kind = "refused" if TARGET == "metal" else "error"
+        return kind, f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
     except TileError as refused:
         return "error", f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
     except Exception as crash:  # noqa: BLE001  # any crash is what this looks for
@@ -87,7 +91,7 @@ def _report(programs: list[Program], write: int) -> NoReturn:
         signal.alarm(SECONDS)
         kind, detail = outcome(program)
         os.write(write, json.dumps([kind, detail[:3000]]).encode() + b"\n")
-        if kind != "ok":
+        if kind not in ("ok", "refused"):
             break
     os._exit(0)
 
@@ -137,7 +141,9 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="run one program and show it")
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument(
-        "--target", choices=("cpu", "cuda", "emulator", "gfx942", "gfx1100"), default=TARGET
+        "--target",
+        choices=("cpu", "cuda", "emulator", "gfx942", "gfx1100", "metal"),
+        default=TARGET,
     )
     arguments = parser.parse_args()
     if arguments.target != TARGET:  # read again by this program and its workers
@@ -164,7 +170,7 @@ def _all(arguments: argparse.Namespace) -> int:
         answers = chain.from_iterable(pool.imap_unordered(run_seeds, batches))
         for seed, kind, detail in answers:
             counts[kind] += 1
-            if kind != "ok":
+            if kind not in ("ok", "refused"):
                 key = cause(kind, detail)
                 shown[key] += 1
                 if shown[key] <= (5 if kind == "differs" else 1) and len(shown) <= arguments.show:
@@ -176,7 +182,8 @@ def _all(arguments: argparse.Namespace) -> int:
                 print(f"{done} programs, {counts['differs']} disagreements, {counts['error']} "
                       f"errors, {time.monotonic() - began:.0f} s", flush=True)  # fmt: skip
     print(f"\nprograms {sum(counts.values())}  agree {counts['ok']}  disagree "
-          f"{counts['differs']}  errors {counts['error']}  seeds {seeds.start}..{seeds.stop - 1}  "
+          f"{counts['differs']}  errors {counts['error']}  refused {counts['refused']}  "
+          f"seeds {seeds.start}..{seeds.stop - 1}  "
           f"{time.monotonic() - began:.0f} s")  # fmt: skip
     for key, number in shown.most_common():
         print(f"{number:6d}  {key}")

@@ -106,10 +106,11 @@ def execute(program: Program, func: Any, backend: str, seed: int) -> dict[str, n
 def execute_emulated(
     program: Program, func: Any, seed: int, chip: str = ""
 ) -> dict[str, np.ndarray]:
-    """Results of the GPU code in the emulator, for CUDA unless an AMD chip is named; its checks
-    find nothing."""
+    """Results of the GPU code in the emulator, for CUDA unless an AMD chip or Metal is named; its
+    checks find nothing."""
     values = arguments(program, seed)
     target = f"hip -mcpu={chip}" if chip else f"cuda -arch={'sm_75' if seed % 4 == 3 else 'sm_80'}"
+    target = chip if chip == "metal" else target
     report = tilelang.sanitize(
         func, *(values[name] for name in program.order), target=target, schedule="random", seed=seed
     )
@@ -189,7 +190,7 @@ def check(program: Program, seed: int = 0, target: str = "cpu") -> None:
         found = execute_cuda(program, func, seed)
     elif target == "emulator":
         found = execute_emulated(program, func, seed)
-    elif target.startswith("gfx"):
+    elif target.startswith("gfx") or target == "metal":
         found = execute_emulated(program, func, seed, target)
     else:
         found = execute(program, func, "c", seed)

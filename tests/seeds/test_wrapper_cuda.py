@@ -481,6 +481,12 @@ def test_the_wrapper_leaves_metal_source_alone() -> None:
     assert chosen.wrap("kernel void k() {}") == "kernel void k() {}"
 
 
+def test_metal_source_is_the_text_of_the_generator() -> None:
+    source = compile_program(scale, Target("metal")).source
+    found = wrapper.TLMetalSourceWrapper(scale, source, "metal")
+    assert found.lib_code == source and "kernel void scale_kernel(device " in found.lib_code
+
+
 def test_the_python_wrapper_gives_the_python_host() -> None:
     module = emitted()
     chosen = wrapper.TLPyWrapper(Target("cuda"))

@@ -70,8 +70,7 @@ TL_INLINE int32_t tl_fns(uint32_t mask, uint32_t base, int32_t offset) {
         for (; n > 0; n >>= 1, b *= b) if (n & 1) r *= b;                                                 \
         return (T)r;                                                                                      \
     }
-TL_INTEGER(i32, int32_t, uint32_t)
-TL_INTEGER(i64, int64_t, uint64_t)
+TL_INTEGER(i32, int32_t, uint32_t) TL_INTEGER(i64, int64_t, uint64_t)
 #define TL_UNSIGNED(S, T)                                                                                 \
     TL_INLINE T tl_abs_##S(T x) { return x; }                                                             \
     TL_INLINE T tl_truncdiv_##S(T a, T b) { return b == 0 ? 0 : a / b; }                                  \
@@ -83,8 +82,7 @@ TL_INTEGER(i64, int64_t, uint64_t)
         for (; n > 0; n >>= 1, x *= x) if (n & 1) r *= x;                                                 \
         return r;                                                                                         \
     }
-TL_UNSIGNED(u32, uint32_t)
-TL_UNSIGNED(u64, uint64_t)
+TL_UNSIGNED(u32, uint32_t) TL_UNSIGNED(u64, uint64_t)
 #define TL_EXTREME(S, T)                                                                                  \
     TL_INLINE T tl_min_##S(T a, T b) { return a < b ? a : b; }                                            \
     TL_INLINE T tl_max_##S(T a, T b) { return a > b ? a : b; }                                            \
@@ -287,11 +285,8 @@ TL_INLINE int64_t tl_from_lane(int64_t v, ushort lane) { return (int64_t)tl_from
 TL_INLINE int32_t tl_from_lane(int32_t v, ushort lane) { return simd_shuffle(v, lane); }
 TL_INLINE uint32_t tl_from_lane(uint32_t v, ushort lane) { return simd_shuffle(v, lane); }
 TL_INLINE float tl_from_lane(float v, ushort lane) { return simd_shuffle(v, lane); }
-TL_INLINE int tl_from_lane(int8_t v, ushort lane) { return simd_shuffle((int)v, lane); }
-TL_INLINE int tl_from_lane(uint8_t v, ushort lane) { return simd_shuffle((int)v, lane); }
-TL_INLINE int tl_from_lane(int16_t v, ushort lane) { return simd_shuffle((int)v, lane); }
-TL_INLINE int tl_from_lane(uint16_t v, ushort lane) { return simd_shuffle((int)v, lane); }
-TL_INLINE int tl_from_lane(bool v, ushort lane) { return simd_shuffle((int)v, lane); }
+#define TL_SMALL_LANE(T) TL_INLINE int tl_from_lane(T v, ushort lane) { return simd_shuffle((int)v, lane); }
+TL_SMALL_LANE(int8_t) TL_SMALL_LANE(uint8_t) TL_SMALL_LANE(int16_t) TL_SMALL_LANE(uint16_t) TL_SMALL_LANE(bool)
 template <class T> TL_INLINE T tl_exchange(uint lane, int way, T v, int at, int width = 32, uint mask = 0xffffffffu) {
     return (T)tl_from_lane(v, tl_other_lane(lane, way, at, width));
 }
@@ -308,15 +303,10 @@ template <class T> TL_INLINE uint32_t tl_match_any(T v, uint mask = 0xffffffffu)
 template <class T> TL_INLINE uint32_t tl_match_all(T v, uint mask = 0xffffffffu) {
     return simd_all((T)tl_from_lane(v, 0) == v) ? 0xffffffffu : 0u;
 }
-#define TL_REDUCE(NAME, HOW)                                                                              \
-    TL_INLINE float tl_warp_reduce_##NAME(float v) { return simd_##HOW(v); }                              \
-    TL_INLINE int32_t tl_warp_reduce_##NAME(int32_t v) { return simd_##HOW(v); }                          \
-    TL_INLINE uint32_t tl_warp_reduce_##NAME(uint32_t v) { return simd_##HOW(v); }
-TL_REDUCE(sum, sum) TL_REDUCE(max, max) TL_REDUCE(min, min)
-#define TL_REDUCE_BITS(NAME, HOW)                                                                         \
-    TL_INLINE int32_t tl_warp_reduce_##NAME(int32_t v) { return simd_##HOW(v); }                          \
-    TL_INLINE uint32_t tl_warp_reduce_##NAME(uint32_t v) { return simd_##HOW(v); }
-TL_REDUCE_BITS(bitand, and) TL_REDUCE_BITS(bitor, or)
+#define TL_REDUCE(NAME, HOW, T) TL_INLINE T tl_warp_reduce_##NAME(T v) { return simd_##HOW(v); }
+#define TL_REDUCE_INT(NAME, HOW) TL_REDUCE(NAME, HOW, int32_t) TL_REDUCE(NAME, HOW, uint32_t)
+TL_REDUCE_INT(sum, sum) TL_REDUCE_INT(max, max) TL_REDUCE_INT(min, min) TL_REDUCE_INT(bitand, and) TL_REDUCE_INT(bitor, or)
+TL_REDUCE(sum, sum, float) TL_REDUCE(max, max, float) TL_REDUCE(min, min, float)
 
 // -- matrices of a simdgroup, from and to threadgroup memory; `pitch` elements from a row to the next ------------
 #define TL_MATRIX(M, T, UNIT)                                                                             \
