@@ -22,6 +22,7 @@ _HEADERS = (
     ("tl_reduce.h", r"tl_warp_reduce"),
     ("tl_launch.h", r"tl_swizzle"),
     ("tl_random.h", r"tl_rng|tl_philox"),
+    ("tl_hip_print.h", r"tl_assert"),
     ("tl_hip_atomic.h", r"tl_atomic_|tl_dp4a"),
 )
 # Where CUDA has a function -> where HIP has it.
@@ -64,6 +65,8 @@ def includes(text: str) -> list[str]:
         for header, pattern in _HEADERS:
             if re.match(pattern, word):
                 found.setdefault(header)
+    if "printf(" in text:
+        found.setdefault("tl_hip_print.h")
     return ["tl_hip.h", *sorted(found)]
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from tilelang.errors import InternalError, TileRuntimeError
+from tilelang.hip.output import HEAD, SYMBOL, WORDS, decoded
 
 # hipError_t -> what usually causes it.
 _ADVICE = {
@@ -29,6 +30,7 @@ _ADVICE = {
     719: "an earlier kernel crashed; the process must be restarted",
     720: "use fewer blocks, so that all are resident at once",
 }
+_HOST_TO_DEVICE = 1  # hipMemcpyKind
 _LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
 
 
@@ -175,6 +177,49 @@ class Driver:
                 "freeing device memory",
             )
 
+    # -- what kernels print --------------------------------------------------------------------
+    def output(self, device: int, module: int) -> Any:
+        """Memory of the host that the kernels of a module print to, as an array of words."""
+        import ctypes
+
+        place, size, memory = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
+        with self.on(device):
+            self.check(
+                self._lib.hipModuleGetGlobal(
+                    ctypes.byref(place), ctypes.byref(size), ctypes.c_void_p(module),
+                    SYMBOL.encode(),
+                ),
+                "finding where kernels print to",
+            )  # fmt: skip
+            self.check(
+                self._lib.hipHostMalloc(
+                    ctypes.byref(memory), ctypes.c_size_t(4 * (HEAD + WORDS)), 0
+                ),
+                "allocating memory for what kernels print",
+            )
+            words = (ctypes.c_uint32 * (HEAD + WORDS)).from_address(memory.value or 0)
+            words[0], words[1] = 0, WORDS
+            self.check(
+                self._lib.hipMemcpy(
+                    place, ctypes.byref(memory), ctypes.c_size_t(8), _HOST_TO_DEVICE
+                ),
+                "telling a kernel where to print to",
+            )
+        return words
+
+    def printed(self, device: int, stream: int, words: Any) -> int:
+        """Wait for a stream and show what its kernels printed; gives the runtime's code."""
+        import ctypes
+
+        with self.on(device):
+            code = int(self._lib.hipStreamSynchronize(ctypes.c_void_p(stream)))
+        if words[0]:
+            held = words[: HEAD + min(words[0], WORDS)]
+            print("".join(decoded(held)), end="", flush=True)
+            ctypes.memset(words, 0, 4 * len(held))
+            words[1] = WORDS
+        return code
+
 
 class LoadedCode:
     """The kernels of one compiled program: loaded on each device when it is first needed there.
@@ -194,6 +239,7 @@ class LoadedCode:
         self.code, self.kernels, self.name = code, tuple(kernels), name
         self._driver = get_driver or driver
         self._functions: dict[int, tuple[int, ...]] = {}
+        self._outputs: dict[int, Any] = {}
         self._lock = threading.Lock()
 
     def functions(self, device: int) -> tuple[int, ...]:
@@ -203,6 +249,8 @@ class LoadedCode:
         with self._lock:
             if device not in self._functions:
                 module = runtime.load(device, self.code, f"the kernels of {self.name}")
+                if SYMBOL.encode() in self.code:
+                    self._outputs[device] = runtime.output(device, module)
                 self._functions[device] = tuple(
                     runtime.function(device, module, kernel) for kernel in self.kernels
                 )
@@ -217,12 +265,16 @@ class LoadedCode:
         stream: int, parameters: Sequence[bytes], *, cluster: Sequence[int], cooperative: bool,
         pdl: bool,
     ) -> int:  # fmt: skip
-        """Start kernel number ``kernel``; gives the runtime's code."""
+        """Start kernel number ``kernel``, and wait for one that prints; gives the runtime's
+        code."""
         function = self.functions(device)[kernel]
         runtime: Driver = self._driver()
-        return runtime.launch(
+        code = runtime.launch(
             device, function, grid, block, shared, stream, parameters, cooperative=cooperative
         )
+        if code == 0 and device in self._outputs:
+            return runtime.printed(device, stream, self._outputs[device])
+        return code
 
     def tensor_map(self, form: Any, address: int, extents: Any, strides: Any) -> tuple[int, bytes]:
         """There are none."""

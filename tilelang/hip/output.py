@@ -1,0 +1,58 @@
+"""What kernels print: records in memory of the host, as ``include/tl_hip_print.h`` writes them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+
+SYMBOL = "tl_output"  # the variable of a code object with the address of the records
+WORDS = 1 << 18  # of 4 bytes, for the records of one launch
+HEAD = 2  # words in front of them: those in use, those there are
+_FORMAT = re.compile(r"%([-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l|z|j)?([diouxXeEfgGcsp%])")
+
+
+def decoded(words: Sequence[int]) -> Iterator[str]:
+    """The text of each record; at the end a line if there was no room for all.
+
+    Args:
+        words: the memory, its head included.
+    """
+    used, room = words[0], words[1]
+    at, end = HEAD, HEAD + min(used, room)
+    while at < end and words[at]:
+        length, parts = words[at], words[at + 1]
+        found: list[object] = []
+        place = at + 2
+        for _ in range(parts):
+            kind = words[place]
+            if kind == 2:
+                size = words[place + 1]
+                count = -(-size // 4)
+                raw = struct.pack(f"<{count}I", *words[place + 2 : place + 2 + count])
+                found.append(raw[:size].decode(errors="replace"))
+                place += 2 + count
+                continue
+            bits = struct.pack("<2I", *words[place + 1 : place + 3])
+            found.append(struct.unpack("<d" if kind == 1 else "<q", bits)[0])
+            place += 3
+        yield _formatted(str(found[0]), found[1:])
+        at += length
+    if used > room:
+        yield f"(kernels printed {used} words; only {room} are kept)\n"
+
+
+def _formatted(text: str, values: Sequence[object]) -> str:
+    """C's format with values; unsigned numbers of 32 bits come as they are."""
+    left = iter(values)
+
+    def one(found: re.Match[str]) -> str:
+        flags, letter = found.groups()
+        if letter == "%":
+            return "%"
+        value = next(left)
+        if letter == "p":
+            return f"{int(str(value)) & (1 << 64) - 1:#x}"
+        return f"%{flags}{'d' if letter == 'u' else letter}" % value
+
+    return _FORMAT.sub(one, text)
