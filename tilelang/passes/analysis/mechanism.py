@@ -113,6 +113,13 @@ _ROWS = (
         wait=(Step.MEET,),
         close=(Step.MEET,),
     ),
+    # The same on machines whose memory instructions run on beside the computation and are counted:
+    # the compiler waits where a value is stored to LDS (AMD CDNA 3 manual, "S_WAITCNT").
+    Mechanism(
+        "lds", frozenset(("vmcnt",)), "loads by threads", "one barrier per iteration", "copy",
+        wait=(Step.MEET,),
+        close=(Step.MEET,),
+    ),
     # One version: threads meet before it is overwritten and before it is used.
     Mechanism(
         "plain", frozenset(), "plain copies", "two barriers per iteration", "copy",
@@ -123,7 +130,7 @@ _ROWS = (
     ),
 )  # fmt: skip
 MECHANISMS = {row.name: row for row in _ROWS}
-CHOICES = ("bulk", "cp_async")
+CHOICES = ("bulk", "cp_async", "lds")
 
 
 def choices(context: Context) -> tuple[Mechanism, ...]:
