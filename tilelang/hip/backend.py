@@ -40,6 +40,12 @@ def _executable(program: Program, artifact: Artifact) -> Executable:
     return executable(program, artifact)
 
 
+def _standalone(source: str) -> str:
+    from tilelang.hip.standalone import standalone
+
+    return standalone(source)
+
+
 HIP = Backend(
     kind="hip",
     language="HIP",
@@ -48,4 +54,5 @@ HIP = Backend(
     keeps_text=True,
     emulated=True,
     texts=("hip", "isa"),
+    standalone=_standalone,
 )

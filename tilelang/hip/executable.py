@@ -17,13 +17,13 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Program
 from tilelang.errors import InternalError
 from tilelang.hip.driver import LoadedCode
+from tilelang.hip.headers import device_headers
 from tilelang.hip.toolchain import (
     FAST_MATH,
     CodeObject,
     KernelUse,
     assembly,
     compile_code,
-    device_headers,
     identity,
     used,
 )

@@ -18,19 +18,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
-from tilelang.cuda.toolchain import INCLUDE_DIR as CUDA_INCLUDE_DIR
 from tilelang.env import env
 from tilelang.errors import CompileError
+from tilelang.hip.headers import device_headers
 from tilelang.hip.hiprtc import Hiprtc, find_hiprtc
+from tilelang.hip.standalone import standalone
 from tilelang.hostcc import failed, summary_of
 from tilelang.scratch import ScratchFolder
 
-INCLUDE_DIR = Path(__file__).resolve().parent / "include"
-# Headers of CUDA's kernels that are plain C++.
-SHARED_HEADERS = (
-    "tl_basic.h", "tl_convert.h", "tl_float.h", "tl_float16.h", "tl_launch.h", "tl_random.h",
-    "tl_reduce.h", "tl_types.h", "tl_warp.h",
-)  # fmt: skip
 FLAGS = (
     "-O3", "-std=c++17", "-w", "-fno-strict-aliasing", "-munsafe-fp-atomics",
     "-Rpass-analysis=kernel-resource-usage",
@@ -114,13 +109,6 @@ class CodeObject:
     kernels: tuple[KernelUse, ...] = ()
 
 
-def device_headers() -> dict[str, str]:
-    """Our device headers, name -> text: part of what generated code means."""
-    files = [CUDA_INCLUDE_DIR / name for name in SHARED_HEADERS]
-    files += sorted(INCLUDE_DIR.glob("*.h"))
-    return {file.name: file.read_text(encoding="utf-8") for file in files}
-
-
 def tools() -> Iterator[Tool]:
     """Compilers to try, best first."""
     rtc = find_hiprtc()
@@ -155,7 +143,7 @@ def compile_code(
     unable: list[str] = []
     for tool in tools():
         if isinstance(tool, Hiprtc):
-            made = tool.compile(source, arch, (*FLAGS, *flags), device_headers(), name)
+            made = tool.compile(standalone(source), arch, (*FLAGS, *flags), {}, name)
         else:
             made = _by_clang(tool, source, arch, (*FLAGS, *flags), name)
         if isinstance(made, tuple):

@@ -4,6 +4,15 @@
 #ifndef TL_MATRIX_H
 #define TL_MATRIX_H
 
+#if !defined(__HIP_DEVICE_COMPILE__) && !defined(TL_EMULATOR)
+// Where a compiler reads kernels a second time for the host it makes no code of them, but has to find every name.
+#define TL_NAMED(NAME) TL_INLINE void tl_mma_##NAME(void*, const void*, const void*) {}
+TL_NAMED(m16n16k16_f16_f16_f32) TL_NAMED(m16n16k16_bf16_bf16_f32) TL_NAMED(m16n16k4_f32_f32_f32)
+TL_NAMED(m16n16k4_f64_f64_f64) TL_NAMED(m16n16k16_s8_s8_s32) TL_NAMED(m16n16k16_u8_u8_s32)
+TL_NAMED(m16n16k32_s8_s8_s32) TL_NAMED(m16n16k64_s8_s8_s32) TL_NAMED(m16n16k32_f16_f16_f32)
+TL_NAMED(m16n16k32_bf16_bf16_f32) TL_NAMED(m16n16k32_e4m3_e4m3_f32) TL_NAMED(m16n16k32_e5m2_e5m2_f32)
+TL_NAMED(m16n16k16_e4m3_e4m3_f32) TL_NAMED(m16n16k16_e5m2_e5m2_f32)
+#endif
 TL_VECTOR(tl_f16x4, _Float16, 4) TL_VECTOR(tl_f16x8, _Float16, 8) TL_VECTOR(tl_f16x16, _Float16, 16)
 TL_VECTOR(tl_bf16x8, __bf16, 8)
 TL_VECTOR(tl_i16x4, short, 4) TL_VECTOR(tl_i16x8, short, 8) TL_VECTOR(tl_i16x16, short, 16)

@@ -60,6 +60,7 @@ class TLCUDASourceWrapper:
     host_mod: Any = None
     pass_configs: dict[str, Any] | None = None
     runtime: Runtime = CUDA
+    back_end = "cuda"
 
     def __init__(
         self,
@@ -239,7 +240,7 @@ class TLCUDASourceWrapper:
         support = CHost(self._module, self.runtime).support(call)
         helpers = c_helpers(call) + support
         init = self.get_init_func()
-        device = BACKENDS["cuda"].standalone(code)
+        device = BACKENDS[self.back_end].standalone(code)
         self.lib_code = "\n".join([self._includes(call) + device + init, helpers]) + call
         return self.lib_code
 

@@ -17,6 +17,7 @@ class TLHIPSourceWrapper(TLCUDASourceWrapper):
     """
 
     runtime = HIP
+    back_end = "hip"
 
     def get_init_func(self) -> str:
         """Text of ``init`` and ``get_last_error``; a kernel may use 64 KiB of shared memory."""

@@ -1,0 +1,89 @@
+"""Host source around HIP kernels (``TLHIPSourceWrapper``), compiled for host and device beside a
+``hip/hip_runtime.h`` that has the names of HIP's."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hip.programs import product
+
+from tilelang.compiler import compile as text_of
+from tilelang.hip.headers import device_headers, plain
+from tilelang.hip.standalone import standalone
+from tilelang.hip.toolchain import Clang, tools
+from tilelang.jit.adapter.wrapper import host_source
+from tilelang.target import parse_target
+
+RUNTIME = r"""
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <math.h>
+#include <string.h>
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __forceinline__ inline __attribute__((always_inline))
+struct uint2 { unsigned x, y; };
+struct uint3 { unsigned x, y, z; };
+struct uint4 { unsigned x, y, z, w; };
+static __device__ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+struct Index { unsigned x, y, z; };
+extern const __device__ __attribute__((weak)) Index threadIdx, blockIdx, blockDim, gridDim;
+static __device__ inline void __syncthreads() {}
+static __device__ inline void __threadfence() {}
+static __device__ inline int __popc(unsigned x) { return (int)x; }
+static __device__ inline float atomicAdd(float* p, float v) { return *p + v; }
+struct dim3 { unsigned x, y, z; __host__ __device__ dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {} };
+typedef int hipError_t;
+typedef struct ihipStream_t* hipStream_t;
+#define hipStreamDefault 0x00
+enum { hipSuccess = 0 };
+enum hipFuncAttribute { hipFuncAttributeMaxDynamicSharedMemorySize = 8 };
+extern "C" const char* hipGetErrorString(hipError_t);
+extern "C" hipError_t hipGetLastError();
+extern "C" hipError_t hipFuncSetAttribute(const void*, hipFuncAttribute, int);
+extern "C" hipError_t hipLaunchKernel(const void*, dim3, dim3, void**, size_t, hipStream_t);
+extern "C" hipError_t __hipPushCallConfiguration(dim3, dim3, size_t, hipStream_t);
+extern "C" hipError_t hipMallocAsync(void**, size_t, hipStream_t);
+extern "C" hipError_t hipFreeAsync(void*, hipStream_t);
+"""
+
+
+def test_the_host_source_compiles_for_host_and_device(tmp_path: Path) -> None:
+    clangs = [tool for tool in tools() if isinstance(tool, Clang) and not tool.steps]
+    if not clangs:
+        pytest.skip("needs a clang with the AMDGPU target that compiles host code, too")
+    func = product("float16", "float16", "float32", 64, 64, 64)
+    target = parse_target("hip -mcpu=gfx942")
+    source = text_of(func, target).source
+    text = host_source(func, source, target)
+    assert "tl_mma_m16n16k16_f16_f16_f32(&" in text and "cuda" not in text and "asm(" not in text
+    (tmp_path / "hip").mkdir()
+    (tmp_path / "hip" / "hip_runtime.h").write_text(RUNTIME)
+    (tmp_path / "host.hip").write_text(text)
+    done = subprocess.run(
+        [*clangs[0].command, "-x", "hip", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc", "-w",
+         "-std=c++17", f"-I{tmp_path}", "-fsyntax-only", "host.hip"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_source_without_our_headers_stays_as_it_is() -> None:
+    assert standalone("int x;\n") == "int x;\n"
+    text = standalone('#include "tl_hip.h"\nint x;\n')
+    assert '#include "tl_hip' not in text and text.count("#define TL_HIP_H") == 1
+    assert text.endswith("#undef NAN\n")
+
+
+def test_instructions_of_other_vendors_are_left_out_of_shared_headers() -> None:
+    text = "a\n#if TL_ARCH >= 800\nb\n#if X\nc\n#endif\n#else\nd\n#endif\n#ifdef Y\ne\n#else\nf\n#endif\ng\n"
+    assert plain(text) == "a\nd\n#ifdef Y\ne\n#else\nf\n#endif\ng\n"
+    assert not any("asm(" in header for header in device_headers().values())

@@ -1,0 +1,51 @@
+"""The device headers of HIP kernels, name -> text."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from tilelang.cuda.toolchain import INCLUDE_DIR as CUDA_INCLUDE_DIR
+
+INCLUDE_DIR = Path(__file__).resolve().parent / "include"
+# Headers of CUDA's kernels that are plain C++.
+SHARED_HEADERS = (
+    "tl_basic.h", "tl_convert.h", "tl_float.h", "tl_launch.h", "tl_random.h", "tl_reduce.h",
+)  # fmt: skip
+# Those that they include and that "tl_hip.h" stands for.
+_REPLACED = ("tl_float16.h", "tl_types.h", "tl_warp.h")
+
+
+def plain(text: str) -> str:
+    """``text`` without what stands under ``#if TL_ARCH >= ...``: instructions of NVIDIA's."""
+    kept: list[str] = []
+    branches: list[str] = []  # of the conditions around a line: "drop", "keep" or ""
+    for line in text.splitlines():
+        word = line.split(" ")[0]
+        own = bool(branches) and branches[-1] != ""
+        if word in ("#if", "#ifdef", "#ifndef"):
+            branches.append("drop" if line.startswith("#if TL_ARCH >=") else "")
+            own = branches[-1] != ""
+        elif word == "#else" and own:
+            branches[-1] = "keep"
+        elif word == "#endif":
+            branches.pop()
+        if not (own and word.startswith("#")) and "drop" not in branches:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+@lru_cache(maxsize=1)
+def _texts() -> tuple[tuple[str, str], ...]:
+    texts = {
+        name: plain((CUDA_INCLUDE_DIR / name).read_text(encoding="utf-8"))
+        for name in SHARED_HEADERS
+    }
+    own = sorted(INCLUDE_DIR.glob("*.h"))
+    texts.update((file.name, file.read_text(encoding="utf-8")) for file in own)
+    return (*texts.items(), *((name, "// in tl_hip.h\n") for name in _REPLACED))
+
+
+def device_headers() -> dict[str, str]:
+    """Our device headers, name -> text: part of what generated code means."""
+    return dict(_texts())
