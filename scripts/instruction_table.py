@@ -23,15 +23,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tilelang.backends import backend_of
 from tilelang.compiler import lower
-from tilelang.cuda.dialect import emit_cuda
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.errors import TileError
 from tilelang.explain.moves import Line, lines_of
 from tilelang.explain.snapshots import launches
+from tilelang.hip.toolchain import compile_code
 from tilelang.language import instructions
 from tilelang.options import Options
-from tilelang.target import Target
+from tilelang.target import Context, Target
 from tilelang.target.parse import parse_target
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -40,9 +41,11 @@ from instruction_cases import MARK, Case, cases
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "instructions.md"
 TESTED = ROOT / "docs" / "data" / "instructions.json"
+CHIPS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")  # of AMD
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
-ORDER = ("mma", "fma", "ldmatrix", "cp.async", "ld.", "stmatrix", "st.", "")
+PRODUCTS = ("mma.", "mfma.", "wmma_gfx")
+ORDER = ("mma", "mfma", "wmma", "fma", "ldmatrix", "cp.async", "ld.", "stmatrix", "st.", "")
 
 HEAD = """\
 # Instructions by architecture
@@ -54,6 +57,9 @@ architecture that is supported. Bytes are those that a thread moves at once; `fm
 multiplications and additions. A cell ends in how far it is shown to be right: **tested** (run on an
 H200, agrees with the interpreter), compiled (machine code of that architecture was made), or it is
 the error that a program gets.
+"""
+AMD = """\
+The same on AMD's chips, compiled by clang; none of it has been run on one.
 """
 FUNCTIONS = """\
 ## Functions of single instructions
@@ -75,7 +81,7 @@ def cell_of(func: Any, target: Target) -> Cell:
     """Lower ``func`` and read its marked line."""
     try:
         lowered = lower(func, target, Options())
-        source = emit_cuda(lowered, target).source
+        source = backend_of(target).emit(lowered, Context(target)).source
     except TileError as error:
         return Cell(error.message, refused=True)
     (launch,) = launches(lowered)
@@ -92,7 +98,7 @@ def _words(lines: Iterable[Line]) -> list[str]:
     found: dict[str, None] = {}
     for line in lines:
         for name in line.calls:
-            if name.startswith("mma."):
+            if name.startswith(PRODUCTS):
                 found.setdefault(name)
         for move in line.moves:
             if move.instruction.startswith(("ldmatrix", "stmatrix")):
@@ -105,7 +111,7 @@ def _words(lines: Iterable[Line]) -> list[str]:
                 verb = "ld" if move.verb == "loads" else "st"
                 found.setdefault(f"{verb}.{move.memory} {move.width} B")
         product = re.search(r"T\.gemm\(", line.loc.source() or "")
-        if product and not any(name.startswith("mma.") for name in line.calls):
+        if product and not any(name.startswith(PRODUCTS) for name in line.calls):
             found.setdefault("fma")
         for name in line.calls:
             if name.startswith(("shfl", "red", "sync_threads")):
@@ -117,7 +123,8 @@ def _words(lines: Iterable[Line]) -> list[str]:
 
 def column(arch: str, funcs: Iterable[Any]) -> list[Cell]:
     """The cells of one architecture."""
-    target = parse_target(f"cuda -arch={arch}")
+    kind = "hip" if arch in CHIPS else "cuda"
+    target = parse_target(f"{kind} -arch={arch}")
     return [cell_of(func, target) for func in funcs]
 
 
@@ -125,7 +132,7 @@ def compile_all(arch: str, cells: Iterable[Cell]) -> None:
     """Machine code of all sources of one architecture, as one translation unit.
 
     Raises:
-        CompileError: NVRTC refuses something.
+        CompileError: the compiler refuses something.
     """
     includes: dict[str, None] = {}
     bodies = []
@@ -136,7 +143,9 @@ def compile_all(arch: str, cells: Iterable[Cell]) -> None:
         includes.update(dict.fromkeys(line for line in lines if line.startswith("#include")))
         body = "\n".join(line for line in lines if not line.startswith("#include"))
         bodies.append(f"namespace row{number} {{\n{_renamed(body, number)}\n}}")
-    compile_cubin("\n".join([*includes, *bodies]), arch, name=f"table_{arch}")
+    text = "\n".join([*includes, *bodies])
+    make = compile_code if arch in CHIPS else compile_cubin
+    make(text, arch, name=f"table_{arch}")
 
 
 def _renamed(body: str, number: int) -> str:
@@ -166,7 +175,21 @@ def page(table: dict[str, list[Cell]], rows: list[Case], tested: dict[str, str])
             lines += ["", f"## {case.table}", "", head, rule]
         shown = [_shown(case, arch, table[arch][number], tested) for arch in ARCHS]
         lines.append(f"| {case.row} | " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n\n" + functions()
+    return "\n".join(lines) + "\n\n" + of_amd(table, rows) + "\n" + functions()
+
+
+def of_amd(table: dict[str, list[Cell]], rows: list[Case]) -> str:
+    """The same tables for AMD's chips."""
+    lines = [AMD]
+    last = ""
+    for number, case in enumerate(rows):
+        if case.table != last:
+            last = case.table
+            head = "| dtypes | " + " | ".join(CHIPS) + " |"
+            lines += ["", f"## {case.table}, AMD", "", head, "| --- |" + " --- |" * len(CHIPS)]
+        shown = [_shown(case, chip, table[chip][number], {}) for chip in CHIPS]
+        lines.append(f"| {case.row} | " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def functions() -> str:
@@ -270,9 +293,9 @@ def main() -> int:
         TESTED.write_text(text + "\n", encoding="utf-8")
         print(f"{len(passed)} cells of {', '.join(archs)} tested")
     funcs = [case.make() for case in rows]
-    table = {arch: column(arch, funcs) for arch in ARCHS}
+    table = {arch: column(arch, funcs) for arch in (*ARCHS, *CHIPS)}
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda arch: compile_all(arch, table[arch]), ARCHS))
+        list(pool.map(lambda arch: compile_all(arch, table[arch]), table))
     text = page(table, rows, known_tests())
     if options.check:
         current = PAGE.read_text(encoding="utf-8") == text
