@@ -56,6 +56,26 @@ def test_pipelined_products(stages: int, chip: str) -> None:
     assert not any(isinstance(node, H.Pipeline) for node in S.walk(made.body))
 
 
+def test_a_loop_whose_versions_have_no_room_stays_serial() -> None:
+    @T.prim_func
+    def func(A: T.Tensor((4, 128, 96), "float32"), B: T.Tensor((128, 96), "float32")):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((128, 96), "float32")
+            total = T.alloc_fragment((128, 96), "float32")
+            T.clear(total)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(A[k, 0, 0], tile)
+                for i, j in T.Parallel(128, 96):
+                    total[i, j] += tile[i, j]
+            T.copy(total, B)
+
+    made = lower(func, parse_target("hip -mcpu=gfx942"), Options())
+    a = np.arange(4 * 128 * 96, dtype=np.float32).reshape(4, 128, 96) % 7
+    b = np.zeros((128, 96), np.float32)
+    interpret.run(made, [a, b])
+    np.testing.assert_array_equal(b, a.sum(0))
+
+
 def test_too_much_lds_is_an_error() -> None:
     @T.prim_func
     def func(A: T.Tensor((256, 128), "float32"), B: T.Tensor((256, 128), "float32")):

@@ -52,6 +52,7 @@ class Mechanism:
             committed, too, and may be waited for.
         elected: one thread issues the copies of all.
         versions: whether a tile has more than one.
+        spared: left out where shared memory is short.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Mechanism:
     counts_items: bool = False
     elected: bool = False
     versions: bool = True
+    spared: bool = False
 
     @property
     def turns(self) -> bool:
@@ -119,6 +121,7 @@ _ROWS = (
         "lds", frozenset(("vmcnt",)), "loads by threads", "one barrier per iteration", "copy",
         wait=(Step.MEET,),
         close=(Step.MEET,),
+        spared=True,
     ),
     # One version: threads meet before it is overwritten and before it is used.
     Mechanism(
@@ -136,4 +139,8 @@ CHOICES = ("bulk", "cp_async", "lds")
 def choices(context: Context) -> tuple[Mechanism, ...]:
     """The rows that pipelined loops of ``context`` may use, the best first."""
     rows = (MECHANISMS[name] for name in CHOICES)
-    return tuple(row for row in rows if all(map(context.has, row.needs)))
+    return tuple(
+        row
+        for row in rows
+        if all(map(context.has, row.needs)) and not (row.spared and context.sparing)
+    )
