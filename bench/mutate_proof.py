@@ -72,6 +72,7 @@ TL_QUIET static void tl_rec_put(unsigned epoch, unsigned thread, unsigned kind, 
 }
 TL_QUIET static void tl_rec_touch(const void* p, unsigned long bytes, unsigned kind) {
     char here;
+    if (!tl_rec_data) return;  // places of shared variables are chosen while the library is loaded
     if ((unsigned long)p - ((unsigned long)&here - 65536) < 131072) return;  // the thread's own stack
     tl_rec_put(tl_rec_self().epoch, tl_rec_who(), kind, (unsigned long)p, bytes);
 }
