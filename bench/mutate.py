@@ -72,7 +72,15 @@ class Score:
 @lru_cache(maxsize=3)
 def runners(group: str, arch: str) -> list[Runner]:
     """The kernels of a group, compiled."""
-    return [Runner(case, arch) for case in groups(arch)[group]()]
+    found = []
+    for case in groups(arch)[group]():
+        try:
+            found.append(Runner(case, arch))
+        except TileError as refused:  # the kernel is made for larger machines
+            if not arch.startswith("gfx"):
+                raise
+            print(f"{case.name} is not for {arch}: {str(refused).splitlines()[0]}")
+    return found
 
 
 @lru_cache(maxsize=8)
