@@ -27,7 +27,7 @@ NAMES = [
     "widen_indices", "simplify", "check_tile_bounds", "wrap_indices", "separate_overlaps",
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "scalarize_vectors", "choose_operands",
     "serialize_threads", "lower_operand_copies", "lower_tiles", "settle_fragments",
-    "verify_views", "insert_guards", "simplify_again",
+    "fuse_loops", "contract_tiles", "widen_blocks", "verify_views", "insert_guards", "simplify_again",
 ]  # fmt: skip
 
 

@@ -68,7 +68,7 @@ PARTS = {
         "step": "",
         "analysis": "",
         "normalize": "analysis",
-        "serial": "analysis",
+        "serial": "notes analysis",
         "layouts": "notes analysis",
         "verify": "analysis layouts",
         "schedule": "analysis normalize verify",

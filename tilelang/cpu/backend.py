@@ -8,6 +8,7 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Backend, Program, Shipping
 from tilelang.ir import stmt as S
 from tilelang.options import Options
+from tilelang.passes.notes import FUSION
 from tilelang.target import Context
 from tilelang.target.cores import core_flags
 
@@ -33,7 +34,18 @@ def _emit(func: S.PrimFunc, context: Context) -> Artifact:
         messages=module.messages,
         sites=module.sites,
         flags=(*core_flags(context.target.arch), *_host_flags(context.options), *_view_flags(func)),
+        explain=_explained(func),
     )
+
+
+def _explained(func: S.PrimFunc) -> str:
+    """Which loops of each kernel run as one, and why others do not."""
+    lines = [f"`{func.name}` runs as C on the CPU cores"]
+    launches = (node for node in S.walk(func.body) if isinstance(node, S.Launch))
+    for number, launch in enumerate(launches, start=1):
+        if found := launch.annotation(FUSION, ()):
+            lines += ["", f"kernel {number}", *(f"  {line}" for line in found)]
+    return "\n".join(lines)
 
 
 def _ready() -> bool:
@@ -78,8 +90,11 @@ def _steps() -> tuple[Step, ...]:
     """Passes for one core that runs a whole block."""
     from tilelang.cpu.operands import choose_operands, lower_operand_copies
     from tilelang.cpu.tiles import lower_tiles_without_kernel
+    from tilelang.passes.serial.contract_tiles import contract_tiles
     from tilelang.passes.serial.fragments import settle_fragments
+    from tilelang.passes.serial.fuse_loops import fuse_loops
     from tilelang.passes.serial.threads import serialize_threads
+    from tilelang.passes.serial.widen_blocks import widen_blocks
     from tilelang.passes.step import Step, always
 
     return (
@@ -95,6 +110,12 @@ def _steps() -> tuple[Step, ...]:
              "what is left of tile operations becomes loops over elements"),
         Step("settle_fragments", settle_fragments, always,
              "tile operations are gone, whose lowering asks where a tile lives", "thread"),
+        Step("fuse_loops", fuse_loops, always,
+             "operations are loops over elements, and no guard stands between them yet"),
+        Step("contract_tiles", contract_tiles, always,
+             "iterations that hand elements to each other are one now"),
+        Step("widen_blocks", widen_blocks, always,
+             "what is left of tiles is what a block needs; no guard asks for its indices yet"),
     )  # fmt: skip
 
 

@@ -84,7 +84,8 @@ _SCHEDULED_KEYS = _also(
 _THREAD_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
-        "restrict_buffers min_blocks_per_sm swizzle register_note tile_note shared_bytes"
+        "restrict_buffers min_blocks_per_sm swizzle register_note tile_note fusion_note "
+        "shared_bytes"
     ),
     For="parallel threads reduction explicit unroll_factor async through counted vector",
     Gemm="panels",

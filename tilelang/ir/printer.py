@@ -27,7 +27,7 @@ _LOOP_WORDS = {
     "pipelined": "T.Pipelined",
 }
 # Reasons of passes are for reports only; a printed kernel has the threads that its text shows.
-_SILENT = ("notes", "default_threads")
+_SILENT = ("notes", "fusion_note", "default_threads")
 # Launch annotations that have a function of their own; the others go into one T.block_attr.
 _ANNOTATION_WORDS = {"layout_map": "T.annotate_layout", "safe_value": "T.annotate_safe_value"}
 

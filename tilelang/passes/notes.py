@@ -6,12 +6,14 @@ reads them, and the printer leaves them out; :mod:`tilelang.explain` makes text 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilelang.errors import Loc
+from tilelang.ir import stmt as S
 from tilelang.ir.expr import Var
 
 NOTES = "notes"
+FUSION = "fusion_note"  # annotation of a launch: which loops are one and which are not, as lines
 
 
 @dataclass(frozen=True)
@@ -27,3 +29,11 @@ class Note:
     data: Var
     why: str
     loc: Loc | None = None
+
+
+def with_lines(launch: S.Launch, lines: tuple[str, ...]) -> S.Launch:
+    """``launch`` with further lines of ``FUSION``, each once."""
+    known = launch.annotation(FUSION, ())
+    rest = tuple(pair for pair in launch.annotations if pair[0] != FUSION)
+    found = tuple(dict.fromkeys((*known, *lines)))
+    return replace(launch, annotations=(*rest, (FUSION, found))) if found else launch

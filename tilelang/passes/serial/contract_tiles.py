@@ -1,0 +1,170 @@
+"""Tiles that live only inside an iteration become variables.
+
+A tile of which each element is stored and then used in one iteration of a loop, and nowhere else,
+needs no memory: where it is stored once the value gets a name, otherwise it is a variable of the
+iteration. Loops that :mod:`~tilelang.passes.serial.fuse_loops` joined hand their values on so.
+
+An element of a tile has the same value under its name: a store holds a value of the tile's dtype,
+rounded to it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, rewrite_launches
+from tilelang.passes.analysis.meetings import flat
+from tilelang.passes.notes import with_lines
+from tilelang.target import Context
+
+ZERO = (E.const(0),)
+_SCOPES = ("shared", "shared.dyn", "local")  # where tiles are, once fragments are settled
+
+
+def contract_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` without tiles that live only inside an iteration."""
+
+    def contracted(launch: S.Launch) -> S.Stmt:
+        tiles = _tiles(launch.body)
+        gone = tiles.keys() - _kept(launch.body, tiles)
+        if not gone:
+            return launch
+        names = (data.name for data in tiles if data in gone)
+        lines = tuple(f"`{name}` needs no memory: it lives in one iteration" for name in names)
+        return with_lines(replace(launch, body=_contracted(launch.body, gone)), lines)
+
+    return rewrite_launches(func, contracted)
+
+
+def _tiles(body: S.Stmt) -> dict[E.Var, int]:
+    """Storage of tiles of which only elements are used, by their one name, and how often."""
+    found = {
+        node.buffer.data
+        for node in S.walk(body)
+        if isinstance(node, S.Alloc) and _may_be_variables(node)
+    }
+    found -= {node.buffer.data for node in S.walk(body) if isinstance(node, S.View)}
+    found -= {var for var, _ in effects.pointers(body, nested=True)}
+    counts: Counter[E.Var] = Counter()
+    for access in effects.accesses(body, nested=True):
+        if isinstance(access.by, S.Alloc):
+            continue
+        if not isinstance(access.by, (S.Store, E.Load)) or access.how is not effects.How.PLAIN:
+            found.discard(access.data)
+        counts[access.data] += 1
+    return {data: counts[data] for data in found if counts[data]}
+
+
+def _may_be_variables(stmt: S.Alloc) -> bool:
+    buffer = stmt.buffer
+    plain = buffer.strides is None and stmt.init is None and not buffer.is_var
+    simple = buffer.dtype.bits >= 8 and buffer.dtype.lanes == 1
+    return (
+        plain and simple and buffer.storage != "global" and not buffer.storage.endswith("barrier")
+    )
+
+
+def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
+    """The tiles that are memory still: some use of theirs is not of the element that was stored
+    before in a sequence around it."""
+    left = dict(tiles)
+
+    def visit(block: S.Stmt, done: frozenset[E.Var]) -> None:
+        stmts, here = flat((block,)), set(done)
+        for at, item in enumerate(stmts):
+            if isinstance(item, S.Store) and item.buffer.data in left.keys() - here:
+                if count := _covered(stmts, at, item):
+                    left[item.buffer.data] -= count
+                    here.add(item.buffer.data)
+        for item in stmts:
+            for inner in item.blocks():
+                visit(inner, frozenset(here))
+
+    visit(body, frozenset())
+    return {data for data, count in left.items() if count}
+
+
+def _covered(stmts: list[S.Stmt], at: int, store: S.Store) -> int:
+    """How many uses of its tile begin with the store at ``at``: all in the sequence, where it is
+    the first and all are of the same element."""
+    data = store.buffer.data
+    if any(True for _ in _uses(stmts[:at], data)):
+        return 0
+    uses = list(_uses(stmts[at:], data))
+    reads = any(load.buffer.data is data for load in E.find(store.value, E.Load))
+    return 0 if reads or not all(_same(use, store.indices) for use in uses) else len(uses)
+
+
+def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
+    """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
+    stmts = [item for item in flat((block,)) if not _allocates(item, tiles)]
+    for at in range(len(stmts)):
+        item = stmts[at]
+        if isinstance(item, S.Store) and item.buffer.data in tiles and _covered(stmts, at, item):
+            stmts = _named(stmts, at, item)
+    inner = [rewrite_blocks(item, lambda part: _contracted(part, tiles)) for item in stmts]
+    return block if inner == [block] else S.seq(*inner)
+
+
+def _allocates(stmt: S.Stmt, tiles: Set[E.Var]) -> bool:
+    return isinstance(stmt, S.Alloc) and stmt.buffer.data in tiles
+
+
+def _uses(stmts: Iterable[S.Stmt], data: E.Var) -> Iterator[tuple[E.Expr, ...]]:
+    for stmt in stmts:
+        for access in effects.accesses(stmt, nested=True):
+            if access.data is data and not isinstance(access.by, S.Alloc):
+                yield access.indices
+
+
+def _same(a: tuple[E.Expr, ...], b: tuple[E.Expr, ...]) -> bool:
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
+
+
+def _named(stmts: list[S.Stmt], at: int, store: S.Store) -> list[S.Stmt]:
+    """``stmts`` with a name, or a variable, from the store at ``at`` on."""
+    data, name, dtype = store.buffer.data, store.buffer.name, store.buffer.dtype
+    writes = sum(
+        isinstance(node, S.Store) and node.buffer.data is data
+        for stmt in stmts[at:]
+        for node in S.walk(stmt)
+    )
+    if writes == 1:
+        var = E.Var(name, dtype)
+        first: S.Stmt = S.Let(var=var, value=store.value, loc=store.loc)
+        rest = _Elements(data, var, None)
+    else:
+        cell = Buffer(name, Shape((1,)), dtype, "local.var")
+        first = S.Alloc(buffer=cell, init=store.value, loc=store.loc)
+        rest = _Elements(data, E.Load(cell, ZERO), cell)
+    return [*stmts[:at], first, *(rest.rewrite(stmt) for stmt in stmts[at + 1 :])]
+
+
+class _Elements(Rewriter):
+    """Loads of a tile as ``value``, stores to it as stores to ``cell``."""
+
+    def __init__(self, data: E.Var, value: E.Expr, cell: Buffer | None) -> None:
+        self.data = data
+        self.value = value
+        self.cell = cell
+        self.memo: dict[E.Expr, E.Expr] = {}
+
+    def expr(self, expr: E.Expr) -> E.Expr:
+        if not E.holds(expr, E.Load):
+            return expr
+        found = self.memo.get(expr)
+        if found is None:
+            mine = isinstance(expr, E.Load) and expr.buffer.data is self.data
+            found = self.memo[expr] = self.value if mine else rebuild(expr, self.expr)
+        return found
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        if isinstance(stmt, S.Store) and stmt.buffer.data is self.data and self.cell is not None:
+            return replace(stmt, buffer=self.cell, indices=ZERO)
+        return stmt

@@ -1,0 +1,231 @@
+"""Loops over the same elements become one loop.
+
+The loops of neighbouring tile operations, whose producer and consumer run over the same elements,
+are joined from the outermost one inwards: a copy in, the computation and the copy out run over a
+tile once, and a reduction joins the loop that computes what it reduces. What the joined iterations
+hand to each other is then no longer memory
+(:mod:`~tilelang.passes.serial.contract_tiles`). Each element goes through the same operations in
+the same order as before, so no result changes.
+
+Two loops are joined where they use common memory and :class:`~tilelang.passes.analysis.meetings.
+Memory` shows that an iteration of one meets only the same iteration of the other; what stands
+between them has to be independent of the one that moves. Innermost loops are joined only when the
+stores of both go to neighbours, or of none: vectors are made of the first kind. A loop sums in one
+variable at most, and one with functions stays a loop of its own where it would have to join a nest.
+
+Relies on tile operations being loops; guards are put in after it, at what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, substitute
+from tilelang.passes.analysis.affine import linear
+from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.analysis.meetings import Memory, flat, is_quiet
+from tilelang.passes.notes import with_lines
+from tilelang.target import Context
+
+REACH = 16  # statements between two loops that are joined
+FEW = 32  # iterations of a loop with functions or a sum that may become parts of a nest
+LARGEST = 24  # stores of a joined innermost loop
+_NOTES = {"parallel", "reduction"}
+
+
+def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func`` with loops over the same elements joined."""
+    memory = Memory(func)
+
+    def joined(launch: S.Launch) -> S.Stmt:
+        fuser = _Fuser(memory)
+        body = fuser.visit(launch.body)
+        made = replace(launch, body=_numbered(body)) if fuser.count else launch
+        return with_lines(made, fuser.notes())
+
+    return rewrite_launches(func, joined)
+
+
+class _Fuser:
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.count = 0  # loops that have joined others
+        self.found: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
+        self.apart: dict[int, str] = {}  # line -> why its loop stays one of its own
+
+    def visit(self, stmt: S.Stmt) -> S.Stmt:
+        """``stmt`` with the loops of each sequence in it joined."""
+        inner = rewrite_blocks(stmt, self.visit)
+        return self.sequence(inner) if isinstance(inner, S.Seq) else inner
+
+    def sequence(self, seq: S.Seq) -> S.Stmt:
+        """The loops of one sequence joined; the sequence itself where none is."""
+        before = self.count
+        out: list[S.Stmt] = []
+        for item in _variables_first(flat(seq.stmts)):
+            out = self.placed(out, item)
+        return seq if self.count == before else S.seq(*out)
+
+    def placed(self, out: list[S.Stmt], item: S.Stmt) -> list[S.Stmt]:
+        """``out`` and then ``item``, which joins an earlier loop if it can."""
+        if not isinstance(item, S.For) or not _is_plain(item):
+            return [*out, item]
+        apart: tuple[S.For, str] | None = None
+        for at in reversed(range(max(0, len(out) - REACH), len(out))):
+            loop = out[at]
+            if not isinstance(loop, S.For) or not _is_plain(loop):
+                continue
+            if not effects.used(loop.body) & effects.used(item.body):
+                continue
+            why = self.why_not(loop, item)
+            behind = self.waiting(loop, out[at + 1 :])
+            if not why and all(self.memory.independent(other, item) for other in behind):
+                self.note(item, loop, "")
+                before = [other for other in out[at + 1 :] if other not in behind]
+                return [*self.placed([*out[:at], *before], self.joined(loop, item)), *behind]
+            apart = apart or (loop, why or "what stands between them depends on both")
+        if apart is not None:
+            self.note(item, *apart)
+        return [*out, item]
+
+    def note(self, item: S.For, loop: S.For, why: str) -> None:
+        """Says what became of a loop, for reports."""
+        if item.loc is None or loop.loc is None or item.loc.line == loop.loc.line:
+            return
+        line, other = item.loc.line, f"line {loop.loc.line}"
+        if why:
+            self.apart.setdefault(line, f"does not run in the loop of {other}: {why}")
+        elif other not in (known := self.found.setdefault(line, [])):
+            known.append(other)
+
+    def notes(self) -> tuple[str, ...]:
+        """What became of loops, for reports, in the order of the program's lines."""
+        texts = {line: f"line {line} {why}" for line, why in self.apart.items()}
+        for line, others in self.found.items():
+            texts[line] = f"line {line} runs in the loop of {' and of '.join(others)}"
+        return tuple(texts[line] for line in sorted(texts))
+
+    def waiting(self, loop: S.For, others: list[S.Stmt]) -> list[S.Stmt]:
+        """Those of ``others`` that have to stay behind ``loop``."""
+        found: list[S.Stmt] = [loop]
+        for other in others:
+            if not all(self.memory.independent(one, other) for one in found):
+                found.append(other)
+        return found[1:]
+
+    def why_not(self, a: S.For, b: S.For) -> str:
+        """Why the iterations of ``b`` do not follow those of ``a`` one by one; "" where they do."""
+        if a.start is not b.start or a.stop is not b.stop:
+            return "it has another extent"
+        if "reduction" in dict(a.annotations) and "reduction" in dict(b.annotations):
+            return "a loop sums one value"
+        if _is_innermost(a) and _is_innermost(b):
+            if _stores_neighbours(a) != _stores_neighbours(b):
+                return "one of them stores elements that are no neighbours"
+            if len(_stores(a)) + len(_stores(b)) > LARGEST:
+                return "the loop would be too long"
+        elif any(_is_innermost(loop) and _wants_vectors(loop) for loop in (a, b)):
+            return "one of them is computed in vectors"
+        alike = self.memory.meet_alike(a, b)
+        return "" if alike else "an iteration uses what other iterations write"
+
+    def joined(self, a: S.For, b: S.For) -> S.For:
+        """One loop of the bodies of both."""
+        self.count += 1
+        body = S.Seq(stmts=tuple(flat((a.body, _renamed(b.body, b.var, a.var)))))
+        first, second = dict(a.annotations), dict(b.annotations)
+        notes: S.Pairs = ()
+        if "parallel" in first and "parallel" in second:
+            notes = a.annotations
+        elif "parallel" in first or "parallel" in second:
+            both = (*a.annotations, *b.annotations)
+            notes = tuple(pair for pair in both if pair[0] != "parallel")
+        return replace(a, body=self.sequence(body), annotations=notes)
+
+
+def _is_plain(loop: S.For) -> bool:
+    """Whether a loop is one of those that tile operations become."""
+    one = isinstance(loop.step, E.Const) and loop.step.value == 1
+    known = {name for name, _ in loop.annotations} <= _NOTES
+    if not (one and known and loop.kind == "serial" and is_quiet(loop.body)):
+        return False
+    if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
+        return False  # what it depends on may change
+    if any(isinstance(node, S.Gemm) for node in S.walk(loop.body)):
+        return False
+    return bool(loop.annotations) or any(_in_nest(node) for node in S.walk(loop.body))
+
+
+def _in_nest(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a loop of independent iterations, or one that reduces."""
+    return isinstance(stmt, S.For) and bool(stmt.annotations)
+
+
+def _is_innermost(loop: S.For) -> bool:
+    return not any(isinstance(node, S.For) for node in S.walk(loop.body))
+
+
+def _wants_vectors(loop: S.For) -> bool:
+    """Whether an innermost loop has work that takes much longer as one element in a nest."""
+    count = trip_count(loop)
+    works = any(E.holds(item, E.Call) for node in S.walk(loop.body) for item in node.exprs())
+    return (works or "reduction" in dict(loop.annotations)) and (count is None or count >= FEW)
+
+
+def _stores(loop: S.For) -> list[S.Store]:
+    return [node for node in S.walk(loop.body) if isinstance(node, S.Store)]
+
+
+def _stores_neighbours(loop: S.For) -> bool:
+    """Whether all stores to memory move on by one element with each iteration."""
+    for store in _stores(loop):
+        if store.buffer.is_var:
+            continue
+        forms = [linear(index, frozenset((loop.var,))) for index in store.indices]
+        steps = [None if form is None else form.coeffs.get(loop.var, 0) for form in forms]
+        if not steps or steps[-1] != 1 or any(steps[:-1]):
+            return False
+    return True
+
+
+def _variables_first(stmts: list[S.Stmt]) -> list[S.Stmt]:
+    """Allocations whose first value is no matter of where they stand, before what computes."""
+
+    def early(stmt: S.Stmt) -> bool:
+        if not isinstance(stmt, S.Alloc) or stmt.buffer.strides is not None:
+            return False
+        constant = all(isinstance(extent, int) for extent in stmt.buffer.shape)
+        first = stmt.init is None or not (stmt.init.variables or E.holds(stmt.init, E.Load))
+        return constant and first and stmt.buffer.storage != "global"
+
+    return sorted(stmts, key=lambda stmt: not early(stmt))
+
+
+def _renamed(stmt: S.Stmt, old: E.Var, new: E.Var) -> S.Stmt:
+    class Renamed(Rewriter):
+        def expr(self, expr: E.Expr) -> E.Expr:
+            return substitute(expr, {old: new})
+
+    return Renamed().rewrite(stmt)
+
+
+def _numbered(stmt: S.Stmt, depth: int = 0) -> S.Stmt:
+    """``stmt`` with the depths of loops in their nests as they are now."""
+
+    def inner(part: S.Stmt) -> S.Stmt:
+        return _numbered(part, depth)
+
+    if not isinstance(stmt, S.For):
+        return rewrite_blocks(stmt, inner)
+    notes = dict(stmt.annotations)
+    if "parallel" not in notes:
+        body = _numbered(stmt.body, 0)
+        return stmt if body is stmt.body else replace(stmt, body=body)
+    body = _numbered(stmt.body, depth + 1)
+    if body is stmt.body and notes["parallel"] == depth:
+        return stmt
+    changed = tuple((k, depth if k == "parallel" else value) for k, value in stmt.annotations)
+    return replace(stmt, body=body, annotations=changed)
