@@ -1,0 +1,122 @@
+"""One block does the columns of its neighbours where they differ in nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+from contexts import CPU
+from script_text import body_of, text
+from test_fuse_loops import loops
+
+import tilelang.language as T
+from tilelang import interpret
+from tilelang.ir import stmt as S
+from tilelang.passes.normalize.simplify import simplify_func
+from tilelang.passes.notes import FUSION
+from tilelang.passes.serial.contract_tiles import contract_tiles
+from tilelang.passes.serial.fuse_loops import fuse_loops
+from tilelang.passes.serial.widen_blocks import widen_blocks
+
+
+def before(func: S.PrimFunc) -> S.PrimFunc:
+    return contract_tiles(fuse_loops(loops(func), CPU), CPU)
+
+
+def unchanged(func: S.PrimFunc) -> bool:
+    plain = before(func)
+    return widen_blocks(plain, CPU) is plain
+
+
+def launch_of(func: S.PrimFunc) -> S.Launch:
+    return next(node for node in S.walk(func.body) if isinstance(node, S.Launch))
+
+
+def columns(blocks: int = 32) -> S.PrimFunc:
+    @T.prim_func
+    def kernel(A: T.Tensor((2, blocks * 64), "float32"), B: T.Tensor((blocks * 64,), "float32")):
+        with T.Kernel(blocks, threads=1) as b:
+            a = T.alloc_shared((2, 64), "float32")
+            s = T.alloc_fragment((64,), "float32")
+            T.clear(s)
+            T.copy(A[0, b * 64], a)
+            T.reduce_sum(a, s, dim=0, clear=False)
+            T.copy(s, B[b * 64])
+
+    return kernel
+
+
+def test_loops_and_tiles_along_the_block_grow_and_the_grid_shrinks() -> None:
+    made = widen_blocks(before(columns()), CPU)
+    assert body_of(simplify_func(made, CPU)) == text("""
+        s = T.alloc_buffer((128,), "float32", scope="local")
+        for i in T.serial(128, parallel=0):
+            s[i] = T.float32(0.0)
+        for i in range(2):
+            for j in T.serial(128, parallel=0):
+                a: T.float32 = A[i, b * 128 + j]
+                s[j] = s[j] + a
+        for i in T.serial(128, parallel=0):
+            B[b * 128 + i] = s[i]
+        """)
+    assert [int(extent) for extent in launch_of(made).grid] == [16]
+    assert "2 blocks along b are one" in launch_of(made).annotation(FUSION)
+
+
+def test_results_are_the_same() -> None:
+    numbers = np.random.default_rng(0).integers(-9, 9, (2, 2048)).astype(np.float32)
+    found = np.zeros(2048, np.float32)
+    interpret.run(widen_blocks(before(columns()), CPU), (numbers, found))
+    np.testing.assert_array_equal(found, numbers.sum(axis=0))
+
+
+def test_few_blocks_stay_for_the_cores() -> None:
+    assert unchanged(columns(blocks=16))
+
+
+def test_a_block_that_is_asked_for_its_number_stays() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 32 + i] = b
+
+    assert unchanged(kernel)
+
+
+def test_a_place_in_the_row_that_is_asked_for_stays() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048,), "float32"), W: T.Tensor((32,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 32 + i] = W[i]
+
+    assert unchanged(kernel)
+
+
+def test_rows_that_overlap_or_leave_gaps_stay() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((4096,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 64 + i] = 1
+
+    assert unchanged(kernel)
+
+
+def test_blocks_whose_rows_are_not_contiguous_stay() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048, 8), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                A[b * 32 + i, 0] = 1
+
+    assert unchanged(kernel)
+
+
+def test_sums_of_all_blocks_stay() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((2048,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(64, threads=1) as b:
+            for i in T.Parallel(32):
+                T.atomic_add(B[0], A[b * 32 + i])
+
+    assert unchanged(kernel)
