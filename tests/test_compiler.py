@@ -25,9 +25,10 @@ CPU = parse_target("cpu")
 NAMES = [
     "drop_hints", "wrap_host_statements", "one_thread_by_default", "write_out_functions",
     "widen_indices", "simplify", "check_tile_bounds", "wrap_indices", "separate_overlaps",
-    "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "scalarize_vectors", "choose_operands",
-    "serialize_threads", "lower_operand_copies", "lower_tiles", "settle_fragments",
-    "fuse_loops", "contract_tiles", "widen_blocks", "verify_views", "insert_guards", "simplify_again",
+    "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_products",
+    "scalarize_vectors", "choose_operands", "serialize_threads", "lower_operand_copies",
+    "lower_tiles", "settle_fragments", "fuse_loops", "contract_tiles", "widen_blocks",
+    "verify_views", "insert_guards", "simplify_again", "mark_vectors",
 ]  # fmt: skip
 
 

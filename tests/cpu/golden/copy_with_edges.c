@@ -18,11 +18,11 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const B = args->B;
     (void)bx;
     (void)by;
-    float* const tile = (float*)(arena + 0);
     if ((by * 32 < 69) && (bx * 32 < 29)) {
         for (int64_t i = 0; i < 32; ++i) {
             for (int64_t j = 0; j < 32; j += TL_LANES_w) {
-                TL_STORE(tl_w_f32, tile + i * 32 + j, TL_LOAD(tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j));
+                const tl_w_f32 tile = TL_LOAD(tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j);
+                TL_STORE(tl_w_f32, B + (by * 32 + i) * 60 + bx * 32 + j, tile);
             }
         }
     } else {
@@ -31,24 +31,9 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                 const tl_w_mask all = TL_SPLAT(tl_w_mask, -(by * 32 + i < 100));
                 for (int64_t j = 0; j < 32; j += TL_LANES_w) {
                     const tl_w_mask on = all & (TL_SIGNS(w, bx * 32 + j - 60, 1, 536870912) < 0);
-                    TL_STORE(tl_w_f32, tile + i * 32 + j, TL_SELECT(tl_w_f32, tl_w_i32, on, TL_LOAD_IF(w, tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j, on), TL_SPLAT(tl_w_f32, 0.0f)));
-                }
-            }
-        }
-    }
-    if ((by * 32 < 69) && (bx * 32 < 29)) {
-        for (int64_t i_1 = 0; i_1 < 32; ++i_1) {
-            for (int64_t j_1 = 0; j_1 < 32; j_1 += TL_LANES_w) {
-                TL_STORE(tl_w_f32, B + (by * 32 + i_1) * 60 + bx * 32 + j_1, TL_LOAD(tl_w_f32, tile + i_1 * 32 + j_1));
-            }
-        }
-    } else {
-        for (int64_t i_1 = 0; i_1 < 32; ++i_1) {
-            {
-                const tl_w_mask all_1 = TL_SPLAT(tl_w_mask, -(by * 32 + i_1 < 100));
-                for (int64_t j_1 = 0; j_1 < 32; j_1 += TL_LANES_w) {
-                    const tl_w_mask on_1 = all_1 & (TL_SIGNS(w, bx * 32 + j_1 - 60, 1, 536870912) < 0);
-                    TL_STORE_IF(w, tl_w_f32, B + (by * 32 + i_1) * 60 + bx * 32 + j_1, TL_LOAD_IF(w, tl_w_f32, tile + i_1 * 32 + j_1, on_1), on_1);
+                    const tl_w_f32 tile = TL_SELECT(tl_w_f32, tl_w_i32, on, TL_LOAD_IF(w, tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j, on), TL_SPLAT(tl_w_f32, 0.0f));
+                    const tl_w_mask on_1 = all & (TL_SIGNS(w, bx * 32 + j - 60, 1, 536870912) < 0);
+                    TL_STORE_IF(w, tl_w_f32, B + (by * 32 + i) * 60 + bx * 32 + j, tile, on_1);
                 }
             }
         }
@@ -68,7 +53,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(2), (4), 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 4096);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0);
         if (error) return error;
     }
     return 0;

@@ -17,30 +17,22 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const A = args->A;
     float* const B = args->B;
     (void)bx;
-    float* const rows = (float*)(arena + 0);
-    float total[64] __attribute__((aligned(16)));
     for (int64_t i = 0; i < 64; ++i) {
-        for (int64_t j = 0; j < 64; j += TL_LANES_w) {
-            TL_STORE(tl_w_f32, rows + i * 64 + j, TL_LOAD(tl_w_f32, A + i * 64 + j));
-        }
-    }
-    for (int64_t i_1 = 0; i_1 < 64; ++i_1) {
-        float total_1 = 0.0f;
+        float total = 0.0f;
         {
             tl_w_f32 total_parts[2] = {TL_SPLAT(tl_w_f32, 0.0f), TL_SPLAT(tl_w_f32, 0.0f)};
-            for (int64_t k_first = 0; k_first < 64; k_first += 2 * TL_LANES_w) {
+            for (int64_t j_first = 0; j_first < 64; j_first += 2 * TL_LANES_w) {
                 #pragma GCC unroll 2
-                for (int64_t k_part = 0; k_part < 2; ++k_part) {
-                    const int64_t k = k_first + k_part * TL_LANES_w;
-                    total_parts[k_part] = total_parts[k_part] + TL_LOAD(tl_w_f32, rows + i_1 * 64 + k);
+                for (int64_t j_part = 0; j_part < 2; ++j_part) {
+                    const int64_t j = j_first + j_part * TL_LANES_w;
+                    const tl_w_f32 rows = TL_LOAD(tl_w_f32, A + i * 64 + j);
+                    total_parts[j_part] = total_parts[j_part] + rows;
                 }
             }
-            total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts[0] + total_parts[1], TL_ADD));
+            total = TL_ADD(total, TL_FOLD(tl_w_f32, total_parts[0] + total_parts[1], TL_ADD));
         }
-        total[i_1] = total_1;
-    }
-    for (int64_t i_2 = 0; i_2 < 64; i_2 += TL_LANES_w) {
-        TL_STORE(tl_w_f32, B + i_2, TL_LOAD(tl_w_f32, total + i_2));
+        const float total_1 = total;
+        B[i] = total_1;
     }
 }
 
@@ -57,7 +49,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 16384);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0);
         if (error) return error;
     }
     return 0;

@@ -19,57 +19,37 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     uint16_t* const B = args->B;
     (void)bx;
     float* const x = (float*)(arena + 0);
-    float top[32] __attribute__((aligned(16)));
-    float total[32] __attribute__((aligned(16)));
     for (int64_t i = 0; i < 32; ++i) {
-        for (int64_t j = 0; j < 64; j += TL_LANES_w) {
-            TL_STORE(tl_w_f32, x + i * 64 + j, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + i * 64 + j)));
-        }
-    }
-    for (int64_t i_1 = 0; i_1 < 32; ++i_1) {
-        float total_1 = -INFINITY;
+        float total = -INFINITY;
+        float total_1 = 0.0f;
         {
             tl_w_f32 total_parts[2] = {TL_SPLAT(tl_w_f32, -INFINITY), TL_SPLAT(tl_w_f32, -INFINITY)};
-            for (int64_t k_first = 0; k_first < 64; k_first += 2 * TL_LANES_w) {
+            for (int64_t j_first = 0; j_first < 64; j_first += 2 * TL_LANES_w) {
                 #pragma GCC unroll 2
-                for (int64_t k_part = 0; k_part < 2; ++k_part) {
-                    const int64_t k = k_first + k_part * TL_LANES_w;
-                    total_parts[k_part] = TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[k_part], TL_LOAD(tl_w_f32, x + i_1 * 64 + k));
+                for (int64_t j_part = 0; j_part < 2; ++j_part) {
+                    const int64_t j = j_first + j_part * TL_LANES_w;
+                    TL_STORE(tl_w_f32, x + i * 64 + j, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + i * 64 + j)));
+                    total_parts[j_part] = TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[j_part], TL_LOAD(tl_w_f32, x + i * 64 + j));
                 }
             }
-            total_1 = tl_max_f32(total_1, TL_FOLD(tl_w_f32, TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[0], total_parts[1]), tl_max_f32));
+            total = tl_max_f32(total, TL_FOLD(tl_w_f32, TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[0], total_parts[1]), tl_max_f32));
         }
-        top[i_1] = total_1;
-    }
-    for (int64_t i_2 = 0; i_2 < 32; ++i_2) {
-        {
-            const tl_w_f32 all = TL_SPLAT(tl_w_f32, top[i_2]);
-            for (int64_t j_1 = 0; j_1 < 64; j_1 += TL_LANES_w) {
-                TL_STORE(tl_w_f32, x + i_2 * 64 + j_1, tl_w_exp(TL_LOAD(tl_w_f32, x + i_2 * 64 + j_1) - all));
-            }
-        }
-    }
-    for (int64_t i_3 = 0; i_3 < 32; ++i_3) {
-        float total_2 = 0.0f;
+        const float top = total;
         {
             tl_w_f32 total_parts_1[2] = {TL_SPLAT(tl_w_f32, 0.0f), TL_SPLAT(tl_w_f32, 0.0f)};
-            for (int64_t k_first_1 = 0; k_first_1 < 64; k_first_1 += 2 * TL_LANES_w) {
+            for (int64_t j_first_1 = 0; j_first_1 < 64; j_first_1 += 2 * TL_LANES_w) {
                 #pragma GCC unroll 2
-                for (int64_t k_part_1 = 0; k_part_1 < 2; ++k_part_1) {
-                    const int64_t k_1 = k_first_1 + k_part_1 * TL_LANES_w;
-                    total_parts_1[k_part_1] = total_parts_1[k_part_1] + TL_LOAD(tl_w_f32, x + i_3 * 64 + k_1);
+                for (int64_t j_part_1 = 0; j_part_1 < 2; ++j_part_1) {
+                    const int64_t j_1 = j_first_1 + j_part_1 * TL_LANES_w;
+                    TL_STORE(tl_w_f32, x + i * 64 + j_1, tl_w_exp(TL_LOAD(tl_w_f32, x + i * 64 + j_1) - TL_SPLAT(tl_w_f32, top)));
+                    total_parts_1[j_part_1] = total_parts_1[j_part_1] + TL_LOAD(tl_w_f32, x + i * 64 + j_1);
                 }
             }
-            total_2 = TL_ADD(total_2, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], TL_ADD));
+            total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], TL_ADD));
         }
-        total[i_3] = total_2;
-    }
-    for (int64_t i_4 = 0; i_4 < 32; ++i_4) {
-        {
-            const tl_w_f32 all_1 = TL_SPLAT(tl_w_f32, total[i_4]);
-            for (int64_t j_2 = 0; j_2 < 64; j_2 += TL_LANES_w) {
-                TL_STORE(tl_w_u16, B + i_4 * 64 + j_2, tl_w_f32_to_f16(TL_LOAD(tl_w_f32, x + i_4 * 64 + j_2) / all_1));
-            }
+        const float total_2 = total_1;
+        for (int64_t j_2 = 0; j_2 < 64; j_2 += TL_LANES_w) {
+            TL_STORE(tl_w_u16, B + i * 64 + j_2, tl_w_f32_to_f16(TL_LOAD(tl_w_f32, x + i * 64 + j_2) / TL_SPLAT(tl_w_f32, total_2)));
         }
     }
 }

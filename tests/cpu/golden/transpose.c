@@ -18,21 +18,15 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const B = args->B;
     (void)bx;
     float* const tile = (float*)(arena + 0);
-    float* const turned = (float*)(arena + 8192);
     for (int64_t i = 0; i < 32; ++i) {
         for (int64_t j = 0; j < 64; j += TL_LANES_w) {
             TL_STORE(tl_w_f32, tile + i * 64 + j, TL_LOAD(tl_w_f32, A + i * 64 + j));
         }
     }
     for (int64_t i_1 = 0; i_1 < 64; ++i_1) {
-        #pragma omp simd
-        for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
-            turned[i_1 * 32 + j_1] = tile[j_1 * 64 + i_1];
-        }
-    }
-    for (int64_t i_2 = 0; i_2 < 64; ++i_2) {
-        for (int64_t j_2 = 0; j_2 < 32; j_2 += TL_LANES_w) {
-            TL_STORE(tl_w_f32, B + i_2 * 32 + j_2, TL_LOAD(tl_w_f32, turned + i_2 * 32 + j_2));
+        for (int64_t j_1 = 0; j_1 < 32; j_1 += TL_LANES_w) {
+            const tl_w_f32 turned = TL_EACH(tl_w_f32, j_1, tile[j_1 * 64 + i_1]);
+            TL_STORE(tl_w_f32, B + i_1 * 32 + j_1, turned);
         }
     }
 }
@@ -50,7 +44,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 16384);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 8192);
         if (error) return error;
     }
     return 0;
