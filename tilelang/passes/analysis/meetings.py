@@ -14,9 +14,9 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, same_extent
+from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
-from tilelang.passes.analysis.affine import linear
 
 # Statements whose whole effect is what `effects` says of their accesses.
 _QUIET = (S.Seq, S.Let, S.Alloc, S.Store, S.For, S.If, S.Gemm)
@@ -86,13 +86,13 @@ class Memory:
         if a.data in self.loose or b.data in self.loose or not _alike(a.buffer, b.buffer):
             return False
         for one, other in zip(a.indices, b.indices):
-            forms = [linear(substitute(index, lets), own) for index in (one, other)]
+            forms = [parted(substitute(index, lets), own) for index in (one, other)]
             if forms[0] is None or forms[1] is None:
                 continue
-            steps = [{v: c for v, c in form.coeffs.items() if c} for form in forms if form]
+            steps = [dict(form[0].terms) for form in forms if form]
             if steps[0] != steps[1] or set(steps[0]) != {var}:
                 continue
-            if simplify(forms[0].rest) is simplify(forms[1].rest):
+            if simplify(forms[0][1]) is simplify(forms[1][1]):
                 return True
         return False
 

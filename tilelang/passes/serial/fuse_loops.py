@@ -23,8 +23,8 @@ from dataclasses import replace
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, substitute
-from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import Memory, flat, is_quiet
 from tilelang.passes.notes import with_lines
@@ -184,8 +184,8 @@ def _stores_neighbours(loop: S.For) -> bool:
     for store in _stores(loop):
         if store.buffer.is_var:
             continue
-        forms = [linear(index, frozenset((loop.var,))) for index in store.indices]
-        steps = [None if form is None else form.coeffs.get(loop.var, 0) for form in forms]
+        forms = [parted(index, frozenset((loop.var,))) for index in store.indices]
+        steps = [None if form is None else form[0].factor(loop.var) for form in forms]
         if not steps or steps[-1] != 1 or any(steps[:-1]):
             return False
     return True

@@ -25,8 +25,8 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches, substitute
-from tilelang.passes.analysis.affine import linear
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import accesses_of, is_quiet
 from tilelang.passes.notes import with_lines
@@ -134,11 +134,11 @@ class _Rows:
 
     def row_of(self, index: E.Expr) -> E.Var | None:
         """The loop variable ``j`` of an index ``extent * block + j + ...``, else None."""
-        form = linear(index, frozenset((self.block, *self.parallel)))
-        if form is None or not form.coeffs.get(self.block):
+        form = parted(index, frozenset((self.block, *self.parallel)))
+        if form is None or not form[0].factor(self.block):
             return None
         for var, extent in self.parallel.items():
-            if form.coeffs.get(var) == 1 and form.coeffs[self.block] == extent:
+            if form[0].factor(var) == 1 and form[0].factor(self.block) == extent:
                 return var
         return None
 
@@ -191,8 +191,8 @@ class _Rows:
     def is_row(self, index: E.Expr) -> bool:
         """Whether ``index`` is ``extent * block + j`` and nothing else that moves."""
         var = self.row_of(index)
-        form = linear(index, frozenset((self.block, *self.loops)))
-        return form is not None and set(form.coeffs) == {self.block, var}
+        form = parted(index, frozenset((self.block, *self.loops)))
+        return form is not None and {term for term, _ in form[0].terms} == {self.block, var}
 
     def bytes(self) -> int:
         """The size of the tiles that grow."""
