@@ -154,7 +154,7 @@ def _h200() -> list[Replayed]:
 
 
 def _themes() -> list[str]:
-    own = ("__init__", "registry", "test_corpus", "refusals")
+    own = ("__init__", "__main__", "registry", "test_corpus", "refusals")
     return sorted(path.stem for path in (TESTS / "corpus").glob("*.py") if path.stem not in own)
 
 
