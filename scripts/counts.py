@@ -169,6 +169,7 @@ def effects(modules: dict[Path, ast.Module]) -> list[str]:
                 leaf.attr if isinstance(leaf, ast.Attribute) else leaf.id
                 for call in ast.walk(node)
                 if isinstance(call, ast.Call) and ast.unparse(call.func) in FINDS
+                if not ast.unparse(call.args[0]).endswith(".by")  # of an access from effects
                 for argument in call.args[1:]
                 for leaf in ast.walk(argument)
                 if isinstance(leaf, (ast.Attribute, ast.Name))
