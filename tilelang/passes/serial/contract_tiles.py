@@ -11,8 +11,9 @@ rounded to it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Set
 from dataclasses import replace
+from typing import TypeAlias
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -22,6 +23,8 @@ from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, rewrite_launc
 from tilelang.passes.analysis.meetings import flat
 from tilelang.passes.notes import with_lines
 from tilelang.target import Context
+
+_Uses: TypeAlias = "dict[E.Var, list[tuple[int, tuple[E.Expr, ...]]]]"
 
 ZERO = (E.const(0),)
 _SCOPES = ("shared", "shared.dyn", "local")  # where tiles are, once fragments are settled
@@ -77,9 +80,10 @@ def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
 
     def visit(block: S.Stmt, done: frozenset[E.Var]) -> None:
         stmts, here = flat((block,)), set(done)
+        uses = _uses(stmts, left.keys())
         for at, item in enumerate(stmts):
-            if isinstance(item, S.Store) and item.buffer.data in left.keys() - here:
-                if count := _covered(stmts, at, item):
+            if isinstance(item, S.Store) and item.buffer.data in left:
+                if item.buffer.data not in here and (count := _covered(uses, at, item)):
                     left[item.buffer.data] -= count
                     here.add(item.buffer.data)
         for item in stmts:
@@ -90,24 +94,22 @@ def _kept(body: S.Stmt, tiles: dict[E.Var, int]) -> set[E.Var]:
     return {data for data, count in left.items() if count}
 
 
-def _covered(stmts: list[S.Stmt], at: int, store: S.Store) -> int:
+def _covered(uses: _Uses, at: int, store: S.Store) -> int:
     """How many uses of its tile begin with the store at ``at``: all in the sequence, where it is
     the first and all are of the same element."""
-    data = store.buffer.data
-    if any(True for _ in _uses(stmts[:at], data)):
+    mine, reads = uses[store.buffer.data], E.find(store.value, E.Load)
+    if mine[0][0] != at or any(load.buffer.data is store.buffer.data for load in reads):
         return 0
-    uses = list(_uses(stmts[at:], data))
-    reads = any(load.buffer.data is data for load in E.find(store.value, E.Load))
-    return 0 if reads or not all(_same(use, store.indices) for use in uses) else len(uses)
+    return len(mine) if all(_same(use, mine[0][1]) for _, use in mine) else 0
 
 
 def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
     """``block`` with names for the elements of ``tiles``, from the outermost sequences in."""
     stmts = [item for item in flat((block,)) if not _allocates(item, tiles)]
-    for at in range(len(stmts)):
-        item = stmts[at]
-        if isinstance(item, S.Store) and item.buffer.data in tiles and _covered(stmts, at, item):
-            stmts = _named(stmts, at, item)
+    uses = _uses(stmts, tiles)  # a name for one tile leaves the uses of the others where they are
+    for at, item in enumerate(stmts):
+        if isinstance(item, S.Store) and item.buffer.data in tiles and _covered(uses, at, item):
+            _name(stmts, [place for place, _ in uses[item.buffer.data]], item)
     inner = [rewrite_blocks(item, lambda part: _contracted(part, tiles)) for item in stmts]
     return block if inner == [block] else S.seq(*inner)
 
@@ -116,34 +118,41 @@ def _allocates(stmt: S.Stmt, tiles: Set[E.Var]) -> bool:
     return isinstance(stmt, S.Alloc) and stmt.buffer.data in tiles
 
 
-def _uses(stmts: Iterable[S.Stmt], data: E.Var) -> Iterator[tuple[E.Expr, ...]]:
-    for stmt in stmts:
+def _uses(stmts: list[S.Stmt], tiles: Set[E.Var]) -> _Uses:
+    """Which of ``stmts`` use each of ``tiles``, in their order, and which element."""
+    found: _Uses = {}
+    for at, stmt in enumerate(stmts):
         for access in effects.accesses(stmt, nested=True):
-            if access.data is data and not isinstance(access.by, S.Alloc):
-                yield access.indices
+            data = access.buffer.data
+            if data in tiles and not isinstance(access.by, S.Alloc):
+                found.setdefault(data, []).append((at, access.indices))
+    return found
 
 
 def _same(a: tuple[E.Expr, ...], b: tuple[E.Expr, ...]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
-def _named(stmts: list[S.Stmt], at: int, store: S.Store) -> list[S.Stmt]:
-    """``stmts`` with a name, or a variable, from the store at ``at`` on."""
+def _name(stmts: list[S.Stmt], places: list[int], store: S.Store) -> None:
+    """Gives the element of ``store`` a name, or a variable, in ``stmts``: its tile is used in those
+    at ``places``, the first of which is the store."""
     data, name, dtype = store.buffer.data, store.buffer.name, store.buffer.dtype
+    at, *later = dict.fromkeys(places)
     writes = sum(
         isinstance(node, S.Store) and node.buffer.data is data
-        for stmt in stmts[at:]
-        for node in S.walk(stmt)
+        for place in (at, *later)
+        for node in S.walk(stmts[place])
     )
     if writes == 1:
         var = E.Var(name, dtype)
-        first: S.Stmt = S.Let(var=var, value=store.value, loc=store.loc)
+        stmts[at] = S.Let(var=var, value=store.value, loc=store.loc)
         rest = _Elements(data, var, None)
     else:
         cell = Buffer(name, Shape((1,)), dtype, "local.var")
-        first = S.Alloc(buffer=cell, init=store.value, loc=store.loc)
+        stmts[at] = S.Alloc(buffer=cell, init=store.value, loc=store.loc)
         rest = _Elements(data, E.Load(cell, ZERO), cell)
-    return [*stmts[:at], first, *(rest.rewrite(stmt) for stmt in stmts[at + 1 :])]
+    for place in later:
+        stmts[place] = rest.rewrite(stmts[place])
 
 
 class _Elements(Rewriter):

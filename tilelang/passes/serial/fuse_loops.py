@@ -20,13 +20,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.analysis.meetings import Memory, flat, is_quiet
+from tilelang.passes.analysis.meetings import Facts, Memory, flat
 from tilelang.passes.notes import with_lines
 from tilelang.target import Context
 
@@ -52,6 +51,7 @@ def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 class _Fuser:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
+        self.plain: dict[S.For, bool] = {}
         self.count = 0  # loops that have joined others
         self.found: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
         self.apart: dict[int, str] = {}  # line -> why its loop stays one of its own
@@ -71,17 +71,18 @@ class _Fuser:
 
     def placed(self, out: list[S.Stmt], item: S.Stmt) -> list[S.Stmt]:
         """``out`` and then ``item``, which joins an earlier loop if it can."""
-        if not isinstance(item, S.For) or not _is_plain(item):
+        if not isinstance(item, S.For) or not self.is_plain(item):
             return [*out, item]
+        mine = self.memory.facts(item.body).used
         apart: tuple[S.For, str] | None = None
         for at in reversed(range(max(0, len(out) - REACH), len(out))):
             loop = out[at]
-            if not isinstance(loop, S.For) or not _is_plain(loop):
+            if not isinstance(loop, S.For) or not self.is_plain(loop):
                 continue
-            if not effects.used(loop.body) & effects.used(item.body):
+            if mine.isdisjoint(self.memory.facts(loop.body).used):
                 continue
             why = self.why_not(loop, item)
-            behind = self.waiting(loop, out[at + 1 :])
+            behind = [] if why else self.waiting(loop, out[at + 1 :])
             if not why and all(self.memory.independent(other, item) for other in behind):
                 self.note(item, loop, "")
                 before = [other for other in out[at + 1 :] if other not in behind]
@@ -122,12 +123,13 @@ class _Fuser:
             return "it has another extent"
         if "reduction" in dict(a.annotations) and "reduction" in dict(b.annotations):
             return "a loop sums one value"
-        if _is_innermost(a) and _is_innermost(b):
-            if _stores_neighbours(a) != _stores_neighbours(b):
+        one, other = self.memory.facts(a.body), self.memory.facts(b.body)
+        if _is_innermost(one) and _is_innermost(other):
+            if _stores_neighbours(a, one) != _stores_neighbours(b, other):
                 return "one of them stores elements that are no neighbours"
-            if len(_stores(a)) + len(_stores(b)) > LARGEST:
+            if len(one.stores) + len(other.stores) > LARGEST:
                 return "the loop would be too long"
-        elif any(_is_innermost(loop) and _wants_vectors(loop) for loop in (a, b)):
+        elif _wants_vectors(a, one) or _wants_vectors(b, other):
             return "one of them is computed in vectors"
         alike = self.memory.meet_alike(a, b)
         return "" if alike else "an iteration uses what other iterations write"
@@ -135,7 +137,7 @@ class _Fuser:
     def joined(self, a: S.For, b: S.For) -> S.For:
         """One loop of the bodies of both."""
         self.count += 1
-        body = S.Seq(stmts=tuple(flat((a.body, _renamed(b.body, b.var, a.var)))))
+        body: S.Stmt = S.Seq(stmts=tuple(flat((a.body, _renamed(b.body, b.var, a.var)))))
         first, second = dict(a.annotations), dict(b.annotations)
         notes: S.Pairs = ()
         if "parallel" in first and "parallel" in second:
@@ -143,48 +145,47 @@ class _Fuser:
         elif "parallel" in first or "parallel" in second:
             both = (*a.annotations, *b.annotations)
             notes = tuple(pair for pair in both if pair[0] != "parallel")
-        return replace(a, body=self.sequence(body), annotations=notes)
+        if isinstance(body, S.Seq) and S.For in self.memory.facts(body).kinds:
+            body = self.sequence(body)
+        return replace(a, body=body, annotations=notes)
+
+    def is_plain(self, loop: S.For) -> bool:
+        """Whether a loop is one of those that tile operations become; looked at once."""
+        found = self.plain.get(loop)
+        if found is None:
+            found = self.plain[loop] = _is_plain(loop, self.memory.facts(loop.body))
+        return found
 
 
-def _is_plain(loop: S.For) -> bool:
-    """Whether a loop is one of those that tile operations become."""
+def _is_plain(loop: S.For, facts: Facts) -> bool:
     one = isinstance(loop.step, E.Const) and loop.step.value == 1
     known = {name for name, _ in loop.annotations} <= _NOTES
-    if not (one and known and loop.kind == "serial" and is_quiet(loop.body)):
+    if not (one and known and loop.kind == "serial" and facts.quiet):
         return False
     if E.holds(loop.stop, E.Load, E.Call) or E.holds(loop.start, E.Load, E.Call):
         return False  # what it depends on may change
-    if any(isinstance(node, S.Gemm) for node in S.walk(loop.body)):
+    return S.Gemm not in facts.kinds and (bool(loop.annotations) or facts.noted)
+
+
+def _is_innermost(facts: Facts) -> bool:
+    return S.For not in facts.kinds
+
+
+def _wants_vectors(loop: S.For, facts: Facts) -> bool:
+    """Whether a loop is an innermost one with work that takes much longer as one element in a
+    nest."""
+    if not _is_innermost(facts):
         return False
-    return bool(loop.annotations) or any(_in_nest(node) for node in S.walk(loop.body))
-
-
-def _in_nest(stmt: S.Stmt) -> bool:
-    """Whether ``stmt`` is a loop of independent iterations, or one that reduces."""
-    return isinstance(stmt, S.For) and bool(stmt.annotations)
-
-
-def _is_innermost(loop: S.For) -> bool:
-    return not any(isinstance(node, S.For) for node in S.walk(loop.body))
-
-
-def _wants_vectors(loop: S.For) -> bool:
-    """Whether an innermost loop has work that takes much longer as one element in a nest."""
     count = trip_count(loop)
-    works = any(E.holds(item, E.Call) for node in S.walk(loop.body) for item in node.exprs())
-    return (works or "reduction" in dict(loop.annotations)) and (count is None or count >= FEW)
+    works = facts.calls or "reduction" in dict(loop.annotations)
+    return works and (count is None or count >= FEW)
 
 
-def _stores(loop: S.For) -> list[S.Store]:
-    return [node for node in S.walk(loop.body) if isinstance(node, S.Store)]
-
-
-def _stores_neighbours(loop: S.For) -> bool:
+def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
     """Whether all stores to memory move on by one element with each iteration."""
-    for store in _stores(loop):
-        if store.buffer.is_var:
-            continue
-        forms = [parted(index, frozenset((loop.var,))) for index in store.indices]
+    places = {store.indices: None for store in facts.stores if not store.buffer.is_var}
+    for indices in places:
+        forms = [parted(index, frozenset((loop.var,))) for index in indices]
         steps = [None if form is None else form[0].factor(loop.var) for form in forms]
         if not steps or steps[-1] != 1 or any(steps[:-1]):
             return False
