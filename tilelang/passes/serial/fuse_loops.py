@@ -51,7 +51,8 @@ def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 class _Fuser:
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.plain: dict[S.For, bool] = {}
+        self.plain: dict[S.For, bool] = {}  # loops that have been looked at
+        self.neighbours: dict[S.For, bool] = {}
         self.count = 0  # loops that have joined others
         self.found: dict[int, list[str]] = {}  # line -> the lines in whose loops it runs
         self.apart: dict[int, str] = {}  # line -> why its loop stays one of its own
@@ -125,7 +126,7 @@ class _Fuser:
             return "a loop sums one value"
         one, other = self.memory.facts(a.body), self.memory.facts(b.body)
         if _is_innermost(one) and _is_innermost(other):
-            if _stores_neighbours(a, one) != _stores_neighbours(b, other):
+            if self.stores_neighbours(a) != self.stores_neighbours(b):
                 return "one of them stores elements that are no neighbours"
             if len(one.stores) + len(other.stores) > LARGEST:
                 return "the loop would be too long"
@@ -154,6 +155,14 @@ class _Fuser:
         found = self.plain.get(loop)
         if found is None:
             found = self.plain[loop] = _is_plain(loop, self.memory.facts(loop.body))
+        return found
+
+    def stores_neighbours(self, loop: S.For) -> bool:
+        """Whether all stores to memory move on by one element with each iteration."""
+        found = self.neighbours.get(loop)
+        if found is None:
+            facts = self.memory.facts(loop.body)
+            found = self.neighbours[loop] = _stores_neighbours(loop, facts)
         return found
 
 
