@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_an_endless_kernel_in_the_emulator_ends_at_an_interrupt(tmp_path: Path) 
     assert run(tmp_path, "cuda -arch=sm_80", "emulator", "main thread", 32).count("ended") == 2
 
 
+@pytest.fixture
+def default_handler() -> Iterator[None]:
+    """Python's handler of Ctrl-C, whatever a library that a test imported has put there."""
+    other = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, other or signal.default_int_handler)
+
+
+@pytest.mark.usefixtures("default_handler")
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 def test_the_handler_of_the_process_is_as_it_was_after_calls() -> None:
     @T.prim_func

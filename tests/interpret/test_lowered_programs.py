@@ -70,7 +70,8 @@ def test_every_row_that_lowering_makes_has_a_meaning() -> None:
     made = {name for name, row in ROWS.items() if row.lowered}
     assert made
     # A row that gives its operand is arithmetic.
-    assert not {n for n in made if not (ROWS[n].semantics or ROWS[n].identity)}
+    without = {n for n in made if not (ROWS[n].semantics or ROWS[n].identity)}
+    assert without == {"bulk_copy_cluster"}  # into another block, which runs before or after
     meant = {row.semantics for row in ROWS.values() if row.effect is not Effect.HINT} - {""}
     assert meant - {"keep registers"} == set(MEANINGS)  # a fence, which the interpreter has not
     assert not {name for name, row in ROWS.items() if row.semantics and name in HANDLERS}

@@ -309,7 +309,7 @@ def test_target_without_code_generator() -> None:
         tilelang.compile(program(), target="webgpu")
     assert str(error.value) == (
         "no code generator for the target 'webgpu' yet\n"
-        '  expected: target="cpu" or target="cuda"\n'
+        '  expected: target="cpu" or target="cuda" or target="hip" or target="metal"\n'
         "  got: target='webgpu'\n"
         '  hint: the program can be run anywhere with execution_backend="interpret"'
     )

@@ -96,4 +96,4 @@ def test_a_sum_is_a_vector_only_where_nobody_reads_it_on_the_way() -> None:
             T.reduce_sum(a, b, dim=1)
             T.copy(b, B)
 
-    assert bits_of(kernel) == [32, None, 32, 32]
+    assert bits_of(kernel) == [32, None, 32]  # the copy out runs with the sums of the rows

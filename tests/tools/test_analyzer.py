@@ -103,5 +103,7 @@ def test_machines_without_a_model_are_refused() -> None:
     with pytest.raises(TileUnsupportedError) as caught:
         Analyzer.analysis(product(64), CDNA())
     assert str(caught.value) == (
-        "there is no model of hip\n  expected: a CPU or an NVIDIA GPU\n  got: hip"
+        "there is no model of hip -arch=gfx942\n"
+        "  expected: a CPU or an NVIDIA GPU\n"
+        "  got: hip -arch=gfx942"
     )
