@@ -28,7 +28,8 @@ NAMES = [
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_products",
     "scalarize_vectors", "choose_operands", "serialize_threads", "lower_operand_copies",
     "lower_tiles", "settle_fragments", "fuse_loops", "contract_tiles", "widen_blocks",
-    "verify_views", "insert_guards", "simplify_again", "mark_vectors",
+    "verify_views", "insert_guards", "simplify_again", "steady_quotients",
+    "mark_vectors",
 ]  # fmt: skip
 
 

@@ -65,6 +65,7 @@ from tilelang.passes.schedule.prefetch_reads import prefetch_reads
 from tilelang.passes.schedule.specialize_warps import specialize_warps
 from tilelang.passes.schedule.split_pipelines import split_pipelines
 from tilelang.passes.schedule.stage_epilogues import stage_epilogues
+from tilelang.passes.serial.steady_quotients import steady_quotients
 from tilelang.passes.serial.vectors import mark_vectors
 from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_scratch import allocate_scratch
@@ -139,6 +140,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "vectors were found on logical indices, which layouts keep whole"),
         Step("simplify_again", simplify_func, always,
              "index arithmetic of the lowered loops is printed as it stands"),
+        Step("steady_quotients", steady_quotients, _on_cores,
+             "conditions are decided as far as they are; what is left may vary with few variables"),
         Step("mark_vectors", mark_vectors, _on_cores,
              "guards stand at the accesses, and indices are as they will be printed"),
         *_memory(),
