@@ -30,8 +30,24 @@ def test_tiles_of_an_addition_are_names() -> None:
     assert contracted(kernel) == text("""
         for i in T.serial(8, parallel=0):
             a: T.float16 = A[i]
-            b: T.float32 = T.Cast("float32", a + a)
-            B[i] = b
+            B[i] = T.Cast("float32", a + a)
+        """)
+
+
+def test_a_narrow_float_that_is_only_stored_is_converted_once() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float8_e4m3fn")):
+        with T.Kernel(1, threads=1):
+            q = T.alloc_fragment((8,), "float8_e4m3fn")
+            p = T.alloc_fragment((8,), "float8_e4m3fn")
+            for i in T.Parallel(8):
+                q[i] = T.cast(A[i] * 2, "float8_e4m3fn")
+            T.copy(q, p)
+            T.copy(p, B)
+
+    assert contracted(kernel) == text("""
+        for i in T.serial(8, parallel=0):
+            B[i] = T.Cast("float8_e4m3fn", A[i] * T.float32(2.0))
         """)
 
 
@@ -72,8 +88,7 @@ def test_a_tile_that_two_loops_use_each_for_itself_is_gone_and_one_that_goes_on_
     assert contracted(kernel) == text("""
         b = T.alloc_buffer((8,), "int32", scope="shared.dyn")
         for i in T.serial(8, parallel=0):
-            a: T.int32 = A[i]
-            B[i] = a
+            B[i] = A[i]
         for k in range(2):
             for i in T.serial(8, parallel=0):
                 a: T.int32 = A[i]

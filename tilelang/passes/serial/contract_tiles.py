@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -135,9 +135,14 @@ def _same(a: tuple[E.Expr, ...], b: tuple[E.Expr, ...]) -> bool:
 
 def _name(stmts: list[S.Stmt], places: list[int], store: S.Store) -> None:
     """Gives the element of ``store`` a name, or a variable, in ``stmts``: its tile is used in those
-    at ``places``, the first of which is the store."""
+    at ``places``, the first of which is the store. Where all that follows is a copy of the element,
+    the copy stores the value itself: a narrow float is then converted once."""
     data, name, dtype = store.buffer.data, store.buffer.name, store.buffer.dtype
     at, *later = dict.fromkeys(places)
+    after = stmts[at + 1] if places == [at, at + 1] else store
+    if _copies(after, data):
+        stmts[at : at + 2] = S.seq(), replace(after, value=store.value, loc=store.loc)
+        return
     writes = sum(
         isinstance(node, S.Store) and node.buffer.data is data
         for place in (at, *later)
@@ -153,6 +158,13 @@ def _name(stmts: list[S.Stmt], places: list[int], store: S.Store) -> None:
         rest = _Elements(data, E.Load(cell, ZERO), cell)
     for place in later:
         stmts[place] = rest.rewrite(stmts[place])
+
+
+def _copies(stmt: S.Stmt, data: E.Var) -> TypeGuard[S.Store]:
+    """Whether all that ``stmt`` does is to store an element of ``data`` elsewhere."""
+    if not isinstance(stmt, S.Store) or any(E.holds(index, E.Load) for index in stmt.indices):
+        return False
+    return isinstance(stmt.value, E.Load) and stmt.value.buffer.data is data
 
 
 class _Elements(Rewriter):
