@@ -174,7 +174,7 @@ class VectorLoop:
         writer = self.writer
         own = writer.p.pointer(total)
         macro = _FOLDS[self.op][1].format(writer.p.suffix(total.dtype))
-        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {macro})"
+        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {self.both(kind, 'folded_', 'other_')})"
         text = writer.p.rounded(total.dtype, f"{macro}({own}, {lanes})")
         writer.put(f"{own} = {bare(text)};")
 

@@ -21,8 +21,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     if ((by * 32 < 69) && (bx * 32 < 29)) {
         for (int64_t i = 0; i < 32; ++i) {
             for (int64_t j = 0; j < 32; j += TL_LANES_w) {
-                const tl_w_f32 tile = TL_LOAD(tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j);
-                TL_STORE(tl_w_f32, B + (by * 32 + i) * 60 + bx * 32 + j, tile);
+                TL_STORE(tl_w_f32, B + (by * 32 + i) * 60 + bx * 32 + j, TL_LOAD(tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j));
             }
         }
     } else {
@@ -31,9 +30,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                 const tl_w_mask all = TL_SPLAT(tl_w_mask, -(by * 32 + i < 100));
                 for (int64_t j = 0; j < 32; j += TL_LANES_w) {
                     const tl_w_mask on = all & (TL_SIGNS(w, bx * 32 + j - 60, 1, 536870912) < 0);
-                    const tl_w_f32 tile = TL_SELECT(tl_w_f32, tl_w_i32, on, TL_LOAD_IF(w, tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j, on), TL_SPLAT(tl_w_f32, 0.0f));
-                    const tl_w_mask on_1 = all & (TL_SIGNS(w, bx * 32 + j - 60, 1, 536870912) < 0);
-                    TL_STORE_IF(w, tl_w_f32, B + (by * 32 + i) * 60 + bx * 32 + j, tile, on_1);
+                    TL_STORE_IF(w, tl_w_f32, B + (by * 32 + i) * 60 + bx * 32 + j, TL_LOAD_IF(w, tl_w_f32, A + (by * 32 + i) * 60 + bx * 32 + j, on), on);
                 }
             }
         }

@@ -29,10 +29,9 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                     total_parts[j_part] = total_parts[j_part] + rows;
                 }
             }
-            total = TL_ADD(total, TL_FOLD(tl_w_f32, total_parts[0] + total_parts[1], TL_ADD));
+            total = TL_ADD(total, TL_FOLD(tl_w_f32, total_parts[0] + total_parts[1], (folded_ + other_)));
         }
-        const float total_1 = total;
-        B[i] = total_1;
+        B[i] = total;
     }
 }
 

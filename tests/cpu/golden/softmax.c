@@ -32,7 +32,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                     total_parts[j_part] = TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[j_part], TL_LOAD(tl_w_f32, x + i * 64 + j));
                 }
             }
-            total = tl_max_f32(total, TL_FOLD(tl_w_f32, TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[0], total_parts[1]), tl_max_f32));
+            total = tl_max_f32(total, TL_FOLD(tl_w_f32, TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[0], total_parts[1]), TL_VFMAX(tl_w_f32, tl_w_i32, folded_, other_)));
         }
         const float top = total;
         {
@@ -45,7 +45,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                     total_parts_1[j_part_1] = total_parts_1[j_part_1] + TL_LOAD(tl_w_f32, x + i * 64 + j_1);
                 }
             }
-            total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], TL_ADD));
+            total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], (folded_ + other_)));
         }
         const float total_2 = total_1;
         for (int64_t j_2 = 0; j_2 < 64; j_2 += TL_LANES_w) {

@@ -24,9 +24,9 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
         }
     }
     for (int64_t i_1 = 0; i_1 < 64; ++i_1) {
-        for (int64_t j_1 = 0; j_1 < 32; j_1 += TL_LANES_w) {
-            const tl_w_f32 turned = TL_EACH(tl_w_f32, j_1, tile[j_1 * 64 + i_1]);
-            TL_STORE(tl_w_f32, B + i_1 * 32 + j_1, turned);
+        #pragma omp simd
+        for (int64_t j_1 = 0; j_1 < 32; ++j_1) {
+            B[i_1 * 32 + j_1] = tile[j_1 * 64 + i_1];
         }
     }
 }

@@ -120,14 +120,22 @@ TL_ALL(w)
     } while (0)
 
 // -- lanes brought together, as a tree --------------------------------------------------------------------------
-#define TL_FOLD(T, X, OP)                                                                         \
+// Compilers make a shuffle of the loop. BOTH brings folded_ and other_ together.
+#define TL_COUNT(T) ((int)(sizeof(T) / sizeof(((T){0})[0])))
+#define TL_HALVE(T, N, BOTH)                                                                      \
+    if (TL_COUNT(T) > (N)) {                                                                      \
+        T other_ = folded_;                                                                       \
+        _Pragma("GCC unroll 64")                                                                  \
+        for (int lane_ = 0; lane_ < TL_COUNT(T); ++lane_)                                         \
+            other_[lane_] = folded_[(lane_ + (N)) % TL_COUNT(T)];                                 \
+        folded_ = (BOTH);                                                                         \
+    }
+#define TL_FOLD(T, X, BOTH)                                                                       \
     ({                                                                                            \
-        __typeof__(((T){0})[0]) part_[sizeof(T) / sizeof(((T){0})[0])];                           \
-        const T whole_ = (X);                                                                     \
-        memcpy(part_, &whole_, sizeof whole_);                                                    \
-        for (int left_ = (int)(sizeof part_ / sizeof part_[0]) / 2; left_; left_ /= 2)            \
-            for (int lane_ = 0; lane_ < left_; ++lane_) part_[lane_] = OP(part_[lane_], part_[lane_ + left_]); \
-        part_[0];                                                                                 \
+        T folded_ = (X);                                                                          \
+        TL_HALVE(T, 32, BOTH) TL_HALVE(T, 16, BOTH) TL_HALVE(T, 8, BOTH)                          \
+        TL_HALVE(T, 4, BOTH) TL_HALVE(T, 2, BOTH) TL_HALVE(T, 1, BOTH)                            \
+        folded_[0];                                                                               \
     })
 #define TL_ADD(A, B) ((A) + (B))
 #define TL_MUL(A, B) ((A) * (B))
