@@ -40,6 +40,52 @@ for _kind in ("float32", "float16", "bfloat16"):
 case("product of 8 rows")(lambda: product_case("float32", 8, SIZE, SIZE, (8, 256, 256)))
 
 
+def rows_case(M: int, dtype: str) -> Case:
+    """A few rows by weights of shape (N, K), as in decoding."""
+    N = K = SIZE
+    bn, bk = 64, 256
+
+    @T.prim_func
+    def product(A: T.Tensor((M, K), dtype), B: T.Tensor((N, K), dtype),
+                C: T.Tensor((M, N), "float32")):  # fmt: skip
+        with T.Kernel(N // bn, threads=128) as bx:
+            a = T.alloc_shared((M, bk), dtype)
+            b = T.alloc_shared((bn, bk), dtype)
+            c = T.alloc_fragment((M, bn), "float32")
+            T.clear(c)
+            for k in T.Pipelined(K // bk, num_stages=2):
+                T.copy(A[0, k * bk], a)
+                T.copy(B[bx * bn, k * bk], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C[0, bx * bn])
+
+    kernel = compiled(product)
+    A, B, C = random((M, K), dtype, 0), random((N, K), dtype, 1), torch.empty(M, N)
+    check = lambda: relative(C, F.linear(A.float(), B.float()))  # noqa: E731
+    others = {"torch linear": lambda: F.linear(A, B)}
+    return Case(lambda: kernel(A, B, C), others, check, B.nbytes, 2 * M * N * K, matrix=True)
+
+
+for _count in (1, 8):
+    for _kind in ("float32", "float16", "bfloat16"):
+        case(f"{_count} x weights {_kind}")(lambda count=_count, kind=_kind: rows_case(count, kind))
+
+
+def quantised_products(size: int) -> dict[str, Any]:
+    """torch's products of quantised bytes. With AVX2 both saturate unless weights have seven bits,
+    and both bring the sums back to bytes."""
+    found: dict[str, Any] = {}
+    for engine in ("fbgemm", "onednn"):
+        if engine not in torch.backends.quantized.supported_engines:
+            continue
+        torch.backends.quantized.engine = engine
+        x = torch.quantize_per_tensor(torch.randn(size, size), 0.05, 64, torch.quint8)
+        w = torch.quantize_per_tensor(torch.randn(size, size), 0.05, 0, torch.qint8)
+        packed = torch.ops.quantized.linear_prepack(w, None)
+        found[engine] = lambda x=x, p=packed: torch.ops.quantized.linear(x, p, 0.1, 64)
+    return found
+
+
 @case("product int8")
 def product_int8() -> Case:
     """int8 factors, int32 sums."""
@@ -63,8 +109,8 @@ def product_int8() -> Case:
     kernel = compiled(product)
     A, B = random((M, K), "int8", 0), random((K, N), "int8", 1)
     C = torch.empty(M, N, dtype=torch.int32)
-    others = {"torch": lambda: torch._int_mm(A, B)}
-    check = lambda: relative(C, torch._int_mm(A, B))  # noqa: E731
+    others = quantised_products(N)
+    check = lambda: relative(C, A.double() @ B.double())  # noqa: E731
     return Case(lambda: kernel(A, B, C), others, check, 0, 2 * M * N * K, matrix=True)
 
 

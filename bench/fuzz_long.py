@@ -6,6 +6,14 @@ program of each kind, and a summary. ``--only SEED`` repeats one program and sho
 ``--target cuda`` compares with a GPU, ``--target emulator`` with the CUDA code, checked, on the
 cores, ``--target gfx942`` or ``gfx1100`` with the HIP code for these chips in the same way,
 ``--target metal`` with Metal code; what that refuses, for a dtype that it has not, is counted.
+``--hopper`` makes programs for Hopper's units (products in pipelines) instead, for ``cuda`` on such
+a GPU or ``emulator``.
+
+The C text is the same for all processors, so other builds of it are tested, too:
+``--compiler clang-19`` names another C compiler, ``--arch x86-64-v2`` another processor that this
+machine can run. With ``--runner`` each program becomes an executable that another command runs:
+``--arch armv8-a --compiler aarch64-linux-gnu-gcc --runner qemu-aarch64-static``; with
+``--runner none`` it is only built, for what nothing here can run (``--arch x86-64-v4``).
 """
 
 # ruff: noqa: E402  # imports from the tests follow the line that finds them
@@ -28,13 +36,15 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from fuzz.draws import SeededDraw  # found through the path above
-from fuzz.model import Program
+from fuzz.cross import Cross  # found through the path above
+from fuzz.draws import SeededDraw
+from fuzz.hopper import make_hopper
+from fuzz.model import Disagreement, Program, numbered
 from fuzz.programs import make_program
-from fuzz.running import Disagreement, check, numbered
+from fuzz.running import check
 from fuzz.shrinking import shrink
 
-from tilelang.errors import TileError, TileUnsupportedError
+from tilelang.errors import TileError, TileUnsupportedError, TileValueError
 
 BATCH = 20  # programs in a process, while nothing fails: a GPU's context takes long to make
 SECONDS = 300  # a program that runs longer is killed, and reported as an error
@@ -45,16 +55,32 @@ def main():
         pass
 """
 TARGET = os.environ.get("FUZZ_TARGET", "cpu")  # inherited by the workers
+HOPPER = "FUZZ_HOPPER" in os.environ
+ARCH, RUNNER = os.environ.get("FUZZ_ARCH", ""), os.environ.get("FUZZ_RUNNER", "")
+
+
+def made(seed: int) -> Program:
+    """The program of one number."""
+    return (make_hopper if HOPPER else make_program)(SeededDraw(seed))
+
+
+def cross() -> Cross | None:
+    """The other machine that is asked for."""
+    runner = "" if RUNNER == "none" else RUNNER
+    return Cross(ARCH, os.environ.get("CC", "cc"), runner) if RUNNER else None
 
 
 def outcome(program: Program) -> tuple[str, str]:
     """("ok" | "differs" | "error", what happened); the text is the same for the same cause."""
     try:
-        check(program, target=TARGET)
+        check(program, target=f"cpu -arch={ARCH}" if ARCH else TARGET, cross=cross())
     except Disagreement as wrong:
         return "differs", str(wrong).split("\n", 1)[0]
     except TileUnsupportedError as refused:
         kind = "refused" if TARGET == "metal" else "error"
+        return kind, f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
+    except TileValueError as refused:  # as on other GPUs: warps that no tile can be shared among
+        kind = "refused" if "no valid warp partition" in str(refused) else "error"
         return kind, f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
     except TileError as refused:
         return "error", f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
@@ -98,7 +124,7 @@ def _report(programs: list[Program], write: int) -> NoReturn:
 
 def run_seeds(seeds: list[int]) -> list[tuple[int, str, str]]:
     """Programs by their numbers."""
-    found = isolated([make_program(SeededDraw(seed)) for seed in seeds])
+    found = isolated([made(seed) for seed in seeds])
     return [(seed, kind, detail) for seed, (kind, detail) in zip(seeds, found, strict=True)]
 
 
@@ -106,7 +132,9 @@ def prepare() -> None:
     """Settings of a worker; what its children need is imported once, before it forks."""
     if TARGET == "cuda":
         import torch  # noqa: F401
-    else:  # one block: the launcher is loaded, and no threads are there that a fork would lose
+    elif (
+        not RUNNER
+    ):  # one block: the launcher is loaded, and no threads are there that a fork would lose
         warm = Program(source=WARM, kernels=[[]])
         outcome(warm) if TARGET == "cpu" else isolated([warm])
 
@@ -120,7 +148,7 @@ def cause(kind: str, detail: str) -> str:
 
 def show(seed: int, kind: str, detail: str) -> None:
     """Print a failing program, made as small as it goes."""
-    program = make_program(SeededDraw(seed))
+    program = made(seed)
     wanted = cause(kind, detail)
 
     def fails(candidate: Program) -> bool:
@@ -145,12 +173,22 @@ def main() -> int:
         choices=("cpu", "cuda", "emulator", "gfx942", "gfx1100", "metal"),
         default=TARGET,
     )
+    parser.add_argument("--hopper", action="store_true", default=HOPPER, help="see above")
+    parser.add_argument("--arch", default=ARCH, help="the processor to build for, of --target cpu")
+    parser.add_argument("--compiler", default=os.environ.get("CC", ""), help="the C compiler")
+    parser.add_argument("--runner", default=RUNNER, help="what runs the executables, or none")
     arguments = parser.parse_args()
-    if arguments.target != TARGET:  # read again by this program and its workers
-        os.environ["FUZZ_TARGET"] = arguments.target
+    wanted = {"FUZZ_TARGET": arguments.target, "FUZZ_ARCH": arguments.arch,
+              "CC": arguments.compiler, "FUZZ_RUNNER": arguments.runner,
+              "FUZZ_HOPPER": "1" if arguments.hopper else ""}  # fmt: skip
+    wanted = {name: value for name, value in wanted.items() if value}
+    if any(os.environ.get(name, "") != value for name, value in wanted.items()) and (
+        wanted != {"FUZZ_TARGET": TARGET}
+    ):  # read again by this program and its workers
+        os.environ |= wanted
         os.execv(sys.executable, [sys.executable, *sys.argv])
     if arguments.only is not None:
-        program = make_program(SeededDraw(arguments.only))
+        program = made(arguments.only)
         print(numbered(program.source))
         print(*isolated([program])[0])
         return 0

@@ -1,9 +1,10 @@
 """GPU figures: tile programs beside torch (cuBLAS, cuDNN, a device copy) in one process.
 
-    python bench/h200.py [--only add softmax ...] [--json FILE] [--incumbent FOLDER]
+    python bench/h200.py [--only add softmax ...] [--json FILE] [--incumbent FOLDER] [--choices]
     python bench/h200.py --checks [--json FILE]    what must hold on a GPU; see gpu_checks.py
 
-Each row runs in a process of its own. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
+Each row runs in a process of its own, and takes the fastest of several tiles; ``--choices`` shows
+the milliseconds of each. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
 installed, the same row runs with that implementation in turns with ours (ours, theirs, theirs,
 ours; the better of the two counts); ``x incumbent`` is its time over ours.
 
@@ -31,6 +32,8 @@ from typing import Any
 
 import torch
 from gpu_checks import run_checks
+from h200_backward import backward
+from h200_by_hand import latent
 from h200_programs import (
     add,
     attention,
@@ -42,6 +45,7 @@ from h200_programs import (
     softmax,
     transpose,
 )
+from h200_shared_sums import split_k, stream_k
 from small_launches import SMALL
 
 import tilelang
@@ -108,6 +112,7 @@ def measured(
     best: tuple[float, dict[str, int], Any] | None = None
     begin = time.perf_counter()
     first = 0.0
+    tried: dict[str, float] = {}
     for choice in tiles:
         try:
             kernel = make(*sizes, **choice)
@@ -117,10 +122,10 @@ def measured(
             continue
         first = first or time.perf_counter() - begin
         check_assembled(name, kernel)
-        error = float((found.double() - wanted.double()).norm() / wanted.double().norm())
+        error = relative_error(found, wanted)
         if not error < tolerance:
             raise SystemExit(f"{name} {choice} is wrong: relative error {error}")
-        took = burst(lambda k=kernel: k(*inputs))
+        took = tried[" ".join(map(str, choice.values()))] = burst(lambda k=kernel: k(*inputs))
         if best is None or took < best[0]:
             best = took, choice, kernel
     if best is None:
@@ -129,7 +134,14 @@ def measured(
     if "TFLOP/s" in work:
         row["steady"] = steady(lambda: best[2](*inputs), library)
     row.update({unit: amount / row["ms"] / 1e6 for unit, amount in work.items()})
-    return {**row, "choice": best[1], "first_compile_s": first}
+    return {**row, "choice": best[1], "first_compile_s": first, "choices": tried}
+
+
+def relative_error(found: Any, wanted: Any) -> float:
+    """In the Frobenius norm; the largest of several results."""
+    if isinstance(wanted, tuple):
+        return max(map(relative_error, found, wanted))
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm())
 
 
 def check_assembled(name: str, kernel: Any) -> None:
@@ -159,11 +171,16 @@ def choices(names: str, *rows: tuple[int, ...]) -> list[dict[str, int]]:
 
 
 TILES = choices(
-    "block_M block_N block_K stages threads", (128, 256, 64, 4, 256), (128, 256, 64, 3, 256),
-    (256, 128, 64, 3, 256), (128, 128, 64, 3, 128), (128, 128, 32, 4, 128))  # fmt: skip
+    "block_M block_N block_K stages threads raster", (128, 256, 64, 4, 256, 10),
+    (128, 256, 64, 4, 256, 16), (128, 256, 64, 4, 256, 8), (128, 256, 64, 3, 256, 10),
+    (256, 128, 64, 3, 256, 10), (128, 128, 64, 3, 128, 10),
+    (128, 128, 32, 4, 128, 10))  # fmt: skip
 ATTENTION_TILES = choices(  # lengths are multiples of both
     "block_M block_N stages threads", (128, 128, 2, 256), (128, 64, 2, 256),
     (128, 64, 2, 128), (128, 32, 2, 128))  # fmt: skip
+BACKWARD_TILES = choices(
+    "block_M block_N stages threads by_unit early", (128, 64, 2, 256, 1, 1),
+    (128, 64, 2, 256, 1, 0), (128, 64, 2, 256, 0, 1), (64, 64, 2, 128, 1, 1))  # fmt: skip
 # Row -> the program, its sizes, and the tiles from which the fastest is taken.
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, int]]]] = {
     "add": (add, (16384, 16384), choices(
@@ -178,17 +195,30 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, in
     "gemm_large": (gemm, (8192, 8192, 8192, "float16", "float16", False), TILES),
     "gemm_rows": (gemm, (64, 8192, 8192, "float16", "float16", False), choices(
         "block_M block_N block_K stages threads", (64, 64, 128, 4, 128), (64, 128, 128, 4, 128),
-        (64, 128, 64, 4, 128), (64, 64, 64, 6, 128), (64, 32, 128, 4, 128))),
+        (64, 128, 64, 4, 128), (64, 64, 64, 6, 128), (64, 32, 128, 4, 128), (64, 64, 64, 8, 128),
+        (64, 64, 128, 5, 128), (64, 64, 128, 6, 128), (64, 64, 256, 3, 128))),
     "gemm_fp8": (gemm, (8192, 8192, 8192, "float8_e4m3fn", "bfloat16", True), choices(
-        "block_M block_N block_K stages threads", (128, 256, 128, 3, 256), (128, 256, 128, 4, 256),
-        (128, 128, 128, 4, 128))),
+        "block_M block_N block_K stages threads raster", (128, 256, 128, 3, 256, 10),
+        (128, 256, 128, 4, 256, 10), (128, 256, 128, 4, 256, 16), (128, 256, 128, 4, 256, 8),
+        (128, 128, 128, 4, 128, 10))),
+    "gemm_split": (split_k, (128, 4096, 16384), choices(
+        "block_M block_N block_K stages threads parts by_unit", (128, 128, 64, 4, 256, 4, 1),
+        (128, 128, 64, 4, 256, 4, 0), (128, 128, 64, 4, 128, 4, 0), (128, 256, 64, 4, 256, 8, 1),
+        (128, 256, 64, 4, 256, 8, 0), (64, 128, 64, 4, 128, 4, 0))),
+    "gemm_stream": (stream_k, (1536, 3072, 16384), choices(
+        "block_M block_N block_K stages threads blocks", (128, 256, 64, 3, 256, 132),
+        (128, 256, 64, 4, 256, 132), (128, 128, 64, 3, 128, 264), (128, 128, 64, 4, 256, 132))),
     "grouped_gemm": (grouped_gemm, (8, 4096, 4096, 4096), choices(
-        "block_M block_N block_K stages threads", (128, 256, 64, 4, 256), (128, 256, 64, 3, 256),
-        (256, 128, 64, 3, 256))),
+        "block_M block_N block_K stages threads raster", (128, 256, 64, 4, 256, 10),
+        (128, 256, 64, 4, 256, 16), (128, 256, 64, 4, 256, 32), (128, 256, 64, 4, 256, 4),
+        (128, 256, 64, 3, 256, 10), (256, 128, 64, 3, 256, 10))),
     "attention": (attention, (4, 16, 4096, 128, False), ATTENTION_TILES),
     "attention_causal": (attention, (1, 16, 16384, 128, True), ATTENTION_TILES),
+    "backward": (backward, (1, 16, 4096, 128, False), BACKWARD_TILES),
+    "backward_causal": (backward, (1, 16, 4096, 128, True), BACKWARD_TILES),
     "mla": (mla_decode, (64, 128, 8192, 512, 64), choices(
         "block_N block_H stages threads", (64, 64, 2, 256), (64, 64, 1, 256), (32, 64, 2, 256))),
+    "mla_by_hand": (latent, (64, 128, 8192, 512, 64), choices("own_first", (1,), (0,))),
     "dequant_rows": (dequant, (2048, 8192, 8192), choices(
         "block_M block_N block_K stages threads", (256, 128, 64, 3, 256), (128, 128, 64, 3, 256),
         (128, 128, 64, 3, 128), (64, 128, 64, 3, 128))),
@@ -240,6 +270,17 @@ def gemm_of(name: str) -> dict[str, Any]:
     return measured(name, (A, B), A @ B, lambda: A @ B, {"TFLOP/s": 2 * M * N * K / 1e3})
 
 
+def shared_sums_of(name: str) -> dict[str, Any]:
+    """A GEMM, float16 to float32, whose blocks share sums, beside cuBLAS."""
+    M, N, K = PROGRAMS[name][1]
+    A, B = (normal(*shape, dtype=torch.float16) for shape in ((M, K), (K, N)))
+
+    def library() -> Any:
+        return torch.mm(A, B, out_dtype=torch.float32)
+
+    return measured(name, (A, B), library(), library, {"TFLOP/s": 2 * M * N * K / 1e3})
+
+
 def gemm_fp8_row() -> dict[str, Any]:
     """8192^3 of e4m3 to bfloat16, beside cuBLAS with fast accumulation."""
     size = 8192
@@ -287,15 +328,45 @@ def attention_of(name: str) -> dict[str, Any]:
     return measured(name, (Q, K, V), library().transpose(1, 2), library, {"TFLOP/s": work / 1e3})
 
 
-def mla_row() -> dict[str, Any]:
+def backward_of(name: str) -> dict[str, Any]:
+    """Attention backward, float16, beside cuDNN and FlashAttention in torch: the faster of both."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    batch, heads, length, dim, causal = PROGRAMS[name][1]
+    Q, K, V, dO = (normal(batch, length, heads, dim, dtype=torch.float16) for _ in range(4))
+    q, k, v = (x.transpose(1, 2).detach().requires_grad_() for x in (Q, K, V))
+    scores = (q.detach() @ k.detach().mT).float() / math.sqrt(dim)
+    if causal:
+        scores.masked_fill_(torch.ones_like(scores[0, 0]).triu(1).bool(), -math.inf)
+    lse = torch.logsumexp(scores, -1)
+    del scores
+    calls: dict[str, Callable[[], Any]] = {}
+    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
+        with sdpa_kernel([backend]):
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+        def library(out: Any = out) -> Any:
+            return torch.autograd.grad(out, (q, k, v), dO.transpose(1, 2), retain_graph=True)
+
+        calls[backend.name] = library
+    wanted = tuple(x.transpose(1, 2) for x in calls["FLASH_ATTENTION"]())
+    O = out.detach().transpose(1, 2).contiguous()
+    times = {which: burst(call) for which, call in calls.items()}
+    work = 10 * batch * heads * length**2 * dim / (2 if causal else 1)
+    row = measured(name, (Q, K, V, O, dO, lse), wanted, calls[min(times, key=times.__getitem__)],
+                   {"TFLOP/s": work / 1e3})  # fmt: skip
+    return {**row, **{f"{which} ms": took for which, took in times.items()}}
+
+
+def mla_of(name: str) -> dict[str, Any]:
     """A decoding step of multi-head latent attention, beside a copy of the bytes of its cache."""
-    batch, heads, length, dim, rope = PROGRAMS["mla"][1]
+    batch, heads, length, dim, rope = PROGRAMS[name][1]
     Q, Qr = (normal(batch, heads, width, dtype=torch.float16) for width in (dim, rope))
     KV, Kr = (normal(batch, length, width, dtype=torch.float16) for width in (dim, rope))
     q, k = torch.cat((Q, Qr), -1), torch.cat((KV, Kr), -1)
     weights = torch.softmax((q @ k.mT).float() / math.sqrt(dim + rope), -1)
     wanted = weights.half() @ KV
-    return measured("mla", (Q, Qr, KV, Kr), wanted, copier(k.numel() * 2),
+    return measured(name, (Q, Qr, KV, Kr), wanted, copier(k.numel() * 2),
                     {"TFLOP/s": 2 * batch * heads * length * (2 * dim + rope) / 1e3})  # fmt: skip
 
 
@@ -396,10 +467,12 @@ def launch_row() -> dict[str, Any]:
 ROWS: dict[str, Callable[[], dict[str, Any]]] = {
     "add": add_row, "softmax": softmax_row, "rmsnorm": rmsnorm_row, "transpose": transpose_row,
     **{name: partial(gemm_of, name) for name in ("gemm", "gemm_large", "gemm_rows")},
+    **{name: partial(shared_sums_of, name) for name in ("gemm_split", "gemm_stream")},
     "gemm_fp8": gemm_fp8_row,
     "grouped_gemm": grouped_gemm_row,
     **{name: partial(attention_of, name) for name in ("attention", "attention_causal")},
-    "mla": mla_row,
+    **{name: partial(backward_of, name) for name in ("backward", "backward_causal")},
+    **{name: partial(mla_of, name) for name in ("mla", "mla_by_hand")},
     **{name: partial(dequant_of, name) for name in ("dequant", "dequant_rows")},
     "weights": weights_row,
     **{name: partial(small_of, name) for name in SMALL},
@@ -445,12 +518,17 @@ def row(name: str, incumbent: str | None) -> dict[str, Any]:
     return {**mine, "incumbent": theirs}
 
 
-def shown(figures: dict[str, Any]) -> str:
+def shown(figures: dict[str, Any], choices: bool = False) -> str:
     """Figures on a line."""
+    tried = figures.get("choices", {})
+    if choices and tried:
+        return shown(figures) + "".join(
+            f"\n{'':19}{took:.4f} ms  {choice}" for choice, took in tried.items()
+        )
     return "  ".join(
         f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in figures.items()
-        if key != "incumbent"
+        if key not in ("incumbent", "choices")
     )
 
 
@@ -460,6 +538,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=tuple(ROWS), default=tuple(ROWS))
     parser.add_argument("--json")
     parser.add_argument("--incumbent", help="folder where PyPI's tilelang is installed")
+    parser.add_argument("--choices", action="store_true", help="the time of each tile as well")
     parser.add_argument("--checks", action="store_true", help="see gpu_checks.py")
     parser.add_argument("--programs", type=int, default=500, help="random programs of --checks")
     parser.add_argument("--here", choices=tuple(ROWS), help="one row, in this process")
@@ -475,7 +554,7 @@ def main() -> None:
         print(torch.cuda.get_device_name())
         for name in options.only:
             report[name] = found = row(name, options.incumbent)
-            print(f"{name:17}{shown(found)}", flush=True)
+            print(f"{name:17}{shown(found, options.choices)}", flush=True)
             if "incumbent" in found:
                 print(f"{'  incumbent':17}{shown(found['incumbent'])}", flush=True)
     if options.json:

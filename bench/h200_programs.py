@@ -93,20 +93,23 @@ def transpose(M: int, N: int, block: int, threads: int) -> Any:
 
 def gemm(
     M: int, N: int, K: int, dtype: str, result: str, trans_b: bool,
-    block_M: int, block_N: int, block_K: int, stages: int, threads: int,
+    block_M: int, block_N: int, block_K: int, stages: int, threads: int, raster: int = 10,
 ) -> Any:  # fmt: skip
     """C = A @ B, or A @ B^T where ``trans_b``, with the result through shared memory."""
-    outer = (N, K) if trans_b else (K, N)
     block = (block_N, block_K) if trans_b else (block_K, block_N)
 
     @T.prim_func
-    def kernel(A: T.Tensor((M, K), dtype), B: T.Tensor(outer, dtype), C: T.Tensor((M, N), result)):
+    def kernel(
+        A: T.Tensor((M, K), dtype),
+        B: T.Tensor((N, K) if trans_b else (K, N), dtype),
+        C: T.Tensor((M, N), result),
+    ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), dtype)
             B_shared = T.alloc_shared(block, dtype)
             acc = T.alloc_fragment((block_M, block_N), "float32")
             C_shared = T.alloc_shared((block_M, block_N), result)
-            T.use_swizzle(10)
+            T.use_swizzle(raster)
             T.clear(acc)
             for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
                 T.copy(A[by * block_M, k * block_K], A_shared)
@@ -284,28 +287,28 @@ def mla_decode(
 
 def grouped_gemm(
     groups: int, rows: int, N: int, K: int, block_M: int, block_N: int, block_K: int, stages: int,
-    threads: int,
+    threads: int, raster: int = 10,
 ) -> Any:  # fmt: skip
     """C = A @ B of its group for each group of ``rows`` rows, bfloat16. Tables say how many rows a
     group has, where they begin, and where they would begin if groups were whole blocks."""
-    total, blocks = groups * rows, groups * -(-rows // block_M)
 
     @T.prim_func
     def kernel(
-        A: T.Tensor((total, K), "bfloat16"),
+        A: T.Tensor((groups * rows, K), "bfloat16"),
         B: T.Tensor((groups, K, N), "bfloat16"),
         sizes: T.Tensor((groups,), "int32"),
         offsets: T.Tensor((groups,), "int32"),
         padded: T.Tensor((groups,), "int32"),
-        C: T.Tensor((total, N), "bfloat16"),
+        C: T.Tensor((groups * rows, N), "bfloat16"),
     ):
-        with T.Kernel(blocks, T.ceildiv(N, block_N), threads=threads) as (bx, by):
+        waves = groups * T.ceildiv(rows, block_M)
+        with T.Kernel(waves, T.ceildiv(N, block_N), threads=threads) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), "bfloat16")
             B_shared = T.alloc_shared((block_K, block_N), "bfloat16")
             acc = T.alloc_fragment((block_M, block_N), "float32")
             group = T.alloc_local((1,), "int32")
             size = T.alloc_local((1,), "int32")
-            T.use_swizzle(10)
+            T.use_swizzle(raster)
             start = bx * block_M
             group[0] = 0
             for i in range(groups):

@@ -154,33 +154,40 @@ def survey(task: tuple[str, str]) -> tuple[str, list[tuple[str, int]]]:
     return group, [(item.case.name, len(mutants(item.source))) for item in runners(group, arch)]
 
 
-def examine(task: tuple[str, str, int, int, int, bool]) -> tuple[str, int, Score]:
-    """Some of the mutants of one kernel of a group."""
-    group, arch, number, start, stop, verbose = task
+def examine(task: tuple[str, str, int, list[int], bool]) -> tuple[str, int, Score]:
+    """Some of the mutants of one kernel of a group, by their numbers."""
+    group, arch, number, chosen, verbose = task
     runner = runners(group, arch)[number]
     score = Score(runner.case.name, runner.arch)
-    if start == 0:
+    if 0 in chosen:
         clean = runner.report(runs=[("late", 0), ("early", 0), ("random", 0), ("random", 1)])
         if not clean.ok:
             score.notes.append(f"{score.name} itself: {clean}")
-    for mutant in mutants(runner.source)[start:stop]:
-        judge(runner, mutant, score, verbose)
+    there = mutants(runner.source)
+    for index in chosen:
+        judge(runner, there[index], score, verbose)
     return group, number, score
 
 
-def scores_of(names: list[str], arch: str, processes: int, verbose: bool) -> list[Score]:
-    """What became of all mutants of the kernels of some groups."""
+def scores_of(
+    names: list[str], arch: str, processes: int, verbose: bool, share: tuple[int, int]
+) -> list[Score]:
+    """What became of the mutants of the kernels of some groups: of each ``share[1]``-th one."""
     known: dict[tuple[str, int], Score] = {}
+    before = 0  # mutants of the kernels above: shares go on from one to the next
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         tasks = []
         for group, kernels in pool.imap(survey, [(name, arch) for name in names]):
             for number, (name, count) in enumerate(kernels):
                 known[group, number] = Score(name, arch)
-                for start in range(0, max(1, count), PORTION):
-                    tasks.append((group, arch, number, start, start + PORTION, verbose))
-        for group, number, part in pool.imap_unordered(examine, tasks):
-            known[group, number].arch = part.arch
-            known[group, number].add(part)
+                chosen = [n for n in range(count) if (before + n) % share[1] == share[0]]
+                before += count
+                for start in range(0, len(chosen), PORTION):
+                    part = chosen[start : start + PORTION]
+                    tasks.append((group, arch, number, part, verbose))
+        for group, number, found in pool.imap_unordered(examine, tasks):
+            known[group, number].arch = found.arch
+            known[group, number].add(found)
     return list(known.values())
 
 
@@ -228,6 +235,9 @@ def main() -> int:
     parser.add_argument("--only", help="names of groups of kernels, separated by commas")
     parser.add_argument("--arch", default="sm_80", help="of kernels that do not need a certain one")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--share", default="0/1", help="K/N: of every N mutants one, the K-th; shares are disjoint"
+    )
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--table", type=Path, help="print a file that --json wrote; run nothing")
@@ -239,7 +249,10 @@ def main() -> int:
     if arguments.only:
         names = [name for name in names if name in arguments.only.split(",")]
     began = time.monotonic()
-    scores = scores_of(names, arguments.arch, arguments.processes, arguments.verbose)
+    which, every = map(int, arguments.share.split("/"))
+    scores = scores_of(
+        names, arguments.arch, arguments.processes, arguments.verbose, (which, every)
+    )
     print(table(scores))
     total, found = sum(s.total for s in scores), sum(s.found for s in scores)
     numbers, either = sum(s.numbers for s in scores), sum(s.either for s in scores)

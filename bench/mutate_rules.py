@@ -4,6 +4,8 @@ the text, or by a run that stops where one does not hold; none knows a kernel by
 * doubled: a barrier orders nothing if no thread accesses shared or global memory between it and
   another barrier that all threads pass right before or after it. A fence orders nothing if the same
   thread fences again before any use of what it wrote.
+* made: a barrier behind which threads may use barriers in memory is not needed if since the barrier
+  before it nothing else has been done, and if all threads pass one more before they use them.
 * apart: a barrier orders nothing if no byte that one thread writes in the stretch before it is
   touched by another thread in the stretch behind it, or the other way round. The bytes are noted by
   a recorder of its own (``mutate_proof.py``).
@@ -45,12 +47,16 @@ from mutate_proof import orders_nothing
 from mutate_run import Runner
 
 _MEMORY = re.compile(
-    r"\[|tl_cp_|tl_copy|tl_ldmatrix|tl_stmatrix|tl_shfl|tl_warp|tl_thread|tl_atomic|\*\("
+    r"\[|tl_cp_|tl_copy|tl_ldmatrix|tl_stmatrix|tl_warp|tl_thread|tl_atomic|tl_tma|tl_bulk|tl_wgmma|"
+    r"tl_mbarrier|tl_bar_|tl_fence|tl_tcgen05|tl_cluster|tl_reduce|tl_sync|\*\("
 )
+_ARRAY = re.compile(r"\s*(?:__align__\(\d+\) )?\w+ (\w+)\[\d+\](?: = .*)?;$")
+_FIRST = re.compile(r"if \((?:\(int\)threadIdx\.x|tx) == 0\) \{$")
+_MADE = ("tl_mbarrier_init(", "tl_fence_barrier_init(")
 # Between two barriers a thread may make barriers in memory ready that nobody has used.
 _READY = re.compile(
-    r"tl_mbarrier_init\(|tl_fence_barrier_init\(|if \(.*threadIdx.x == 0\) \{$|\}$|\* const \w+ =|"
-    r"= tl_block_rank_in_cluster\(\)"
+    r"tl_mbarrier_init\(|tl_fence_barrier_init\(|if \(.*(?:threadIdx.x|\btx) == 0\) \{$|\}$|"
+    r"\* const \w+ =|= tl_block_rank_in_cluster\(\)"
 )
 _SHARED = re.compile(r"\* const (\w+) = \(\w+\*\)\(tl_smem|__shared__ .*?(\w+)(?:\[\d+\])+;")
 _POINTER = re.compile(r"(?<!const )(\w+)\* (?:__restrict__ )?(\w+)[,)]")
@@ -63,6 +69,8 @@ def equivalent(runner: Runner, mutant: Mutant) -> str:
     source = runner.source
     if mutant.before == "__syncthreads();" and barrier_is_doubled(source, mutant.line):
         return "doubled"
+    if mutant.before == "__syncthreads();" and barrier_only_makes(source, mutant.line):
+        return "made"
     if "fence_barrier_init" in mutant.before:
         if fence_is_doubled(source, mutant.line):
             return "doubled"
@@ -88,30 +96,88 @@ def equivalent(runner: Runner, mutant: Mutant) -> str:
 # -- doubled, last ---------------------------------------------------------------------------------
 def fence_is_doubled(source: str, line: int) -> bool:
     """Whether the thread that makes barriers in memory ready fences again before any use."""
-    for text in map(str.strip, source.splitlines()[line:]):
+    lines = source.splitlines()
+    arrays = _private(lines)
+    for text in map(str.strip, lines[line:]):
         if text.startswith("tl_fence_barrier_init("):
             return True
-        if not (_READY.search(text) or text == "__syncthreads();" or text.startswith("//")):
+        if not (_READY.search(text) or text == "__syncthreads();" or _quiet(text, arrays)):
             return False
     return False
 
 
 def barrier_is_doubled(source: str, line: int) -> bool:
-    """Whether a barrier stands next to another one with no access of memory between them."""
+    """Whether a barrier stands next to another one with no access of memory between them. Behind
+    it barriers may be made, which nobody knows yet."""
     lines = source.splitlines()
-    for step in (1, -1):
-        at = line - 1 + step
-        while 0 <= at < len(lines):
-            text = lines[at].strip()
-            if text in ("__syncthreads();", "tl_cluster_sync();"):
-                return True
-            if _READY.search(text):
-                at += step
-                continue
-            if text and not text.startswith("//") and (_MEMORY.search(text) or text[-1] in "{}"):
-                break
-            at += step
+    arrays = _private(lines)
+    ways = (lines[line:], lines[: line - 1][::-1])
+    return any(_comes(rest, arrays, back, () if back else _MADE) for back, rest in enumerate(ways))
+
+
+def barrier_only_makes(source: str, line: int) -> bool:
+    """Whether nothing but the making of barriers in memory stands between the barrier before and
+    this one, and whether all threads pass a further one before they name those."""
+    lines = source.splitlines()
+    arrays, made = _private(lines), set[str]()
+    if not lines[line - 1].startswith("    __sync") or "cluster" in source:
+        return False
+    for number in range(
+        line - 2, -1, -1
+    ):  # not in a loop: the stretch begins at the kernel's start
+        text = lines[number].strip()
+        if "__global__" in text or lines[number].startswith("    __syncthreads();"):
+            break
+        if (found := INIT.search(text)) is not None:
+            made.update(re.findall(r"&?(\w+)", found[1])[:1])
+        elif not (_quiet(text, arrays, _MADE) or text == "}" or _FIRST.match(text)):
+            return False
+    opened: list[str] = []
+    for text in map(str.strip, lines[line:]):
+        if text == "__syncthreads();" and all(map(_runs, opened)):
+            return True
+        if made & set(re.findall(r"\w+", text)):
+            return False
+        if text.startswith("}") and opened:
+            opened.pop()
+        if text.endswith("{"):
+            opened.append(text)
+    return True
+
+
+def _comes(rest: list[str], arrays: set[str], back: int, allowed: tuple[str, ...]) -> bool:
+    """Whether all threads that are at the start of ``rest`` come to a barrier before they access
+    memory; of loops and branches between the whole is passed."""
+    depth = 0
+    for text in map(str.strip, rest):
+        if text in ("__syncthreads();", "tl_cluster_sync();"):
+            return depth == 0
+        opens, closes = text.endswith("{"), text.startswith("}")
+        depth += (closes - opens) if back else (opens - closes)
+        if depth < 0 or not _quiet(text, arrays, allowed):
+            return False
     return False
+
+
+def _private(lines: list[str]) -> set[str]:
+    """Names of arrays that each thread has for itself."""
+    found = (_ARRAY.match(text) for text in lines if "__shared__" not in text)
+    return {item[1] for item in found if item is not None}
+
+
+def _quiet(text: str, arrays: set[str], allowed: tuple[str, ...] = ()) -> bool:
+    """Whether a line accesses no memory that other threads see, and leaves nothing early."""
+    declares = " const " in text.split("=")[0] and "(tl_smem" in text
+    if not text or declares or text.startswith(("//", *allowed)):
+        return True
+    plain = re.sub(r"\b(\w+)\[", lambda at: "(" if at[1] in arrays else at[0], text)
+    return not (_MEMORY.search(plain) or re.search(r"\b(?:break|continue|return|goto)\b", text))
+
+
+def _runs(opening: str) -> bool:
+    """Whether what a line opens surely runs: a loop over constants that is not empty."""
+    found = re.match(r"for \(int \w+ = (\d+); \w+ < (\d+); \+\+\w+\) \{$", opening)
+    return found is not None and int(found[1]) < int(found[2])
 
 
 def barrier_is_last(source: str, line: int) -> bool:

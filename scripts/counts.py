@@ -21,7 +21,6 @@ import ast
 import re
 import statistics
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -46,18 +45,6 @@ def instructions() -> list[str]:
     )
 
 
-def strings(tree: ast.AST) -> Iterator[ast.Constant]:
-    """String constants of a module that are no docstrings."""
-    plain = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in plain:
-            yield node
-
-
 def parsed() -> dict[Path, ast.Module]:
     """The modules of the package by their path in it."""
     return {
@@ -67,12 +54,20 @@ def parsed() -> dict[Path, ast.Module]:
 
 
 def words_of(tree: ast.Module) -> set[str]:
-    """Names and words of strings in the code of a module."""
-    found = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    found |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    found |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    for constant in strings(tree):
-        found.update(re.findall(r"\w+", str(constant.value)))
+    """Names and words of strings in the code of a module, docstrings left out."""
+    found: set[str] = set()
+    plain: set[ast.AST] = set()
+    for node in ast.walk(tree):  # a statement comes before the constant in it
+        if isinstance(node, ast.Expr):
+            plain.add(node.value)
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        elif isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in plain:
+            found.update(re.findall(r"\w+", node.value))
     return found
 
 

@@ -4,8 +4,9 @@
     python scripts/coverage_table.py --check   say whether the page is current (status 1 if not)
 
 The functions and how many files of real programs use them come from ``docs/data/usage.tsv``; where
-one runs comes from ``tilelang.language.support``, which reads the tables of the compiler, and for
-CUDA from ``ptx_cases.py``, whose programs the tests compile.
+one runs comes from ``tilelang.language.support``, which reads the tables of the compiler, for CUDA
+from ``ptx_cases.py``, whose programs the tests compile, and for HIP and Metal from
+``gpu_cases.py``, which compiles its own and those.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tilelang.language.support import SUPPORT, Support
 from tilelang.target.nvidia import HARDWARE_TILES
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-import ptx_cases  # a script beside this one
+import gpu_cases  # scripts beside this one
+import ptx_cases
 
 ROOT = Path(__file__).resolve().parents[1]
 USAGE = ROOT / "docs" / "data" / "usage.tsv"
@@ -47,6 +49,9 @@ NOT_ON_CUDA = frozenset(
         "gemm_sp_v2",
     )
 )  # fmt: skip
+
+
+CUDA_TEXT = "CUDASourceCodeKernel"  # kernels that are text of CUDA
 
 
 @lru_cache(maxsize=1)
@@ -106,6 +111,16 @@ class Function:
             return "–"
         return on_cuda().get(self.name) or ("–" if self.name in NOT_ON_CUDA else "yes")
 
+    def on(self, title: str) -> str:
+        """Whether GPUs of another vendor run it: "yes" or "–"."""
+        support = self.support
+        if support is None or not self.exists or self.name in (*NOT_ON_CUDA, CUDA_TEXT):
+            return "–"
+        kind = getattr(T, self.name, None)
+        if isinstance(kind, dtype):
+            return "yes" if gpu_cases.holds(kind.element_of, gpu_cases.TARGETS[title]) else "–"
+        return gpu_cases.compiled().get(self.name, {}).get(title, "yes")
+
 
 def functions(path: Path = USAGE) -> list[Function]:
     """Every ``T.*`` name of the usage table, the most used first."""
@@ -124,14 +139,16 @@ def page(table: list[Function]) -> str:
         "",
         "Every function of the language (`T.*`) that a survey found in real programs, in the",
         "examples or in the tests of the reference implementation, with the number of files that",
-        "use it.",
+        "use it. What HIP and Metal run has been compiled for gfx942 and for Metal; the state says",
+        "nothing of them.",
         "",
         "| state | meaning | functions |",
         "| --- | --- | ---: |",
         *[f"| {state} | {text} | {counts[state]} |" for state, text in STATES.items()],
         "",
-        "| function | programs | examples | tests | interpreter | CPU | CUDA | state | remark |",
-        "| --- | ---: | ---: | ---: | :---: | :---: | :---: | --- | --- |",
+        "| function | programs | examples | tests | interpreter | CPU | CUDA | HIP | Metal | state "
+        "| remark |",
+        "| --- | ---: | ---: | ---: | :---: | :---: | :---: | :---: | :---: | --- | --- |",
         *[row(function) for function in table],
     ]
     return "\n".join(lines) + "\n"
@@ -149,6 +166,7 @@ def row(function: Function) -> str:
         "yes" if support.interpreter else "–",
         "yes" if support.cpu else "–",
         function.cuda,
+        *map(function.on, gpu_cases.TARGETS),
         function.state,
         support.note.removeprefix("not there: ").replace("|", "\\|"),
     )

@@ -28,7 +28,6 @@ DOCUMENTS = {
 }
 # Items of which a part is not there, with what is missing.
 LIMITS = {
-    "TLHIPSourceWrapper": "wraps source of others: there is no generator of HIP kernels",
     "behaviour: descriptors from the language's own copies": (
         "copies of the language need no tensor maps; `T.create_tma_descriptor` makes them"
     ),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tilelang.language as T
+from tilelang.target.atoms import ATOMS
 
 MARK = "# shown"
 THREADS = 128
@@ -137,15 +139,17 @@ def transpose(kind: str) -> Any:
     return turned
 
 
-def product(kind: str, result: str, trans_b: bool) -> Any:
-    shape = (64, 64)
+def product(kind: str, result: str, trans_b: bool, depth: int) -> Any:
+    left, right = (64, depth), (64, depth) if trans_b else (depth, 64)
 
     @T.prim_func
-    def multiplied(A: T.Tensor(shape, kind), B: T.Tensor(shape, kind), C: T.Tensor(shape, result)):
+    def multiplied(
+        A: T.Tensor(left, kind), B: T.Tensor(right, kind), C: T.Tensor((64, 64), result)
+    ):
         with T.Kernel(1, threads=THREADS):
-            a = T.alloc_shared(shape, kind)
-            b = T.alloc_shared(shape, kind)
-            c = T.alloc_fragment(shape, result)
+            a = T.alloc_shared(left, kind)
+            b = T.alloc_shared(right, kind)
+            c = T.alloc_fragment((64, 64), result)
             T.copy(A, a)
             T.copy(B, b)
             T.clear(c)
@@ -177,6 +181,8 @@ PRODUCTS = (
     ("float32", "float32"), ("float64", "float64"), ("int8", "int32"), ("uint8", "int32"),
     ("int4", "int32"), ("float8_e4m3fn", "float32"), ("float8_e5m2", "float32"),
 )  # fmt: skip
+# What else some GPU has a matrix instruction for.
+MORE = tuple(dict.fromkeys((str(atom.a), str(atom.c)) for atom in ATOMS if atom.a is atom.b))
 
 OPERATIONS: tuple[tuple[str, Callable[[str], Any], tuple[str, ...]], ...] = (
     ("T.copy, global to shared", copy_in, NUMBERS),
@@ -192,15 +198,15 @@ OPERATIONS: tuple[tuple[str, Callable[[str], Any], tuple[str, ...]], ...] = (
 )
 
 
-def cases() -> list[Case]:
-    """Every row of the page, table by table."""
+def cases(arch: str = "") -> list[Case]:
+    """Every row of the page, table by table; products are half as deep where memory is short."""
     found = []
+    depth = 32 if arch == "metal" else 64
     for trans, name in ((False, "T.gemm"), (True, "T.gemm, transpose_B=True")):
-        for kind, result in PRODUCTS:
-            row = f"{kind} to {result}"
-            make = lambda k=kind, r=result, t=trans: product(k, r, t)  # noqa: E731  # binds now
-            found.append(Case(name, row, make))
+        for kind, result in dict.fromkeys((*PRODUCTS, *MORE)):
+            make = partial(product, kind, result, trans, depth)
+            found.append(Case(name, f"{kind} to {result}", make))
     for name, function, kinds in OPERATIONS:
         for kind in kinds:
-            found.append(Case(name, kind, lambda f=function, k=kind: f(k)))
+            found.append(Case(name, kind, partial(function, kind)))
     return found

@@ -2,19 +2,21 @@
 
     python scripts/instruction_table.py            lower and compile everything, write the page
     python scripts/instruction_table.py --check    say whether the page is current (status 1 if not)
-    python scripts/instruction_table.py --run      run the rows on the GPU of this machine (torch),
-                                                   compare with the interpreter, and remember which
-                                                   cells are tested in docs/data/instructions.json
+    python scripts/instruction_table.py --run      run the rows on the GPU of this machine (torch)
+    python scripts/instruction_table.py --emulate  run the rows of AMD's chips and Metal in the
+                                                   emulator, with all of its checks
 
-A cell comes from lowering a small program and reading the calls of one line. Needs NVRTC, which
-compiles all that was lowered, one source per architecture; only ``--run`` needs a GPU.
+A cell comes from lowering a small program and reading the calls of one line. Needs NVRTC and a
+clang, which compile all that was lowered, one source per architecture; only ``--run`` needs a GPU.
+What runs is compared with the interpreter, and the cells that agree are remembered in
+``docs/data/instructions.json`` with what they were then.
 """
 
+# ruff: noqa: E402  # imports from the tests follow the line that finds them
 from __future__ import annotations
 
 import argparse
 import inspect
-import json
 import re
 import sys
 from collections.abc import Iterable
@@ -26,7 +28,7 @@ from typing import Any
 from tilelang.backends import backend_of
 from tilelang.compiler import lower
 from tilelang.cuda.toolchain import compile_cubin
-from tilelang.errors import TileError
+from tilelang.errors import CompileError, TileError
 from tilelang.explain.moves import Line, lines_of
 from tilelang.explain.snapshots import launches
 from tilelang.hip.toolchain import compile_code
@@ -35,17 +37,22 @@ from tilelang.options import Options
 from tilelang.target import Context, Target
 from tilelang.target.parse import parse_target
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from instruction_cases import MARK, Case, cases
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "metal"), str(ROOT / "scripts")]
+from instruction_cases import MARK, Case, cases
+from instruction_runs import Known, emulated, run_all
+from joined import joined
+from metal_clang import refusal
+
 PAGE = ROOT / "docs" / "instructions.md"
-TESTED = ROOT / "docs" / "data" / "instructions.json"
 CHIPS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201")  # of AMD
+METAL = "metal"
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
-PRODUCTS = ("mma.", "mfma.", "wmma_gfx")
-ORDER = ("mma", "mfma", "wmma", "fma", "ldmatrix", "cp.async", "ld.", "stmatrix", "st.", "")
+PRODUCTS = ("mma.", "mfma.", "wmma_gfx", "multiply_add_matrix")
+ORDER = (
+    "mma", "mfma", "wmma", "multiply", "fma", "ldmatrix", "cp.async", "ld.", "stmatrix", "st.", "",
+)  # fmt: skip
 
 HEAD = """\
 # Instructions by architecture
@@ -58,8 +65,11 @@ multiplications and additions. A cell ends in how far it is shown to be right: *
 H200, agrees with the interpreter), compiled (machine code of that architecture was made), or it is
 the error that a program gets.
 """
-AMD = """\
-The same on AMD's chips, compiled by clang; none of it has been run on one.
+OTHERS = """\
+The same on AMD's chips and as Metal (products 32 deep, for less shared memory). None of it has been
+run on such a GPU. **Emulated** is what the emulator ran with all of its checks and the results of
+the interpreter, and clang took it, too (for Metal `-x clcpp` and a list of the library's names);
+compiled is what only clang has seen.
 """
 FUNCTIONS = """\
 ## Functions of single instructions
@@ -123,9 +133,12 @@ def _words(lines: Iterable[Line]) -> list[str]:
 
 def column(arch: str, funcs: Iterable[Any]) -> list[Cell]:
     """The cells of one architecture."""
-    kind = "hip" if arch in CHIPS else "cuda"
-    target = parse_target(f"{kind} -arch={arch}")
-    return [cell_of(func, target) for func in funcs]
+    return [cell_of(func, parse_target(spelled(arch))) for func in funcs]
+
+
+def spelled(arch: str) -> str:
+    """The target of a column."""
+    return arch if arch == METAL else f"{'hip' if arch in CHIPS else 'cuda'} -arch={arch}"
 
 
 def compile_all(arch: str, cells: Iterable[Cell]) -> None:
@@ -134,60 +147,40 @@ def compile_all(arch: str, cells: Iterable[Cell]) -> None:
     Raises:
         CompileError: the compiler refuses something.
     """
-    includes: dict[str, None] = {}
-    bodies = []
-    for number, cell in enumerate(cells):
-        if not cell.source:
-            continue
-        lines = cell.source.splitlines()
-        includes.update(dict.fromkeys(line for line in lines if line.startswith("#include")))
-        body = "\n".join(line for line in lines if not line.startswith("#include"))
-        bodies.append(f"namespace row{number} {{\n{_renamed(body, number)}\n}}")
-    text = "\n".join([*includes, *bodies])
+    text = joined(cell.source for cell in cells if cell.source)
+    if arch == METAL:
+        refused = refusal(text)
+        if refused:
+            raise CompileError("clang refused the Metal text", got=refused)
+        return
     make = compile_code if arch in CHIPS else compile_cubin
     make(text, arch, name=f"table_{arch}")
 
 
-def _renamed(body: str, number: int) -> str:
-    """``body`` with kernel names of its own: C names stay outside of namespaces."""
-    names = re.findall(r"__global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(", body)
-    for name in names:
-        body = re.sub(rf"\b{name}\b", f"{name}_{number}", body)
-    return body
-
-
 # -- the page --------------------------------------------------------------------------------------
-def page(table: dict[str, list[Cell]], rows: list[Case], tested: dict[str, str]) -> str:
+def page(table: dict[str, list[Cell]], rows: list[Case], known: Known) -> str:
     """The whole page.
 
     Args:
         table: cells by architecture, in the order of ``rows``.
         rows: the cases.
-        tested: row and architecture -> the instructions that were tested there.
+        known: what was run.
     """
-    lines = [HEAD]
-    head = "| dtypes | " + " | ".join(ARCHS) + " |"
-    rule = "| --- |" + " --- |" * len(ARCHS)
-    last = ""
-    for number, case in enumerate(rows):
-        if case.table != last:
-            last = case.table
-            lines += ["", f"## {case.table}", "", head, rule]
-        shown = [_shown(case, arch, table[arch][number], tested) for arch in ARCHS]
-        lines.append(f"| {case.row} | " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n\n" + of_amd(table, rows) + "\n" + functions()
+    parts = [HEAD, tables(table, rows, known, ARCHS, "")]
+    parts += [OTHERS, tables(table, rows, known, (*CHIPS, METAL), ", AMD and Metal"), functions()]
+    return "\n".join(parts)
 
 
-def of_amd(table: dict[str, list[Cell]], rows: list[Case]) -> str:
-    """The same tables for AMD's chips."""
-    lines = [AMD]
-    last = ""
+def tables(
+    table: dict[str, list[Cell]], rows: list[Case], known: Known, archs: tuple[str, ...], title: str
+) -> str:
+    """The tables of some architectures."""
+    lines: list[str] = []
     for number, case in enumerate(rows):
-        if case.table != last:
-            last = case.table
-            head = "| dtypes | " + " | ".join(CHIPS) + " |"
-            lines += ["", f"## {case.table}, AMD", "", head, "| --- |" + " --- |" * len(CHIPS)]
-        shown = [_shown(case, chip, table[chip][number], {}) for chip in CHIPS]
+        if number == 0 or case.table != rows[number - 1].table:
+            head = "| dtypes | " + " | ".join(archs) + " |"
+            lines += ["", f"## {case.table}{title}", "", head, "| --- |" + " --- |" * len(archs)]
+        shown = [_shown(case, arch, table[arch][number], known) for arch in archs]
         lines.append(f"| {case.row} | " + " | ".join(shown) + " |")
     return "\n".join(lines) + "\n"
 
@@ -208,72 +201,10 @@ def functions() -> str:
     return "\n".join(lines) + "\n"
 
 
-def key_of(case: Case, arch: str) -> str:
-    """The name of a cell in the list of tested ones."""
-    return f"{case.table}: {case.row}: {arch}"
-
-
-def _shown(case: Case, arch: str, cell: Cell, tested: dict[str, str]) -> str:
+def _shown(case: Case, arch: str, cell: Cell, known: Known) -> str:
     if cell.refused:
         return f"error: {cell.text}"
-    state = "**tested**" if tested.get(key_of(case, arch)) == cell.text else "compiled"
-    return f"{cell.text}; {state}"
-
-
-def known_tests() -> dict[str, str]:
-    """The cells that were run on a GPU, with what they were then."""
-    found: dict[str, str] = json.loads(TESTED.read_text(encoding="utf-8"))["cells"]
-    return found
-
-
-# -- on a GPU --------------------------------------------------------------------------------------
-def run_rows(rows: list[Case], arch: str) -> dict[str, str]:
-    """Run every row on this machine's GPU and compare it with the interpreter."""
-    import torch
-
-    passed = {}
-    for case, cell in zip(rows, column(arch, [case.make() for case in rows])):
-        if cell.refused:
-            continue
-        try:
-            problem = _run(case, arch, torch)
-        except (TileError, RuntimeError) as error:
-            problem = f"{type(error).__name__}: {error}"
-        if problem:
-            print(f"{key_of(case, arch)}: {problem}")
-        else:
-            passed[key_of(case, arch)] = cell.text
-    return passed
-
-
-def _run(case: Case, arch: str, torch: Any) -> str:
-    """What is wrong with a row on the GPU; empty if nothing is."""
-    import tilelang
-
-    func = case.make()
-    torch.manual_seed(0)
-    inputs = [_random(buffer, torch) for buffer in func.buffers]
-    expected = [item.clone() for item in inputs]
-    on_gpu = [item.cuda() for item in inputs]
-    tilelang.compile(func, execution_backend="interpret")(*expected)
-    tilelang.compile(func, target=f"cuda -arch={arch}")(*on_gpu)
-    for want, got in zip(expected, on_gpu):
-        if want.dtype == torch.int8 or not want.is_floating_point():
-            if not torch.equal(want, got.cpu()):
-                return "differs"
-        elif not torch.allclose(want.double(), got.cpu().double(), rtol=2e-2, atol=2e-2):
-            return f"differs by {(want.double() - got.cpu().double()).abs().max()}"
-    return ""
-
-
-def _random(buffer: Any, torch: Any) -> Any:
-    """Small whole numbers, exact in every dtype."""
-    kind = buffer.dtype.as_torch()
-    shape = list(buffer.shape)
-    if buffer.dtype.bits == 4:
-        return torch.randint(-100, 100, (shape[0], shape[1] // 2)).to(torch.int8)
-    low = 0 if buffer.dtype.is_uint else -2
-    return torch.randint(low, 3, shape).to(kind)
+    return f"{cell.text}; {known.state(case, arch, cell.text)}"
 
 
 def main() -> int:
@@ -281,22 +212,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--run", action="store_true")
+    parser.add_argument("--emulate", action="store_true")
     options = parser.parse_args()
-    rows = cases()
+    rows, known = cases(), Known.read()
     if options.run:
         from tilelang.target.device import cuda_devices
 
         mine = cuda_devices()[0].removesuffix("a")
-        archs = [arch for arch in ARCHS if arch.removesuffix("a") == mine]
-        passed = {key: text for arch in archs for key, text in run_rows(rows, arch).items()}
-        text = json.dumps({"cells": {**known_tests(), **passed}}, indent=1, sort_keys=True)
-        TESTED.write_text(text + "\n", encoding="utf-8")
-        print(f"{len(passed)} cells of {', '.join(archs)} tested")
-    funcs = [case.make() for case in rows]
-    table = {arch: column(arch, funcs) for arch in (*ARCHS, *CHIPS)}
+        for arch in (arch for arch in ARCHS if arch.removesuffix("a") == mine):
+            known.tested.update(run_all(rows, arch, column(arch, [case.make() for case in rows])))
+        known.write()
+    table = {
+        arch: column(arch, [case.make() for case in cases(arch)])
+        for arch in (*ARCHS, *CHIPS, METAL)
+    }
+    if options.emulate:
+        for arch in (*CHIPS, METAL):
+            known.emulated.update(run_all(cases(arch), arch, table[arch], emulated))
+        known.write()
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda arch: compile_all(arch, table[arch]), table))
-    text = page(table, rows, known_tests())
+    text = page(table, rows, known)
     if options.check:
         current = PAGE.read_text(encoding="utf-8") == text
         print("current" if current else f"{PAGE.name} is not current")

@@ -3,6 +3,8 @@
 * ``golden(name, text)`` compares ``text`` with ``golden/<name>`` beside the test file;
   ``pytest --update-golden`` writes the files instead, and the difference is read in review.
 * ``HYPOTHESIS_PROFILE`` picks "ci" (the default: the same examples in every run) or "long".
+* ``@pytest.mark.share(n)``: one in ``n`` of the cases of a test runs, chosen by the hashes of their
+  names; ``pytest --share K`` runs the K-th of the ``n`` shares, ``--whole`` all cases.
 * Every pass is checked: what it gives has to be legal at its level of the IR.
 * Kernels are cached in pytest's cache folder, never in the user's.
 """
@@ -20,6 +22,7 @@ from pathlib import Path
 import hypothesis
 import numpy as np
 import pytest
+from shares import leave_out
 
 SEED = 0
 
@@ -37,9 +40,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden files instead of comparing"
     )
+    parser.addoption("--share", type=int, default=0, help="which cases of tests that run a share")
+    parser.addoption("--whole", action="store_true", help="run all cases of these tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "share(n): one in n of the cases runs, see tests/conftest.py"
+    )
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
     os.environ.setdefault("TILELANG_CHECK_PASSES", "1")
     if "TILELANG_CACHE_DIR" not in os.environ:
@@ -48,6 +56,11 @@ def pytest_configure(config: pytest.Config) -> None:
         # Code is loaded from there, so it must not be writable by others whatever the umask is.
         folder.chmod(0o700)
         os.environ["TILELANG_CACHE_DIR"] = str(folder)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--whole"):
+        leave_out(config, items)
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +98,11 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             )
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def _roofs_of_one_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that one test has measured would change the reports of others."""
+    monkeypatch.setattr(
+        "tilelang.profiler.roof.FORMAT", f"roof of {request.node.nodeid} {id(request)}"
+    )

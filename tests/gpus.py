@@ -4,7 +4,8 @@ A test takes the fixture ``gpu`` and runs once on each. In the emulator kernels 
 (or what the test asks for), every load and store is checked, a finding is a failure, and the
 schedule is random. Its seed is that of the test, the same in every run, and is printed with a
 failure; ``TILELANG_EMULATOR_SEED=N`` gives all tests other schedules. Kernels that ask for no
-architecture are assembled for all of ``ARCHS`` as well.
+architecture are assembled for two of ``ARCHS`` as well, of which one goes with the name of the test,
+and for all of them with ``pytest --whole``.
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ class Gpu:
         name: "device" or "emulator".
         memory: torch's name for the memory that kernels work on.
         seed: of the emulator's schedule.
+        archs: for which kernels are assembled.
     """
 
     name: str
     memory: str
     seed: int = 0
+    archs: tuple[str, ...] = ARCHS
 
     @property
     def emulated(self) -> bool:
@@ -70,7 +73,7 @@ class Gpu:
     def compile(self, func: Any, *, arch: str = "", backend: str = "auto", **options: Any) -> Any:
         """The kernel of a function."""
         if self.emulated and not arch and isinstance(func, PrimFunc) and not options:
-            assemble_everywhere(func)
+            assemble(func, self.archs)
         return tilelang.compile(
             func, target=self.target(arch), execution_backend=backend, **options
         )
@@ -100,23 +103,23 @@ class Gpu:
         return [arg.cpu() if isinstance(arg, torch.Tensor) else arg for arg in placed]
 
 
-def assemble_everywhere(func: PrimFunc) -> None:
-    """Machine code of ``func`` for every architecture that has the memory for it."""
+def assemble(func: PrimFunc, archs: tuple[str, ...]) -> None:
+    """Machine code of ``func`` for each of ``archs`` that has the memory for it."""
     if find_nvrtc() is None:
         return
     settings = options_for(func, None, None, None)
     texts: dict[str, Artifact] = {}
-    for arch in ARCHS:
+    for arch in archs:
         with contextlib.suppress(TileUnsupportedError):
             texts[arch] = lower(func, parse_target(f"cuda -arch={arch}"), settings)
 
-    def assemble(arch: str) -> bytes:
+    def machine_code(arch: str) -> bytes:
         made = texts[arch]
         return compile_cubin(made.source, arch, compile_flags(made, settings)).cubin
 
-    assert ARCH in texts
+    assert ARCH in texts or ARCH not in archs
     with ThreadPoolExecutor(2) as pool:
-        assert all(cubin[:4] == b"\x7fELF" for cubin in pool.map(assemble, texts))
+        assert all(cubin[:4] == b"\x7fELF" for cubin in pool.map(machine_code, texts))
 
 
 def _has_device() -> bool:
@@ -126,24 +129,30 @@ def _has_device() -> bool:
     return bool(cuda_devices()) and bool(torch.cuda.is_available())
 
 
-def opened(name: str, label: str) -> contextlib.AbstractContextManager[Gpu]:
-    """The place ``name`` for the test ``label``; skips the test where it cannot be had."""
+def opened(name: str, label: str, whole: bool = False) -> contextlib.AbstractContextManager[Gpu]:
+    """The place ``name`` for the test ``label``; skips the test where it cannot be had.
+
+    Args:
+        whole: kernels are assembled for all architectures.
+    """
     pytest.importorskip("torch", reason="the tensors of GPU kernels are torch's")
     if name == EMULATOR:
         if find_cxx() is None:
             pytest.skip("needs a C++ compiler")
-        return _emulator(label)
+        return _emulator(label, whole)
     if not _has_device():
         pytest.skip("needs an NVIDIA GPU")
     return contextlib.nullcontext(Gpu(DEVICE, "cuda"))
 
 
 @contextlib.contextmanager
-def _emulator(label: str) -> Iterator[Gpu]:
+def _emulator(label: str, whole: bool) -> Iterator[Gpu]:
     first = int(os.environ.get("TILELANG_EMULATOR_SEED", "0"))
     seed = first * 1000 + zlib.crc32(label.encode()) % 1000
     print(f"emulator: random schedule, seed {seed} (TILELANG_EMULATOR_SEED={first})")
-    gpu = Gpu(EMULATOR, "cpu", seed)
+    others = tuple(arch for arch in ARCHS if arch != ARCH)
+    archs = ARCHS if whole else (ARCH, others[seed % len(others)])
+    gpu = Gpu(EMULATOR, "cpu", seed, archs)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TILELANG_SANITIZE", "1")
         patch.setenv("TILELANG_DEFAULT_TARGET", gpu.target())

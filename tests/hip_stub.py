@@ -35,11 +35,17 @@ static void note(const char* format, ...) {
     used += vsnprintf(notes + used, sizeof notes - used, format, list);
     va_end(list);
 }
-static int answer(const char* name) { return strcmp(name, failing) == 0 ? failure : 0; }
+static int times = -1;  // how often a function fails still; always below 0
+static int answer(const char* name) {
+    if (strcmp(name, failing) || times == 0) return 0;
+    if (times > 0) --times;
+    return failure;
+}
 
 const char* stub_notes(void) { return notes; }
 void stub_forget(void) { used = 0; notes[0] = 0; }
 void stub_fail(const char* name, int code) { snprintf(failing, sizeof failing, "%s", name); failure = code; }
+void stub_fail_times(int count) { times = count; }
 void stub_print(const uint32_t* given, int count) { memcpy(record, given, 4 * count); words = count; }
 void stub_declare(const char* name, int count, const int* sizes) {
     Kernel* k = &kernels[nkernels++];
@@ -71,6 +77,7 @@ int hipModuleGetGlobal(void** out, size_t* size, void* module, const char* name)
     *size = 8;
     return answer("hipModuleGetGlobal");
 }
+int hipModuleUnload(void* module) { note("unload %d\n", (int)(intptr_t)module); return answer("hipModuleUnload"); }
 int hipHostMalloc(void** out, size_t size, unsigned flags) {
     note("host memory %d %u\n", (int)size, flags);
     *out = calloc(1, size);

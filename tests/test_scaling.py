@@ -106,6 +106,7 @@ def calls(work: Callable[[], object]) -> int:
     return made
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("target", ["cpu", "cuda -arch=sm_80"])
 def test_ten_times_the_statements_cost_ten_times_the_calls(name: str, target: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 
 torch = pytest.importorskip("torch", reason="operators of torch")
@@ -187,6 +188,23 @@ def test_export() -> None:
     program = torch.export.export(Layer(), (data(4, 4),), dynamic_shapes=({0: rows},))
     assert "torch.ops.tilelang_test.scale.default" in str(program.graph_module.code)
     torch.testing.assert_close(program.module()(data(7, 4)), data(7, 4) * 2 + 1)
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
+def test_a_package_made_ahead_of_time_calls_the_operator(tmp_path: Path) -> None:
+    class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+        def forward(self, x: Any) -> Any:
+            return torch.relu(scale(x, -2.0))
+
+    rows = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(Layer(), (data(4, 4),), dynamic_shapes=({0: rows},))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch's compiler about itself
+        package = torch._inductor.aoti_compile_and_package(
+            program, package_path=str(tmp_path / "layer.pt2")
+        )
+        run = torch._inductor.aoti_load_package(package)
+    torch.testing.assert_close(run(data(7, 4)), torch.relu(data(7, 4) * -2))
 
 
 def test_gradients() -> None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from tilelang.errors import TileValueError
+from tilelang.records import dataclass
 
 _TRUE = frozenset(("1", "true", "yes", "on", "y", "t"))
 _FALSE = frozenset(("", "0", "false", "no", "off", "n", "f"))
@@ -172,6 +173,7 @@ _READERS: dict[str, Callable[[], Any]] = {
     "TILELANG_LINTS_OFF": _lints_off,
     "TILELANG_SANITIZE": _sanitizers,
     "TILELANG_NUM_THREADS": lambda: _integer("TILELANG_NUM_THREADS", 0),
+    "TILELANG_OPENMP": lambda: _flag("TILELANG_OPENMP", False),
     "TILELANG_AUTO_TUNING_DISABLE_CACHE": lambda: _flag(
         "TILELANG_AUTO_TUNING_DISABLE_CACHE", False
     ),

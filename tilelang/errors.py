@@ -39,9 +39,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     import ast

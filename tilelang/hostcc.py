@@ -18,13 +18,14 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from tilelang.env import env
 from tilelang.errors import CompileError, TileWarning
+from tilelang.records import dataclass
 from tilelang.scratch import scratch_folders
 
 _log = logging.getLogger("tilelang")

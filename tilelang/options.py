@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -23,6 +23,7 @@ from tilelang.errors import (
     TileWarning,
     shown,
 )
+from tilelang.records import dataclass
 
 
 class PassConfigKey(str, Enum):
@@ -96,6 +97,7 @@ class PassConfigKey(str, Enum):
     TL_ENABLE_FP32X2_REDUCTION = "tl.enable_fp32x2_reduction"
     TL_ENABLE_REDUCER_PLAN_VERBOSE = "tl.enable_reducer_plan_verbose"
     TL_UNINITIALIZED_READS = "tl.uninitialized_reads"
+    TL_SIMDGROUP_ELEMENT_MAP = "tl.simdgroup_element_map"
 
 
 # Keys that change what a compilation does here, with the option they set.
@@ -114,6 +116,7 @@ MEANING = {
     PassConfigKey.TL_DISABLE_WGMMA_OVERLAP: "no_overlap",
     PassConfigKey.TL_DISABLE_WARP_SPECIALIZED: "no_roles",
     PassConfigKey.TL_DISABLE_PERSISTENT_TILES: "no_persistent_tiles",
+    PassConfigKey.TL_SIMDGROUP_ELEMENT_MAP: "element_map",
 }
 # Debugging output of another implementation: asked for, not given.
 WITHOUT_EFFECT = frozenset(
@@ -163,6 +166,7 @@ class Options:
     no_overlap: bool = False  # products of warpgroups end in the iteration that issues them
     no_persistent_tiles: bool = False  # blocks of products have a tile each
     no_roles: bool = False  # warps do not get roles (copying, computing) by themselves
+    element_map: bool = False  # elements of simdgroup matrices are where all chips so far have them
     dump: bool = False  # write the program after every pass
     dump_dir: str = ""
     dump_after: str = ""  # write it only after these passes; commas between their names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tilelang.env import env
@@ -16,6 +16,7 @@ from tilelang.errors import CompilationStopped, TileValueError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.options import Options
+from tilelang.records import dataclass
 
 TRACED = "traced"  # the name of the program before the first pass
 

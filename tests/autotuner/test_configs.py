@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from tilelang.autotuner.configs import expand, frozen, text
+from tilelang.autotuner.configs import (
+    arguments_of,
+    expand,
+    frozen,
+    pass_configs_of,
+    text,
+    without,
+)
 from tilelang.errors import TileTypeError, TileValueError
 
 NAMES = ("M", "block", "stages")
@@ -51,6 +58,13 @@ def test_all_spellings(configs: Any) -> None:
             "lists (all combinations), or a function of the arguments that gives one of these",
         ),
         (
+            [{"block": 1, "pass_configs": ["tl.enable_fast_math"]}],
+            TileTypeError,
+            "pass_configs of a configuration of `f` has the wrong type\n"
+            "  expected: a dict of tilelang.PassConfigKey and values\n"
+            "  got: ['tl.enable_fast_math']",
+        ),
+        (
             [{"blok": 1}],
             TileValueError,
             "a configuration names 'blok', which is no parameter of `f`\n"
@@ -73,3 +87,20 @@ def test_what_is_no_configuration(configs: Any, kind: type[Exception], message: 
 def test_keys_and_texts() -> None:
     assert frozen({"b": 1, "a": "x"}) == (("a", "'x'"), ("b", "1"))
     assert text({"b": 1, "a": "x"}) == "b=1 a=x"
+
+
+def test_pass_configs_belong_to_the_compiler_unless_a_parameter_has_their_name() -> None:
+    config = {"block": 1, "pass_configs": {"tl.enable_fast_math": True}}
+    assert expand([config, {"block": 1}], "f", NAMES) == [config, {"block": 1}]
+    assert arguments_of(config, NAMES) == {"block": 1}
+    assert pass_configs_of(config, NAMES) == {"tl.enable_fast_math": True}
+    own = (*NAMES, "pass_configs")
+    assert arguments_of(config, own) == config and pass_configs_of(config, own) == {}
+    assert pass_configs_of({"pass_configs": None}, NAMES) == {}
+
+
+def test_nothing_is_left_where_all_parameters_are_given() -> None:
+    config = {"block": 1, "pass_configs": {"tl.enable_fast_math": True}}
+    assert without(config, {"block": 2}) == {}
+    assert without(config, {}) == config
+    assert without({"pass_configs": {}}, {"block": 2}) == {"pass_configs": {}}

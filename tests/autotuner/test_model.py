@@ -76,7 +76,7 @@ def test_names_that_say_something(name: str, known: bool) -> None:
 
 def test_configurations_by_name() -> None:
     found = configurations("f", ["block_M", "num_stages", "policy"], CPU)
-    assert found == [{"block_M": m, "num_stages": 1} for m in (16, 32, 64, 128, 256)]
+    assert found == [{"block_M": m, "num_stages": 1} for m in (16, 64, 128, 256, 512)]
     with pytest.raises(TileValueError) as error:
         configurations("f", ["policy"], CPU)
     assert str(error.value) == (

@@ -86,6 +86,59 @@ def test_an_eager_kernel_runs_its_best_configuration() -> None:
     assert (plus_one(a, block=64) == a + 1).all()
 
 
+def test_configurations_of_the_compiler_are_tuned_too() -> None:
+    fast = {tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True}
+    configs = [{"block": 8, "pass_configs": fast}, {"block": 8}]
+
+    @autotune(configs=configs, **QUICK)
+    @tilelang.jit(target="cpu", out_idx=-1)
+    def exponents(n: int, block: int = 16):
+        @T.prim_func
+        def kernel(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+            with T.Kernel(n // block, threads=32) as bx:
+                for i in T.Parallel(block):
+                    B[bx * block + i] = T.exp(A[bx * block + i])
+
+        return kernel
+
+    kernel = exponents(64)
+    rows = exponents.result.report.rows
+    assert sorted(len(row.config) for row in rows) == [1, 2]
+    assert kernel.options.fast_math == (len(kernel.config) == 2)
+    assert exponents(64, block=16).config is None  # nothing is left to tune
+
+
+def test_an_eager_kernel_is_compiled_as_its_best_configuration_says() -> None:
+    fast = {"tl.enable_fast_math": True}
+
+    @autotune(configs=[{"pass_configs": fast}], **QUICK)
+    @tilelang.jit(target="cpu")
+    def exponents(A):
+        n = T.const("n")
+        A: T.Tensor((n,), "float32")
+        B = T.empty((n,), "float32")
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = T.exp(A[i])
+        return B
+
+    a = np.linspace(-3, 3, 64, dtype=np.float32)
+    np.testing.assert_allclose(exponents(a), np.exp(a), rtol=1e-5)
+    assert exponents.result.config == {"pass_configs": fast}
+    plain, tuned = exponents.jit_impl, exponents._compiled_with(exponents.result.config)
+    assert tuned.pass_configs == fast and not plain.pass_configs
+    assert tuned is exponents._compiled_with({"pass_configs": dict(fast)})
+
+
+def test_a_run_says_when_it_gives_candidates_up() -> None:
+    tuner = AutoTuner.from_kernel(lambda mode="slow": factory().get_tir(N, mode), [["fast"]])
+    tuner.set_compile_args(out_idx=-1, target="cpu").set_profile_args(isolate=False)
+    found = tuner.run(1, 4, early_stop=False, early_stop_factor=1.5, use_pipeline=False,
+                      enable_grouped_compile=True, group_compile_size=4)  # fmt: skip
+    assert found.config == {"mode": "fast"}
+    assert not tuner.search_args.early_stop and tuner.search_args.early_stop_factor == 1.5
+
+
 def test_a_lazy_kernel_runs_its_best_configuration() -> None:
     @autotune(configs={"block": [16, 32]}, **QUICK)
     @tilelang.lazy_jit(target="cpu")

@@ -38,9 +38,10 @@ EXECUTORS: dict[str, dict[str, str]] = {
     "sm_90a": {"target": "cuda -arch=sm_90a", "execution_backend": "emulator"},
     "gfx942": {"target": "hip -mcpu=gfx942", "execution_backend": "emulator"},
     "gfx1100": {"target": "hip -mcpu=gfx1100", "execution_backend": "emulator"},
+    "metal": {"target": "metal", "execution_backend": "emulator"},
 }
 USUAL = ("interpret", "cpu", "sm_80")
-AMD = ("gfx942", "gfx1100")  # run programs of sm_80, unless they lack what these need
+OTHERS = ("gfx942", "gfx1100", "metal")  # run programs of sm_80, unless they lack what these need
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -128,3 +130,16 @@ def test_parts_of_tiles_and_clear_accum() -> None:
     wanted[:16, :16] += A[0, :16] @ B[:, :16] + A[1, :16] @ B[:, :16]
     got = tilelang.compile(kernel, out_idx=[-1], target="cpu")(A, B)
     np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.skipif(shutil.which("clang-19") is None, reason="needs Clang")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_panels_have_the_numbers_of_a_tile_with_any_compiler(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packing moves numbers as bits, which a compiler may not take for other memory."""
+    monkeypatch.setenv("CC", "clang-19")
+    a, b = inputs(12, 7, 6, dtype)
+    kernel = product(12, 7, 6, (12, 7, 3), dtype, dtype, trans_b=True, reused=True)
+    got = kernel(stored(a, dtype), stored(np.ascontiguousarray(b.T), dtype))
+    np.testing.assert_array_equal(got, 2 * (a @ b))

@@ -269,6 +269,22 @@ def test_loops_over_16_bit_floats_are_vectors(machine: str, kind: str) -> None:
     assert re.search(r"v(add|mul|fmadd...)ps\t.*%[yz]mm", steps), steps
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="registers of x86 processors")
+@pytest.mark.parametrize("kind", ["i8", "u8", "i16", "u16"])
+@pytest.mark.parametrize("machine", ["-march=haswell", "-march=skylake-avx512"])
+def test_small_integers_are_widened_by_one_instruction(machine: str, kind: str) -> None:
+    compiler = find_compiler()
+    assert compiler is not None
+    source = f'{SOURCE}#include "tl_vector.h"\nvoid widened(tl_w_{kind}* x, tl_w_i32* y) {{ *y = tl_w_{kind}_to_i32(*x); }}\n'
+    flags = (*BASE_FLAGS, machine, f"-I{INCLUDE_DIR}", "-S")
+    text = compiler.compile_shared(source, flags).decode()
+    steps = text.partition("widened:")[2].partition(".size")[0]
+    register = "zmm" if "512" in machine else "ymm"
+    letters = ("z" if kind[0] == "u" else "s") + ("b" if "8" in kind else "w")
+    assert len(re.findall(r"\tvp\w+", steps)) == 1, steps
+    assert re.search(rf"vpmov{letters[0]}x{letters[1]}d\t.*%{register}", steps), steps
+
+
 HALF_STEPS = """
 void sum_of_product(const uint16_t* a, const uint16_t* b, uint16_t* c, long n) {
     for (long i = 0; i < n; ++i)

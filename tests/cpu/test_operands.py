@@ -86,7 +86,7 @@ def test_the_left_tile_gets_padded_rows_and_the_right_tile_panels_in_the_accumul
         ({"part": True}, ROWS_B),
         ({"both": True}, ROWS_B),
         ({"trans_b": True}, ((40, 16), "float32", (32, 1))),
-        ({"dtype": "int8", "acc": "int32"}, ((3, 16, 16), "int32", None)),
+        ({"dtype": "int8", "acc": "int32"}, ((16, 40), "int8", None)),
         ({"dtype": "float64", "acc": "float64"}, ((5, 16, 8), "float64", None)),
     ],
     ids=["read by others", "filled in part", "also a left operand", "transposed", "int8", "double"],
@@ -215,9 +215,9 @@ def test_one_text_serves_every_vector_width() -> None:
     parts = [line for line in text.splitlines() if line.startswith("#define")]
     name = "tl_gemm_f32_16x40x8_32_1_40"
     assert parts == [
-        "#define TL_MR 14", f"#define TL_REST {name}_rest", "#define TL_PART 32",
-        "#define TL_MR 6", f"#define TL_REST {name}_rest", "#define TL_PART 16",
-        "#define TL_MR 8", f"#define TL_REST {name}_block", "#define TL_PART 8",
+        "#define TL_MR 8", "#define TL_FULL 16", f"#define TL_REST {name}_block", "#define TL_PART 32",
+        "#define TL_MR 6", "#define TL_FULL 6", f"#define TL_REST {name}_rest", "#define TL_PART 16",
+        "#define TL_MR 8", "#define TL_FULL 16", f"#define TL_REST {name}_block", "#define TL_PART 8",
     ]  # fmt: skip
 
 

@@ -245,6 +245,112 @@ def test_a_reduction_takes_every_element_once(kind: str, columns: int, width: in
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("columns", [20, 700])
+def test_reductions_of_the_same_elements_share_a_loop(columns: int, width: int) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((ROWS, columns), "float32"), C: T.Tensor((3, ROWS), "float32")):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_fragment((ROWS, columns), "float32")
+            low = T.alloc_fragment((ROWS,), "float32")
+            top = T.alloc_fragment((ROWS,), "float32")
+            total = T.alloc_fragment((ROWS,), "float32")
+            T.copy(A, a)
+            T.reduce_sum(a, total, dim=1)
+            T.reduce_max(a, top, dim=1)
+            T.reduce_min(a, low, dim=1)
+            T.copy(total, C[0, :])
+            T.copy(top, C[1, :])
+            T.copy(low, C[2, :])
+
+    a = np.round(numbers("float32", (ROWS, columns)))
+    assert tilelang.compile(kernel, target="cpu").get_kernel_source().count("for (int64_t") <= 4
+    got = run(kernel, width, a, np.zeros((3, ROWS), np.float32))
+    np.testing.assert_array_equal(got, [a.sum(1), a.max(1), a.min(1)])
+
+
+SCANS: dict[str, tuple[str, Callable[..., np.ndarray]]] = {
+    "cumsum": ("add", np.add.accumulate),
+    "cummax": ("max", np.maximum.accumulate),
+}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("columns", [20, 700])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "int64"])
+@pytest.mark.parametrize("name", SCANS)
+def test_a_running_total_reaches_every_later_lane(
+    name: str, dtype: str, columns: int, width: int
+) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((ROWS, columns), dtype), C: T.Tensor((ROWS, columns), dtype)):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_shared((ROWS, columns), dtype)
+            T.copy(A, a)
+            getattr(T, name)(a, dim=1)
+            T.copy(a, C)
+
+    a = numbers(dtype, (ROWS, columns))
+    a = np.round(a) if dtype.startswith("float") else a
+    source = tilelang.compile(kernel, target="cpu").get_kernel_source()
+    assert "TL_RUNNING(" in source or columns == 20
+    got = run(kernel, width, a, np.zeros((ROWS, columns), dtype))
+    np.testing.assert_array_equal(got, SCANS[name][1](a, axis=1, dtype=a.dtype))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_columns_are_scanned_row_after_row(reverse: bool) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((ROWS, 40), "int32"), C: T.Tensor((ROWS, 40), "int32")):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_shared((ROWS, 40), "int32")
+            T.copy(A, a)
+            T.cumsum(a, dim=0, reverse=reverse)
+            T.copy(a, C)
+
+    a = numbers("int32", (ROWS, 40))
+    got = run(kernel, WIDTHS[0], a, np.zeros_like(a))
+    turned = a[::-1] if reverse else a
+    wanted = np.cumsum(turned, 0, dtype=np.int32)
+    np.testing.assert_array_equal(got, wanted[::-1] if reverse else wanted)
+
+
+def test_a_running_maximum_ignores_a_nan() -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32")):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_shared((64,), "float32")
+            T.copy(A, a)
+            T.cummax(a, dim=0)
+            T.copy(a, C)
+
+    a = numbers("float32", (64,))
+    a[[0, 1, 7, 30, 63]] = np.nan
+    expected = np.fmax.accumulate(np.concatenate([[-np.inf], a]).astype(np.float32))[1:]
+    got = run(kernel, WIDTHS[0], a, np.zeros(64, np.float32))
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_columns_are_summed_several_rows_at_a_time(dtype: str, width: int) -> None:
+    @T.prim_func
+    def kernel(A: T.Tensor((24, 80), dtype), C: T.Tensor((80,), dtype)):
+        with T.Kernel(1, threads=1):
+            a = T.alloc_shared((24, 80), dtype)
+            c = T.alloc_fragment((80,), dtype)
+            T.copy(A, a)
+            T.reduce_sum(a, c, dim=0)
+            T.copy(c, C)
+
+    made = tilelang.compile(kernel, target="cpu")
+    assert "takes 8 rows at a time" in made.explain()
+    a = numbers(dtype, (24, 80))
+    a = np.round(a) if dtype.startswith("float") else a
+    got = run(kernel, width, a, np.zeros(80, dtype))
+    np.testing.assert_array_equal(got, a.sum(0, dtype=dtype))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("propagates", [False, True])
 def test_maxima_follow_the_rule_for_nan(width: int, propagates: bool) -> None:
     columns = 300
@@ -353,3 +459,28 @@ def test_what_vectors_have_no_word_for_stays_a_loop_over_scalars() -> None:
     c = np.zeros((64, 64), np.float16)
     made(a, c)
     np.testing.assert_array_equal(c, a.T * np.float16(2))
+
+
+def test_short_parts_of_rows_are_fetched_two_rows_ahead() -> None:
+    def rows(part: int) -> Any:
+        @T.prim_func
+        def kernel(A: T.Tensor((64, 4096), "float32"), C: T.Tensor((64,), "float32")):
+            with T.Kernel(1, threads=1):
+                a = T.alloc_fragment((64, part), "float32")
+                c = T.alloc_fragment((64,), "float32")
+                T.clear(c)
+                for k in T.serial(4096 // part):
+                    T.copy(A[0, k * part], a)
+                    T.reduce_sum(a, c, dim=1, clear=False)
+                T.copy(c, C)
+
+        return tilelang.compile(kernel, target="cpu")
+
+    short, long = rows(256), rows(4096)
+    assert short.get_kernel_source().count("+ j + 8192);") == 1  # elements: two rows of 4096
+    assert "__builtin_prefetch" not in long.get_kernel_source()
+    a = np.arange(64 * 4096, dtype=np.float32).reshape(64, 4096) % 7
+    for kernel in (short, long):
+        c = np.zeros(64, np.float32)
+        kernel(a, c)
+        np.testing.assert_array_equal(c, a.sum(axis=1))

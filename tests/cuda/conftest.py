@@ -11,5 +11,5 @@ from gpus import DEVICE, EMULATOR, Gpu, opened
 @pytest.fixture(params=[DEVICE, EMULATOR])
 def gpu(request: pytest.FixtureRequest) -> Iterator[Gpu]:
     """Where the kernels of a test run; see the module ``gpus``."""
-    with opened(request.param, request.node.nodeid) as found:
+    with opened(request.param, request.node.nodeid, request.config.getoption("--whole")) as found:
         yield found

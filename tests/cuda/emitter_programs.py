@@ -86,10 +86,10 @@ def spans(kind, ta=False, tb=True, total=None):
     return emitted_spans
 
 
-def steps(kind="float16", ta=False, tb=True):
+def steps(kind="float16", ta=False, tb=True, N=96):
     """C = A @ B over a loop, two warpgroups along m and two along n, A and B in stages that have
     two tiles of k each: slices of larger buffers, at expressions."""
-    M, N, K, depth = 256, 96, 256, 32
+    M, K, depth = 256, 256, 32
     e = emitter(M, N, depth, kind, ta, tb, rows=8, columns=2)
     a_stage, b_stage = order(M, 2 * depth, ta), order(2 * depth, N, tb)
 

@@ -69,6 +69,14 @@ def test_slices_of_stages_and_four_warpgroups(gpu: Gpu, ta: bool, tb: bool) -> N
     assert right(gpu, programs.steps("float16", ta, tb), "sm_90a", ta, tb)
 
 
+# The sums of 224 columns in one warpgroup leave few registers; here it is about the numbers.
+@pytest.mark.filterwarnings("ignore:kernel .* is slower than it could be")
+@pytest.mark.parametrize("tb", [False, True])
+@pytest.mark.parametrize("N", [160, 192, 224])
+def test_shares_of_columns_that_begin_within_a_panel(gpu: Gpu, N: int, tb: bool) -> None:
+    assert right(gpu, programs.steps("float16", tb=tb, N=N), "sm_90a", tb=tb)
+
+
 @pytest.mark.parametrize("registers", [False, True])
 def test_an_instruction_at_a_time(gpu: Gpu, registers: bool) -> None:
     assert right(gpu, programs.atoms(registers), "sm_90a", tb=False)

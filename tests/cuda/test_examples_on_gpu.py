@@ -18,7 +18,8 @@ from tilelang.target import parse_target
 torch = pytest.importorskip("torch", reason="the tensors of these programs are torch's")
 
 FOLDER = Path(__file__).parents[2] / "examples"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "main")
+# Tables of `peers` hold addresses of arrays in host memory; with torchrun it has its own for GPUs.
+NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"main", "peers"})
 
 
 def back(result: Any) -> Any:

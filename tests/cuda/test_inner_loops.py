@@ -11,8 +11,9 @@ import tilelang.language as T
 from tilelang.passes.lower import parallel
 
 
-def scan(count: int) -> Any:
-    """The first element that reaches a limit, per row."""
+def scan(count: int, whole: bool = True) -> Any:
+    """The last element that reaches a limit, per row; the first one where not the ``whole`` row is
+    looked at."""
 
     @T.prim_func
     def main(A: T.Tensor((8, count), "float32"), B: T.Tensor((8,), "int32")):
@@ -23,10 +24,17 @@ def scan(count: int) -> Any:
                 for j in T.serial(count):
                     if A[i, j] > 1:
                         found[i] = j
-                        T.loop_break()
+                        if not whole:
+                            T.loop_break()
             T.copy(found, B)
 
     return main
+
+
+def test_loops_that_may_end_early_are_not_written_out() -> None:
+    lines = tilelang.lower(scan(64, whole=False), target="cuda -arch=sm_90a").source.splitlines()
+    loops = [at for at, line in enumerate(lines) if "for (int j" in line]
+    assert [lines[at - 1].strip() for at in loops] == ["#pragma unroll 4"]
 
 
 def gathered(count: int) -> Any:
@@ -61,4 +69,4 @@ def test_long_loops_are_unrolled_only_where_they_choose_registers(
     lines = tilelang.lower(program, target="cuda -arch=sm_90a").source.splitlines()
     loops = [at for at, line in enumerate(lines) if "for (int j" in line]
     assert loops
-    assert [("#pragma unroll" in lines[at - 1]) for at in loops] == [unrolled] * len(loops)
+    assert [("#pragma unroll" == lines[at - 1].strip()) for at in loops] == [unrolled] * len(loops)

@@ -16,7 +16,7 @@ from tilelang.cuda import toolchain
 from tilelang.cuda.toolchain import find_nvcc
 from tilelang.target.device import cuda_driver_version
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 import ptx_cases  # a script of the repository
 
 NVCC = find_nvcc()

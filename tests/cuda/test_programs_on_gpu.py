@@ -35,6 +35,7 @@ def agrees(gpu: Gpu, program: Program, seed: int) -> None:
         assert "no valid warp partition" in str(refused)  # noqa: PT017  # the only reason
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 def test_a_program_means_the_same(gpu: Gpu, seed: int) -> None:
     agrees(gpu, make_program(SeededDraw(seed)), seed)

@@ -18,12 +18,12 @@ import tilelang
 import tilelang.language as T
 from tilelang.codegen.gpu.module import LaunchPlan, MapStep
 from tilelang.compiler import compile
+from tilelang.cuda.host.c_host import CHost
+from tilelang.cuda.host.host_module import host_module
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import compile_cubin
 from tilelang.emulator.compilers import find_cxx
 from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, TileValueError
-from tilelang.jit.adapter.c_host import CHost
-from tilelang.jit.adapter.host_module import host_module
 from tilelang.language import builtin
 from tilelang.target import Target
 from tilelang.target.features import FEATURES

@@ -50,7 +50,7 @@ def test_an_unknown_function_would_show(generator: ModuleType, tmp_path: Path) -
     )
     (function,) = generator.functions(usage)
     assert function.state == "missing"
-    assert "| `T.no_such_function` | 9 | 0 | 0 | – | – | – | missing |" in generator.page(
+    assert "| `T.no_such_function` | 9 | 0 | 0 | – | – | – | – | – | missing |" in generator.page(
         [function]
     )
 
@@ -65,3 +65,25 @@ def test_the_column_of_cuda_is_that_of_the_cases(generator: ModuleType) -> None:
     assert set(generator.NOT_ON_CUDA).isdisjoint(generator.on_cuda()) or (
         set(generator.NOT_ON_CUDA) & set(generator.on_cuda()) == {"deallocate_tmem"}
     )
+
+
+def test_the_columns_of_other_gpus_are_those_of_programs(generator: ModuleType) -> None:
+    table = {function.name: function for function in generator.functions()}
+    cells = {
+        name: (table[name].on("HIP"), table[name].on("Metal"))
+        for name in ("gemm", "shfl_xor", "print", "float64", "tma_load", "tcgen05_gemm")
+    }
+    assert cells == {
+        "gemm": ("yes", "yes"),
+        "shfl_xor": ("yes", "yes"),
+        "print": ("yes", "–"),
+        "float64": ("yes", "–"),
+        "tma_load": ("–", "–"),
+        "tcgen05_gemm": ("–", "–"),
+    }
+
+
+def test_programs_of_other_gpus_compile_where_the_table_says_yes(generator: ModuleType) -> None:
+    found = generator.gpu_cases.compiled()
+    assert set(generator.gpu_cases.BODIES) <= set(found)
+    assert all(set(cells) == {"HIP", "Metal"} for cells in found.values())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
+
+from tilelang.emulator.compilers import find_cxx
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITE = "python scripts/instruction_table.py writes it"
@@ -41,8 +41,8 @@ def shown(generator: ModuleType) -> dict[tuple[str, str], list[str]]:
 
 def test_the_page_has_every_row(generator: ModuleType) -> None:
     rows = [(c.table, c.row) for c in generator.cases()]
-    amd = [(f"{table}, AMD", row) for table, row in rows]
-    assert list(shown(generator)) == [*rows, *amd], WRITE
+    others = [(f"{table}, AMD and Metal", row) for table, row in rows]
+    assert list(shown(generator)) == [*rows, *others], WRITE
 
 
 def test_the_functions_of_single_instructions_are_those_of_the_rows(generator: ModuleType) -> None:
@@ -70,29 +70,88 @@ def test_a_row_is_current(
     generator: ModuleType, table: str, row: str, archs: tuple[str, ...]
 ) -> None:
     (case,) = (c for c in generator.cases() if (c.table, c.row) == (table, row))
-    cells = shown(generator)[table, row]
-    tested = generator.known_tests()
+    cells, known = shown(generator)[table, row], generator.Known.read()
     for arch in archs:
         (cell,) = generator.column(arch, [case.make()])
-        assert cells[generator.ARCHS.index(arch)] == generator._shown(case, arch, cell, tested), (
+        assert cells[generator.ARCHS.index(arch)] == generator._shown(case, arch, cell, known), (
             f"{arch}: {WRITE}"
         )
 
 
-def test_what_was_tested_is_marked_until_it_changes(generator: ModuleType) -> None:
+OTHERS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201", "metal")
+ROWS = range(87)  # 609 cells with `--whole`, one in 24 of them without
+
+
+@pytest.mark.share(24)
+@pytest.mark.parametrize("arch", OTHERS)
+@pytest.mark.parametrize("number", ROWS)
+def test_a_cell_of_another_vendor_is_current_and_runs_as_it_says(
+    generator: ModuleType, number: int, arch: str
+) -> None:
+    case = generator.cases(arch)[number]
+    (cell,) = generator.column(arch, [case.make()])
+    found = generator._shown(case, arch, cell, generator.Known.read())
+    place = (*generator.CHIPS, generator.METAL).index(arch)
+    assert shown(generator)[f"{case.table}, AMD and Metal", case.row][place] == found, WRITE
+    if cell.refused:
+        assert not cell.text.startswith("internal error")
+    elif find_cxx() is not None:
+        assert generator.emulated(case, arch) == ""
+        assert found.endswith("**emulated**")
+
+
+def test_no_row_is_left_out(generator: ModuleType) -> None:
+    assert len(generator.cases()) == len(ROWS)
+    assert (*generator.CHIPS, generator.METAL) == OTHERS
+
+
+@pytest.mark.share(7)
+@pytest.mark.parametrize("arch", OTHERS)
+def test_clang_takes_all_texts_of_a_column(generator: ModuleType, arch: str) -> None:
+    from metal_clang import clang
+
+    from tilelang.hip.toolchain import tools
+
+    if not (clang() if arch == generator.METAL else list(tools())):
+        pytest.skip("needs a clang")
+    generator.compile_all(
+        arch, generator.column(arch, [case.make() for case in generator.cases(arch)])
+    )
+
+
+def test_what_was_run_is_marked_until_it_changes(generator: ModuleType) -> None:
     case = generator.cases()[0]
-    cell = generator.Cell("mma.x")
-    key = generator.key_of(case, "sm_90")
-    assert generator._shown(case, "sm_90", cell, {key: "mma.x"}) == "mma.x; **tested**"
-    assert generator._shown(case, "sm_90", cell, {key: "mma.y"}) == "mma.x; compiled"
+    key = "T.gemm: float16 to float32: sm_90"
+    known = generator.Known({key: "mma.x"}, {key.replace("sm_90", "metal"): "multiply"})
+    shown = generator._shown
+    assert shown(case, "sm_90", generator.Cell("mma.x"), known) == "mma.x; **tested**"
+    assert shown(case, "sm_90", generator.Cell("mma.y"), known) == "mma.y; compiled"
+    assert shown(case, "metal", generator.Cell("multiply"), known) == "multiply; **emulated**"
     refused = generator.Cell("T.x is not supported", refused=True)
-    assert generator._shown(case, "sm_80", refused, {}) == "error: T.x is not supported"
+    assert shown(case, "sm_80", refused, known) == "error: T.x is not supported"
 
 
 def test_only_known_cells_are_called_tested(generator: ModuleType) -> None:
-    known = {generator.key_of(c, arch) for c in generator.cases() for arch in generator.ARCHS}
-    cells: dict[str, Any] = json.loads(generator.TESTED.read_text(encoding="utf-8"))["cells"]
-    assert set(cells) <= known
+    from instruction_runs import key_of
+
+    known = generator.Known.read()
+    cases = generator.cases()
+    assert set(known.tested) <= {key_of(c, arch) for c in cases for arch in generator.ARCHS}
+    assert set(known.emulated) <= {key_of(c, arch) for c in cases for arch in OTHERS}
+
+
+def test_a_cell_that_differs_is_not_called_emulated(
+    generator: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from instruction_runs import run_all
+
+    cells = [generator.Cell("x"), generator.Cell("y"), generator.Cell("no", refused=True)]
+    answers = iter(("differs", ""))
+    passed = run_all(generator.cases()[:3], "metal", cells, lambda case, arch: next(answers))
+    assert passed == {"T.gemm: float16 to float16: metal": "y"}
+    assert capsys.readouterr().out == (
+        "T.gemm: float16 to float32: metal: differs\nmetal: 1 cells agree with the interpreter\n"
+    )
 
 
 def test_sources_of_one_architecture_are_compiled_together(

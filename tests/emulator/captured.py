@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +15,6 @@ from unittest.mock import patch
 import numpy as np
 
 import tilelang
-from tilelang.ir.buffer import Buffer
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit import JITKernel, execution
 from tilelang.jit import kernel as jit_kernel
@@ -29,6 +29,7 @@ class Case:
 
     Attributes:
         results: what the interpreter returned; the arguments it changed come after them.
+        alive: what the example holds, to whose memory arguments may point.
     """
 
     name: str
@@ -37,13 +38,13 @@ class Case:
     args: tuple[Any, ...]
     results: tuple[Any, ...]
     arch: str = ""
+    alive: Any = None
 
     def kernel(self, target: str, backend: str) -> JITKernel:
         """The kernel, compiled for ``target``."""
-        tensors = [i for i, param in enumerate(self.func.params) if isinstance(param, Buffer)]
-        out_idx = None if self.func.outputs else [tensors.index(i) for i in self.out_idx]
+        out_idx = None if self.func.outputs else list(self.out_idx) or None
         return tilelang.compile(
-            self.func, out_idx=out_idx or None, target=target, execution_backend=backend
+            self.func, out_idx=out_idx, target=target, execution_backend=backend
         )
 
 
@@ -55,6 +56,12 @@ def as_results(output: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a call returned and what it left in its arguments."""
     outputs = () if output is None else output if isinstance(output, (list, tuple)) else (output,)
     return (*outputs, *(arg for arg in args if isinstance(arg, np.ndarray)))
+
+
+def _held() -> list[dict[str, Any]]:
+    """The variables of the functions called `main` that run."""
+    found = [entry.frame for entry in inspect.stack(context=0) if entry.function == "main"]
+    return [dict(frame.f_locals) for frame in found]
 
 
 @contextlib.contextmanager
@@ -69,7 +76,7 @@ def capturing(name: str, found: list[Case]) -> Iterator[None]:
             before = tuple(map(_copy, args))
             output = made.call(*args)
             results = tuple(map(_copy, as_results(output, args)))
-            found.append(Case(name, func, tuple(out_idx), before, results))
+            found.append(Case(name, func, tuple(out_idx), before, results, alive=_held()))
             return output
 
         return replace(made, call=call)

@@ -22,6 +22,7 @@ PROGRAMS = 80
 BATCH = 4
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
 def test_programs_mean_the_same_and_have_no_finding(first: int) -> None:
     for seed in range(first, first + BATCH):

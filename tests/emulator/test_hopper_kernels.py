@@ -110,11 +110,69 @@ def test_every_tile_of_a_row_has_no_finding(row: str) -> None:
             checked(case)
 
 
+def gradients(tile: dict[str, int], causal: bool) -> tuple[Any, tuple[np.ndarray, ...]]:
+    """The backward kernel of attention over two blocks of keys, and its arguments."""
+    from h200_backward import backward
+
+    length = 2 * max(tile["block_M"], tile["block_N"])
+    shape = (1, length, 1, 128)
+    inputs = tuple(half(*shape) for _ in range(4))
+    rows = np.abs(np.random.default_rng(2).standard_normal((2, 1, 1, length))).astype(np.float32)
+    results = (np.zeros(shape, np.float32), *(np.zeros(shape, np.float16) for _ in range(2)))
+    kernel = backward(1, 1, length, 128, causal, **tile).kernels[1]
+    return kernel, (*inputs, rows[0] + 8, rows[1], *results)
+
+
+def shared_sums(
+    make: Callable[..., Any], tile: dict[str, int]
+) -> tuple[Any, tuple[np.ndarray, ...]]:
+    """A product whose blocks share sums, and its arguments."""
+    tile = {**tile, "blocks": 3} if "blocks" in tile else tile
+    M, N = tile["block_M"], tile["block_N"]
+    K = tile["block_K"] * (tile["stages"] + 1) * tile.get("parts", 1)
+    return make(M, N, K, **tile).kernel, (half(M, K), half(K, N), np.zeros((M, N), np.float32))
+
+
+def by_hand(tile: dict[str, int]) -> tuple[Any, tuple[np.ndarray, ...]]:
+    """Latent attention with roles by hand, and its arguments."""
+    from h200_by_hand import latent as make
+
+    parts = ((1, 64, 512), (1, 64, 64), (1, 256, 512), (1, 256, 64))
+    return make(1, 64, 256, 512, 64, **tile), tuple(half(*shape) for shape in parts)
+
+
+# Rows whose programs are called in another way.
+CALLED = ("backward", "backward_causal", "gemm_split", "gemm_stream", "mla_by_hand")
+
+
+def called(row: str, tile: dict[str, int]) -> tuple[Any, tuple[np.ndarray, ...]]:
+    import h200
+
+    if row.startswith("backward"):
+        return gradients(tile, row == "backward_causal")
+    return by_hand(tile) if row == "mla_by_hand" else shared_sums(h200.PROGRAMS[row][0], tile)
+
+
+@pytest.mark.parametrize("row", CALLED)
+def test_the_fastest_tiles_of_a_row_have_no_finding(row: str) -> None:
+    pytest.importorskip("torch", reason="the benchmark compares with torch")
+    import h200
+
+    for tile in h200.PROGRAMS[row][2][:2]:
+        cases: list[Case] = []
+        with capturing(f"{row} {tile}", cases):
+            kernel, given = called(row, tile)
+            kernel(*given)
+        assert cases
+        for case in cases:
+            checked(case)
+
+
 def test_every_row_of_the_benchmark_is_covered() -> None:
     pytest.importorskip("torch", reason="the benchmark compares with torch")
     import h200
 
-    assert {*ROWS, *COVERED} == set(h200.PROGRAMS)
+    assert {*ROWS, *COVERED, *CALLED} == set(h200.PROGRAMS)
 
 
 def test_every_example_is_covered() -> None:

@@ -185,6 +185,51 @@ def test_a_barrier_beside_another_one_is_doubled() -> None:
     assert mutate_rules.barrier_is_doubled(DOUBLED, 3)
     near = DOUBLED.replace("const int row = tx / 8;", "const float row = tile[tx / 8];")
     assert not mutate_rules.barrier_is_doubled(near, 3)
+    own = "float sums[2];\n    for (int s = 0; s < 2; ++s) {\n        sums[s] = 0.0f;\n    }"
+    private = DOUBLED.replace("const int row = tx / 8;", own)
+    assert mutate_rules.barrier_is_doubled(private, 3)
+    assert mutate_rules.barrier_is_doubled(private, 8)
+    assert not mutate_rules.barrier_is_doubled(private.replace("float sums[2];", ""), 3)
+    leaves = private.replace("sums[s] = 0.0f;", "if (tx > 3) break;")
+    assert not mutate_rules.barrier_is_doubled(leaves, 3)
+
+
+MADE = """\
+extern "C" __global__ void f(float* __restrict__ A) {
+    uint64_t* const full = (uint64_t*)(tl_smem);
+    uint64_t* const free = (uint64_t*)(tl_smem + 16);
+    float* const tile = (float*)(tl_smem + 32);
+    if (tx == 0) {
+        tl_mbarrier_init(full, 1);
+        tl_fence_barrier_init();
+    }
+    __syncthreads();
+    int32_t turn[1];
+    turn[0] = 0;
+    if (tx == 0) {
+        tl_mbarrier_init(free, 1);
+        tl_fence_barrier_init();
+    }
+    __syncthreads();
+    tl_mbarrier_wait(full, 0);
+    for (int k = 0; k < 2; ++k) {
+        __syncthreads();
+        tl_mbarrier_wait(free, turn[0]);
+    }
+}
+"""
+
+
+def test_of_two_barriers_behind_the_making_of_others_one_is_enough() -> None:
+    assert mutate_rules.fence_is_doubled(MADE, 7)
+    assert not mutate_rules.fence_is_doubled(MADE, 14)
+    assert mutate_rules.barrier_is_doubled(MADE, 9)
+    assert not mutate_rules.barrier_is_doubled(MADE, 16)
+    assert mutate_rules.barrier_only_makes(MADE, 16)  # all pass the one of the loop
+    assert not mutate_rules.barrier_only_makes(MADE.replace("wait(full", "wait(free"), 16)
+    assert not mutate_rules.barrier_only_makes(MADE.replace("k < 2", "k < n"), 16)
+    assert not mutate_rules.barrier_only_makes(MADE.replace("turn[0] = 0", "tile[tx] = 0"), 16)
+    assert not mutate_rules.barrier_only_makes(MADE, 19)
 
 
 def test_a_barrier_is_last_if_nothing_behind_it_meets_what_is_before() -> None:

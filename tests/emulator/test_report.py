@@ -184,6 +184,34 @@ def test_a_timeline_is_drawn() -> None:
     assert len(axes.patches) == 3
 
 
+def test_a_timeline_is_a_trace_that_browsers_show() -> None:
+    spans = (
+        Span("wait", 0, 3, 9, "__syncthreads", place=place()),
+        Span("copy", 1, 0, 5, "cp.async", "S", 16),
+        Span("copy", 1, 9, 9, "load", bytes=128),
+        Span("copy", 1, 9, 9, "load", bytes=64),
+        Span("matrix", 1, 9, 12, "mma.sync"),
+    )
+    report = Report("main", picture=Timeline("first_kernel", spans))
+    events = json.loads(report.chrome_trace())["traceEvents"]
+    named = [e["args"]["name"] for e in events if e["ph"] == "M"]
+    assert named == ["first_kernel", "warp 0", "warp 1", "copy to S"]
+    shown = [(e["tid"], e["ts"], e["dur"], e["cat"], e["name"]) for e in events if e["ph"] == "X"]
+    assert shown == [
+        (0, 3.0, 6.0, "wait", "__syncthreads"),
+        (2, 0.0, 5.0, "copy", "cp.async"),
+        (1, 9.0, 0.5, "copy", "load"),
+        (1, 9.5, 0.5, "copy", "load"),
+        (1, 9.0, 3.0, "matrix", "mma.sync"),
+    ]
+    (wait,) = (e for e in events if e.get("cat") == "wait")
+    assert wait["args"] == {
+        "instruction": "__syncthreads", "line": "/home/me/program.py:9", "bytes": 0,
+    }  # fmt: skip
+    with pytest.raises(TileValueError, match="the run kept no events to draw"):
+        Report("main").chrome_trace()
+
+
 def test_no_events_no_picture() -> None:
     with pytest.raises(TileValueError) as error:
         Report("main").timeline()

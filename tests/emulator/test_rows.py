@@ -22,7 +22,7 @@ from tilelang.language import instructions
 from tilelang.target.features import FEATURES, lowest_with
 from tilelang.target.rows import ROWS
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 import ptx_cases  # a script of the repository
 
 THREADS = 64

@@ -99,6 +99,23 @@ class Program:
         return self
 
 
+@dataclass(eq=False)  # not frozen: context managers set the traceback of what passes through
+class Disagreement(Exception):
+    """The two ways of running gave different numbers."""
+
+    source: str
+    tensor: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.tensor} differs: {self.detail}\n{numbered(self.source)}"
+
+
+def numbered(source: str) -> str:
+    """``source`` with line numbers."""
+    return "\n".join(f"{i:3d} {line}" for i, line in enumerate(source.splitlines(), 1))
+
+
 class Names:
     """Fresh names."""
 

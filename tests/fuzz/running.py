@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import linecache
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,29 +11,13 @@ import numpy as np
 import tilelang
 from tilelang.errors import TileNameError
 
+from .cross import Cross
 from .exprs import MANTISSA
 from .gpu import execute_on_gpu
-from .model import Program, Tensor, decode, input_array
+from .model import Disagreement, Program, Tensor, decode, input_array
 from .shadow import NotShadowed, shadow_results
 from .shadow.tiles import Tile
 from .shadow.values import Scalar, converted
-
-
-@dataclass(eq=False)  # not frozen: context managers set the traceback of what passes through
-class Disagreement(Exception):
-    """The two ways of running gave different numbers."""
-
-    source: str
-    tensor: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.tensor} differs: {self.detail}\n{numbered(self.source)}"
-
-
-def numbered(source: str) -> str:
-    """``source`` with line numbers."""
-    return "\n".join(f"{i:3d} {line}" for i, line in enumerate(source.splitlines(), 1))
 
 
 def load(source: str) -> Any:
@@ -90,9 +73,11 @@ class Fenced:
         ]
 
 
-def execute(program: Program, func: Any, backend: str, seed: int) -> dict[str, np.ndarray]:
+def execute(
+    program: Program, func: Any, backend: str, seed: int, target: str = "cpu"
+) -> dict[str, np.ndarray]:
     """Results of one way of running."""
-    kernel = tilelang.compile(func, target="cpu", execution_backend=backend)
+    kernel = tilelang.compile(func, target=target, execution_backend=backend)
     values, fences = arguments(program, seed), Fenced()
     results = [tensor.name for tensor in program.tensors if tensor.role != "in"]
     for name in results:
@@ -109,7 +94,9 @@ def execute_emulated(
     """Results of the GPU code in the emulator, for CUDA unless an AMD chip or Metal is named; its
     checks find nothing."""
     values = arguments(program, seed)
-    target = f"hip -mcpu={chip}" if chip else f"cuda -arch={'sm_75' if seed % 4 == 3 else 'sm_80'}"
+    arch = "sm_75" if seed % 4 == 3 else "sm_80"
+    arch = "sm_90a" if "hopper" in program.features else arch
+    target = f"hip -mcpu={chip}" if chip else f"cuda -arch={arch}"
     target = chip if chip == "metal" else target
     report = tilelang.sanitize(
         func, *(values[name] for name in program.order), target=target, schedule="random", seed=seed
@@ -170,7 +157,7 @@ def check_meaning(program: Program, expected: dict[str, np.ndarray], seed: int) 
             raise Disagreement(program.source, tensor.name, detail)
 
 
-def check(program: Program, seed: int = 0, target: str = "cpu") -> None:
+def check(program: Program, seed: int = 0, target: str = "cpu", cross: Cross | None = None) -> None:
     """Raise :class:`Disagreement` when interpreter and the back end give different results.
 
     The interpreter's results are compared with those of the same text run as plain Python first.
@@ -186,14 +173,18 @@ def check(program: Program, seed: int = 0, target: str = "cpu") -> None:
     check_meaning(program, expected, seed)
     if target == "interpret":
         return
-    if target == "cuda":
+    if cross is not None:
+        found = cross.execute(program, func, arguments(program, seed))
+        if not found:
+            return
+    elif target == "cuda":
         found = execute_cuda(program, func, seed)
     elif target == "emulator":
         found = execute_emulated(program, func, seed)
     elif target.startswith("gfx") or target == "metal":
         found = execute_emulated(program, func, seed, target)
     else:
-        found = execute(program, func, "c", seed)
+        found = execute(program, func, "c", seed, target)
     compare(program, expected, found)
 
 

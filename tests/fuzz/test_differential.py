@@ -15,17 +15,15 @@ from tilelang.errors import TileError
 
 from .draws import SeededDraw
 from .exprs import MANTISSA
-from .model import Program, decode, encode
+from .model import Disagreement, Program, decode, encode, numbered
 from .programs import make_program, programs
 from .running import (
-    Disagreement,
     check,
     check_meaning,
     difference,
     execute,
     execute_shadow,
     load,
-    numbered,
 )
 from .shadow import NotShadowed
 from .shadow.values import rounded
@@ -35,7 +33,8 @@ pytestmark = pytest.mark.skipif(
     find_compiler() is None, reason="needs a C compiler to have something to compare with"
 )
 
-# Every program has one to three kernels. `bench/fuzz_long.py` runs many more.
+# Every program has one to three kernels. Half of them run, the others on the next day
+# (`--share`); `bench/fuzz_long.py` runs many more.
 SEEDED = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "300"))  # all different
 BATCH = 10  # programs in a test
 EXPLORED = SEEDED // 4  # chosen and shrunk by hypothesis
@@ -63,6 +62,7 @@ def disagrees(program: Program) -> bool:
     return False
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_seeded_programs_agree(first: int) -> None:
     """A failure names the seed: ``python bench/fuzz_long.py --only SEED`` repeats it."""

@@ -15,8 +15,9 @@ from tilelang.options import Options
 from tilelang.passes.verify.places import verify_places
 from tilelang.target import Context, parse_target
 
+from .model import numbered
 from .products import make_product
-from .running import load, numbered
+from .running import load
 from .views import ViewProgram, make_views
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
@@ -56,12 +57,14 @@ def agree(program: ViewProgram, seed: int) -> int:
     return refused
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_views_of_annotated_tiles_agree_with_numpy(first: int) -> None:
     refused = sum(agree(make_views(seed), seed) for seed in range(first, first + BATCH))
     assert refused <= BATCH // 3
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("first", range(0, SEEDED, BATCH))
 def test_products_of_annotated_tiles_agree_with_numpy(first: int) -> None:
     assert not sum(agree(make_product(seed), seed) for seed in range(first, first + BATCH))

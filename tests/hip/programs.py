@@ -18,7 +18,8 @@ PRODUCTS: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("float32", "float32", "float32"): CHIPS[:3],
     ("float64", "float64", "float64"): CHIPS[:3],
     ("int8", "int8", "int32"): CHIPS,
-    ("uint8", "uint8", "int32"): CHIPS[3:],
+    ("uint8", "uint8", "int32"): CHIPS,
+    ("tfloat32", "tfloat32", "float32"): CHIPS[:3],
     ("float8_e4m3fnuz", "float8_e4m3fnuz", "float32"): ("gfx942",),
     ("float8_e5m2fnuz", "float8_e5m2fnuz", "float32"): ("gfx942",),
     ("float8_e4m3fn", "float8_e4m3fn", "float32"): ("gfx950", "gfx1201"),
@@ -59,5 +60,6 @@ def small_numbers(shape: tuple[int, ...], kind: str, seed: int) -> Any:
     wide = DType(kind)
     raw = values.to_bytes(values.rounded(numbers.astype(values.compute_dtype(wide)), wide), wide)
     storage = np.dtype(f"u{wide.bits // 8}") if kind.startswith(("float8", "bfloat")) else None
+    storage = np.dtype(np.float32) if kind == "tfloat32" else storage
     flat = np.ascontiguousarray(raw).reshape(-1)
     return flat.view(storage or np.dtype(kind)).reshape(shape), numbers

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hip.programs import small_numbers
 
+import tilelang
 import tilelang.language as T
 from tilelang import interpret
 from tilelang.compiler import lower
@@ -15,6 +16,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.stmt import PrimFunc
 from tilelang.options import Options
 from tilelang.target import parse_target
+
+SUM = T.comm_reducer(lambda x, y: x + y, [T.float32(0)])
 
 
 def chained(stages: int, steps: int = 5) -> PrimFunc:
@@ -90,12 +93,48 @@ def test_too_much_lds_is_an_error() -> None:
     lower(func, parse_target("hip -mcpu=gfx950"), Options())
 
 
+@pytest.mark.parametrize("target", ["hip -mcpu=gfx942", "hip -mcpu=gfx1100", "metal"])
+def test_a_numbered_barrier_of_all_threads_is_the_blocks(target: str) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_shared((64,), "int32")
+            tx = T.get_thread_binding()
+            tile[tx] = tx
+            T.sync_threads(3, 64)
+            A[tx] = tile[63 - tx]
+
+    kernel = tilelang.compile(func, target=target, execution_backend="emulator")
+    report = tilelang.sanitize(kernel, np.zeros(64, np.int32))
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(report.arguments[0], np.arange(64)[::-1])
+
+
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_values_of_all_threads_are_summed_through_lds(chip: str) -> None:
+    @T.prim_func
+    def func(A: T.Tensor((96,), "float32"), B: T.Tensor((1,), "float32")):
+        with T.Kernel(1, threads=96):
+            tx = T.get_thread_binding()
+            total = T.alloc_local((1,), "float32")
+            with T.attr(SUM, "reduce_scope", T.reinterpret(T.uint64(0), dtype="handle")):
+                T.tvm_thread_allreduce(T.uint32(1), A[tx], tx != 5, total[0], tx)
+            if tx == 0:
+                B[0] = total[0]
+
+    kernel = tilelang.compile(func, target=f"hip -mcpu={chip}", execution_backend="emulator")
+    a, b = np.arange(96, dtype=np.float32), np.zeros(1, np.float32)
+    report = tilelang.sanitize(kernel, a, b)
+    assert report.ok, str(report)
+    assert report.arguments[1][0] == a.sum() - 5
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        (lambda: T.sync_threads(1, 64),
+        (lambda: T.sync_threads(1, 32),
          "a barrier of some threads of a block is not available on HIP\n"
-         "  expected: T.sync_threads() by all threads of the block\n"),
+         "  expected: T.sync_threads() by all threads of the block, 64 here\n"),
         (lambda: T.sync_grid(),
          "T.sync_grid is not available on HIP\n"
          "  expected: kernels one after the other: T.Kernel a second time in the same program\n"),

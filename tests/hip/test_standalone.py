@@ -64,7 +64,7 @@ def test_the_host_source_compiles_for_host_and_device(tmp_path: Path) -> None:
     target = parse_target("hip -mcpu=gfx942")
     source = text_of(func, target).source
     text = host_source(func, source, target)
-    assert "tl_mma_m16n16k16_f16_f16_f32(&" in text and "cuda" not in text and "asm(" not in text
+    assert "tl_mma_m32n32k16_f16_f16_f32(&" in text and "cuda" not in text and "asm(" not in text
     (tmp_path / "hip").mkdir()
     (tmp_path / "hip" / "hip_runtime.h").write_text(RUNTIME)
     (tmp_path / "host.hip").write_text(text)

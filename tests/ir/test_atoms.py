@@ -30,7 +30,7 @@ SIGNALS = {
     "named_barrier_arrive", "mbarrier_arrive", "mbarrier_wait", "mbarrier_expect_tx",
     "mbarrier_arrive_expect_tx", "cp_async_barrier_noinc",
 }  # fmt: skip
-ARRIVALS = {"ptx_wait_group", "cp_async_wait"}
+ARRIVALS = {"ptx_wait_group", "cp_async_wait", "loads_wait"}
 
 
 @pytest.mark.parametrize(

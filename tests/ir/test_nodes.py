@@ -6,7 +6,6 @@ import gc
 import math
 import struct
 import threading
-from dataclasses import dataclass
 
 import pytest
 
@@ -17,6 +16,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import portable
 from tilelang.ir.visitor import Rewriter, postorder, rebuild, substitute
+from tilelang.records import dataclass
 
 I32, F32 = DType("int32"), DType("float32")
 A, B = E.Var("a", I32), E.Var("b", I32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +14,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.print_expr import expr_text, region_text
 from tilelang.ir.printer import func_text, stmt_text
 from tilelang.ir.tables import portable
+from tilelang.records import dataclass
 
 I32, F16, F32 = DType("int32"), DType("float16"), DType("float32")
 

@@ -338,7 +338,7 @@ def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
         tilelang.export_library(tmp_path, {})
     assert str(caught.value) == (
         "a library holds kernels of one kind of machine\n"
-        "  expected: at least one kernel, all for CPUs or all for NVIDIA GPUs\n  got: no kernels"
+        "  expected: at least one kernel, all for CPUs or all for GPUs of one vendor\n  got: no kernels"
     )
     with pytest.raises(TileUnsupportedError) as caught:
         tilelang.export_library(tmp_path, {"f": axpy_program()}, archs=["sm_80"])

@@ -25,20 +25,20 @@ from tilelang.codegen.gpu.module import (
 )
 from tilelang.compiler import Artifact
 from tilelang.cuda.dialect import emit_cuda
-from tilelang.cuda.standalone import standalone
-from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir.postfix import Program, evaluate
-from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.adapter.host import host_source
-from tilelang.jit.adapter.host_module import HostModule, call_arguments, host_module
-from tilelang.jit.adapter.programs import (
+from tilelang.cuda.host.host_module import HostModule, call_arguments, host_module
+from tilelang.cuda.host.programs import (
     C_HELPERS,
     PYTHON_HELPERS,
     CPrinter,
     PythonPrinter,
     may_be_undefined,
 )
-from tilelang.jit.adapter.tma import TmaDescriptor
+from tilelang.cuda.standalone import standalone
+from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir.postfix import Program, evaluate
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.adapter.host import host_source
 from tilelang.jit.adapter.wrapper import (
     TLCPUSourceWrapper,
     TLCUDASourceWrapper,

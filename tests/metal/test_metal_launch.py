@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from metal_clang import clang, refusal
 from metal_programs import product, scaled, softmax
 
 import tilelang
@@ -14,6 +15,7 @@ import tilelang.language as T
 from tilelang.codegen.gpu.module import launches
 from tilelang.compiler import compile
 from tilelang.errors import TileRuntimeError
+from tilelang.jit.adapter.wrapper import TLMetalSourceWrapper, host_source
 from tilelang.metal.backend import standalone
 from tilelang.metal.executable import Shaders
 from tilelang.target import parse_target
@@ -100,6 +102,19 @@ def test_the_order_of_parameters_is_that_of_the_text() -> None:
     assert [arg.kind for arg in plan.args] == ["pointer", "pointer", "float"]
     for number, text in enumerate(("float* A", "float* B", "constant float& s")):
         assert f"{text} [[buffer({number})]]" in module.source
+
+
+def test_the_wrapper_of_a_generated_text_is_what_torch_compiles() -> None:
+    func = product("float16")
+    source = compile(func, METAL).source
+    found = TLMetalSourceWrapper(func, source, METAL)
+    assert found.lib_code == found.source == source == host_source(func, source, METAL)
+    assert "kernel void gemm_kernel(" in found.lib_code
+    text = standalone(found.lib_code)
+    assert '#include "' not in text
+    assert text.endswith(source[source.index("kernel void") :])
+    if clang():
+        assert refusal(text) == ""
 
 
 def test_a_call_binds_its_tensors_and_starts_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,14 +24,21 @@ def normal(shape: tuple[int, ...], dtype: str = "float16") -> Any:
     return RANDOM.standard_normal(shape).astype(dtype)
 
 
-def run(func: PrimFunc, args: list[Any], rtol: float = 1e-4, wanted: Any = None) -> None:
+def run(
+    func: PrimFunc, args: list[Any], rtol: float = 1e-4, wanted: Any = None,
+    options: Options = Options(),
+) -> None:  # fmt: skip
     """The last argument is the result, by the emulated text and by the interpreted statements that
     it is printed from, whose matrices have their elements in different places."""
     first, second = ([item.copy() for item in args] for _ in range(2))
-    report = tilelang.sanitize(func, *args, target="metal")
+    configs = {"tl.simdgroup_element_map": options.element_map}
+    kernel = tilelang.compile(
+        func, target="metal", execution_backend="emulator", pass_configs=configs
+    )
+    report = tilelang.sanitize(kernel, *args)
     assert report.ok, str(report)
-    tilelang.compile(func, target="metal", execution_backend="emulator")(*first)
-    interpret(lower(func, METAL, Options()), second)
+    kernel(*first)
+    interpret(lower(func, METAL, options), second)
     for found in (first[-1], second[-1]):
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=rtol, atol=10 * rtol)
 
@@ -77,6 +84,47 @@ def test_attention_scales_sums_and_multiplies_registers() -> None:
     run(attention(), [q, k, v, np.zeros((32, 32), np.float16)], rtol=5e-3, wanted=wanted)
     text = compile(attention(), METAL).source
     assert "room_float16" in text  # the weights are in registers
+
+
+def test_elements_of_known_places_need_no_memory() -> None:
+    known = Options(element_map=True)
+    a, b = normal((50, 72), "float32"), normal((72, 40), "float32")
+    wanted = a.astype(np.float64) @ b.astype(np.float64)
+    func = product("float32", 50, 40, 72)
+    run(func, [a, b, np.zeros((50, 40), np.float32)], wanted=wanted, options=known)
+    text = compile(func, METAL, known).source
+    assert "tl_matrix_take(" in text and "tl_matrix_store(" not in text and "room" not in text
+    assert "tl_matrix_take(" not in compile(func, METAL).source
+
+
+def test_attention_with_elements_of_known_places() -> None:
+    q, k, v = normal((32, 32)), normal((64, 32)), normal((64, 32))
+    scores = np.exp(q.astype(np.float64) @ k.astype(np.float64).T)
+    wanted = scores / scores.sum(1, keepdims=True) @ v.astype(np.float64)
+    known = Options(element_map=True)
+    run(attention(), [q, k, v, np.zeros((32, 32), np.float16)], 5e-3, wanted, known)
+    text = compile(attention(), METAL, known).source
+    assert "tl_matrix_give(" in text and "room" not in text
+
+
+def test_rows_lie_without_gaps_where_memory_is_short() -> None:
+    @T.prim_func
+    def func(A: T.Tensor((64, 128), "float32"), C: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float32")
+            b = T.alloc_shared((64, 64), "float32")
+            c = T.alloc_fragment((64, 64), "float32")
+            T.clear(c)
+            for k in T.Pipelined(2):
+                T.copy(A[0, k * 64], a)
+                T.copy(A[0, k * 64], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    a = normal((64, 128), "float32")
+    wanted = a.astype(np.float64) @ a.astype(np.float64).T
+    run(func, [a, np.zeros((64, 64), np.float32)], wanted=wanted)
+    assert "tl_smem[32768]" in compile(func, METAL).source
 
 
 def test_rows_that_a_program_swizzles_are_gathered() -> None:

@@ -122,6 +122,11 @@ def test_a_clear_in_front_of_a_product() -> None:
     assert "clear_accum" not in on_units(scores(), Options(no_overlap=True))
 
 
+def test_a_product_on_cores_overwrites_zeros_in_front_of_it() -> None:
+    found = fold_zero_init(simplify_func(scores(), CPU), CPU).script()
+    assert "T.fill" not in found and "T.gemm(a, a, c, clear_accum=True)" in found
+
+
 @pytest.mark.parametrize(("mask", "zeros"), [("ge", "bx * 8 - 31 >= 0"), ("lt", "bx * 8 - 31 > 0")])
 def test_a_mask_in_front_of_a_product(mask: str, zeros: str) -> None:
     found = on_units(scores(mask))

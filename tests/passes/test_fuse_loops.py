@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from contexts import CPU
 from script_text import body_of, text
 
@@ -11,6 +12,7 @@ import tilelang.language as T
 from tilelang.ir import stmt as S
 from tilelang.passes.normalize.simplify import simplify_func
 from tilelang.passes.notes import FUSION
+from tilelang.passes.serial import fuse_loops as fuse_module
 from tilelang.passes.serial.fragments import settle_fragments
 from tilelang.passes.serial.fuse_loops import fuse_loops
 from tilelang.passes.serial.threads import serialize_threads
@@ -83,7 +85,7 @@ def test_a_reduction_joins_what_it_reduces_and_its_use_the_row() -> None:
         for i in T.serial(4, parallel=0):
             total = T.alloc_buffer((1,), "float32", scope="local.var")
             total[0] = T.float32("-inf")
-            for j in T.serial(8, reduction=("max", total)):
+            for j in T.serial(8, reduction=(("max", total),)):
                 a[i, j] = A[i, j]
                 total[0] = T.max(total[0], a[i, j])
             r[i] = total[0]
@@ -171,3 +173,49 @@ def test_the_report_names_the_lines() -> None:
         f"line {first + 1} runs in the loop of line {first}",
         f"line {first + 2} runs in the loop of line {first}",
     )
+
+
+@T.macro
+def grown(a, b, r):  # type: ignore[no-untyped-def]  # traced
+    for i, j in T.Parallel(4, 8):
+        a[i, j] = a[i, j] * r[i]
+    for i, j in T.Parallel(4, 6):
+        b[i, j] = b[i, j] * r[i]
+    for i in T.Parallel(4):
+        r[i] = r[i] + 1.0
+
+
+def test_a_loop_that_takes_in_many_looks_at_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[S.For] = []
+    why_not = fuse_module._Fuser.why_not
+
+    def counted(self: fuse_module._Fuser, a: S.For, b: S.For) -> str:
+        asked.append(b)
+        return why_not(self, a, b)
+
+    monkeypatch.setattr(fuse_module._Fuser, "why_not", counted)
+
+    def questions(count: int) -> int:
+        def many(a: object, b: object, r: object) -> None:
+            for _ in range(count):
+                grown(a, b, r)
+
+        @T.prim_func
+        def rows(A: T.Tensor((4, 8), "float32"), B: T.Tensor((4, 6), "float32")):
+            with T.Kernel(1, threads=1):
+                a = T.alloc_fragment((4, 8), "float32")
+                b = T.alloc_fragment((4, 6), "float32")
+                r = T.alloc_fragment((4,), "float32")
+                T.copy(A, a)
+                T.copy(B, b)
+                T.clear(r)
+                many(a, b, r)
+                T.copy(a, A)
+                T.copy(b, B)
+
+        asked.clear()
+        fuse_loops(loops(rows), CPU)
+        return len(asked)
+
+    assert questions(16) > 100
+    assert questions(32) < 3 * questions(16)

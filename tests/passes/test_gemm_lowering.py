@@ -20,7 +20,13 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
-from tilelang.passes.layouts.gemm_plan import Registers, SharedLoad, SharedRuns, plan_gemm
+from tilelang.passes.layouts.gemm_plan import (
+    Registers,
+    SharedElements,
+    SharedLoad,
+    SharedRuns,
+    plan_gemm,
+)
 from tilelang.passes.lower.gemm_mma import lower_gemm
 
 BOTH = [(a, b) for a in (False, True) for b in (False, True)]
@@ -326,6 +332,18 @@ def test_the_plan_is_a_value() -> None:
     assert plan.instruction == "mma.sync.m16n8k16.float16"
     assert isinstance(plan.a, SharedLoad)
     assert plan.c == Registers(plan.sum)
+
+
+def test_the_plan_of_plain_multiplications_says_what_each_thread_has() -> None:
+    a, b = tile("a", (64, 24)), tile("b", (24, 64))
+    c = tile("c", (64, 64), "float16", "local.fragment")
+    plan = plan_gemm(gemm(a, b, c), (0, 100), SM_80)  # no whole warps
+    assert plan.atom is None
+    assert plan.a == plan.b == SharedElements(dtype=DType("float32"))
+    assert plan.dtype is DType("float32")
+    rows, columns, steps = plan.tiles
+    assert rows * columns * 100 >= 64 * 64
+    assert steps == 24
 
 
 def test_parts_of_fragments_are_wanted_in_shared_memory() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from gemm_case import Build, Case, check
 
+import tilelang
+import tilelang.language as T
 from tilelang.errors import UninitializedReadError
 from tilelang.interpret.warpgroup import GROUP
 from tilelang.ir import expr as E
@@ -128,6 +131,15 @@ def test_warpgroups_share_rows_first(
     case = Case(m, n, 32, threads=threads, policy=policy, arch=90, trans_a=trans, trans_b=trans)
     assert planned(case).warps == warps
     assert planned(replace(case, scopes="rs")).warps == warps
+
+
+@pytest.mark.parametrize(("n", "columns"), [(48, 8), (96, 16), (160, 16), (192, 32), (256, 128)])
+@pytest.mark.parametrize("scopes", ["ss", "rs"])
+def test_shares_of_columns_that_begin_within_a_panel(n: int, columns: int, scopes: str) -> None:
+    """96 columns lie in panels of 32: the share of 48 of the second warpgroup begins within one."""
+    plan = planned(Case(64, n, 32, threads=256, arch=90, scopes=scopes))
+    assert plan.warps == (1, 2)
+    assert plan.atom is not None and plan.atom.n == columns
 
 
 @pytest.mark.parametrize("clear", ["no", "yes", "expression"])
@@ -314,3 +326,26 @@ def test_tiles_of_no_swizzle() -> None:
     region = tile("b", (64, 20)).region()
     layout = Layout((64, 20), lambda i, j: (i, j))
     assert descriptor_of(region, layout, False, None) == "no descriptor names the layout of `b`"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_tile_is_multiplied_by_itself(turned: bool) -> None:
+    @T.prim_func
+    def squared(A: T.Tensor((128, 128), "float16"), C: T.Tensor((128, 128), "float32")):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((128, 128), "float16")
+            c = T.alloc_fragment((128, 128), "float32")
+            T.copy(A, a)
+            T.clear(c)
+            T.gemm(a, a, c, transpose_B=turned)
+            T.copy(c, C)
+
+    text = tilelang.lower(squared, target="cuda -arch=sm_90a").source
+    assert "tl_wgmma_m64" in text and "mma_m16" not in text
+    a = np.random.default_rng(0).integers(-3, 4, (128, 128)).astype(np.float16)
+    report = tilelang.sanitize(
+        squared, a, np.zeros((128, 128), np.float32), target="cuda -arch=sm_90a"
+    )
+    assert report.ok
+    wide = a.astype(np.float32)
+    np.testing.assert_array_equal(report.arguments[1], wide @ (wide.T if turned else wide))

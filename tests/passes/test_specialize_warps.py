@@ -225,6 +225,12 @@ def test_more_registers_than_there_are_keep_one_role() -> None:
     assert note.endswith("240 registers for consumers and 32 for a producer are too many")
 
 
+def test_products_that_need_more_registers_than_a_block_begins_with_keep_one_role() -> None:
+    made = by_roles(product(threads=384, block=(192, 256, 32)))
+    (note,) = notes(made)
+    assert note.endswith("one role: 512 threads begin with 128 registers, too few for its products")
+
+
 # -- results --
 def small(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(shape[0]).integers(-3, 4, shape).astype(np.float16)

@@ -72,7 +72,7 @@ def test_a_sum_along_the_last_dimension_is_kept_in_float32_and_rounded_once() ->
         for i in T.serial(4, parallel=0):
             total = T.alloc_buffer((1,), "float32", scope="local.var")
             total[0] = T.float32(0.0)
-            for k in T.serial(8, reduction=("add", total)):
+            for k in T.serial(8, reduction=(("add", total),)):
                 total[0] = total[0] + T.Cast("float32", a[i, k])
             r[i] = T.Cast("float16", total[0])
         """)
@@ -95,19 +95,34 @@ def test_a_reduction_along_another_dimension_runs_row_after_row() -> None:
 
 def test_a_scan_carries_its_total_along_the_dimension() -> None:
     assert lowered(lambda A, a, b, r, c, s: T.cumsum(s, s, dim=1)) == text("""
-        for i in range(4):
+        for i in T.serial(4, parallel=0):
             total = T.alloc_buffer((1,), "int32", scope="local.var")
             total[0] = 0
-            for k in range(8):
+            for k in T.serial(8, scan=("add", total)):
                 total[0] = total[0] + s[i, k]
                 s[i, k] = total[0]
         """)
 
 
 def test_a_reverse_scan_starts_at_the_end() -> None:
-    shown = lowered(lambda A, a, b, r, c, s: T.cumsum(s, s, dim=0, reverse=True))
-    assert "total[0] = total[0] + s[3 - k, i]\n" in shown
-    assert shown.endswith("s[3 - k, i] = total[0]")
+    assert lowered(lambda A, a, b, r, c, s: T.cumsum(s, s, dim=1, reverse=True)) == text("""
+        for i in T.serial(4, parallel=0):
+            total = T.alloc_buffer((1,), "int32", scope="local.var")
+            total[0] = 0
+            for k in range(8):
+                total[0] = total[0] + s[i, 7 - k]
+                s[i, 7 - k] = total[0]
+        """)
+
+
+def test_a_scan_across_rows_adds_the_row_before() -> None:
+    assert lowered(lambda A, a, b, r, c, s: T.cumsum(s, s, dim=0, reverse=True)) == text("""
+        for i in T.serial(8, parallel=0):
+            s[3, i] = s[3, i]
+        for k in T.serial(1, 4):
+            for i in T.serial(8, parallel=0):
+                s[3 - k, i] = s[3 - (k - 1), i] + s[3 - k, i]
+        """)
 
 
 def product(clear: bool, left: bool, right: bool) -> str:
@@ -134,7 +149,7 @@ def test_a_product_sums_in_its_accumulator_and_rounds_once(clear: bool) -> None:
             for j in range(4):
                 total = T.alloc_buffer((1,), "float32", scope="local.var")
                 total[0] = {first}
-                for k in T.serial(8, reduction=("add", total)):
+                for k in T.serial(8, reduction=(("add", total),)):
                     total[0] = total[0] + T.Cast("float32", a[i, k]) * T.Cast("float32", b[k, j])
                 buf[i, j] = T.Cast("float16", total[0])
         """)

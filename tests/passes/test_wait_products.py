@@ -134,10 +134,10 @@ def test_products_in_a_loop(n: int) -> None:
 
 
 def test_an_iteration_ends_what_the_next_would_disturb() -> None:
-    # The barrier behind which the tiles change stands before the wait's statement; a product that
-    # adds to the same registers waits for none.
+    # A product that adds to the same registers waits for none; the last one of an iteration, which
+    # adds to what threads have filled, is complete where that ends.
     assert [item for item in order(chain) if item != "loop"] == [
-        "fill y", "wait 0: y", "start x", "start y", "wait 1: x", "start y", "wait 0: y",
+        "fill y", "start x", "start y", "wait 1: x", "start y", "wait 0: y",
     ]  # fmt: skip
 
 

@@ -15,10 +15,10 @@ from tilelang.codegen.gpu.module import CudaModule, KernelArg, LaunchPlan
 from tilelang.compiler import Artifact
 from tilelang.compiler import compile as compile_program
 from tilelang.cuda.dialect import emit_cuda
+from tilelang.cuda.host.host_module import HostModule, host_module
+from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.jit.adapter import wrapper
-from tilelang.jit.adapter.host_module import HostModule, host_module
-from tilelang.jit.adapter.tma import TmaDescriptor
 from tilelang.target import Target
 
 # Template -> its numbered fields; "" is a field without a number.

@@ -20,7 +20,7 @@ HOPPER = f"{ADA} stmatrix bulk_copy tma cluster elect pdl descriptors"
 HOPPER_CHIP = f"{HOPPER} wgmma setmaxnreg roles"
 BLACKWELL = f"{HOPPER} access_256 clc"
 BLACKWELL_CHIP = f"{BLACKWELL} setmaxnreg roles clc_multicast"
-CDNA = "simt mfma ds_read vmcnt direct_lds bf16"
+CDNA = "simt mfma ds_read vmcnt bf16"
 FOUND = {
     "cuda -arch=sm_70": VOLTA,
     "cuda -arch=sm_75": TURING,
@@ -34,14 +34,14 @@ FOUND = {
     "cuda -arch=sm_100f": f"{BLACKWELL_CHIP} tcgen05",
     "cuda -arch=sm_120": BLACKWELL,
     "cuda -arch=sm_120a": f"{BLACKWELL_CHIP} mma_blockscaled",
-    "hip": f"{CDNA} mfma_i8 mfma_fnuz fp8",
+    "hip": f"{CDNA} direct_lds mfma_i8 mfma_fnuz mfma_xf32 fp8",
     "hip -arch=gfx90a": f"{CDNA} mfma_i8_k16",
-    "hip -arch=gfx942:sramecc+": f"{CDNA} mfma_i8 mfma_fnuz fp8",
-    "hip -arch=gfx950": f"{CDNA} mfma_i8 mfma_ocp mfma_k32 fp8",
+    "hip -arch=gfx942:sramecc+": f"{CDNA} direct_lds mfma_i8 mfma_fnuz mfma_xf32 fp8",
+    "hip -arch=gfx950": f"{CDNA} direct_lds direct_lds_16 mfma_i8 mfma_ocp mfma_k32 fp8",
     "hip -arch=gfx906": "simt ds_read vmcnt",
     "hip -arch=gfx1100": "simt wmma wmma_gfx11 ds_read vmcnt bf16",
     "hip -arch=gfx1201": "simt wmma wmma_gfx12 ds_read vmcnt bf16 fp8",
-    "metal": "simt simdgroup bf16",
+    "metal": "simt simdgroup simdgroup_elements bf16",
     "webgpu": "simt",
     "cpu": "cores",
 }
@@ -64,10 +64,12 @@ def test_rows_and_tile_operations_need_features() -> None:
 
 # Where the machine that messages name is not NVIDIA's.
 OTHERS = {
-    "cores": "cpu", "simt": "metal", "simdgroup": "metal", "wmma": "gfx11",
+    "cores": "cpu", "wmma": "gfx11",
+    **dict.fromkeys(("simt", "simdgroup", "simdgroup_elements"), "metal"),
     "wmma_gfx11": "gfx11", "wmma_gfx12": "gfx12", "mfma_i8": "gfx94", "mfma_fnuz": "gfx94",
-    "mfma_ocp": "gfx95", "mfma_k32": "gfx95",
-    **dict.fromkeys(("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "direct_lds"), "gfx90a"),
+    "mfma_ocp": "gfx95", "mfma_k32": "gfx95", "mfma_xf32": "gfx94", "direct_lds": "gfx94",
+    "direct_lds_16": "gfx95",
+    **dict.fromkeys(("mfma", "mfma_i8_k16", "ds_read", "vmcnt"), "gfx90a"),
 }  # fmt: skip
 
 
@@ -92,6 +94,13 @@ def test_options_leave_features_out(key: str, left_out: set[str]) -> None:
     context = Context(target, make_options({key: True}))
     assert target.features - context.features == left_out
     assert not any(context.has(name) for name in left_out)
+
+
+def test_what_no_vendor_promises_is_there_where_it_is_asked_for() -> None:
+    target = parse_target("metal")
+    asked = Context(target, make_options({"tl.simdgroup_element_map": True}))
+    assert asked.features == target.features
+    assert target.features - Context(target).features == {"simdgroup_elements"}
 
 
 def test_what_the_target_lacks_cannot_be_left_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -181,8 +182,15 @@ def test_main_runs_the_file_and_tells_the_result(
         f"def test_one():\n    {body}\n\n\n"
         "if __name__ == '__main__':\n    tilelang.testing.main()\n"
     )
+    # The options of the run that this test is part of name what only this project's conftest knows.
+    plain = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     done = subprocess.run(
-        [sys.executable, str(file)], capture_output=True, text=True, timeout=120, cwd=tmp_path
+        [sys.executable, str(file)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        env=plain,
     )
     assert done.returncode == code, done.stderr
     assert word in done.stdout

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileValueError, shown
 
 Config: TypeAlias = dict[str, Any]
+PASS_CONFIGS = "pass_configs"  # in a configuration: of the compiler, above those of all candidates
 KINDS = (
     "a list of dicts, a dict of lists (all combinations), or a function of the arguments that "
     "gives one of these"
@@ -28,12 +29,14 @@ def expand(
     Args:
         configs: a list of dicts, a dict of lists, or a function of the call's arguments that gives
             one of these. An item of a list may also be a sequence: values of the last parameters.
+            The key "pass_configs", unless a parameter has that name, is what this configuration
+            is compiled with: ``tilelang.PassConfigKey`` or its string -> value.
         name: of the function that is tuned.
         parameters: names of its parameters.
         args, kwargs: the arguments of the call.
 
     Raises:
-        TileTypeError: ``configs`` is nothing of that kind.
+        TileTypeError: ``configs`` is nothing of that kind, or "pass_configs" is no dict.
         TileValueError: there are none, or one names no parameter.
     """
     if callable(configs):
@@ -54,13 +57,31 @@ def expand(
         raise TileValueError(f"there are no configurations of `{name}` to try", expected=KINDS)
     for config in found:
         for key in config:
-            if key not in parameters:
+            if key == PASS_CONFIGS and key not in parameters:
+                _check_pass_configs(config[key], name)
+            elif key not in parameters:
                 raise TileValueError(
                     f"a configuration names {key!r}, which is no parameter of `{name}`",
                     expected=", ".join(parameters),
                     got=shown(config),
                 )
     return list({frozen(config): config for config in found}.values())
+
+
+def arguments_of(config: Config, parameters: Container[str]) -> Config:
+    """What a configuration gives to the function that is tuned."""
+    return {key: value for key, value in config.items() if key in parameters}
+
+
+def pass_configs_of(config: Config, parameters: Container[str]) -> dict[Any, Any]:
+    """What a configuration gives to the compiler."""
+    return {} if PASS_CONFIGS in parameters else dict(config.get(PASS_CONFIGS) or {})
+
+
+def without(config: Config, given: Container[str]) -> Config:
+    """A configuration without the parameters that are given; nothing where these are all."""
+    rest = {key: value for key, value in config.items() if key not in given}
+    return {} if set(rest) == {PASS_CONFIGS} and len(config) > 1 else rest
 
 
 def called(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -98,3 +119,12 @@ def _config(item: Any, name: str, parameters: Sequence[str]) -> Config:
         expected="a dict of parameters, or values of the last parameters in a list",
         got=shown(item),
     )
+
+
+def _check_pass_configs(value: Any, name: str) -> None:
+    if value is not None and not isinstance(value, Mapping):
+        raise TileTypeError(
+            f"{PASS_CONFIGS} of a configuration of `{name}` has the wrong type",
+            expected="a dict of tilelang.PassConfigKey and values",
+            got=shown(value),
+        )

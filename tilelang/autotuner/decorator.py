@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilelang.autotuner.configs import Config, expand
+from tilelang.autotuner.configs import (
+    Config,
+    arguments_of,
+    expand,
+    frozen,
+    pass_configs_of,
+    without,
+)
 from tilelang.autotuner.inputs import get_autotune_inputs
 from tilelang.autotuner.model import MODEL, configurations
 from tilelang.autotuner.param import AutotuneResult
@@ -41,6 +48,7 @@ class AutoTuneImpl:
         self.result: AutotuneResult | None = None
         self.signature = jit_impl.signature
         self._results: dict[Any, AutotuneResult] = {}
+        self._variants: dict[Any, JITImpl] = {}  # with pass configurations of their own
         self._lock = threading.RLock()
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(self, name, getattr(jit_impl, name, None))
@@ -57,16 +65,17 @@ class AutoTuneImpl:
         configs = self._candidates(args, kwargs, given)
         if not configs[0]:  # every tuned parameter is given
             return self.jit_impl(*args, **kwargs)
-        if self._runs(args, {**kwargs, **configs[0]}):
+        if self._runs(args, {**kwargs, **self._arguments(configs[0])}):
             found = self._tuned(args, kwargs, given, configs, self._tensors(args, kwargs, configs))
-            return self.jit_impl(*args, **{**kwargs, **found.config})
+            best = found.config
+            return self._compiled_with(best)(*args, **{**kwargs, **self._arguments(best)})
         return self._tuned(args, kwargs, given, configs, get_autotune_inputs()).kernel
 
     def tune(self, *args: Any, **kwargs: Any) -> AutotuneResult:
         """The result of tuning for these arguments, with its report; nothing is run after."""
         given = self._bound(args, kwargs)
         configs = self._candidates(args, kwargs, given)
-        runs = self._runs(args, {**kwargs, **configs[0]})
+        runs = self._runs(args, {**kwargs, **self._arguments(configs[0])})
         inputs = self._tensors(args, kwargs, configs) if runs else get_autotune_inputs()
         return self._tuned(args, kwargs, given, configs, inputs)
 
@@ -102,8 +111,22 @@ class AutoTuneImpl:
             target = parse_target(self.jit_impl.settings["target"], args)
             return configurations(name, free, target) if free else [{}]
         found = expand(self.configs, name, parameters, args, kwargs)
-        rest = [{key: value for key, value in item.items() if key not in given} for item in found]
+        rest = [without(item, given) for item in found]
         return expand(rest, name, parameters)
+
+    def _arguments(self, config: Config) -> Config:
+        return arguments_of(config, self.signature.parameters)
+
+    def _compiled_with(self, config: Config) -> JITImpl:
+        """The function, with the pass configurations of a configuration if it has some."""
+        passes = pass_configs_of(config, self.signature.parameters)
+        if not passes:
+            return self.jit_impl
+        with self._lock:
+            known = self._variants.get(frozen(passes))
+            if known is None:
+                known = self._variants[frozen(passes)] = self.jit_impl.with_pass_configs(passes)
+            return known
 
     def _runs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether the function is a kernel that a call runs, and no factory."""
@@ -117,7 +140,8 @@ class AutoTuneImpl:
         given = get_autotune_inputs()
         if given is not None:
             return given
-        passed: tuple[Any, ...] = self.jit_impl.parse_args(*args, **{**kwargs, **configs[0]})[1]
+        first = {**kwargs, **self._arguments(configs[0])}
+        passed: tuple[Any, ...] = self.jit_impl.parse_args(*args, **first)[1]
         return passed
 
     def _tuned(

@@ -8,12 +8,12 @@ estimate is for comparing configurations of one program; its absolute value is r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, prod
 
+from tilelang.autotuner.cores import on_cores
 from tilelang.autotuner.prune import accumulators, shared_at_least
 from tilelang.errors import TileValueError
 from tilelang.ir import expr as E
@@ -27,7 +27,6 @@ _LATENCY = 700  # clocks of a load from global memory
 _SHARED_RATE = 128  # bytes in a clock of one multiprocessor
 _STEP = 60  # clocks of an iteration for barriers and addresses
 _OVERLAP = 0.2  # share of what is not the bottleneck that does not run beside it
-_CPU_STEP = 1.5e-6  # seconds of an iteration over tiles on a core
 _OTHER_REGISTERS = 40  # of a thread, for addresses and operands
 
 
@@ -141,15 +140,17 @@ def estimate(
 ) -> Estimate:
     """How long one call of ``func`` takes on ``target``."""
     capability = target.concrete().compute
+    if capability is None:
+        parts = on_cores(func, symbols)
+        bound = max(parts, key=parts.__getitem__)
+        own = sum(parts.values()) - parts["memory"]  # a core does one thing after the other
+        total = max(own, parts["memory"]) + _OVERLAP * min(own, parts["memory"])
+        return Estimate(total * 1e3, bound)
     flow = _Flow(dict(symbols or {}), groups="wgmma" in target.features)
     flow.visit(func.body, 1.0, {})
-    if capability is not None:
-        number = capability[0] * 10 + capability[1]
-        machine = MACHINES[max((at for at in MACHINES if at <= number), default=min(MACHINES))]
-        launches = [_on_gpu(item, machine, target) for item in flow.launches]
-    else:
-        machine = _processor()
-        launches = [_on_cpu(item, machine) for item in flow.launches]
+    number = capability[0] * 10 + capability[1]
+    machine = MACHINES[max((at for at in MACHINES if at <= number), default=min(MACHINES))]
+    launches = [_on_gpu(item, machine, target) for item in flow.launches]
     parts = {"memory": work_of(func, symbols).bytes / machine.memory}
     for found in launches:
         for name, seconds in found.items():
@@ -193,34 +194,14 @@ def _on_gpu(launch: _Launch, machine: Machine, target: Target) -> dict[str, floa
     return seconds | {"cache": launch.loaded / machine.cache}
 
 
-def _processor() -> Machine:
-    """This machine's cores; their rates as of a common server of today."""
-    cores = os.cpu_count() or 1
-    return Machine(cores, 2.5e9, 32, 16, 12e9 * cores, 20e9 * cores)
-
-
-def _on_cpu(launch: _Launch, machine: Machine) -> dict[str, float]:
-    """As :func:`_on_gpu`: a core runs whole blocks, and tiles should stay in its cache."""
-    blocks = max(1.0, launch.blocks)
-    even = ceil(blocks / machine.processors) * machine.processors / blocks
-    rate = machine.clock * machine.processors / even
-    spilled = max(1.0, (launch.shared_size + 4 * launch.registers * launch.threads) / (512 << 10))
-    return {
-        "products": launch.products * min(spilled, 4.0) / (rate * machine.products),
-        "lanes": launch.lanes / (rate * machine.lanes),
-        "cache": launch.loaded / machine.cache * even,
-        "latency": _CPU_STEP * (launch.waits + blocks) / machine.processors * even,
-    }
-
-
 # -- configurations by name -----------------------------------------------------------------------
 # What programs call a tuned parameter -> values worth a look on a GPU and on a CPU.
-_SIZES = (16, 32, 64, 128, 256)
+_SIZES = (16, 64, 128, 256, 512)
 _NAMES: dict[str, tuple[Sequence[int], Sequence[int]]] = {
     "blockm": ((64, 128, 256), _SIZES),
     "blockn": ((64, 128, 256), _SIZES),
-    "blockk": ((32, 64, 128), (32, 64, 128, 256)),
-    "block": (_SIZES, (64, 256, 1024, 4096)),
+    "blockk": ((32, 64, 128), (64, 128, 256)),
+    "block": ((16, 32, 64, 128, 256), (256, 1024, 4096, 16384)),
     "stages": ((1, 2, 3, 4), (1,)),
     "threads": ((128, 256), (128,)),
 }

@@ -9,16 +9,12 @@ machine with the same device.
 from __future__ import annotations
 
 import json
-import platform
-import sys
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tilelang.env import env
 from tilelang.errors import TileValueError
 from tilelang.runtime.cache import content_key, default_cache
-from tilelang.target import Target
 from tilelang.version import __version__
 
 Record: TypeAlias = dict[str, Any]  # "config", "latency", "ref_latency", "report"
@@ -116,29 +112,3 @@ def load(path: str | Path) -> int:
 def key_of(*parts: str) -> str:
     """The key of a search."""
     return content_key("tuned", __version__, *parts)
-
-
-def device_name(target: Target) -> str:
-    """What programs for ``target`` run on, as its vendor calls it."""
-    if target.is_gpu:
-        torch: Any = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_available():
-            return str(torch.cuda.get_device_name())
-        return target.concrete().arch
-    return f"{_processor()} x{env.TILELANG_NUM_THREADS or _cores()}"
-
-
-def _cores() -> int:
-    import os
-
-    return os.cpu_count() or 1
-
-
-@lru_cache(maxsize=1)
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())

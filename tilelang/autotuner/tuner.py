@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from tilelang.autotuner import store
-from tilelang.autotuner.configs import Config, expand, frozen
+from tilelang.autotuner.configs import Config, arguments_of, expand, frozen, pass_configs_of
 from tilelang.autotuner.inputs import get_autotune_inputs
 from tilelang.autotuner.jobs import Failure, Program, attempt, compile_program
 from tilelang.autotuner.model import MODEL, configurations, estimate
@@ -28,6 +28,7 @@ from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import normalize_out_idx
 from tilelang.options import surroundings
 from tilelang.profiler import Timing
+from tilelang.profiler.roof import device_name
 from tilelang.target import Target, parse_target
 
 _log = logging.getLogger("tilelang")
@@ -41,7 +42,7 @@ class Subject:
     Attributes:
         name: of the function.
         parameters: names of its parameters.
-        build: the traced program of a configuration.
+        build: the traced program of parameters.
         source: text that identifies the function.
         arguments: text that identifies the arguments that stay the same.
         by_program: whether the traced program is part of what identifies it.
@@ -55,6 +56,10 @@ class Subject:
     arguments: str = ""
     by_program: bool = True
     free: tuple[str, ...] = ()
+
+    def of(self, config: Config) -> PrimFunc:
+        """The traced program of a configuration."""
+        return self.build(**arguments_of(config, self.parameters))
 
 
 class AutoTuner:
@@ -130,16 +135,27 @@ class AutoTuner:
         rep: float | None = None,
         timeout: float | None = None,
         executor: Any = None,
+        early_stop: bool | None = None,
+        early_stop_factor: float | None = None,
+        use_pipeline: bool = True,
+        enable_grouped_compile: bool = False,
+        group_compile_size: int = 1,
     ) -> AutotuneResult:
         """The best configuration: remembered, or searched for now.
 
         Args:
-            warmup, rep, timeout, executor: as in :meth:`set_profile_args`, which they change.
+            warmup, rep, timeout, executor, early_stop, early_stop_factor: as in
+                :meth:`set_profile_args`, which they change.
+            use_pipeline, enable_grouped_compile, group_compile_size: accepted; candidates are
+                always compiled one by one in workers while others are measured.
 
         Raises:
             TileRuntimeError: no configuration works; with the report.
         """
-        given = {"warmup": warmup, "rep": rep, "timeout": timeout, "executor": executor}
+        given = {
+            "warmup": warmup, "rep": rep, "timeout": timeout, "executor": executor,
+            "early_stop": early_stop, "early_stop_factor": early_stop_factor,
+        }  # fmt: skip
         self.set_profile_args(**{name: value for name, value in given.items() if value is not None})
         subject = self.subject or subject_of(self.fn)
         target = parse_target(self.compile_args.target)
@@ -200,7 +216,7 @@ class AutoTuner:
             repr(sorted((name, repr(value)) for name, value in compiling.items())),
             repr((checks.backend, checks.skip_check, checks.supply_type, signature_of(inputs))),
             repr((self.search_args.strategy, self.search_args.seed)),
-            store.device_name(target),
+            device_name(target),
         )  # fmt: skip
 
     def _load_result_from_disk(self, key: str) -> store.Record | None:
@@ -210,14 +226,15 @@ class AutoTuner:
     def _program(self, subject: Subject, config: Config, target: Target) -> Program:
         """What the kernel of a configuration is made from."""
         chosen = self.compile_args
-        func = subject.build(**config)
+        func = subject.of(config)
         if not isinstance(func, PrimFunc):
             raise TileTypeError(
                 f"`{subject.name}` did not return a kernel",
                 expected="a function decorated with @T.prim_func",
                 got=type(func).__name__,
             )
-        options = options_for(func, chosen.pass_configs, chosen.compile_flags, chosen.verbose)
+        passes = {**(chosen.pass_configs or {}), **pass_configs_of(config, subject.parameters)}
+        options = options_for(func, passes, chosen.compile_flags, chosen.verbose)
         out_idx = normalize_out_idx(func, chosen.out_idx)
         return Program(func, out_idx, target, options, check_backend(chosen.execution_backend))
 
@@ -323,7 +340,7 @@ def signature_of(values: Sequence[Any] | None) -> tuple[tuple[str, str], ...]:
 
 def _identity(subject: Subject, config: Config) -> str | None:
     """The program of a configuration as text; None where it cannot be traced."""
-    func = attempt(lambda: subject.build(**config))
+    func = attempt(subject.of, config)
     if not isinstance(func, PrimFunc):
         return None
     try:
@@ -351,5 +368,5 @@ def _report(
                 None if timing is None or item.state == "estimated" else timing.spread, note,
             )
         )  # fmt: skip
-    where = store.device_name(target)
+    where = device_name(target)
     return Report(name, str(target), where, tuple(rows), seconds, reference)

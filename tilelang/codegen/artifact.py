@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelang.codegen.gpu.module import CudaModule
 from tilelang.errors import Site
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)

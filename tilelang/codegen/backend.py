@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.ir.stmt import PrimFunc
+from tilelang.records import dataclass
 from tilelang.target import Context, Target
 
 if TYPE_CHECKING:

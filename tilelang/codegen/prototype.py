@@ -8,7 +8,8 @@ has allocated; 16-bit and 8-bit floats are passed as their bits. It returns 0, o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from tilelang.codegen.c import storage_type, value_type
 from tilelang.codegen.names import Names
@@ -16,6 +17,7 @@ from tilelang.codegen.symbols import symbols_of
 from tilelang.ir import effects
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.stmt import PrimFunc
+from tilelang.records import dataclass
 
 STREAM = "stream"
 # Codes that every exported function may return, besides those of its own messages.
@@ -116,9 +118,13 @@ def alignment_checks(prototype: Prototype, alignments: dict[str, int]) -> list[s
     ]
 
 
-def message_function(prototype: Prototype, known: str) -> list[str]:
-    """``SYMBOL_message``; ``known`` is an expression of ``code`` for all other codes."""
-    cases = [f'    if (code == {code}) return "{text}";' for code, text in CODES.items()]
+def message_function(
+    prototype: Prototype, known: str, own: Mapping[int, str] = MappingProxyType({})
+) -> list[str]:
+    """``SYMBOL_message``; ``known`` is an expression of ``code`` for all codes without a text, and
+    ``own`` has texts that differ from those of ``CODES``."""
+    texts = {**CODES, **own}
+    cases = [f'    if (code == {code}) return "{text}";' for code, text in texts.items()]
     return [
         f"TL_EXPORT const char* {prototype.symbol}_message(int32_t code) {{",
         '    if (code == 0) return "";',

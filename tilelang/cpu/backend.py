@@ -89,18 +89,23 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
 def _steps() -> tuple[Step, ...]:
     """Passes for one core that runs a whole block."""
     from tilelang.cpu.operands import choose_operands, lower_operand_copies
+    from tilelang.cpu.read_in_place import read_in_place
     from tilelang.cpu.tiles import lower_tiles_without_kernel
     from tilelang.passes.serial.contract_tiles import contract_tiles
     from tilelang.passes.serial.fragments import settle_fragments
     from tilelang.passes.serial.fuse_loops import fuse_loops
+    from tilelang.passes.serial.jam_rows import jam_rows
     from tilelang.passes.serial.threads import serialize_threads
     from tilelang.passes.serial.widen_blocks import widen_blocks
     from tilelang.passes.step import Step, always
 
     return (
+        Step("read_in_place", read_in_place, always,
+             "products that use an element a few times read it where it lies; copies are whole, "
+             "and tiles that are left get their layouts behind this", "scheduled"),
         Step("choose_operands", choose_operands, always,
              "kernels choose the layouts of their operands while copies are still whole, so that "
-             "a copy can pack", "scheduled"),
+             "a copy can pack"),
         Step("serialize_threads", serialize_threads, always,
              "which statements run once or per thread is decided on tile operations, before "
              "their loops hide them"),
@@ -116,6 +121,8 @@ def _steps() -> tuple[Step, ...]:
              "iterations that hand elements to each other are one now"),
         Step("widen_blocks", widen_blocks, always,
              "what is left of tiles is what a block needs; no guard asks for its indices yet"),
+        Step("jam_rows", jam_rows, always,
+             "rows have their final length; conditions go to each access of a row"),
     )  # fmt: skip
 
 

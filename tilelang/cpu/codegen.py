@@ -8,13 +8,14 @@ tiles live at fixed offsets in it, so nothing is allocated while a kernel runs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import cast
 
 from tilelang.codegen.c import CPrinter, bare, is_packed, storage_type, value_type
 from tilelang.codegen.names import Names
 from tilelang.codegen.writer import Writer, device_assert_text
 from tilelang.cpu.gemm_writer import GemmWriter
+from tilelang.cpu.streams import NONE, Streams
 from tilelang.cpu.vector_writer import VectorLoop
 from tilelang.errors import Loc, Site, TileUnsupportedError
 from tilelang.ir import effects
@@ -25,7 +26,10 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted
 from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT
 from tilelang.ir.visitor import substitute
+from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.serial.barriers import no_word_of_cpus
+from tilelang.passes.serial.tiles import reductions_of
+from tilelang.records import dataclass
 
 ON_STACK = 256  # bytes up to which a private array is a C array
 ALIGN = 64
@@ -35,6 +39,9 @@ GLOBAL_SCOPES = ("global",)
 
 # Operator of a reduction -> that of an OpenMP clause.
 _OMP_SIGNS = {"add": "+", "max": "max", "min": "min", "bitand": "&", "bitor": "|", "bitxor": "^"}
+
+# Atomics that have a form for memory which no other core uses.
+_ALONE = frozenset(f"atomic_{word}" for word in "add max min or and xor exch".split())
 
 UNIT_BYTES = {
     "uint8_t": 1, "int8_t": 1, "uint16_t": 2, "int16_t": 2, "int32_t": 4, "uint32_t": 4, "float": 4,
@@ -50,6 +57,7 @@ class Unit:
     # Error code - 1 -> message and the check that gives it.
     failures: dict[tuple[str, Site], None] = field(default_factory=dict)
     endless: bool = False  # whether a loop may go on for ever, until somebody interrupts it
+    dots: bool = False  # whether factors of products share words
     vectors: bool = False  # whether a loop is one over vectors
     vector_math: bool = False  # whether such a loop calls functions
     vector_small: bool = False  # whether it converts floats of eight bits
@@ -164,12 +172,14 @@ class CpuPrinter(CPrinter):
         if is_packed(dtype):
             raise TileUnsupportedError(f"atomics on {dtype} are not supported")
         kind = self.names_of_atomic(target.buffer)
+        own = target.buffer.storage != "global"  # a tile of the block, which one core runs
         if expr.op in ("atomic_addx2", "atomic_addx4"):
             lanes = expr.op[-1]
             source = expr.args[1]
             assert isinstance(source, E.AddressOf)
             return f"tl_atomic_addv_{kind}({args[0]}, {args[1]}, {lanes})"
-        return f"tl_{expr.op}_{kind}({', '.join(args)})"
+        word = expr.op.replace("atomic", "alone") if own and expr.op in _ALONE else expr.op
+        return f"tl_{word}_{kind}({', '.join(args)})"
 
     def names_of_atomic(self, buffer: Buffer) -> str:
         """Suffix of the atomic functions for the element type of ``buffer``."""
@@ -195,6 +205,9 @@ class BlockWriter(Writer):
         self.threads: tuple[int, ...] = (1, 1, 1)
         self.thread_vars: list[str] = []
         self.here: Loc | None = None  # place in the program of the statement being written
+        self.around: S.For | None = None  # the loop that is being written
+        self.streams: Streams = NONE
+        self.streaming = False  # whether results are stored past the caches
 
     def other(self, stmt: S.Stmt) -> None:
         """A product with a kernel of its own."""
@@ -299,6 +312,13 @@ class BlockWriter(Writer):
                 f"({by} < 0 && {var} > {stop}); {var} += {by}) {{"
             )
         self.put(head)
+        outer, self.around = self.around, stmt
+        self.iterations(stmt, var)
+        self.around = outer
+
+    def iterations(self, stmt: S.For, var: str) -> None:
+        """The body of a loop."""
+        notes = dict(stmt.annotations)
         if "threads" in notes:
             label = self.names.fresh("next_thread")
             self.thread_labels.append((label, cast("Buffer | None", notes["threads"])))
@@ -333,14 +353,16 @@ class BlockWriter(Writer):
         if stmt.kind == "unroll":
             return "#pragma GCC unroll 16"
         if "reduction" in notes:
-            op, total = cast("tuple[str, Buffer]", notes["reduction"])
-            if total.dtype.bits < 32 or not is_straight(stmt.body):
-                return ""
-            sign = _OMP_SIGNS.get(op, "")
-            if not sign:
-                return ""
-            return f"#pragma omp simd reduction({sign}:{self.p.pointer(total)})"
+            clauses = ""
+            for op, total in reductions_of(stmt):
+                sign = _OMP_SIGNS.get(op, "")
+                if total.dtype.bits < 32 or not sign:
+                    return ""
+                clauses += f" reduction({sign}:{self.p.pointer(total)})"
+            return f"#pragma omp simd{clauses}" if is_straight(stmt.body) else ""
         if stmt.kind == "vectorized" or "parallel" in notes:
+            if trip_count(stmt) == 2:  # GCC 12 for AArch64 makes `i` of `i < 1` in a vector of two
+                return ""
             if is_straight(stmt.body) and every_store_uses(stmt.body, stmt.var):
                 return "#pragma omp simd"
         return ""

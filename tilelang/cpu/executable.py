@@ -6,6 +6,7 @@ Imported when the first kernel is compiled, so that importing the package loads 
 from __future__ import annotations
 
 import platform
+from ctypes import c_void_p
 from functools import lru_cache
 
 from tilelang.codegen.artifact import Artifact
@@ -24,6 +25,13 @@ from tilelang.runtime.pylauncher import PyLauncher
 # Nobody looks at errno or at the flags of floating-point exceptions. Unless GCC is told so, a
 # choice between floats is a branch to it, and no loop with one is a vector. Values are the same.
 BASE_FLAGS = ("-O2", "-fwrapv", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math")
+POOL = """#define _GNU_SOURCE
+#include "tl_pool.h"
+TL_EXPORT int32_t tl_run_blocks(
+    tl_block_fn run, const void* args, int64_t blocks, size_t bytes, double cost, int64_t most) {
+    return tl_pool_launch(run, args, blocks, bytes, cost, most);
+}
+"""
 SANITIZED = ("-g", "-fno-omit-frame-pointer")  # so that a report names functions and lines
 
 
@@ -36,6 +44,8 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         print(artifact.source)
     library = build_library(artifact, compiler, show=not program.options.verbose)
     library.handle.tl_limit_threads(env.TILELANG_NUM_THREADS)
+    entry = pool(env.TILELANG_OPENMP).address("tl_run_blocks")
+    library.handle.tl_use_pool(c_void_p(entry))
     spec = launch_spec(
         program.func, program.out_idx, messages=artifact.messages, sites=artifact.sites,
         device="cpu", returns=results_form(program.func, program.out_idx),
@@ -54,21 +64,41 @@ def executable(program: Program, artifact: Artifact) -> Executable:
 def build_library(artifact: Artifact, compiler: Compiler, show: bool = True) -> Library:
     """The loaded library of generated C, from the cache or compiled now; in the latter case the
     source is printed where ``TILELANG_PRINT_ON_COMPILATION`` and ``show`` say so."""
-    parallel = compiler.openmp or ("-pthread",)
-    flags = (*BASE_FLAGS, *machine_flags(), *compiler.native, *parallel, *artifact.flags)
-    words = [word for word in env.TILELANG_SANITIZE if word != KERNEL_CHECKS]
-    if words:
-        flags += (f"-fsanitize={','.join(words)}", *SANITIZED)
-    key = content_key(artifact.source, include_text(), repr(flags), compiler.identity)
+    flags = (*BASE_FLAGS, *machine_flags(), *compiler.native, "-pthread", *artifact.flags)
+    return _built(artifact.source, (*flags, *_sanitized()), compiler, show)
+
+
+def _built(source: str, flags: tuple[str, ...], compiler: Compiler, show: bool = False) -> Library:
+    key = content_key(source, include_text(), repr(flags), compiler.identity)
 
     def make() -> Entry:
         if show and env.TILELANG_PRINT_ON_COMPILATION:
-            print(artifact.source)
-        data = compiler.compile_shared(artifact.source, (*flags, f"-I{INCLUDE_DIR}"))
+            print(source)
+        data = compiler.compile_shared(source, (*flags, f"-I{INCLUDE_DIR}"))
         return Entry(data, {"kind": "kernel"})
 
     entry = default_cache().fetch(key, make)
     return load_library(entry.data, entry.path)
+
+
+def _sanitized() -> tuple[str, ...]:
+    words = [word for word in env.TILELANG_SANITIZE if word != KERNEL_CHECKS]
+    return (f"-fsanitize={','.join(words)}", *SANITIZED) if words else ()
+
+
+@lru_cache(maxsize=2)
+def pool(openmp: bool) -> Library:
+    """The library with the threads that run the blocks of all kernels of this process.
+
+    Args:
+        openmp: blocks are distributed by the OpenMP runtime of the C compiler, not by our own
+            threads; where it has one.
+    """
+    compiler = find_compiler(default_cache())
+    if compiler is None:
+        raise InternalError("there is no C compiler")
+    parallel = (*compiler.openmp, "-DTL_OPENMP") if openmp else ("-pthread",)
+    return _built(POOL, (*BASE_FLAGS, *machine_flags(), *parallel, *_sanitized()), compiler)
 
 
 def machine_flags() -> tuple[str, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.c import bare
+from tilelang.cpu.few_rows import FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
+from tilelang.cpu.units import BRAIN_HALVES, Words, words_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -40,19 +42,46 @@ class GemmWriter:
         """The statements, in a block of their own."""
         self.w.put("{")
         self.w.depth += 1
-        a, a_row, a_col = self._rows(self.stmt.a, "a")
-        if self.stmt.trans_a:
-            a_row, a_col = a_col, a_row
-        b = self._panels()
-        c, c_row = self._result()
-        spec = KernelSpec(self.wide, self.m, self.n, self.k, a_row, a_col, c_row)
-        if spec.name not in self.w.unit.support:
-            self.w.unit.support[spec.name] = emit_kernel(spec)
-        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        if has_few_rows(self.stmt):
+            c, c_row = self._few_rows()
+        else:
+            c, c_row = self._blocks()
         if self.stmt.c.dtype != self.wide:
             self._convert_back(c, c_row)
         self.w.depth -= 1
         self.w.put("}")
+
+    def _few_rows(self) -> tuple[str, int]:
+        """The product of few rows; gives its result and row stride."""
+        a, a_row, _ = self._rows(self.stmt.a, "a")
+        region = self.stmt.b
+        b, b_row = self.p.address(region.buffer, region.mins), self._stride(region)
+        c, c_row = self._result()
+        spec = FewRows(region.dtype, self.m, self.n, self.k, a_row, b_row, c_row)
+        self.w.unit.vectors = True
+        self.w.unit.support.setdefault(spec.name, emit_few_rows(spec))
+        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        return c, c_row
+
+    def _blocks(self) -> tuple[str, int]:
+        """The product by blocks of registers; gives its result and row stride."""
+        words = words_of(self.stmt.a.dtype, self.stmt.b.dtype, self.wide)
+        if words is BRAIN_HALVES:
+            return self._brain_halves(words)
+        if words is None:
+            a, a_row, a_col = self._rows(self.stmt.a, "a")
+            if self.stmt.trans_a:
+                a_row, a_col = a_col, a_row
+            b = self._panels()
+        else:
+            a_row, a_col = 0, 1
+            a, b = self._words(words)
+        c, c_row = self._result()
+        spec = KernelSpec(self.wide, self.m, self.n, self.k, a_row, a_col, c_row, words)
+        if spec.name not in self.w.unit.support:
+            self.w.unit.support[spec.name] = emit_kernel(spec)
+        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        return c, c_row
 
     # -- operands -------------------------------------------------------------------------------
     def _stride(self, region: Region) -> int:
@@ -67,13 +96,14 @@ class GemmWriter:
             )
         return row
 
-    def scratch(self, name: str, count: int) -> str:
-        """A converted operand in the arena."""
+    def scratch(self, name: str, count: int, kind: str = "") -> str:
+        """A converted operand in the arena; ``kind`` is its type in C, that of sums by default."""
+        kind = kind or self.ctype
         size = 8 if self.wide == "float64" else 4
         offset = self.w.arena_bytes
         self.w.arena_bytes += (count * size + 63) // 64 * 64
         fresh = self.w.names.fresh(name)
-        self.w.put(f"{self.ctype}* const {fresh} = ({self.ctype}*)(arena + {offset});")
+        self.w.put(f"{kind}* const {fresh} = ({kind}*)(arena + {offset});")
         return fresh
 
     def _rows(self, region: Region, name: str) -> tuple[str, int, int]:
@@ -116,6 +146,63 @@ class GemmWriter:
             call = f"tl_pack_n({source}, {stride}, {self.n}, {self.k}, {target}, {width}, {size});"
         self.w.put(call)
         return target
+
+    def _words(self, words: Words) -> tuple[str, str]:
+        """Pointers to A and B as words."""
+        found = []
+        for region, form, size, trans, target in self._word_tiles(words):
+            source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
+            self.w.put(
+                f"tl_{form}_{words.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
+                f"{int(region.dtype.is_uint)}, TL_{words.prefix}_GROUP, TL_{words.prefix}_OFFSET, "
+                f"{target});"
+            )
+            found.append(target)
+        return found[0], found[1]
+
+    def _word_tiles(self, words: Words) -> list[tuple[Region, str, int, bool, str]]:
+        """Each operand with the form it gets, its rows or columns, whether it is transposed, and
+        the place for its words."""
+        self.w.unit.support.setdefault(words.prefix, words.text)
+        self.w.unit.dots = True
+        stmt, most = self.stmt, -(-self.k // words.smallest_group)
+        width = panel_width(words.accumulator)
+        counts = self.m * (most + 1), -(-self.n // width) * width * most
+        sides = ((stmt.a, "rows", self.m, stmt.trans_a), (stmt.b, "panels", self.n, stmt.trans_b))
+        return [
+            (*side, self.scratch(f"{side[0].buffer.name}_{side[1]}", count, "int32_t"))
+            for side, count in zip(sides, counts)
+        ]
+
+    def _brain_halves(self, words: Words) -> tuple[str, int]:
+        """The product of bfloat16 by words of two, or of one where a factor is subnormal."""
+        tiles, (c, c_row) = self._word_tiles(words), self._result()
+        fast = KernelSpec(self.wide, self.m, self.n, self.k, 0, 1, c_row, words)
+        exact = KernelSpec(self.wide, self.m, self.n, self.k, self.k + 1, 1, c_row)
+        support, group = self.w.unit.support, self.w.names.fresh("group")
+        if exact.name not in support:
+            support[exact.name] = emit_kernel(exact)
+        support.setdefault(
+            fast.name,
+            f"#if TL_{words.prefix}_GROUP > 1\n{emit_kernel(fast)}\n#else\n"
+            f"#define {fast.name}(A, B, C, CLEAR) ((void)0)\n#endif\n",
+        )
+        self.w.put(f"int {group} = TL_{words.prefix}_GROUP;")
+        packed = []
+        for region, form, size, trans, target in tiles:
+            source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
+            rows, columns = (int(extent) for extent in region.extents[-2:])
+            self.w.put(f"{group} = tl_group_16({source}, {stride}, {rows}, {columns}, {group});")
+            packed.append(
+                f"tl_{form}_{words.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
+                f"{group}, {target});"
+            )
+        for line in packed:
+            self.w.put(line)
+        a, b, clear = tiles[0][-1], tiles[1][-1], bare(self.p.value(self.stmt.clear))
+        self.w.put(f"if ({group} > 1) {fast.name}({a}, {b}, {c}, {clear});")
+        self.w.put(f"else {exact.name}((const float*){a}, (const float*){b}, {c}, {clear});")
+        return c, c_row
 
     def _result(self) -> tuple[str, int]:
         """Pointer to C in the accumulator's type, and its row stride."""

@@ -12,7 +12,8 @@ cache. Narrow vectors take a panel in parts, wide ones two panels at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tilelang.cpu.units import Words
+from tilelang.records import dataclass
 
 # Accumulator dtype -> C type. A tile is converted to it before it is multiplied.
 ACCUMULATORS = {"float32": "float", "float64": "double", "int32": "int32_t"}
@@ -49,7 +50,11 @@ def panel_width(dtype: str) -> int:
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """One kernel: element type, sizes, strides of A (row, column), row stride of C."""
+    """One kernel: type of the sums, sizes, strides of A (row, column), row stride of C.
+
+    ``words`` says how factors share words of 32 bits, if they do: A then has rows of words with
+    what the sums start from behind them, and strides that follow from that.
+    """
 
     dtype: str
     m: int
@@ -58,84 +63,125 @@ class KernelSpec:
     a_row: int
     a_col: int
     c_row: int
+    words: Words | None = None
 
     @property
     def name(self) -> str:
         """A C name that is unique among specs."""
         kind = {"float32": "f32", "float64": "f64", "int32": "i32"}[self.dtype]
+        if self.words is not None:
+            return f"tl_gemm_{self.words.prefix.lower()}_{self.m}x{self.n}x{self.k}_{self.c_row}"
         sizes = f"{self.m}x{self.n}x{self.k}_{self.a_row}_{self.a_col}_{self.c_row}"
         return f"tl_gemm_{kind}_{sizes}"
+
+    @property
+    def ctype(self) -> str:
+        """C type of the sums."""
+        return ACCUMULATORS[self.dtype]
+
+    @property
+    def size(self) -> int:
+        """Bytes of a sum."""
+        return 8 if self.dtype == "float64" else 4
+
+    @property
+    def operand(self) -> str:
+        """C type of what A and B consist of."""
+        return self.ctype if self.words is None else "int32_t"
+
+    @property
+    def steps(self) -> str:
+        """Iterations of the inner loop."""
+        if self.words is None:
+            return str(self.k)
+        return f"TL_DOT_WORDS({self.k}, TL_{self.words.prefix}_GROUP)"
+
+    @property
+    def a_stride(self) -> str:
+        """Row stride of A."""
+        return str(self.a_row) if self.words is None else f"({self.steps} + 1)"
 
 
 def emit_kernel(spec: KernelSpec) -> str:
     """``static void NAME(const T* a, const T* b, T* c, int clear)``; b in panels."""
     lines: list[str] = []
     for position, isa in enumerate(ISAS):
-        lines.append(
-            f"#if defined({isa.macro})"
-            if position == 0
-            else f"#elif defined({isa.macro})"
-            if isa.macro
-            else "#else"
-        )
-        full, rest = min(isa.rows, spec.m), spec.m % isa.rows if spec.m > isa.rows else 0
+        last = position == len(ISAS) - 1
+        lines.append("#else" if last else f"#{'el' * bool(position)}if {_chosen(spec, isa)}")
+        full, count = _blocks(spec.m, isa.rows)
+        rest = count * full < spec.m
         lines += _types(spec, isa)
         lines.append(_micro(spec, isa, f"{spec.name}_block", full))
         if rest:
-            lines.append(_micro(spec, isa, f"{spec.name}_rest", rest))
+            lines.append(_micro(spec, isa, f"{spec.name}_rest", full - 1))
         lines.append(f"#define TL_MR {full}")
+        lines.append(f"#define TL_FULL {count * full}")
         lines.append(f"#define TL_REST {spec.name}_{'rest' if rest else 'block'}")
-        lines.append(f"#define TL_PART {_part(spec, isa)}")
+        lines.append(f"#define TL_PART {isa.vectors * isa.vector_bytes // spec.size}")
     lines.append("#endif")
     lines.append(_driver(spec))
-    lines += ["#undef TL_MR", "#undef TL_REST", "#undef TL_PART", ""]
+    lines += ["#undef TL_MR", "#undef TL_FULL", "#undef TL_REST", "#undef TL_PART", ""]
     return "\n".join(lines)
 
 
-def _part(spec: KernelSpec, isa: Isa) -> int:
-    """Columns that one call of the inner kernel computes."""
-    size = 8 if spec.dtype == "float64" else 4
-    return isa.vectors * isa.vector_bytes // size
+def _blocks(m: int, most: int) -> tuple[int, int]:
+    """Rows of a block, and how many blocks have as many; the others have one row less. Blocks of
+    few rows wait for their own sums, so all get about the same number."""
+    count = -(-m // most)
+    rows = -(-m // count)
+    return rows, m - count * (rows - 1)
+
+
+def _chosen(spec: KernelSpec, isa: Isa) -> str:
+    """The condition of the preprocessor for the block of ``isa``."""
+    if spec.words is None:
+        return f"defined({isa.macro})"
+    return f"TL_{spec.words.prefix}_BYTES == {isa.vector_bytes}"
 
 
 def _types(spec: KernelSpec, isa: Isa) -> list[str]:
-    """Vectors, aligned and not."""
-    ctype, size = ACCUMULATORS[spec.dtype], 8 if spec.dtype == "float64" else 4
+    """Vectors of sums, aligned and not."""
     wide = f"vector_size({isa.vector_bytes})"
     return [
-        f"typedef {ctype} {spec.name}_v __attribute__(({wide}));",
-        f"typedef {ctype} {spec.name}_u __attribute__(({wide}, aligned({size})));",
+        f"typedef {spec.ctype} {spec.name}_v __attribute__(({wide}));",
+        f"typedef {spec.ctype} {spec.name}_u __attribute__(({wide}, aligned({spec.size})));",
     ]
 
 
 def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     """The inner kernel: a block of ``rows`` by NV vectors in registers. What it adds to is fetched
     into the cache meanwhile; ``next`` leads from a panel to the one that follows."""
-    ctype = ACCUMULATORS[spec.dtype]
-    lanes = isa.vector_bytes // (8 if spec.dtype == "float64" else 4)
-    width = panel_width(spec.dtype)
+    lanes, width = isa.vector_bytes // spec.size, panel_width(spec.dtype)
     vec, loose = f"{spec.name}_v", f"{spec.name}_u"
+    factors = vec if spec.words is None else f"tl_word{isa.vector_bytes}"
     vectors = range(isa.vectors)
     out = [
-        f"static __attribute__((noinline)) void {name}(const {ctype}* restrict a, "
-        f"const {ctype}* restrict b, const long next, {ctype}* restrict c, const long ldc, "
-        "const int clear) {",
+        f"static __attribute__((noinline)) void {name}(const {spec.operand}* restrict a, "
+        f"const {spec.operand}* restrict b, const long next, {spec.ctype}* restrict c, "
+        "const long ldc, const int clear) {",
     ]
     for i in range(rows):
-        names = ", ".join(f"c{i}_{v} = {{0}}" for v in vectors)
+        names = ", ".join(f"c{i}_{v} = {_start(spec, vec, i)}" for v in vectors)
         out.append(f"    {vec} {names};")
     out.append(f"    for (int i = 0; i < {rows}; ++i) __builtin_prefetch(c + i * ldc, 1);")
     if isa.unroll > 1:
         out.append(f"#pragma GCC unroll {isa.unroll}")
-    out.append(f"    for (long p = 0; p < {spec.k}; ++p) {{")
+    out.append(f"    for (long p = 0; p < {spec.steps}; ++p) {{")
     loads = " ".join(
-        f"const {vec} b{v} = *(const {vec}*)(b + {_column(v * lanes, width)});" for v in vectors
+        f"const {factors} b{v} = *(const {factors}*)(b + {_column(v * lanes, width)});"
+        for v in vectors
     )
     out.append(f"        {loads}")
+    step = "p" if spec.words is not None or spec.a_col == 1 else f"p * {spec.a_col}"
     for i in range(rows):
-        step = "p" if spec.a_col == 1 else f"p * {spec.a_col}"
-        fma = " ".join(f"c{i}_{v} += x * b{v};" for v in vectors)
-        out.append(f"        {{ const {ctype} x = a[{i * spec.a_row} + {step}]; {fma} }}")
+        at = f"a[{_times(i, spec.a_stride)} + {step}]"
+        if spec.words is None:
+            fma = " ".join(f"c{i}_{v} += x * b{v};" for v in vectors)
+            out.append(f"        {{ const {spec.ctype} x = {at}; {fma} }}")
+            continue
+        dot = f"TL_{spec.words.prefix}_DOT({vec}, "
+        fma = " ".join(f"c{i}_{v} = {dot}c{i}_{v}, b{v}, x);" for v in vectors)
+        out.append(f"        {{ const {factors} x = {at} - ({factors}){{0}}; {fma} }}")
     out.append("    }")
     for sign, head in (("=", "if (clear) {"), ("+=", "} else {")):
         out.append(f"    {head}")
@@ -146,6 +192,17 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     return "\n".join(out)
 
 
+def _start(spec: KernelSpec, vec: str, row: int) -> str:
+    """What the sums of a row start from."""
+    if spec.words is None or spec.dtype == "float32":
+        return "{0}"
+    return f"a[{_times(row, spec.a_stride)} + {spec.steps}] - ({vec}){{0}}"
+
+
+def _times(row: int, stride: str) -> str:
+    return str(row * int(stride)) if stride.isdigit() else f"{row} * {stride}"
+
+
 def _column(column: int, width: int) -> str:
     """Offset of row p of B, from a column of the part on."""
     panel, within = divmod(column, width)
@@ -154,19 +211,20 @@ def _column(column: int, width: int) -> str:
 
 def _driver(spec: KernelSpec) -> str:
     """Loops over panels and row blocks; columns that stick out are computed beside and copied."""
-    ctype = ACCUMULATORS[spec.dtype]
+    ctype, operand = spec.ctype, spec.operand
     width = panel_width(spec.dtype)
-    name, row, panel = spec.name, spec.c_row, width * spec.k
+    name, row = spec.name, spec.c_row
+    panel = str(width * spec.k) if spec.words is None else f"{width} * {spec.steps}"
     return f"""\
-static void {name}(const {ctype}* a, const {ctype}* b, {ctype}* c, int clear) {{
+static void {name}(const {operand}* a, const {operand}* b, {ctype}* c, int clear) {{
     {ctype} t[TL_MR * TL_PART] __attribute__((aligned(64)));
     for (long j = 0; j < {spec.n}; j += TL_PART) {{
-        const {ctype}* part = b + j / {width} * {panel} + j % {width};
+        const {operand}* part = b + j / {width} * ({panel}) + j % {width};
         const long n = {spec.n} - j < TL_PART ? {spec.n} - j : TL_PART;
         const long next = n > {width} ? {panel} : 0, ldc = n == TL_PART ? {row} : TL_PART;
-        for (long i = 0; i < {spec.m}; i += TL_MR) {{
-            const long m = {spec.m} - i < TL_MR ? {spec.m} - i : TL_MR;
-            const {ctype}* rows = a + i * {spec.a_row};
+        for (long i = 0, m; i < {spec.m}; i += m) {{
+            m = i < TL_FULL ? TL_MR : TL_MR - 1;
+            const {operand}* rows = a + i * {spec.a_stride};
             {ctype}* out = c + i * {row} + j;
             {ctype}* to = n == TL_PART ? out : t;
             if (m == TL_MR) {name}_block(rows, part, next, to, ldc, clear || to == t);

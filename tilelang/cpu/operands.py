@@ -12,10 +12,11 @@ Products of tiles that other statements read too are left as they are: the kerne
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import gcd
 
 from tilelang.cpu.kernels import ACCUMULATORS, panel_width
+from tilelang.cpu.units import words_of
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -24,6 +25,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.visitor import Rewriter
 from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.serial.tiles import indices_at, load_at, nest
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 TILE_SCOPES = ("shared", "shared.dyn", "local.fragment")
@@ -99,6 +101,8 @@ def _choose(launch: S.Launch) -> S.Stmt:
             accumulator(g.a.dtype, g.c.dtype) != wide for g in gemms
         ):
             continue
+        if any(words_of(g.a.dtype, g.b.dtype, wide) is not None for g in gemms):
+            continue  # the product makes words of the tile, as the machine wants them
         rows, columns = int(buffer.shape[0]), int(buffer.shape[1])
         only_b = data not in uses.as_a and not any(g.trans_b for g in uses.as_b[data])
         if only_b and data not in uses.not_panels:

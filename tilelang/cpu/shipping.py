@@ -53,7 +53,8 @@ def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str
     aligned = {param.name: param.alignment for param in _spec(program, given[0]).params}
     words = " ".join(flags(given))
     return "\n".join([
-        f"// Compile with: {words} -fPIC -pthread -shared -lm", "#define _GNU_SOURCE",
+        f"// Compile with: {words} -fPIC -pthread -shared -lm",
+        "#define _GNU_SOURCE",
         f"#define tl_limit_threads {prototype.symbol}_limit_threads", text.rstrip("\n"), "",
         f"TL_EXPORT {prototype.head} {{",
         *alignment_checks(prototype, aligned),
@@ -87,17 +88,16 @@ def link(sources: Mapping[str, tuple[str, tuple[str, ...]]], name: str, march: s
             hint="export_library(..., compile=False) writes the C text, which any compiler takes",
         )
     machine = compiler.native if march == "native" else (f"-march={march}",) if march else ()
-    common = ("-fPIC", "-std=gnu11", *machine_flags(), *machine)
-    parallel = compiler.openmp or ("-pthread",)
+    common = ("-fPIC", "-std=gnu11", "-pthread", *machine_flags(), *machine)
 
     def made(folder: Path) -> bytes:
         hostcc.write_files(folder, {file: text for file, (text, _) in sources.items()})
         log = ""
         for file, (_, own) in sources.items():
-            words = [*compiler.command, "-c", file, "-o", f"{file}.o", *own, *common, *parallel]
+            words = [*compiler.command, "-c", file, "-o", f"{file}.o", *own, *common]
             log += compiler.run(words, folder)
         library = folder / name
-        words = [*compiler.command, "-shared", *(f"{file}.o" for file in sources), *parallel]
+        words = [*compiler.command, "-shared", *(f"{file}.o" for file in sources), "-pthread"]
         named = ("-install_name", f"@rpath/{name}") if name.endswith("dylib") else ("-soname", name)
         words += [f"-Wl,{','.join(named)}", "-o", str(library), "-lm", "-ldl"]
         return compiler.made(library, log + compiler.run(words, folder))

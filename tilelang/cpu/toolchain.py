@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,6 +13,7 @@ from tilelang import hostcc
 from tilelang.env import env
 from tilelang.errors import CompileError
 from tilelang.hostcc import HostCompiler, Store
+from tilelang.records import dataclass
 
 _log = logging.getLogger("tilelang")
 

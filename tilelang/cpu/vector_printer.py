@@ -49,7 +49,7 @@ FUNCTIONS = frozenset(
     "exp exp2 exp10 expm1 log log2 log10 log1p tanh sigmoid sqrt rsqrt sin cos tan erf pow floor "
     "ceil trunc".split()
 )
-_MINIMA = {"min": "MIN", "max": "MAX"}
+_MINIMA = {"min": "TL_VMIN", "max": "TL_VMAX"}
 _PLAIN = frozenset("add sub mul div bitand bitor bitxor".split())
 
 
@@ -60,6 +60,9 @@ class NoVectorError(Exception):
 def reads_memory(expr: E.Expr) -> bool:
     """Whether there is a load in ``expr`` that is not of a variable."""
     return any(not load.buffer.is_var for load in E.find(expr, E.Load))
+
+
+PART = 2048  # bytes of a row
 
 
 class VectorPrinter:
@@ -80,8 +83,10 @@ class VectorPrinter:
         self.names: dict[E.Var, str] = {}  # the vectors of names and variables of the loop
         self.before: list[str] = []
         self.fixed: dict[str, tuple[str, str]] = {}  # text -> name, type
+        self.numbers: set[E.Var] = set()  # storage of partial results that ignore a NaN
         self.mask = ""  # of the lanes that are on
         self.conditional = False
+        self.rows: tuple[E.Var | None, int | None] = None, None  # loop over rows, elements of one
         self.safe: set[tuple[int, ...]] = set()  # places that are read for all lanes already
         self.math = False  # whether functions are called
         self.eighths = False  # whether floats of eight bits are converted
@@ -255,7 +260,18 @@ class VectorPrinter:
             return f"TL_LOAD_IF({self.family}, {kind}, {place}, {self.mask})"
         if not self.conditional:
             self.safe.add(where)
+            self.fetch(buffer, indices, place)
         return f"TL_LOAD({kind}, {place})"
+
+    def fetch(self, buffer: Buffer, indices: tuple[E.Expr, ...], place: str) -> None:
+        """Of a short part of a row of a tensor, the part two rows below is fetched meanwhile: it is
+        too short for the machine to see where reads go on."""
+        var, count = self.rows
+        if var is None or count is None or buffer.storage != "global":
+            return
+        apart, size = stride_of(buffer, indices, var, frozenset()), buffer.dtype.bits // 8
+        if apart is not None and count * size <= PART and abs(apart) > count:
+            self.before.append(f"__builtin_prefetch({place} + {2 * apart});")
 
     def decoded(self, dtype: DType, text: str) -> str:
         """The values of elements."""
@@ -275,7 +291,8 @@ class VectorPrinter:
     def coded(self, dtype: DType, expr: E.Expr) -> str:
         """``expr``, of ``dtype``, as elements in memory; halves are rounded once."""
         if dtype.is_bool:
-            return self.narrowed(f"({self.value(expr)} & 1)", _WIDEST[self.family], "u8", 8)
+            text, bits = f"({self.value(expr)} & 1)", _WIDEST[self.family]
+            return self.narrowed(text, "mask", bits, "u8", 8)
         if dtype not in NARROW_FLOATS:
             return self.value(expr)
         try:
@@ -335,11 +352,26 @@ class VectorPrinter:
             raise NoVectorError
         a, b = self.value(expr.a), self.value(expr.b)
         if op in _MINIMA:
-            word = f"TL_V{'F' if dtype.is_float else ''}{_MINIMA[op]}"
-            return f"{word}({kind}, {self.integers(dtype)}, {bare(a)}, {bare(b)})"
+            sure = self.is_number(expr.b)
+            if dtype.is_float and self.is_number(expr.a) and not isinstance(expr.a, E.Const):
+                a, b, sure = b, a, True  # of equal zeros either may be the result of a reduction
+            return self.extreme(op, dtype, a, b, "sure_" if sure else "")
         if op not in _PLAIN and op not in ("shl", "shr"):
             raise NoVectorError
         return self.rounded(expr.dtype, f"({a} {BINARY[op].symbol} {b})")
+
+    def extreme(self, op: str, dtype: DType, a: str, b: str, way: str = "") -> str:
+        """The smaller or larger of two vectors; floats have several ways to treat a NaN."""
+        kind = self.of(dtype)
+        if dtype.is_float:
+            return f"{kind}_{way}{op}({bare(a)}, {bare(b)})"
+        return f"{_MINIMA[op]}({kind}, {self.integers(dtype)}, {bare(a)}, {bare(b)})"
+
+    def is_number(self, expr: E.Expr) -> bool:
+        """Whether ``expr`` is never a NaN: a constant, or what a reduction has so far."""
+        if isinstance(expr, E.Load):
+            return expr.buffer.data in self.numbers
+        return isinstance(expr, E.Const) and expr.value == expr.value
 
     def logic(self, expr: E.Binary) -> str:
         """``and``, ``or``: the right side is asked for the lanes that need it."""
@@ -438,13 +470,15 @@ class VectorPrinter:
             return text
         if dst.is_float:
             if not suffix.startswith("f") and bits < 32:  # small integers: exact in 32 bits
-                text = f"TL_CONVERT({text}, {self.type('i32')})"
+                text = self.narrowed(text, suffix, bits, "i32", 32)
             return f"TL_CONVERT({text}, {self.type(target)})"
-        return self.narrowed(text, bits, target, dst.bits)
+        return self.narrowed(text, suffix, bits, target, dst.bits)
 
-    def narrowed(self, text: str, bits: int, target: str, wanted: int) -> str:
+    def narrowed(self, text: str, suffix: str, bits: int, target: str, wanted: int) -> str:
         """Integers of ``bits`` in fewer (or more); halved step by step, for which machines have
         instructions."""
+        if self.family == "w" and bits < 32 == wanted and suffix != "mask":
+            return f"tl_w_{suffix}_to_{target}({bare(text)})"
         while bits > 2 * wanted:
             bits //= 2
             text = f"TL_CONVERT({text}, {self.type(f'i{bits}')})"
@@ -462,7 +496,7 @@ class VectorPrinter:
             return self.rounded(expr.dtype, f"({a} {ARITHMETIC[expr.op]} {b})")
         if name in ("fmax_nan", "fmin_nan") and dtype.is_float:
             a, b = map(self.value, expr.args)
-            return f"TL_V{name.upper()}({kind}, {self.integers(dtype)}, {bare(a)}, {bare(b)})"
+            return self.extreme(name[1:4], dtype, a, b, "nan_")
         if name == "abs" and expr.dtype == dtype:
             word = "TL_VFABS" if dtype.is_float else "TL_VABS"
             inner = self.value(expr.args[0])

@@ -7,7 +7,7 @@ the loop, since one waits for itself from one iteration to the next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never, cast
+from typing import TYPE_CHECKING, assert_never
 
 from tilelang.codegen.c import bare
 from tilelang.cpu.vector_printer import (
@@ -22,11 +22,13 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.passes.analysis.combine import start_of
 from tilelang.passes.analysis.loops import trip_count
-from tilelang.passes.serial.vectors import moves_bits
+from tilelang.passes.serial.tiles import reductions_of, scan_of
+from tilelang.passes.serial.vectors import added_value, moves_bits
 
 if TYPE_CHECKING:
     from tilelang.cpu.codegen import BlockWriter
 
+LINES = 256 * 8  # bits that follow each other in memory; parts of lines go there one by one
 MOST_PARTS = 4  # vectors of partial results
 # Operator of a reduction -> its name with start values, macro of scalars.
 _FOLDS = {
@@ -48,10 +50,12 @@ class VectorLoop:
         self.count = trip_count(loop)
         self.p.conditional = self.count is None  # nothing is read before a loop of no iterations
         self.most = MOST_LANES[self.family]
-        reduction = dict(loop.annotations).get("reduction")
-        self.op, self.total = cast(
-            "tuple[str, Buffer | None]", reduction if reduction else ("", None)
-        )
+        self.totals = reductions_of(loop)
+        if self.totals and writer.around is not None:
+            self.p.rows = writer.around.var, self.count
+        self.partials: dict[E.Var, str] = {}  # storage of a total -> name of its vectors
+        self.scan = scan_of(loop)
+        self.before = ""  # name of the running total before a vector, in all lanes
         self.parts = self.count_of_parts()
 
     def write(self) -> bool:
@@ -81,12 +85,20 @@ class VectorLoop:
         rest = self.count is None or self.count % (self.parts * self.most) != 0
         first = writer.names.fresh(f"{self.loop.var.name}_first") if rest or self.parts > 1 else var
         writer.depth += 1
+        if self.scan is not None:
+            self.before = writer.names.fresh(f"{self.scan[1].name}_before")
+            self.p.changes(self.scan[1].data)
         body = self.body(var, first)
         writer.lines = []
         for text, (name, kind) in self.p.fixed.items():
             put(f"const {kind} {name} = TL_SPLAT({kind}, {text});")
-        if self.total is not None:
-            put(f"{self.partial_type()} {self.partial()}[{self.parts}] = {{{self.starts()}}};")
+        for op, total in self.totals:
+            kind, zero = self.p.of(total.dtype), start_of(_FOLDS[op][0], total.dtype)
+            zeros = ", ".join([self.p.splat(zero)] * self.parts)
+            put(f"{kind} {self.partial(total)}[{self.parts}] = {{{zeros}}};")
+        if self.scan is not None:
+            kind, own = self.p.of(self.scan[1].dtype), writer.p.pointer(self.scan[1])
+            put(f"{kind} {self.before} = TL_SPLAT({kind}, {own});")
         if rest:
             put(f"int64_t {first} = {start};")
             put(f"for (; {first} + {step} <= {stop}; {first} += {step}) {{")
@@ -100,12 +112,14 @@ class VectorLoop:
             put(f"for (; {first} + {lanes} <= {stop}; {first} += {lanes}) {{")
             writer.lines += self.body(var, first)
             put("}")
-        if self.total is not None:
-            self.bring_together(self.total)
+        for op, total in self.totals:
+            self.bring_together(op, total)
+        if self.scan is not None:
+            put(f"{writer.p.pointer(self.scan[1])} = {self.before}[0];")
         if rest and (not single or self.count is None or self.count % self.most != 0):
             self.scalars(var, first, stop)
         writer.depth -= 1
-        wrapped = rest or bool(self.p.fixed) or self.total is not None
+        wrapped = rest or bool(self.p.fixed or self.totals or self.scan)
         outer = "    " * writer.depth
         if wrapped:
             return [outer + "{", *writer.lines, outer + "}"]
@@ -126,10 +140,11 @@ class VectorLoop:
             writer.put(f"const int64_t {var} = {first} + {part} * TL_LANES_{self.family};")
         elif first != var:
             writer.put(f"const int64_t {var} = {first};")
-        if self.total is not None:
-            data = self.total.data
-            self.p.changes(data)
-            self.p.names[data] = f"{self.partial()}[{self.part if many else 0}]"
+        for op, total in self.totals:
+            self.p.changes(total.data)
+            self.p.names[total.data] = f"{self.partial(total)}[{self.part if many else 0}]"
+            if op in ("min", "max"):
+                self.p.numbers.add(total.data)
         self.statement(self.loop.body)
         if many:
             writer.depth -= 1
@@ -149,52 +164,42 @@ class VectorLoop:
         writer.nested(self.loop.body)
 
     # -- reductions --------------------------------------------------------------------------------
-    def partial(self) -> str:
+    def partial(self, total: Buffer) -> str:
         """The name of the vectors of partial results."""
-        assert self.total is not None
-        return self.writer.names.of(self, f"{self.total.name}_parts")
+        if total.data not in self.partials:
+            self.partials[total.data] = self.writer.names.fresh(f"{total.name}_parts")
+        return self.partials[total.data]
 
-    def partial_type(self) -> str:
-        """Their type."""
-        assert self.total is not None
-        return self.p.of(self.total.dtype)
-
-    def starts(self) -> str:
-        """What each of them starts with."""
-        assert self.total is not None
-        start = start_of(_FOLDS[self.op][0], self.total.dtype)
-        return ", ".join([self.p.splat(start)] * self.parts)
-
-    def bring_together(self, total: Buffer) -> None:
+    def bring_together(self, op: str, total: Buffer) -> None:
         """The total of the parts, their lanes and what was there before."""
-        kind, name = self.partial_type(), self.partial()
+        kind, name = self.p.of(total.dtype), self.partial(total)
         found = [f"{name}[{i}]" for i in range(self.count_of_parts())]
         while len(found) > 1:
-            found = [self.both(kind, a, b) for a, b in zip(found[::2], found[1::2])]
+            found = [self.both(op, total, a, b) for a, b in zip(found[::2], found[1::2])]
         writer = self.writer
         own = writer.p.pointer(total)
-        macro = _FOLDS[self.op][1].format(writer.p.suffix(total.dtype))
-        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {self.both(kind, 'folded_', 'other_')})"
+        macro = _FOLDS[op][1].format(writer.p.suffix(total.dtype))
+        lanes = f"TL_FOLD({kind}, {bare(found[0])}, {self.both(op, total, 'folded_', 'other_')})"
         text = writer.p.rounded(total.dtype, f"{macro}({own}, {lanes})")
         writer.put(f"{own} = {bare(text)};")
 
     def count_of_parts(self) -> int:
-        """How many vectors of partial results there are."""
-        if self.total is None:
+        """How many vectors of partial results each reduction has: registers hold all of them."""
+        if not self.totals:
             return 1
-        whole = MOST_PARTS if self.count is None else self.count // (2 * self.most)
-        return 4 if whole >= 4 else 2 if whole >= 2 else 1
+        most = MOST_PARTS if self.count is None else self.count // (2 * self.most)
+        most = min(most, MOST_PARTS // len(self.totals) if len(self.totals) < 3 else 2)
+        return 4 if most >= 4 else 2 if most >= 2 else 1
 
-    def both(self, kind: str, a: str, b: str) -> str:
-        """Two partial results as one."""
-        assert self.total is not None
+    def both(self, op: str, total: Buffer, a: str, b: str, sure: bool = True) -> str:
+        """Two partial results as one; ``sure``: where they ignore a NaN, they are none."""
         signs = {"add": "+", "mul": "*", "bitand": "&", "bitor": "|", "bitxor": "^"}
-        if self.op in signs:
-            return f"({a} {signs[self.op]} {b})"
-        dtype = self.total.dtype
-        word = self.op.upper()
-        word = f"F{word}" if dtype.is_float and not word.startswith("F") else word
-        return f"TL_V{word}({kind}, {self.p.integers(dtype)}, {a}, {b})"
+        if op in signs:
+            return f"({a} {signs[op]} {b})"
+        dtype = total.dtype
+        if op in ("min", "max"):
+            return self.p.extreme(op, dtype, a, b, "sure_" if dtype.is_float and sure else "")
+        return self.p.extreme(op[1:4], dtype, a, b, "nan_")
 
     # -- statements --------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -246,6 +251,9 @@ class VectorLoop:
     def store(self, stmt: S.Store) -> None:
         """Neighbours in memory, or a variable."""
         p, buffer = self.p, stmt.buffer
+        if self.scan is not None and buffer.data is self.scan[1].data:
+            self.run(stmt, *self.scan)
+            return
         if buffer.is_var:
             name, text = p.names[buffer.data], p.value(stmt.value)
             if p.mask:
@@ -268,8 +276,33 @@ class VectorLoop:
         if p.mask:
             put = f"TL_STORE_IF({self.family}, {kind}, {place}, {bare(text)}, {p.mask});"
         else:
-            put = f"TL_STORE({kind}, {place}, {bare(text)});"
+            word = "TL_STREAM" if self.streams(buffer) else "TL_STORE"
+            put = f"{word}({kind}, {place}, {bare(text)});"
         self.writer.put(put)
+
+    def streams(self, buffer: Buffer) -> bool:
+        """Whether elements are stored past the caches: a launch's results, whole lines of them."""
+        short = self.count is not None and self.count * buffer.dtype.bits < LINES
+        if short or buffer.data not in self.writer.streams.results:
+            return False
+        self.writer.streaming = True
+        return True
+
+    def run(self, stmt: S.Store, op: str, total: Buffer) -> None:
+        """The running totals of one vector, from the lanes before it and those in it."""
+        value = added_value(stmt, op)
+        assert value is not None
+        kind, start = self.p.of(total.dtype), start_of(_FOLDS[op][0], total.dtype)
+        each, zero = self.p.value(value), bare(self.p.p.value(start))
+        self.flush()
+        put, mine = self.writer.put, self.writer.names.fresh(f"{total.name}_lanes")
+        both = self.both(op, total, "moved_", "running_", sure=False)
+        types = f"{self.p.family}, {kind}, {self.p.integers(total.dtype)}"
+        put(f"const {kind} {mine} = TL_RUNNING({types}, {bare(each)}, {zero}, {both});")
+        self.p.names[total.data] = found = self.writer.names.fresh(total.name)
+        put(f"const {kind} {found} = {bare(self.both(op, total, self.before, mine))};")
+        last = f"TL_SPLAT({kind}, {mine}[TL_LANES_{self.p.family} - 1])"
+        put(f"{self.before} = {bare(self.both(op, total, self.before, last))};")
 
     def branch(self, stmt: S.If) -> None:
         """A condition for all lanes, or a mask."""

@@ -12,11 +12,11 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelang.errors import TileRuntimeError
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     import ctypes

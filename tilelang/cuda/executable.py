@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from textwrap import indent
 from typing import Any, ClassVar
@@ -32,6 +32,7 @@ from tilelang.cuda.toolchain import (
 from tilelang.env import env
 from tilelang.errors import InternalError
 from tilelang.options import Options
+from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.executable import Executable, results_form

@@ -114,9 +114,8 @@ HEADERS: tuple[tuple[str, str], ...] = (
     ("tl_float.h", r"tl_(round|result|open|code|load|store|store_shared)_e\dm\d|tl_f32_to_e\dm\d"
                    r"|tl_e\dm\d\w*_to_f32"),
     ("tl_atomic.h", r"tl_atomic_|tl_dp4a"),
-    ("tl_warp.h", r"tl_shfl|tl_any\b|tl_all\b|tl_ballot|tl_activemask|tl_warp_uniform|tl_match"
-                  r"|tl_thread_"),
-    ("tl_reduce.h", r"tl_warp_reduce"),
+    ("tl_warp.h", r"tl_shfl|tl_any\b|tl_all\b|tl_ballot|tl_activemask|tl_warp_uniform|tl_match"),
+    ("tl_reduce.h", r"tl_warp_reduce|tl_thread_allreduce"),
     ("tl_memory.h", r"tl_copy_|tl_cp_async|tl_ldmatrix|tl_stmatrix"
                     r"|tl_pointer|tl_bulk_(commit|wait)|tl_ldg|tl_stg|tl_load256"),
     ("tl_half.h", r"tl_half2_"),

@@ -12,12 +12,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.env import env
+from tilelang.records import dataclass
 from tilelang.target.device import cuda_driver_version
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ Python to run. Where no machine code fits the GPU, the driver compiles PTX that 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Part, Program, Shipping
@@ -53,13 +54,8 @@ def parts(
     for arch in archs or (program.target.arch,):
         target = replace(program.target, arch=arch)
         artifact = text(target)
-        module = _module(artifact)
-        if not host_program(module).native or module.slots > MAX_SLOTS:
-            raise TileUnsupportedError(
-                f"the launches of `{program.func.name}` cannot be computed in C",
-                expected="integer arithmetic on sizes, float32 or float64 scalars, at most 256 "
-                "parameters and sizes, and no tensor maps in loops or branches",
-            )
+        module = module_of(artifact)
+        demand_native(program, module)
         image = build_cubin(
             artifact, module, target, program.options, program.func.name, program.way
         )
@@ -67,10 +63,21 @@ def parts(
     return tuple(found)
 
 
-def _module(artifact: Artifact) -> CudaModule:
+def module_of(artifact: Artifact) -> CudaModule:
+    """The device text of a GPU's back end and its steps."""
     if artifact.device is None:
-        raise InternalError("the CUDA back end gave no module")
+        raise InternalError("the back end of a GPU gave no module")
     return artifact.device
+
+
+def demand_native(program: Program, module: CudaModule) -> None:
+    """Raise where the host part of a program cannot be run by C."""
+    if not host_program(module).native or module.slots > MAX_SLOTS:
+        raise TileUnsupportedError(
+            f"the launches of `{program.func.name}` cannot be computed in C",
+            expected="integer arithmetic on sizes, float32 or float64 scalars, at most 256 "
+            "parameters and sizes, and no tensor maps in loops or branches",
+        )
 
 
 def flags(given: Sequence[Part]) -> tuple[str, ...]:
@@ -80,32 +87,44 @@ def flags(given: Sequence[Part]) -> tuple[str, ...]:
 
 def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str:
     """One file of C with the kernels behind a function of their own."""
-    needed: dict[str, int] = {}
-    messages = _module(given[0].artifact).messages
-    for part in given:
-        for param in _spec(program, part).params:
-            needed[param.name] = max(needed.get(param.name, 1), param.alignment)
-        if _module(part.artifact).messages != messages:
-            raise InternalError("the checks of a program differ between architectures")
-    lines = [
-        "// Compile with: -O2 -fPIC -pthread -shared -ldl", "#define _GNU_SOURCE",
-        host_source(), _LOADER.read_text(encoding="utf-8"),
-    ]  # fmt: skip
-    variants = []
+    lines, variants = [], []
     for number, part in enumerate(given):
-        lines += _tables(part, number)
+        lines += tables(part, number, part.image.cubin)
         variants.append(_variant(part, number, False))
     plain = [(part, i) for i, part in enumerate(given) if _ptx(part)]
     if plain:  # the newest that later GPUs understand
         part, number = max(plain, key=lambda item: cuda_number(item[0].target.arch))
-        lines.append(_bytes(f"tl_ptx_{number}", (_ptx(part) or "").encode() + b"\0"))
+        lines.append(bytes_of(f"tl_ptx_{number}", (_ptx(part) or "").encode() + b"\0"))
         variants.append(_variant(part, number, True))
-    slots = max(_module(part.artifact).slots for part in given)
-    texts = "".join(f"{quote(text)}, " for text in messages)
-    lines += [
-        "static const tl_variant tl_variants[] = {", *variants, "};",
+    return library_text(prototype, program, given, _LOADER, (lines, variants))
+
+
+def library_text(
+    prototype: Prototype, program: Program, given: Sequence[Part], loader: Path,
+    tables: tuple[Sequence[str], Sequence[str]], texts: Mapping[int, str] = MappingProxyType({}),
+) -> str:  # fmt: skip
+    """A file of C: a loader, the kernels, and the function that calls them.
+
+    Args:
+        loader: text with ``tl_call``, ``tl_driver_text`` and the types of the tables.
+        tables: declarations of the machine code and its steps, and the rows of the variants.
+        texts: of codes that differ from those of all libraries.
+    """
+    needed: dict[str, int] = {}
+    messages = module_of(given[0].artifact).messages
+    for part in given:
+        for param in spec_of(program, part).params:
+            needed[param.name] = max(needed.get(param.name, 1), param.alignment)
+        if module_of(part.artifact).messages != messages:
+            raise InternalError("the checks of a program differ between architectures")
+    slots = max(module_of(part.artifact).slots for part in given)
+    said = "".join(f"{quote(text)}, " for text in messages)
+    lines = [
+        "// Compile with: -O2 -fPIC -pthread -shared -ldl", "#define _GNU_SOURCE",
+        host_source(), loader.read_text(encoding="utf-8"), *tables[0],
+        "static const tl_variant tl_variants[] = {", *tables[1], "};",
         "static tl_library tl_own = {tl_variants, sizeof tl_variants / sizeof tl_variants[0], 0};",
-        f"static const char* const tl_messages[] = {{{texts}0}};", "",
+        f"static const char* const tl_messages[] = {{{said}0}};", "",
         f"TL_EXPORT {prototype.head} {{",
         *alignment_checks(prototype, needed),
         f"    int64_t slots[{slots}] = {{{', '.join(prototype.slots) or '0'}}};",
@@ -113,6 +132,7 @@ def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str
         *message_function(
             prototype,
             f"code > 0 && code <= {len(messages)} ? tl_messages[code - 1] : tl_driver_text(code)",
+            texts,
         ), "",
     ]  # fmt: skip
     return "\n".join(lines)
@@ -128,7 +148,7 @@ def _variant(part: Part, number: int, ptx: bool) -> str:
     major, minor = divmod(cuda_number(part.target.arch), 10)
     exact = int(not part.target.arch[-1].isdigit())
     image = f"tl_ptx_{number}" if ptx else f"tl_image_{number}"
-    count = len(_module(part.artifact).kernels)
+    count = len(module_of(part.artifact).kernels)
     steps = f"tl_steps_{number}"
     return (
         f"    {{{major}, {minor}, {exact}, {int(ptx)}, {image}, {steps}, "
@@ -136,9 +156,9 @@ def _variant(part: Part, number: int, ptx: bool) -> str:
     )
 
 
-def _tables(part: Part, number: int) -> list[str]:
+def tables(part: Part, number: int, image: bytes) -> list[str]:
     """Image, steps and kernels of an architecture."""
-    module = _module(part.artifact)
+    module = module_of(part.artifact)
     words = ", ".join(_word(word) for word in host_program(module).words)
     kernels = "".join(
         f"{{{quote(name)}, {shared}, {cluster}}}, "
@@ -146,7 +166,7 @@ def _tables(part: Part, number: int) -> list[str]:
     )
     return [
         f"// {part.target.arch}",
-        _bytes(f"tl_image_{number}", part.image.cubin),
+        bytes_of(f"tl_image_{number}", image),
         f"static const int64_t tl_steps_{number}[] = {{{words or '0'}}};",
         f"static const tl_kernel tl_kernels_{number}[] = {{{kernels}{{0, 0, 0}}}};",
     ]
@@ -158,7 +178,7 @@ def _word(value: int) -> str:
     return f"{value}LL" if abs(value) >= 2**31 else str(value)
 
 
-def _bytes(name: str, data: bytes) -> str:
+def bytes_of(name: str, data: bytes) -> str:
     """An array of bytes."""
     rows = [data[i : i + _ROW] for i in range(0, len(data), _ROW)]
     text = "\n".join("".join(f"{byte}," for byte in row) for row in rows)
@@ -169,10 +189,10 @@ def _bytes(name: str, data: bytes) -> str:
 def load(program: Program, given: Sequence[Part], library: Library, symbol: str) -> Executable:
     """What calls a kernel of a library, by the machine code for this machine's first GPU."""
     part = chosen(given, next(iter(cuda_devices()), ""))
-    module = _module(part.artifact)
+    module = module_of(part.artifact)
     cache = default_cache()
     launcher = make_gpu_launcher(
-        _spec(program, part), host_program(module),
+        spec_of(program, part), host_program(module),
         LoadedModule(part.image.cubin, kernel_table(module), program.func.name),
         compiler=launcher_compiler(cache), cache=cache,
     )  # fmt: skip
@@ -210,10 +230,11 @@ def _fits(arch: str, wanted: int) -> bool:
     return own // 10 == wanted // 10 and own <= wanted
 
 
-def _spec(program: Program, part: Part) -> LaunchSpec:
+def spec_of(program: Program, part: Part) -> LaunchSpec:
+    """What each argument of a call has to be."""
     return aligned(
         launch_spec(
-            program.func, program.out_idx, messages=_module(part.artifact).messages,
+            program.func, program.out_idx, messages=module_of(part.artifact).messages,
             sites=part.artifact.sites, device="cuda",
             returns=results_form(program.func, program.out_idx),
         ),

@@ -8,7 +8,6 @@ before a call is checked here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.gpu.module import (
@@ -20,6 +19,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
 from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
 from tilelang.target.nvidia import IMAGE_MAP
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from tilelang.cuda.compile_report import refused
 from tilelang.cuda.nvrtc import Nvrtc, candidates, find_nvrtc, toolkits
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError, TileValueError
+from tilelang.records import dataclass
 from tilelang.scratch import ScratchFolder
 from tilelang.target.device import cuda_driver_version
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from tilelang.emulator.declarations import (
 )
 from tilelang.emulator.families import CUDA, Family
 from tilelang.errors import CompileError
+from tilelang.records import dataclass
 from tilelang.runtime.cache import DiskCache, Entry, content_key
 from tilelang.runtime.library import Library, load_library, loadable
 

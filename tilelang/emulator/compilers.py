@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +18,7 @@ from tilelang import hostcc
 from tilelang.env import env
 from tilelang.errors import CompileError, TileUnsupportedError
 from tilelang.hostcc import HostCompiler, Store
+from tilelang.records import dataclass
 
 _log = logging.getLogger("tilelang")
 

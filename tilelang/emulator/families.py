@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tilelang.emulator.declarations import rewrite_metal, rewrite_shared
 from tilelang.errors import InternalError
+from tilelang.records import dataclass
 from tilelang.target.limits import limits_of
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from tilelang.codegen.gpu.module import CudaModule, SharedBuffer
 from tilelang.emulator.build import KernelLibrary
 from tilelang.errors import TileRuntimeError, TileValueError
 from tilelang.ir.lanes import WARP
+from tilelang.records import dataclass
 from tilelang.runtime.gpu import GpuLauncher, Narrow, Program
 from tilelang.runtime.pylauncher import PyLauncher
 from tilelang.runtime.signature import LaunchSpec

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -20,6 +19,7 @@ from tilelang.codegen.writer import PLACE
 from tilelang.emulator.build import TEXT, KernelLibrary
 from tilelang.env import env
 from tilelang.ir import stmt as S
+from tilelang.records import dataclass
 
 _KERNEL = re.compile(r"__global__.*?\b(?!__)(\w+)\(")
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 from tilelang.emulator.locate import Place
 from tilelang.ir.lanes import WARP
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.emulator.timeline import Timeline
@@ -313,6 +314,17 @@ class Report:
         from tilelang.emulator.timeline import draw
 
         return draw(self.picture, self.name, ax)
+
+    def chrome_trace(self) -> str:
+        """The same events as JSON for chrome://tracing, Perfetto and speedscope; see
+        :meth:`tilelang.emulator.timeline.Timeline.chrome_trace`.
+
+        Raises:
+            TileValueError: the run kept no events (``checks`` without "timeline").
+        """
+        from tilelang.emulator.timeline import with_events
+
+        return with_events(self.picture).chrome_trace()
 
 
 def merge(reports: Sequence[Report]) -> Report:

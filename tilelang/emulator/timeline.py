@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections import Counter
 from typing import Any
 
 from tilelang.emulator.locate import Place
 from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.records import dataclass
 
 _COLOURS = {"wait": "#d62728", "copy": "#1f77b4", "matrix": "#2ca02c"}
 
@@ -17,8 +19,9 @@ class Span:
 
     Attributes:
         kind: "wait", "copy" or "matrix".
-        what: the instruction.
-        tile: the shared buffer of a copy.
+        what: the instruction. A copy by threads is a "load", "store" or "atomic" of global memory;
+            it ends in the step in which it begins.
+        tile: the shared buffer of a copy that goes on beside its threads.
     """
 
     kind: str
@@ -40,15 +43,63 @@ class Timeline:
 
     def rows(self) -> tuple[str, ...]:
         """Names of the rows of the picture: warps, then the buffers that are copied to."""
-        warps = sorted({span.warp for span in self.spans if span.kind != "copy"})
-        tiles = dict.fromkeys(_row(span) for span in self.spans if span.kind == "copy")
+        warps = sorted({span.warp for span in self.spans if not _beside(span)})
+        tiles = dict.fromkeys(_row(span) for span in self.spans if _beside(span))
         return (*(f"warp {warp}" for warp in warps), *tiles)
+
+    def chrome_trace(self) -> str:
+        """The events as JSON in the Trace Event Format, which chrome://tracing, Perfetto and
+        speedscope read. A step of the emulator is a microsecond there; what happens within one step
+        shares it. Each event has the line of the program, the instruction and its bytes.
+
+        Source: Trace Event Format, "Complete Events" and "Metadata Events" (Google, 2016).
+        """
+        rows = {row: number for number, row in enumerate(self.rows())}
+        events: list[dict[str, Any]] = [
+            {"ph": "M", "pid": 0, "tid": 0, "name": "process_name", "args": {"name": self.kernel}}
+        ]
+        for row, number in rows.items():
+            named = {"name": row}
+            events.append(
+                {"ph": "M", "pid": 0, "tid": number, "name": "thread_name", "args": named}
+            )
+        at_once = Counter((_row(s), s.begin) for s in self.spans if s.begin == s.end)
+        placed: Counter[tuple[str, int]] = Counter()
+        for span in self.spans:
+            key = (_row(span), span.begin)
+            begin, width = float(span.begin), float(span.end - span.begin)
+            if not width:
+                begin, width = begin + placed[key] / at_once[key], 1 / at_once[key]
+                placed[key] += 1
+            said = {"instruction": span.what, "line": str(span.place), "bytes": span.bytes}
+            title = {"name": span.what or span.kind, "cat": span.kind, "args": said}
+            where = {"ph": "X", "pid": 0, "tid": rows[key[0]], "ts": begin, "dur": width}
+            events.append(where | title)
+        return json.dumps({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def _beside(span: Span) -> bool:
+    """Whether the thread goes on meanwhile."""
+    return span.kind == "copy" and bool(span.tile)
 
 
 def _row(span: Span) -> str:
-    if span.kind == "copy":
-        return f"copy to {span.tile}" if span.tile else "copy"
-    return f"warp {span.warp}"
+    return f"copy to {span.tile}" if _beside(span) else f"warp {span.warp}"
+
+
+def with_events(timeline: Timeline | None) -> Timeline:
+    """The timeline, if it has events.
+
+    Raises:
+        TileValueError: there are none.
+    """
+    if timeline is None or not timeline.spans:
+        raise TileValueError(
+            "the run kept no events to draw",
+            expected='checks that contain "timeline"',
+            hint='tilelang.sanitize(kernel, ..., checks=("races", "timeline"))',
+        )
+    return timeline
 
 
 def draw(timeline: Timeline | None, name: str, ax: Any = None) -> Any:
@@ -58,12 +109,7 @@ def draw(timeline: Timeline | None, name: str, ax: Any = None) -> Any:
         TileValueError: there are no events.
         TileUnsupportedError: matplotlib is missing.
     """
-    if timeline is None or not timeline.spans:
-        raise TileValueError(
-            "the run kept no events to draw",
-            expected='checks that contain "timeline"',
-            hint='tilelang.sanitize(kernel, ..., checks=("races", "timeline"))',
-        )
+    timeline = with_events(timeline)
     try:
         from matplotlib import patches, pyplot
     except ImportError:

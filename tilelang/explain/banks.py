@@ -9,7 +9,6 @@ the words it touches were spread evenly.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, product
 
 import numpy as np
@@ -19,6 +18,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.passes.analysis.groups import thread_indices
+from tilelang.records import dataclass
 from tilelang.target import Limits
 
 MAX_POINTS = 16  # combinations of loop variables that are looked at

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tilelang.errors import Loc
 from tilelang.explain.banks import Place, Waves, waves_of
@@ -13,6 +13,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import VALUE, Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
 from tilelang.target import Limits
 
 

@@ -8,7 +8,6 @@ counted, conversions between layouts with their cost.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from tilelang.errors import Loc
@@ -26,11 +25,13 @@ from tilelang.options import Options
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.tma import TMA_NOTE
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers
+from tilelang.passes.lower.direct_loads import DIRECT
 from tilelang.passes.memory.arena import OFFSET, TOTAL
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.notes import NOTES, Note
 from tilelang.passes.schedule.persist_tiles import NOTE as TILE_NOTE
 from tilelang.passes.schedule.pipeline import NOTE
+from tilelang.records import dataclass
 from tilelang.target import Context, Limits, Target
 
 # Operations of 16 bits that a multiprocessor of sm_90 does in a cycle, times 16 (NVIDIA H100 Tensor
@@ -85,6 +86,8 @@ class _Kernel:
         registers = final.annotation(REGISTER_NOTE)
         if registers is not None:
             yield f"  registers: {registers}"
+        for why, loc in final.annotation(DIRECT, ()):
+            yield f"  {why}{_at(loc)}"
         tiles = final.annotation(TILE_NOTE)
         if tiles is not None:
             yield f"  blocks: {tiles}"
@@ -210,6 +213,8 @@ def _product(plan: GemmPlan) -> str:
         f"{plan.m} x {plan.n} x {plan.k}: {plan.instruction} on {down} x {across} {who}, each "
         f"{rows} x {columns} tiles in {steps} steps"
     )
+    if plan.copies > 1:
+        text += f", {plan.copies} times over"
     if plan.exchanged:
         text += ", of the transposed product: B is in registers"
     elif plan.by_warpgroups and isinstance(plan.a, Registers):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from tilelang.compiler import lower
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Var
 from tilelang.options import Options
+from tilelang.records import dataclass
 from tilelang.target import Target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Backend, Program
+from tilelang.codegen.backend import Backend, Program, Shipping
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
 
@@ -46,6 +46,12 @@ def _standalone(source: str) -> str:
     return standalone(source)
 
 
+def _shipping() -> Shipping:
+    from tilelang.hip.shipping import SHIPPING
+
+    return SHIPPING
+
+
 HIP = Backend(
     kind="hip",
     language="HIP",
@@ -55,4 +61,5 @@ HIP = Backend(
     emulated=True,
     texts=("hip", "isa"),
     standalone=_standalone,
+    shipping=_shipping,
 )

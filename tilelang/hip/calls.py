@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from tilelang.codegen.gpu.calls import arguments
+from dataclasses import replace
+
+from tilelang.codegen.gpu.calls import address_of, arguments, demand_whole_block
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.cuda.calls import WRITERS as CUDA_WRITERS
 from tilelang.cuda.forms import SHORT
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
+from tilelang.ir.indices import parted
 
 # What prints functions of CUDA's headers that HIP's headers have, too.
 _SAME = (
@@ -25,6 +28,18 @@ def _matrices(p: GpuPrinter, call: E.Call) -> str:
     return f"tl_mma_{call.attr('shape')}_{names}({arguments(p, call)})"
 
 
+def _load_lds(p: GpuPrinter, call: E.Call) -> str:
+    """A load to LDS: the address of the first lane is brought to a scalar register once, where what
+    is constant is added to it."""
+    target = address_of(call, 0)
+    start, constant = parted(target.indices[-1])
+    size = target.buffer.dtype.bits // 8
+    more = p.value(E.const(0) if constant is None else constant * size)
+    base = replace(target, indices=(*target.indices[:-1], start))
+    operands = arguments(p, replace(call, args=(base, call.args[1])))
+    return f"tl_load_lds_{call.attr('bytes')}({operands}, {more})"
+
+
 def _directed(p: GpuPrinter, call: E.Call) -> str:
     """IEEE arithmetic, rounded to nearest: the other modes are a state of the wavefront."""
     mode = str(call.attr("rounding", "rn"))
@@ -39,19 +54,14 @@ def _directed(p: GpuPrinter, call: E.Call) -> str:
 
 def _barrier(p: GpuPrinter, call: E.Call) -> str:
     """The block's barrier; there are none for some of its threads."""
-    first = call.args[0] if call.args else None
-    if first is None or (len(call.args) == 1 and isinstance(first, E.Const) and first.value <= 0):
-        return "__syncthreads()"
-    raise TileUnsupportedError(
-        "a barrier of some threads of a block is not available on HIP",
-        expected="T.sync_threads() by all threads of the block",
-        got=f"`{call!r}`",
-    )
+    demand_whole_block(p, call, "HIP")
+    return "__syncthreads()"
 
 
 WRITERS: dict[str, CallText] = {
     **{name: CUDA_WRITERS[name] for name in _SAME},
     "matrices": _matrices,
+    "load to LDS": _load_lds,
     "directed": _directed,
     "rsqrt": _directed,
     "block barrier": _barrier,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from math import prod
 
 from tilelang.codegen.gpu.dialect import Dialect
 from tilelang.codegen.gpu.host import HostWriter, Slots
@@ -15,11 +16,13 @@ from tilelang.hip.calls import WRITERS
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.ir.tables import UNKNOWN_POINTER
+from tilelang.target import Target
 
 # Header -> what the functions look like that need it besides "tl_hip.h".
 _HEADERS = (
     ("tl_float.h", r"tl_\w*_?e\dm\d"),
-    ("tl_reduce.h", r"tl_warp_reduce"),
+    ("tl_reduce.h", r"tl_warp_reduce|tl_thread_allreduce"),
     ("tl_launch.h", r"tl_swizzle"),
     ("tl_random.h", r"tl_rng|tl_philox"),
     ("tl_hip_print.h", r"tl_assert"),
@@ -29,6 +32,8 @@ _HEADERS = (
 _ARITHMETIC = {
     "tl_convert.h": "tl_convert.h", "tl_libm.h": "tl_hip_math.h", "tl_directed.h": "tl_hip_math.h",
 }  # fmt: skip
+_SIMDS = 4  # SIMD units of a compute unit
+_ROOM = 160  # registers of arrays that leave enough of 256 for addresses and operands
 _COPIES = "T.copy, which the threads do themselves"
 _PRODUCTS = "T.gemm, which uses the matrix instructions of the chip"
 # Words of NVIDIA's machines -> what programs use instead.
@@ -51,6 +56,7 @@ _LACKS: dict[str, str] = {
         ),
         "T.sync_threads, or a pipelined loop (T.Pipelined)",
     ),
+    UNKNOWN_POINTER.name: "T.access_ptr of an element of a buffer",
     "sync_grid": "kernels one after the other: T.Kernel a second time in the same program",
 }  # fmt: skip
 
@@ -70,6 +76,23 @@ def includes(text: str) -> list[str]:
     return ["tl_hip.h", *sorted(found)]
 
 
+def waves(launch: S.Launch, target: Target) -> int:
+    """Wavefronts that a SIMD unit is to have at once: those of the blocks that a program asks for.
+
+    With two of them a wavefront has 256 registers, and results of ``mfma`` lie in ordinary ones.
+    Otherwise compilers keep them in the accumulators beside these, from where each has to be moved
+    before anything else can use it. So where arrays leave room there are two.
+    """
+    blocks = int(launch.annotation("min_blocks_per_sm", 1))
+    asked = -(-blocks * -(-prod(launch.threads) // target.limits.warp) // _SIMDS)
+    held = sum(
+        prod(int(E.as_expr(extent)) for extent in node.buffer.shape) * node.buffer.dtype.bits // 32
+        for node in S.walk(launch.body)
+        if isinstance(node, S.Alloc) and node.buffer.storage == "local"
+    )
+    return max(asked, 2 if "mfma" in target.features and held <= _ROOM else 1)
+
+
 def _no_tensor(call: E.Call, slots: Slots) -> Buffer | None:
     return None
 
@@ -86,7 +109,7 @@ def _no_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 HIP = Dialect(
     name="HIP",
-    kernel='extern "C" __global__ void __launch_bounds__({threads}) {name}(',
+    kernel='extern "C" __global__ void __launch_bounds__({threads}, {waves}) {name}(',
     block=CUDA.block,
     thread=CUDA.thread,
     inputs=(),
@@ -104,4 +127,5 @@ HIP = Dialect(
     map_step=_no_map,
     flags=_no_flags,
     lacks=_LACKS,
+    waves=waves,
 )

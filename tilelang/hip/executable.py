@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from textwrap import indent
 from typing import ClassVar
@@ -28,6 +28,7 @@ from tilelang.hip.toolchain import (
     used,
 )
 from tilelang.options import Options
+from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.executable import Executable, results_form
@@ -73,8 +74,14 @@ def executable(program: Program, artifact: Artifact) -> Executable:
     if options.verbose:
         print(module.source)
     arch = program.target.concrete().arch
-    flags = compile_flags(options)
-    result = build_code(module.source, arch, flags, func.name)
+    result = build_code(module.source, arch, compile_flags(options), func.name)
+    return loaded(program, artifact, result, arch)
+
+
+def loaded(program: Program, artifact: Artifact, result: CodeObject, arch: str) -> HipExecutable:
+    """A code object behind a launcher."""
+    func, module = program.func, artifact.device
+    assert module is not None  # whoever has code has asked for it
     spec = aligned(
         launch_spec(
             func, program.out_idx, messages=module.messages, sites=artifact.sites, device="hip",
@@ -91,6 +98,7 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         cache=default_cache(),
         narrow=program.narrow,
     )
+    flags = compile_flags(program.options)
     return HipExecutable(
         launcher, "python", func, artifact, None, result, arch, flags, program.report
     )

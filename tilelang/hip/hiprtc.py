@@ -48,23 +48,25 @@ class Hiprtc:
         try:
             options = (f"--offload-arch={arch}", *flags)
             code = lib.hiprtcCompileProgram(program, len(options), _strings(options))
-            log = self._bytes(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")
+            said = self._bytes(program, "ProgramLog")
+            log = "" if isinstance(said, str) else said.rstrip(b"\0").decode(errors="replace")
             if code != _OK:
                 return f"{log}\n{self._name(code)}".strip()
-            return self._bytes(program, "Code"), log
+            made = self._bytes(program, "Code")
+            return made if isinstance(made, str) else (made, log)
         finally:
             lib.hiprtcDestroyProgram(ctypes.byref(program))
 
-    def _bytes(self, program: Any, what: str) -> bytes:
+    def _bytes(self, program: Any, what: str) -> bytes | str:
+        """What the program has, or the error by which it is not given."""
         import ctypes
 
         size = ctypes.c_size_t(0)
-        if getattr(self._lib, f"hiprtcGet{what}Size")(program, ctypes.byref(size)) != _OK:
-            return b""
+        code = getattr(self._lib, f"hiprtcGet{what}Size")(program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(max(1, size.value))
-        if getattr(self._lib, f"hiprtcGet{what}")(program, buffer) != _OK:
-            return b""
-        return buffer.raw[: size.value]
+        if code == _OK:
+            code = getattr(self._lib, f"hiprtcGet{what}")(program, buffer)
+        return buffer.raw[: size.value] if code == _OK else self._name(code)
 
     def _name(self, code: int) -> str:
         return str(self._lib.hiprtcGetErrorString(code).decode())

@@ -12,7 +12,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from tilelang.hip.headers import device_headers
 from tilelang.hip.hiprtc import Hiprtc, find_hiprtc
 from tilelang.hip.standalone import standalone
 from tilelang.hostcc import failed, summary_of
+from tilelang.records import dataclass
 from tilelang.scratch import ScratchFolder
 
 FLAGS = (

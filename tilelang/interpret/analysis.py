@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
@@ -29,6 +29,7 @@ from tilelang.ir.stmt import (
     While,
     walk,
 )
+from tilelang.records import dataclass
 
 PRIVATE = frozenset(("local", "local.var"))
 # Meanings of instructions that whole warps, or warpgroups, execute.
@@ -36,7 +37,8 @@ WARPS = frozenset(
     ("multiply matrices", "load matrices", "store matrices", "multiply in a warpgroup",
      "multiply matrices by mfma", "multiply matrices by wmma_gfx11",
      "multiply matrices by wmma_gfx12",
-     "fill matrix", "load matrix", "store matrix", "multiply add matrix")
+     "fill matrix", "load matrix", "store matrix", "multiply add matrix",
+     "give matrix", "take matrix")
 )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from tilelang.interpret.pointers import target
 from tilelang.interpret.sync import MBarrier, Rendezvous, Wait
 from tilelang.interpret.values import Array
 from tilelang.ir.expr import Call, Expr
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup

@@ -8,7 +8,6 @@ zeros and a store does nothing. A copy arrives when it is issued.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from tilelang.interpret.values import Array, Value
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call, Expr
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup

@@ -7,12 +7,13 @@ memory that nothing has written, or what was there before.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilelang.interpret.values import Array
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup

@@ -8,7 +8,6 @@ they read has been written. Those of matrices stand in ``matrices``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ from tilelang.interpret.pointers import target
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Call, Expr
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, TextIO
 
@@ -32,6 +32,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.expr import Const, Expr, Var
 from tilelang.ir.indices import is_index, is_long, is_sum, plain_values
 from tilelang.ir.stmt import Alloc, Launch, PrimFunc, View, walk
+from tilelang.records import dataclass
 
 
 @dataclass

@@ -8,7 +8,6 @@ written through strided numpy views where the address is uniform, elements throu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
 
@@ -21,6 +20,7 @@ from tilelang.interpret.lanes import Lanes
 from tilelang.interpret.values import Array, Value
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.records import dataclass
 
 
 def nibbles_of(kind: DType) -> int:

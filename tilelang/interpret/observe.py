@@ -8,7 +8,6 @@ else of the interpreter.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from tilelang.interpret import memory
 from tilelang.interpret.memory import Bound, Memory
 from tilelang.interpret.values import Array, Value
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.interpret.lanes import Active

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from tilelang.interpret.sync import Steps, Wait, join
 from tilelang.ir import schedule as H
 from tilelang.ir.expr import Var
 from tilelang.ir.stmt import Stmt, walk
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.interpret.machine import DivergentGroup

@@ -34,6 +34,11 @@ _LANES = np.arange(WARP)
 # Row and column of the elements 0 and 1 of each lane.
 _ROW = np.stack([_LANES % 4 * 2, _LANES % 4 * 2 + 1], axis=1)
 _COLUMN = np.stack([_LANES // 4, _LANES // 4], axis=1)
+# The same where a program takes the places for known: those of ``thread_elements()`` on all chips
+# so far, quarter by quarter of the simdgroup.
+_QUAD = _LANES // 4
+_OWN_ROW = np.stack([(_QUAD & 4) + _LANES // 2 % 4] * 2, axis=1)
+_OWN_COLUMN = np.stack([2 * (_QUAD & 2) + 2 * (_LANES % 2) + k for k in (0, 1)], axis=1)
 
 
 def _kind(expr: Expr) -> DType:
@@ -112,9 +117,33 @@ def _multiply(s: DivergentGroup, node: Call, active: Active) -> Value:
     return NOTHING
 
 
+def _give(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """Each lane puts its two elements into the matrix."""
+    lanes = warps(s, node, active)
+    kind = _kind(node.args[1]).with_lanes(2)
+    raw = read_bytes(s, spot_of(s, node.args[1], active), lanes.reshape(-1), kind.bits * 2 // 8)
+    made = np.zeros((lanes.shape[0], SIDE, SIDE), np.float32)
+    made[:, _OWN_ROW, _OWN_COLUMN] = np.asarray(values.from_bytes(raw, kind)).reshape(
+        *lanes.shape, 2
+    )
+    _put(s, node.args[0], made, lanes, active)
+    return NOTHING
+
+
+def _take(s: DivergentGroup, node: Call, active: Active) -> Value:
+    """Each lane gets its two elements."""
+    lanes, kind = warps(s, node, active), _kind(node.args[0])
+    held = _held(s, node.args[1], lanes, active)[:, _OWN_ROW, _OWN_COLUMN].reshape(-1, 2)
+    raw = values.to_bytes(values.rounded(held, kind), kind.with_lanes(2))
+    write_bytes(s, spot_of(s, node.args[0], active), lanes.reshape(-1), raw)
+    return NOTHING
+
+
 MEANINGS: dict[str, Meaning] = {
     "fill matrix": _fill,
     "load matrix": _load,
     "store matrix": _store,
     "multiply add matrix": _multiply,
+    "give matrix": _give,
+    "take matrix": _take,
 }

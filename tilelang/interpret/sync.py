@@ -7,11 +7,12 @@ scheduler resumes it once the wait is over. When nobody can go on, the program h
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from tilelang.errors import DeadlockError, Loc
 from tilelang.interpret.lanes import Active
+from tilelang.records import dataclass
 
 
 @dataclass

@@ -174,10 +174,6 @@ def _shift(op: Callable[..., Value]) -> Callable[[Value, Value], Value]:
     return lambda a, b: op(a, np.asarray(b).astype(np.asarray(a).dtype))[()]
 
 
-def _logical(bits: Callable[..., Value], a: Value, b: Value) -> Value:
-    return bits(a, b)
-
-
 _BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "add": np.add,
     "sub": np.subtract,

@@ -26,20 +26,23 @@ _LANES = {"mfma": 64, "wmma_gfx11": 32, "wmma_gfx12": 32}
 
 
 @cache
-def register_layout(name: str, k: int, result: str) -> tuple[Array, Array, Array]:
-    """Row and column of each register element, (lanes, elements, 2), of A, B (k x 16) and the sum.
+def register_layout(name: str, m: int, k: int, result: str) -> tuple[Array, Array, Array]:
+    """Row and column of each register element, (lanes, elements, 2), of A, B (k x m) and the sum.
 
-    mfma 16 x 16 (CDNA 3 manual, "Dense Matrix Multiply-Accumulate"): a quarter of the lanes has a
-    quarter of k, in a run; of the sum four neighbours, of float64 every fourth. wmma of RDNA 4: a
-    half of the lanes has a half of k and of the columns. wmma of RDNA 3: both halves have all k,
-    and the even or odd columns.
+    mfma m x m (CDNA 3 manual, "Dense Matrix Multiply-Accumulate"): 64 / m groups of lanes have a
+    part of k each, in a run; of the sum they have four neighbours in turn, of float64 one.
+    Instructions one behind the other use the registers in turn: any k is in some of them. wmma of
+    RDNA 4: a half of the lanes has a half of k and of the columns. wmma of RDNA 3: both halves have
+    all k, and the even or odd columns.
     """
     a, c = [], []
     for lane in range(_LANES[name]):
-        line, part = lane & 15, lane >> 4
+        line, part = lane % m, lane // m
         if name == "mfma":
-            along = [part * (k // 4) + i for i in range(k // 4)]
-            columns = [4 * i + part if result == "float64" else 4 * part + i for i in range(4)]
+            parts, held = 64 // m, k * m // 64
+            along = [part * held + i for i in range(held)]
+            run = 1 if result == "float64" else 4
+            columns = [run * (i // run * parts + part) + i % run for i in range(m * m // 64)]
         elif name == "wmma_gfx11":
             along = list(range(16))
             columns = [2 * i + part for i in range(8)]
@@ -57,9 +60,10 @@ def _multiplies(name: str) -> Meaning:
         lanes = warps(s, node, active, _LANES[name])
         a_kind, b_kind = (DType(node.attr(item)) for item in "ab")
         m, n, k = extents_of(str(node.attr("shape")))
-        ta, tb, tc = register_layout(name, k, str(node.attr("c")))
-        a = matrix_of(s, node.args[1], a_kind, ta, (m, k), lanes, active, True)
-        b = matrix_of(s, node.args[2], b_kind, tb, (k, n), lanes, active, True)
+        ta, tb, tc = register_layout(name, m, k, str(node.attr("c")))
+        whole = a_kind != "tfloat32"
+        a = matrix_of(s, node.args[1], a_kind, ta, (m, k), lanes, active, whole)
+        b = matrix_of(s, node.args[2], b_kind, tb, (k, n), lanes, active, whole)
         add_product(s, node, a, b, tc, lanes, active)
         return NOTHING
 

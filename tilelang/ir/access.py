@@ -6,7 +6,7 @@ where that cannot be done a dimension counts as a whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tilelang.ir import effects
 from tilelang.ir.buffer import Buffer, Region, as_extent, same_extent
@@ -22,6 +22,7 @@ from tilelang.ir.expr import (
 )
 from tilelang.ir.stmt import Alloc, For, Let, Parallel, Stmt
 from tilelang.ir.visitor import postorder, substitute
+from tilelang.records import dataclass
 
 Ends = tuple[Expr, Expr]  # least and greatest value
 

@@ -7,11 +7,12 @@ instruction by its name. The portable rows stand in ``ir/tables.py``, those of o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from inspect import Parameter, cleandoc
 from typing import Any
+
+from tilelang.records import dataclass
 
 
 class Effect(Enum):

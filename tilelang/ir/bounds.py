@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -33,6 +33,7 @@ from tilelang.ir.expr import (
     as_expr,
 )
 from tilelang.ir.linear import unwrapped
+from tilelang.records import dataclass
 
 INF = math.inf
 End: TypeAlias = "int | float"  # an int, or plus or minus infinity
@@ -109,12 +110,14 @@ class Bounds:
         made = self.memo[key] = Bounds({**self.ranges, var: found})
         return made
 
-    def with_ranges(self, ranges: Iterable[Range]) -> Bounds:
-        """With each ``var`` of (var, start, stop, step) in its range, the earlier ones known to
-        the later. The same ranges give the same object, so that passes share what was derived."""
+    def with_ranges(self, ranges: Iterable[Range | Name]) -> Bounds:
+        """With each ``var`` of (var, start, stop, step) in its range and each of (var, value) as
+        its value is, the earlier ones known to the later. The same ranges give the same object, so
+        that passes share what was derived."""
         known = dict(self.ranges)
-        for var, start, stop, step in ranges:
-            known[var] = Bounds(known).within(start, stop, step)
+        for var, *of in ranges:
+            at = Bounds(known)
+            known[var] = at.within(*of) if len(of) > 1 else interval(as_expr(of[0]), at)
         return _bounds_of(frozenset(known.items()))
 
     def of(self, var: Var) -> Interval:
@@ -124,6 +127,7 @@ class Bounds:
 
 
 Range: TypeAlias = "tuple[Var, object, object, object]"
+Name: TypeAlias = "tuple[Var, Expr]"
 
 
 @lru_cache(maxsize=8)

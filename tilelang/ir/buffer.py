@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import is_
 from typing import Any, cast
 
@@ -22,6 +22,7 @@ from tilelang.ir.expr import (
     const,
     select,
 )
+from tilelang.records import dataclass
 
 SCOPES = (
     "global",

@@ -13,12 +13,12 @@ Vector types append ``x2``, ``x4``, ... to a scalar name.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.ir.expr import Expr

@@ -10,7 +10,7 @@ computed with, may be used at any later time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from enum import Enum
 from functools import cache, lru_cache
 from itertools import chain
@@ -21,6 +21,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, as_extent
 from tilelang.ir.tables import UNKNOWN_POINTER
+from tilelang.records import dataclass
 
 READ, WRITE, UPDATE, NAME = "read", "write", "update", "name"
 PLACES = (E.Load, E.AddressOf, E.RegionArg)  # expressions that name memory

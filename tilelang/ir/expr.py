@@ -15,7 +15,7 @@ import struct
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
 
@@ -24,6 +24,7 @@ from tilelang.ir.arrays import NoArray
 from tilelang.ir.atoms import Atom
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import BINARY, portable
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.ir.buffer import Buffer, Region

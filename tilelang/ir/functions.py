@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tilelang.errors import TileTypeError
 from tilelang.ir import expr as E
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.records import dataclass
 
 Make = Callable[..., E.Expr]
 

@@ -12,11 +12,12 @@ earlier passes. A key that stands in no row means nothing to any pass.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import SCOPES
+from tilelang.records import dataclass
 
 _PLAIN: frozenset[type[S.Stmt]] = frozenset(
     (
@@ -60,7 +61,7 @@ _TILE_KEYS = _keys(
         "layout_map safe_value l2_hit_ratio restrict_buffers min_blocks_per_sm swizzle "
         "ws_schedule register_note register_budget"
     ),
-    For="num_stages order stage sync group explicit unroll_factor through parallel reduction",
+    For="num_stages order stage sync group explicit unroll_factor through parallel reduction scan",
     Parallel="coalesced_width prefer_async",
     Copy=(
         "coalesced_width disable_tma eviction_policy prefer_instruction cluster_mask "
@@ -72,7 +73,7 @@ _TILE_KEYS = _keys(
 )
 _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
-    Launch="notes exchanges barrier_ids tile_note",
+    Launch="notes exchanges barrier_ids tile_note direct_notes",
     For="pipeline_note threads async",
     Parallel="commit async signals tma_note",
     Copy="commit signals exchange operand complete announce tma_note part",
@@ -85,9 +86,9 @@ _THREAD_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
         "restrict_buffers min_blocks_per_sm swizzle register_note tile_note fusion_note "
-        "shared_bytes"
+        "direct_notes shared_bytes"
     ),
-    For="parallel threads reduction explicit unroll_factor async through counted vector",
+    For="parallel threads reduction scan explicit unroll_factor async through counted vector",
     Gemm="panels",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "

@@ -6,10 +6,9 @@ signed range of the dtype, whichever sign the dtype has.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Binary, Cast, Const, Expr, Select, Unary, Var, binary, cast, const
+from tilelang.records import dataclass
 
 
 def balanced(value: int, dtype: DType) -> int:

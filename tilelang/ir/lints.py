@@ -8,7 +8,6 @@ none), and Python's own filters of warnings hold, too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from operator import is_
 
 from tilelang.errors import Loc
@@ -16,6 +15,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
+from tilelang.records import dataclass
 
 _TILES = ("shared", "shared.dyn", "local.fragment")
 

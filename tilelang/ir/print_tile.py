@@ -6,7 +6,7 @@ defaults, so a new field is never silently left out.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from tilelang.errors import InternalError
@@ -14,6 +14,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
 from tilelang.ir.expr import Const, Expr
 from tilelang.ir.print_expr import ExprPrinter
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ pipeline (``Run``): a loop around it hands on more of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelang.ir.buffer import Region
 from tilelang.ir.expr import Expr, Var
 from tilelang.ir.stmt import Stmt, attr_, block_, expr_, update_, var_
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from tilelang.ir.bounds import Interval
 from tilelang.ir.dtypes import max_value, min_value
 from tilelang.ir.expr import Binary, Const, Expr, binary, const
 from tilelang.ir.linear import Linear
+from tilelang.records import dataclass
 
 Pattern: TypeAlias = "str | tuple[Any, ...]"
 Match: TypeAlias = "dict[str, Expr]"

@@ -10,7 +10,7 @@ Scopes: a ``Let`` or ``Alloc`` holds to the end of the ``Seq`` that contains it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any, ClassVar
 
@@ -18,6 +18,7 @@ from tilelang.errors import InternalError, Loc
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var
+from tilelang.records import dataclass
 
 Pairs = tuple[tuple[str, object], ...]
 ROLES = frozenset("expr exprs block var vars read write update buffer attr".split())
@@ -80,6 +81,9 @@ def attr_(default: Any = ...) -> Any:
     return _tag("attr", default)
 
 
+_BLOCKS, _EXPRS, _REGIONS = ("block",), ("expr", "exprs"), ("read", "write", "update")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Stmt:
     """Base of all statements; ``loc`` is where the user wrote it."""
@@ -105,8 +109,8 @@ class Stmt:
 
     def blocks(self) -> list[Stmt]:
         """Nested statements."""
-        has_blocks, _, _ = _holds(type(self))  # type: ignore[arg-type]  # classes hash
-        return self.parts("block") if has_blocks else []
+        names = _fields_of(type(self), _BLOCKS)  # type: ignore[arg-type]  # classes hash
+        return self.parts(*_BLOCKS) if names else []
 
     def regions_read(self) -> list[Region]:
         """Regions a tile operation reads."""
@@ -118,12 +122,12 @@ class Stmt:
 
     def exprs(self) -> list[Expr]:
         """Expressions evaluated by this statement itself, those inside regions included."""
-        _, has_exprs, has_regions = _holds(type(self))  # type: ignore[arg-type]  # classes hash
         found: list[Expr] = []
-        if has_exprs:
-            found += [value for value in self.parts("expr", "exprs") if isinstance(value, Expr)]
-        for region in self.parts("read", "write", "update") if has_regions else ():
-            found += region.region_exprs()
+        if _fields_of(type(self), _EXPRS):  # type: ignore[arg-type]  # classes hash
+            found += [value for value in self.parts(*_EXPRS) if isinstance(value, Expr)]
+        if _fields_of(type(self), _REGIONS):  # type: ignore[arg-type]  # classes hash
+            for region in self.parts(*_REGIONS):
+                found += region.region_exprs()
         return found
 
     def __repr__(self) -> str:
@@ -570,7 +574,8 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        stack += node.blocks()[::-1]
+        if _fields_of(type(node), _BLOCKS):  # type: ignore[arg-type]  # classes hash
+            stack += node.parts(*_BLOCKS)[::-1]
 
 
 @cache
@@ -589,14 +594,6 @@ def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str
     """(name, role) of the fields that rewriting descends into."""
     left = ROLES - {"block"} if blocks_only else {"attr", "var", "vars"}
     return tuple((name, role) for name, role in cls.role_table().items() if role not in left)
-
-
-@cache
-def _holds(cls: type[Stmt]) -> tuple[bool, bool, bool]:
-    """Whether a class of statements has fields for statements, for expressions, and for regions."""
-    kinds = (("block",), ("expr", "exprs"), ("read", "write", "update"))
-    blocks, exprs, regions = (bool(_fields_of(cls, roles)) for roles in kinds)  # type: ignore[arg-type]  # classes hash
-    return blocks, exprs, regions
 
 
 @cache

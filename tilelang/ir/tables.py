@@ -6,11 +6,11 @@ nobody decides by an operation's name what it does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from tilelang.errors import InternalError
 from tilelang.ir.atoms import BARRIER, VALUE, Atom, Effect, Operand, Order, intrinsic
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ when it is computed from a varying one, or stored under a condition that is.
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -27,13 +29,20 @@ class Varying:
             has to take part, which matters where a statement may be executed once for all.
         in_turns: all threads that are in a loop run its first iteration, then its second, so that
             its variable differs only where its start or step does.
+        also: variables and storage that differ from the beginning, besides thread indices.
     """
 
-    def __init__(self, launch: S.Launch, votes: bool = False, in_turns: bool = False) -> None:
+    def __init__(
+        self,
+        launch: S.Launch,
+        votes: bool = False,
+        in_turns: bool = False,
+        also: tuple[Set[E.Var], Set[E.Var]] = (frozenset(), frozenset()),
+    ) -> None:
         self.votes = votes
         self.in_turns = in_turns
-        self.vars: set[E.Var] = set(launch.thread_vars)
-        self.buffers: set[E.Var] = set()  # by storage, so that views follow
+        self.vars: set[E.Var] = {*launch.thread_vars, *also[0]}
+        self.buffers: set[E.Var] = set(also[1])  # by storage, so that views follow
         self._memo: dict[int, bool] = {}
         self._changed = True
         while self._changed:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import BrokenExecutor
 from contextvars import copy_context
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
@@ -16,7 +15,6 @@ from tilelang.errors import TileError, TileTypeError, TileUnsupportedError, Tile
 from tilelang.ir.lints import remarks
 from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.execution import check_backend
-from tilelang.jit.executors import submit
 from tilelang.jit.kernel import JITKernel, KernelParam
 from tilelang.jit.progress import progress
 from tilelang.options import (
@@ -27,6 +25,7 @@ from tilelang.options import (
     make_options,
     surroundings,
 )
+from tilelang.records import dataclass
 from tilelang.target import Target, parse_target
 from tilelang.tracebacks import border
 
@@ -207,6 +206,10 @@ def run_on(
 ) -> list[JITKernel | None]:
     """``work`` for each item on the user's executor; results in order. What a worker that died
     had in hand is done here."""
+    from concurrent.futures import BrokenExecutor
+
+    from tilelang.jit.executors import submit
+
     around = surroundings()
     futures = [submit(executor, _inside, around, work, item) for item in items]
     found: list[JITKernel | None] = []
@@ -284,8 +287,3 @@ def several(items: Any, what: str, kinds: str) -> list[Any]:
             f"{what} takes a list of {kinds}", expected=f"a list of {kinds}", got=shown(items)
         )
     return list(items)
-
-
-def target_for(spec: Any, arguments: Sequence[Any] = ()) -> Target:
-    """The target named by ``spec``; "auto" follows the arguments of the call."""
-    return parse_target(spec, arguments)

@@ -91,6 +91,11 @@ class JITImpl:
             self.factory = True
         return self.template
 
+    def with_pass_configs(self, configs: Mapping[Any, Any]) -> JITImpl:
+        """The same function with ``configs`` above its own pass configurations."""
+        own = {**(self.settings.get("pass_configs") or {}), **configs}
+        return JITImpl(self.pyfunc, self.factory, {**self.settings, "pass_configs": own})
+
     @property
     def annot(self) -> Any:
         """Annotations of the parameters of a lazy or eager function."""

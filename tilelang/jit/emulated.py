@@ -6,7 +6,7 @@ Imported when the first kernel is made for it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -37,6 +37,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.stmt import PrimFunc, View, walk
 from tilelang.options import Options
+from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.executable import Executable, results_form

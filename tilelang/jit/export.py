@@ -11,7 +11,6 @@ import pickle
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilelang.backends import backend_of
@@ -25,6 +24,7 @@ from tilelang.jit.artifacts import artifact_of
 from tilelang.jit.compile import Program as Traced
 from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.kernel import JITKernel
+from tilelang.records import dataclass
 from tilelang.runtime.cache import default_cache
 from tilelang.runtime.library import Library
 from tilelang.runtime.library import load_library as load_shared
@@ -203,13 +203,13 @@ def _shipping(kernels: Mapping[str, JITKernel]) -> Shipping:
     if len(kinds) != 1:
         raise TileValueError(
             "a library holds kernels of one kind of machine",
-            expected="at least one kernel, all for CPUs or all for NVIDIA GPUs",
+            expected="at least one kernel, all for CPUs or all for GPUs of one vendor",
             got=", ".join(kinds) or "no kernels",
         )
     shipping = backend_of(next(iter(kernels.values())).target).shipping()
     if shipping is None:
         raise TileUnsupportedError(
-            f"kernels for {kinds[0]} cannot be exported", expected="CPUs or NVIDIA GPUs"
+            f"kernels for {kinds[0]} cannot be exported", expected="CPUs, or GPUs of NVIDIA or AMD"
         )
     return shipping
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from tilelang.ir.stmt import PrimFunc
 from tilelang.jit.calls import in_order, signature_of
 from tilelang.jit.execution import build
 from tilelang.options import Options
+from tilelang.records import dataclass
 from tilelang.runtime.autograd import hide_from_compilers, not_traced
 from tilelang.runtime.executable import Executable
 from tilelang.target import Target, parse_target
@@ -293,7 +293,7 @@ class JITKernel:
 
     def explain(self) -> str:
         """What the compiler chose, in words; with ``tl.pass_profile``, what each pass took."""
-        text = self._executable.explain()
+        text = self._executable.explain() + self._at_least()
         if self.config is not None:
             words = " ".join(f"{name}={value}" for name, value in self.config.items())
             time = "" if self.latency is None else f" ({self.latency:.3g} ms)"
@@ -303,6 +303,25 @@ class JITKernel:
         from tilelang.compiler import pass_times
 
         return f"{text}\n\n{pass_times(self.prim_func, self.target, self.options)}"
+
+    def _at_least(self) -> str:
+        """What a call has to do, and how long this machine takes for it at least; empty where the
+        machine has not been measured, or sizes are open."""
+        from tilelang.profiler.roof import known_roof
+        from tilelang.profiler.timing import milliseconds
+        from tilelang.profiler.work import work_of
+
+        roof = known_roof(self.target)
+        if roof is None:
+            return ""
+        work = work_of(self.prim_func)
+        if not work.exact:
+            return ""
+        least = milliseconds(roof.milliseconds(work))
+        return (
+            f"\n\nwork of a call\n  {work.flops:.4g} operations, {work.bytes:.4g} bytes: {least} "
+            f"at least, by {roof}"
+        )
 
     def get_profiler(self, tensor_supply_type: Any = None) -> Profiler:
         """A profiler that makes inputs, checks against a reference and times."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tilelang.errors import TileIndexError, TileTypeError, TileValueError
 from tilelang.ir.active import emitter
@@ -35,6 +34,7 @@ from tilelang.language.regions import (
     region_of,
     scalar,
 )
+from tilelang.records import dataclass
 
 __all__ = [
     "access_ptr",

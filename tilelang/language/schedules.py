@@ -6,13 +6,14 @@ it is kept on the kernel for back ends that can follow it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from tilelang.errors import TileTypeError
 from tilelang.ir.active import emitter
 from tilelang.language.regions import describe
+from tilelang.records import dataclass
 
 __all__ = [
     "WSID",

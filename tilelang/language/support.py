@@ -6,12 +6,12 @@ architecture runs only there, one that needs threads runs in the interpreter but
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from tilelang.ir.atoms import Effect
 from tilelang.ir.tables import MBARRIER_ARRIVE, RNG_INIT, UNKNOWN_POINTER
+from tilelang.records import dataclass
 from tilelang.target.features import lowest_with
 from tilelang.target.nvidia import HARDWARE_TILES
 from tilelang.target.rows import ROWS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
@@ -22,6 +21,7 @@ from tilelang.language.regions import (
     scalar,
     tile_of,
 )
+from tilelang.records import dataclass
 
 __all__ = [
     "CommReducer",

@@ -312,6 +312,13 @@ class Fragment(Layout):
     def _key(self) -> tuple[Any, ...]:
         return (*super()._key(), self.replicate_size, self.thread_table().tobytes())
 
+    def _same(self, other: Any) -> bool:
+        return (
+            super()._same(other)
+            and self.replicate_size == other.replicate_size
+            and np.array_equal(self.thread_table(), other.thread_table())
+        )
+
     def __repr__(self) -> str:
         names = ", ".join(var.name for var in self.forward_vars)
         images = ", ".join(repr(expr) for expr in self.forward_index) or "by table"

@@ -9,7 +9,7 @@ as well as tables.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from math import gcd, prod
 
@@ -19,6 +19,7 @@ from tilelang.errors import InternalError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.layout.evaluate import Array
 from tilelang.layout.fragment import Fragment
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ the view's indices to the storage, followed by the layout of the storage.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -19,6 +19,7 @@ from tilelang.ir.expr import Expr, as_expr, const
 from tilelang.layout.evaluate import Array
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import Mode, RegisterLayout, split_modes
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)

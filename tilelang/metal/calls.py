@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from tilelang.codegen.c import NARROW_FLOATS, bare
-from tilelang.codegen.gpu.calls import SHARED, address_of, arguments, lane_text, narrowed
+from tilelang.codegen.gpu.calls import (
+    SHARED,
+    address_of,
+    arguments,
+    demand_whole_block,
+    lane_text,
+    narrowed,
+)
 from tilelang.codegen.gpu.dialect import CallText
 from tilelang.codegen.gpu.printer import GpuPrinter
 from tilelang.errors import TileUnsupportedError
@@ -93,15 +100,8 @@ def _reduce(p: GpuPrinter, call: E.Call) -> str:
 
 def _barrier(p: GpuPrinter, call: E.Call) -> str:
     """The barrier of the threadgroup, which all of its threads meet in."""
-    whole = p.threads[0] * p.threads[1] * p.threads[2]
-    given = [int(arg.value) if isinstance(arg, E.Const) else whole + 1 for arg in call.args]
-    if all(number <= 0 for number in given[:1]) and given[1:] in ([], [whole]):
-        return _BARRIER
-    raise TileUnsupportedError(
-        "a barrier of some threads of a block is not available on Metal",
-        expected="T.sync_threads() by all threads of the block",
-        got=f"`{call!r}`",
-    )
+    demand_whole_block(p, call, "Metal")
+    return _BARRIER
 
 
 WRITERS: dict[str, CallText] = {

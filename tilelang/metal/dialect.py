@@ -10,7 +10,7 @@ from tilelang.codegen.gpu.module import MapStep
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.tables import RNG_INIT
+from tilelang.ir.tables import RNG_INIT, UNKNOWN_POINTER
 from tilelang.metal.calls import WRITERS
 
 # Words of the Metal Shading Language that a variable must not take, and parameters of every kernel.
@@ -26,7 +26,9 @@ _RESERVED = frozenset(
 _LACKS = {
     "print": "a result tensor for what is to be seen, or T.print in the emulated CUDA kernel",
     "device_assert": "a result tensor that says what failed",
-    "sync_grid": "one kernel behind the other",
+    "sync_grid": "kernels one after the other: T.Kernel a second time in the same program",
+    "named_barrier_arrive": "T.sync_threads() by all threads of the block",
+    UNKNOWN_POINTER.name: "T.access_ptr of an element of a buffer",
     "syncthreads_count": "T.reduce_sum of a fragment",
     "syncthreads_and": "T.reduce_min of a fragment",
     "syncthreads_or": "T.reduce_max of a fragment",

@@ -9,7 +9,6 @@ integer of any width is read from their beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -20,6 +19,7 @@ from tilelang.codegen.backend import Program
 from tilelang.codegen.gpu.module import CudaModule, LaunchPlan, launches
 from tilelang.errors import InternalError, TileRuntimeError
 from tilelang.metal.backend import standalone
+from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.executable import Executable, results_form
 from tilelang.runtime.gpu import GpuLauncher, Narrow

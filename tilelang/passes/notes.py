@@ -6,11 +6,12 @@ reads them, and the printer leaves them out; :mod:`tilelang.explain` makes text 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilelang.errors import Loc
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import Var
+from tilelang.records import dataclass
 
 NOTES = "notes"
 FUSION = "fusion_note"  # annotation of a launch: which loops are one and which are not, as lines

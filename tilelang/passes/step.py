@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tilelang.ir.stmt import PrimFunc
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 Pass = Callable[[PrimFunc, Context], PrimFunc]

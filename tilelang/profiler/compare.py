@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilelang.profiler.roof import Roof
 from tilelang.profiler.timing import Timing, milliseconds
 from tilelang.profiler.work import Work
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -17,15 +18,17 @@ class Comparison:
     Attributes:
         timings: name -> timing, the kernel first; all measured in turns.
         work: what the kernel's program does, by which rates are given for all of them.
+        roof: of the machine, if one has been measured (:func:`tilelang.tools.roof`).
     """
 
     timings: dict[str, Timing]
     work: Work
+    roof: Roof | None = None
 
     @property
     def rows(self) -> list[dict[str, float | str]]:
-        """A row for each name: milliseconds, GB/s, TFLOP/s, and how often the kernel runs in the
-        time of one call."""
+        """A row for each name: milliseconds, GB/s, TFLOP/s, how often the kernel runs in the time
+        of one call, and the share of the machine's roof where it is known."""
         own = next(iter(self.timings.values())).latency
         return [
             {
@@ -38,6 +41,7 @@ class Comparison:
                 "GB/s": self.work.gbps(found.latency),
                 "TFLOP/s": self.work.tflops(found.latency),
                 "ratio": found.latency / max(own, 1e-9),
+                **({"roof": self.roof.share(self.work, found.latency)} if self.roof else {}),
             }
             for name, found in self.timings.items()
         ]
@@ -47,11 +51,13 @@ class Comparison:
         return json.dumps(self.rows, indent=1)
 
     def __str__(self) -> str:
-        rows = [["name", "latency", "p10", "p90", "GB/s", "TFLOP/s", "ratio"]]
+        head = ["name", "latency", "p10", "p90", "GB/s", "TFLOP/s", "ratio"]
+        rows = [head + ["of the roof"] * (self.roof is not None)]
         for row in self.rows:
             times = [milliseconds(float(row[key])) for key in ("latency", "p10", "p90")]
             rates = [f"{row[key]:.3g}" for key in ("GB/s", "TFLOP/s")]
-            rows.append([str(row["name"]), *times, *rates, f"{row['ratio']:.2f}"])
+            share = [f"{100 * float(row['roof']):.0f} %"] if "roof" in row else []
+            rows.append([str(row["name"]), *times, *rates, f"{row['ratio']:.2f}", *share])
         return table(rows)
 
 

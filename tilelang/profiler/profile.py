@@ -11,6 +11,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr
 from tilelang.profiler.bench import do_bench, measure, measure_together
 from tilelang.profiler.compare import Comparison
+from tilelang.profiler.roof import known_roof
 from tilelang.profiler.timing import Timing
 from tilelang.profiler.work import Work, work_of
 from tilelang.utils.tensor import TensorSupplyType, as_float, get_tensor_supply, torch_assert_close
@@ -233,7 +234,8 @@ class Profiler:
         calls = {self.kernel.prim_func.name: call(self.kernel)}
         calls |= {name: call(function) for name, function in named.items()}
         found = measure_together(calls, warmup, rep, backend)
-        return Comparison(found, self.work(dynamic_symbolic_constraints))
+        work = self.work(dynamic_symbolic_constraints)
+        return Comparison(found, work, known_roof(self.kernel.target))
 
 
 def _symbols(params: Sequence[KernelParam]) -> dict[str, None]:

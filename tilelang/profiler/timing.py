@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+
+from tilelang.records import dataclass
 
 MODES = ("auto", "mean", "median", "min", "max", "steady")
 _PARTS = 5  # of the time of measuring, whose medians are compared

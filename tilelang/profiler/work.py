@@ -8,7 +8,6 @@ once, so that the figures are lower bounds there; ``exact`` says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -18,6 +17,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import accesses
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
 
 _ARITHMETIC = frozenset("add sub mul div min max".split())
 

@@ -8,7 +8,6 @@ expected and what came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,6 +21,7 @@ from tilelang.errors import (
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.dtypes import is_compatible_storage, max_value, min_value
 from tilelang.ir.postfix import evaluate
+from tilelang.records import dataclass
 from tilelang.runtime.dims import DimExpr, dim_text, solvable_in, solve, symbols_in
 from tilelang.runtime.signature import LaunchSpec, Param
 from tilelang.runtime.tensors import TensorInfo, describe, storage_shape

@@ -32,13 +32,14 @@ import struct
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tilelang.env import env
 from tilelang.errors import TileWarning
+from tilelang.records import dataclass
 from tilelang.runtime.library import write_all
 from tilelang.scratch import ScratchFolder
 
@@ -60,17 +61,6 @@ def content_key(*parts: str | bytes) -> str:
         found.update(len(data).to_bytes(8, "little"))
         found.update(data)
     return found.hexdigest()
-
-
-@lru_cache(maxsize=1)
-def code_fingerprint() -> str:
-    """Hash over the source files of this package: part of the key of whatever it generates."""
-    root = Path(__file__).resolve().parent.parent
-    files = sorted(path for path in root.rglob("*") if path.suffix in (".py", ".h", ".c"))
-    parts: list[str | bytes] = []
-    for path in files:
-        parts += [path.relative_to(root).as_posix(), path.read_bytes()]
-    return content_key(*parts)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ memory does, and its own destructor gives the tensor back.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from tilelang.errors import ArgumentTypeError
+from tilelang.records import dataclass
 
 CPU, CUDA = 1, 2
 DEVICES = {

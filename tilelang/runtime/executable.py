@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import TileRuntimeError, TileUnsupportedError
 from tilelang.ir.stmt import PrimFunc
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.codegen.artifact import Artifact

@@ -9,10 +9,11 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tilelang.errors import TileRuntimeError
+from tilelang.records import dataclass
 from tilelang.runtime.cache import DiskCache
 from tilelang.runtime.native import Compiler, adapt, encode, launcher_class
 from tilelang.runtime.pylauncher import PyLauncher

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilelang.env import env
 from tilelang.errors import CompileError, TileRuntimeError
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ memory ran out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tilelang.errors import Loc, Site, TileUnsupportedError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
+from tilelang.records import dataclass
 from tilelang.runtime.dims import DimExpr, solvable_in, symbols_in
 
 RETURNS = ("none", "one", "list", "tuple")

@@ -22,7 +22,6 @@ A PROGRAM is a count and that many pairs (operation, operand), see :mod:`tilelan
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +29,7 @@ import numpy as np
 from tilelang.ir import floats
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program, decode, evaluate, wrap
+from tilelang.records import dataclass
 
 LET, ASSERT, LAUNCH, IF, FOR, WORKSPACE, MAP = range(1, 8)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from tilelang.errors import ArgumentTypeError, TileTypeError, shown
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.records import dataclass
 from tilelang.runtime import dlpack
 from tilelang.runtime.autograd import refuse_traced
 from tilelang.target.device import import_gpu_framework

@@ -2,8 +2,12 @@
 
 Source: Metal Shading Language Specification, "SIMD-Group Matrix Functions". Which thread has which
 element of a matrix is not said there: a matrix is filled, loaded from and stored to memory as a
-whole, and multiplied. The layout of the rows here is that of the registers that lowering moves
+whole, and multiplied. The layout of such rows is that of the registers that lowering moves
 elements through, which no instruction sees.
+
+On all chips so far the places are the same, and much code counts on them (ml-explore/mlx,
+``mlx/backend/metal/kernels/steel/gemm/mma.h``). Rows that need "simdgroup_elements" do, too:
+``thread_elements()`` gives the two elements of a thread.
 """
 
 from __future__ import annotations
@@ -18,12 +22,18 @@ HELD = SIDE * SIDE // 32  # elements of a matrix in each thread
 _ROWS: Modes = (Mode(BLOCK, "thread", 4),)
 _COLUMNS: Modes = (Mode(4, "thread", 1), Mode(HELD, "register", 1))
 _PLACES = (_ROWS, _COLUMNS)
+_KNOWN = (  # lane 16 a + 8 b + 4 c + 2 d + e: row 4 a + 2 c + d, columns 4 b + 2 e and the next one
+    (Mode(2, "thread", 16), Mode(4, "thread", 2)),
+    (Mode(2, "thread", 8), Mode(2, "thread", 1), Mode(HELD, "register", 1)),
+)
 
 SIMDGROUP: tuple[MmaAtom, ...] = tuple(
     MmaAtom(
-        SIDE, SIDE, SIDE, DType(kind), DType(kind), DType("float32"), "simdgroup",
-        a_modes=_PLACES, b_modes=_PLACES, c_modes=_PLACES, row="multiply_add_matrix", opaque=True,
+        SIDE, SIDE, SIDE, DType(kind), DType(kind), DType("float32"), needs,
+        a_modes=places, b_modes=places, c_modes=places, row="multiply_add_matrix", opaque=True,
+        known=places is _KNOWN,
     )
+    for needs, places in (("simdgroup_elements", _KNOWN), ("simdgroup", _PLACES))
     for kind in ("float16", "bfloat16", "float32")
 )  # fmt: skip
 
@@ -51,4 +61,13 @@ MATRIX_MULTIPLY = _matrix(
     "multiply_add_matrix", "tl_matrix_multiply", Operand("d", "registers", "rw", tile="mn"),
     Operand("a", "registers", "r", tile="mk"), Operand("b", "registers", "r", tile="kn"),
 )  # fmt: skip
-ROWS: list[Atom] = [MATRIX_FILL, MATRIX_LOAD, MATRIX_STORE, MATRIX_MULTIPLY]
+MATRIX_GIVE = _matrix(
+    "give_matrix", "tl_matrix_give", _WHOLE, Operand("elements", "registers", "r")
+)
+MATRIX_TAKE = _matrix(
+    "take_matrix", "tl_matrix_take", Operand("elements", "registers", "w"),
+    Operand("matrix", "registers", "r", tile="mn"),
+)  # fmt: skip
+ROWS: list[Atom] = [
+    MATRIX_FILL, MATRIX_LOAD, MATRIX_STORE, MATRIX_MULTIPLY, MATRIX_GIVE, MATRIX_TAKE,
+]  # fmt: skip

@@ -3,7 +3,7 @@
 On NVIDIA's GPUs a float32 operand is used as tfloat32, that is with 10 bits of mantissa: the
 instruction does not look at the lowest 13 bits. Programs that need all of float32 in a product
 multiply without matrix instructions, e.g. with float64 operands, or on the CPU. AMD's and Apple's
-instructions multiply all of float32.
+instructions multiply all of float32; those of gfx942 that do not are used for tiles of tfloat32.
 """
 
 from __future__ import annotations
@@ -16,28 +16,44 @@ from tilelang.target.nvidia_mma import MMA_SYNC, WGMMA_KINDS
 
 ATOMS: tuple[MmaAtom, ...] = MMA_SYNC + MATRICES + SIMDGROUP
 
+SMALL, LARGE = 16, 32  # rows of an instruction
+# What else holds the numbers of a dtype, of instructions that use all bits.
+_HELD = {DType("tfloat32"): DType("float32")}
 # What the operand's dtype is called by the instruction that takes it.
 _CALLED = {"float32": "tfloat32", "float8_e4m3": "float8_e4m3fn"}
 
 
-def find_atom(a: DType, b: DType, c: DType, k: int, features: frozenset[str]) -> MmaAtom | None:
+def find_atom(
+    a: DType, b: DType, c: DType, k: int, features: frozenset[str], *, side: int = SMALL,
+    chained: bool = False,
+) -> MmaAtom | None:  # fmt: skip
     """The instruction for factors of dtypes ``a`` and ``b``, summed into ``c``.
 
     The sum of the instruction has dtype ``c`` where that exists, else a wider one (of 32 bits or
-    more), to be converted. The longest instruction that divides ``k`` is best.
+    more), to be converted. The longest instruction that divides ``k`` is best, and of those the one
+    whose lanes have the longest runs along k.
 
     Args:
         k: length of the products.
         features: of the target, e.g. "mma".
+        side: the most rows of the instruction.
+        chained: a factor is in registers: one that takes results as they lie is better.
     """
     x, y = _called(a), _called(b)
+    held = _HELD if "mfma" in features else {}
     fitting = [
         atom
         for atom in ATOMS
-        if atom.a in (x, a) and atom.b in (y, b) and atom.needs in features and k % atom.k == 0
+        if atom.a in (x, a, held.get(a)) and atom.b in (y, b, held.get(b))
+        and atom.needs in features and k % atom.k == 0 and atom.m <= side
         and atom.c.is_float == c.is_float and atom.c.bits >= c.bits
     ]  # fmt: skip
-    return min(fitting, key=lambda atom: (atom.c is not c, -atom.m, -atom.k), default=None)
+
+    def order(atom: MmaAtom) -> tuple[int, ...]:
+        own = (atom.c is c, (atom.a, atom.b) == (a, b))
+        return *own, atom.m, not chained or atom.chains, atom.k, atom.k_run
+
+    return max(fitting, key=order, default=None)
 
 
 def warpgroup_kinds(a: DType, b: DType, c: DType) -> tuple[DType, DType, DType] | None:

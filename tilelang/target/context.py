@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from tilelang.errors import InternalError
 from tilelang.options import Options
+from tilelang.records import dataclass
 from tilelang.target.features import FEATURES
 from tilelang.target.limits import Limits
 from tilelang.target.parse import Target
@@ -17,6 +18,8 @@ _WITHOUT = {
     "no_wgmma": ("wgmma",),
     "no_roles": ("roles",),
 }
+# Features that are there only where an option asks for them, because no vendor promises them.
+_ONLY_WITH = {"element_map": ("simdgroup_elements",)}
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,13 @@ class Context:
         target: the machine.
         options: what the program was told to be compiled with.
         sparing: shared memory is short: what takes some of it for speed is left out.
+        turns: it is so short that tiles of an iteration take turns, with barriers between them.
     """
 
     target: Target
     options: Options = field(default_factory=Options)
     sparing: bool = False
+    turns: bool = False
 
     @cached_property
     def features(self) -> frozenset[str]:
@@ -39,7 +44,9 @@ class Context:
 
         Instructions that the program names itself need ``target.features`` only.
         """
-        left_out = (names for option, names in _WITHOUT.items() if getattr(self.options, option))
+        options = self.options
+        left_out = [names for option, names in _WITHOUT.items() if getattr(options, option)]
+        left_out += [names for option, names in _ONLY_WITH.items() if not getattr(options, option)]
         return self.target.features.difference(*left_out)
 
     @property

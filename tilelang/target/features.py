@@ -45,14 +45,17 @@ FEATURES: dict[str, str] = {
     "mfma_fnuz": "the same for 8-bit floats without infinity and negative zero",
     "mfma_ocp": "the same for 8-bit floats of the OCP",
     "mfma_k32": "the same twice as deep",
+    "mfma_xf32": "the same for tfloat32",
     "wmma": "matrix multiply-accumulate of RDNA",
     "wmma_gfx11": "wmma whose factors both halves of the wavefront hold",
     "wmma_gfx12": "wmma whose factors the halves of the wavefront share",
     "ds_read": "reads of LDS in vectors of up to 128 bits",
     "vmcnt": "counters of outstanding memory instructions",
-    "direct_lds": "loads from global memory straight to LDS",
+    "direct_lds": "loads from global memory straight to LDS, 4 bytes of a lane",
+    "direct_lds_16": "the same with 16 bytes",
     # Apple.
     "simdgroup": "matrices of 8x8 in the registers of a simdgroup",
+    "simdgroup_elements": "the same, whose elements are where they are on all chips so far",
 }
 
 # First compute capability of each feature that all later ones have, too.
@@ -83,10 +86,14 @@ _CUDA_OF_CHIP = {
 }
 # What the names of AMD's architectures start with -> what they have besides threads.
 _HIP = {
-    "gfx90a": ("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "direct_lds", "bf16"),
-    "gfx94": ("mfma", "mfma_i8", "mfma_fnuz", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8"),
+    "gfx90a": ("mfma", "mfma_i8_k16", "ds_read", "vmcnt", "bf16"),
+    "gfx94": (
+        "mfma", "mfma_i8", "mfma_fnuz", "mfma_xf32", "ds_read", "vmcnt", "direct_lds", "bf16",
+        "fp8",
+    ),
     "gfx95": (
-        "mfma", "mfma_i8", "mfma_ocp", "mfma_k32", "ds_read", "vmcnt", "direct_lds", "bf16", "fp8",
+        "mfma", "mfma_i8", "mfma_ocp", "mfma_k32", "ds_read", "vmcnt", "direct_lds",
+        "direct_lds_16", "bf16", "fp8",
     ),
     "gfx9": ("ds_read", "vmcnt"),
     "gfx10": ("ds_read", "vmcnt"),
@@ -96,7 +103,7 @@ _HIP = {
 HIP_ARCH = "gfx942"  # where a target names none, on a machine without such a GPU
 _OTHERS = {
     "cpu": ("cores",),
-    "metal": ("simt", "simdgroup", "bf16"),
+    "metal": ("simt", "simdgroup", "simdgroup_elements", "bf16"),
     "webgpu": ("simt",),
 }
 

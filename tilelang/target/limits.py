@@ -6,9 +6,8 @@ manuals; Metal Feature Set Tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelang.ir.lanes import WARP
+from tilelang.records import dataclass
 from tilelang.target.features import HIP_ARCH, cuda_number
 
 KIB = 1024

@@ -7,13 +7,13 @@ e.g. ``nvidia_mma.mma_sync``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
 from tilelang.layout.register_layout import Mode, RegisterLayout
+from tilelang.records import dataclass
 
 BLOCK = 8  # rows of A, columns of B of one block
 
@@ -35,8 +35,10 @@ class MmaAtom:
         width: threads that hold the matrices and execute it together.
         copies: (extent, stride) of threads that hold the same elements of a factor.
         row: name of the row of the instruction.
-        opaque: whether nobody knows which register has which element: the layouts are those of
-            registers that elements are moved through, by memory.
+        opaque: whether its matrices are objects of their own, which are loaded and stored as a
+            whole; the layouts are those of registers that elements are moved through.
+        known: whether these registers have the elements that the thread has of such a matrix;
+            otherwise elements go through memory.
     """
 
     m: int
@@ -53,6 +55,7 @@ class MmaAtom:
     copies: tuple[tuple[int, int], ...] = ()
     row: str = "mma"
     opaque: bool = False
+    known: bool = False
 
     @property
     def shape(self) -> str:
@@ -65,6 +68,15 @@ class MmaAtom:
         follow each other; 1 where blocks of other rows stand between."""
         last = self.a_modes[1][-1]
         return last.extent if (last.place, last.stride) == ("register", 1) else 1
+
+    @property
+    def chains(self) -> bool:
+        """Whether the columns of a result are with the lanes that need them as k of a factor."""
+        along, columns = (
+            modes[next((i for i, mode in enumerate(modes) if mode.place == "thread"), 0) :]
+            for modes in (self.a_modes[1], self.c_modes[1])
+        )
+        return along == columns
 
     @property
     def per_register(self) -> int:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tilelang.env import env
 from tilelang.errors import TileTypeError, TileValueError, shown
 from tilelang.options import leave_surroundings, surroundings
+from tilelang.records import dataclass
 from tilelang.target import device
 from tilelang.target.cores import CORES
 from tilelang.target.features import CUDA_NUMBERS, features_of

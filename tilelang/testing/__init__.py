@@ -6,12 +6,12 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tilelang.errors import TileValueError, shown
+from tilelang.records import dataclass
 from tilelang.utils.tensor import torch_assert_close
 
 __all__ = [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tilelang.tools.analyzer import AnalysisResult, Analyzer
 from tilelang.tools.drawing import Drawing, draw_layout
+from tilelang.tools.machine import roof
 from tilelang.tools.plot import plot_layout
 from tilelang.tools.reports import explain
 
-__all__ = ["AnalysisResult", "Analyzer", "Drawing", "draw_layout", "explain", "plot_layout"]
+__all__ = ["AnalysisResult", "Analyzer", "Drawing", "draw_layout", "explain", "plot_layout", "roof"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -15,6 +14,7 @@ from tilelang.ir.effects import Access, How, accesses
 from tilelang.jit.adapter.base import functions_of
 from tilelang.jit.kernel import JITKernel
 from tilelang.profiler.work import Counter
+from tilelang.records import dataclass
 from tilelang.target.parse import Target, parse_target
 
 _ESTIMATED = ("cpu", "cuda")  # kinds of machines that the model knows

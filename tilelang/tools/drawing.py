@@ -8,7 +8,6 @@ memory) share a cell, so that swizzles of whole chunks are seen as such.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -19,6 +18,7 @@ from tilelang.layout.evaluate import Array
 from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
+from tilelang.records import dataclass
 
 BANKS, WORD_BITS = 32, 32
 _CHUNK_BITS = 128  # of shared memory that a cell shows at most

@@ -10,6 +10,7 @@ typedef struct {
     float* A;
     float* B;
     int32_t n;
+    uintptr_t tl_ordinary;
     int64_t grid[3];
 } kernel_kernel_args;
 
@@ -18,10 +19,11 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     float* const A = args->A;
     float* const B = args->B;
     int32_t const n = args->n;
+    uintptr_t const tl_ordinary = args->tl_ordinary;
     (void)bx;
     if (bx * 128 + 127 < (int64_t)n) {
         for (int64_t i = 0; i < 128; i += TL_LANES_w) {
-            TL_STORE(tl_w_f32, B + bx * 128 + i, TL_LOAD(tl_w_f32, A + bx * 128 + i) * TL_SPLAT(tl_w_f32, 2.0f));
+            TL_STREAM(tl_w_f32, B + bx * 128 + i, TL_LOAD(tl_w_f32, A + bx * 128 + i) * TL_SPLAT(tl_w_f32, 2.0f));
         }
     } else {
         for (int64_t i = 0; i < 128; i += TL_LANES_w) {
@@ -35,6 +37,7 @@ static void kernel_kernel_run(const void* data, char* arena, int32_t* error, int
     const kernel_kernel_args* args = (const kernel_kernel_args*)data;
     for (int64_t block = first; block < last; ++block)
         kernel_kernel_block(args, arena, error, block % args->grid[0]);
+    if (!args->tl_ordinary) TL_PAST_FENCE();
 }
 
 TL_EXPORT int32_t tl_call(const int64_t* slots) {
@@ -43,9 +46,9 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     float* const B = (float*)(intptr_t)slots[1];
     int32_t const n = (int32_t)slots[2];
     {
-        const kernel_kernel_args args = {A, B, n, {((((int64_t)n + 127) / 128)), 1, 1}};
+        const kernel_kernel_args args = {A, B, n, tl_fits(0.0 + 4 * (double)((int64_t)n) + 4 * (double)((int64_t)n)), {((((int64_t)n + 127) / 128)), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0, 50);
         if (error) return error;
     }
     return 0;

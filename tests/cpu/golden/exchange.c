@@ -48,7 +48,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 512);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 512, 665);
         if (error) return error;
     }
     return 0;

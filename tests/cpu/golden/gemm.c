@@ -23,8 +23,7 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const f
     tl_gemm_f32_64x64x32_48_1_64_v c10_0 = {0}, c10_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c11_0 = {0}, c11_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c12_0 = {0}, c12_1 = {0};
-    tl_gemm_f32_64x64x32_48_1_64_v c13_0 = {0}, c13_1 = {0};
-    for (int i = 0; i < 14; ++i) __builtin_prefetch(c + i * ldc, 1);
+    for (int i = 0; i < 13; ++i) __builtin_prefetch(c + i * ldc, 1);
     for (long p = 0; p < 32; ++p) {
         const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
         { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
@@ -40,7 +39,6 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const f
         { const float x = a[480 + p]; c10_0 += x * b0; c10_1 += x * b1; }
         { const float x = a[528 + p]; c11_0 += x * b0; c11_1 += x * b1; }
         { const float x = a[576 + p]; c12_0 += x * b0; c12_1 += x * b1; }
-        { const float x = a[624 + p]; c13_0 += x * b0; c13_1 += x * b1; }
     }
     if (clear) {
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) = c0_1;
@@ -56,7 +54,6 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const f
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) = c10_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) = c10_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) = c11_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) = c11_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 0) = c12_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 16) = c12_1;
-        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 0) = c13_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 16) = c13_1;
     } else {
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) += c0_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) += c1_1;
@@ -71,7 +68,6 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const f
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) += c10_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) += c10_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) += c11_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) += c11_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 0) += c12_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 12 * ldc + 16) += c12_1;
-        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 0) += c13_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 13 * ldc + 16) += c13_1;
     }
 }
 static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {
@@ -83,7 +79,11 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
     tl_gemm_f32_64x64x32_48_1_64_v c5_0 = {0}, c5_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c6_0 = {0}, c6_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c7_0 = {0}, c7_1 = {0};
-    for (int i = 0; i < 8; ++i) __builtin_prefetch(c + i * ldc, 1);
+    tl_gemm_f32_64x64x32_48_1_64_v c8_0 = {0}, c8_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c9_0 = {0}, c9_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c10_0 = {0}, c10_1 = {0};
+    tl_gemm_f32_64x64x32_48_1_64_v c11_0 = {0}, c11_1 = {0};
+    for (int i = 0; i < 12; ++i) __builtin_prefetch(c + i * ldc, 1);
     for (long p = 0; p < 32; ++p) {
         const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + next + p * 16 + 0);
         { const float x = a[0 + p]; c0_0 += x * b0; c0_1 += x * b1; }
@@ -94,6 +94,10 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
         { const float x = a[240 + p]; c5_0 += x * b0; c5_1 += x * b1; }
         { const float x = a[288 + p]; c6_0 += x * b0; c6_1 += x * b1; }
         { const float x = a[336 + p]; c7_0 += x * b0; c7_1 += x * b1; }
+        { const float x = a[384 + p]; c8_0 += x * b0; c8_1 += x * b1; }
+        { const float x = a[432 + p]; c9_0 += x * b0; c9_1 += x * b1; }
+        { const float x = a[480 + p]; c10_0 += x * b0; c10_1 += x * b1; }
+        { const float x = a[528 + p]; c11_0 += x * b0; c11_1 += x * b1; }
     }
     if (clear) {
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) = c0_1;
@@ -104,6 +108,10 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) = c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) = c5_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) = c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) = c6_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) = c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) = c7_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 0) = c8_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 16) = c8_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 0) = c9_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 16) = c9_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) = c10_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) = c10_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) = c11_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) = c11_1;
     } else {
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 16) += c0_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 16) += c1_1;
@@ -113,9 +121,14 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 0) += c5_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 5 * ldc + 16) += c5_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 0) += c6_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 6 * ldc + 16) += c6_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 0) += c7_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 7 * ldc + 16) += c7_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 0) += c8_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 8 * ldc + 16) += c8_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 0) += c9_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 9 * ldc + 16) += c9_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 0) += c10_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 10 * ldc + 16) += c10_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 0) += c11_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 11 * ldc + 16) += c11_1;
     }
 }
-#define TL_MR 14
+#define TL_MR 13
+#define TL_FULL 52
 #define TL_REST tl_gemm_f32_64x64x32_48_1_64_rest
 #define TL_PART 32
 #elif defined(__AVX2__)
@@ -160,7 +173,8 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
     tl_gemm_f32_64x64x32_48_1_64_v c1_0 = {0}, c1_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c2_0 = {0}, c2_1 = {0};
     tl_gemm_f32_64x64x32_48_1_64_v c3_0 = {0}, c3_1 = {0};
-    for (int i = 0; i < 4; ++i) __builtin_prefetch(c + i * ldc, 1);
+    tl_gemm_f32_64x64x32_48_1_64_v c4_0 = {0}, c4_1 = {0};
+    for (int i = 0; i < 5; ++i) __builtin_prefetch(c + i * ldc, 1);
 #pragma GCC unroll 4
     for (long p = 0; p < 32; ++p) {
         const tl_gemm_f32_64x64x32_48_1_64_v b0 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 0); const tl_gemm_f32_64x64x32_48_1_64_v b1 = *(const tl_gemm_f32_64x64x32_48_1_64_v*)(b + p * 16 + 8);
@@ -168,20 +182,24 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
         { const float x = a[48 + p]; c1_0 += x * b0; c1_1 += x * b1; }
         { const float x = a[96 + p]; c2_0 += x * b0; c2_1 += x * b1; }
         { const float x = a[144 + p]; c3_0 += x * b0; c3_1 += x * b1; }
+        { const float x = a[192 + p]; c4_0 += x * b0; c4_1 += x * b1; }
     }
     if (clear) {
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) = c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) = c0_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) = c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) = c1_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) = c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) = c2_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) = c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) = c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) = c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 8) = c4_1;
     } else {
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 0) += c0_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 0 * ldc + 8) += c0_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 0) += c1_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 1 * ldc + 8) += c1_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 0) += c2_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 2 * ldc + 8) += c2_1;
         *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 0) += c3_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 3 * ldc + 8) += c3_1;
+        *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 0) += c4_0; *(tl_gemm_f32_64x64x32_48_1_64_u*)(c + 4 * ldc + 8) += c4_1;
     }
 }
 #define TL_MR 6
+#define TL_FULL 54
 #define TL_REST tl_gemm_f32_64x64x32_48_1_64_rest
 #define TL_PART 16
 #else
@@ -229,17 +247,18 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const f
     }
 }
 #define TL_MR 8
+#define TL_FULL 64
 #define TL_REST tl_gemm_f32_64x64x32_48_1_64_block
 #define TL_PART 8
 #endif
 static void tl_gemm_f32_64x64x32_48_1_64(const float* a, const float* b, float* c, int clear) {
     float t[TL_MR * TL_PART] __attribute__((aligned(64)));
     for (long j = 0; j < 64; j += TL_PART) {
-        const float* part = b + j / 16 * 512 + j % 16;
+        const float* part = b + j / 16 * (512) + j % 16;
         const long n = 64 - j < TL_PART ? 64 - j : TL_PART;
         const long next = n > 16 ? 512 : 0, ldc = n == TL_PART ? 64 : TL_PART;
-        for (long i = 0; i < 64; i += TL_MR) {
-            const long m = 64 - i < TL_MR ? 64 - i : TL_MR;
+        for (long i = 0, m; i < 64; i += m) {
+            m = i < TL_FULL ? TL_MR : TL_MR - 1;
             const float* rows = a + i * 48;
             float* out = c + i * 64 + j;
             float* to = n == TL_PART ? out : t;
@@ -253,6 +272,7 @@ static void tl_gemm_f32_64x64x32_48_1_64(const float* a, const float* b, float* 
     }
 }
 #undef TL_MR
+#undef TL_FULL
 #undef TL_REST
 #undef TL_PART
 
@@ -313,7 +333,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, C, {(2), (2), 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 36800);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 36800, 18168);
         if (error) return error;
     }
     return 0;

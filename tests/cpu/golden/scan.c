@@ -17,22 +17,19 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     int32_t* const A = args->A;
     int32_t* const B = args->B;
     (void)bx;
-    int32_t* const rows = (int32_t*)(arena + 0);
     for (int64_t i = 0; i < 4; ++i) {
-        for (int64_t j = 0; j < 64; j += TL_LANES_w) {
-            TL_STORE(tl_w_i32, rows + i * 64 + j, TL_LOAD(tl_w_i32, A + i * 64 + j));
-        }
-    }
-    for (int64_t i_1 = 0; i_1 < 4; ++i_1) {
         int32_t total = 0;
-        for (int64_t k = 0; k < 64; ++k) {
-            total = rows[i_1 * 64 + k] + total;
-            rows[i_1 * 64 + k] = total;
-        }
-    }
-    for (int64_t i_2 = 0; i_2 < 4; ++i_2) {
-        for (int64_t j_1 = 0; j_1 < 64; j_1 += TL_LANES_w) {
-            TL_STORE(tl_w_i32, B + i_2 * 64 + j_1, TL_LOAD(tl_w_i32, rows + i_2 * 64 + j_1));
+        {
+            tl_w_i32 total_before = TL_SPLAT(tl_w_i32, total);
+            for (int64_t j = 0; j < 64; j += TL_LANES_w) {
+                tl_w_i32 rows = TL_LOAD(tl_w_i32, A + i * 64 + j);
+                const tl_w_i32 total_lanes = TL_RUNNING(w, tl_w_i32, tl_w_i32, rows, 0, (moved_ + running_));
+                const tl_w_i32 total_1 = total_before + total_lanes;
+                total_before = total_before + TL_SPLAT(tl_w_i32, total_lanes[TL_LANES_w - 1]);
+                rows = total_1;
+                TL_STORE(tl_w_i32, B + i * 64 + j, rows);
+            }
+            total = total_before[0];
         }
     }
 }
@@ -50,7 +47,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 1024);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0, 110);
         if (error) return error;
     }
     return 0;

@@ -29,10 +29,10 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                 for (int64_t j_part = 0; j_part < 2; ++j_part) {
                     const int64_t j = j_first + j_part * TL_LANES_w;
                     TL_STORE(tl_w_f32, x + i * 64 + j, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + i * 64 + j)));
-                    total_parts[j_part] = TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[j_part], TL_LOAD(tl_w_f32, x + i * 64 + j));
+                    total_parts[j_part] = tl_w_f32_sure_max(TL_LOAD(tl_w_f32, x + i * 64 + j), total_parts[j_part]);
                 }
             }
-            total = tl_max_f32(total, TL_FOLD(tl_w_f32, TL_VFMAX(tl_w_f32, tl_w_i32, total_parts[0], total_parts[1]), TL_VFMAX(tl_w_f32, tl_w_i32, folded_, other_)));
+            total = tl_max_f32(total, TL_FOLD(tl_w_f32, tl_w_f32_sure_max(total_parts[0], total_parts[1]), tl_w_f32_sure_max(folded_, other_)));
         }
         const float top = total;
         {
@@ -67,7 +67,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 8192);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 8192, 3179);
         if (error) return error;
     }
     return 0;

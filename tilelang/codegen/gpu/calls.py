@@ -34,6 +34,19 @@ def address_of(call: E.Call, position: int) -> E.AddressOf:
     return arg
 
 
+def demand_whole_block(p: GpuPrinter, call: E.Call, machine: str) -> None:
+    """A barrier must be one of all threads of its block where the machine has no other; its number
+    says nothing then."""
+    whole = p.threads[0] * p.threads[1] * p.threads[2]
+    if all(isinstance(arg, E.Const) and arg.value == whole for arg in call.args[1:]):
+        return
+    raise TileUnsupportedError(
+        f"a barrier of some threads of a block is not available on {machine}",
+        expected=f"T.sync_threads() by all threads of the block, {whole} here",
+        got=f"`{call!r}`",
+    )
+
+
 def lane_text(p: GpuPrinter, expr: E.Expr, at: int) -> str:
     """Lane `at` of a vector that is made of scalars."""
     if isinstance(expr, E.Lane) and isinstance(expr.index, E.Const):

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.codegen.gpu.host import HostWriter, Slots
     from tilelang.codegen.gpu.module import MapStep
     from tilelang.codegen.gpu.printer import GpuPrinter
+    from tilelang.target import Target
 
 CallText: TypeAlias = "Callable[[GpuPrinter, E.Call], str]"
 MapEncoder: TypeAlias = "Callable[[E.Call, str, HostWriter, Mapping[E.Var, E.Expr]], MapStep]"
+
+
+def one_wave(launch: S.Launch, target: Target) -> int:
+    """Where nothing is known of units that issue instructions."""
+    return 1
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,8 @@ class Dialect:
 
     Attributes:
         name: as error messages call it.
-        kernel: the head of a kernel, with {name}, {threads} of a block and {blocks} that are to
-            fit a multiprocessor at once; behind it stand the parameters.
+        kernel: the head of a kernel, with {name}, {threads} of a block, {blocks} that are to
+            fit a multiprocessor at once, and {waves} of it; behind it stand the parameters.
         block, thread: the index of the block in the grid and of the thread in its block along
             {axis}.
         inputs: parameters of every kernel behind its own, for what the hardware gives.
@@ -48,6 +55,7 @@ class Dialect:
         pointer, scalar: a parameter {name} of {kind} of a kernel, the {at}-th one.
         swizzle: the block in panels of {panel} rows or columns ({order}).
         matrices: dtype -> the type of a matrix whose elements have no known place.
+        waves: wavefronts of a kernel that a unit which issues instructions is to have at once.
         lacks: what the machine has not -> what programs use instead; "print" and names of rows.
     """
 
@@ -74,6 +82,7 @@ class Dialect:
     swizzle: str = "tl_swizzle_{order}<{panel}>()"
     matrices: Mapping[str, str] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
+    waves: Callable[[S.Launch, Target], int] = one_wave
 
     def space(self, storage: str) -> str:
         """The word before the type of a pointer to ``storage``."""

@@ -250,8 +250,10 @@ class _Kernel:
         self.args = tuple(arg for arg, _ in head)
         x, y, z = _three(stmt.threads)
         blocks = int(stmt.annotation("min_blocks_per_sm", 1))
+        waves = self.dialect.waves(stmt, self.module.target)
+        kernel = self.dialect.kernel.format
         lines = [
-            self.dialect.kernel.format(name=self.name, threads=x * y * z, blocks=blocks)
+            kernel(name=self.name, threads=x * y * z, blocks=blocks, waves=waves)
             + ", ".join([*(text for _, text in head), *self.dialect.inputs])
             + ") {"
         ]

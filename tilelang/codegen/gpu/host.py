@@ -8,7 +8,7 @@ use them compute them again at their head.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 import numpy as np
@@ -31,6 +31,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
+from tilelang.records import dataclass
 
 Launcher: TypeAlias = "Callable[[S.Launch], LaunchPlan]"
 # Comparison of floats -> operation, whether the sides change places, whether it is negated.

@@ -8,7 +8,8 @@ type; combining terms widens them where a result, or any step on the way to it, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from tilelang.records import dataclass
 
 LOW, HIGH = -(2**31), 2**31 - 1
 LEAST, MOST = -(2**63), 2**63 - 1

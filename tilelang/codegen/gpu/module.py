@@ -8,10 +8,10 @@ person. Everything here is frozen and built from strings, integers and tuples on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.ir.postfix import Program
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.cuda.tensor_map import TmaDescriptor

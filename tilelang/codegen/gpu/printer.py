@@ -35,7 +35,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import BINARY
 from tilelang.target import Target
 from tilelang.target.apple import HELD
-from tilelang.target.features import lowest_with
+from tilelang.target.instead import unavailable
 
 _SIGNED = ("int32", "int64")
 _DIVISIONS = ("floordiv", "floormod", "truncdiv", "truncmod")
@@ -88,11 +88,7 @@ class GpuPrinter(CPrinter):
     def require(self, needs: str, what: str) -> None:
         """Refuse `what` on a target without the feature `needs`."""
         if not self.has(needs):
-            raise TileUnsupportedError(
-                f"{what} is not available on {self.target.arch or 'this target'}",
-                expected=f"a target with {lowest_with(needs)}",
-                got=str(self.target),
-            )
+            raise unavailable(what, needs, self.target)
 
     def refuse_lacking(self, name: str) -> None:
         """Refuse what the dialect has no text for and no other way to do."""

@@ -37,6 +37,39 @@ typedef tl_b_i8 tl_b_mask;
 // -- memory, and values that are the same in all lanes ---------------------------------------------------------
 #define TL_LOAD(T, P) ({ T v_; memcpy(&v_, (P), sizeof v_); v_; })
 #define TL_STORE(T, P, X) do { const T v_ = (X); memcpy((P), &v_, sizeof v_); } while (0)
+// A store past the caches where `tl_ordinary` is 0 and the place is aligned. Others do not wait for it without a fence.
+#if defined(__clang__)
+#define TL_PAST(T, P, X) __builtin_nontemporal_store(X, (T*)(P))
+#elif defined(__SSE2__)
+typedef float tl_past16 __attribute__((vector_size(16))), tl_past32 __attribute__((vector_size(32)));
+typedef float tl_past64 __attribute__((vector_size(64)));
+TL_INLINE void tl_past(void* p, const void* x, size_t size) {
+    float* const to = (float*)p;
+    if (size == 16) __builtin_ia32_movntps(to, TL_LOAD(tl_past16, x));
+#ifdef __AVX__
+    else if (size == 32) __builtin_ia32_movntps256(to, TL_LOAD(tl_past32, x));
+#endif
+#ifdef __AVX512F__
+    else if (size == 64) __builtin_ia32_movntps512(to, TL_LOAD(tl_past64, x));
+#endif
+    else memcpy(p, x, size);
+}
+#define TL_PAST(T, P, X) tl_past(P, &X, sizeof X)
+#else
+#define TL_PAST(T, P, X) memcpy((P), &X, sizeof X)
+#endif
+#ifdef __SSE2__
+#define TL_PAST_FENCE() __builtin_ia32_sfence()
+#else
+#define TL_PAST_FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#endif
+#define TL_STREAM(T, P, X)                                                                        \
+    do {                                                                                          \
+        const T v_ = (X);                                                                         \
+        void* const to_ = (P);                                                                    \
+        if (((uintptr_t)to_ | tl_ordinary) % sizeof v_) memcpy(to_, &v_, sizeof v_);              \
+        else TL_PAST(T, to_, v_);                                                                 \
+    } while (0)
 #define TL_SPLAT(T, X) ((__typeof__(((T){0})[0]))(X) - (T){0})  // x - 0 is x, also for a zero with a sign
 // GCC 12 takes a vector that it has just loaded apart where it widens it; it has to be in a register first.
 #if defined(__SSE2__) && !defined(__clang__)
@@ -49,6 +82,29 @@ typedef tl_b_i8 tl_b_mask;
 #else
 #define TL_CONVERT(X, T) __builtin_convertvector(X, T)
 #endif
+// Integers of 8 and 16 bits in 32: GCC 12 does in five instructions what AVX2 and AVX-512 have one for.
+#define TL_WIDEN(S, D, MORE) TL_INLINE tl_w_##D tl_w_##S##_to_##D(tl_w_##S x) { return (tl_w_##D)(MORE); }
+#if TL_AVX2 && !defined(__clang__)
+typedef char tl_char16 __attribute__((vector_size(16)));
+typedef short tl_short8 __attribute__((vector_size(16)));
+TL_INLINE tl_char16 tl_bytes8(const void* x) {
+    long long v;
+    memcpy(&v, x, 8);
+    return (tl_char16)(__attribute__((vector_size(16))) long long){v, 0};
+}
+#define TL_FROM_8(S, D, HOW) TL_WIDEN(S, D, __builtin_ia32_pmov##HOW##xbd256(tl_bytes8(&x)))
+#define TL_FROM_16(S, D, HOW) TL_WIDEN(S, D, __builtin_ia32_pmov##HOW##xwd256((tl_short8)x))
+#elif TL_AVX512 && !defined(__clang__)
+typedef char tl_char16 __attribute__((vector_size(16)));
+typedef short tl_short16 __attribute__((vector_size(32)));
+#define TL_FROM_8(S, D, HOW) TL_WIDEN(S, D, __builtin_ia32_pmov##HOW##xbd512_mask((tl_char16)x, (tl_w_i32){0}, (uint16_t)-1))
+#define TL_FROM_16(S, D, HOW) TL_WIDEN(S, D, __builtin_ia32_pmov##HOW##xwd512_mask((tl_short16)x, (tl_w_i32){0}, (uint16_t)-1))
+#else
+#define TL_FROM_8(S, D, HOW) TL_WIDEN(S, D, TL_CONVERT(x, tl_w_##D))
+#define TL_FROM_16 TL_FROM_8
+#endif
+TL_FROM_8(u8, i32, z) TL_FROM_8(u8, u32, z) TL_FROM_8(i8, i32, s) TL_FROM_8(i8, u32, s)
+TL_FROM_16(u16, i32, z) TL_FROM_16(u16, u32, z) TL_FROM_16(i16, i32, s) TL_FROM_16(i16, u32, s)
 // A value that vectors have no way to: an expression of I, lane by lane.
 #define TL_EACH(T, I, X)                                                                          \
     ({                                                                                            \
@@ -137,6 +193,31 @@ TL_ALL(w)
         TL_HALVE(T, 4, BOTH) TL_HALVE(T, 2, BOTH) TL_HALVE(T, 1, BOTH)                            \
         folded_[0];                                                                               \
     })
+// Running totals of the lanes: BOTH brings moved_, which is running_ moved up by some lanes, and running_ together.
+#ifdef __clang__
+#define TL_MOVED(F, T, I, N, X, START)                                                            \
+    ({                                                                                            \
+        T up_ = START;                                                                            \
+        for (int lane_ = N; lane_ < TL_LANES_##F; ++lane_) up_[lane_] = X[lane_ - (N)];           \
+        up_;                                                                                      \
+    })
+#else
+#define TL_MOVED(F, T, I, N, X, START)                                                            \
+    __builtin_shuffle(X, START, TL_CONVERT((TL_LOAD(tl_##F##_i8, tl_lanes) - (N)) & (2 * TL_LANES_##F - 1), I))
+#endif
+#define TL_MOVE(F, T, I, N, BOTH)                                                                 \
+    if (TL_LANES_##F > (N)) {                                                                     \
+        const T moved_ = TL_MOVED(F, T, I, N, running_, start_);                                  \
+        running_ = (BOTH);                                                                        \
+    }
+#define TL_RUNNING(F, T, I, X, START, BOTH)                                                       \
+    ({                                                                                            \
+        T running_ = (X);                                                                         \
+        const T start_ = TL_SPLAT(T, START);                                                      \
+        TL_MOVE(F, T, I, 1, BOTH) TL_MOVE(F, T, I, 2, BOTH) TL_MOVE(F, T, I, 4, BOTH)             \
+        TL_MOVE(F, T, I, 8, BOTH) TL_MOVE(F, T, I, 16, BOTH) TL_MOVE(F, T, I, 32, BOTH)           \
+        running_;                                                                                 \
+    })
 #define TL_ADD(A, B) ((A) + (B))
 #define TL_MUL(A, B) ((A) * (B))
 #define TL_AND(A, B) ((A) & (B))
@@ -152,6 +233,17 @@ TL_INLINE tl_w_u16 tl_w_cut(tl_w_u32 x) {
 #else
 TL_INLINE tl_w_u16 tl_w_cut(tl_w_u32 x) { return TL_CONVERT(x, tl_w_u16); }
 #endif
+// The same of numbers below 65536, which need no mask.
+#if TL_AVX2 && !defined(__clang__)
+typedef int tl_int4 __attribute__((vector_size(16)));
+typedef union { tl_w_i32 all; tl_int4 half[2]; } tl_w_quarters;
+TL_INLINE tl_w_u16 tl_w_pack(tl_w_u32 x) {
+    const tl_w_quarters u = {(tl_w_i32)x};
+    return (tl_w_u16)__builtin_ia32_packusdw128(u.half[0], u.half[1]);
+}
+#else
+TL_INLINE tl_w_u16 tl_w_pack(tl_w_u32 x) { return tl_w_cut(x); }
+#endif
 #if TL_AVX512
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) {
     return (tl_w_f32)__builtin_ia32_vcvtph2ps512_mask((tl_half16)h, (tl_w_f32){0}, (uint16_t)-1, 4);
@@ -160,8 +252,13 @@ TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) {
     return (tl_w_u16)__builtin_ia32_vcvtps2ph512_mask(x, 0, (tl_half16){0}, (uint16_t)-1);
 }
 #elif TL_AVX2
+#ifdef __clang__  // whose newest versions know no builtin of it
+typedef _Float16 tl_half8 __attribute__((vector_size(16)));
+TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { return TL_CONVERT((tl_half8)h, tl_w_f32); }
+#else
 typedef short tl_half8 __attribute__((vector_size(16)));
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { return __builtin_ia32_vcvtph2ps256((tl_half8)h); }
+#endif
 TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) { return (tl_w_u16)__builtin_ia32_vcvtps2ph256(x, 0); }
 #else
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) {
@@ -184,24 +281,45 @@ TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) {
 }
 #endif
 TL_INLINE tl_w_f32 tl_w_round_f16(tl_w_f32 x) { return tl_w_f16_to_f32(tl_w_f32_to_f16(x)); }
-TL_INLINE tl_w_f32 tl_w_bf16_to_f32(tl_w_u16 h) { return (tl_w_f32)(TL_CONVERT(h, tl_w_u32) << 16); }
+TL_INLINE tl_w_f32 tl_w_bf16_to_f32(tl_w_u16 h) { return (tl_w_f32)(tl_w_u16_to_u32(h) << 16); }
 // AVX512-BF16 makes zeros of subnormal numbers, so this is arithmetic on bits everywhere.
 TL_INLINE tl_w_u32 tl_w_near_bf16(tl_w_f32 x) {
     const tl_w_u32 u = (tl_w_u32)x, r = u + 0x7fffu + (u >> 16 & 1);
     return TL_TERNARY(x != x, (tl_w_u32){0} + 0x7fc00000u, r);
 }
-TL_INLINE tl_w_u16 tl_w_f32_to_bf16(tl_w_f32 x) { return tl_w_cut(tl_w_near_bf16(x) >> 16); }
+TL_INLINE tl_w_u16 tl_w_f32_to_bf16(tl_w_f32 x) { return tl_w_pack(tl_w_near_bf16(x) >> 16); }
 TL_INLINE tl_w_f32 tl_w_round_bf16(tl_w_f32 x) { return (tl_w_f32)(tl_w_near_bf16(x) & 0xffff0000u); }
 
 // -- minimum, maximum, magnitudes --------------------------------------------------------------------------------
-// Floats ignore NaN as CUDA's fmin and fmax do.
 #define TL_CHOOSE(T, I, A, B, HOW) ({ const T l_ = (A), r_ = (B); TL_SELECT(T, I, HOW, l_, r_); })
 #define TL_VMIN(T, I, A, B) TL_CHOOSE(T, I, A, B, l_ < r_)
 #define TL_VMAX(T, I, A, B) TL_CHOOSE(T, I, A, B, l_ > r_)
-#define TL_VFMIN(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ < r_) | (r_ != r_))
-#define TL_VFMAX(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ > r_) | (r_ != r_))
-#define TL_VFMIN_NAN(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ < r_) | (l_ != l_))
-#define TL_VFMAX_NAN(T, I, A, B) TL_CHOOSE(T, I, A, B, (l_ > r_) | (l_ != l_))
+// Of floats in three ways: as CUDA's fmin and fmax, which ignore a NaN; "nan", which gives it on; "sure", where B is
+// none, as the partial results of reductions are. LESS(a, b) is a < b ? a : b and so b where one is NaN: what x86 has.
+#if TL_AVX512 && !defined(__clang__)
+#define TL_X86(NAME, S, A, B) __builtin_ia32_##NAME##S##512_mask(A, B, A, -1, 4)
+#elif TL_AVX512
+#define TL_X86(NAME, S, A, B) __builtin_ia32_##NAME##S##512(A, B, 4)
+#elif TL_AVX2
+#define TL_X86(NAME, S, A, B) __builtin_ia32_##NAME##S##256(A, B)
+#elif TL_VECTOR_BYTES == 16 && defined(__SSE2__)
+#define TL_X86(NAME, S, A, B) __builtin_ia32_##NAME##S(A, B)
+#endif
+#ifdef TL_X86
+#define TL_FIRST_f32(WORD, SIGN, A, B) TL_X86(WORD, ps, A, B)
+#define TL_FIRST_f64(WORD, SIGN, A, B) TL_X86(WORD, pd, A, B)
+#else
+#define TL_FIRST_f32(WORD, SIGN, A, B) TL_TERNARY(A SIGN B, A, B)
+#define TL_FIRST_f64 TL_FIRST_f32
+#endif
+#define TL_FIRST_half(WORD, SIGN, A, B) TL_SELECT(tl_d_f32, tl_d_i32, A SIGN B, A, B)
+#define TL_EXTREME(T, I, WORD, SIGN, FIRST)                                               \
+    TL_INLINE T T##_sure_##WORD(T a, T b) { return FIRST(WORD, SIGN, a, b); }                     \
+    TL_INLINE T T##_##WORD(T a, T b) { return TL_SELECT(T, I, b != b, a, FIRST(WORD, SIGN, a, b)); } \
+    TL_INLINE T T##_nan_##WORD(T a, T b) { return TL_SELECT(T, I, a != a, a, FIRST(WORD, SIGN, a, b)); }
+#define TL_EXTREMES(T, I, FIRST) TL_EXTREME(T, I, min, <, FIRST) TL_EXTREME(T, I, max, >, FIRST)
+TL_EXTREMES(tl_w_f32, tl_w_i32, TL_FIRST_f32) TL_EXTREMES(tl_d_f64, tl_d_i64, TL_FIRST_f64)
+TL_EXTREMES(tl_d_f32, tl_d_i32, TL_FIRST_half)
 #define TL_VABS(T, I, A) ({ const T x_ = (A); TL_SELECT(T, I, x_ < 0, -x_, x_); })
 // ~ of the sign: the top bit of I.
 #define TL_VFABS(T, I, A) ((T)((I)(A) & ~((I){0} + ((__typeof__(((I){0})[0]))1 << (8 * sizeof(((I){0})[0]) - 1)))))
@@ -217,21 +335,18 @@ TL_INLINE tl_w_f32 tl_w_round_bf16(tl_w_f32 x) { return (tl_w_f32)(tl_w_near_bf1
 
 // -- float to integer: truncate, saturate, NaN gives 0 ------------------------------------------------------------
 TL_INLINE tl_w_i32 tl_w_f32_to_i32(tl_w_f32 x) {
-    const tl_w_f32 low = TL_TERNARY(x > -2147483648.0f, x, (tl_w_f32){0} - 2147483648.0f);
-    const tl_w_f32 c = TL_TERNARY(low < 2147483520.0f, low, (tl_w_f32){0} + 2147483520.0f);
+    const tl_w_f32 c = tl_w_f32_sure_min(tl_w_f32_sure_max(x, (tl_w_f32){0} - 2147483648.0f), (tl_w_f32){0} + 2147483520.0f);
     const tl_w_i32 r = TL_TERNARY(x >= 2147483648.0f, (tl_w_i32){0} + INT32_MAX, TL_CONVERT(c, tl_w_i32));
     return r & (x == x);
 }
 #define TL_TO_SMALL(S, LO, HI)                                                                    \
     TL_INLINE tl_w_##S tl_w_f32_to_##S(tl_w_f32 x) {                                              \
-        const tl_w_f32 low = TL_TERNARY(x > (LO), x, (tl_w_f32){0} + (LO));                       \
-        const tl_w_f32 c = TL_TERNARY(low < (HI), low, (tl_w_f32){0} + (HI));                     \
+        const tl_w_f32 c = tl_w_f32_sure_min(tl_w_f32_sure_max(x, (tl_w_f32){0} + (LO)), (tl_w_f32){0} + (HI)); \
         return TL_CONVERT(TL_CONVERT(TL_CONVERT(c, tl_w_i32) & (x == x), tl_w_i16), tl_w_##S);    \
     }
 TL_TO_SMALL(i8, -128.0f, 127.0f) TL_TO_SMALL(u8, 0.0f, 255.0f) TL_TO_SMALL(i16, -32768.0f, 32767.0f)
 TL_INLINE tl_w_u16 tl_w_f32_to_u16(tl_w_f32 x) {
-    const tl_w_f32 low = TL_TERNARY(x > 0.0f, x, (tl_w_f32){0});
-    const tl_w_f32 c = TL_TERNARY(low < 65535.0f, low, (tl_w_f32){0} + 65535.0f);
-    return TL_CONVERT(TL_CONVERT(c, tl_w_i32) & (x == x), tl_w_u16);
+    const tl_w_f32 c = tl_w_f32_sure_min(tl_w_f32_sure_max(x, (tl_w_f32){0}), (tl_w_f32){0} + 65535.0f);
+    return tl_w_pack((tl_w_u32)(TL_CONVERT(c, tl_w_i32) & (x == x)));
 }
 #endif

@@ -1,7 +1,7 @@
 // Functions of vectors of floats, one lane like another, without branches. Infinity, NaN, zeros and subnormal
 // numbers are as in C, also with fast math. Errors in units of the last place, for all arguments, with and
-// without FMA: exp, exp2 1.1; log 2; log2, log10 3; tanh, sigmoid 2.5; rsqrt 1.5; tan 0.8; exp10, expm1, log1p, erf,
-// sin, cos, pow 0.6; sqrt and roundings to integers are exact.
+// without FMA: exp, exp2 1.1; log 2; log2, log10 3; tanh, sigmoid 2.5; rsqrt 1.5; tan 0.8; erf 1.5;
+// exp10, expm1, log1p, sin, cos, pow 0.6; sqrt and roundings to integers are exact.
 #ifndef TL_VECTOR_MATH_H
 #define TL_VECTOR_MATH_H
 #include "tl_vector.h"
@@ -55,40 +55,70 @@ TL_INLINE tl_vf tl_w_rsqrt(tl_vf x) {
 }
 
 // -- exponentials --------------------------------------------------------------------------------------------------
-// p * 2^n for integers -252 <= n <= 254, rounded once; n of a NaN p does not matter.
+// x + TL_TO_INTEGER is the nearest integer, in the low bits, for |x| < 2^22.
+#define TL_TO_INTEGER 12582912.0f
+// p * 2^n for integers -252 <= n <= 254 that were made by adding TL_TO_INTEGER, rounded once.
 #if TL_AVX512
-TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf n) { return (tl_vf)__builtin_ia32_scalefps512_mask(p, n, p, (uint16_t)-1, 4); }
+TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf sum) {
+    return (tl_vf)__builtin_ia32_scalefps512_mask(p, sum - TL_TO_INTEGER, p, (uint16_t)-1, 4);
+}
 #else
-TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf n) {
-    const tl_vi k = TL_CONVERT((tl_vf)((tl_vi)n & (n == n)), tl_vi), a = k >> 1, b = k - a;
-    return p * (tl_vf)((a + 127) << 23) * (tl_vf)((b + 127) << 23);
+TL_INLINE tl_vf tl_w_scale(tl_vf p, tl_vf sum) {
+    const tl_vi k = (tl_vi)sum - (0x4b400000 - 254), a = k >> 1, b = k - a;  // of a NaN p they do not matter
+    return p * (tl_vf)(a << 23) * (tl_vf)(b << 23);
 }
 #endif
-#define TL_BETWEEN(X, LO, HI) ({ const tl_vf x_ = (X), top_ = TL_TERNARY(x_ > (HI), TL_ALL_F(HI), x_); TL_TERNARY(x_ < (LO), TL_ALL_F(LO), top_); })
+#define TL_BETWEEN(X, LO, HI) tl_w_f32_sure_max(TL_ALL_F(LO), tl_w_f32_sure_min(TL_ALL_F(HI), X))  // a NaN stays
 TL_INLINE tl_vf tl_w_exp2(tl_vf x) {
-    const tl_vf c = TL_BETWEEN(x, -151.0f, 129.0f), n = (c + 12582912.0f) - 12582912.0f, f = c - n;
-    tl_vf p = TL_ALL_F(1.525273380e-5f);
-    p = p * f + 1.540353039e-4f;
-    p = p * f + 1.333355815e-3f;
-    p = p * f + 9.618129108e-3f;
-    p = p * f + 5.550410866e-2f;
-    p = p * f + 2.402265070e-1f;
-    p = p * f + 6.931471806e-1f;
+    const tl_vf c = TL_BETWEEN(x, -151.0f, 129.0f), n = c + TL_TO_INTEGER, f = c - (n - TL_TO_INTEGER);
+    tl_vf p = TL_ALL_F(1.535334123e-4f);
+    p = p * f + 1.339890044e-3f;
+    p = p * f + 9.618437608e-3f;
+    p = p * f + 5.550332409e-2f;
+    p = p * f + 2.402264791e-1f;
+    p = p * f + 6.931472029e-1f;
     p = p * f + 1.0f;
     return tl_w_scale(p, n);
 }
 TL_INLINE tl_vf tl_w_exp(tl_vf x) {
-    const tl_vf c = TL_BETWEEN(x, -105.0f, 89.0f), n = (c * 1.442695041f + 12582912.0f) - 12582912.0f;
+    const tl_vf c = TL_BETWEEN(x, -105.0f, 89.0f), sum = c * 1.442695041f + TL_TO_INTEGER, n = sum - TL_TO_INTEGER;
     const tl_vf g = c - n * 0.693359375f, f = g + n * 2.12194440e-4f;  // ln 2 in two parts
-    tl_vf p = TL_ALL_F(1.984126984e-4f);
-    p = p * f + 1.388888889e-3f;
-    p = p * f + 8.333333333e-3f;
-    p = p * f + 4.166666667e-2f;
-    p = p * f + 1.666666667e-1f;
-    p = p * f + 0.5f;
+    tl_vf p = TL_ALL_F(1.381458086e-3f);
+    p = p * f + 8.368725518e-3f;
+    p = p * f + 4.166838888e-2f;
+    p = p * f + 1.666652056e-1f;
+    p = p * f + 0.4999999344f;
     p = p * f + 1.0f;
     p = p * f + 1.0f;
-    return tl_w_scale(p, n);
+    return tl_w_scale(p, sum);
+}
+// Near 0 by a polynomial of x^2, else 1 - 2^p(|x|); the coefficients are nearest in units of the result.
+TL_INLINE tl_vf tl_w_erf(tl_vf x) {
+    const tl_vf a = TL_VFABS(tl_vf, tl_vi, x), c = tl_w_f32_sure_min(a, TL_ALL_F(4.0f)), z = x * x;
+    tl_vf near = TL_ALL_F(-6.535234778e-4f);
+    near = near * z + 5.085130332e-3f;
+    near = near * z - 2.682080674e-2f;
+    near = near * z + 1.128311282e-1f;
+    near = near * z - 3.761260139e-1f;
+    near = near * z + 1.283791637e-1f;
+    near = x + x * near;
+    tl_vf e = TL_ALL_F(2.992941612e-4f);
+    e = e * c - 4.549708457e-3f;
+    e = e * c + 3.268598649e-2f;
+    e = e * c - 1.511926067e-1f;
+    e = e * c - 9.178742302e-1f;
+    e = e * c - 1.627690272f;
+    e = e * c - 9.518198354e-5f;
+    const tl_vf n = e + TL_TO_INTEGER, f = e - (n - TL_TO_INTEGER);
+    tl_vf p = TL_ALL_F(1.535334123e-4f);
+    p = p * f + 1.339890044e-3f;
+    p = p * f + 9.618437608e-3f;
+    p = p * f + 5.550332409e-2f;
+    p = p * f + 2.402264791e-1f;
+    p = p * f + 6.931472029e-1f;
+    p = p * f + 1.0f;
+    const tl_vf far = 1.0f - (tl_vf)((tl_vi)p + ((tl_vi)n << 23));
+    return TL_TERNARY(a >= 0.8f, (tl_vf)((tl_vi)far | ((tl_vi)x & INT32_MIN)), near);
 }
 TL_INLINE tl_vf tl_w_sigmoid(tl_vf x) {  // e^x / (1 + e^x), or the same by e^-x
     const tl_vf e = tl_w_exp((tl_vf)((tl_vi)x | INT32_MIN)), one = TL_ALL_F(1.0f);
@@ -246,30 +276,6 @@ TL_INLINE tl_vd tl_d_expm1(tl_vd x) {
     return TL_TERNARY(x == 0.0, x, r);
 }
 TL_IN_DOUBLE(tl_w_expm1, x, tl_d_expm1(x))
-// erf(x) / x is a polynomial of x^2 in [0, 16], beyond which erf is 1.
-TL_INLINE tl_vd tl_d_erf(tl_vd x) {
-    const tl_vd c = tl_d_between(x, -4.0, 4.0), t = c * c * 0.125 - 1.0;
-    tl_vd p = TL_ALL_D(-0.00023753030086338238);
-    p = p * t + 0.00059559660600051099;
-    p = p * t - 0.00036323960546510512;
-    p = p * t + 0.0006199186266208;
-    p = p * t - 0.0028438421375724849;
-    p = p * t + 0.005571999462168701;
-    p = p * t - 0.008445061534000995;
-    p = p * t + 0.013912674213802432;
-    p = p * t - 0.022530380754105717;
-    p = p * t + 0.03321488463790601;
-    p = p * t - 0.04575393377883074;
-    p = p * t + 0.059856530481245586;
-    p = p * t - 0.074728962265009538;
-    p = p * t + 0.090211975838021702;
-    p = p * t - 0.1077104012536239;
-    p = p * t + 0.13167500462304273;
-    p = p * t - 0.17657623355634396;
-    p = p * t + 0.35353099633699612;
-    return c * p;
-}
-TL_IN_DOUBLE(tl_w_erf, x, tl_d_erf(x))
 TL_INLINE tl_vd tl_d_log1p(tl_vd x) {
     const tl_vd small = x * (1.0 - x * (0.5 - x * (1.0 / 3.0 - x * (0.25 - x * 0.2))));
     const tl_vd log = tl_d_log(tl_d_between(1.0 + x, 1e-300, 1e300));

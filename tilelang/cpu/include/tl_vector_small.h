@@ -6,7 +6,7 @@
 
 // The bits of a code at their place in a float have the value times 2^(B - 127), also where they are subnormal.
 TL_INLINE tl_w_f32 tl_w_small_to_f32(tl_w_u8 code, int E, int M, int B, int INF, int MAX, int NANC) {
-    const tl_w_i32 c = TL_CONVERT(code, tl_w_i32), body = c & ((1 << (E + M)) - 1);
+    const tl_w_i32 c = tl_w_u8_to_i32(code), body = c & ((1 << (E + M)) - 1);
     const tl_w_u32 sign = (tl_w_u32)(c >> (E + M) & 1) << 31;
     const tl_w_f32 v = (tl_w_f32)(body << (23 - M)) * tl_as_f32((uint32_t)(127 - B + 127) << 23);
     tl_w_i32 bits = (tl_w_i32)v;

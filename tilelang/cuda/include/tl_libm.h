@@ -2,6 +2,7 @@
 #ifndef TL_LIBM_H
 #define TL_LIBM_H
 #include "tl_basic.h"
+#include "tl_power.h"
 
 // -- functions of the device's mathematical library -----------------------------------------------------
 #define TL_LIBM1(N)                                                               \
@@ -21,22 +22,6 @@ TL_INLINE float tl_fma_f32(float a, float b, float c) { return fmaf(a, b, c); }
 TL_INLINE double tl_fma_f64(double a, double b, double c) { return fma(a, b, c); }
 TL_INLINE float tl_sigmoid_f32(float x) { return 1.0f / (1.0f + expf(-x)); }
 TL_INLINE double tl_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
-#define TL_IPOW(S, T, U)                                                          \
-    TL_INLINE T tl_pow_##S(T x, T n) {                                            \
-        U r = 1, b = (U)x;                                                        \
-        if ((T)((U)n + 1) == 0) return x == 1 ? 1 : (T)((U)x + 1) == 0 ? x : 0;   \
-        if (n < 0) return x == 1 ? 1 : (T)((U)x + 1) == 0 ? (n & 1 ? x : 1) : 0;  \
-        for (; n > 0; n >>= 1, b *= b) if (n & 1) r *= b;                         \
-        return (T)r;                                                              \
-    }
-TL_IPOW(i32, int32_t, uint32_t) TL_IPOW(i64, int64_t, uint64_t)
-#define TL_UPOW(S, T)                                                             \
-    TL_INLINE T tl_pow_##S(T x, T n) {                                            \
-        T r = 1;                                                                  \
-        for (; n > 0; n >>= 1, x *= x) if (n & 1) r *= x;                         \
-        return r;                                                                 \
-    }
-TL_UPOW(u32, uint32_t) TL_UPOW(u64, uint64_t)
 
 // -- approximations in hardware -----------------------------------------------------------------------
 TL_INLINE float tl_fast_exp_f32(float x) { return __expf(x); }

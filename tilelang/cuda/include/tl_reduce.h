@@ -1,4 +1,4 @@
-// Reductions over the 32 threads of a warp.
+// Reductions over the threads of a warp, and over those of a block through shared memory.
 #ifndef TL_REDUCE_H
 #define TL_REDUCE_H
 #include "tl_basic.h"
@@ -41,4 +41,34 @@ TL_WARP_LONG(u64, uint64_t)
 #endif
 TL_WARP_INT(i32, int32_t)
 TL_WARP_INT(u32, uint32_t)
+
+// -- over COUNT threads of the block that are STRIDE apart, through shared memory ------------------------
+// Threads whose condition is false bring nothing: `has` says who brings a value. The halves are folded onto
+// each other, so that the order of the operations depends on COUNT alone.
+template <int COUNT, int STRIDE, class S, class T, class F>
+TL_INLINE T tl_thread_allreduce(S* space, uint8_t* has, int thread, T value, bool cond, F combine) {
+    const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
+    space[thread] = value;
+    has[thread] = cond;
+    __syncthreads();
+    for (int left = COUNT; left > 1; left -= left / 2) {
+        const int half = left / 2;
+        const int mine = base + place * STRIDE, other = base + (place + half) * STRIDE;
+        T result = space[mine];
+        bool present = has[mine];
+        if (place < half) {
+            result = present && has[other] ? combine(result, space[other]) : present ? result : space[other];
+            present = present || has[other];
+        } else if (place == half && left % 2) {
+            result = space[base + 2 * half * STRIDE];
+            present = has[base + 2 * half * STRIDE];
+        }
+        __syncthreads();
+        if (place < left - half) { space[mine] = result; has[mine] = present; }
+        __syncthreads();
+    }
+    const T total = space[base];
+    __syncthreads();
+    return total;
+}
 #endif

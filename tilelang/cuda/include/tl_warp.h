@@ -33,34 +33,4 @@ template <class T> TL_INLINE uint32_t tl_match_all(T v, uint32_t mask = TL_ALL_L
     if constexpr (sizeof(T) < 4) return __match_all_sync(mask, (int)v, &same);
     else return __match_all_sync(mask, v, &same);
 }
-
-// -- over COUNT threads of the block that are STRIDE apart, through shared memory ------------------------
-// Threads whose condition is false bring nothing: `has` says who brings a value. The halves are folded onto
-// each other, so that the order of the operations depends on COUNT alone.
-template <int COUNT, int STRIDE, class S, class T, class F>
-TL_INLINE T tl_thread_allreduce(S* space, uint8_t* has, int thread, T value, bool cond, F combine) {
-    const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
-    space[thread] = value;
-    has[thread] = cond;
-    __syncthreads();
-    for (int left = COUNT; left > 1; left -= left / 2) {
-        const int half = left / 2;
-        const int mine = base + place * STRIDE, other = base + (place + half) * STRIDE;
-        T result = space[mine];
-        bool present = has[mine];
-        if (place < half) {
-            result = present && has[other] ? combine(result, space[other]) : present ? result : space[other];
-            present = present || has[other];
-        } else if (place == half && left % 2) {
-            result = space[base + 2 * half * STRIDE];
-            present = has[base + 2 * half * STRIDE];
-        }
-        __syncthreads();
-        if (place < left - half) { space[mine] = result; has[mine] = present; }
-        __syncthreads();
-    }
-    const T total = space[base];
-    __syncthreads();
-    return total;
-}
 #endif

@@ -129,6 +129,14 @@ TL_INLINE void __builtin_amdgcn_s_waitcnt(int code) {
 }
 TL_INLINE void __builtin_amdgcn_s_wait_loadcnt(int left) { tl_emu_wait_loads((unsigned)left); }
 TL_INLINE void __builtin_amdgcn_s_wait_dscnt(int) {}
+// Loads of a wave to LDS; that its lanes are one behind the other there, they tell each other.
+TL_INLINE void tl_load_lds_4(void* dst, const void* src, int more) { tl_emu_load_lds(src, (char*)dst + more - 4 * tl_emu_lane(), 4); }
+TL_INLINE void tl_load_lds_16(void* dst, const void* src, int more) { tl_emu_load_lds(src, (char*)dst + more - 16 * tl_emu_lane(), 16); }
+TL_INLINE void tl_loads_commit() {}
+template <int LOADS, int ITEMS> TL_INLINE void tl_loads_wait(int more) {
+    const int left = LOADS * (more < 0 ? 0 : more < ITEMS ? more : ITEMS);
+    if (LOADS > 0) tl_emu_wait_loads((unsigned)(left < 63 ? left : 63));
+}
 TL_INLINE void __builtin_amdgcn_s_sleep(int) { tl_emu_yield(); }
 TL_INLINE void __builtin_amdgcn_s_setprio(int) {}
 TL_INLINE void __builtin_amdgcn_sched_barrier(int) {}

@@ -230,6 +230,7 @@ void move_copies(Fiber& fiber, size_t count) {
     for (size_t k = 0; k < count; ++k) {
         move_copy(fiber.copies[k]);
         if (fiber.gang->order) disown_copy(fiber, fiber.copies[k]);
+        if (fiber.gang->flags & TL_EMU_EVENTS) note_copy(fiber, fiber.copies[k]);
     }
     fiber.copies.erase(fiber.copies.begin(), fiber.copies.begin() + (std::ptrdiff_t)count);
     for (size_t& end : fiber.copy_groups) end = end > count ? end - count : 0;
@@ -244,10 +245,13 @@ extern "C" {
 void tl_emu_cp_async(void* target, const void* source, unsigned bytes) {
     Fiber* me = current();
     const void* pc = TL_EMU_PC();
-    AsyncCopy copy{target, source, bytes, false, 0, pc};
-    if (worker->flags != 0) {
-        if (!observe(me, target, bytes, TL_EMU_WRITE, pc, bytes)) return;
-        if (source != nullptr && !observe(me, source, bytes, TL_EMU_READ, pc, bytes)) return;
+    AsyncCopy copy{target, source, bytes, false, 0, pc, me->gang->switches};
+    if (const uint32_t flags = worker->flags) {
+        worker->flags &= ~uint32_t{TL_EMU_EVENTS};  // it is an event of its own when it is waited for
+        const bool allowed = observe(me, target, bytes, TL_EMU_WRITE, pc, bytes) &&
+                             (source == nullptr || observe(me, source, bytes, TL_EMU_READ, pc, bytes));
+        worker->flags = flags;
+        if (!allowed) return;
         if (me->gang->order) own_copy(*me, copy);
     }
     const uint32_t schedule = me->gang->schedule;

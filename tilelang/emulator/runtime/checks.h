@@ -40,6 +40,7 @@ void count_barrier(const void* pc);  // all threads that it waits for have come
 void flush_counters(Block& block);
 void end_counters();
 void note_wait(Fiber& fiber);
+void note_copy(Fiber& fiber, const AsyncCopy& copy);
 void note_work(const Task& task);
 }  // namespace tl_emu
 #endif

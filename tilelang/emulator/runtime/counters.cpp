@@ -109,6 +109,14 @@ void Counters::add_barrier(uint64_t pc) {
 
 void Counters::add_event(const TlEmuEvent& event) {
     std::lock_guard<std::mutex> guard(mutex_);
+    if (event.kind == TL_EMU_EVENT_COPY && !events_.empty()) {  // bytes of one instruction in a loop
+        TlEmuEvent& last = events_.back();
+        if (last.kind == event.kind && last.pc == event.pc && last.warp == event.warp && last.tile == event.tile &&
+            last.begin == event.begin && last.end == event.end) {
+            last.bytes += event.bytes;
+            return;
+        }
+    }
     events_.push_back(event);
 }
 
@@ -153,7 +161,22 @@ bool watched(const Block& block) { return block_number(block) == worker->launch-
 
 }  // namespace
 
+namespace {
+void note_access(Fiber& who, size_t bytes, TlEmuAccess access, const void* pc) {
+    TlEmuEvent event{};
+    event.kind = TL_EMU_EVENT_COPY;
+    event.warp = who.warp->number;
+    event.begin = event.end = who.gang->switches;
+    event.pc = (uint64_t)pc;
+    event.tile = TL_EMU_NOBODY;
+    event.bytes = (uint32_t)bytes;
+    strncpy(event.what, access == TL_EMU_READ ? "load" : access == TL_EMU_WRITE ? "store" : "atomic", sizeof event.what - 1);
+    worker->launch->counters->add_event(event);
+}
+}  // namespace
+
 void count_access(Fiber& who, const void* p, size_t bytes, TlEmuAccess access, TlEmuSpace space, const void* pc) {
+    if ((worker->flags & TL_EMU_EVENTS) && space == TL_EMU_GLOBAL && watched(*who.block)) note_access(who, bytes, access, pc);
     AccessLog& log = log_of_worker();
     const uint64_t warp = (uint64_t)who.block->number * (most_threads / warp_size) + who.warp->number;
     const uint64_t key = ((uint64_t)pc * 2 + (access != TL_EMU_READ)) * 2 + (space == TL_EMU_SHARED) + (warp << 50);
@@ -200,10 +223,36 @@ void end_counters() {
     worker->log->last = nullptr;
 }
 
+namespace {
+// The shared buffer at an address.
+uint32_t tile_at(const void* p) {
+    const auto offset = (uint32_t)shared_offset(p);
+    const TlEmuLaunch& request = worker->launch->request;
+    uint32_t found = TL_EMU_NOBODY;
+    for (uint32_t k = 0; k < request.tile_count; ++k)
+        if (offset - request.tiles[k].offset < request.tiles[k].bytes) found = request.tiles[k].id;
+    return found;
+}
+}  // namespace
+
+void note_copy(Fiber& fiber, const AsyncCopy& copy) {
+    if (fiber.lane != 0 || !watched(*fiber.block)) return;
+    TlEmuEvent event{};
+    event.kind = TL_EMU_EVENT_COPY;
+    event.warp = fiber.warp->number;
+    event.begin = copy.began;
+    event.end = fiber.gang->switches;
+    event.pc = (uint64_t)copy.pc;
+    event.tile = tile_at(copy.target);
+    event.bytes = copy.bytes * (uint32_t)__builtin_popcountll(fiber.warp->live);
+    strncpy(event.what, copy.what, sizeof event.what - 1);
+    worker->launch->counters->add_event(event);
+}
+
 void note_wait(Fiber& fiber) {
     if (fiber.lane != 0 || !watched(*fiber.block)) return;
     TlEmuEvent event{};
-    event.kind = TL_EMU_EVENT_WAIT;
+    event.kind = fiber.multiplies ? TL_EMU_EVENT_MATRIX : TL_EMU_EVENT_WAIT;
     event.warp = fiber.warp->number;
     event.begin = fiber.wait_began;
     event.end = fiber.gang->switches;
@@ -227,11 +276,8 @@ void note_work(const Task& task) {
         for (const Span& span : *spans) {
             const Block* owner = block_of(*worker->gang, span.address);
             if (owner == nullptr || event.tile != TL_EMU_NOBODY) continue;
-            const auto offset = (uint32_t)shared_offset(span.address);
             event.bytes += (uint32_t)span.bytes;
-            const TlEmuLaunch& request = worker->launch->request;
-            for (uint32_t k = 0; k < request.tile_count; ++k)
-                if (offset - request.tiles[k].offset < request.tiles[k].bytes) event.tile = request.tiles[k].id;
+            event.tile = tile_at(span.address);
         }
     }
     worker->launch->counters->add_event(event);

@@ -68,17 +68,20 @@ extern "C" {
 void tl_emu_mma(unsigned shape, unsigned kinds, void* d, const void* a, const void* b) {
     Operands mine = {atom_of(shape, kinds), d, a, b};
     read_operands(mine, TL_EMU_PC());
+    const tl_emu::Multiplying unit;
     tl_emu::collective("mma.sync", 0xffffffffu, &mine, multiply_lanes, TL_EMU_PC());
 }
 void tl_emu_mma_sparse(unsigned shape, unsigned kinds, void* d, const void* a, const void* b, unsigned metadata, unsigned selector) {
     Operands mine = {atom_of(shape, kinds), d, a, b, Form::sparse, metadata, selector};
     read_operands(mine, TL_EMU_PC());
+    const tl_emu::Multiplying unit;
     tl_emu::collective("mma.sp.sync", 0xffffffffu, &mine, multiply_lanes, TL_EMU_PC());
 }
 void tl_emu_mma_quads(int a_columns, int b_columns, unsigned kind, void* d, const void* a, const void* b) {
     Operands mine = {{16, 16, 4, tl_emu::kind_f16, tl_emu::kind_f16, Kind(kind)}, d, a, b, Form::quads, 0, 0,
                      a_columns != 0, b_columns != 0};
     read_operands(mine, TL_EMU_PC());
+    const tl_emu::Multiplying unit;
     tl_emu::collective("mma.sync of quads", 0xffffffffu, &mine, multiply_lanes, TL_EMU_PC());
 }
 

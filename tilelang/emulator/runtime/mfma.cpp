@@ -187,6 +187,7 @@ void tl_emu_wave_product(unsigned machine, unsigned shape, unsigned kinds, unsig
         stop();
     }
     Lane mine{what, d, a, b, TL_EMU_PC()};
+    const Multiplying unit;
     in_step(what.machine == Machine::mfma ? "an MFMA instruction" : "a WMMA instruction", &mine, multiply_wave, mine.pc);
 }
 

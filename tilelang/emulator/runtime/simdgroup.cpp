@@ -1,4 +1,5 @@
 // Products of 8 x 8 matrices in the registers of a simdgroup of an Apple GPU.
+#include "state.h"
 #include "tl_emu.h"
 
 namespace {
@@ -28,5 +29,6 @@ template <class Mask> void multiply(void** lanes, Mask) {
 }  // namespace
 
 extern "C" void tl_emu_multiply_8x8(float* held) {
+    const tl_emu::Multiplying unit;
     tl_emu::collective("simdgroup_multiply_accumulate", 0xffffffffu, held, multiply, TL_EMU_PC());
 }

@@ -39,6 +39,8 @@ struct AsyncCopy {
     bool moved;
     uint64_t mark;  // what the shadow holds until it is waited for
     const void* pc;
+    uint64_t began;  // the step in which it was issued
+    const char* what = "cp.async";  // in timelines
 };
 
 // Part of a thread's stack that belongs to a group of matrix products until the thread waits for it.
@@ -78,6 +80,7 @@ struct Fiber : Thread {
     Context context;
     bool done = false;
     const char* waiting = "";  // for what, when it does not run
+    bool multiplies = false;   // it waits for the lanes with which it runs a matrix instruction
     const void* wait_pc = nullptr;
     const void* wait_object = nullptr;
     uint64_t wait_began = 0;
@@ -275,6 +278,12 @@ extern thread_local constinit Worker* worker __attribute__((tls_model("initial-e
 inline Order* order() { return worker->gang->order.get(); }  // who knows what; none where races are not looked for
 inline const void* place_of(int32_t site) { return worker->launch->anchor + site; }
 inline Fiber* current() { return worker->current; }
+
+// While it lives, the thread meets the others of its warp for a matrix instruction.
+struct Multiplying {
+    Multiplying() { current()->multiplies = true; }
+    ~Multiplying() { current()->multiplies = false; }
+};
 inline bool checks(uint32_t flags) { return (worker->flags & flags) != 0; }
 // How many of the threads that meet in an instruction of a warpgroup wait for it together.
 inline int part_of(int count) { return checks(TL_EMU_WARP_PRODUCTS) ? (int)warp_size : count; }

@@ -207,6 +207,8 @@ void tl_emu_load_lds(const void* source, void* base, unsigned bytes) {
     LoadLds mine{base, TL_EMU_PC()};
     in_step("a load to LDS", &mine, same_base, mine.pc);
     tl_emu_cp_async((char*)const_cast<void*>(mine.base) + current()->lane * bytes, source, bytes);
+    std::vector<AsyncCopy>& copies = current()->copies;
+    if (!copies.empty()) copies.back().what = "load to LDS";
 }
 
 // s_waitcnt vmcnt(left), of which only loads to LDS are counted here: others end when they are made.

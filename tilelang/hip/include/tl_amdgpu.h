@@ -40,7 +40,8 @@ typedef __SIZE_TYPE__ size_t;
 #define __constant__ __attribute__((constant))
 #endif
 #ifndef __launch_bounds__
-#define __launch_bounds__(THREADS) __attribute__((amdgpu_flat_work_group_size(1, THREADS)))
+#define __launch_bounds__(THREADS, WAVES)                                         \
+    __attribute__((amdgpu_flat_work_group_size(1, THREADS), amdgpu_waves_per_eu(WAVES)))
 #endif
 #ifndef __forceinline__
 #define __forceinline__ inline __attribute__((always_inline))
@@ -114,6 +115,29 @@ TL_INLINE void __syncwarp() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+// -- loads of a wavefront straight to LDS: lane after lane from where the first one's is, and `more`, which M0 says -----
+// M0 has all of an LDS address, on gfx950 too (160 KiB); the offset of the instruction would move both addresses.
+// Not the builtin: before each read of LDS the compiler would wait for all loads to it.
+#define TL_LOAD_LDS(BYTES, NAME)                                                  \
+    TL_INLINE void tl_load_lds_##BYTES(void* dst, const void* src, int more) {                                           \
+        const uint32_t place = (uint32_t)(uint64_t)(__attribute__((address_space(3))) void*)dst;                         \
+        asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_" NAME " %1, off"                                  \
+                     :: "s"(__builtin_amdgcn_readfirstlane(place) + more), "v"(src) : "memory", "m0");                   \
+    }
+#if defined(__gfx942__) || defined(__gfx950__)
+TL_LOAD_LDS(4, "dword")
+#endif
+#if defined(__gfx950__)
+TL_LOAD_LDS(16, "dwordx4")
+#endif
+TL_INLINE void tl_loads_commit() {}  // loads are counted one by one
+// All but the loads of the last ITEMS items, of LOADS each; `more`: how many of these there are.
+template <int LOADS, int ITEMS> TL_INLINE void tl_loads_wait(int more) {
+    if constexpr (ITEMS > 0) {
+        if (more < ITEMS) return tl_loads_wait<LOADS, ITEMS - 1>(more);
+    }
+    if constexpr (LOADS > 0) asm volatile("s_waitcnt vmcnt(%0)" :: "n"(LOADS * ITEMS < 63 ? LOADS * ITEMS : 63) : "memory");
 }
 TL_INLINE void tl_trap() { __builtin_trap(); }
 

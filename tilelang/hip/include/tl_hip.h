@@ -156,34 +156,5 @@ TL_INLINE int __syncthreads_count(int vote) {
 }
 TL_INLINE int __syncthreads_or(int vote) { return __syncthreads_count(vote != 0) != 0; }
 TL_INLINE int __syncthreads_and(int vote) { return __syncthreads_count(vote == 0) == 0; }
-// COUNT threads that are STRIDE apart. Threads whose condition is false bring nothing. The halves are folded onto each
-// other, so that the order of the operations depends on COUNT alone.
-template <int COUNT, int STRIDE, class T, class F>
-TL_INLINE T tl_thread_allreduce(T* space, int thread, T value, bool cond, F combine) {
-    __shared__ bool has[1024];
-    const int place = thread / STRIDE % COUNT, base = thread - place * STRIDE;
-    space[thread] = value;
-    has[thread] = cond;
-    __syncthreads();
-    for (int left = COUNT; left > 1; left -= left / 2) {
-        const int half = left / 2;
-        const int mine = base + place * STRIDE, other = base + (place + half) * STRIDE;
-        T result = space[mine];
-        bool present = has[mine];
-        if (place < half) {
-            result = present && has[other] ? combine(result, space[other]) : present ? result : space[other];
-            present = present || has[other];
-        } else if (place == half && left % 2) {
-            result = space[base + 2 * half * STRIDE];
-            present = has[base + 2 * half * STRIDE];
-        }
-        __syncthreads();
-        if (place < left - half) { space[mine] = result; has[mine] = present; }
-        __syncthreads();
-    }
-    const T total = space[base];
-    __syncthreads();
-    return total;
-}
 #include "tl_basic.h"
 #endif

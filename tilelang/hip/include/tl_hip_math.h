@@ -4,6 +4,7 @@
 #ifndef TL_HIP_MATH_H
 #define TL_HIP_MATH_H
 #include "tl_hip.h"
+#include "tl_power.h"
 
 #define TL_INFINITE_F64 ((double)INFINITY)
 #define TL_NAN_F64 ((double)NAN)
@@ -15,21 +16,19 @@ TL_INLINE int tl_exponent(double a) {
     return e ? e - 1023 : (int)(tl_bits_f64(a * 0x1p64) >> 52) - 1023 - 64;
 }
 
+// The polynomial of `z` with these coefficients, that of the highest power first.
+TL_INLINE double tl_fused(double a, double b, double c) { return fma(a, b, c); }
+TL_INLINE float tl_fused(float a, float b, float c) { return fmaf(a, b, c); }
+template <class T> TL_INLINE T tl_polynomial(T, T p) { return p; }
+template <class T, class... More> TL_INLINE T tl_polynomial(T z, T p, T next, More... more) {
+    return tl_polynomial(z, tl_fused(p, z, next), more...);
+}
+
 // -- exponentials and logarithms of double --------------------------------------------------------------------------
 // e^r for |r| <= 0.35, less 1, by its series.
 TL_INLINE double tl_exp_near(double r) {
-    double p = 1.0 / 6227020800.0;
-    p = fma(p, r, 1.0 / 479001600.0);
-    p = fma(p, r, 1.0 / 39916800.0);
-    p = fma(p, r, 1.0 / 3628800.0);
-    p = fma(p, r, 1.0 / 362880.0);
-    p = fma(p, r, 1.0 / 40320.0);
-    p = fma(p, r, 1.0 / 5040.0);
-    p = fma(p, r, 1.0 / 720.0);
-    p = fma(p, r, 1.0 / 120.0);
-    p = fma(p, r, 1.0 / 24.0);
-    p = fma(p, r, 1.0 / 6.0);
-    p = fma(p, r, 0.5);
+    const double p = tl_polynomial(r, 1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
+        1.0 / 362880.0, 1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5);
     return fma(p * r, r, r);
 }
 #define TL_LN2_HI 0x1.62e42feep-1   // 32 bits, so that products with exponents are exact
@@ -67,17 +66,8 @@ TL_INLINE double tl_log_parts(double x, double* e) {
     const double m = tl_bits<double>(u - ((uint64_t)k << 52));
     *e = (double)k - (tiny ? 54.0 : 0.0);
     const double f = m - 1.0, s = f / (m + 1.0), z = s * s;
-    double p = 1.0 / 23.0;
-    p = fma(p, z, 1.0 / 21.0);
-    p = fma(p, z, 1.0 / 19.0);
-    p = fma(p, z, 1.0 / 17.0);
-    p = fma(p, z, 1.0 / 15.0);
-    p = fma(p, z, 1.0 / 13.0);
-    p = fma(p, z, 1.0 / 11.0);
-    p = fma(p, z, 1.0 / 9.0);
-    p = fma(p, z, 1.0 / 7.0);
-    p = fma(p, z, 1.0 / 5.0);
-    p = fma(p, z, 1.0 / 3.0);
+    const double p = tl_polynomial(z, 1.0 / 23.0, 1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0, 1.0 / 11.0,
+        1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0);
     return fma(2.0 * s * z, p, 2.0 * s);
 }
 TL_INLINE double tl_log_special(double x) { return x == 0.0 ? -TL_INFINITE_F64 : x > 0.0 ? x : TL_NAN_F64; }
@@ -144,26 +134,14 @@ TL_INLINE double tl_quarter(double x, int* quarter) {
 }
 TL_INLINE double tl_sin_near(double r) {
     const double z = r * r;
-    double p = 1.0 / 355687428096000.0;
-    p = fma(p, -z, 1.0 / 1307674368000.0);
-    p = fma(p, -z, 1.0 / 6227020800.0);
-    p = fma(p, -z, 1.0 / 39916800.0);
-    p = fma(p, -z, 1.0 / 362880.0);
-    p = fma(p, -z, 1.0 / 5040.0);
-    p = fma(p, -z, 1.0 / 120.0);
-    p = fma(p, -z, 1.0 / 6.0);
+    const double p = tl_polynomial(-z, 1.0 / 355687428096000.0, 1.0 / 1307674368000.0, 1.0 / 6227020800.0,
+        1.0 / 39916800.0, 1.0 / 362880.0, 1.0 / 5040.0, 1.0 / 120.0, 1.0 / 6.0);
     return fma(-p * z, r, r);
 }
 TL_INLINE double tl_cos_near(double r) {
     const double z = r * r;
-    double p = 1.0 / 20922789888000.0;
-    p = fma(p, -z, 1.0 / 87178291200.0);
-    p = fma(p, -z, 1.0 / 479001600.0);
-    p = fma(p, -z, 1.0 / 3628800.0);
-    p = fma(p, -z, 1.0 / 40320.0);
-    p = fma(p, -z, 1.0 / 720.0);
-    p = fma(p, -z, 1.0 / 24.0);
-    p = fma(p, -z, 0.5);
+    const double p = tl_polynomial(-z, 1.0 / 20922789888000.0, 1.0 / 87178291200.0, 1.0 / 479001600.0, 1.0 / 3628800.0,
+        1.0 / 40320.0, 1.0 / 720.0, 1.0 / 24.0, 0.5);
     return fma(-p, z, 1.0);
 }
 // The sine `turns` quarters further: 0 for the sine, 1 for the cosine.
@@ -192,18 +170,8 @@ TL_INLINE double tl_atan_f64(double x) {
     t = t / (1.0 + sqrt(fma(t, t, 1.0)));  // halves the angle, twice
     t = t / (1.0 + sqrt(fma(t, t, 1.0)));
     const double z = t * t;
-    double p = 1.0 / 25.0;
-    p = fma(p, -z, 1.0 / 23.0);
-    p = fma(p, -z, 1.0 / 21.0);
-    p = fma(p, -z, 1.0 / 19.0);
-    p = fma(p, -z, 1.0 / 17.0);
-    p = fma(p, -z, 1.0 / 15.0);
-    p = fma(p, -z, 1.0 / 13.0);
-    p = fma(p, -z, 1.0 / 11.0);
-    p = fma(p, -z, 1.0 / 9.0);
-    p = fma(p, -z, 1.0 / 7.0);
-    p = fma(p, -z, 1.0 / 5.0);
-    p = fma(p, -z, 1.0 / 3.0);
+    const double p = tl_polynomial(-z, 1.0 / 25.0, 1.0 / 23.0, 1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0,
+        1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0);
     const double angle = 4.0 * fma(-p * z, t, t);
     return copysign(a > 1.0 ? 1.5707963267948966 - angle : angle, x);
 }
@@ -338,55 +306,24 @@ TL_INLINE float tl_sigmoid_f32(float x) { return 1.0f / (1.0f + expf(-x)); }
 TL_INLINE double tl_sigmoid_f64(double x) { return 1.0 / (1.0 + tl_exp_f64(-x)); }
 TL_INLINE float tl_tanh_f32(float x) {
     const float a = fabsf(x), z = x * x;
-    float p = -5.70498872745e-3f;
-    p = fmaf(p, z, 2.06390887954e-2f);
-    p = fmaf(p, z, -5.37397155531e-2f);
-    p = fmaf(p, z, 1.33314422036e-1f);
-    p = fmaf(p, z, -3.33332819422e-1f);
+    const float p = tl_polynomial(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f,
+        1.33314422036e-1f, -3.33332819422e-1f);
     const float near = fmaf(x * z, p, x);
     return a < 0.625f ? near : copysignf(1.0f - 2.0f / (expf(2.0f * a) + 1.0f), x);
 }
 // Below 1 a polynomial of x^2, above e^(-x^2) times one of 1 / (1 + x / 2); both fitted in double.
 TL_INLINE float tl_erf_f32(float x) {
     const float a = fabsf(x), z = x * x;
-    float p = -9.807527931116056e-06f;
-    p = fmaf(p, z, 1.1312575952615589e-04f);
-    p = fmaf(p, z, -8.490129839628935e-04f);
-    p = fmaf(p, z, 5.221419036388397e-03f);
-    p = fmaf(p, z, -2.6865556836128235e-02f);
-    p = fmaf(p, z, 1.1283784359693527e-01f);
-    p = fmaf(p, z, -3.7612637877464294e-01f);
-    p = fmaf(p, z, 1.128379225730896f);
+    const float p = tl_polynomial(z, -9.807527931116056e-06f, 1.1312575952615589e-04f, -8.490129839628935e-04f,
+        5.221419036388397e-03f, -2.6865556836128235e-02f, 1.1283784359693527e-01f, -3.7612637877464294e-01f,
+        1.128379225730896f);
     const float t = 1.0f / fmaf(0.5f, a, 1.0f);
-    float q = 1.190052404999733e-01f;
-    q = fmaf(q, t, -4.7007498145103455e-01f);
-    q = fmaf(q, t, 5.616955161094666e-01f);
-    q = fmaf(q, t, -1.0239070653915405e-01f);
-    q = fmaf(q, t, 3.472331762313843e-01f);
-    q = fmaf(q, t, 2.5984781980514526e-01f);
-    q = fmaf(q, t, 2.848873734474182e-01f);
-    q = fmaf(q, t, -1.5247799456119537e-04f);
+    const float q = tl_polynomial(t, 1.190052404999733e-01f, -4.7007498145103455e-01f, 5.616955161094666e-01f,
+        -1.0239070653915405e-01f, 3.472331762313843e-01f, 2.5984781980514526e-01f, 2.848873734474182e-01f,
+        -1.5247799456119537e-04f);
     const float far = copysignf(1.0f - expf(-z) * q, x);
     return a < 1.0f ? x * p : a > 4.0f ? copysignf(1.0f, x) : far + (x - x);
 }
-
-// -- powers of integers ---------------------------------------------------------------------------------------------------
-#define TL_IPOW(S, T, U)                                                          \
-    TL_INLINE T tl_pow_##S(T x, T n) {                                            \
-        U r = 1, b = (U)x;                                                        \
-        if ((T)((U)n + 1) == 0) return x == 1 ? 1 : (T)((U)x + 1) == 0 ? x : 0;   \
-        if (n < 0) return x == 1 ? 1 : (T)((U)x + 1) == 0 ? (n & 1 ? x : 1) : 0;  \
-        for (; n > 0; n >>= 1, b *= b) if (n & 1) r *= b;                         \
-        return (T)r;                                                              \
-    }
-TL_IPOW(i32, int32_t, uint32_t) TL_IPOW(i64, int64_t, uint64_t)
-#define TL_UPOW(S, T)                                                             \
-    TL_INLINE T tl_pow_##S(T x, T n) {                                            \
-        T r = 1;                                                                  \
-        for (; n > 0; n >>= 1, x *= x) if (n & 1) r *= x;                         \
-        return r;                                                                 \
-    }
-TL_UPOW(u32, uint32_t) TL_UPOW(u64, uint64_t)
 
 // -- approximations in hardware, and arithmetic rounded to nearest ----------------------------------------------------------
 TL_INLINE float tl_fast_exp_f32(float x) { return tl_hw_exp2(x * 1.442695041f); }

@@ -6,8 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilelang.errors import TileValueError, shown
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.gpu.module import CudaModule
+from tilelang.cuda.host.host_module import HostModule, host_module
+from tilelang.errors import TileUnsupportedError, TileValueError, shown
 from tilelang.ir.stmt import PrimFunc
+from tilelang.options import make_options
+from tilelang.target import parse_target
 
 
 class BaseWrapper(ABC):
@@ -84,3 +89,42 @@ def functions_of(module: Any) -> list[PrimFunc]:
     functions = getattr(module, "functions", module)
     values = list(functions.values()) if hasattr(functions, "values") else []
     return [value for value in values if isinstance(value, PrimFunc)]
+
+
+def find_module(given: Any, func: PrimFunc, target: Any, configs: Any) -> HostModule:
+    """The host part in what callers pass as a device module; compiles when that is None.
+
+    Args:
+        given: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.
+        configs: pass configurations to compile with.
+
+    Raises:
+        TileValueError: anything else.
+        TileUnsupportedError: no compiler for the target tells how kernels are launched.
+    """
+    if isinstance(given, HostModule):
+        return given
+    module = given.device if isinstance(given, Artifact) else given
+    if given is None:
+        module = _compiled(func, target, configs)
+    if not isinstance(module, CudaModule):
+        raise TileValueError(
+            "the device module does not tell how kernels are launched",
+            expected="a CudaModule, a HostModule or an artifact of compilation",
+            got=shown(given),
+        )
+    return host_module(module, func)
+
+
+def _compiled(func: PrimFunc, target: Any, configs: Any) -> CudaModule:
+    from tilelang.compiler import compile
+
+    found = parse_target(target)
+    module = compile(func, found, make_options(configs)).device
+    if module is None:
+        raise TileUnsupportedError(
+            f"no compiler tells how kernels for {found.kind} are launched",
+            expected="device_mod=, or a CUDA target",
+            got=f"target={str(found)!r}",
+        )
+    return module

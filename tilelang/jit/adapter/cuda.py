@@ -8,21 +8,20 @@ from typing import Any
 
 from tilelang.backends import BACKENDS
 from tilelang.codegen.gpu.module import LaunchPlan
-from tilelang.errors import TileValueError
-from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.adapter import templates
-from tilelang.jit.adapter.base import find_prim_func, functions_of
-from tilelang.jit.adapter.c_host import CUDA, CHost, Runtime
-from tilelang.jit.adapter.host_module import (
+from tilelang.cuda.host import templates
+from tilelang.cuda.host.c_host import CUDA, CHost, Runtime
+from tilelang.cuda.host.host_module import (
     HostModule,
-    find_module,
     launch_plans,
     ordered_symbols,
 )
-from tilelang.jit.adapter.programs import c_helpers
-from tilelang.jit.adapter.py_host import PythonHost
-from tilelang.jit.adapter.steps_writer import StepsWriter
-from tilelang.jit.adapter.tma import TmaDescriptor
+from tilelang.cuda.host.programs import c_helpers
+from tilelang.cuda.host.py_host import PythonHost
+from tilelang.cuda.host.steps_writer import StepsWriter
+from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.errors import TileValueError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.adapter.base import find_module, find_prim_func, functions_of
 
 
 class TLCUDASourceWrapper:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.jit.adapter import templates
-from tilelang.jit.adapter.c_host import HIP
+from tilelang.cuda.host import templates
+from tilelang.cuda.host.c_host import HIP
 from tilelang.jit.adapter.cuda import TLCUDASourceWrapper
 
 

@@ -12,17 +12,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError
-from tilelang.ir.stmt import PrimFunc
-from tilelang.jit.adapter.base import BaseWrapper, find_prim_func
-from tilelang.jit.adapter.cpu import (
-    PREDEF_CPU_CALL_FUNC,
-    PREDEF_CPU_INIT_FUNC,
-    TLCPUSourceWrapper,
-)
-from tilelang.jit.adapter.cuda import TLCUDASourceWrapper, TLNVRTCSourceWrapper
-from tilelang.jit.adapter.others import TLHIPSourceWrapper, TLMetalSourceWrapper
-from tilelang.jit.adapter.templates import (
+from tilelang.cuda.host.templates import (
     KERNEL_LAUNCH_FUNC_PY,
     L2_PERSISTENT_MAP_CREATE_HANDLE,
     L2_PERSISTENT_MAP_INIT_FUNC,
@@ -36,6 +26,16 @@ from tilelang.jit.adapter.templates import (
     TMA_DESC_INIT_FUNC_PY,
     TMA_IM2COL_DESC_INIT_FUNC,
 )
+from tilelang.errors import TileUnsupportedError
+from tilelang.ir.stmt import PrimFunc
+from tilelang.jit.adapter.base import BaseWrapper, find_prim_func
+from tilelang.jit.adapter.cpu import (
+    PREDEF_CPU_CALL_FUNC,
+    PREDEF_CPU_INIT_FUNC,
+    TLCPUSourceWrapper,
+)
+from tilelang.jit.adapter.cuda import TLCUDASourceWrapper, TLNVRTCSourceWrapper
+from tilelang.jit.adapter.others import TLHIPSourceWrapper, TLMetalSourceWrapper
 from tilelang.target import parse_target
 
 __all__ = [

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from tilelang.errors import (
@@ -49,6 +49,7 @@ from tilelang.language.v2.values import (
     Value,
     add_param,
 )
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     import inspect

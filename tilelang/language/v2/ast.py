@@ -29,7 +29,6 @@ import __future__
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
@@ -52,6 +51,7 @@ from tilelang.language.v2.nodes import (
     thunk,
 )
 from tilelang.language.v2.source import function_node, new_function
+from tilelang.records import dataclass
 
 __all__ = ["FunctionInfo", "analyse", "rewrite"]
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tilelang.language.v2.nodes import below
+from tilelang.records import dataclass
 
 __all__ = ["Flow", "Followed", "free_names"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tilelang.errors import KernelArgumentError, TileTypeError, shown
@@ -13,6 +13,7 @@ from tilelang.ir.active import current
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Const, Expr, Var
 from tilelang.language.v2.keys import freeze
+from tilelang.records import dataclass
 
 if TYPE_CHECKING:
     from tilelang.language.v2.annot import TIRAnnot

@@ -4,6 +4,9 @@
 // TL_SPACES(F) has F for each. A compiler whose memory has no names gives its own list.
 #ifndef TL_METAL_H
 #define TL_METAL_H
+#if defined(__METAL_VERSION__) && __METAL_VERSION__ < 310
+#error "kernels of tilelang need the Metal Shading Language 3.1 (macOS 14), the first with bfloat"
+#endif
 #include <metal_stdlib>
 using namespace metal;
 
@@ -133,21 +136,16 @@ TL_INLINE float tl_erf_f32(float x) {
     const float a = fabs(x), s = x * x;
     if (a < 1.0f) {
         float p = 7.93040162534453e-05f;
-        p = p * s - 0.0008033895865082741f;
-        p = p * s + 0.0051911068148911f;
-        p = p * s - 0.026855336502194405f;
-        p = p * s + 0.11283624172210693f;
+        p = (p * s - 0.0008033895865082741f) * s + 0.0051911068148911f;
+        p = (p * s - 0.026855336502194405f) * s + 0.11283624172210693f;
         p = p * s - 0.3761262893676758f;
         return x * (p * s + 1.128379225730896f);
     }
     if (!(a < 4.0f)) return tl_isnan_f32(x) ? x : copysign(1.0f, x);
     float q = -1.613940867173369e-06f;
-    q = q * a + 4.558836008072831e-05f;
-    q = q * a - 0.0005927515449002385f;
-    q = q * a + 0.004740143194794655f;
-    q = q * a - 0.026364509016275406f;
-    q = q * a + 0.10997790843248367f;
-    q = q * a + 0.6319374442100525f;
+    q = (q * a + 4.558836008072831e-05f) * a - 0.0005927515449002385f;
+    q = (q * a + 0.004740143194794655f) * a - 0.026364509016275406f;
+    q = (q * a + 0.10997790843248367f) * a + 0.6319374442100525f;
     q = q * a + 1.1301665306091309f;
     return copysign(1.0f - precise::exp(-(q * a - 0.0003031741362065077f)), x);
 }
@@ -319,6 +317,13 @@ TL_REDUCE(sum, sum, float) TL_REDUCE(max, max, float) TL_REDUCE(min, min, float)
     TL_INLINE void tl_matrix_store(threadgroup UNIT* p, const thread M* s, int pitch) {                   \
         simdgroup_store(*s, (threadgroup T*)p, (ulong)pitch);                                             \
     }                                                                                                     \
+    TL_INLINE void tl_matrix_give(thread M* d, const thread UNIT* s) {                                    \
+        for (int k = 0; k < 2; ++k) d->thread_elements()[k] = as_type<T>(s[k]);                           \
+    }                                                                                                     \
+    TL_INLINE void tl_matrix_take(thread UNIT* d, const thread M* s) {                                    \
+        M held = *s;                                                                                      \
+        for (int k = 0; k < 2; ++k) d[k] = as_type<UNIT>(held.thread_elements()[k]);                      \
+    }                                                                                                     \
     TL_INLINE void tl_matrix_multiply(thread simdgroup_float8x8* d, const thread M* a, const thread M* b) { \
         simdgroup_multiply_accumulate(*d, *a, *b, *d);                                                    \
     }
@@ -379,22 +384,17 @@ TL_ATOMIC_RUN_AT(device, device)
 #endif
 
 // -- blocks in panels of rows or columns, back and forth, so that neighbours share operands in the cache ----------
+TL_INLINE uint2 tl_at(uint x, uint y) { uint2 at; at.x = x; at.y = y; return at; }
 TL_INLINE uint2 tl_panel(uint linear, uint length, uint lines, uint panel) {
     const uint number = linear / (panel * length), offset = linear % (panel * length);
     const uint height = min(lines - number * panel, panel), along = offset / height;
-    uint2 at;
-    at.x = number & 1u ? length - 1u - along : along;
-    at.y = number * panel + offset % height;
-    return at;
+    return tl_at(number & 1u ? length - 1u - along : along, number * panel + offset % height);
 }
 TL_INLINE uint2 tl_swizzle_row(uint3 block, uint3 grid, uint panel) {
     return tl_panel(block.x + block.y * grid.x, grid.x, grid.y, panel);
 }
 TL_INLINE uint2 tl_swizzle_column(uint3 block, uint3 grid, uint panel) {
     const uint2 at = tl_panel(block.x + block.y * grid.x, grid.y, grid.x, panel);
-    uint2 turned;
-    turned.x = at.y;
-    turned.y = at.x;
-    return turned;
+    return tl_at(at.y, at.x);
 }
 #endif

@@ -10,9 +10,9 @@ and verified, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 
@@ -115,8 +115,19 @@ _ROWS = (
         wait=(Step.MEET,),
         close=(Step.MEET,),
     ),
-    # The same on machines whose memory instructions run on beside the computation and are counted:
-    # the compiler waits where a value is stored to LDS (AMD CDNA 3 manual, "S_WAITCNT").
+    # Loads that write to LDS themselves, counted while they are under way ("S_WAITCNT vmcnt").
+    Mechanism(
+        "direct", frozenset(("direct_lds",)), "loads straight to LDS", "one barrier per iteration",
+        "async",
+        commit=(Step.CLOSE_GROUP,),
+        wait=(Step.WAIT_GROUPS, Step.MEET),
+        close=(Step.WAIT_GROUPS, Step.MEET),
+        counts_items=True,
+        spared=True,
+    ),
+    # Copies through registers on machines whose memory instructions run on beside the computation
+    # and are counted: the compiler waits where a value is stored to LDS (AMD CDNA 3 manual,
+    # "S_WAITCNT").
     Mechanism(
         "lds", frozenset(("vmcnt",)), "loads by threads", "one barrier per iteration", "copy",
         wait=(Step.MEET,),
@@ -133,7 +144,7 @@ _ROWS = (
     ),
 )  # fmt: skip
 MECHANISMS = {row.name: row for row in _ROWS}
-CHOICES = ("bulk", "cp_async", "lds")
+CHOICES = ("bulk", "cp_async", "direct", "lds")
 
 
 def choices(context: Context) -> tuple[Mechanism, ...]:

@@ -8,7 +8,6 @@ shapes differ; element ``(i, j)`` of one is then element ``(i, j)`` of the other
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -18,6 +17,7 @@ from tilelang.ir.buffer import Buffer, same_extent
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
 
 # Statements whose whole effect is what `effects` says of their accesses.
 _QUIET = (S.Seq, S.Let, S.Alloc, S.Store, S.For, S.If, S.Gemm)

@@ -74,10 +74,12 @@ class Needs:
     def __init__(self, launch: S.Launch) -> None:
         self.launch = launch
         self.tiles: dict[E.Expr, Set[E.Var]] = {}  # pipeline with mbarriers -> its tiles
+        self.turned: dict[S.Stmt, Set[E.Var]] = {}  # product -> tiles of such pipelines around it
         for node in S.walk(launch.body):
             if isinstance(node, H.Pipeline) and MECHANISMS[node.mechanism].turns:
-                self.tiles[node.pipe] = frozenset(node.tiles)
-        self.turned = frozenset(data for tiles in self.tiles.values() for data in tiles)
+                self.tiles[node.pipe] = tiles = frozenset(node.tiles)
+                for inner in filter(may_stay, S.walk(node.body)):
+                    self.turned[inner] = self.turned.get(inner, frozenset()) | tiles
 
     def kept(self, loop: S.For | S.While) -> frozenset[E.Var]:
         """Storage that ``loop`` uses and that nothing writes while it runs: neither the loop, nor
@@ -128,7 +130,8 @@ class Needs:
         for product in before:
             operands = {product.a.buffer.data, product.b.buffer.data}
             sums = product.c.buffer.data in used and not continues(stmt, product)
-            given_on = meets and not _shared(product) <= self.turned | self.quiet
+            turned = self.turned.get(product, frozenset())
+            given_on = meets and not _shared(product) <= turned | self.quiet
             if sums or not operands.isdisjoint(written) or given_on:
                 found.append(product)
         return found

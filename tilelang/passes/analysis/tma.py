@@ -11,7 +11,6 @@ Management".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import TypeAlias
@@ -24,6 +23,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, SPANS, fits, swizzle_of, swizzled
 from tilelang.passes.analysis.vectors import BASE
+from tilelang.records import dataclass
 
 CHUNK = 16  # bytes that addresses and strides of tensors, and rows of boxes, are multiples of
 START = 128  # bytes that a box starts at multiples of in shared memory

@@ -9,7 +9,7 @@ for every thread and register at once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Any, TypeAlias
@@ -26,6 +26,7 @@ from tilelang.ir.linear import parted
 from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, evaluate
 from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes, split_modes
+from tilelang.records import dataclass
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 

@@ -9,14 +9,13 @@ what one instruction takes of a row does not leave a panel in its middle.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import Bounds, divisible_by
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.simplify import simplify
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import SPANS, fits, make_linear_layout, swizzle_of, swizzled
+from tilelang.records import dataclass
 
 UNIT = 16  # bytes that descriptors count in
 LINES = 8  # rows of the pattern
@@ -68,6 +67,11 @@ class Descriptor:
         if self.span == UNIT and not self.k_inner:
             return self.panel // UNIT
         return LINES * self.span // UNIT
+
+    def ends_within(self, share: int) -> bool:
+        """Whether parts of ``share`` elements of a row begin within a panel and end in another."""
+        width = self.span * 8 // self.bits
+        return share % width != 0 and width % share != 0
 
     def offset(self, outer: E.Expr | int, k: E.Expr | int) -> E.Expr:
         """Units from the start of the operand to an element at which an instruction begins."""
@@ -132,17 +136,24 @@ def descriptor_of(
 
 
 def in_panels(
-    operand: Descriptor, start: E.Expr, extent: int, step: int, bounds: Bounds | None
-) -> bool:
+    operand: Descriptor, start: E.Expr, extent: int, step: int, bounds: Bounds | None,
+    shares: int = 1,
+) -> bool:  # fmt: skip
     """Whether elements of a row, taken ``step`` at a time from ``start`` on, lie in whole panels
-    or inside one."""
+    or inside one.
+
+    Args:
+        extent: of all that is taken.
+        shares: warpgroups that take equal parts of it, each from its own start on.
+    """
     size = operand.bits // 8
-    width = operand.span // size
-    if divisible_by(start, width, bounds) and (step % width == 0 or width % step == 0):
-        return True
-    if extent == step and divisible_by(start, width, bounds):
-        return True
-    return width % extent == 0 and divisible_by(start, extent, bounds)
+    width, share = operand.span // size, extent // shares
+    if divisible_by(start, width, bounds):
+        if shares == 1 or share % width == 0:
+            return share == step or step % width == 0 or width % step == 0
+        if width % step == 0:
+            return True
+    return width % share == 0 and divisible_by(start, share, bounds)
 
 
 def _is_zero(value: object) -> bool:

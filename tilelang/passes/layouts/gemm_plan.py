@@ -17,18 +17,21 @@ shared memory itself, and only A may be in registers. What it cannot read so (se
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.layout import Layout
 from tilelang.layout.policy import GemmWarpPolicy
 from tilelang.layout.register_layout import Mode, RegisterLayout
 from tilelang.layout.swizzle import make_padded_layout, make_swizzled_layout
+from tilelang.passes.analysis.combine import accumulator
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.descriptors import (
     Descriptor,
@@ -36,14 +39,16 @@ from tilelang.passes.layouts.descriptors import (
     in_panels,
     wanted_layout,
 )
+from tilelang.records import dataclass
 from tilelang.target import Context
-from tilelang.target.atoms import find_atom, warpgroup_kinds
+from tilelang.target.atoms import LARGE, find_atom, warpgroup_kinds
 from tilelang.target.matrices import BLOCK, MmaAtom, Modes
 from tilelang.target.nvidia_mma import WARPGROUP, wgmma_atom, wgmma_columns
 
 ROW_UNIT = 16  # rows of a warp's tile are a multiple of it
 WARPGROUP_ROWS = 64  # rows of an instruction of a warpgroup
 CHUNK_BITS = 128
+BESIDE_BITS = 64  # 32 lanes then read from each bank twice, one behind the other
 K_RUN = "k_run"  # annotation of a product: see GemmPlan.run
 EXCHANGED = "exchanged"  # annotation of a product: see GemmPlan.exchanged
 
@@ -77,6 +82,17 @@ class SharedRuns(SharedLoad):
     """A factor in shared memory, loaded in runs along k as the registers of the other one ask."""
 
 
+@dataclass(frozen=True)
+class SharedElements(SharedLoad):
+    """A factor in shared memory, of which each thread loads the elements that it multiplies itself.
+
+    Attributes:
+        dtype: that they are converted to, in which their products are added up.
+    """
+
+    dtype: DType = field(kw_only=True)
+
+
 OperandStrategy: TypeAlias = "Registers | SharedLoad | Descriptor"
 # The layout of a shared buffer where the given one is wanted; None where it can have neither.
 LayoutOf: TypeAlias = "Callable[[Buffer, Layout | None], Layout | None]"
@@ -89,11 +105,14 @@ class GemmPlan:
     Attributes:
         atom: the matrix instruction; None for plain multiplications.
         m, n, k: sizes of the product.
-        warps: how many warps (of ``wgmma`` warpgroups) share the rows and the columns.
+        warps: how many warps (of ``wgmma`` warpgroups) share the rows and the columns. Where there
+            are more of them, the others compute the same once more: see :attr:`copies`.
         sum: where the running result is held, of shape (m, n).
         c, a, b: where the threads have the operands from.
         run: steps of the instruction in which a thread multiplies neighbours along k; 1 for the
             instruction's own order.
+        beside: neighbouring columns of B, contiguous along n, that a thread loads at once. Each is
+            of another tile of the instruction: neighbours of the result are in different tiles.
         exchanged: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
             are the warps and the sum; c, a and b are still the layouts of C, A and B.
         why: why no instruction of a warpgroup computes it, where the target has them.
@@ -106,19 +125,36 @@ class GemmPlan:
     warps: tuple[int, int]
     sum: RegisterLayout
     c: OperandStrategy
-    a: OperandStrategy = SharedLoad()
-    b: OperandStrategy = SharedLoad()
+    a: OperandStrategy
+    b: OperandStrategy
     run: int = 1
     exchanged: bool = False
     why: str = ""
+    beside: int = 1
 
     @property
     def tiles(self) -> tuple[int, int, int]:
-        """Tiles of the instruction in the tile of a warp (warpgroup): along rows, columns and k."""
+        """Tiles of the instruction in the tile of a warp (warpgroup): along rows, columns and k.
+        Without an instruction elements in the part of a thread."""
         if self.atom is None:
-            return 0, 0, 0
+            return _own(self.sum, 0), _own(self.sum, 1), self.k
         rows, columns = self.m // self.warps[0], self.n // self.warps[1]
         return rows // self.atom.m, columns // self.atom.n, self.k // self.atom.k
+
+    @property
+    def copies(self) -> int:
+        """How often the result is computed, each time by warps of its own."""
+        if self.atom is None:
+            return 1
+        return self.sum.threads // (self.atom.width * self.warps[0] * self.warps[1])
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype in which products are added up."""
+        if self.atom is not None:
+            return self.atom.c
+        assert isinstance(self.a, SharedElements)
+        return self.a.dtype
 
     def operands(self, stmt: S.Gemm) -> tuple[tuple[Region, OperandStrategy], ...]:
         """The result and the factors of ``stmt``, and where each is."""
@@ -162,7 +198,7 @@ def any_layout(buffer: Buffer, wanted: Layout | None) -> Layout | None:
 
 def plan_gemm(
     stmt: S.Gemm, group: tuple[int, int], context: Context, layout_of: LayoutOf = any_layout,
-    bounds: Bounds | None = None,
+    bounds: Bounds | None = None, side: int = LARGE, beside: bool = False,
 ) -> GemmPlan:  # fmt: skip
     """The plan of ``stmt``.
 
@@ -170,6 +206,8 @@ def plan_gemm(
         group: the first of the threads that compute it, and their number.
         layout_of: of shared buffers.
         bounds: of the variables in the indices of its regions.
+        side: the most rows of an instruction of a wavefront (see :func:`side_of`).
+        beside: whether columns of the result may lie in another order (see :func:`in_any_order`).
 
     Raises:
         TileTypeError: an operand is in memory of which every thread has its own copy.
@@ -190,20 +228,27 @@ def plan_gemm(
         why = found
     rows, columns = _sizes(stmt.a, stmt)
     k = rows if stmt.trans_a else columns
-    atom = find_atom(stmt.a.dtype, stmt.b.dtype, stmt.c.dtype, k, context.features)
+    kinds, held_factor = (stmt.a.dtype, stmt.b.dtype, stmt.c.dtype), _holds_factor(stmt)
+    chained = held_factor and context.has("mfma")
+    atom = find_atom(*kinds, k, context.features, chained=chained)
     if atom is None or m % ROW_UNIT or n % atom.n or threads % context.limits.warp:
         held = shared_out(m, n, threads)
         c = _whole(stmt.c, held) or SharedLoad()
-        return GemmPlan(None, m, n, k, (0, 0), held, c, why=why)
+        each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
+        return GemmPlan(None, m, n, k, (0, 0), held, c, each, each, why=why)
     warps = (threads // atom.width, 1) if turned else _partition(stmt, m, n, threads, atom)
-    held = accumulator_layout(atom, m, n, warps)
+    if m % (side * warps[0]) == 0 and n % (side * warps[1]) == 0:
+        atom = find_atom(*kinds, k, context.features, side=side, chained=chained) or atom
+    many = _beside(stmt.b, atom, n // warps[1] // atom.n) if beside and not stmt.trans_b else 1
+    held = repeated(accumulator_layout(atom, m, n, warps, many), threads)
     run = int(order.get(K_RUN, 1))
-    a = operand_layout(atom, m, k, warps, True, run)
-    b = operand_layout(atom, k, n, warps, False, run)
+    a = repeated(operand_layout(atom, m, k, warps, True, run), threads)
+    b = repeated(operand_layout(atom, k, n, warps, False, run), threads)
     load = SharedRuns if run > 1 else SharedLoad
+    packed = atom.opaque and context.sparing  # rows without gaps
     left, right = (
         _whole(region, transposed(factor) if across else factor)
-        or load(_shared_layout(region, inner, atom.opaque))
+        or load(None if packed else _shared_layout(region, inner, atom.opaque))
         for region, factor, across, inner in (
             (stmt.a, a, stmt.trans_a, not stmt.trans_a),
             (stmt.b, b, stmt.trans_b, stmt.trans_b),
@@ -211,7 +256,59 @@ def plan_gemm(
     )
     c = _whole(stmt.c, transposed(held) if turned else held) or SharedLoad()
     first, second = (right, left) if turned else (left, right)
-    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned, why)
+    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned, why, many)
+
+
+def _beside(b: Region, atom: MmaAtom, tiles: int) -> int:
+    """How many columns of B a thread loads at once, of as many tiles: what 8 bytes hold at most."""
+    if atom.opaque or atom.row == "mma" or not b.buffer.storage.startswith("shared"):
+        return 1
+    most = BESIDE_BITS // b.dtype.bits
+    return max(count for count in _divisors(most) if tiles % count == 0) if most else 1
+
+
+def in_any_order(
+    products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Context, side: int
+) -> frozenset[S.Gemm]:
+    """The products of a kernel whose result may have its columns in another order.
+
+    A result that is a factor of another product has to lie as that one asks. So where factors are
+    in registers, only the products that use them are free. Products that are added to one tile
+    have the same order.
+    """
+    if not (context.has("mfma") or context.has("wmma")):
+        return frozenset()
+    held = any(_holds_factor(stmt) for stmt, _ in products)
+    orders: dict[E.Var, set[int]] = {}
+    for stmt, group in products:
+        free = not held or _holds_factor(stmt)
+        plan = plan_gemm(stmt, group, context, side=side, beside=free)
+        orders.setdefault(stmt.c.buffer.data, set()).add(plan.beside if free else 0)
+    return frozenset(
+        stmt for stmt, _ in products
+        if len(found := orders[stmt.c.buffer.data]) == 1 and max(found) > 1
+    )  # fmt: skip
+
+
+def side_of(products: Sequence[tuple[S.Gemm, tuple[int, int]]], context: Context) -> int:
+    """The most rows of an instruction of a wavefront that the products of a kernel use.
+
+    The larger one multiplies as much in a cycle with half as many instructions, each of which reads
+    half as many operands for a result. It is used where the tile of a wavefront is a multiple of
+    it. Where a product has a factor in registers, as a rule the result of another one, all use the
+    larger one or none does: results then lie as factors do.
+
+    Args:
+        products: with the first of the threads that compute it, and their number.
+    """
+    if not context.has("mfma") or not any(_holds_factor(stmt) for stmt, _ in products):
+        return LARGE
+    plans = [plan_gemm(stmt, group, context) for stmt, group in products]
+    return min((plan.atom.m for plan in plans if plan.atom is not None), default=LARGE)
+
+
+def _holds_factor(stmt: S.Gemm) -> bool:
+    return FRAGMENT in (stmt.a.buffer.storage, stmt.b.buffer.storage)
 
 
 def exchanged(stmt: S.Gemm) -> S.Gemm:
@@ -256,15 +353,15 @@ def _by_warpgroups(
         return b
     if isinstance(a, str) and stmt.a.buffer.storage != FRAGMENT:
         return a
-    if any(region.buffer.data is stmt.a.buffer.data for region in (stmt.b, stmt.c)):
-        return f"`{stmt.a.buffer.name}` is more than one operand"
+    if any(region.buffer.data is stmt.c.buffer.data for region in (stmt.a, stmt.b)):
+        return f"`{stmt.c.buffer.name}` is the result and an operand"
     if isinstance(a, Descriptor) and not (
-        a.k_inner or in_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds)
+        a.k_inner or in_panels(a, stmt.a.mins[-1], m, WARPGROUP_ROWS, bounds, shares[0])
     ):
         return f"rows of `{stmt.a.buffer.name}` leave a panel of {a.span} bytes in its middle"
     for count in wgmma_columns(kinds[2]):
         if (n // shares[1]) % count == 0 and (
-            b.k_inner or in_panels(b, stmt.b.mins[-1], n, count, bounds)
+            b.k_inner or in_panels(b, stmt.b.mins[-1], n, count, bounds, shares[1])
         ):
             atom = wgmma_atom(count, *kinds)
             return _plan_of_warpgroups(stmt, atom, (m, n, k), shares, a, b, turned)
@@ -362,7 +459,11 @@ def _partition(stmt: S.Gemm, m: int, n: int, threads: int, atom: MmaAtom) -> tup
     warps = threads // warp
     try:
         policy = GemmWarpPolicy(stmt.policy)
-        return policy.compute_warp_partition(m, n, warps, n_unit=atom.n)
+        # Programs choose their threads for instructions of 8 columns. Where those of the target
+        # have more, warps that would have no part of their own compute that of another one.
+        counts = [many for many in reversed(_divisors(warps)) if _partitions(m, n, many, atom.n)]
+        sharing = counts[0] if counts and atom.n > BLOCK else warps
+        return policy.compute_warp_partition(m, n, sharing, n_unit=atom.n)
     except TileValueError:
         good = [count for count in range(1, 33) if _partitions(m, n, count, atom.n)]
         raise TileValueError(
@@ -389,8 +490,11 @@ def _modes(*parts: Mode) -> Modes:
     return tuple(mode for mode in parts if mode.extent > 1)
 
 
-def accumulator_layout(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) -> RegisterLayout:
-    """The result: tiles of the instruction row by row, warps along the columns first."""
+def accumulator_layout(
+    atom: MmaAtom, m: int, n: int, warps: tuple[int, int], beside: int = 1
+) -> RegisterLayout:
+    """The result: tiles of the instruction row by row, warps along the columns first; ``beside`` of
+    them have its columns in turn."""
     down, across = warps
     rows, columns = m // (down * atom.m), n // (across * atom.n)
     registers = atom.c_registers
@@ -402,8 +506,12 @@ def accumulator_layout(atom: MmaAtom, m: int, n: int, warps: tuple[int, int]) ->
                 Mode(rows, "register", registers * columns),
             )
             + atom.c_modes[0],
-            _modes(Mode(across, "thread", atom.width), Mode(columns, "register", registers))
-            + atom.c_modes[1],
+            _modes(
+                Mode(across, "thread", atom.width),
+                Mode(columns // beside, "register", registers * beside),
+            )
+            + atom.c_modes[1]
+            + _modes(Mode(beside, "register", registers)),
         ),
         (),
         atom.width * down * across,
@@ -449,6 +557,14 @@ def _along_k(own: Modes, steps: int, stride: int, run: int) -> Modes:
     return _modes(groups, threads, Mode(run, "register", stride)) + registers
 
 
+def repeated(held: RegisterLayout, threads: int) -> RegisterLayout:
+    """The same in each group of as many of the ``threads`` as hold it."""
+    if held.threads == threads:
+        return held
+    copies = (threads // held.threads, held.threads)
+    return RegisterLayout(held.shape, held.modes, (*held.replicas, copies), threads)
+
+
 def transposed(held: RegisterLayout) -> RegisterLayout:
     """The same elements with the two indices exchanged."""
     return RegisterLayout(held.shape[::-1], held.modes[::-1], held.replicas, held.threads)
@@ -479,6 +595,11 @@ def shared_out(m: int, n: int, threads: int) -> RegisterLayout:
         ((left, down * across),) if left > 1 else (),
         threads,
     )
+
+
+def _own(held: RegisterLayout, dim: int) -> int:
+    """How many rows or columns a thread has of what :func:`shared_out` spreads."""
+    return next((mode.extent for mode in held.modes[dim] if mode.place == "register"), 1)
 
 
 def _divisors(number: int) -> list[int]:

@@ -16,7 +16,7 @@ Relies on the pipeline pass: shared buffers have all their stages.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from math import prod
 
@@ -49,13 +49,20 @@ from tilelang.passes.layouts.banks import Use, best_layout
 from tilelang.passes.layouts.boxed import BoxedTiles, NotBoxedError, swizzles
 from tilelang.passes.layouts.coalesce import serves
 from tilelang.passes.layouts.conversion import Conversion
-from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, plan_gemm
+from tilelang.passes.layouts.gemm_plan import (
+    GemmPlan,
+    Registers,
+    in_any_order,
+    plan_gemm,
+    side_of,
+)
 from tilelang.passes.layouts.loops import free_mapping
 from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.shuffles import warp_shuffles
 from tilelang.passes.layouts.storage import Storage, to_shared
 from tilelang.passes.layouts.thread_mapping import mapping_by
 from tilelang.passes.notes import NOTES, Note
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 MAX_COPIED = 64 * 32  # bits of a fragment with several names that each thread may hold
@@ -218,9 +225,13 @@ class _Inference:
                 why = "used outside T.Parallel, so every thread holds it"
                 if not self.hold(buffer, whole, why, self.launch):
                     raise self.not_held(buffer)
-        for op in self.ops:
-            if isinstance(op.stmt, S.Gemm):
-                self.plan(op, op.stmt)
+        products = [(op, op.stmt) for op in self.ops if isinstance(op.stmt, S.Gemm)]
+        pairs = [(stmt, (op.lo, op.threads)) for op, stmt in products]
+        side = side_of(pairs, self.context)
+        free = in_any_order(pairs, self.context, side)
+        annotated = dict(self.launch.annotation("layout_map", ()))
+        for op, stmt in products:
+            self.plan(op, stmt, side, stmt in free and stmt.c.buffer not in annotated)
 
     def hold(self, buffer: Buffer, held: RegisterLayout, why: str, stmt: S.Stmt) -> bool:
         """Give a fragment the layout ``held``, and its other names what follows for them; whether
@@ -292,10 +303,12 @@ class _Inference:
             loc=self.launch.loc,
         )
 
-    def plan(self, op: Op, stmt: S.Gemm) -> None:
+    def plan(self, op: Op, stmt: S.Gemm, side: int, beside: bool) -> None:
         """The instruction of a product decides layouts of operands that have none yet."""
         group = op.lo, op.threads
-        plan = plan_gemm(stmt, group, self.context, self.layout_in_shared, self.bounds)
+        plan = plan_gemm(
+            stmt, group, self.context, self.layout_in_shared, self.bounds, side, beside
+        )
         self.plans[stmt] = plan
         for region, operand in plan.operands(stmt):
             buffer = region.buffer

@@ -20,7 +20,7 @@ Relies on the pipeline pass: tiles that are copied ahead have several stages and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -33,6 +33,7 @@ from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import accesses, writes
 from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 MAX_REGISTERS = 256  # elements of 16 bits of an operand that a thread may hold

@@ -7,13 +7,12 @@ made from the tables of both layouts, and its expressions are checked against th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tilelang.layout.evaluate import Array, distinct
 from tilelang.layout.register_layout import Mode, RegisterLayout, fit_modes
 from tilelang.passes.layouts.access import Mask
+from tilelang.records import dataclass
 
 # A shuffle takes as long as an access of shared memory, which moves 16 bytes where layouts allow
 # and needs a barrier besides. So few shuffles are quicker, and many are not.

@@ -10,7 +10,6 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tilelang.ir import expr as E
@@ -19,6 +18,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.passes.analysis.combine import combine
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import guarded, loop, mode, nest
+from tilelang.records import dataclass
 
 ROOM = 16384  # bytes of workspace; more values are exchanged in several rounds
 LITTLE_ROOM = 1024  # the same where shared memory is short

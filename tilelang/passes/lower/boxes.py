@@ -9,7 +9,7 @@ which its whole group waits, and for a store the thread that issued it waits unt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from tilelang.errors import Loc, TileUnsupportedError
@@ -22,6 +22,7 @@ from tilelang.ir.tables import MBARRIER_ARRIVE_EXPECT, MBARRIER_EXPECT, MBARRIER
 from tilelang.passes.analysis.moved import moved
 from tilelang.passes.analysis.tma import CHUNK, Boxes, Moved, NotBoxesError, ends_of, is_complete
 from tilelang.passes.lower.context import MADE, Lowering
+from tilelang.records import dataclass
 from tilelang.target import nvidia
 
 INT = DType("int32")

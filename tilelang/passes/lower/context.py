@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
@@ -13,6 +13,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.groups import NO_BARRIER, no_barrier_left
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 INT = DType("int32")

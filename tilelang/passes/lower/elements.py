@@ -9,7 +9,6 @@ threads in row-major order) and per-thread arrays (all elements in every thread)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from tilelang.errors import TileUnsupportedError
@@ -20,6 +19,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.context import MADE, Lowering
+from tilelang.records import dataclass
 
 INT = DType("int32")
 UNROLL_PASSES = 16  # passes over a shared or global tile up to which the loop is unrolled

@@ -8,8 +8,6 @@ apart so that neither side meets bank conflicts, and stores 16 bytes per thread.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
@@ -20,6 +18,7 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
+from tilelang.records import dataclass
 from tilelang.target import nvidia
 
 ROWS, PAIR = 16, 2  # of an instruction's tile: its rows, and neighbours in a thread

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, guarded, loop, walk_registers
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,10 @@ def plan_of(stmt: S.Gemm) -> GemmPlan:
     return stmt.plan
 
 
-def accumulator_of(stmt: S.Gemm, ctx: Lowering, dtype: DType) -> Accumulator:
-    """The registers for adding up in ``dtype``."""
+def accumulator_of(stmt: S.Gemm, ctx: Lowering) -> Accumulator:
+    """The registers for adding up."""
     plan, region = plan_of(stmt), stmt.c
+    dtype = plan.dtype
     fragment = region.buffer.storage == FRAGMENT
     wanted = plan.c.spread if isinstance(plan.c, Registers) else None
     if fragment and (wanted is None or ctx.register_layout(region.buffer) != wanted):

@@ -53,8 +53,8 @@ def lower_double_buffered(
     if plan.run > 1 or plan.tiles[2] % 2 or not (adds or at_start):
         return None
     kept = replace(gemm, clear=E.const(at_start))
-    accumulator = accumulator_of(kept, ctx, plan.atom.c)
-    operands = operands_of(gemm, plan.atom, ctx)
+    accumulator = accumulator_of(kept, ctx)
+    operands = operands_of(gemm, ctx)
     if not accumulator.own or not all(isinstance(operand, SharedOperand) for operand in operands):
         return None
 

@@ -8,7 +8,6 @@ operand comes from shared memory, where k is contiguous: 16 bytes are what two s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tilelang.errors import Loc
@@ -18,6 +17,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.tables import VECTOR_COPY
 from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_operands import SharedOperand
+from tilelang.records import dataclass
 from tilelang.target.matrices import BLOCK
 
 STEPS = 2  # steps of one load
@@ -27,7 +27,7 @@ PART = 2  # 16-bit elements of one register
 
 @dataclass(frozen=True)
 class PermutedOperand(SharedOperand):
-    """A operand in shared memory of a product whose other operand is held in runs along k."""
+    """An operand in shared memory of a product whose other operand is held in runs along k."""
 
     per_load: ClassVar[int] = STEPS
 

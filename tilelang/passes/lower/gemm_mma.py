@@ -1,12 +1,14 @@
-"""``Gemm`` by matrix instructions of warps (``mma.sync``).
+"""``Gemm`` by what threads load and multiply: matrix instructions of warps (``mma.sync``, MFMA), or
+multiplications of each thread.
 
-Along k the product runs in steps of the instruction. The registers of the operands are doubled: the
+Along k the product runs in steps of the instruction. The registers of its operands are doubled: the
 loads of the next step are issued before the multiplications of this one. Up to four steps are
 written out; longer products loop over groups of four. Where registers are scarce, the columns of a
 step are taken in groups, and only those of one group are loaded ahead.
 
 What a load is, the operands know (:mod:`tilelang.passes.lower.gemm_operands`,
-:mod:`tilelang.passes.lower.gemm_k_permuted`); the loop over k is the same for all.
+:mod:`tilelang.passes.lower.gemm_k_permuted`, :mod:`tilelang.passes.lower.gemm_fma`); the loop over
+k is the same for all.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tilelang.ir import stmt as S
 from tilelang.passes.layouts.gemm_plan import (
     OperandStrategy,
     Registers,
+    SharedElements,
     SharedLoad,
     SharedRuns,
     exchanged,
@@ -27,16 +30,20 @@ from tilelang.passes.layouts.gemm_plan import (
 from tilelang.passes.lower.context import REGISTER, Lowering
 from tilelang.passes.lower.elements import loop
 from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
-from tilelang.passes.lower.gemm_fma import lower_gemm_fma
+from tilelang.passes.lower.gemm_fma import ElementOperand, multiply_elements
 from tilelang.passes.lower.gemm_k_permuted import PermutedOperand
 from tilelang.passes.lower.gemm_operands import Operand, RegisterOperand, SharedOperand
 from tilelang.passes.lower.gemm_simdgroup import lower_gemm_simdgroup
 from tilelang.passes.lower.gemm_wgmma import lower_gemm_wgmma
-from tilelang.target.matrices import MmaAtom
 from tilelang.target.rows import ROWS
 
 OPERANDS: Mapping[type[OperandStrategy], type[Operand]] = MappingProxyType(
-    {Registers: RegisterOperand, SharedLoad: SharedOperand, SharedRuns: PermutedOperand}
+    {
+        Registers: RegisterOperand,
+        SharedLoad: SharedOperand,
+        SharedRuns: PermutedOperand,
+        SharedElements: ElementOperand,
+    }
 )
 UNROLL = 4  # steps along k that are written out
 CROWDED = 200  # registers of fragments and doubled operands from which columns are grouped
@@ -45,45 +52,48 @@ LEAST = 8  # multiplications that hide the loads of the next group
 
 def lower_gemm(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     """Thread IR of a product, as planned."""
-    plan, atom = plan_of(stmt), plan_of(stmt).atom
-    if atom is None:
-        return lower_gemm_fma(stmt, ctx)
-    if atom.opaque:
+    plan = plan_of(stmt)
+    if plan.atom is not None and plan.atom.opaque:
         return lower_gemm_simdgroup(stmt, ctx)
     if plan.by_warpgroups:
         return lower_gemm_wgmma(stmt, ctx)
-    accumulator = accumulator_of(stmt, ctx, atom.c)
-    operands = operands_of(stmt, atom, ctx)
+    accumulator = accumulator_of(stmt, ctx)
+    operands = operands_of(stmt, ctx)
+    first = [operand for operand in operands if operand.doubled]
     return S.seq(
         accumulator.start(),
         *(S.Alloc(buffer=item) for operand in operands for item in operand.arrays),
-        *(item for operand in operands for item in operand.load(E.const(0), 0)),
+        *(item for operand in first for item in operand.load(E.const(0), 0)),
         *steps(accumulator, operands),
         accumulator.finish(),
     )
 
 
-def operands_of(stmt: S.Gemm, atom: MmaAtom, ctx: Lowering) -> tuple[Operand, Operand]:
+def operands_of(stmt: S.Gemm, ctx: Lowering) -> tuple[Operand, Operand]:
     """A and B of a product; B^T and A^T where these are multiplied instead."""
     plan = plan_of(stmt)
     a, b = plan.a, plan.b
     if plan.exchanged:
         stmt, a, b = exchanged(stmt), b, a
-    left = OPERANDS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, atom, ctx, stmt.loc)
-    right = OPERANDS[type(b)](stmt.b, stmt.trans_b, False, b, plan, atom, ctx, stmt.loc)
+    left = OPERANDS[type(a)](stmt.a, not stmt.trans_a, True, a, plan, ctx, stmt.loc)
+    right = OPERANDS[type(b)](stmt.b, stmt.trans_b, False, b, plan, ctx, stmt.loc)
     return left, replace(right, groups=_groups(left, right))
 
 
 def _groups(a: Operand, b: Operand) -> int:
     """Groups of columns: as many as leave enough to multiply, where registers are scarce."""
     rows, columns, _ = a.plan.tiles
-    if not b.loaded or b.per_load > 1:
+    if not (b.loaded and b.doubled) or b.per_load > 1:
         return 1
     loaded = sum(2 * f.tiles * f.register_count * f.region.dtype.bits for f in (a, b) if f.loaded)
     if a.ctx.fragments + loaded // REGISTER < CROWDED:
         return 1
     groups = 1
-    while columns % (4 * groups) == 0 and rows * (columns // (2 * groups)) >= LEAST:
+    while (
+        columns % (4 * groups) == 0
+        and columns // (2 * groups) % a.plan.beside == 0
+        and rows * (columns // (2 * groups)) >= LEAST
+    ):
         groups *= 2
     return groups
 
@@ -95,6 +105,9 @@ def steps(
 
     ``ahead`` is what has to be under way during the multiplications of the last step.
     """
+    if not all(operand.doubled for operand in operands):
+        yield rolled(accumulator, operands)
+        return
     groups = operands[1].groups
     per_load = max(operand.per_load for operand in operands)
     count = accumulator.plan.tiles[2] // per_load
@@ -125,6 +138,14 @@ def steps(
     yield from some(E.const(rounds * UNROLL), count - rounds * UNROLL, True)
 
 
+def rolled(accumulator: Accumulator, operands: tuple[Operand, Operand]) -> S.Stmt:
+    """A loop in which each step is loaded and multiplied."""
+    var = accumulator.ctx.fresh("k")
+    loads = [item for operand in operands for item in operand.load(var, 0)]
+    step = S.seq(*loads, multiply(accumulator, operands, var, 0))
+    return loop(var, accumulator.plan.tiles[2], step, "serial")
+
+
 def multiply(
     accumulator: Accumulator,
     operands: tuple[Operand, Operand],
@@ -134,7 +155,10 @@ def multiply(
 ) -> S.Stmt:
     """One step: every tile of the result, in the columns of ``group``, gets the product of its
     tiles of A and B."""
-    plan, ctx, atom = accumulator.plan, accumulator.ctx, operands[0].atom
+    a, b = operands
+    if isinstance(a, ElementOperand) and isinstance(b, ElementOperand):
+        return multiply_elements(accumulator, (a, b))
+    plan, ctx, atom = accumulator.plan, accumulator.ctx, a.atom
     rows, columns, _ = plan.tiles
     count = columns // operands[1].groups
     i, j = ctx.fresh("i"), ctx.fresh("j")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import ClassVar
 
@@ -27,6 +26,7 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop
+from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.target.matrices import BLOCK, MmaAtom
 
@@ -50,14 +50,20 @@ class Operand(ABC):
     left: bool
     strategy: OperandStrategy
     plan: GemmPlan
-    atom: MmaAtom
     ctx: Lowering
     loc: Loc | None
     given: tuple[Buffer, ...] = ()
     groups: int = 1
 
     loaded: ClassVar[bool] = True  # whether ``load`` does anything
+    doubled: ClassVar[bool] = True  # whether the next step is loaded while this one is multiplied
     per_load: ClassVar[int] = 1  # steps of the instruction that one load serves
+
+    @property
+    def atom(self) -> MmaAtom:
+        """The instruction."""
+        assert self.plan.atom is not None
+        return self.plan.atom
 
     @property
     def tiles(self) -> int:
@@ -84,7 +90,7 @@ class Operand(ABC):
 
 
 class RegisterOperand(Operand):
-    """A operand in a fragment, in the registers that the instruction takes."""
+    """An operand in a fragment, in the registers that the instruction takes."""
 
     loaded = False
 
@@ -108,12 +114,23 @@ class RegisterOperand(Operand):
 
 
 @dataclass(frozen=True)
-class SharedOperand(Operand):
-    """A operand in shared memory, loaded step by step."""
+class MemoryOperand(Operand):
+    """An operand in shared memory."""
 
     def __post_init__(self) -> None:
         if self.region.buffer.storage == FRAGMENT:
             raise InternalError(f"`{self.region.buffer.name}` is not in shared memory")
+
+    def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
+        """An element of the operand, as a place in memory."""
+        low = self.region.mins
+        pair = (outer, k) if self.k_inner else (k, outer)
+        return self.ctx.place(self.region.buffer, (*low[:-2], low[-2] + pair[0], low[-1] + pair[1]))
+
+
+@dataclass(frozen=True)
+class SharedOperand(MemoryOperand):
+    """An operand in shared memory, of which a warp loads its part step by step."""
 
     @cached_property
     def arrays(self) -> tuple[Buffer, ...]:
@@ -143,15 +160,15 @@ class SharedOperand(Operand):
         if (down if self.left else across) == 1:
             return E.const(0)
         warp = self.ctx.group.thread // self.ctx.warp
+        if self.plan.copies > 1:
+            warp = warp % (down * across)
         if self.left:
             return (warp // across) * (self.plan.m // down)
         return (warp if down == 1 else warp % across) * (self.plan.n // across)
 
     def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
-        """An element of the operand, as a place in memory."""
-        low = self.region.mins
-        pair = (self.first + outer, k) if self.k_inner else (k, self.first + outer)
-        return self.ctx.place(self.region.buffer, (*low[:-2], low[-2] + pair[0], low[-1] + pair[1]))
+        """An element of the warp's part, as a place in memory."""
+        return super().at(self.first + outer, k)
 
     @cached_property
     def by_matrix(self) -> bool:
@@ -192,6 +209,9 @@ class SharedOperand(Operand):
         first = group * tiles * (self.atom.m if self.left else self.atom.n)
         if self.run > 1:
             yield self._load_runs(registers, start, tiles, first)
+            return
+        if not self.left and self.plan.beside > 1:
+            yield self._load_columns(registers, start, tiles, first)
             return
         if not self.by_matrix:
             yield self._load_elements(registers, start, tiles, first)
@@ -281,6 +301,31 @@ class SharedOperand(Operand):
         call = E.call(VECTOR_COPY, target, source, dtype="void", bytes=size)
         move = S.Eval(value=call, loc=self.loc)
         return loop(tile, tiles, loop(part, self.register_count // self.run, move))
+
+    def _load_columns(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
+        """Neighbours of a row of B, which are of tiles one behind the other."""
+        count, kind = self.plan.beside, self.region.dtype
+        tile, register, column = (self.ctx.fresh(name) for name in "tsu")
+        k, outer = self.atom.b_layout.index_of(self.lane, register)
+        outer = tile * (count * self.atom.n) + first + outer * count
+
+        def put(value: E.Expr) -> S.Stmt:
+            index = (tile * count + column) * self.register_count + register
+            store = S.Store(buffer=registers, indices=(index,), value=value, loc=self.loc)
+            return loop(column, count, store)
+
+        if self.chunked(count):
+            several = array("columns", kind, count)
+            call = E.call(
+                VECTOR_COPY, E.AddressOf(several, (E.const(0),), "w"),
+                E.AddressOf(*self.at(outer, start + k), "r"),
+                dtype="void", bytes=count * kind.bits // 8,
+            )  # fmt: skip
+            move = S.Eval(value=call, loc=self.loc)
+            body = S.seq(S.Alloc(buffer=several), move, put(E.Load(several, (column,))))
+        else:
+            body = put(E.Load(*self.at(outer + column, start + k)))
+        return loop(tile, tiles // count, loop(register, self.register_count, body))
 
     def _load_elements(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
         """Every register from its element."""

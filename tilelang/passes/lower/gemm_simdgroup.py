@@ -1,9 +1,11 @@
-"""``Gemm`` by matrices whose elements have no known place in the registers of a simdgroup.
+"""``Gemm`` by matrices that are objects of their own in the registers of a simdgroup.
 
 Such a matrix is loaded from memory and stored to it as a whole. Factors in shared memory are loaded
-from where they are. What the threads hold in registers goes through a room of one matrix in shared
-memory that each simdgroup has for itself: every thread stores its elements, the simdgroup loads the
-matrix, and the other way round. So a fragment has an ordinary layout for all that computes with it.
+from where they are. Which thread has which element nobody promises, so what the threads hold in
+registers goes through a room of one matrix in shared memory that each simdgroup has for itself:
+every thread stores its elements, the simdgroup loads the matrix, and the other way round. So a
+fragment has an ordinary layout for all that computes with it. Where the places of elements are
+taken for known, each thread puts its own into the matrix.
 
 A loop that uses a fragment for nothing but the sums of a product keeps them in matrices: they are
 brought there before the loop and fetched behind it (:func:`held_product`).
@@ -11,7 +13,7 @@ brought there before the loop and fetched behind it (:func:`held_product`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -26,9 +28,10 @@ from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.layouts.gemm_plan import GemmPlan, Registers, SharedLoad
 from tilelang.passes.lower.context import MADE, Lowering
-from tilelang.passes.lower.elements import loop
+from tilelang.passes.lower.elements import array, loop
 from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
 from tilelang.passes.lower.gemm_operands import RegisterOperand, SharedOperand
+from tilelang.records import dataclass
 from tilelang.target import apple
 from tilelang.target.apple import HELD, SIDE
 from tilelang.target.matrices import MmaAtom
@@ -109,7 +112,7 @@ class SimdgroupProduct:
     @cached_property
     def accumulator(self) -> Accumulator:
         """The registers that the sums are brought from and to."""
-        return accumulator_of(self.stmt, self.ctx, self.atom.c)
+        return accumulator_of(self.stmt, self.ctx)
 
     # -- matrices ---------------------------------------------------------------------------------
     @staticmethod
@@ -133,23 +136,26 @@ class SimdgroupProduct:
             registers = S.seq() if own else S.Alloc(buffer=self.accumulator.registers)
             return S.seq(registers, S.seq() if held else self.fill(sums))
         var, given = self.ctx.fresh("t"), self.accumulator.registers
-        room = self._room(self.atom.c)
-        body = self._in(room, sums, var, lambda at: E.Load(given, (var * HELD + at,)))
+        body = self._in(self.atom.c, sums, var, lambda at: E.Load(given, (var * HELD + at,)))
         return S.seq(self.accumulator.start(), loop(var, self.rows * self.columns, body))
 
     def leave(self, sums: Buffer) -> S.Stmt:
         """C receives what the matrices hold."""
         var, at = self.ctx.fresh("t"), self.ctx.fresh("s")
-        room = self._room(self.atom.c)
-        target = E.AddressOf(room, (self._own,), "w")
-        value = E.Load(room, (self._own + self._place(at),))
-        fetched = S.Store(
-            buffer=self.accumulator.registers, indices=(var * HELD + at,), value=value
-        )
-        body = S.seq(
-            _call(apple.MATRIX_STORE, target, _matrix(sums, var, "r"), E.const(SIDE)),
-            _meet(), loop(at, HELD, fetched), _meet(),
-        )  # fmt: skip
+        registers, place = self.accumulator.registers, var * HELD + at
+        matrix = _matrix(sums, var, "r")
+        if self.atom.known:
+            held = array("elements", self.atom.c, HELD)
+            taken = S.Store(buffer=registers, indices=(place,), value=E.Load(held, (at,)))
+            take = _call(apple.MATRIX_TAKE, _first(held, "w"), matrix)
+            body = S.seq(S.Alloc(buffer=held), take, loop(at, HELD, taken))
+        else:
+            room = self._room(self.atom.c)
+            value = E.Load(room, (self._own + self._place(at),))
+            fetched = S.Store(buffer=registers, indices=(place,), value=value)
+            target = E.AddressOf(room, (self._own,), "w")
+            store = _call(apple.MATRIX_STORE, target, matrix, E.const(SIDE))
+            body = S.seq(store, _meet(), loop(at, HELD, fetched), _meet())
         return S.seq(loop(var, self.rows * self.columns, body), self.accumulator.finish())
 
     def multiply(self, sums: Buffer) -> S.Stmt:
@@ -159,7 +165,7 @@ class SimdgroupProduct:
         i, j, step = (self.ctx.fresh(name) for name in ("i", "j", "ko"))
         product = _call(
             apple.MATRIX_MULTIPLY, _matrix(sums, i * self.columns + j, "rw"),
-            _matrix(a, i, "r"), _matrix(b, E.const(0), "r"),
+            _matrix(a, i, "r"), _matrix(b, E.const(0), "r"), a=str(a.dtype),
         )  # fmt: skip
         row = self.ctx.fresh("i")
         body = S.seq(
@@ -175,19 +181,18 @@ class SimdgroupProduct:
     # -- factors ----------------------------------------------------------------------------------
     def _load(self, left: bool, into: Buffer, place: E.Expr, tile: E.Expr, step: E.Expr) -> S.Stmt:
         """One matrix of a factor: the ``tile``-th of the simdgroup, of one step along k."""
-        stmt, plan, atom = self.stmt, self.plan, self.atom
+        stmt, plan = self.stmt, self.plan
         region, strategy = (stmt.a, plan.a) if left else (stmt.b, plan.b)
         k_inner = not stmt.trans_a if left else stmt.trans_b
         if isinstance(strategy, Registers):
-            held = RegisterOperand(region, k_inner, left, strategy, plan, atom, self.ctx, stmt.loc)
+            held = RegisterOperand(region, k_inner, left, strategy, plan, self.ctx, stmt.loc)
             first = held.address(tile, step, 0)
             assert isinstance(first, E.AddressOf)
             start, registers = first.indices[0], first.buffer
             return self._in(
-                self._room(region.dtype), into, place,
-                lambda at: E.Load(registers, (E.as_expr(start + at),)),
-            )  # fmt: skip
-        shared = SharedOperand(region, k_inner, left, SharedLoad(), plan, atom, self.ctx, stmt.loc)
+                region.dtype, into, place, lambda at: E.Load(registers, (E.as_expr(start + at),))
+            )
+        shared = SharedOperand(region, k_inner, left, SharedLoad(), plan, self.ctx, stmt.loc)
         outer, k = tile * SIDE, step * SIDE
         pitch = row_pitch(region.buffer)
         if pitch:
@@ -203,7 +208,7 @@ class SimdgroupProduct:
             pair = (row, column) if left else (column, row)
             return E.Load(*shared.at(outer + pair[0], k + pair[1]))
 
-        return self._in(self._room(region.dtype), into, place, element)
+        return self._in(region.dtype, into, place, element)
 
     # -- rooms ------------------------------------------------------------------------------------
     @property
@@ -231,10 +236,18 @@ class SimdgroupProduct:
         row, column = self._map.index_of(self._lane, at)
         return E.as_expr(row * SIDE + column)
 
-    def _in(self, room: Buffer, into: Buffer, number: E.Expr, value: object) -> S.Stmt:
+    def _in(
+        self, kind: DType, into: Buffer, number: E.Expr, value: Callable[[E.Expr], E.Expr]
+    ) -> S.Stmt:
         """A matrix of what ``value`` gives for each register of the thread."""
         at = self.ctx.fresh("s")
-        given = value(at)  # type: ignore[operator]  # a function of the register
+        given = value(at)
+        if self.atom.known:
+            held = array("elements", kind, HELD)
+            kept = S.Store(buffer=held, indices=(at,), value=given)
+            give = _call(apple.MATRIX_GIVE, _matrix(into, number, "w"), _first(held, "r"))
+            return S.seq(S.Alloc(buffer=held), loop(at, HELD, kept), give)
+        room = self._room(kind)
         store = S.Store(buffer=room, indices=(self._own + self._place(at),), value=given)
         source = E.AddressOf(room, (self._own,), "r")
         load = _call(apple.MATRIX_LOAD, _matrix(into, number, "w"), source, E.const(SIDE))
@@ -260,8 +273,12 @@ def _matrix(array: Buffer, number: E.Expr, access: str) -> E.Expr:
     return E.AddressOf(array, (E.as_expr(number * HELD),), access)
 
 
-def _call(row: Atom, *args: E.Expr) -> S.Stmt:
-    return S.Eval(value=E.call(row, *args, dtype="void", shape=SHAPE))
+def _call(row: Atom, *args: E.Expr, **attrs: str) -> S.Stmt:
+    return S.Eval(value=E.call(row, *args, dtype="void", shape=SHAPE, **attrs))
+
+
+def _first(held: Buffer, access: str) -> E.Expr:
+    return E.AddressOf(held, (E.const(0),), access)
 
 
 def _meet() -> S.Stmt:

@@ -37,7 +37,7 @@ def lower_gemm_wgmma(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
     """Thread IR of a product that warpgroups compute."""
     atom = plan_of(stmt).atom
     assert atom is not None
-    accumulator = accumulator_of(stmt, ctx, atom.c)
+    accumulator = accumulator_of(stmt, ctx)
     batch = _Batch(stmt, ctx, atom, accumulator)
     issued = S.seq(
         accumulator.start(zeros=False),
@@ -105,10 +105,12 @@ class _Batch:
         first = E.AddressOf(
             self.accumulator.registers, ((i * plan.tiles[1] + j) * atom.c_registers,), "rw"
         )
-        b, lies = self.operand("b", self.b, stmt.b, column * (plan.n // across), j * atom.n, k)
+        part = plan.n // across
+        b, lies = self.operand("b", self.b, stmt.b, column * part, part, j * atom.n, k)
         if isinstance(self.a, Descriptor):
-            share = row * (plan.m // down) if down > 1 else E.const(0)
-            a, more = self.operand("a", self.a, stmt.a, share, i * atom.m, k)
+            part = plan.m // down
+            share = row * part if down > 1 else E.const(0)
+            a, more = self.operand("a", self.a, stmt.a, share, part, i * atom.m, k)
             lies |= more
         else:
             place = (i * plan.tiles[2] + step) * atom.a_registers
@@ -121,12 +123,15 @@ class _Batch:
         return S.Eval(value=call, loc=stmt.loc)
 
     def operand(
-        self, name: str, described: object, region: Region, share: E.Expr, outer: E.Expr, k: E.Expr
-    ) -> tuple[tuple[E.Expr, ...], dict[str, int]]:
-        """Where the operand of the warpgroup begins, at row or column ``share`` of the region; how
-        far the instruction at (``outer``, ``k``) is from there; and attributes that say how it
-        lies."""
+        self, name: str, described: object, region: Region, share: E.Expr, size: int,
+        outer: E.Expr, k: E.Expr,
+    ) -> tuple[tuple[E.Expr, ...], dict[str, int]]:  # fmt: skip
+        """Where the operand of the warpgroup begins, at row or column ``share`` of the region, of
+        which it takes ``size``; how far the instruction at (``outer``, ``k``) is from there; and
+        attributes that say how it lies."""
         assert isinstance(described, Descriptor)
+        if not described.k_inner and described.ends_within(size):
+            share, outer = E.const(0), share + outer  # panels are counted from the whole
         low, zero = region.mins, E.const(0)
         down, along = (share, zero) if described.k_inner else (zero, share)
         start = (*low[:-2], low[-2] + down, low[-1] + along)

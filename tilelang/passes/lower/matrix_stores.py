@@ -12,7 +12,6 @@ Source: PTX ISA, "Warp-level matrix store instruction: stmatrix".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -24,6 +23,7 @@ from tilelang.passes.analysis.vectors import run_of
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop, mode
 from tilelang.passes.lower.parallel import Body
+from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.target.matrices import BLOCK
 

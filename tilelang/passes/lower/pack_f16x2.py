@@ -15,7 +15,7 @@ Relies on the vectorizer: memory is loaded into register arrays, whose lanes are
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -30,6 +30,7 @@ from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.lower.context import INT
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 HALF, BRAIN, WORD = DType("float16"), DType("bfloat16"), DType("uint32")

@@ -23,7 +23,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, substitute
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import combine
-from tilelang.passes.analysis.loops import static_extents
+from tilelang.passes.analysis.loops import may_end_early, static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import MAX_LANES
 from tilelang.passes.layouts.access import Access, Registers, is_reducer, registers_of
@@ -33,6 +33,7 @@ from tilelang.passes.lower.reducer import lower_reducer_update
 INNER_LIMIT = (
     2048  # iterations of serial loops in the body that are still unrolled: scans gain by it
 )
+EARLY_END = 4  # copies of the body of loops that may end before: each copy has to be fetched
 UNROLL_LIMIT = 64  # registers of loops without fragments that are still unrolled
 
 
@@ -44,6 +45,7 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     """
     if spread is None or static_extents(loop) is None:
         return _dynamic(loop, ctx)
+    spread = _in_rows(spread, ctx)
     lanes = _lanes(spread)
     steps = spread.register_count // lanes
     step, lane = E.Var("s", INT), E.Var("v", INT)
@@ -79,6 +81,17 @@ def _for(
         var=var, start=E.const(0), stop=E.const(extent), step=E.const(1), body=body, kind=kind,
         annotations=notes, loc=loop.loc,
     )  # fmt: skip
+
+
+def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
+    """``spread`` with its registers numbered along rows, where neighbours of a row lie apart in the
+    registers of a thread, as results of products of wavefronts may: memory is accessed in vectors
+    then, of registers from here and there."""
+    row = spread.modes[-1] if spread.modes else ()  # an operation on one element has no loop
+    last = next((mode for mode in reversed(row) if mode.extent > 1), None)
+    apart = last is not None and last.place == "register" and last.stride > 1
+    waves = ctx.context.has("mfma") or ctx.context.has("wmma")
+    return spread.row_major() if waves and apart and not spread.padded else spread
 
 
 def _lane_dim(spread: RegisterLayout) -> int:
@@ -142,7 +155,8 @@ class Body(Rewriter):
         return super()._visit(stmt)
 
     def inner_loop(self, stmt: S.For) -> S.Stmt | list[S.Stmt]:
-        """A loop in the body; unrolled where it chooses registers, or is not very long."""
+        """A loop in the body; unrolled where it chooses registers, or is not very long. What may
+        end early is not written out: it would wait for instructions, copy by copy."""
         outer, extent = self.inner, 0
         parts = (stmt.start, stmt.stop, stmt.step)
         if all(isinstance(part, E.Const) for part in parts) and _value(stmt.step) == 1:
@@ -154,6 +168,8 @@ class Body(Rewriter):
         self.inner = outer
         self.memo.clear()
         if isinstance(found, S.For) and found.kind == "serial" and self.uses_fragments:
+            if stmt.var not in self.choosing and may_end_early(found):
+                return replace(found, kind="unroll", annotations=(("unroll_factor", EARLY_END),))
             if extent <= INNER_LIMIT or stmt.var in self.choosing:
                 return replace(found, kind="unroll")
         return found

@@ -9,7 +9,6 @@ row-major shared workspace, which every holder of a destination element reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from tilelang.ir import expr as E
@@ -35,6 +34,7 @@ from tilelang.passes.lower.elements import (
     unravel,
 )
 from tilelang.passes.lower.shuffles import exchanged
+from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ Sources: PTX ISA, "stmatrix", "cp.async.bulk.wait_group", "fence.proxy.async".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -21,6 +21,7 @@ from tilelang.passes.analysis.tma import PART_COLUMNS, PART_ROWS, Part
 from tilelang.passes.lower.boxes import boxes_or_refuse, issued
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import array, loop, mode
+from tilelang.records import dataclass
 from tilelang.target import nvidia
 
 COLUMNS = 16  # of an instruction's tile: four blocks of 8 x 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from math import prod
 
 from tilelang.errors import InternalError
@@ -23,9 +23,10 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
+from tilelang.passes.analysis.loops import trips
 from tilelang.passes.analysis.mechanism import MECHANISMS, Mechanism, Step
 from tilelang.passes.lower.context import MADE
-from tilelang.target import Context, nvidia
+from tilelang.target import Context, amd, nvidia
 
 # Where those who have filled a version tell others that they have.
 _HANDED_ON = frozenset(((H.Wait, Step.MEET), (H.Commit, Step.ARRIVE_FULL)))
@@ -66,6 +67,13 @@ class _Lower(Rewriter):
                 return []  # what arrived by the async proxy is waited for on an mbarrier
             case S.Seq() if any(map(self.elects, stmt.stmts)):
                 return S.seq(*self.sequence(stmt.stmts))
+            case S.For():
+                for one in self.pipelines.values():
+                    one.loops.append(stmt)
+                made = super()._visit(stmt)
+                for one in self.pipelines.values():
+                    one.loops = [loop for loop in one.loops if loop is not stmt]
+                return made
             case S.If():
                 self.branches += 1
                 found = super()._visit(stmt)
@@ -78,6 +86,9 @@ class _Lower(Rewriter):
         row = MECHANISMS[stmt.mechanism]
         fenced = stmt.proxy == "async" and row.mode != "tma"
         made = self.pipelines[stmt.pipe] = _Pipeline(row, stmt.stages, fenced)
+        made.counts = amd.LOAD_LDS.needs in row.needs
+        loads = set(_loads(stmt.body, stmt.pipe))
+        made.loads, made.steady = max(loads, default=0), len(loads) == 1
         before: list[S.Stmt] = []
         if row.turns:
             made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
@@ -270,6 +281,26 @@ def _copies(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Call]:
                 yield value
 
 
+def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
+    """How many loads to LDS each thread starts for an item of ``pipe``, where it is filled."""
+    items = stmt.stmts if isinstance(stmt, S.Seq) else (stmt,)
+    for number, item in enumerate(items):
+        if isinstance(item, H.Acquire) and item.pipe is pipe:
+            filled = takewhile(lambda one: not _commits(one, pipe), items[number + 1 :])
+            yield sum(map(_started, filled))
+        for block in item.blocks():
+            yield from _loads(block, pipe)
+
+
+def _started(stmt: S.Stmt) -> int:
+    """Loads to LDS that a thread starts in ``stmt``."""
+    value = stmt.value if isinstance(stmt, S.Eval) else None
+    own = isinstance(value, E.Call) and value.atom is amd.LOAD_LDS
+    count = trips(stmt) if isinstance(stmt, S.For) else E.const(1)
+    times = int(count.value) if isinstance(count, E.Const) else 0
+    return own + times * sum(map(_started, stmt.blocks()))
+
+
 def _barriers(name: str, count: int, stages: int) -> Buffer:
     """An mbarrier for each version, with ``count`` arrivals for each turn."""
     attrs = (("arrive_counts", (count,) * stages), *MADE)
@@ -289,6 +320,10 @@ class _Pipeline:
         self.fresh = False  # no thread has handed on an item before its run
         self.together = False  # all lanes of a warp have waited when one has
         self.bytes = 0
+        self.counts = False  # whether the instructions of a thread are counted
+        self.loads = 0  # of a thread for an item, at most
+        self.steady = False  # whether they are as many for every item
+        self.loops: list[S.For] = []  # around the statement
         self.handed = Buffer("handed", Shape((1,)), DType("uint16"), "local.var")
         # A turn has a version and a parity: after two rounds of all versions everything repeats.
         self.rounds = 2 * stages
@@ -302,6 +337,12 @@ class _Pipeline:
         """Whether an item is the first one of its version, which nobody has used."""
         turn = simplify(number // self.stages)
         return isinstance(turn, E.Const) and not int(turn)
+
+    def more(self, number: E.Expr) -> E.Expr:
+        """How many items there are behind ``number``, at least; those that are not there load
+        nothing."""
+        loop = next((one for one in reversed(self.loops) if one.var in number.variables), None)
+        return E.const(0) if loop is None else simplify(trips(loop) - 1 - number)
 
     def turn(self, bank: Buffer | None, number: E.Expr) -> E.Expr:
         """The mbarrier of the version of an item."""
@@ -324,9 +365,13 @@ class _Pipeline:
         phase = number // self.stages
         match step:
             case Step.CLOSE_GROUP:
-                return E.call(nvidia.CP_ASYNC_COMMIT)
+                return E.call(amd.LOADS_COMMIT if self.counts else nvidia.CP_ASYNC_COMMIT)
             case Step.WAIT_GROUPS:
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
+                if self.counts:
+                    ahead = ahead if self.steady else 0
+                    more = E.const(0) if not ahead else self.more(number)
+                    return E.call(amd.LOADS_WAIT, more, loads=self.loads, count=ahead)
                 return E.call(nvidia.CP_ASYNC_WAIT, count=ahead)
             case Step.MEET:
                 return E.call("sync_threads")

@@ -12,7 +12,6 @@ destination, if that is asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -39,6 +38,7 @@ from tilelang.passes.lower.elements import (
     walk_registers,
 )
 from tilelang.passes.lower.partial_sums import PartialSums, Target, collect, deliver, private_sums
+from tilelang.records import dataclass
 
 UNROLL = 16  # loads per thread up to which a loop over shared memory is unrolled
 

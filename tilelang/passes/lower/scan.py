@@ -8,7 +8,6 @@ are scanned in a shared workspace. Values are held in at least 32 bits and round
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
 from tilelang.ir import expr as E
@@ -31,6 +30,7 @@ from tilelang.passes.lower.elements import (
     stage,
     unravel,
 )
+from tilelang.records import dataclass
 
 Indices = tuple[E.Expr, ...]
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tilelang.errors import TileUnsupportedError, at
+from tilelang.errors import Loc, TileUnsupportedError, at
+from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
@@ -34,6 +35,7 @@ from tilelang.passes.lower.boxes import (
     stored,
 )
 from tilelang.passes.lower.context import INT, REGISTER, Group, Lowering, distribution_of
+from tilelang.passes.lower.direct_loads import DIRECT, lower_direct
 from tilelang.passes.lower.epilogue import lower_epilogue
 from tilelang.passes.lower.gemm_double_buffer import lower_double_buffered, product_of
 from tilelang.passes.lower.gemm_mma import lower_gemm
@@ -83,6 +85,10 @@ class _Tiles(Rewriter):
         self.counted: set[E.Expr] = set()  # pipelines with items that do not exist
         self.elects: set[E.Expr] = set()  # pipelines that one thread fills
         self.own = OwnBarriers()
+        self.facts: tuple[E.Expr, ...] = ()  # conditions under which the statement stands
+        self.plain: list[
+            tuple[str, Loc | None]
+        ] = []  # of copies that are not loaded straight to LDS
         self.memo: dict[int, E.Expr] = {}
         self.keep: list[E.Expr] = []
 
@@ -91,7 +97,11 @@ class _Tiles(Rewriter):
         body = self.rewrite(self.launch.body)
         if self.own.before:
             body = S.seq(*self.own.before, body)
-        return with_known_keys(replace(self.launch, body=body), "thread")
+        launch = with_known_keys(replace(self.launch, body=body), "thread")
+        if not self.plain:
+            return launch
+        assert isinstance(launch, S.Launch)
+        return replace(launch, annotations=(*launch.annotations, (DIRECT, tuple(self.plain))))
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if isinstance(stmt, (S.TileOp, S.Parallel, S.ReducerUpdate, H.WaitProducts)):
@@ -107,6 +117,11 @@ class _Tiles(Rewriter):
         if isinstance(stmt, S.Store) and stmt.buffer.storage == FRAGMENT:
             target, index = self.register(stmt.buffer, stmt.indices)
             return replace(stmt, buffer=target, indices=(index,), value=self.expr(stmt.value))
+        if isinstance(stmt, S.If) and stmt.orelse is None:
+            outer, self.facts = self.facts, (*self.facts, stmt.cond)
+            found = super()._visit(stmt)
+            self.facts = outer
+            return found
         inside = isinstance(stmt, (S.For, S.While))
         self.own.loops += inside
         with at(stmt.loc):
@@ -205,7 +220,7 @@ class _Tiles(Rewriter):
         if isinstance(stmt, S.Im2col) and is_complete(stmt):
             return self.own.loaded([stmt], ctx)
         if isinstance(stmt, S.AtomicTile) and is_complete(stmt):
-            return stored(stmt, ctx, self.own.loops)
+            return stored(stmt, ctx, self.own.loops and not self.only_added(stmt.dst.buffer))
         if isinstance(stmt, S.Copy) and stmt.mode == "tma":
             return self.boxes(stmt, ctx)
         if isinstance(stmt, S.Copy) and stmt.mode == "cluster" and ctx.context.has("cluster"):
@@ -245,6 +260,15 @@ class _Tiles(Rewriter):
             return stored(stmt, ctx, self.own.loops)
         return self.own.loaded([stmt], ctx) if is_complete(stmt) else announced(stmt, ctx)
 
+    def only_added(self, tensor: Buffer) -> bool:
+        """Whether the launch does nothing with ``tensor`` but add to it by the copy unit. Such
+        updates may come in any order, so that none has to be written before the next."""
+        users = (
+            node for node in S.walk(self.launch.body)
+            if tensor.data in effects.used(node, nested=False)
+        )  # fmt: skip
+        return all(isinstance(node, S.AtomicTile) and is_complete(node) for node in users)
+
     def part(self, stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt:
         """A part of a copy; where warps hold it in another way than by rows, the first part is all
         of it."""
@@ -265,17 +289,20 @@ class _Tiles(Rewriter):
                 hint="use T.copy",
                 loc=stmt.loc,
             )
+        committed = not dict(loop.annotations).get("commit", True)
+        if isinstance(stmt, S.Copy) and committed and ctx.context.has("direct_lds"):
+            direct = lower_direct(stmt, self.facts, ctx)
+            if isinstance(direct, S.Stmt):
+                return direct
+            why = f"`{stmt.dst.buffer.name}` is copied by threads: {direct}"
+            self.plain.append((why, stmt.loc))
         if asynchronous:
             loop = replace(loop, annotations=(*loop.annotations, ("async", True)))
         spread = None
         if static_extents(loop) is not None:
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
         found = lower_matrix_store(loop, spread, ctx) or lower_parallel(loop, spread, ctx)
-        if (
-            asynchronous
-            and dict(loop.annotations).get("commit", True)
-            and ctx.context.has("cp_async")
-        ):
+        if asynchronous and not committed and ctx.context.has("cp_async"):
             commit = S.Eval(value=E.call(nvidia.CP_ASYNC_COMMIT, dtype="void"), loc=stmt.loc)
             return S.seq(found, commit)
         return found

@@ -12,7 +12,7 @@ Loops that carry something from one iteration to the next stay loops.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -29,6 +29,7 @@ from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
 from tilelang.passes.lower.draws import drawn_ahead, draws
 from tilelang.passes.normalize.scalarize_vectors import THROUGH
+from tilelang.records import dataclass
 from tilelang.target import Context, nvidia
 
 WIDE_BITS = 256  # of T.ldg256 and T.stg256 where there is such an access

@@ -8,7 +8,7 @@ the alignment of tiles.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -27,6 +27,7 @@ from tilelang.passes.memory.liveness import (
     uses_copy_unit,
 )
 from tilelang.passes.memory.relief import relieved
+from tilelang.records import dataclass
 from tilelang.target import Context, Target
 
 OFFSET = "arena_offset"

@@ -13,7 +13,7 @@ that is the first of the two and no loop around both lets the copies run ahead.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from operator import itemgetter
 
@@ -23,6 +23,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import group
 from tilelang.ir.buffer import Buffer
 from tilelang.passes.analysis.groups import inverse, thread_group_of
+from tilelang.records import dataclass
 
 # Copies that may still be under way when their statement is over.
 _COPIES = (group("cp_async"), group("bulk_store"))

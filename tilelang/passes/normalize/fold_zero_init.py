@@ -5,9 +5,10 @@
 registers. Only where nothing else touches C in between, the loop surely runs, and the product
 stands directly in its body, so that it executes in the first iteration.
 
-For the unit of a warpgroup, which overwrites without a pass over the registers, a product directly
-behind the clear overwrites, too; and so it does in all iterations where a mask that it starts from
-(zeros, or minus infinity above the diagonal) is all zeros: the mask is written in the others only.
+On cores, and for the unit of a warpgroup, which overwrites without a pass over the registers, a
+product directly behind the clear overwrites, too; and so it does in all iterations where a mask
+that it starts from (zeros, or minus infinity above the diagonal) is all zeros: the mask is written
+in the others only.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ def fold_zero_init(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with clears folded into the products that follow them."""
 
     by_units = context.has("wgmma") and not context.options.no_overlap
+    directly = by_units or context.has("cores")
 
     class Sequences(Rewriter):
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
             if not isinstance(stmt, S.Seq):
                 return stmt
             made = _fold(stmt)
-            return _overwriting(made) if by_units and isinstance(made, S.Seq) else made
+            return _overwriting(made) if directly and isinstance(made, S.Seq) else made
 
     body = Sequences().rewrite(func.body)
     return func if body is func.body else replace(func, body=body)

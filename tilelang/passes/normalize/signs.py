@@ -12,12 +12,13 @@ become negative.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tilelang.ir import expr as E
 from tilelang.ir.bounds import Bounds, Interval, interval
 from tilelang.ir.indices import widens
 from tilelang.ir.visitor import substitute
+from tilelang.records import dataclass
 
 _DEPTH = 3  # facts that are put together for one answer
 _HEIGHT = 16  # levels of an expression that are looked at part by part

@@ -18,7 +18,7 @@ dimensions and without such products.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tilelang.ir import expr as E
@@ -29,6 +29,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import is_index, is_long, is_sum, plain_values, widens
 from tilelang.ir.visitor import Rewriter, postorder, rebuild
 from tilelang.passes.analysis.loops import ranges_of
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 INT64 = DType("int64")

@@ -8,7 +8,7 @@ contents at the end of the loop do not matter. Everything else stays where the p
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer, Region, same_extent
 from tilelang.ir.visitor import postorder
 from tilelang.passes.analysis.mechanism import Mechanism
+from tilelang.records import dataclass
 
 # Operations whose regions may get a further leading index: their meaning does not depend on
 # the number of dimensions, but for that of an image.

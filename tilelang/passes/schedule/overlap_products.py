@@ -24,7 +24,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tilelang.ir import effects
@@ -39,6 +39,7 @@ from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.schedule.pipeline import NOTE
 from tilelang.passes.schedule.split_pipelines import flat
 from tilelang.passes.verify.schedule import refusal
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 SPARE = 40  # registers of a thread for addresses and what is computed

@@ -23,7 +23,7 @@ Relied on: blocks do not wait for each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tilelang.ir import effects
@@ -40,6 +40,7 @@ from tilelang.passes.analysis.tma import PART, PART_COLUMNS, PART_ROWS, Part, bo
 from tilelang.passes.schedule.pipeline import pipelined, stages_of
 from tilelang.passes.schedule.specialize_warps import WARPGROUP, specialized
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 BITS = 16  # of an element that blocks of rows are stored of

@@ -13,7 +13,7 @@ Where a loop is run again and its mechanism has turns, which are counted over al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from math import prod
 
@@ -32,6 +32,7 @@ from tilelang.passes.schedule.dependence import NotPipelinedError, Plan, plan_lo
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.passes.schedule.versions import UseVersions, Version, use_region, versioned
 from tilelang.passes.verify.schedule import refusal
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 NOTE = "pipeline_note"

@@ -8,7 +8,7 @@ the pipeline pass copies it ahead like those that the program copies itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from tilelang.ir import effects
@@ -19,6 +19,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
 from tilelang.passes.analysis.loops import bounds_of, static_extents
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 SHARED_BY = 8  # iterations of a parallel loop for each element of a tile, at least

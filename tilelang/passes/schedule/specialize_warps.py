@@ -27,6 +27,7 @@ from tilelang.ir.atoms import Effect
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, substitute
 from tilelang.passes.analysis.mechanism import MECHANISMS
+from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.normalize.register_hints import BUDGET
 from tilelang.passes.normalize.register_hints import NOTE as REGISTER_NOTE
 from tilelang.passes.schedule.pipeline import NOTE
@@ -35,6 +36,7 @@ from tilelang.target import Context
 
 WARPGROUP = 128
 MOST_THREADS = 1024
+WIDEST, BESIDE = 128, 26  # registers of the sums of m64n256, and those beside that ptxas asks for
 PRIVATE = ("local", "local.var")  # scopes of arrays that a thread has alone
 # Consumer warpgroups -> registers of a thread of them, of a producer: what 65536 registers give
 # that compiles without spills (setmaxnreg counts in eights). One of each has 255 from the start.
@@ -93,7 +95,21 @@ def _check(launch: S.Launch, context: Context) -> None:
         raise _NotSpecializedError("no product of warpgroups reads what is copied ahead")
     if threads == WARPGROUP and 2 * _shared_bytes(launch) <= context.limits.shared_processor:
         raise _NotSpecializedError("several blocks of one warpgroup share a multiprocessor")
+    most = context.limits.registers_at_start(threads + WARPGROUP)
+    if any(_registers(node, threads) > most for node in S.walk(launch.body)):
+        raise _NotSpecializedError(
+            f"{threads + WARPGROUP} threads begin with {most} registers, too few for its products"
+        )
     _check_order(launch)
+
+
+def _registers(stmt: S.Stmt, threads: int) -> int:
+    """Registers of a thread that one instruction of a product may take; the assembler wants it to
+    fit into those that a block begins with, whatever is handed on later (C7602)."""
+    if not isinstance(stmt, S.Gemm) or stmt.c.buffer.storage != FRAGMENT:
+        return 0
+    sums = prod(extent for extent in stmt.c.buffer.shape if isinstance(extent, int)) // threads
+    return min(sums, WIDEST) + BESIDE
 
 
 def _is_fed(stmt: S.Stmt, tiles: set[E.Var]) -> bool:

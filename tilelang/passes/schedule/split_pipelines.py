@@ -12,7 +12,7 @@ and where it cannot be, the pipeline stays whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -20,6 +20,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.verify.schedule import refusal
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 

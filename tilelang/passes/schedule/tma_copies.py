@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
-from itertools import chain
 from math import prod
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.uniform import Varying
+from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import bounds_of
@@ -74,7 +74,7 @@ class TmaFacts:
         if not wanted:
             return True
         known: set[E.Var] = set()
-        left = [*map(E.as_expr, self.launch.grid), *(_sizes(self.launch.body, copy) or ())]
+        left = [*map(E.as_expr, self.launch.grid), *_sizes(self.launch.body, copy)]
         while left:
             fresh = left.pop().variables - known
             known |= fresh
@@ -127,10 +127,46 @@ class TmaFacts:
             layout = box_layout(tuple(int(extent) for extent in shape), bits)
         found = moved(copy, layout if isinstance(layout, Layout) else None, self.bounds)
         steps = (copy.nhw_step, copy.c_step) if isinstance(copy, S.Im2col) else ()
-        places = (*tensor.mins, *tile.mins, *steps)
-        if any(map(self.varying.expr, places)):
+        places = [*map(E.as_expr, (*tensor.mins, *tile.mins, *steps))]
+        if any(map(self.varying.expr, places)) and not self._alone(copy, places):
             raise NotBoxesError("its place differs between threads")
         return found
+
+    def _alone(self, copy: Moved, places: list[E.Expr]) -> bool:
+        """Whether the threads that make ``copy`` agree on its place, though others do not: there
+        is one, or what differs is computed in their branch alone."""
+        if self.groups.of(copy)[1] == 1 and copy not in self.groups.elected:
+            return True
+        return any(
+            not any(map(self._inside(branch).expr, places)) for branch in self._branches(copy)
+        )
+
+    def _branches(self, copy: Moved) -> Iterator[S.Stmt]:
+        """The branches around ``copy`` that some of the threads take, as far as threads that are
+        in one run it together."""
+        for stmt, block in _around(self.launch.body, copy) or ():
+            if isinstance(stmt, S.If) and self.varying.expr(stmt.cond):
+                yield block
+            elif isinstance(stmt, (S.For, S.While)) and (
+                any(map(self.varying.expr, stmt.exprs())) or varying_exit(stmt.body, self.varying)
+            ):
+                return
+
+    def _inside(self, branch: S.Stmt) -> Varying:
+        """Which values differ between the threads that take ``branch``: those that do where they
+        come from elsewhere, and what is computed from them in it."""
+        nodes = list(S.walk(branch))
+        own = {name for node in nodes for name in node.parts("var", "vars")}
+        elsewhere = {
+            access.data
+            for node in set(S.walk(self.launch.body)).difference(nodes)
+            for access in effects.accesses(node)
+            if access.writes and (not isinstance(node, S.Alloc) or _differs(node, self.varying))
+        }
+        return Varying(
+            replace(self.launch, body=branch),
+            also=(self.varying.vars - own, self.varying.buffers & elsewhere),
+        )
 
     def _check(self, copy: Moved, tensor: Buffer, load: bool) -> None:
         """What has nothing to do with regions and layouts."""
@@ -159,16 +195,29 @@ class TmaFacts:
             raise NotBoxesError("it is none of whole warps")
 
 
-def _sizes(stmt: S.Stmt, inner: S.Stmt) -> Iterator[E.Expr] | None:
-    """Bounds of the loops in ``stmt`` around ``inner``; None where that is not in it."""
+def _around(stmt: S.Stmt, inner: S.Stmt) -> list[tuple[S.Stmt, S.Stmt]] | None:
+    """The statements in ``stmt`` around ``inner``, outermost first, each with its part that holds
+    it; None where that is not in it."""
     if stmt is inner:
-        return iter(())
+        return []
     for block in stmt.blocks():
-        found = _sizes(block, inner)
+        found = _around(block, inner)
         if found is not None:
-            own = (stmt.start, stmt.stop) if isinstance(stmt, S.For) else ()
-            return chain(own, found)
+            return [(stmt, block), *found]
     return None
+
+
+def _sizes(stmt: S.Stmt, inner: S.Stmt) -> list[E.Expr]:
+    """Bounds of the loops in ``stmt`` around ``inner``."""
+    around = _around(stmt, inner) or []
+    return [
+        bound for loop, _ in around if isinstance(loop, S.For) for bound in (loop.start, loop.stop)
+    ]
+
+
+def _differs(stmt: S.Alloc, varying: Varying) -> bool:
+    """Whether threads have different first values of a variable."""
+    return stmt.init is not None and varying.expr(stmt.init)
 
 
 def _is_zero(value: object) -> bool:

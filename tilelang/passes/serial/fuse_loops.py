@@ -10,8 +10,8 @@ the same order as before, so no result changes.
 Two loops are joined where they use common memory and :class:`~tilelang.passes.analysis.meetings.
 Memory` shows that an iteration of one meets only the same iteration of the other; what stands
 between them has to be independent of the one that moves. Innermost loops are joined only when the
-stores of both go to neighbours, or of none: vectors are made of the first kind. A loop sums in one
-variable at most, and one with functions stays a loop of its own where it would have to join a nest.
+stores of both go to neighbours, or of none: vectors are made of the first kind. A loop sums in
+four variables at most, and one with functions stays one of its own where it would join a nest.
 
 Relies on tile operations being loops; guards are put in after it, at what is left.
 """
@@ -27,12 +27,14 @@ from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, subs
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import Facts, Memory, flat
 from tilelang.passes.notes import with_lines
+from tilelang.passes.serial.tiles import reductions_of, scan_of
 from tilelang.target import Context
 
 REACH = 16  # statements between two loops that are joined
 FEW = 32  # iterations of a loop with functions or a sum that may become parts of a nest
+TOTALS = 4  # variables that a loop sums in: their partial results stay in registers
 LARGEST = 24  # stores of a joined innermost loop
-_NOTES = {"parallel", "reduction"}
+_NOTES = {"parallel", "reduction", "scan"}
 
 
 def fuse_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -62,11 +64,19 @@ class _Fuser:
         inner = rewrite_blocks(stmt, self.visit)
         return self.sequence(inner) if isinstance(inner, S.Seq) else inner
 
-    def sequence(self, seq: S.Seq) -> S.Stmt:
-        """The loops of one sequence joined; the sequence itself where none is."""
+    def sequence(self, seq: S.Seq, settled: int = 0) -> S.Stmt:
+        """The loops of one sequence joined; the sequence itself where none is.
+
+        Args:
+            settled: statements at its start that have been tried with each other: a loop that takes
+                in one after the other would look at all of them again each time.
+        """
         before = self.count
-        out: list[S.Stmt] = []
-        for item in _variables_first(flat(seq.stmts)):
+        stmts = flat(seq.stmts)
+        new = sum(not _is_early(stmt) for stmt in stmts[settled:])
+        ordered = sorted(stmts, key=lambda stmt: not _is_early(stmt))
+        out = ordered[: len(ordered) - new]
+        for item in ordered[len(ordered) - new :]:
             out = self.placed(out, item)
         return seq if self.count == before else S.seq(*out)
 
@@ -122,8 +132,11 @@ class _Fuser:
         """Why the iterations of ``b`` do not follow those of ``a`` one by one; "" where they do."""
         if a.start is not b.start or a.stop is not b.stop:
             return "it has another extent"
-        if "reduction" in dict(a.annotations) and "reduction" in dict(b.annotations):
-            return "a loop sums one value"
+        if len(reductions_of(a)) + len(reductions_of(b)) > TOTALS:
+            return f"a loop sums {TOTALS} values at most"
+        totals = [reductions_of(loop) or scan_of(loop) for loop in (a, b)]
+        if all(totals) and (scan_of(a) or scan_of(b)):
+            return "a loop with a running total has no other"
         one, other = self.memory.facts(a.body), self.memory.facts(b.body)
         if _is_innermost(one) and _is_innermost(other):
             if self.stores_neighbours(a) != self.stores_neighbours(b):
@@ -138,16 +151,18 @@ class _Fuser:
     def joined(self, a: S.For, b: S.For) -> S.For:
         """One loop of the bodies of both."""
         self.count += 1
-        body: S.Stmt = S.Seq(stmts=tuple(flat((a.body, _renamed(b.body, b.var, a.var)))))
+        settled = flat((a.body,))
+        body: S.Stmt = S.Seq(stmts=(*settled, *flat((_renamed(b.body, b.var, a.var),))))
         first, second = dict(a.annotations), dict(b.annotations)
         notes: S.Pairs = ()
         if "parallel" in first and "parallel" in second:
             notes = a.annotations
-        elif "parallel" in first or "parallel" in second:
-            both = (*a.annotations, *b.annotations)
-            notes = tuple(pair for pair in both if pair[0] != "parallel")
+        elif scan := scan_of(a) or scan_of(b):
+            notes = (("scan", scan),)
+        elif totals := (*reductions_of(a), *reductions_of(b)):
+            notes = (("reduction", totals),)
         if isinstance(body, S.Seq) and S.For in self.memory.facts(body).kinds:
-            body = self.sequence(body)
+            body = self.sequence(body, len(settled))
         return replace(a, body=body, annotations=notes)
 
     def is_plain(self, loop: S.For) -> bool:
@@ -186,7 +201,7 @@ def _wants_vectors(loop: S.For, facts: Facts) -> bool:
     if not _is_innermost(facts):
         return False
     count = trip_count(loop)
-    works = facts.calls or "reduction" in dict(loop.annotations)
+    works = facts.calls or bool(reductions_of(loop)) or scan_of(loop) is not None
     return works and (count is None or count >= FEW)
 
 
@@ -201,17 +216,14 @@ def _stores_neighbours(loop: S.For, facts: Facts) -> bool:
     return True
 
 
-def _variables_first(stmts: list[S.Stmt]) -> list[S.Stmt]:
-    """Allocations whose first value is no matter of where they stand, before what computes."""
-
-    def early(stmt: S.Stmt) -> bool:
-        if not isinstance(stmt, S.Alloc) or stmt.buffer.strides is not None:
-            return False
-        constant = all(isinstance(extent, int) for extent in stmt.buffer.shape)
-        first = stmt.init is None or not (stmt.init.variables or E.holds(stmt.init, E.Load))
-        return constant and first and stmt.buffer.storage != "global"
-
-    return sorted(stmts, key=lambda stmt: not early(stmt))
+def _is_early(stmt: S.Stmt) -> bool:
+    """Whether a statement is an allocation whose first value is no matter of where it stands: those
+    go before what computes."""
+    if not isinstance(stmt, S.Alloc) or stmt.buffer.strides is not None:
+        return False
+    constant = all(isinstance(extent, int) for extent in stmt.buffer.shape)
+    first = stmt.init is None or not (stmt.init.variables or E.holds(stmt.init, E.Load))
+    return constant and first and stmt.buffer.storage != "global"
 
 
 def _renamed(stmt: S.Stmt, old: E.Var, new: E.Var) -> S.Stmt:

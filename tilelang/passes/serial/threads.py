@@ -19,7 +19,7 @@ memory that an earlier one wrote.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -32,6 +32,7 @@ from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.serial.barriers import Barriers, check_words
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")

@@ -2,7 +2,8 @@
 
 For targets on which one core runs a whole block. Each operation becomes loads, stores and loops
 over exactly the elements that its definition names; loops whose iterations are independent carry
-the annotation "parallel" (value: depth in the nest), reduction loops "reduction" (operator).
+the annotation "parallel" (value: depth in the nest), reduction loops "reduction" (pairs
+of operator and total, :func:`reductions_of`), scans "scan" (:func:`scan_of`).
 ``Gemm`` becomes a plain triple loop here; back ends replace it by
 kernels of their own before this pass. Bounds of global accesses are the business of
 :mod:`guards`, which runs after this pass.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import cast
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
@@ -136,6 +138,12 @@ def elementwise(dst: Region, sources: list[Region], compute: object, stmt: S.Stm
     return nest([E.as_expr(dst.extents[d]) for d in dims], "ijklmn", body, stmt)
 
 
+def reductions_of(loop: S.For) -> tuple[tuple[str, Buffer], ...]:
+    """Operator and total of each value that a loop reduces to."""
+    found = dict(loop.annotations).get("reduction", ())
+    return cast("tuple[tuple[str, Buffer], ...]", found)
+
+
 def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
     """Rows reduced one by one when the dimension is contiguous, else row after row into dst."""
     src, dst = stmt.src, stmt.dst
@@ -204,7 +212,7 @@ def _reduce_row(
     op = COMBINE[stmt.kind]
     if stmt.nan_propagate and op in ("max", "min") and wide.is_float:
         op = f"f{op}_nan"
-    notes: S.Pairs = (("reduction", (op, total)),)
+    notes: S.Pairs = (("reduction", ((op, total),)),)
     loop = S.For(
         var=k,
         start=E.const(0),
@@ -249,7 +257,7 @@ def _gemm(stmt: S.Gemm) -> S.Stmt:
             step=E.const(1),
             loc=stmt.loc,
             body=S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc),
-            annotations=(("reduction", ("add", total)),),
+            annotations=(("reduction", (("add", total),)),),
         )
         value = E.cast(E.Load(total, zero), stmt.c.dtype)
         store = S.Store(buffer=stmt.c.buffer, indices=target, value=value, loc=stmt.loc)
@@ -259,39 +267,53 @@ def _gemm(stmt: S.Gemm) -> S.Stmt:
     return nest([rows, columns], "ij", body, stmt, False)
 
 
-def _scan(stmt: S.Scan) -> S.Stmt:
+def scan_of(loop: S.For) -> tuple[str, Buffer] | None:
+    """Operator and running total of a loop that scans."""
+    return cast("tuple[str, Buffer] | None", dict(loop.annotations).get("scan"))
+
+
+def _scan(stmt: S.Scan) -> list[S.Stmt]:
+    """Rows scanned one by one when the dimension is contiguous, else row after row of ``dst``."""
     rank = len(stmt.src.extents)
     length = E.as_expr(stmt.src.extents[stmt.dim])
     others = [d for d in range(rank) if d != stmt.dim]
-    start = start_of(stmt.kind, stmt.dst.dtype)
+    extents = [E.as_expr(stmt.src.extents[d]) for d in others]
+    start, zero, k = start_of(stmt.kind, stmt.dst.dtype), (E.const(0),), E.Var("k", INT)
 
-    def body(variables: list[E.Var]) -> S.Stmt:
+    def at(region: Region, variables: list[E.Var], place: E.Expr) -> E.Load:
+        position: dict[int, E.Expr] = dict(zip(others, variables))
+        position[stmt.dim] = length - 1 - place if stmt.reverse else place
+        every = tuple(range(rank))
+        return E.Load(region.buffer, indices_at(region, every, [position[d] for d in every]))
+
+    def step(old: E.Expr, variables: list[E.Var], place: E.Expr) -> E.Expr:
+        return combine(stmt.kind, old, E.cast(at(stmt.src, variables, place), stmt.dst.dtype))
+
+    def put(variables: list[E.Var], place: E.Expr, value: E.Expr) -> S.Stmt:
+        to = at(stmt.dst, variables, place).indices
+        return S.Store(buffer=stmt.dst.buffer, indices=to, value=value, loc=stmt.loc)
+
+    def over(first: int, body: S.Stmt, notes: S.Pairs = ()) -> S.Stmt:
+        return S.For(
+            var=k, start=E.const(first), stop=length, step=E.const(1), body=body,
+            annotations=notes, loc=stmt.loc,
+        )  # fmt: skip
+
+    def row(variables: list[E.Var]) -> S.Stmt:
         total = Buffer("total", Shape((1,)), stmt.dst.dtype, "local.var")
-        zero = (E.const(0),)
-        k = E.Var("k", INT)
-        along = length - 1 - k if stmt.reverse else k
-        position = dict(zip(others, variables))
+        new = step(E.Load(total, zero), variables, k)
+        store = S.Store(buffer=total, indices=zero, value=new, loc=stmt.loc)
+        body = S.seq(store, put(variables, k, E.Load(total, zero)))
+        notes: S.Pairs = () if stmt.reverse else (("scan", (COMBINE[stmt.kind], total)),)
+        return S.seq(S.Alloc(buffer=total, init=start), over(0, body, notes))
 
-        def at(region: Region) -> tuple[E.Expr, ...]:
-            return tuple(
-                low + (along if d == stmt.dim else position[d]) for d, low in enumerate(region.mins)
-            )
+    if stmt.dim == rank - 1:
+        return [nest(extents, "ijlmn", row, stmt)]
 
-        value = E.cast(E.Load(stmt.src.buffer, at(stmt.src)), stmt.dst.dtype)
-        new = combine(stmt.kind, E.Load(total, zero), value)
-        inner = S.seq(
-            S.Store(buffer=total, indices=zero, value=new, loc=stmt.loc),
-            S.Store(
-                buffer=stmt.dst.buffer,
-                indices=at(stmt.dst),
-                value=E.Load(total, zero),
-                loc=stmt.loc,
-            ),
-        )
-        loop = S.For(
-            var=k, start=E.const(0), stop=length, step=E.const(1), body=inner, loc=stmt.loc
-        )
-        return S.seq(S.Alloc(buffer=total, init=start), loop)
+    def first(variables: list[E.Var]) -> S.Stmt:
+        return put(variables, E.const(0), step(start, variables, E.const(0)))
 
-    # Rows of the scanned dimension run one after the other.
-    return nest([E.as_expr(stmt.src.extents[d]) for d in others], "ijlmn", body, stmt, False)
+    def later(variables: list[E.Var]) -> S.Stmt:
+        return put(variables, k, step(at(stmt.dst, variables, k - 1), variables, k))
+
+    return [nest(extents, "ijlmn", first, stmt), over(1, nest(extents, "ijlmn", later, stmt))]

@@ -1,9 +1,9 @@
 """Which loops become vectors.
 
-A loop whose iterations are independent ("parallel", ``T.vectorized``), or that reduces
-("reduction"), gets the annotation "vector": the bits of the widest value that it computes, from
-which a printer takes the number of lanes that fill a register of its machine. The proof is made
-here, on loads and stores, and a printer asks no more:
+A loop whose iterations are independent ("parallel", ``T.vectorized``), that reduces ("reduction")
+or that has a running total ("scan") gets the annotation "vector": the bits of the widest value that
+it computes, from which a printer takes the number of lanes that fill a register of its machine. The
+proof is made here, on loads and stores, and a printer asks no more:
 
 * the body is stores, names, variables of its own and conditions, without other effects;
 * every store goes to neighbours, one for each iteration;
@@ -19,7 +19,7 @@ on indices being simple.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 from tilelang.ir import expr as E
@@ -32,8 +32,11 @@ from tilelang.ir.linear import parted
 from tilelang.ir.tables import BINARY
 from tilelang.ir.visitor import Rewriter, substitute
 from tilelang.passes.analysis.loops import trip_count
+from tilelang.passes.serial.tiles import reductions_of, scan_of
+from tilelang.records import dataclass
 from tilelang.target import Context
 
+_ASKING = {"parallel", "reduction", "scan"}
 FEWEST = 4  # iterations that are worth it
 _NODES = (E.Const, E.Var, E.Unary, E.Binary, E.Cast, E.Select, E.Load, E.Call)
 
@@ -95,6 +98,18 @@ def is_position(expr: E.Expr) -> bool:
     return isinstance(expr, (E.Const, E.Var)) and expr.dtype.is_int
 
 
+def added_value(store: S.Store, op: str) -> E.Expr | None:
+    """What a store brings together with the variable that it stores to; None where it does not.
+    Either may stand first: sums of integers are ordered by names."""
+    value = store.value
+    if not isinstance(value, E.Binary) or value.op != op:
+        return None
+    for mine, other in ((value.a, value.b), (value.b, value.a)):
+        if _is_of(mine, store.buffer):
+            return other
+    return None
+
+
 def moves_bits(store: S.Store) -> bool:
     """Whether a store only moves an element, whose value nobody computes with."""
     value = store.value
@@ -104,7 +119,7 @@ def moves_bits(store: S.Store) -> bool:
 
 def _is_asked(loop: S.For) -> bool:
     notes = dict(loop.annotations)
-    asked = loop.kind == "vectorized" or "parallel" in notes or "reduction" in notes
+    asked = loop.kind == "vectorized" or not notes.keys().isdisjoint(_ASKING)
     one = isinstance(loop.step, E.Const) and loop.step.value == 1
     count = trip_count(loop) if one else 0
     return asked and one and "threads" not in notes and (count is None or count >= FEWEST)
@@ -147,15 +162,17 @@ class _Loop:
         self.own = {node.buffer.data for node in parts if isinstance(node, S.Alloc)}
         self.lets = frozenset(node.var for node in parts if isinstance(node, S.Let))
         self.parts = parts
-        reduction = dict(loop.annotations).get("reduction")
-        self.total = cast("tuple[str, Buffer]", reduction)[1] if reduction else None
+        self.totals = [total for _, total in reductions_of(loop)]
+        self.scan = scan_of(loop)
 
     def bits(self) -> int:
         """Bits of the widest value; 0 where the loop stays as it is."""
         if not self.stores or not all(map(self.is_plain, self.parts)):
             return 0
         widths = [self.width_of(part) for part in self.parts]
-        if min(widths) < 0 or not self.sums_in_total():
+        if min(widths) < 0 or not all(map(self.sums_in, self.totals)):
+            return 0
+        if self.scan is not None and not self.runs(*self.scan):
             return 0
         places = list(self.places())
         stored = [place for place in places if place.stores]
@@ -172,7 +189,8 @@ class _Loop:
             return stmt.buffer.is_var and stmt.buffer.dtype.bits >= 8
         if isinstance(stmt, S.Store):
             data = stmt.buffer.data
-            total = self.total is not None and self.total.data is data
+            total = any(one.data is data for one in self.totals)
+            total |= self.scan is not None and self.scan[1].data is data
             if stmt.buffer.is_var and not (data in self.own or total):
                 return False  # the last iteration counts
             return stmt.buffer.dtype.bits >= 8 and stmt.buffer.dtype.lanes == 1
@@ -206,11 +224,9 @@ class _Loop:
         widths = [self.width(child) for child in expr.children() if isinstance(child, E.Expr)]
         return -1 if -1 in widths else max(value_bits(expr.dtype), *widths, 8)
 
-    def sums_in_total(self) -> bool:
+    def sums_in(self, total: Buffer) -> bool:
         """Whether the total of a reduction is read where its own new value is computed, once."""
-        if self.total is None:
-            return True
-        data, dtype = self.total.data, self.total.dtype
+        data, dtype = total.data, total.dtype
         if dtype.is_bool or dtype.bits < 8 or (dtype.is_float and dtype.bits < 32):
             return False  # rounded in each step
         mine = [store for store in self.stores if store.buffer.data is data]
@@ -224,6 +240,30 @@ class _Loop:
         if len(mine) != 1 or len(loads) != 1:
             return False
         return any(load is loads[0] for load in E.find(mine[0].value, E.Load))
+
+    def runs(self, op: str, total: Buffer) -> bool:
+        """Whether the running total gets its new value once, from its old one and a value that
+        does not need it, before anything reads it."""
+        if (
+            total.dtype.is_bool
+            or total.dtype.bits < 8
+            or value_bits(total.dtype) != total.dtype.bits
+        ):
+            return False  # rounded in each step
+        found = False
+        for part in self.parts:
+            if isinstance(part, S.Store) and part.buffer.data is total.data:
+                value = added_value(part, op)
+                if found or value is None:
+                    return False
+                if any(_is_of(load, total) for load in E.find(value, E.Load)):
+                    return False
+                found = True
+            elif not found and any(
+                _is_of(x, total) for y in part.exprs() for x in E.find(y, E.Load)
+            ):
+                return False
+        return found and not any(isinstance(part, S.If) for part in self.parts)
 
     def places(self) -> Iterator[_Place]:
         """The accesses of memory, the variables of the loop aside."""
@@ -265,6 +305,11 @@ class _Loop:
             distance += int(apart.value) * stride
         count = trip_count(self.loop)
         return distance % step == 0 and (count is None or abs(distance // step) < count)
+
+
+def _is_of(expr: E.Expr, total: Buffer) -> bool:
+    """Whether ``expr`` is the value of the variable ``total``."""
+    return isinstance(expr, E.Load) and expr.buffer.data is total.data
 
 
 def _same(a: tuple[int | E.Expr, ...], b: tuple[int | E.Expr, ...]) -> bool:

@@ -18,7 +18,7 @@ Relies on loops having been joined and tiles contracted: what is left of tiles i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 
 from tilelang.ir import effects
@@ -30,6 +30,7 @@ from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches, sub
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import accesses_of, is_quiet
 from tilelang.passes.notes import with_lines
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 LONGEST = 2048  # elements of a row of a block, at most

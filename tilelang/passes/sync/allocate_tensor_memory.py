@@ -17,7 +17,7 @@ from tilelang.ir.lanes import WARP
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
 from tilelang.passes.sync.initialise_barriers import linear_thread
 from tilelang.target import Context, nvidia
-from tilelang.target.features import lowest_with
+from tilelang.target.instead import unavailable
 
 STORAGE = "shared.tmem"
 
@@ -59,13 +59,8 @@ class _Kernel(Rewriter):
         """The first warp asks, all threads learn where."""
         buffer, target = stmt.buffer, self.context.target
         if "tcgen05" not in target.features:
-            raise TileUnsupportedError(
-                f"the tensor memory of `{buffer.name}` is not available on "
-                f"{target.arch or 'this target'}",
-                expected=f"a target with {lowest_with('tcgen05')}",
-                got=str(target),
-                loc=stmt.loc,
-            )
+            what = f"the tensor memory of `{buffer.name}`"
+            raise unavailable(what, "tcgen05", target, stmt.loc)
         self.held[buffer] = columns = tensor_columns(buffer, stmt)
         slot = Buffer(f"{buffer.name}_slot", Shape((1,)), DType("uint32"), "shared")
         at = (E.const(0),)

@@ -15,7 +15,7 @@ before every barrier, whoever placed it, behind which a tile that such a unit us
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import prod
 from typing import NoReturn
 
@@ -62,6 +62,7 @@ from tilelang.passes.sync.events import (
 )
 from tilelang.passes.sync.exchanges import exchanged
 from tilelang.passes.sync.opened import Open
+from tilelang.records import dataclass
 from tilelang.target import Context, nvidia
 
 GROUPS = "barrier_ids"  # launch annotation: (first thread, count, barrier id) of each group

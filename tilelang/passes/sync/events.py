@@ -10,7 +10,7 @@ bounds counts as the whole dimension.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, cached_property
 from math import prod
 from typing import Any, TypeAlias
@@ -29,6 +29,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import postorder, rebuild, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.analysis.groups import Mask, thread_indices
+from tilelang.records import dataclass
 
 Values: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Dim: TypeAlias = "tuple[E.Expr, int] | None"  # lowest index and extent; None: all of it

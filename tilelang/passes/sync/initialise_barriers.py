@@ -19,7 +19,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.ir.visitor import rewrite_blocks, rewrite_bodies
 from tilelang.target import Context, nvidia
-from tilelang.target.features import lowest_with
+from tilelang.target.instead import unavailable
 
 BARRIERS = ("shared.barrier", "shared.cluster_barrier")
 
@@ -97,12 +97,7 @@ class _Kernel:
         """Refuse a barrier that cannot be initialised."""
         name, target = stmt.buffer.name, self.context.target
         if "mbarrier" not in target.features:
-            raise TileUnsupportedError(
-                f"the barrier `{name}` is not available on {target.arch or 'this target'}",
-                expected=f"a target with {lowest_with('mbarrier')}",
-                got=str(target),
-                loc=stmt.loc,
-            )
+            raise unavailable(f"the barrier `{name}`", "mbarrier", target, stmt.loc)
         if not placed:
             raise TileUnsupportedError(
                 f"the barrier `{name}` is allocated in a loop that not all threads run together",

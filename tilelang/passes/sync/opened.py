@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 
 from tilelang.ir import expr as E
 from tilelang.ir.buffer import Buffer
 from tilelang.passes.sync.events import Access, commutes
+from tilelang.records import dataclass
 
 Numbered = list[tuple[int, Access]]  # with the place in the order in which they were entered
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Region
@@ -20,6 +21,7 @@ from tilelang.ir.visitor import rewrite_launches
 from tilelang.passes.analysis import pending as P
 from tilelang.target import Context
 
+_NEVER = E.const(False)  # of a product that clears nothing
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
@@ -109,11 +111,18 @@ class _Waits:
 
     def loop(self, stmt: S.For | S.While, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """A loop. Tiles that nobody writes meanwhile keep their place to its end, so that its
-        barriers are for others."""
-        outer = self.needs.quiet
+        barriers are for others.
+
+        A product that adds to what threads have put into its registers is complete where the
+        iteration ends: to the assembler the first iteration's wait, which is for nothing, would
+        stand behind registers that threads define, and it serialises such products (C7515)."""
+        outer, entered = self.needs.quiet, before
         self.needs.quiet = self.needs.kept(stmt)
         while True:
             body, after = self.visit(stmt.body, before)
+            adding = [one for one in after if one not in entered and one.clear is _NEVER]
+            wait, after = self.wait(adding, after, stmt)
+            body += wait
             both = P.joined(before, after)
             if both == before:
                 self.needs.quiet = outer

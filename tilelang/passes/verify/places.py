@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -24,6 +24,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import rewrite_bodies, substitute
 from tilelang.layout.evaluate import evaluate
 from tilelang.passes.analysis.loops import bounds_of
+from tilelang.records import dataclass
 from tilelang.target import Context
 
 MOST_POINTS = 1 << 22  # threads and iterations that are looked at for one access

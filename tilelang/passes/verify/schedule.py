@@ -13,7 +13,7 @@ have the mode of the mechanism.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from tilelang.ir import expr as E
@@ -37,6 +37,7 @@ from tilelang.passes.verify.timeline import (
     Touch,
     hazard,
 )
+from tilelang.records import dataclass
 
 Conds = tuple[E.Expr, ...]
 _LEAVE = (S.Break, S.Continue, S.ThreadReturn)

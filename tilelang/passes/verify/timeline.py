@@ -13,12 +13,13 @@ all threads. So one run speaks for every speed at which the threads may go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import product
 from typing import TypeAlias
 
 from tilelang.passes.analysis.mechanism import MECHANISMS, Step
+from tilelang.records import dataclass
 
 ROUNDS = 3  # of all versions: enough for both parities, and for a version that is used again
 

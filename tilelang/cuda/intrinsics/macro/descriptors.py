@@ -8,7 +8,6 @@ tells the unit of that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
@@ -28,6 +27,7 @@ from tilelang.layout.layout import constant_extents
 from tilelang.layout.swizzle import SPANS, fits, swizzle_of, swizzled
 from tilelang.passes.layouts.descriptors import LINES, Descriptor
 from tilelang.passes.layouts.descriptors import UNIT as CHUNK
+from tilelang.records import dataclass
 
 
 class SwizzleMode(IntEnum):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.postfix import OPERATORS, REAL, Program
+from tilelang.records import dataclass
 
 ATOM = 100  # binds tighter than every operator
 _PREFIX, _CHOICE = 13, 2

@@ -8,10 +8,7 @@ declared, then the symbols of dynamic shapes, then those of strides alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.gpu.module import (
     CudaModule,
     LaunchPlan,
@@ -21,12 +18,13 @@ from tilelang.codegen.gpu.module import (
     walk_steps,
 )
 from tilelang.codegen.symbols import symbols_of
-from tilelang.errors import TileUnsupportedError, TileValueError, shown
+from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.postfix import Program, program_of
-from tilelang.jit.adapter.tma import TmaDescriptor
+from tilelang.records import dataclass
 
 TENSOR_MAP = "tensormap"  # kind of a kernel parameter whose dtype names a descriptor
 
@@ -97,47 +95,6 @@ def host_module(
         descriptors=tuple((descriptors or _maps(module.steps, func)).items()),
         windows=tuple(_windows(module.steps, func)),
     )
-
-
-def find_module(given: Any, func: S.PrimFunc, target: Any, configs: Any) -> HostModule:
-    """The host part in what callers pass as a device module; compiles when that is None.
-
-    Args:
-        given: a :class:`HostModule`, a :class:`CudaModule`, an artifact with one, or None.
-        configs: pass configurations to compile with.
-
-    Raises:
-        TileValueError: anything else.
-        TileUnsupportedError: no compiler for the target tells how kernels are launched.
-    """
-    if isinstance(given, HostModule):
-        return given
-    module = given.device if isinstance(given, Artifact) else given
-    if given is None:
-        module = _compiled(func, target, configs)
-    if not isinstance(module, CudaModule):
-        raise TileValueError(
-            "the device module does not tell how kernels are launched",
-            expected="a CudaModule, a HostModule or an artifact of compilation",
-            got=shown(given),
-        )
-    return host_module(module, func)
-
-
-def _compiled(func: S.PrimFunc, target: Any, configs: Any) -> CudaModule:
-    from tilelang.compiler import compile
-    from tilelang.options import make_options
-    from tilelang.target import parse_target
-
-    found = parse_target(target)
-    module = compile(func, found, make_options(configs)).device
-    if module is None:
-        raise TileUnsupportedError(
-            f"no compiler tells how kernels for {found.kind} are launched",
-            expected="device_mod=, or a CUDA target",
-            got=f"target={str(found)!r}",
-        )
-    return module
 
 
 # -- parameters ------------------------------------------------------------------------------------

@@ -17,13 +17,13 @@ from tilelang.codegen.gpu.module import (
     WorkspaceStep,
     walk_steps,
 )
+from tilelang.cuda.host import templates
+from tilelang.cuda.host.host_module import TENSOR_MAP, HostArgument, HostModule, Window
+from tilelang.cuda.host.programs import PythonPrinter, constant_of, python_helpers
+from tilelang.cuda.host.steps_writer import LaunchInfo, StepsWriter, float_form
+from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
-from tilelang.jit.adapter import templates
-from tilelang.jit.adapter.host_module import TENSOR_MAP, HostArgument, HostModule, Window
-from tilelang.jit.adapter.programs import PythonPrinter, constant_of, python_helpers
-from tilelang.jit.adapter.steps_writer import LaunchInfo, StepsWriter, float_form
-from tilelang.jit.adapter.tma import TmaDescriptor
 
 RESERVED = frozenset(
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tilelang.codegen.gpu.module import (
     AssertStep,
@@ -20,17 +20,18 @@ from tilelang.codegen.gpu.module import (
     walk_steps,
 )
 from tilelang.codegen.names import Names
-from tilelang.errors import TileUnsupportedError, TileValueError
-from tilelang.ir.postfix import Program
-from tilelang.jit.adapter.host_module import (
+from tilelang.cuda.host.host_module import (
     TENSOR_MAP,
     HostModule,
     Window,
     launch_keys,
     launch_plans,
 )
-from tilelang.jit.adapter.programs import Printer
-from tilelang.jit.adapter.tma import TmaDescriptor
+from tilelang.cuda.host.programs import Printer
+from tilelang.cuda.tensor_map import TmaDescriptor
+from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.ir.postfix import Program
+from tilelang.records import dataclass
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tilelang.codegen.c import storage_type, value_type
 from tilelang.codegen.gpu.module import (
@@ -16,14 +15,15 @@ from tilelang.codegen.gpu.module import (
     WorkspaceStep,
 )
 from tilelang.codegen.text import quote
+from tilelang.cuda.host import templates
+from tilelang.cuda.host.host_module import TENSOR_MAP, HostArgument, HostModule, Window
+from tilelang.cuda.host.programs import CPrinter, constant_of, may_be_undefined
+from tilelang.cuda.host.steps_writer import MAX_GRID, LaunchInfo, StepsWriter, float_form
+from tilelang.cuda.tensor_map import TmaDescriptor
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.postfix import Program
-from tilelang.jit.adapter import templates
-from tilelang.jit.adapter.host_module import TENSOR_MAP, HostArgument, HostModule, Window
-from tilelang.jit.adapter.programs import CPrinter, constant_of, may_be_undefined
-from tilelang.jit.adapter.steps_writer import MAX_GRID, LaunchInfo, StepsWriter, float_form
-from tilelang.jit.adapter.tma import TmaDescriptor
+from tilelang.records import dataclass
 
 RESERVED = frozenset(
     "alignas alignof and and_eq bitand bitor catch char16_t char32_t class compl concept "

@@ -1,0 +1,104 @@
+"""Products of bfloat16 by words of two factors where the machine has them, exact with small ones."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.compiler import compile as compile_text
+from tilelang.cpu.module import INCLUDE_DIR
+from tilelang.cpu.toolchain import find_compiler
+from tilelang.target import parse_target
+
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+# The instruction, by its manual, where factors and sums are normal numbers.
+MODEL = (
+    "-DTL_VDPBF16PS(V,C,B,A)=((C)+(V)((tl_word64)(B)<<16)*(V)((tl_word64)(A)<<16)"
+    "+(V)((tl_word64)(B)&-65536)*(V)((tl_word64)(A)&-65536))"
+)
+BUILDS = {
+    "native": [],
+    "multiply-adds": ["-U__AVX512BF16__"],
+    "model": ["-U__AVX512BF16__", "-D__AVX512BF16__=1", "-DTL_DOT_MODEL", MODEL],
+}
+
+
+def product(M: int, N: int, K: int, trans_a: bool, trans_b: bool, part: int = 64) -> Any:
+    """C = A . B by tiles of 32 x 40, so that some stick out."""
+    a_shape, a_tile = ((K, M), (part, 32)) if trans_a else ((M, K), (32, part))
+    b_shape, b_tile = ((N, K), (40, part)) if trans_b else ((K, N), (part, 40))
+
+    @T.prim_func
+    def kernel(A: T.Tensor(a_shape, "bfloat16"), B: T.Tensor(b_shape, "bfloat16"), C: T.Tensor((M, N), "float32")):  # fmt: skip
+        with T.Kernel(T.ceildiv(N, 40), T.ceildiv(M, 32), threads=64) as (bx, by):
+            a = T.alloc_shared(a_tile, "bfloat16")
+            b = T.alloc_shared(b_tile, "bfloat16")
+            c = T.alloc_fragment((32, 40), "float32")
+            T.clear(c)
+            for k in T.Pipelined(T.ceildiv(K, part), num_stages=2):
+                if trans_a:
+                    T.copy(A[k * part, by * 32], a)
+                else:
+                    T.copy(A[by * 32, k * part], a)
+                if trans_b:
+                    T.copy(B[bx * 40, k * part], b)
+                else:
+                    T.copy(B[k * part, bx * 40], b)
+                T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b)
+            T.copy(c, C[by * 32, bx * 40])
+
+    return kernel
+
+
+def stored(values: np.ndarray, turned: bool) -> np.ndarray:
+    return np.ascontiguousarray(values.T if turned else values).astype(ml_dtypes.bfloat16)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("part", [64, 37])
+def test_products_are_exact(build: str, trans_a: bool, trans_b: bool, part: int) -> None:
+    M, N, K = 64, 80, 128 if part == 64 else 111
+    rng = np.random.default_rng(part)
+    a, b = rng.integers(-9, 10, (M, K)), rng.integers(-9, 10, (K, N))
+    kernel = tilelang.compile(product(M, N, K, trans_a, trans_b, part), out_idx=[-1], target="cpu", compile_flags=BUILDS[build])  # fmt: skip
+    np.testing.assert_array_equal(kernel(stored(a, trans_a), stored(b, trans_b)), a @ b)
+
+
+@pytest.mark.parametrize("at", [0, 9, 110])
+@pytest.mark.parametrize("side", [0, 1])
+def test_factors_below_normal_numbers_count(at: int, side: int) -> None:
+    """The instruction takes them for zero."""
+    a, b = np.ones((64, 111), np.float32), np.ones((111, 80), np.float32)
+    (a[5] if side == 0 else b[:, 5])[at] = 2.0**-130
+    (b if side == 0 else a.T)[at] = 2.0**127
+    found = tilelang.compile(product(64, 80, 111, False, False, 37), out_idx=[-1], target="cpu")
+    got = found(stored(a, False), stored(b, False))
+    row = got[5] if side == 0 else got[:, 5]
+    np.testing.assert_array_equal(row, np.full_like(row, 110.125))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="an instruction of x86 processors")
+@pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
+def test_machines_with_words_of_bfloat16_use_them(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    source = compile_text(product(64, 80, 128, False, False), parse_target("cpu")).source
+    tmp_path.joinpath("x.c").write_text(source, encoding="utf-8")
+    flags = ["-O2", "-w", "-fwrapv", "-fopenmp-simd", f"-I{INCLUDE_DIR}", "-S", "x.c", "-o", "x.s"]
+    for machine, wanted in (("cooperlake", True), ("skylake-avx512", False)):
+        subprocess.run([compiler, f"-march={machine}", *flags], cwd=tmp_path, check=True)
+        text = tmp_path.joinpath("x.s").read_text(encoding="utf-8")
+        assert bool(re.search(r"\bvdpbf16ps\s.*%zmm", text)) == wanted

@@ -1,0 +1,123 @@
+"""A hipRTC that only takes notes: a small C library with the functions of ``libhiprtc``.
+
+It writes down every call as a line of text, and gives a code and a log that the test chooses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from tilelang.cpu.toolchain import Compiler
+
+SOURCE = r"""
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char notes[1 << 16], failing[64], said[4096], made[4096];
+static size_t used, length;
+static int failure;
+static char* source;
+static long alive;
+
+static void note(const char* format, ...) {
+    va_list list;
+    va_start(list, format);
+    used += vsnprintf(notes + used, sizeof notes - used, format, list);
+    va_end(list);
+}
+static int answer(const char* name) { return strcmp(name, failing) == 0 ? failure : 0; }
+
+const char* stub_notes(void) { return notes; }
+const char* stub_source(void) { return source ? source : ""; }
+long stub_alive(void) { return alive; }
+void stub_forget(void) { used = 0; notes[0] = 0; }
+void stub_fail(const char* name, int code) { snprintf(failing, sizeof failing, "%s", name); failure = code; }
+void stub_give(const char* code, size_t size, const char* log) {
+    memcpy(made, code, size);
+    length = size;
+    snprintf(said, sizeof said, "%s", log);
+}
+
+typedef struct { int number; } Program;
+
+const char* hiprtcGetErrorString(int code) {
+    return code == 6 ? "HIPRTC_ERROR_COMPILATION" : code == 1 ? "HIPRTC_ERROR_OUT_OF_MEMORY" : "HIPRTC_ERROR_INTERNAL_ERROR";
+}
+int hiprtcVersion(int* major, int* minor) { *major = 9; *minor = 1; return answer("hiprtcVersion"); }
+int hiprtcCreateProgram(Program** out, const char* text, const char* name, int count, const char** headers, const char** names) {
+    note("create %s with %d headers\n", name, count);
+    for (int i = 0; i < count; ++i) note("header %s of %d\n", names[i], (int)strlen(headers[i]));
+    free(source);
+    source = strdup(text);
+    if (answer("hiprtcCreateProgram")) return failure;
+    *out = calloc(1, sizeof(Program));
+    (*out)->number = 41;
+    ++alive;
+    return 0;
+}
+int hiprtcCompileProgram(Program* program, int count, const char** options) {
+    note("compile %d", program->number);
+    for (int i = 0; i < count; ++i) note(" %s", options[i]);
+    note("\n");
+    return answer("hiprtcCompileProgram");
+}
+int hiprtcGetProgramLogSize(Program* program, size_t* size) { note("size of the log of %d\n", program->number); *size = strlen(said) + 1; return answer("hiprtcGetProgramLogSize"); }
+int hiprtcGetProgramLog(Program* program, char* out) { note("log of %d\n", program->number); strcpy(out, said); return answer("hiprtcGetProgramLog"); }
+int hiprtcGetCodeSize(Program* program, size_t* size) { note("size of the code of %d\n", program->number); *size = length; return answer("hiprtcGetCodeSize"); }
+int hiprtcGetCode(Program* program, char* out) { note("code of %d\n", program->number); memcpy(out, made, length); return answer("hiprtcGetCode"); }
+int hiprtcDestroyProgram(Program** program) {
+    note("destroy %d\n", (*program)->number);
+    free(*program);
+    *program = 0;
+    --alive;
+    return answer("hiprtcDestroyProgram");
+}
+"""  # noqa: E501  # one line for a function
+
+
+class Stub:
+    """The loaded library. Each one has its own notes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.lib = ctypes.CDLL(self.path)
+        for name in ("stub_notes", "stub_source"):
+            getattr(self.lib, name).restype = ctypes.c_char_p
+        self.lib.stub_alive.restype = ctypes.c_long
+
+    def fail(self, name: str, code: int) -> None:
+        """Let a function answer with ``code`` from now on."""
+        self.lib.stub_fail(name.encode(), code)
+
+    def give(self, code: bytes, log: str = "") -> None:
+        """What programs have when they are compiled."""
+        self.lib.stub_give(code, ctypes.c_size_t(len(code)), log.encode())
+
+    @property
+    def source(self) -> str:
+        """The text of the last program."""
+        return str(self.lib.stub_source().decode())
+
+    @property
+    def alive(self) -> int:
+        """Programs that are not destroyed."""
+        return int(self.lib.stub_alive())
+
+    def take(self) -> list[str]:
+        """The notes, which are forgotten."""
+        found: list[str] = self.lib.stub_notes().decode().splitlines()
+        self.lib.stub_forget()
+        return found
+
+
+def build(compiler: Compiler, folder: Path) -> Stub:
+    """A fresh stub where ROCm would have it."""
+    path = folder / "lib" / "libhiprtc.so"
+    path.parent.mkdir()
+    path.write_bytes(compiler.compile_shared(SOURCE, ("-O1",)))
+    return Stub(path)

@@ -1,0 +1,45 @@
+"""Tests that run a share of their cases, see ``conftest.py``."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from shares import leave_out
+
+
+def chosen(names: list[str], **options: Any) -> list[str]:
+    mark = SimpleNamespace(args=(4,))
+    items = [
+        SimpleNamespace(
+            name=name, nodeid=name, get_closest_marker=lambda _, m=mark: m,
+            iter_markers=lambda _, m=mark: iter([m]),
+        )
+        for name in names
+    ]  # fmt: skip
+    config: Any = SimpleNamespace(
+        getoption=lambda name: options.get(name.strip("-"), 0),
+        hook=SimpleNamespace(pytest_deselected=lambda items: None),
+    )
+    leave_out(config, items)  # type: ignore[arg-type]  # stand-ins
+    return [item.name for item in items]
+
+
+NAMES = [f"test_x[{number}]" for number in range(10)]
+
+
+def test_the_shares_are_all_cases_together() -> None:
+    shares = [chosen(NAMES, share=number) for number in range(4)]
+    assert sorted(sum(shares, [])) == sorted(NAMES)
+    assert [len(share) for share in shares] == [3, 3, 2, 2]
+    assert chosen(NAMES, share=5) == shares[1]
+
+
+@pytest.mark.parametrize("name", NAMES[:2])
+def test_a_case_that_is_named_runs(name: str) -> None:
+    assert chosen([name]) == [name]
+
+
+def test_no_share_of_few_cases_is_empty() -> None:
+    assert [len(chosen(NAMES[:2], share=number)) for number in range(4)] == [1, 1, 1, 1]

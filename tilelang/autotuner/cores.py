@@ -1,0 +1,175 @@
+"""How long a traced program takes on CPU cores, estimated from its own text.
+
+A core runs whole blocks, one statement after the other, so that what a block does adds up. Besides
+arithmetic and bytes, three things tell configurations apart there: matrix kernels work on tiles of
+registers and lose what is no multiple of them; each row of a tile is a loop of its own, which has
+to begin and end; and a row that is a part of a tensor's row is a jump in memory, which the units
+that fetch ahead follow for a few rows at a time only. The constants are fits to
+``bench/model_search.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+from tilelang.ir.effects import accesses, expressions
+from tilelang.profiler.work import Counter, work_of
+
+_CLOCK = 2.5e9
+_PRODUCTS, _LANES = 32, 16  # operations of a core in a clock: of matrix kernels, of loops
+_MEMORY, _CACHE = 12e9, 25e9  # bytes in a second, for each core
+_FUNCTION, _SCALAR = 1e-9, 10e-9  # seconds of an exponential: in a vector, on its own
+_BLOCK = 0.1e-6  # seconds until a block, or an iteration over tiles, is under way
+_ROW, _SUM = 1e-9, 2e-9  # of a loop over the elements of a row, and of one that sums them
+_FEW = 16  # rows that are fetched ahead side by side
+_NEAR, _READ, _WRITE = 2e-9, 4e-9, 30e-9  # of a jump: among few rows; among many, by what it is for
+_EDGE = (6, 8, 6)  # rows, columns and steps that a tile of a product loses
+_FIRST, _SECOND = 32 << 10, 512 << 10  # bytes of the caches of a core
+_TURN = (0.2e-9, 0.8e-9, 1.2e-9)  # of an element read across rows: in each of them, and behind
+_LAUNCH = 2e-6
+_WIDE, _LEFT = 2048, 16  # see :mod:`tilelang.passes.serial.widen_blocks`
+
+
+@dataclass
+class _Launch:
+    """What all blocks of one launch do together, in seconds of one core."""
+
+    blocks: float
+    grid: Sequence[int]
+    parts: dict[str, float] = field(default_factory=dict)
+    tiles: float = 0.0  # bytes
+    rank: int = 0  # dimensions of the largest loop
+    narrow: float = 0.0  # functions in loops of fewer dimensions: of a row, not of its elements
+    multiplies: bool = False
+
+    def add(self, part: str, seconds: float) -> None:
+        """Spend ``seconds`` more on a part of the machine."""
+        self.parts[part] = self.parts.get(part, 0.0) + seconds
+
+
+class _Cores(Counter):
+    """Adds up what each launch does."""
+
+    def __init__(self, symbols: Mapping[str, int]) -> None:
+        super().__init__(symbols)
+        self.launches: list[_Launch] = []
+
+    def visit(self, stmt: S.Stmt, times: float, known: dict[E.Var, E.Expr]) -> None:
+        """Count ``stmt``; a launch opens an entry of its own."""
+        if isinstance(stmt, S.Launch):
+            grid = [self.extent(extent, known) for extent in stmt.grid]
+            found = _Launch(times * prod(grid), grid)
+            loops = [n for n in S.walk(stmt.body) if isinstance(n, S.Parallel)]
+            found.rank = max((len(loop.vars) for loop in loops), default=0)
+            found.multiplies = any(isinstance(n, S.Gemm) for n in S.walk(stmt.body))
+            found.add("latency", found.blocks * _BLOCK)
+            self.launches.append(found)
+        super().visit(stmt, times, known)
+
+    def own(self, stmt: S.Stmt, times: float, known: Mapping[E.Var, E.Expr]) -> None:
+        """Count what the statement itself does."""
+        before = self.flops
+        super().own(stmt, times, known)
+        if not self.launches:
+            return
+        here = self.launches[-1]
+        if isinstance(stmt, S.Gemm):
+            self._product(here, stmt, times, known)
+            return
+        here.add("lanes", (self.flops - before) / (_LANES * _CLOCK))
+        if isinstance(stmt, S.Alloc):
+            here.tiles += self.size(stmt.buffer)
+        elif isinstance(stmt, S.Copy):
+            extents = [self.extent(e, known) for e in stmt.dst.extents]
+            here.add("latency", times * prod(extents[:-1]) * _ROW)
+            for region, writes in ((stmt.src, False), (stmt.dst, True)):
+                if region.scope() == "global":
+                    sizes = [self.extent(e, known) for e in region.extents]
+                    self._global(here, region.buffer, sizes, times, writes)
+        elif isinstance(stmt, S.Reduce):
+            extents = [self.extent(e, known) for e in stmt.src.extents]
+            here.add("latency", times * prod(extents[:-1]) * _SUM)
+        elif isinstance(stmt, S.Parallel):
+            self._loop(here, stmt, times, known)
+        elif isinstance(stmt, S.For) and stmt.kind in ("serial", "pipelined"):
+            here.add("latency", times * _BLOCK)
+
+    def _product(
+        self, here: _Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
+    ) -> None:
+        m, n = (self.extent(e, known) for e in gemm.c.extents[-2:])
+        k = self.extent(gemm.a.extents[-2:][0 if gemm.trans_a else 1], known)
+        sizes = [size + edge for size, edge in zip((m, n, k), _EDGE)]
+        here.add("products", times * 2.0 * prod(sizes) / (_PRODUCTS * _CLOCK))
+
+    def _global(
+        self, here: _Launch, buffer: Buffer, sizes: Sequence[int], times: float, writes: bool
+    ) -> None:
+        """Bytes of a box of a tensor, and the jumps between its rows."""
+        size = times * prod(sizes)
+        here.add("cache", size * buffer.dtype.bits / 8 / _CACHE)
+        rows, whole = prod(sizes[:-1]), self.extent(buffer.shape[-1], {})
+        width = sizes[-1]
+        if not here.multiplies:
+            width *= self._widened(here, width)
+        if rows == 1 or width >= whole:
+            return
+        cost = _NEAR if rows <= _FEW else _WRITE if writes else _READ
+        here.add("cache", size / width * cost)
+
+    def _widened(self, here: _Launch, width: int) -> int:
+        """How many blocks along a row become one."""
+        across, others = here.grid[0], prod(here.grid[1:])
+        fit = (n for n in range(across, 1, -1) if across % n == 0 and n * width <= _WIDE)
+        return next((n for n in fit if others * (across // n) >= _LEFT), 1)
+
+    def _loop(
+        self, here: _Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
+    ) -> None:
+        """A loop over elements, of which there are ``times``."""
+        extents = {var: self.extent(e, known) for var, e in zip(loop.vars, loop.extents)}
+        here.add("latency", times / max(1, extents[loop.vars[-1]]) * _ROW)
+        runs = times / max(1, prod(extents.values()))
+        nodes = (n for s in S.walk(loop.body) for e in expressions(s) for n in E.walk(e))
+        calls = sum(isinstance(node, E.Call) and node.dtype.is_float for node in nodes)
+        if len(loop.vars) < here.rank:
+            here.narrow += calls * times
+        else:
+            here.add("lanes", calls * times * _FUNCTION)
+        used = [(a.buffer, a.where, a.writes) for a in accesses(loop.body, nested=True)]
+        for buffer, indices, writes in dict.fromkeys(used):
+            if not isinstance(indices, tuple) or not indices:
+                continue
+            inner = [var for var in loop.vars if var in indices[-1].variables]
+            if buffer.scope() == "global":
+                width = extents[inner[-1]] if inner else 1
+                rows = prod(extents[v] for v in extents if any(v in i.variables for i in indices))
+                self._global(here, buffer, [rows // max(1, width), width], runs, writes)
+            elif len(loop.vars) > 1 and inner and inner[-1] is not loop.vars[-1]:
+                size = self.size(buffer)
+                at = (size > _FIRST) + (size > _SECOND)
+                here.add("cache", times * _TURN[at])
+
+
+def on_cores(func: S.PrimFunc, symbols: Mapping[str, int] | None = None) -> dict[str, float]:
+    """Part of the machine -> seconds of a call of ``func`` that it takes, on all cores."""
+    cores = os.cpu_count() or 1
+    counted = _Cores(dict(symbols or {}))
+    counted.visit(func.body, 1.0, {})
+    parts = {"memory": work_of(func, symbols).bytes / (_MEMORY * cores)}
+    for launch in counted.launches:
+        launch.add("lanes", launch.narrow * _SCALAR)
+        if launch.tiles > _SECOND and not launch.multiplies:  # tiles leave the cache of a core
+            launch.add("cache", 0.1 * parts["memory"] * cores * (launch.tiles / _SECOND) ** 0.5)
+        blocks = max(1.0, launch.blocks)
+        share = ceil(blocks / cores) / blocks  # of the core that has most
+        for name, seconds in launch.parts.items():
+            parts[name] = parts.get(name, 0.0) + seconds * share
+        parts["latency"] = parts.get("latency", 0.0) + _LAUNCH
+    return parts

@@ -1,0 +1,62 @@
+"""About how long a block takes, from its text: what decides how many threads a launch is worth.
+
+Only launches of some microseconds depend on it, whose data is in the caches; a factor of two is
+near enough. Loops of unknown length count as long ones: a thread that is woken for nothing costs
+less than work that waits for one core.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.passes.analysis.loops import trip_count
+
+UNKNOWN = 1000  # iterations
+_OPERATION = 0.3  # ns of an operation or an access, on one value or one vector
+_FUNCTION = 6.0  # ns of exp and its like
+_MULTIPLIED = 0.03  # ns of a multiplication with its addition in a product
+_STATEMENT = 0.3
+_BLOCK = 10.0
+_REGISTER = 256  # bits
+
+
+def block_cost(body: S.Stmt) -> int:
+    """Nanoseconds of one block, at least 1."""
+    total = _BLOCK
+    left = [(body, 1.0)]
+    while left:
+        stmt, times = left.pop()
+        total += times * _own(stmt)
+        if isinstance(stmt, S.For):
+            count = trip_count(stmt)
+            times *= UNKNOWN if count is None else count
+            bits = dict(stmt.annotations).get("vector")
+            times *= int(bits) / _REGISTER if isinstance(bits, int) else 1
+        elif isinstance(stmt, S.While):
+            times *= UNKNOWN
+        left += [(inner, times) for inner in stmt.blocks()]
+    return max(1, round(total))
+
+
+def _own(stmt: S.Stmt) -> float:
+    """Nanoseconds of a statement without those in it."""
+    if isinstance(stmt, S.Gemm):
+        rows = stmt.a.extents[-2:]
+        sizes = [*stmt.c.extents[-2:], rows[0] if stmt.trans_a else rows[1]]
+        known = (int(one) if isinstance(one, (int, E.Const)) else UNKNOWN for one in sizes)
+        return _MULTIPLIED * prod(known)
+    return _STATEMENT + sum(map(_value, stmt.exprs()))
+
+
+def _value(expr: E.Expr) -> float:
+    """Nanoseconds of an expression; positions are nearly free."""
+    if isinstance(expr, (E.Const, E.Var)):
+        return 0
+    plain = (E.Const, E.Var, E.AddressOf)
+    return sum(
+        _FUNCTION if isinstance(node, E.Call) else _OPERATION
+        for node in E.walk(expr)
+        if not isinstance(node, plain) and (node.dtype != "int32" or isinstance(node, E.Load))
+    )

@@ -1,0 +1,222 @@
+// Products of narrow factors: neighbours in k share a word of 32 bits, and one instruction adds the products of all
+// factors of a word to its lane. The generated text says first which unit the machine has (a row of
+// tilelang.cpu.units): TL_<KIND>_GROUP factors in a word, vectors of TL_<KIND>_BYTES, TL_<KIND>_DOT(V, sum, b, a).
+//
+// Operands become words once per product. Rows of A: [m][words + 1], behind the words what the sums of the row start
+// from. B in panels 16 words wide: [ceil(n / 16)][words][16]. Factors that are missing are zero.
+#ifndef TL_DOT_H
+#define TL_DOT_H
+#include "tl_gemm.h"
+
+typedef int32_t tl_word16 __attribute__((vector_size(16))), tl_word32 __attribute__((vector_size(32)));
+typedef int32_t tl_word64 __attribute__((vector_size(64)));
+#define TL_DOT_WORDS(K, GROUP) (((K) + (GROUP) - 1) / (GROUP))
+
+// -- the instructions ------------------------------------------------------------------------------------------------
+#ifndef TL_DOT_MODEL  // a test models those that its machine has not
+#define TL_DOT_TEXT(TEXT, V, C, B, A, IN, OUT) ({ V c_ = (C); __asm__(TEXT : OUT(c_) : IN(B), IN(A)); c_; })
+#define TL_X86_DOT(NAME, V, C, B, A) TL_DOT_TEXT(NAME " %2, %1, %0", V, C, B, A, "v", "+v")
+#define TL_VPDPBUSD(V, C, B, A) TL_X86_DOT("vpdpbusd", V, C, B, A)
+#define TL_VEX_VPDPBUSD(V, C, B, A) TL_DOT_TEXT("%{vex%} vpdpbusd %2, %1, %0", V, C, B, A, "x", "+x")
+#define TL_VPDPBSSD(V, C, B, A) TL_DOT_TEXT("vpdpbssd %2, %1, %0", V, C, B, A, "x", "+x")
+#define TL_VPDPWSSD(V, C, B, A) TL_X86_DOT("vpdpwssd", V, C, B, A)
+#define TL_VDPBF16PS(V, C, B, A) TL_X86_DOT("vdpbf16ps", V, C, B, A)
+#define TL_SDOT(V, C, B, A) TL_DOT_TEXT("sdot %0.4s, %1.16b, %2.16b", V, C, B, A, "w", "+w")
+#define TL_VPMADDWD_64(V, C, B, A)                                                                \
+    ({ V d_; __asm__("vpmaddwd %2, %1, %0" : "=v"(d_) : "v"(B), "v"(A)); (C) + d_; })
+#endif
+typedef int16_t tl_i16x16 __attribute__((vector_size(32))), tl_i16x8 __attribute__((vector_size(16)));
+#define TL_VPMADDWD_32(V, C, B, A) ((C) + (V)__builtin_ia32_pmaddwd256((tl_i16x16)(B), (tl_i16x16)(A)))
+#define TL_PMADDWD_16(V, C, B, A) ((C) + (V)__builtin_ia32_pmaddwd128((tl_i16x8)(B), (tl_i16x8)(A)))
+// Pairs where the machine has no word for them.
+#define TL_PAIRS(V, C, B, A) ((C) + ((B) << 16 >> 16) * ((A) << 16 >> 16) + ((B) >> 16) * ((A) >> 16))
+
+// -- bytes: four in a word, or two as 16 bits ------------------------------------------------------------------------
+typedef int8_t tl_i8x16 __attribute__((vector_size(16))), tl_i8x8 __attribute__((vector_size(8)));
+typedef uint8_t tl_u8x16 __attribute__((vector_size(16))), tl_u8x8 __attribute__((vector_size(8)));
+#define TL_ZIP_8(A, B, L)                                                                         \
+    __builtin_shufflevector(A, B, L, L + 16, L + 1, L + 17, L + 2, L + 18, L + 3, L + 19, L + 4,  \
+                            L + 20, L + 5, L + 21, L + 6, L + 22, L + 7, L + 23)
+#define TL_ZIP_16(A, B, L)                                                                        \
+    __builtin_shufflevector(A, B, L, L + 8, L + 1, L + 9, L + 2, L + 10, L + 3, L + 11)
+#define TL_PUT(P, X) do { const __typeof__(X) x_ = (X); memcpy((P), &x_, sizeof x_); } while (0)
+#define TL_GET(T, P) ({ T got_; memcpy(&got_, (P), sizeof got_); got_; })
+// 16 bytes, or 8, with or without a sign, as 16 bits.
+#define TL_WIDEN_8(X, UNSIGNED, N)                                                                \
+    ((UNSIGNED) ? __builtin_convertvector((tl_u8x##N)(X), tl_i16x##N) : __builtin_convertvector((tl_i8x##N)(X), tl_i16x##N))
+TL_INLINE int32_t tl_byte(const uint8_t* s, int without_sign) { return without_sign ? *s : (int8_t)*s; }
+
+// Rows of A from s[m][k] (row stride ld), or s[k][m]. Where the unit wants bytes of B without a sign, `offset` is
+// added to them, and the sums start from what that adds.
+TL_INLINE void tl_rows_8(const void* source, long ld, long m, long k, int trans, int without_sign, int group, int offset, int32_t* d) {
+    const long words = TL_DOT_WORDS(k, group);
+    const long row = ld * !trans + trans, column = ld * trans + !trans;
+    for (long i = 0; i < m; ++i, d += words + 1) {
+        const uint8_t* s = (const uint8_t*)source + i * row;
+        tl_word16 sum = {0};
+        int32_t total = 0;
+        long p = 0;
+        d[words - 1] = 0;
+        while (!trans && p + 16 <= k) {
+            tl_i16x8 some = {0};  // sums of pairs, of so many as 16 bits hold
+            for (const long end = p + 1024; p + 16 <= k && p < end; p += 16) {
+                const tl_i8x16 x = TL_GET(tl_i8x16, s + p);
+                if (group == 4) memcpy((int8_t*)d + p, &x, 16);
+                else TL_PUT((int16_t*)d + p, TL_WIDEN_8(x, without_sign, 16));
+                some += ((tl_i16x8)x >> 8) + ((tl_i16x8)x << 8 >> 8);
+            }
+            sum += ((tl_word16)some >> 16) + ((tl_word16)some << 16 >> 16);
+        }
+        for (; p < k; ++p) {
+            const int32_t x = tl_byte(s + p * column, without_sign);
+            if (group == 4) ((int8_t*)d)[p] = (int8_t)x;
+            else { const int16_t h = (int16_t)x; memcpy((int16_t*)d + p, &h, 2); }
+            total += x;
+        }
+        for (int l = 0; l < 4; ++l) total += sum[l];
+        d[words] = -offset * total;
+    }
+}
+// A panel row: 16 columns of `group` rows of bytes as words.
+TL_INLINE void tl_words_8(const int8_t* s, long ld, long k, int without_sign, int group, tl_i8x16 flip, int32_t* d) {
+    const tl_i8x16 a = TL_GET(tl_i8x16, s) ^ flip, none = {0};
+    const tl_i8x16 b = k > 1 ? TL_GET(tl_i8x16, s + ld) ^ flip : none;
+    const tl_i8x16 ab = TL_ZIP_8(a, b, 0), AB = TL_ZIP_8(a, b, 8);
+    if (group == 2) {
+        TL_PUT(d, TL_WIDEN_8(ab, without_sign, 16));
+        TL_PUT(d + 8, TL_WIDEN_8(AB, without_sign, 16));
+        return;
+    }
+    const tl_i8x16 c = k > 2 ? TL_GET(tl_i8x16, s + 2 * ld) ^ flip : none;
+    const tl_i8x16 e = k > 3 ? TL_GET(tl_i8x16, s + 3 * ld) ^ flip : none;
+    const tl_i16x8 low = (tl_i16x8)TL_ZIP_8(c, e, 0), high = (tl_i16x8)TL_ZIP_8(c, e, 8);
+    TL_PUT(d, TL_ZIP_16((tl_i16x8)ab, low, 0));
+    TL_PUT(d + 4, TL_ZIP_16((tl_i16x8)ab, low, 4));
+    TL_PUT(d + 8, TL_ZIP_16((tl_i16x8)AB, high, 0));
+    TL_PUT(d + 12, TL_ZIP_16((tl_i16x8)AB, high, 4));
+}
+// Four words of one column: neighbours in memory.
+TL_INLINE tl_q4 tl_column_8(const int8_t* s, int without_sign, int group, tl_i8x16 flip) {
+    if (group == 4) return (tl_q4)(TL_GET(tl_i8x16, s) ^ flip);
+    return (tl_q4)TL_WIDEN_8(TL_GET(tl_i8x8, s), without_sign, 8);
+}
+#define TL_TRANSPOSE_4(D, WIDTH, A, B, C, E)                                                      \
+    do {                                                                                          \
+        const tl_q4 ab_ = __builtin_shufflevector(A, B, 0, 4, 1, 5), AB_ = __builtin_shufflevector(A, B, 2, 6, 3, 7); \
+        const tl_q4 ce_ = __builtin_shufflevector(C, E, 0, 4, 1, 5), CE_ = __builtin_shufflevector(C, E, 2, 6, 3, 7); \
+        TL_PUT(D, __builtin_shufflevector(ab_, ce_, 0, 1, 4, 5));                                 \
+        TL_PUT((D) + (WIDTH), __builtin_shufflevector(ab_, ce_, 2, 3, 6, 7));                     \
+        TL_PUT((D) + 2 * (WIDTH), __builtin_shufflevector(AB_, CE_, 0, 1, 4, 5));                 \
+        TL_PUT((D) + 3 * (WIDTH), __builtin_shufflevector(AB_, CE_, 2, 3, 6, 7));                 \
+    } while (0)
+// Panels of B from s[k][n] (row stride ld), or s[n][k].
+TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int trans, int without_sign, int group, int offset, int32_t* d) {
+    const int8_t* s = (const int8_t*)source;
+    const long words = TL_DOT_WORDS(k, group);
+    const tl_i8x16 flip = (int8_t)offset - (tl_i8x16){0};
+    for (long j = 0; j < n; j += 16, d += 16 * words) {
+        const long count = n - j < 16 ? n - j : 16;
+        long w = 0, done = 0;  // words of all columns, words of the first `done` columns
+        if (!trans)
+            for (; count == 16 && w < words; ++w)
+                tl_words_8(s + w * group * ld + j, ld, k - w * group, without_sign, group, flip, d + 16 * w);
+        else {
+            for (; done + 4 <= count; done += 4)
+                for (w = 0; (w + 4) * group <= k; w += 4) {
+                    const int8_t* x = s + (j + done) * ld + w * group;
+                    const tl_q4 a = tl_column_8(x, without_sign, group, flip), b = tl_column_8(x + ld, without_sign, group, flip);
+                    const tl_q4 c = tl_column_8(x + 2 * ld, without_sign, group, flip), e = tl_column_8(x + 3 * ld, without_sign, group, flip);
+                    TL_TRANSPOSE_4(d + 16 * w + done, 16, a, b, c, e);
+                }
+        }
+        for (long r = 0; r < words; ++r)
+            for (long x = r < w ? (trans ? done : 16) : 0; x < 16; ++x) {
+                uint32_t word = 0;
+                for (long g = 0; g < group && x < count && r * group + g < k; ++g) {
+                    const long at = trans ? (j + x) * ld + r * group + g : (r * group + g) * ld + j + x;
+                    const int32_t value = tl_byte((const uint8_t*)s + at, without_sign) ^ (offset ? 0x80 : 0);
+                    word |= ((uint32_t)value & (group == 4 ? 0xffu : 0xffffu)) << (32 / group * g);
+                }
+                d[16 * r + x] = (int32_t)word;
+            }
+    }
+}
+
+// -- bfloat16: two in a word, or one as a float32 ----------------------------------------------------------------------
+typedef uint16_t tl_u16x8 __attribute__((vector_size(16)));
+// Factors in a word of a product that has the matrix s[rows][columns] (row stride ld): `group`, or 1 where one of them
+// is subnormal, which instructions on words take for zero.
+TL_INLINE int tl_group_16(const uint16_t* s, long ld, long rows, long columns, int group) {
+    tl_u16x8 some = {0};
+    int one = 0;
+    for (long i = 0; group > 1 && i < rows; ++i, s += ld) {
+        long p = 0;
+        for (; p + 8 <= columns; p += 8) some |= (tl_u16x8)((TL_GET(tl_u16x8, s + p) & 0x7fff) - 1 < 0x7f);
+        for (; p < columns; ++p) one |= (uint16_t)((s[p] & 0x7fff) - 1) < 0x7f;
+    }
+    for (int l = 0; l < 8; ++l) one |= some[l];
+    return one ? 1 : group;
+}
+// The word of one factor, or of two.
+TL_INLINE uint32_t tl_word_16(const uint16_t* s, long next, long left, int group) {
+    return group == 1 ? (uint32_t)*s << 16 : *s | (left > 1 ? (uint32_t)s[next] << 16 : 0);
+}
+// Rows of A: [m][words + 1] from s[m][k] (row stride ld), or s[k][m].
+TL_INLINE void tl_rows_16(const uint16_t* s, long ld, long m, long k, int trans, int group, void* to) {
+    const long words = TL_DOT_WORDS(k, group), row = trans ? 1 : ld, next = trans ? ld : 1;
+    const tl_i16x8 none = {0};
+    tl_any4* d = (tl_any4*)to;
+    for (long i = 0; i < m; ++i, s += row, d += words + 1) {
+        long w = 0;
+        if (!trans)
+            for (; w * group + 8 <= k; w += 8 / group) {
+                const tl_i16x8 x = TL_GET(tl_i16x8, s + w * group);
+                if (group == 2) memcpy(d + w, &x, 16);
+                else {
+                    TL_PUT(d + w, TL_ZIP_16(none, x, 0));
+                    TL_PUT(d + w + 4, TL_ZIP_16(none, x, 4));
+                }
+            }
+        for (; w < words; ++w) d[w] = tl_word_16(s + w * group * next, next, k - w * group, group);
+    }
+}
+// Panels of B, 16 words wide, from s[k][n] (row stride ld), or s[n][k].
+TL_INLINE void tl_panels_16(const uint16_t* s, long ld, long n, long k, int trans, int group, void* to) {
+    const long words = TL_DOT_WORDS(k, group), column = trans ? ld : 1, next = trans ? 1 : ld;
+    const tl_i16x8 none = {0};
+    tl_any4* d = (tl_any4*)to;
+    for (long j = 0; j < n; j += 16, d += 16 * words) {
+        const long count = n - j < 16 ? n - j : 16;
+        long w = 0, done = 0;  // words of all columns, words of the first `done` columns
+        if (!trans)
+            for (; count == 16 && (w + 1) * group <= k; ++w) {
+                const uint16_t* x = s + w * group * ld + j;
+                for (long half = 0; half < 16; half += 8) {
+                    const tl_i16x8 first = TL_GET(tl_i16x8, x + half);
+                    const tl_i16x8 a = group == 1 ? none : first, b = group == 1 ? first : TL_GET(tl_i16x8, x + ld + half);
+                    TL_PUT(d + 16 * w + half, TL_ZIP_16(a, b, 0));
+                    TL_PUT(d + 16 * w + half + 4, TL_ZIP_16(a, b, 4));
+                }
+            }
+        else {
+            for (; group == 2 && done + 4 <= count; done += 4)
+                for (w = 0; (w + 4) * 2 <= k; w += 4) {
+                    const uint16_t* x = s + (j + done) * ld + w * 2;
+                    const tl_q4 a = TL_GET(tl_q4, x), b = TL_GET(tl_q4, x + ld), c = TL_GET(tl_q4, x + 2 * ld), e = TL_GET(tl_q4, x + 3 * ld);
+                    TL_TRANSPOSE_4(d + 16 * w + done, 16, a, b, c, e);
+                }
+            for (; group == 1 && done + 4 <= count; done += 4)
+                for (w = 0; w + 8 <= k; w += 8) {
+                    const uint16_t* x = s + (j + done) * ld + w;
+                    const tl_i16x8 a = TL_GET(tl_i16x8, x), b = TL_GET(tl_i16x8, x + ld), c = TL_GET(tl_i16x8, x + 2 * ld), e = TL_GET(tl_i16x8, x + 3 * ld);
+                    tl_any4* o = d + 16 * w + done;
+                    TL_TRANSPOSE_4(o, 16, (tl_q4)TL_ZIP_16(none, a, 0), (tl_q4)TL_ZIP_16(none, b, 0), (tl_q4)TL_ZIP_16(none, c, 0), (tl_q4)TL_ZIP_16(none, e, 0));
+                    TL_TRANSPOSE_4(o + 64, 16, (tl_q4)TL_ZIP_16(none, a, 4), (tl_q4)TL_ZIP_16(none, b, 4), (tl_q4)TL_ZIP_16(none, c, 4), (tl_q4)TL_ZIP_16(none, e, 4));
+                }
+        }
+        for (long r = 0; r < words; ++r)
+            for (long x = r < w ? (trans ? done : 16) : 0; x < 16; ++x)
+                d[16 * r + x] = x < count ? tl_word_16(s + (j + x) * column + r * group * next, next, k - r * group, group) : 0;
+    }
+}
+#endif

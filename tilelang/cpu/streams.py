@@ -1,0 +1,67 @@
+"""Results that no cache would keep are stored past it.
+
+An ordinary store reads its line of memory first, to write it back later: for a result that is
+larger than the cache a third of what an addition moves. Whether that pays depends on the machine
+and, with dynamic shapes, on the call, so the host decides (``tl_fits`` of ``tl_block.h``), and
+a block asks at each store, as it does for its alignment.
+
+A buffer is stored so where the launch only writes it. The function that runs blocks ends with a
+fence, since such stores are not ordered with what tells other threads that blocks are done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer
+
+LEAST = 4 << 20  # bytes; no machine has a last cache that is smaller than what it is for
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The storage of results that are stored past the caches, and what the launch accesses."""
+
+    results: frozenset[E.Var] = frozenset()
+    tensors: tuple[Buffer, ...] = ()
+
+
+NONE = Streams()
+
+
+def streams_of(stmt: S.Launch) -> Streams:
+    """What a launch may store past the caches; NONE where it is small, or where its memory has
+    names that are not seen here."""
+    tensors: dict[E.Var, Buffer] = {}
+    written, seen = set[E.Var](), set[E.Var]()
+    if any(isinstance(node, S.View) and node.source is not None for node in S.walk(stmt.body)):
+        return NONE
+    if next(effects.pointers(stmt.body, nested=True), None) is not None:
+        return NONE
+    for access in effects.accesses(stmt.body, nested=True):
+        if access.buffer.storage != "global":
+            continue
+        tensors.setdefault(access.data, access.buffer)
+        if access.mode == effects.WRITE and isinstance(access.by, S.Store):
+            written.add(access.data)
+        else:
+            seen.add(access.data)
+    results = frozenset(written - seen)
+    sizes = [bytes_of(buffer) for buffer in tensors.values()]
+    known = [size for size in sizes if size is not None]
+    if not results or (len(known) == len(sizes) and sum(known) < LEAST):
+        return NONE
+    return Streams(results, tuple(tensors.values()))
+
+
+def bytes_of(buffer: Buffer) -> int | None:
+    """Bytes of the elements of a tensor; None where its shape is dynamic."""
+    bits = buffer.dtype.bits
+    for extent in buffer.shape:
+        if not isinstance(extent, int):
+            return None
+        bits *= extent
+    return bits // 8

@@ -1,0 +1,112 @@
+"""Instructions that multiply narrow factors and add the products, one row each.
+
+A *word* of 32 bits holds ``group`` neighbours in k of an operand; an instruction adds, to each lane
+of its sums, the products of the factors of a word. Every row says for which machines it is, in what
+compilers define for them, and the generated text takes the first that holds: like vectors, units
+are chosen where the text is compiled, so one text serves every machine.
+
+Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (PMADDWD, VPDPBUSD,
+VPDPBSSD, VPDPWSSD, VDPBF16PS); Arm Architecture Reference Manual, C7.2 (SDOT, BFDOT).
+"""
+
+from __future__ import annotations
+
+from tilelang.ir.dtypes import dtype as DType
+from tilelang.records import dataclass
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One instruction.
+
+    Attributes:
+        name: of the instruction, as its manual has it.
+        macro: of ``tl_dot.h``; gets a vector type, the sums, and words of B and of A.
+        when: the condition of the preprocessor for machines that have it.
+        vector_bytes: of its operands.
+        group: factors in a word.
+        offset: what has to be added to factors of B, so that they have no sign. Sums of a row then
+            start from minus ``offset`` times the sum of the row's factors of A.
+    """
+
+    name: str
+    macro: str
+    when: str
+    vector_bytes: int
+    group: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Words:
+    """A kind of product whose operands become words.
+
+    Attributes:
+        prefix: of the macros that say which unit the machine has.
+        accumulator: dtype of the sums.
+        pack: suffix of the functions that make words.
+        units: the rows, best first; the last is for every machine.
+    """
+
+    prefix: str
+    accumulator: str
+    pack: str
+    units: tuple[Unit, ...]
+
+    @property
+    def text(self) -> str:
+        """The choice of a unit, in C."""
+        lines: list[str] = []
+        for at, unit in enumerate(self.units):
+            lines.append(f"#{'el' * bool(at)}if {unit.when}" if unit.when else "#else")
+            found = (
+                ("BYTES", unit.vector_bytes), ("GROUP", unit.group), ("OFFSET", unit.offset),
+                ("DOT", unit.macro),
+            )  # fmt: skip
+            lines.append(f"// {unit.name}")
+            lines += [f"#define TL_{self.prefix}_{name} {value}" for name, value in found]
+        return "\n".join([*lines, "#endif", ""])
+
+    @property
+    def smallest_group(self) -> int:
+        """Factors in a word where operands need most room."""
+        return min(unit.group for unit in self.units)
+
+
+_PAIRS = (
+    Unit("vpmaddwd", "TL_VPMADDWD_64", "defined(__AVX512BW__)", 64, 2),
+    Unit("vpmaddwd", "TL_VPMADDWD_32", "defined(__AVX2__)", 32, 2),
+    Unit("pmaddwd", "TL_PMADDWD_16", "defined(__SSE2__)", 16, 2),
+    Unit("products of pairs", "TL_PAIRS", "", 16, 2),
+)  # fmt: skip
+_WIDE_PAIRS = Unit("vpdpwssd", "TL_VPDPWSSD", "defined(__AVX512VNNI__)", 64, 2)
+
+# Sums of products of signed bytes are exact: no instruction here saturates (vpmaddubsw would).
+SIGNED_BYTES = Words("I8", "int32", "8", (
+    Unit("vpdpbusd", "TL_VPDPBUSD", "defined(__AVX512VNNI__)", 64, 4, offset=128),
+    Unit("vpdpbssd", "TL_VPDPBSSD", "defined(__AVXVNNIINT8__)", 32, 4),
+    Unit("vpdpbusd", "TL_VEX_VPDPBUSD", "defined(__AVXVNNI__)", 32, 4, offset=128),
+    Unit("sdot", "TL_SDOT", "defined(__ARM_FEATURE_DOTPROD)", 16, 4),
+    *_PAIRS,
+))  # fmt: skip
+BYTES = Words("X8", "int32", "8", (_WIDE_PAIRS, *_PAIRS))
+
+# Two roundings a word, as multiply-adds have them. Subnormal factors would count as zero, so tiles
+# with such take the kernel of float32, for which a factor is a word; what is left is that sums
+# below 2**-126 are zero. Arm's BFDOT rounds to odd and is not used.
+BRAIN_HALVES = Words("BF16", "float32", "16", (
+    Unit("vdpbf16ps", "TL_VDPBF16PS", "defined(__AVX512BF16__)", 64, 2),
+    Unit("multiply-adds", "TL_NO_DOT", "", 16, 1),
+))  # fmt: skip
+
+_BYTES = ("int8", "uint8")
+
+
+def words_of(a: DType, b: DType, accumulator: DType) -> Words | None:
+    """How operands of ``a`` and ``b`` become words; None where their kernel takes them as they
+    are, or as numbers of the accumulator."""
+    if a in _BYTES and b in _BYTES and accumulator == "int32":
+        return SIGNED_BYTES if a == b == "int8" else BYTES
+    if a == b == "bfloat16" and accumulator == "float32":
+        return BRAIN_HALVES
+    return None

@@ -1,0 +1,83 @@
+"""Kernels for AMD GPUs in libraries that programs in other languages link.
+
+A file holds a code object for each chip with the steps that launch its kernels, and a loader that
+finds the HIP runtime when a function is first called. It needs no ROCm to compile, and no Python to
+run. Of the code objects the first is used that the runtime takes for the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.backend import Part, Program, Shipping
+from tilelang.codegen.prototype import NO_DRIVER, Prototype
+from tilelang.cpu.shipping import link
+from tilelang.cuda.shipping import demand_native, flags, library_text, module_of, tables
+from tilelang.errors import TileUnsupportedError
+from tilelang.hip.executable import build_code, compile_flags, loaded
+from tilelang.hip.output import SYMBOL
+from tilelang.runtime.executable import Executable
+from tilelang.runtime.library import Library
+from tilelang.target import Target
+from tilelang.target.device import hip_devices
+
+_LOADER = Path(__file__).resolve().parent / "loader" / "tl_hip_loader.h"
+_TEXTS = {NO_DRIVER: "libamdhip64.so cannot be loaded, or is too old"}
+
+
+def parts(
+    program: Program, text: Callable[[Target], Artifact], archs: Sequence[str]
+) -> tuple[Part, ...]:
+    """The program for each chip, or for that of its target.
+
+    Raises:
+        TileUnsupportedError: its host part cannot be run by C, or its kernels print.
+    """
+    found = []
+    for arch in archs or (program.target.concrete().arch,):
+        target = replace(program.target, arch=arch)
+        artifact = text(target)
+        module = module_of(artifact)
+        demand_native(program, module)
+        options = compile_flags(program.options)
+        image = build_code(module.source, arch, options, program.func.name)
+        if SYMBOL.encode() in image.code:
+            raise TileUnsupportedError(
+                f"`{program.func.name}` prints, which exported kernels for AMD GPUs cannot",
+                expected="a program without T.print and T.device_assert",
+            )
+        found.append(Part(target, artifact, image))
+    return tuple(found)
+
+
+def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str:
+    """One file of C with the kernels behind a function of their own."""
+    lines, variants = [], []
+    for number, part in enumerate(given):
+        lines += tables(part, number, part.image.code)
+        steps, kernels = f"tl_steps_{number}", f"tl_kernels_{number}"
+        count = len(module_of(part.artifact).kernels)
+        variants.append(
+            f"    {{tl_image_{number}, {steps}, sizeof {steps} / 8, {kernels}, {count}}},"
+        )
+    return library_text(prototype, program, given, _LOADER, (lines, variants), _TEXTS)
+
+
+def load(program: Program, given: Sequence[Part], library: Library, symbol: str) -> Executable:
+    """What calls a kernel of a library, by the code object for this machine's first GPU."""
+    arch = next(iter(hip_devices()), given[-1].target.arch)
+    fitting = [part for part in given if part.target.arch == arch]
+    if not fitting:
+        raise TileUnsupportedError(
+            f"the library has no machine code for {arch}",
+            expected=", ".join(part.target.arch for part in given),
+            got=arch,
+        )
+    part = fitting[0]
+    return loaded(program, part.artifact, part.image, arch)
+
+
+SHIPPING = Shipping(parts, source, flags, link, load, stream=True)
