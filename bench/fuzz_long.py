@@ -44,7 +44,7 @@ from fuzz.programs import make_program
 from fuzz.running import check
 from fuzz.shrinking import shrink
 
-from tilelang.errors import TileError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileError, TileUnsupportedError
 
 BATCH = 20  # programs in a process, while nothing fails: a GPU's context takes long to make
 SECONDS = 300  # a program that runs longer is killed, and reported as an error
@@ -78,9 +78,6 @@ def outcome(program: Program) -> tuple[str, str]:
         return "differs", str(wrong).split("\n", 1)[0]
     except TileUnsupportedError as refused:
         kind = "refused" if TARGET == "metal" else "error"
-        return kind, f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
-    except TileValueError as refused:  # as on other GPUs: warps that no tile can be shared among
-        kind = "refused" if "no valid warp partition" in str(refused) else "error"
         return kind, f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"
     except TileError as refused:
         return "error", f"{type(refused).__name__}: {str(refused).strip().splitlines()[0]}"

@@ -14,7 +14,6 @@ from fuzz.running import check
 
 import tilelang
 from tilelang.emulator.compilers import find_cxx
-from tilelang.errors import TileValueError
 
 pytestmark = pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
 
@@ -26,10 +25,7 @@ BATCH = 4
 @pytest.mark.parametrize("first", range(0, PROGRAMS, BATCH))
 def test_programs_mean_the_same_and_have_no_finding(first: int) -> None:
     for seed in range(first, first + BATCH):
-        try:
-            check(make_program(SeededDraw(seed)), seed=seed, target="emulator")
-        except TileValueError as refused:
-            assert "no valid warp partition" in str(refused)  # noqa: PT017  # the only reason
+        check(make_program(SeededDraw(seed)), seed=seed, target="emulator")
 
 
 def checked(case: Case, seed: int) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias
 
-from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
+from tilelang.errors import TileTypeError, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
@@ -212,7 +212,6 @@ def plan_gemm(
     Raises:
         TileTypeError: an operand is in memory of which every thread has its own copy.
         TileUnsupportedError: the sizes of the product are only known at run time.
-        TileValueError: the warps cannot share the result.
     """
     _check_memory(stmt)
     m, n = _sizes(stmt.c, stmt)
@@ -455,33 +454,18 @@ def _sizes(region: Region, stmt: S.Gemm) -> tuple[int, int]:
 
 
 def _partition(stmt: S.Gemm, m: int, n: int, threads: int, atom: MmaAtom) -> tuple[int, int]:
-    warp = atom.width
-    warps = threads // warp
-    try:
-        policy = GemmWarpPolicy(stmt.policy)
-        # Programs choose their threads for instructions of 8 columns. Where those of the target
-        # have more, warps that would have no part of their own compute that of another one.
-        counts = [many for many in reversed(_divisors(warps)) if _partitions(m, n, many, atom.n)]
-        sharing = counts[0] if counts and atom.n > BLOCK else warps
-        return policy.compute_warp_partition(m, n, sharing, n_unit=atom.n)
-    except TileValueError:
-        good = [count for count in range(1, 33) if _partitions(m, n, count, atom.n)]
-        raise TileValueError(
-            "no valid warp partition for T.gemm",
-            expected=f"rows * columns = {warps} warps, with 16 * rows dividing M = {m} and "
-            f"{atom.n} * columns dividing N = {n}",
-            got=f"{warps * warp} threads for a {m} x {n} result",
-            hint=f"use one of {', '.join(str(count * warp) for count in good)} threads, or "
-            "another tile",
-            loc=stmt.loc,
-        ) from None
+    """Warps along rows and columns. Where not all of them get a part of their own, as many as can
+    share the result do, and the others compute the same once more."""
+    warps = threads // atom.width
+    sharing = max(count for count in _divisors(warps) if _partitions(m, n, count, atom.n))
+    return GemmWarpPolicy(stmt.policy).compute_warp_partition(m, n, sharing, n_unit=atom.n)
 
 
 def _partitions(m: int, n: int, warps: int, unit: int) -> bool:
     """Whether some partition over ``warps`` warps is valid."""
     return any(
-        warps % rows == 0 and m % (ROW_UNIT * rows) == 0 and n % (unit * (warps // rows)) == 0
-        for rows in range(1, warps + 1)
+        m % (ROW_UNIT * rows) == 0 and n % (unit * (warps // rows)) == 0
+        for rows in _divisors(warps)
     )
 
 

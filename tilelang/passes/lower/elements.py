@@ -165,7 +165,7 @@ def walk_registers(dist: RegisterLayout, ctx: Lowering) -> RegisterWalk:
         register,
         tuple(indices),
         tuple(_valid(dist, thread, indices)),
-        tuple(_first(dist, thread)),
+        tuple(first_copy(dist, thread)),
     )
 
 
@@ -177,8 +177,9 @@ def _valid(dist: RegisterLayout, thread: E.Expr, indices: Sequence[E.Expr]) -> I
             yield index < extent
 
 
-def _first(dist: RegisterLayout, thread: E.Expr) -> Iterable[E.Expr]:
-    """Copies are modes of the thread that are 0, and so are numbers that no mode reaches."""
+def first_copy(dist: RegisterLayout, thread: E.Expr) -> Iterable[E.Expr]:
+    """Conditions that a thread holds the first copy of its elements: modes of the thread that count
+    copies are 0, and so are numbers that no mode reaches."""
     for extent, stride in dist.replicas:
         if extent > 1:
             yield E.binary("eq", mode(thread, extent, stride, dist.threads), ZERO)

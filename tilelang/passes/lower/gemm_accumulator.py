@@ -55,11 +55,7 @@ class Accumulator:
         return loop(var, int(E.as_expr(self.registers.shape[0])), store)
 
     def _transfer(self, load: bool) -> S.Stmt:
-        """Every register from or to its element of C, converted.
-
-        Copies of an element are the same in all threads that hold them; in shared memory one of
-        them is stored.
-        """
+        """Every register from or to its element of C, converted."""
         region, ctx = self.stmt.c, self.ctx
         walk = walk_registers(self.plan.sum, ctx)
         fragment = region.buffer.storage == FRAGMENT
@@ -78,8 +74,7 @@ class Accumulator:
         else:
             value = E.cast(E.Load(self.registers, (walk.register,)), buffer.dtype)
             move = S.Store(buffer=buffer, indices=place, value=value, loc=self.stmt.loc)
-        once = () if fragment or load else walk.first
-        return walk.nest(guarded((*walk.valid, *once), move))
+        return walk.nest(guarded(walk.valid, move))
 
 
 def plan_of(stmt: S.Gemm) -> GemmPlan:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import (
     OperandStrategy,
     Registers,
@@ -28,7 +29,7 @@ from tilelang.passes.layouts.gemm_plan import (
     exchanged,
 )
 from tilelang.passes.lower.context import REGISTER, Lowering
-from tilelang.passes.lower.elements import loop
+from tilelang.passes.lower.elements import first_copy, guarded, loop
 from tilelang.passes.lower.gemm_accumulator import Accumulator, accumulator_of, plan_of
 from tilelang.passes.lower.gemm_fma import ElementOperand, multiply_elements
 from tilelang.passes.lower.gemm_k_permuted import PermutedOperand
@@ -51,12 +52,22 @@ LEAST = 8  # multiplications that hide the loads of the next group
 
 
 def lower_gemm(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
-    """Thread IR of a product, as planned."""
+    """Thread IR of a product, as planned.
+
+    Threads that have no part of the result compute that of others once more, if that stays in
+    registers. In memory, where some would add to what others have stored, they do nothing.
+    """
     plan = plan_of(stmt)
-    if plan.atom is not None and plan.atom.opaque:
-        return lower_gemm_simdgroup(stmt, ctx)
     if plan.by_warpgroups:
         return lower_gemm_wgmma(stmt, ctx)
+    opaque = plan.atom is not None and plan.atom.opaque
+    product = (lower_gemm_simdgroup if opaque else _lower_loads)(stmt, ctx)
+    shared = stmt.c.buffer.storage != FRAGMENT
+    return guarded(first_copy(plan.sum, ctx.group.thread) if shared else (), product)
+
+
+def _lower_loads(stmt: S.Gemm, ctx: Lowering) -> S.Stmt:
+    """Loads of operands, step by step, and what is multiplied between them."""
     accumulator = accumulator_of(stmt, ctx)
     operands = operands_of(stmt, ctx)
     first = [operand for operand in operands if operand.doubled]
