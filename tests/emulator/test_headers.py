@@ -23,7 +23,10 @@ INSIDE = {
     *(f"tl_mma_m8n8k16_{a}_{b}_s32" for a in ("s8", "u8") for b in ("s8", "u8")),
 }  # fmt: skip
 # Parts of a device header that other vendors share -> the header of the emulator with their functions.
-PARTS = {"tl_atomic_forms.h": "tl_atomic.h", "tl_power.h": "tl_libm.h"}
+PARTS = {
+    "tl_atomic_forms.h": "tl_atomic.h", "tl_atomic_pairs.h": "tl_atomic.h",
+    "tl_power.h": "tl_libm.h", "tl_words.h": "tl_types.h",
+}  # fmt: skip
 # Instructions that make functions, named by the texts that use them.
 MADE = {
     "tl_wgmma.h": "TL_WGMMA(64, 16, f16, f16, f32, 32)",

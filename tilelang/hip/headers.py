@@ -10,11 +10,12 @@ from tilelang.cuda.toolchain import INCLUDE_DIR as CUDA_INCLUDE_DIR
 INCLUDE_DIR = Path(__file__).resolve().parent / "include"
 # Headers of CUDA's kernels that are plain C++.
 SHARED_HEADERS = (
-    "tl_atomic_forms.h", "tl_basic.h", "tl_convert.h", "tl_float.h", "tl_launch.h", "tl_power.h",
-    "tl_random.h", "tl_reduce.h",
+    "tl_atomic_forms.h", "tl_atomic_pairs.h", "tl_basic.h", "tl_convert.h", "tl_float.h",
+    "tl_float16.h", "tl_half.h", "tl_launch.h", "tl_power.h", "tl_random.h", "tl_reduce.h",
+    "tl_words.h",
 )  # fmt: skip
 # Those that they include and that "tl_hip.h" stands for.
-_REPLACED = ("tl_float16.h", "tl_types.h", "tl_warp.h")
+_REPLACED = ("tl_types.h", "tl_warp.h")
 
 
 def plain(text: str) -> str:

@@ -69,10 +69,6 @@ TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, f
     tl_atomic_addx2_values_f32(p, a, b);
     tl_atomic_addx2_values_f32(p + 2, c, d);
 }
-TL_INLINE void tl_atomic_addx2_f16(uint16_t* p, const uint16_t* v) { tl_atomic_addx2_values_f16(p, tl_f16_to_f32(v[0]), tl_f16_to_f32(v[1])); }
-TL_INLINE void tl_atomic_addx2_bf16(uint16_t* p, const uint16_t* v) { tl_atomic_addx2_values_bf16(p, tl_bf16_to_f32(v[0]), tl_bf16_to_f32(v[1])); }
-TL_INLINE void tl_atomic_addx2_f32(float* p, const float* v) { tl_atomic_addx2_values_f32(p, v[0], v[1]); }
-TL_INLINE void tl_atomic_addx4_f32(float* p, const float* v) { tl_atomic_addx4_values_f32(p, v[0], v[1], v[2], v[3]); }
 
 // The same where the previous values are wanted.
 TL_INLINE void tl_atomic_addx2_prev_values_f16(uint16_t* old, uint16_t* p, float a, float b) {
@@ -121,21 +117,11 @@ TL_INLINE void tl_atomic_addx4_prev_values_f32(float* old, float* p, float a, fl
     tl_atomic_addx2_prev_values_f32(old, p, a, b);
     tl_atomic_addx2_prev_values_f32(old + 2, p + 2, c, d);
 }
-TL_INLINE void tl_atomic_addx2_prev_f16(uint16_t* old, uint16_t* p, const uint16_t* v) { tl_atomic_addx2_prev_values_f16(old, p, tl_f16_to_f32(v[0]), tl_f16_to_f32(v[1])); }
-TL_INLINE void tl_atomic_addx2_prev_bf16(uint16_t* old, uint16_t* p, const uint16_t* v) { tl_atomic_addx2_prev_values_bf16(old, p, tl_bf16_to_f32(v[0]), tl_bf16_to_f32(v[1])); }
-TL_INLINE void tl_atomic_addx2_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx2_prev_values_f32(old, p, v[0], v[1]); }
-TL_INLINE void tl_atomic_addx4_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx4_prev_values_f32(old, p, v[0], v[1], v[2], v[3]); }
+#include "tl_atomic_pairs.h"
 
 // -- dot products of four bytes: c += a . b ------------------------------------------------------------------
 TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, int32_t* c) { *c = __dp4a(*(const int*)a, *(const int*)b, *c); }
 TL_INLINE void tl_dp4a_uu(const uint8_t* a, const uint8_t* b, uint32_t* c) { *c = __dp4a(*(const unsigned*)a, *(const unsigned*)b, *c); }
 TL_INLINE void tl_dp4a_uu(const uint8_t* a, const uint8_t* b, int32_t* c) { *c = (int32_t)__dp4a(*(const unsigned*)a, *(const unsigned*)b, (unsigned)*c); }
-template <class A, class B, class C> TL_INLINE void tl_dp4a_mixed(const A* a, const B* b, C* c) {
-    int32_t sum = (int32_t)*c;
-    for (int k = 0; k < 4; ++k) sum += (int32_t)a[k] * (int32_t)b[k];
-    *c = (C)sum;
-}
-template <class C> TL_INLINE void tl_dp4a_su(const int8_t* a, const uint8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
-template <class C> TL_INLINE void tl_dp4a_us(const uint8_t* a, const int8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
 TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, uint32_t* c) { tl_dp4a_mixed(a, b, c); }
 #endif

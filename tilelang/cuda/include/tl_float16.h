@@ -3,8 +3,10 @@
 #define TL_FLOAT16_H
 #include "tl_types.h"
 
+#if TL_ARCH >= 300  // other machines have their own
 TL_INLINE float tl_f16_to_f32(uint16_t h) { float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h)); return f; }
 TL_INLINE uint16_t tl_f32_to_f16(float x) { uint16_t h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }
+#endif
 TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
 #if TL_ARCH >= 800
 TL_INLINE uint16_t tl_f32_to_bf16(float x) { uint16_t h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(x)); return h; }

@@ -1,7 +1,7 @@
 // Pairs of 16-bit floats in one 32-bit register, and pairs made of bits of packed integers.
 #ifndef TL_HALF_H
 #define TL_HALF_H
-#include "tl_types.h"
+#include "tl_float16.h"
 
 TL_INLINE uint32_t tl_half2_load(const void* p) { return *(const uint32_t*)p; }
 TL_INLINE void tl_half2_store(void* p, uint32_t x) { *(uint32_t*)p = x; }
@@ -13,17 +13,19 @@ TL_INLINE uint32_t tl_half2_round(float lo, float hi) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 #else
-    uint16_t a, b;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(a) : "f"(lo));
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(b) : "f"(hi));
-    return tl_half2_pack(a, b);
+    return tl_half2_pack(tl_f32_to_f16(lo), tl_f32_to_f16(hi));
 #endif
 }
 TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) {
+#if TL_ARCH >= 800
     uint32_t r;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
+#else
+    return tl_half2_pack(tl_f32_to_bf16(lo), tl_f32_to_bf16(hi));
+#endif
 }
+#if TL_ARCH >= 300
 #define TL_HALF2(NAME, TEXT)                                                \
     TL_INLINE uint32_t tl_half2_##NAME(uint32_t x, uint32_t y) {            \
         uint32_t r;                                                         \
@@ -63,4 +65,11 @@ template <int BITS> TL_INLINE uint32_t tl_half2_field(uint32_t word, int lo, int
     else asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(x), "r"(tl_kept(scale)), "r"(add));
     return r;
 }
+#else
+// Two unsigned numbers of BITS bits, plus `bias`, from the bits at `lo` and `hi` of a word.
+template <int BITS> TL_INLINE uint32_t tl_half2_field(uint32_t word, int lo, int hi, int bias) {
+    const uint32_t field = (1u << BITS) - 1;
+    return tl_half2_round((float)((int)(word >> lo & field) + bias), (float)((int)(word >> hi & field) + bias));
+}
+#endif
 #endif

@@ -5,7 +5,6 @@
 #define TL_AMDGCN_H
 
 // -- the language: what tl_hip.h defines itself has other names in these ------------------------------------------
-#define tl_bits tl_unused_bits
 #define tl_as_f32 tl_unused_as_f32
 #define tl_as_u32 tl_unused_as_u32
 #define __double2float_rz tl_unused_double2float_rz
@@ -14,7 +13,6 @@
 #define __syncthreads_or tl_unused_syncthreads_or
 #define __syncwarp tl_unused_syncwarp
 #include "../include/tl_device.h"
-#undef tl_bits
 #undef tl_as_f32
 #undef tl_as_u32
 #undef __double2float_rz

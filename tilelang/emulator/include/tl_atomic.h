@@ -57,43 +57,31 @@ TL_ATOMIC(add, '+', f16, uint16_t, float, true)
 TL_ATOMIC(add, '+', bf16, uint16_t, float, TL_ARCH >= 900)
 
 // -- adjacent sums: each element is atomic by itself ---------------------------------------------------------
-#define TL_ADJACENT(S, MEM, LOAD)                                                                        \
+#define TL_SUMS(S, MEM)                                                                                  \
     TL_INLINE void tl_atomic_addx2_values_##S(MEM* p, float a, float b) {                                \
         tl_atomic_add_##S(p, a);                                                                         \
         tl_atomic_add_##S(p + 1, b);                                                                     \
-    }                                                                                                    \
-    TL_INLINE void tl_atomic_addx2_##S(MEM* p, const MEM* v) { tl_atomic_addx2_values_##S(p, LOAD(v[0]), LOAD(v[1])); }
-TL_ADJACENT(f16, uint16_t, tl_f16_to_f32)
-TL_ADJACENT(bf16, uint16_t, tl_bf16_to_f32)
-TL_ADJACENT(f32, float, )
+    }
+TL_SUMS(f16, uint16_t) TL_SUMS(bf16, uint16_t) TL_SUMS(f32, float)
 TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, float d) {
     tl_atomic_addx2_values_f32(p, a, b);
     tl_atomic_addx2_values_f32(p + 2, c, d);
 }
-TL_INLINE void tl_atomic_addx4_f32(float* p, const float* v) { tl_atomic_addx4_values_f32(p, v[0], v[1], v[2], v[3]); }
 // The same where the previous values are wanted.
-#define TL_PAIR_BEFORE(S, MEM, LOAD, STORE)                                                              \
+#define TL_PAIR_BEFORE(S, MEM, STORE)                                                                    \
     TL_INLINE void tl_atomic_addx2_prev_values_##S(MEM* old, MEM* p, float a, float b) {                 \
         old[0] = STORE(tl_atomic_add_##S(p, a));                                                         \
         old[1] = STORE(tl_atomic_add_##S(p + 1, b));                                                     \
-    }                                                                                                    \
-    TL_INLINE void tl_atomic_addx2_prev_##S(MEM* old, MEM* p, const MEM* v) { tl_atomic_addx2_prev_values_##S(old, p, LOAD(v[0]), LOAD(v[1])); }
-TL_PAIR_BEFORE(f16, uint16_t, tl_f16_to_f32, tl_f32_to_f16)
-TL_PAIR_BEFORE(bf16, uint16_t, tl_bf16_to_f32, tl_f32_to_bf16)
-TL_PAIR_BEFORE(f32, float, , )
+    }
+TL_PAIR_BEFORE(f16, uint16_t, tl_f32_to_f16) TL_PAIR_BEFORE(bf16, uint16_t, tl_f32_to_bf16) TL_PAIR_BEFORE(f32, float, )
 TL_INLINE void tl_atomic_addx4_prev_values_f32(float* old, float* p, float a, float b, float c, float d) {
     tl_atomic_addx2_prev_values_f32(old, p, a, b);
     tl_atomic_addx2_prev_values_f32(old + 2, p + 2, c, d);
 }
-TL_INLINE void tl_atomic_addx4_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx4_prev_values_f32(old, p, v[0], v[1], v[2], v[3]); }
+#include "../../cuda/include/tl_atomic_pairs.h"
 
 // -- dot products of four bytes: c += a . b ------------------------------------------------------------------
 // The instruction takes four bytes of one sign as one aligned word; the other forms read bytes.
-template <class A, class B, class C> TL_INLINE void tl_dp4a_mixed(const A* a, const B* b, C* c) {
-    uint32_t sum = (uint32_t)*c;
-    for (int k = 0; k < 4; ++k) sum += (uint32_t)((int32_t)a[k] * (int32_t)b[k]);
-    *c = (C)sum;
-}
 template <class T, class C> TL_INLINE void tl_dp4a_words(const T* a, const T* b, C* c) {
     const uint32_t x = *(const uint32_t*)a, y = *(const uint32_t*)b;
     uint32_t sum = (uint32_t)*c;
@@ -103,6 +91,4 @@ template <class T, class C> TL_INLINE void tl_dp4a_words(const T* a, const T* b,
 TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, int32_t* c) { tl_dp4a_words(a, b, c); }
 TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, uint32_t* c) { tl_dp4a_mixed(a, b, c); }
 template <class C> TL_INLINE void tl_dp4a_uu(const uint8_t* a, const uint8_t* b, C* c) { tl_dp4a_words(a, b, c); }
-template <class C> TL_INLINE void tl_dp4a_su(const int8_t* a, const uint8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
-template <class C> TL_INLINE void tl_dp4a_us(const uint8_t* a, const int8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
 #endif

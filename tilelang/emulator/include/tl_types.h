@@ -39,18 +39,6 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 // Functions of the runtime whose result never changes for one thread, so that calls may be merged.
 #define TL_EMU_FIXED __attribute__((const))
 
-#ifndef INT64_C
-#define INT64_C(x) x##ll
-#define UINT64_C(x) x##ull
-#endif
-#ifndef INT32_MIN
-#define INT32_MIN (-2147483647 - 1)
-#define INT32_MAX 2147483647
-#define INT64_MIN (-INT64_C(9223372036854775807) - 1)
-#define INT64_MAX INT64_C(9223372036854775807)
-#define UINT32_MAX 4294967295u
-#define UINT64_MAX UINT64_C(18446744073709551615)
-#endif
 #ifndef INFINITY
 #define INFINITY __builtin_inff()
 #endif
@@ -168,11 +156,7 @@ TL_INLINE int clock() { return (int)tl_emu_clock(); }
 template <class T> TL_INLINE T __ldg(const T* p) { return *p; }
 
 // -- bits ------------------------------------------------------------------------------------------------------
-// The same bits as another type of the same size.
-template <class To, class From> TL_INLINE To tl_bits(From x) {
-    static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
-    return __builtin_bit_cast(To, x);
-}
+#include "../../cuda/include/tl_words.h"
 TL_INLINE float tl_as_f32(uint32_t x) { return __builtin_bit_cast(float, x); }
 TL_INLINE uint32_t tl_as_u32(float x) { return __builtin_bit_cast(uint32_t, x); }
 TL_INLINE float __uint_as_float(unsigned x) { return tl_as_f32(x); }

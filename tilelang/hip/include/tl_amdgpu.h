@@ -23,20 +23,12 @@ typedef unsigned long long uint64_t;
 typedef __SIZE_TYPE__ size_t;
 
 // -- qualifiers ---------------------------------------------------------------------------------------------------
-// Each where the compiler's own headers do not have it.
+// Each group where the compiler's own headers do not have it.
 #ifndef __global__
 #define __global__ __attribute__((global))
-#endif
-#ifndef __device__
 #define __device__ __attribute__((device))
-#endif
-#ifndef __host__
 #define __host__ __attribute__((host))
-#endif
-#ifndef __shared__
 #define __shared__ __attribute__((shared))
-#endif
-#ifndef __constant__
 #define __constant__ __attribute__((constant))
 #endif
 #ifndef __launch_bounds__

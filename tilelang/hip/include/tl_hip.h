@@ -1,6 +1,6 @@
 // Names that every generated HIP kernel uses, in plain C++ over the functions of tl_amdgpu.h: those of the CUDA
-// headers, so that both print one text. The plain headers of CUDA's (tl_basic.h, tl_convert.h, tl_float.h,
-// tl_launch.h, tl_random.h, tl_reduce.h) are used as they are.
+// headers, so that both print one text. Those of CUDA's that are plain C++ but for what stands under TL_ARCH are used as
+// they are (tilelang/hip/headers.py).
 //
 // A warp of the language has 32 lanes on every machine: on a wavefront of 64 its two halves are warps of their own.
 // What the compiler makes for whole wavefronts says so by a width of 64.
@@ -15,30 +15,11 @@
 
 // -- in place of the CUDA headers of these names ----------------------------------------------------------------------
 #define TL_TYPES_H
-#define TL_FLOAT16_H
 #define TL_WARP_H
 #ifndef TL_ARCH
 #define TL_ARCH 0  // no instruction of NVIDIA's: the headers' plain code
 #endif
-#ifndef INT64_C
-#define INT64_C(x) x##ll
-#define UINT64_C(x) x##ull
-#endif
-#ifndef INT32_MIN
-#define INT32_MIN (-2147483647 - 1)
-#define INT32_MAX 2147483647
-#define INT64_MIN (-INT64_C(9223372036854775807) - 1)
-#define INT64_MAX INT64_C(9223372036854775807)
-#define UINT32_MAX 4294967295u
-#define UINT64_MAX UINT64_C(18446744073709551615)
-#endif
-// The same bits as another type of the same size.
-template <class To, class From> TL_INLINE To tl_bits(From x) {
-    static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
-    To y;
-    memcpy(&y, &x, sizeof(To));
-    return y;
-}
+#include "tl_words.h"
 TL_INLINE float tl_as_f32(uint32_t x) { return tl_bits<float>(x); }
 TL_INLINE uint32_t tl_as_u32(float x) { return tl_bits<uint32_t>(x); }
 // A double cut to float: what the nearest one has too much is one step.
@@ -52,26 +33,6 @@ struct tl_pointer {
     __device__ __forceinline__ explicit tl_pointer(const void* q) : p((void*)q) {}
     template <class T> __device__ __forceinline__ operator T*() const { return (T*)p; }
 };
-
-// -- float16 and bfloat16: storage is plain integers, values are float ---------------------------------------------------
-TL_INLINE float tl_bf16_to_f32(uint16_t h) { return tl_as_f32((uint32_t)h << 16); }
-TL_INLINE uint16_t tl_f32_to_bf16(float x) {
-    const uint32_t u = tl_as_u32(x);
-    return (uint16_t)(x != x ? 0x7fc0u : (u + 0x7fffu + (u >> 16 & 1)) >> 16);
-}
-TL_INLINE float tl_round_f16(float x) { return tl_f16_to_f32(tl_f32_to_f16(x)); }
-TL_INLINE float tl_round_bf16(float x) { return tl_bf16_to_f32(tl_f32_to_bf16(x)); }
-TL_INLINE uint32_t tl_half2_load(const void* p) { return *(const uint32_t*)p; }
-TL_INLINE void tl_half2_store(void* p, uint32_t x) { *(uint32_t*)p = x; }
-TL_INLINE uint32_t tl_half2_pack(uint16_t lo, uint16_t hi) { return lo | (uint32_t)hi << 16; }
-TL_INLINE uint32_t tl_half2_both(uint16_t x) { return x * 0x10001u; }
-TL_INLINE uint32_t tl_half2_round(float lo, float hi) { return tl_half2_pack(tl_f32_to_f16(lo), tl_f32_to_f16(hi)); }
-TL_INLINE uint32_t tl_half2_round_bf16(float lo, float hi) { return tl_half2_pack(tl_f32_to_bf16(lo), tl_f32_to_bf16(hi)); }
-// Two unsigned numbers of BITS bits, plus `bias`, from the bits at `lo` and `hi` of a word.
-template <int BITS> TL_INLINE uint32_t tl_half2_field(uint32_t word, int lo, int hi, int bias) {
-    const uint32_t field = (1u << BITS) - 1;
-    return tl_half2_round((float)((int)(word >> lo & field) + bias), (float)((int)(word >> hi & field) + bias));
-}
 
 // -- moves of contiguous bytes -----------------------------------------------------------------------------------------------
 TL_INLINE void tl_copy_1(void* dst, const void* src) { *(uint8_t*)dst = *(const uint8_t*)src; }
@@ -100,22 +61,15 @@ template <class T> TL_INLINE T tl_from(T v, int lane) {
         return (T)tl_of_lane(lane, (int)v);
     }
 }
-template <class T> TL_INLINE T tl_shfl(T v, int at, int width = 32, uint32_t = 0) {
-    const int lane = tl_lane(), base = lane & ~(width - 1);
-    return tl_from(v, base | (at & (width - 1)));
-}
-template <class T> TL_INLINE T tl_shfl_xor(T v, int at, int width = 32, uint32_t = 0) {
-    const int lane = tl_lane(), base = lane & ~(width - 1), other = lane ^ at;
-    return tl_from(v, other >= base + width ? lane : other);
-}
-template <class T> TL_INLINE T tl_shfl_up(T v, int at, int width = 32, uint32_t = 0) {
-    const int lane = tl_lane(), base = lane & ~(width - 1);
-    return tl_from(v, lane - at < base ? lane : lane - at);
-}
-template <class T> TL_INLINE T tl_shfl_down(T v, int at, int width = 32, uint32_t = 0) {
-    const int lane = tl_lane(), base = lane & ~(width - 1);
-    return tl_from(v, lane + at >= base + width ? lane : lane + at);
-}
+#define TL_SHUFFLE(NAME, FROM)                                                    \
+    template <class T> TL_INLINE T NAME(T v, int at, int width = 32, uint32_t = 0) {                                     \
+        const int lane = tl_lane(), base = lane & ~(width - 1);                   \
+        return tl_from(v, FROM);                                                  \
+    }
+TL_SHUFFLE(tl_shfl, base | (at & (width - 1)))
+TL_SHUFFLE(tl_shfl_xor, (lane ^ at) >= base + width ? lane : lane ^ at)
+TL_SHUFFLE(tl_shfl_up, lane - at < base ? lane : lane - at)
+TL_SHUFFLE(tl_shfl_down, lane + at >= base + width ? lane : lane + at)
 
 // -- votes of the 32 lanes of a warp ------------------------------------------------------------------------------------------------
 #define TL_ALL_LANES 0xffffffffu
@@ -157,4 +111,5 @@ TL_INLINE int __syncthreads_count(int vote) {
 TL_INLINE int __syncthreads_or(int vote) { return __syncthreads_count(vote != 0) != 0; }
 TL_INLINE int __syncthreads_and(int vote) { return __syncthreads_count(vote == 0) == 0; }
 #include "tl_basic.h"
+#include "tl_half.h"
 #endif

@@ -41,16 +41,6 @@ TL_SWAP(add_bf16, uint16_t, uint16_t, float, tl_bf16_to_f32, tl_f32_to_bf16, tru
         } while (found != seen);                                                                              \
         old[0] = (uint16_t)seen;                                                                              \
         old[1] = (uint16_t)(seen >> 16);                                                                      \
-    }                                                                                                         \
-    TL_INLINE void tl_atomic_addx2_values_##S(uint16_t* p, float a, float b) {                                \
-        uint16_t old[2];                                                                                      \
-        tl_atomic_addx2_prev_values_##S(old, p, a, b);                                                        \
-    }                                                                                                         \
-    TL_INLINE void tl_atomic_addx2_##S(uint16_t* p, const uint16_t* v) {                                      \
-        tl_atomic_addx2_values_##S(p, tl_##S##_to_f32(v[0]), tl_##S##_to_f32(v[1]));                          \
-    }                                                                                                         \
-    TL_INLINE void tl_atomic_addx2_prev_##S(uint16_t* old, uint16_t* p, const uint16_t* v) {                  \
-        tl_atomic_addx2_prev_values_##S(old, p, tl_##S##_to_f32(v[0]), tl_##S##_to_f32(v[1]));                \
     }
 TL_PAIR_HALF(f16) TL_PAIR_HALF(bf16)
 TL_INLINE void tl_atomic_addx2_prev_values_f32(float* old, float* p, float a, float b) {
@@ -61,24 +51,18 @@ TL_INLINE void tl_atomic_addx4_prev_values_f32(float* old, float* p, float a, fl
     tl_atomic_addx2_prev_values_f32(old, p, a, b);
     tl_atomic_addx2_prev_values_f32(old + 2, p + 2, c, d);
 }
-TL_INLINE void tl_atomic_addx2_values_f32(float* p, float a, float b) { atomicAdd(p, a); atomicAdd(p + 1, b); }
+// Where nobody asks for what was there: the compiler drops it.
+#define TL_FORGOTTEN(S, MEM)                                                                                  \
+    TL_INLINE void tl_atomic_addx2_values_##S(MEM* p, float a, float b) {                                     \
+        MEM old[2];                                                                                           \
+        tl_atomic_addx2_prev_values_##S(old, p, a, b);                                                        \
+    }
+TL_FORGOTTEN(f16, uint16_t) TL_FORGOTTEN(bf16, uint16_t) TL_FORGOTTEN(f32, float)
 TL_INLINE void tl_atomic_addx4_values_f32(float* p, float a, float b, float c, float d) {
     tl_atomic_addx2_values_f32(p, a, b);
     tl_atomic_addx2_values_f32(p + 2, c, d);
 }
-TL_INLINE void tl_atomic_addx2_f32(float* p, const float* v) { tl_atomic_addx2_values_f32(p, v[0], v[1]); }
-TL_INLINE void tl_atomic_addx4_f32(float* p, const float* v) { tl_atomic_addx4_values_f32(p, v[0], v[1], v[2], v[3]); }
-TL_INLINE void tl_atomic_addx2_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx2_prev_values_f32(old, p, v[0], v[1]); }
-TL_INLINE void tl_atomic_addx4_prev_f32(float* old, float* p, const float* v) { tl_atomic_addx4_prev_values_f32(old, p, v[0], v[1], v[2], v[3]); }
-
-// -- dot products of four bytes: c += a . b ------------------------------------------------------------------
-template <class A, class B, class C> TL_INLINE void tl_dp4a_mixed(const A* a, const B* b, C* c) {
-    int32_t sum = (int32_t)*c;
-    for (int k = 0; k < 4; ++k) sum += (int32_t)a[k] * (int32_t)b[k];
-    *c = (C)sum;
-}
+#include "tl_atomic_pairs.h"
 template <class C> TL_INLINE void tl_dp4a_ss(const int8_t* a, const int8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
 template <class C> TL_INLINE void tl_dp4a_uu(const uint8_t* a, const uint8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
-template <class C> TL_INLINE void tl_dp4a_su(const int8_t* a, const uint8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
-template <class C> TL_INLINE void tl_dp4a_us(const uint8_t* a, const int8_t* b, C* c) { tl_dp4a_mixed(a, b, c); }
 #endif

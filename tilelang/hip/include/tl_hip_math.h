@@ -33,27 +33,18 @@ TL_INLINE double tl_exp_near(double r) {
 }
 #define TL_LN2_HI 0x1.62e42feep-1   // 32 bits, so that products with exponents are exact
 #define TL_LN2_LO 0x1.a39ef35793c76p-33
-TL_INLINE double tl_exp_f64(double x) {
-    if (!(x < 710.0)) return x == x ? TL_INFINITE_F64 : x;
-    if (x < -746.0) return 0.0;
-    const double n = nearbyint(x * 1.4426950408889634);
-    const double r = fma(-n, TL_LN2_LO, fma(-n, TL_LN2_HI, x));
-    return ldexp(1.0 + tl_exp_near(r), (int)n);
-}
-TL_INLINE double tl_exp2_f64(double x) {
-    if (!(x < 1025.0)) return x == x ? TL_INFINITE_F64 : x;
-    if (x < -1076.0) return 0.0;
-    const double n = nearbyint(x);
-    return ldexp(1.0 + tl_exp_near((x - n) * 0.6931471805599453), (int)n);
-}
-TL_INLINE double tl_exp10_f64(double x) {
-    if (!(x < 309.0)) return x == x ? TL_INFINITE_F64 : x;
-    if (x < -324.0) return 0.0;
-    const double n = nearbyint(x * 3.321928094887362);
-    // 10^x = 2^n e^r; log10(2) in two parts, the first of 32 bits
-    const double r = fma(-n, 0x1.f79fef311f12bp-34, fma(-n, 0x1.3441350800000p-2, x)) * 2.302585092994046;
-    return ldexp(1.0 + tl_exp_near(r), (int)n);
-}
+// From LOW to HIGH 2^n e^R, where n is the whole number next to N.
+#define TL_EXPONENTIAL(NAME, LOW, HIGH, N, R)                                     \
+    TL_INLINE double tl_##NAME##_f64(double x) {                                  \
+        if (!(x < HIGH)) return x == x ? TL_INFINITE_F64 : x;                     \
+        if (x < LOW) return 0.0;                                                  \
+        const double n = nearbyint(N);                                            \
+        return ldexp(1.0 + tl_exp_near(R), (int)n);                               \
+    }
+TL_EXPONENTIAL(exp, -746.0, 710.0, x * 1.4426950408889634, fma(-n, TL_LN2_LO, fma(-n, TL_LN2_HI, x)))
+TL_EXPONENTIAL(exp2, -1076.0, 1025.0, x, (x - n) * 0.6931471805599453)
+TL_EXPONENTIAL(exp10, -324.0, 309.0, x * 3.321928094887362,  // log10(2) in two parts, the first of 32 bits
+    fma(-n, 0x1.f79fef311f12bp-34, fma(-n, 0x1.3441350800000p-2, x)) * 2.302585092994046)
 TL_INLINE double tl_expm1_f64(double x) {
     if (fabs(x) < 0.34) return tl_exp_near(x);
     return tl_exp_f64(x) - 1.0;
@@ -71,24 +62,17 @@ TL_INLINE double tl_log_parts(double x, double* e) {
     return fma(2.0 * s * z, p, 2.0 * s);
 }
 TL_INLINE double tl_log_special(double x) { return x == 0.0 ? -TL_INFINITE_F64 : x > 0.0 ? x : TL_NAN_F64; }
-TL_INLINE double tl_log_f64(double x) {
-    if (!(x > 0.0) || !tl_finite(x)) return tl_log_special(x);
-    double e;
-    const double l = tl_log_parts(x, &e);
-    return fma(e, TL_LN2_HI, fma(e, TL_LN2_LO, l));
-}
-TL_INLINE double tl_log2_f64(double x) {
-    if (!(x > 0.0) || !tl_finite(x)) return tl_log_special(x);
-    double e;
-    const double l = tl_log_parts(x, &e);
-    return fma(l, 1.4426950408889634, e);
-}
-TL_INLINE double tl_log10_f64(double x) {
-    if (!(x > 0.0) || !tl_finite(x)) return tl_log_special(x);
-    double e;
-    const double l = tl_log_parts(x, &e);
-    return fma(e, 0.3010299956639812, l * 0.4342944819032518);
-}
+// By the parts `l` and `e` of the logarithm.
+#define TL_LOGARITHM(NAME, SUM)                                                   \
+    TL_INLINE double tl_##NAME##_f64(double x) {                                  \
+        if (!(x > 0.0) || !tl_finite(x)) return tl_log_special(x);                \
+        double e;                                                                 \
+        const double l = tl_log_parts(x, &e);                                     \
+        return SUM;                                                               \
+    }
+TL_LOGARITHM(log, fma(e, TL_LN2_HI, fma(e, TL_LN2_LO, l)))
+TL_LOGARITHM(log2, fma(l, 1.4426950408889634, e))
+TL_LOGARITHM(log10, fma(e, 0.3010299956639812, l * 0.4342944819032518))
 TL_INLINE double tl_log1p_f64(double x) {
     const double u = 1.0 + x;
     if (!(u > 0.0) || !tl_finite(u)) return tl_log_special(u);
