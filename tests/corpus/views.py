@@ -46,6 +46,43 @@ def writing_through_a_view_changes_the_tile():
     return f, [a, Out(np.where(i < j, -a.reshape(8, 8), a.reshape(8, 8)).reshape(-1).astype(F))]
 
 
+def _strided(a: np.ndarray, b: np.ndarray):
+    m, n, k = T.dynamic("m"), T.dynamic("n"), T.dynamic("k")
+    pitch = [T.dynamic(f"p{i}") for i in range(6)]
+
+    @T.prim_func
+    def f(
+        A: T.StridedTensor((m, k), (pitch[0], pitch[1]), "float16"),
+        B: T.StridedTensor((k, n), (pitch[2], pitch[3]), "float16"),
+        C: T.StridedTensor((m, n), (pitch[4], pitch[5]), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(n, 32), T.ceildiv(m, 32), threads=64) as (bx, by):
+            x = T.alloc_shared((32, 32), "float16")
+            y = T.alloc_shared((32, 32), "float16")
+            c = T.alloc_fragment((32, 32), "float32")
+            T.clear(c)
+            for s in T.Pipelined(T.ceildiv(k, 32), num_stages=2):
+                T.copy(A[by * 32, s * 32], x)
+                T.copy(B[s * 32, bx * 32], y)
+                T.gemm(x, y, c)
+            T.copy(c, C[by * 32, bx * 32])
+
+    want = (a.astype(F) @ b.astype(F)).astype(F)
+    return f, [a, b, Out(want)]
+
+
+@program(also=("sm_90a",))
+def a_product_of_matrices_whose_strides_are_read_at_run_time():
+    values = np.random.default_rng(3).integers(-4, 5, (45, 70)).astype(H)
+    return _strided(values, np.asfortranarray(values[:39].T.copy()))
+
+
+@program(also=("sm_90a",))
+def a_product_of_matrices_that_lie_backwards():
+    values = np.random.default_rng(4).integers(-4, 5, (45, 70)).astype(H)
+    return _strided(values[::-1, ::-1], values[:39].T[::-1])
+
+
 @program()
 def words_of_a_tile_of_bytes():
     @T.prim_func

@@ -141,6 +141,9 @@ def test_an_offset_in_a_tensor_becomes_an_index() -> None:
     assert turned.index(4 * 5) == (1, 2)
     assert turned.index(4 * 4) == (0, 2)
     assert Memory("A", 0, 64, 4, (2, 3), (8, 1)).index(4 * 5) is None  # between rows
+    backwards = Memory("A", 0, 24, 4, (2, 3), (3, -1))
+    assert backwards.index(0) == (0, 2)
+    assert backwards.index(4 * 5) == (1, 0)
 
 
 # -- settings --------------------------------------------------------------------------------------

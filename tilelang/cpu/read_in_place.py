@@ -109,7 +109,7 @@ class _Walk:
             tuple(src.extents[-2:]) == tuple(dst.extents)
             and all(isinstance(extent, int) for extent in src.extents[-2:])
             and all(extent == 1 for extent in leading)
-            and strides[-1] == 1
+            and src.buffer.has_unit_stride
             and isinstance(strides[-2], int)
             and self._inside(src)
         )

@@ -124,10 +124,12 @@ class Memory:
             return None
         rest = offset // self.unit
         found = [0] * len(self.shape)
-        for axis in sorted(range(len(self.shape)), key=lambda a: -self.strides[a]):
-            step = self.strides[axis]
-            if step > 0:
+        for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
+            step = abs(self.strides[axis])
+            if step:
                 found[axis], rest = divmod(rest, step)
+            if self.strides[axis] < 0:  # the first address is that of the last index
+                found[axis] = self.shape[axis] - 1 - found[axis]
         inside = all(0 <= at < extent for at, extent in zip(found, self.shape))
         return tuple(found) if inside and rest == 0 else None
 
@@ -240,11 +242,13 @@ class EmulatedLauncher(GpuLauncher):
             strides = info.strides or _row_major(info.shape)
             if 0 in info.shape:
                 continue
-            last = sum((extent - 1) * step for extent, step in zip(info.shape, strides))
+            ends = [(extent - 1) * step for extent, step in zip(info.shape, strides)]
+            first, last = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
             unit = param.itemsize
             found.append(
-                Memory(param.name, info.pointer, (last + 1) * unit, unit, tuple(info.shape),
-                       tuple(strides), not info.readonly, number in self.spec.outputs)
+                Memory(param.name, info.pointer + first * unit, (last - first + 1) * unit, unit,
+                       tuple(info.shape), tuple(strides), not info.readonly,
+                       number in self.spec.outputs)
             )  # fmt: skip
         return found
 

@@ -160,6 +160,13 @@ class Buffer(NoArray):
             step = as_extent(step * extent)
         return tuple(reversed(result))
 
+    @property
+    def has_unit_stride(self) -> bool:
+        """Whether neighbours of the last dimension are certainly adjacent; a stride of run time
+        may be anything."""
+        last = self.stride_list()[-1]
+        return isinstance(last, int) and last == 1
+
     def region(self) -> Region:
         """The whole buffer."""
         return Region(self, tuple(const(0) for _ in self.shape), tuple(self.shape))

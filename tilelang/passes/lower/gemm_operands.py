@@ -197,7 +197,7 @@ class SharedOperand(MemoryOperand):
             return keeps_chunks(layout, chunk)
         strides = buffer.stride_list()
         offset = E.as_expr(buffer.elem_offset)
-        return strides[-1] == 1 and all(
+        return buffer.has_unit_stride and all(
             divisible_by(E.as_expr(item), chunk, bounds) for item in (*strides[:-1], offset)
         )
 

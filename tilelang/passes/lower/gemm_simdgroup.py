@@ -259,7 +259,7 @@ def row_pitch(buffer: Buffer) -> int:
     layout = buffer.attr("layout")
     if not isinstance(layout, Layout):
         strides = buffer.stride_list()
-        plain = isinstance(strides[-2], int) and strides[-1] == 1
+        plain = isinstance(strides[-2], int) and buffer.has_unit_stride
         return int(strides[-2]) if plain else 0
     places = layout.addresses()
     if places.shape != tuple(buffer.shape) or min(places.shape[-2:]) < SIDE:

@@ -180,9 +180,7 @@ class _Replay:
             isinstance(dst.elem_offset, int) and not dst.elem_offset
         ):
             return False
-        if src.strides is not None and not (
-            isinstance(src.strides[-1], int) and src.strides[-1] == 1
-        ):
+        if not src.has_unit_stride:
             return False
         if dict(copy.annotations).get("prefer_instruction") == "sync":
             return False

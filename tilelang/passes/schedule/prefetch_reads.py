@@ -137,8 +137,7 @@ def _worth(
     return (
         shape[-1] % word == 0
         and divisible_by(mins[-1], word, bounds)
-        and isinstance(strides[-1], int)
-        and strides[-1] == 1
+        and buffer.has_unit_stride
         and all(divisible_by(E.as_expr(stride), word, bounds) for stride in strides[:-1])
         and divisible_by(E.as_expr(buffer.elem_offset), word, bounds)
     )
