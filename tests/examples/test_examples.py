@@ -11,8 +11,8 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "examples"
 NAMES = (
     "conv2d_im2col", "cumsum", "dequant_gemm", "elementwise_add", "flash_attention",
-    "grouped_gemm", "grouped_reduce_dynamic", "layernorm", "peers", "quickstart", "rmsnorm",
-    "softmax", "topk", "w4a16",
+    "gemm_fp8_scaled", "grouped_gemm", "grouped_reduce_dynamic", "layernorm", "peers",
+    "quickstart", "rmsnorm", "softmax", "topk", "w4a16",
 )  # fmt: skip
 
 

@@ -85,3 +85,47 @@ def test_reads_that_may_not_happen_or_change_stay() -> None:
 def test_only_pipelined_loops_stage() -> None:
     assert copies(scaled(32, stages=1)) == ["A"]
     assert copies(scaled(32, stages=0)) == ["A"]
+
+
+def column(threads: int, rows: int = 64) -> Any:
+    """Rows of A times a column of scales, one for each row and block of columns."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((N, K), "float32"),
+        scales: T.Tensor((N, K // BLOCK), "float32"),
+        C: T.Tensor((rows, BLOCK), "float32"),
+    ):
+        with T.Kernel(1, threads=threads):
+            tile = T.alloc_shared((rows, BLOCK), "float32")
+            factor = T.alloc_shared((rows,), "float32")
+            total = T.alloc_fragment((rows, BLOCK), "float32")
+            T.clear(total)
+            for k in T.Pipelined(K // BLOCK, num_stages=2):
+                T.copy(A[0, k * BLOCK], tile)
+                for i in T.Parallel(rows):
+                    factor[i] = scales[i, k] * 2
+                for i, j in T.Parallel(rows, BLOCK):
+                    total[i, j] += tile[i, j] * factor[i]
+            T.copy(total, C)
+
+    return kernel
+
+
+def test_a_tile_of_an_element_for_each_thread_is_copied_ahead() -> None:
+    assert copies(column(128)) == ["scales", "A"]
+    assert copies(column(32)) == ["A"]  # two elements for each thread
+    text = lower(column(128), SM_80.target, Options())
+    assert any(
+        "scales_tile" in str(node) and "cp_async" in str(node)
+        for node in S.walk(text.body)
+        if isinstance(node, S.Eval)
+    )
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((N, K)).astype(np.float32)
+    scales = rng.standard_normal((N, K // BLOCK)).astype(np.float32)
+    c = np.zeros((64, BLOCK), np.float32)
+    simulate(text.body, dict(zip(text.params, (a, scales, c), strict=True)))
+    expected = np.zeros((64, BLOCK), np.float32)
+    expected[:N] = (a.reshape(N, -1, BLOCK) * scales[:, :, None] * 2).sum(1)
+    np.testing.assert_allclose(c, expected, rtol=1e-5, atol=1e-5)

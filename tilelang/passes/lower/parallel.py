@@ -62,8 +62,9 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     inner = body.rewrite(loop.body)
     exists = spread.valid(ctx.thread, register)
     conditions = [c for c in (exists, None if body.guarded else copy) if c is not None]
-    if lanes > 1:
-        notes = tuple(pair for pair in loop.annotations if pair[0] == "async")
+    # An asynchronous copy is one even where a thread has a single element of it.
+    notes = tuple(pair for pair in loop.annotations if pair[0] == "async")
+    if lanes > 1 or notes:
         inner = _for(lane, lanes, inner, "vectorized", loop, notes)
     if conditions:
         cond = reduce(partial(E.binary, "land"), conditions)

@@ -2,8 +2,9 @@
 
 A pipelined loop hides the latency of its copies, but not that of reads inside its parallel loops:
 the scales of a dequantised product, say, are waited for in every iteration. Where such reads form a
-small tile that many iterations of the parallel loop share, the tile is copied to shared memory, and
-the pipeline pass copies it ahead like those that the program copies itself.
+tile that many iterations of the parallel loop share, or that has no more elements than the block
+has threads, the tile is copied to shared memory, and the pipeline pass copies it ahead like those
+that the program copies itself.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class _Tile:
 class _Loops(Rewriter):
     def __init__(self, launch: S.Launch) -> None:
         self.bounds = bounds_of(launch)
+        self.threads = prod(launch.threads)
         self.written = effects.written(launch.body)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
@@ -119,18 +121,19 @@ class _Loops(Rewriter):
             return None
         offsets = tuple(part[1] for part in parts if part is not None)
         shape = tuple(part[2] for part in parts if part is not None)
-        if not _worth(load.buffer, mins, shape, prod(extents), bounds):
+        many = max(prod(extents) // SHARED_BY, self.threads)
+        if not _worth(load.buffer, mins, shape, many, bounds):
             return None
         held = Buffer(f"{load.buffer.name}_tile", Shape(shape), load.buffer.dtype, "shared.dyn")
         return _Tile(held, Region(load.buffer, mins, shape), E.Load(held, offsets))
 
 
 def _worth(
-    buffer: Buffer, mins: tuple[E.Expr, ...], shape: tuple[int, ...], runs: int, bounds: Bounds
+    buffer: Buffer, mins: tuple[E.Expr, ...], shape: tuple[int, ...], many: int, bounds: Bounds
 ) -> bool:
-    """Whether a tile is small, shared, and can be copied by hardware."""
+    """Whether a tile has at most ``many`` elements, and can be copied by hardware."""
     bits, count = buffer.dtype.bits, prod(shape)
-    if count * bits > 8 * MAX_BYTES or count * SHARED_BY > runs or bits >= WORD_BITS * 2:
+    if count * bits > 8 * MAX_BYTES or count > many or bits >= WORD_BITS * 2:
         return False
     word = max(1, WORD_BITS // bits)
     strides = buffer.stride_list()
