@@ -90,6 +90,7 @@ def _steps() -> tuple[Step, ...]:
     """Passes for one core that runs a whole block."""
     from tilelang.cpu.operands import choose_operands, lower_operand_copies
     from tilelang.cpu.read_in_place import read_in_place
+    from tilelang.cpu.spread_rows import spread_rows
     from tilelang.cpu.tiles import lower_tiles_without_kernel
     from tilelang.passes.serial.contract_tiles import contract_tiles
     from tilelang.passes.serial.fragments import settle_fragments
@@ -123,6 +124,8 @@ def _steps() -> tuple[Step, ...]:
              "what is left of tiles is what a block needs; no guard asks for its indices yet"),
         Step("jam_rows", jam_rows, always,
              "rows have their final length; conditions go to each access of a row"),
+        Step("spread_rows", spread_rows, always,
+             "no pass below asks whether the rows of a tile are one piece"),
     )  # fmt: skip
 
 
