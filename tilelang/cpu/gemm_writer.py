@@ -187,18 +187,16 @@ class GemmWriter:
             f"#if TL_{words.prefix}_GROUP > 1\n{emit_kernel(fast)}\n#else\n"
             f"#define {fast.name}(A, B, C, CLEAR) ((void)0)\n#endif\n",
         )
-        self.w.put(f"int {group} = TL_{words.prefix}_GROUP;")
-        packed = []
+        calls = []
         for region, form, size, trans, target in tiles:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
-            rows, columns = (int(extent) for extent in region.extents[-2:])
-            self.w.put(f"{group} = tl_group_16({source}, {stride}, {rows}, {columns}, {group});")
-            packed.append(
-                f"tl_{form}_{words.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
-                f"{group}, {target});"
-            )
-        for line in packed:
-            self.w.put(line)
+            given = f"{source}, {stride}, {size}, {self.k}, {int(trans)}"
+            calls.append((f"tl_{form}_{words.pack}({given}, ", f", {target})"))
+        tests = " || ".join(f"{head}{group}{tail}" for head, tail in calls)
+        self.w.put(f"int {group} = TL_{words.prefix}_GROUP;")
+        self.w.put(f"if ({group} > 1 && ({tests})) {group} = 1;")
+        again = " ".join(f"{head}1{tail};" for head, tail in calls)
+        self.w.put(f"if ({group} == 1) {{ {again} }}")
         a, b, clear = tiles[0][-1], tiles[1][-1], bare(self.p.value(self.stmt.clear))
         self.w.put(f"if ({group} > 1) {fast.name}({a}, {b}, {c}, {clear});")
         self.w.put(f"else {exact.name}((const float*){a}, (const float*){b}, {c}, {clear});")

@@ -46,6 +46,8 @@ typedef uint8_t tl_u8x16 __attribute__((vector_size(16))), tl_u8x8 __attribute__
     ((UNSIGNED) ? __builtin_convertvector((tl_u8x##N)(X), tl_i16x##N) : __builtin_convertvector((tl_i8x##N)(X), tl_i16x##N))
 TL_INLINE int32_t tl_byte(const uint8_t* s, int without_sign) { return without_sign ? *s : (int8_t)*s; }
 
+// Rows of a tile are too short for the machine to see where reads go on.
+#define TL_ROWS_AHEAD 4
 // Rows of A from s[m][k] (row stride ld), or s[k][m]. Where the unit wants bytes of B without a sign, `offset` is
 // added to them, and the sums start from what that adds.
 TL_INLINE void tl_rows_8(const void* source, long ld, long m, long k, int trans, int without_sign, int group, int offset, int32_t* d) {
@@ -60,6 +62,7 @@ TL_INLINE void tl_rows_8(const void* source, long ld, long m, long k, int trans,
         while (!trans && p + 16 <= k) {
             tl_i16x8 some = {0};  // sums of pairs, of so many as 16 bits hold
             for (const long end = p + 1024; p + 16 <= k && p < end; p += 16) {
+                __builtin_prefetch(s + TL_ROWS_AHEAD * ld + p);
                 const tl_i8x16 x = TL_GET(tl_i8x16, s + p);
                 if (group == 4) memcpy((int8_t*)d + p, &x, 16);
                 else TL_PUT((int16_t*)d + p, TL_WIDEN_8(x, without_sign, 16));
@@ -109,7 +112,8 @@ TL_INLINE tl_q4 tl_column_8(const int8_t* s, int without_sign, int group, tl_i8x
         TL_PUT((D) + 2 * (WIDTH), __builtin_shufflevector(AB_, CE_, 0, 1, 4, 5));                 \
         TL_PUT((D) + 3 * (WIDTH), __builtin_shufflevector(AB_, CE_, 2, 3, 6, 7));                 \
     } while (0)
-// Panels of B from s[k][n] (row stride ld), or s[n][k].
+// Panels of B from s[k][n] (row stride ld), or s[n][k]. Where rows are along n, those panels that share lines of the
+// source are made together, and the lines of the next ones are fetched: the distance of rows hides them from the machine.
 TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int trans, int without_sign, int group, int offset, int32_t* d) {
     const int8_t* s = (const int8_t*)source;
     const long words = TL_DOT_WORDS(k, group);
@@ -117,10 +121,15 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
     for (long j = 0; j < n; j += 16, d += 16 * words) {
         const long count = n - j < 16 ? n - j : 16;
         long w = 0, done = 0;  // words of all columns, words of the first `done` columns
-        if (!trans)
-            for (; count == 16 && w < words; ++w)
-                tl_words_8(s + w * group * ld + j, ld, k - w * group, without_sign, group, flip, d + 16 * w);
-        else {
+        if (!trans) {
+            const long together = j % 64 ? 0 : n - j < 64 ? (n - j) / 16 : 4;
+            for (long r = 0; together && r < words; ++r)
+                for (long p = 0; p < together; ++p) {
+                    __builtin_prefetch(s + (r * group + p) * ld + j + 64, 0, 2);
+                    tl_words_8(s + r * group * ld + j + 16 * p, ld, k - r * group, without_sign, group, flip, d + 16 * (p * words + r));
+                }
+            w = count == 16 ? words : 0;
+        } else {
             for (; done + 4 <= count; done += 4)
                 for (w = 0; (w + 4) * group <= k; w += 4) {
                     const int8_t* x = s + (j + done) * ld + w * group;
@@ -144,65 +153,84 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
 
 // -- bfloat16: two in a word, or one as a float32 ----------------------------------------------------------------------
 typedef uint16_t tl_u16x8 __attribute__((vector_size(16)));
-// Factors in a word of a product that has the matrix s[rows][columns] (row stride ld): `group`, or 1 where one of them
-// is subnormal, which instructions on words take for zero.
-TL_INLINE int tl_group_16(const uint16_t* s, long ld, long rows, long columns, int group) {
-    tl_u16x8 some = {0};
-    int one = 0;
-    for (long i = 0; group > 1 && i < rows; ++i, s += ld) {
-        long p = 0;
-        for (; p + 8 <= columns; p += 8) some |= (tl_u16x8)((TL_GET(tl_u16x8, s + p) & 0x7fff) - 1 < 0x7f);
-        for (; p < columns; ++p) one |= (uint16_t)((s[p] & 0x7fff) - 1) < 0x7f;
-    }
-    for (int l = 0; l < 8; ++l) one |= some[l];
-    return one ? 1 : group;
+// Which of some factors are subnormal: instructions on words take them for zero, so a product that has one is made by
+// words of one factor.
+#define TL_SMALL_16(X) ((tl_u16x8)(((tl_u16x8)(X) & 0x7fff) - 1 < 0x7f))
+TL_INLINE int tl_small_16(uint16_t x) { return (uint16_t)((x & 0x7fff) - 1) < 0x7f; }
+TL_INLINE int tl_any_16(tl_u16x8 some) {
+    int any = 0;
+    for (int l = 0; l < 8; ++l) any |= some[l];
+    return any != 0;
 }
 // The word of one factor, or of two.
 TL_INLINE uint32_t tl_word_16(const uint16_t* s, long next, long left, int group) {
     return group == 1 ? (uint32_t)*s << 16 : *s | (left > 1 ? (uint32_t)s[next] << 16 : 0);
 }
-// Rows of A: [m][words + 1] from s[m][k] (row stride ld), or s[k][m].
-TL_INLINE void tl_rows_16(const uint16_t* s, long ld, long m, long k, int trans, int group, void* to) {
+// Rows of A: [m][words + 1] from s[m][k] (row stride ld), or s[k][m]. Gives whether words of two are not exact.
+TL_INLINE int tl_rows_16(const uint16_t* s, long ld, long m, long k, int trans, int group, void* to) {
     const long words = TL_DOT_WORDS(k, group), row = trans ? 1 : ld, next = trans ? ld : 1;
     const tl_i16x8 none = {0};
+    tl_u16x8 some = {0};
+    int small = 0;
     tl_any4* d = (tl_any4*)to;
     for (long i = 0; i < m; ++i, s += row, d += words + 1) {
         long w = 0;
         if (!trans)
             for (; w * group + 8 <= k; w += 8 / group) {
                 const tl_i16x8 x = TL_GET(tl_i16x8, s + w * group);
-                if (group == 2) memcpy(d + w, &x, 16);
-                else {
+                __builtin_prefetch(s + TL_ROWS_AHEAD * ld + w * group);
+                if (group == 2) {
+                    memcpy(d + w, &x, 16);
+                    some |= TL_SMALL_16(x);
+                } else {
                     TL_PUT(d + w, TL_ZIP_16(none, x, 0));
                     TL_PUT(d + w + 4, TL_ZIP_16(none, x, 4));
                 }
             }
-        for (; w < words; ++w) d[w] = tl_word_16(s + w * group * next, next, k - w * group, group);
+        for (; w < words; ++w) {
+            d[w] = tl_word_16(s + w * group * next, next, k - w * group, group);
+            small |= tl_small_16((uint16_t)d[w]) | tl_small_16((uint16_t)(d[w] >> 16));
+        }
     }
+    return group > 1 && (small || tl_any_16(some));
 }
-// Panels of B, 16 words wide, from s[k][n] (row stride ld), or s[n][k].
-TL_INLINE void tl_panels_16(const uint16_t* s, long ld, long n, long k, int trans, int group, void* to) {
+// A row of a panel: 16 columns of two rows as words.
+TL_INLINE tl_u16x8 tl_words_16(const uint16_t* s, long ld, int group, tl_any4* d) {
+    const tl_i16x8 none = {0};
+    tl_u16x8 some = {0};
+    for (long half = 0; half < 16; half += 8) {
+        const tl_i16x8 first = TL_GET(tl_i16x8, s + half);
+        const tl_i16x8 a = group == 1 ? none : first, b = group == 1 ? first : TL_GET(tl_i16x8, s + ld + half);
+        TL_PUT(d + half, TL_ZIP_16(a, b, 0));
+        TL_PUT(d + half + 4, TL_ZIP_16(a, b, 4));
+        some |= TL_SMALL_16(a) | TL_SMALL_16(b);
+    }
+    return some;
+}
+// Panels of B, 16 words wide, from s[k][n] (row stride ld), or s[n][k]. Gives whether words of two are not exact.
+TL_INLINE int tl_panels_16(const uint16_t* s, long ld, long n, long k, int trans, int group, void* to) {
     const long words = TL_DOT_WORDS(k, group), column = trans ? ld : 1, next = trans ? 1 : ld;
     const tl_i16x8 none = {0};
+    tl_u16x8 some = {0};
+    int small = 0;
     tl_any4* d = (tl_any4*)to;
     for (long j = 0; j < n; j += 16, d += 16 * words) {
         const long count = n - j < 16 ? n - j : 16;
         long w = 0, done = 0;  // words of all columns, words of the first `done` columns
-        if (!trans)
-            for (; count == 16 && (w + 1) * group <= k; ++w) {
-                const uint16_t* x = s + w * group * ld + j;
-                for (long half = 0; half < 16; half += 8) {
-                    const tl_i16x8 first = TL_GET(tl_i16x8, x + half);
-                    const tl_i16x8 a = group == 1 ? none : first, b = group == 1 ? first : TL_GET(tl_i16x8, x + ld + half);
-                    TL_PUT(d + 16 * w + half, TL_ZIP_16(a, b, 0));
-                    TL_PUT(d + 16 * w + half + 4, TL_ZIP_16(a, b, 4));
+        if (!trans) {
+            const long together = j % 64 ? 0 : n - j < 64 ? (n - j) / 16 : 4;
+            for (long r = 0; together && (r + 1) * group <= k; ++r)
+                for (long p = 0; p < together; ++p) {
+                    __builtin_prefetch(s + (r * group + p % 2) * ld + j + 64 + p / 2 * 32, 0, 2);
+                    some |= tl_words_16(s + r * group * ld + j + 16 * p, ld, group, d + 16 * (p * words + r));
                 }
-            }
-        else {
+            w = count == 16 ? k / group : 0;
+        } else {
             for (; group == 2 && done + 4 <= count; done += 4)
                 for (w = 0; (w + 4) * 2 <= k; w += 4) {
                     const uint16_t* x = s + (j + done) * ld + w * 2;
                     const tl_q4 a = TL_GET(tl_q4, x), b = TL_GET(tl_q4, x + ld), c = TL_GET(tl_q4, x + 2 * ld), e = TL_GET(tl_q4, x + 3 * ld);
+                    some |= TL_SMALL_16(a) | TL_SMALL_16(b) | TL_SMALL_16(c) | TL_SMALL_16(e);
                     TL_TRANSPOSE_4(d + 16 * w + done, 16, a, b, c, e);
                 }
             for (; group == 1 && done + 4 <= count; done += 4)
@@ -215,8 +243,12 @@ TL_INLINE void tl_panels_16(const uint16_t* s, long ld, long n, long k, int tran
                 }
         }
         for (long r = 0; r < words; ++r)
-            for (long x = r < w ? (trans ? done : 16) : 0; x < 16; ++x)
-                d[16 * r + x] = x < count ? tl_word_16(s + (j + x) * column + r * group * next, next, k - r * group, group) : 0;
+            for (long x = r < w ? (trans ? done : 16) : 0; x < 16; ++x) {
+                const uint32_t word = x < count ? tl_word_16(s + (j + x) * column + r * group * next, next, k - r * group, group) : 0;
+                d[16 * r + x] = word;
+                small |= tl_small_16((uint16_t)word) | tl_small_16((uint16_t)(word >> 16));
+            }
     }
+    return group > 1 && (small || tl_any_16(some));
 }
 #endif
