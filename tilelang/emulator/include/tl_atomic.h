@@ -2,7 +2,7 @@
 // tells the checks their memory order.
 #ifndef TL_ATOMIC_H
 #define TL_ATOMIC_H
-#include "tl_float.h"
+#include "tl_float16.h"
 #include "tl_kinds.h"
 
 #define TL_RELAXED 0
