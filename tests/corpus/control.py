@@ -413,3 +413,26 @@ def a_sequence_of_branches_on_the_block():
 
     a = np.arange(48, dtype=F).reshape(3, 16)
     return f, [a, Out(np.stack([a[0], np.full(16, 5, F), a[2] * a[1]]))]
+
+
+@program()
+def membership_and_quotients_with_remainders_as_in_python():
+    named = [3, -7, 11]
+
+    @T.prim_func
+    def f(A: T.Tensor((64,), "int32"), B: T.Tensor((64,), "int32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(64):
+                row, column = divmod(A[i], 5)
+                B[i] = row * 100 + column
+                if A[i] in named or i in (0, 63):
+                    B[i] = 1000
+                elif A[i] in range(-4, 2) and i not in range(10, 40, 3):
+                    B[i] = 2000
+
+    a = np.random.default_rng(5).integers(-12, 13, 64).astype(I)
+    i = np.arange(64)
+    want = a // 5 * 100 + a % 5
+    second = (a >= -4) & (a < 2) & ~np.isin(i, range(10, 40, 3))
+    want = np.where(np.isin(a, named) | np.isin(i, (0, 63)), 1000, np.where(second, 2000, want))
+    return f, [a, Out(want.astype(I))]

@@ -1635,6 +1635,192 @@ TileTypeError: abs() is not defined on device expressions
 """,
     ),
     (
+        "builtin round on expressions",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = round(A[0, 1])
+""",
+        """\
+TileTypeError: round() is not defined on device expressions
+  hint: use T.round(x)
+ --> wrong.py:5:19
+    5 |         A[0, 0] = round(A[0, 1])
+      |                   ^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "a ceiling of math",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        import math; A[0, 0] = math.ceil(A[0, 1])
+""",
+        """\
+TileTypeError: ceil() is not defined on device expressions
+  hint: use T.ceil(x)
+ --> wrong.py:5:32
+    5 |         import math; A[0, 0] = math.ceil(A[0, 1])
+      |                                ^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "a function of math",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        import math; A[0, 0] = math.exp(A[0, 1])
+""",
+        """\
+TileTypeError: float() of the device expression `A[0, 1]`
+  expected: a value known at trace time
+  hint: to convert on the device use T.float32(x) or T.cast(x, 'float32'); for a function of `math` use that of T, as T.exp(x)
+ --> wrong.py:5:32
+    5 |         import math; A[0, 0] = math.exp(A[0, 1])
+      |                                ^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "a slice in arithmetic",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, :] = A[1, :] * 2
+""",
+        """\
+TileTypeError: a Region is used where a scalar value is needed
+  expected: a number or a device expression
+  got: A[1, 0:4]
+  hint: index a buffer with one index per dimension to read an element, in a loop `for i in T.Parallel(n)` for all of them
+ --> wrong.py:5:19
+    5 |         A[0, :] = A[1, :] * 2
+      |                   ^^^^^^^^^^^
+""",
+    ),
+    (
+        "a product of buffers",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = A @ A
+""",
+        """\
+TileTypeError: `@` is not defined on values of the kernel
+  hint: use T.gemm(A, B, C), which adds the product of two tiles to a third
+ --> wrong.py:5:19
+    5 |         A[0, 0] = A @ A
+      |                   ^^^^^
+""",
+    ),
+    (
+        "a method of arrays on an element",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = A[0, 1].exp()
+""",
+        """\
+TileNameError: the value `A[0, 1]` has no `exp`
+  hint: use T.exp(x)
+ --> wrong.py:5:19
+    5 |         A[0, 0] = A[0, 1].exp()
+      |                   ^^^^^^^^^^^
+""",
+    ),
+    (
+        "a method of arrays on a slice",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = A[0, :].sum()
+""",
+        """\
+TileNameError: the region `A[0, 0:4]` has no `sum`
+  hint: use T.reduce_sum(tile, result, dim=...)
+ --> wrong.py:5:19
+    5 |         A[0, 0] = A[0, :].sum()
+      |                   ^^^^^^^^^^^
+""",
+    ),
+    (
+        "a value looked for in a buffer",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        T.device_assert(n in A)
+""",
+        """\
+TileTypeError: the buffer `A` is not iterable
+  hint: loop with `for i in T.serial(n)` or T.Parallel and index it
+ --> wrong.py:5:25
+    5 |         T.device_assert(n in A)
+      |                         ^^^^^^
+""",
+    ),
+    (
+        "raise on a condition of the device",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        if A[0, 0] > 0:
+            raise ValueError('too large')
+""",
+        """\
+TileSyntaxError: `raise` in a branch that is taken while the kernel runs
+  expected: a condition that is known while the kernel is traced
+  got: `A[0, 0] > T.float32(0.0)`
+  hint: T.device_assert(condition, text) is checked when the kernel runs
+ --> wrong.py:6:13
+    6 |             raise ValueError('too large')
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "a vote with the mask first",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = T.any_sync(0xFFFFFFFF, A[0, 1] > 0)
+""",
+        """\
+TileTypeError: T.any_sync with the mask first
+  expected: T.any_sync(value, mask=0xFFFFFFFF)
+  got: T.any_sync(4294967295, A[0, 1] > T.float32(0.0))
+  hint: the mask of all lanes may be left out
+ --> wrong.py:5:19
+    5 |         A[0, 0] = T.any_sync(0xFFFFFFFF, A[0, 1] > 0)
+      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
+        "a shuffle with the mask first",
+        """\
+@T.prim_func
+def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
+    with T.Kernel(1, threads=32) as bx:
+        A[0, 0] = T.shfl_xor(0xFFFFFFFF, A[0, 1], 16)
+""",
+        """\
+TileTypeError: T.shfl_xor with the mask first
+  expected: T.shfl_xor(value, delta, width=32, mask=0xFFFFFFFF)
+  got: T.shfl_xor(4294967295, A[0, 1])
+  hint: the mask of all lanes may be left out
+ --> wrong.py:5:19
+    5 |         A[0, 0] = T.shfl_xor(0xFFFFFFFF, A[0, 1], 16)
+      |                   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+""",
+    ),
+    (
         "power",
         """\
 @T.prim_func
@@ -2140,7 +2326,7 @@ def f(A: T.Tensor((8, 4), 'float32'), n: T.int32):
         x = A.shap[0]
 """,
         """\
-TileNameError: a Buffer has no `shap`
+TileNameError: the buffer `A` has no `shap`
   hint: did you mean `shape`?
  --> wrong.py:5:13
     5 |         x = A.shap[0]

@@ -46,6 +46,11 @@ INSTEAD: dict[str, str] = {
     "amin": "T.reduce_min(tile, result, dim=...)", "cumsum": "T.cumsum(tile, dim=...)",
     "dot": "T.gemm(A, B, C)", "matmul": "T.gemm(A, B, C)", "mm": "T.gemm(A, B, C)",
     "transpose": "T.transpose(src, dst)", "reshape": "T.reshape(tile, shape)",
+    "size": "the product of the extents in `shape`", "T": "T.transpose(src, dst)",
+    "mean": "T.reduce_sum(tile, result, dim=...), and divide by the number of elements",
+    "to": "T.cast(x, dtype), or T.copy into a tile of the dtype",
+    "astype": "T.copy into a tile of the dtype",
+    "float": "T.float32(x)", "half": "T.float16(x)", "item": "the value itself, without a call",
     "copyto": "T.copy(src, dst)", "zeros_like": "T.clear(tile)", "full_like": "T.fill(tile, x)",
 }  # fmt: skip
 
@@ -84,6 +89,14 @@ class NoArray:
             TileTypeError: always.
         """
         _refuse("torch", function.__name__, function.__name__)
+
+    def __matmul__(self, _: object) -> NoReturn:
+        raise TileTypeError(
+            "`@` is not defined on values of the kernel",
+            hint="use T.gemm(A, B, C), which adds the product of two tiles to a third",
+        )
+
+    __rmatmul__ = __matmul__
 
 
 def _plain(item: Any) -> Any:

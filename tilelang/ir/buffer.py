@@ -230,10 +230,11 @@ def _forward(name: str) -> Any:
     return method
 
 
-for _name in (
-    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod lshift rlshift "
-    "rshift rrshift and rand or ror xor rxor neg pos invert lt le gt ge pow abs int index float"
-).split():
+_OPERATORS = (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod divmod rdivmod lshift "
+    "rlshift rshift rrshift and rand or ror xor rxor neg pos invert lt le gt ge pow rpow abs round"
+).split()
+for _name in (*_OPERATORS, "int", "index", "float", "floor", "ceil", "trunc"):
     setattr(Buffer, f"__{_name}__", _forward(f"__{_name}__"))
 
 
@@ -300,6 +301,14 @@ class Region(NoArray):
         from tilelang.ir.print_expr import region_text
 
         return region_text(self)
+
+
+def _no_scalar(self: Region, *_: object) -> Expr:
+    return as_expr(self)  # raises: a region has no operators
+
+
+for _name in _OPERATORS:
+    setattr(Region, f"__{_name}__", _no_scalar)
 
 
 def _normal_index(buffer: Buffer, dim: int, value: object, element: bool = True) -> Expr:

@@ -14,7 +14,7 @@ import math
 import struct
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
@@ -280,8 +280,13 @@ class Expr(NoArray):
     def __pow__(self, other: ExprLike) -> Expr:
         raise TileTypeError("`**` is not defined on device expressions", hint="use T.pow(x, y)")
 
-    def __abs__(self) -> Expr:
-        raise TileTypeError("abs() is not defined on device expressions", hint="use T.abs(x)")
+    __rpow__ = __pow__
+
+    def __divmod__(self, other: ExprLike) -> tuple[Expr, Expr]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: ExprLike) -> tuple[Expr, Expr]:
+        return other // self, other % self
 
     __hash__ = object.__hash__  # by identity
 
@@ -311,7 +316,8 @@ class Expr(NoArray):
         raise TileTypeError(
             f"float() of the device expression `{self!r}`",
             expected="a value known at trace time",
-            hint="to convert on the device use T.float32(x) or T.cast(x, 'float32')",
+            hint="to convert on the device use T.float32(x) or T.cast(x, 'float32'); for a "
+            "function of `math` use that of T, as T.exp(x)",
         )
 
     def __iter__(self) -> Iterator[Expr]:
@@ -330,6 +336,19 @@ class Expr(NoArray):
     def equal(self, other: ExprLike) -> Expr:
         """The comparison ``self == other`` as an expression."""
         return binary("eq", self, other)
+
+
+def _no_function(name: str) -> Callable[..., Expr]:
+    def method(self: Expr, *_: object) -> Expr:
+        raise TileTypeError(
+            f"{name}() is not defined on device expressions", hint=f"use T.{name}(x)"
+        )
+
+    return method
+
+
+for _name in ("abs", "round", "floor", "ceil", "trunc"):
+    setattr(Expr, f"__{_name}__", _no_function(_name))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -670,7 +689,8 @@ def as_expr(value: object, dtype: object = None) -> Expr:
                 got=shown(value),
                 hint=None
                 if text
-                else "index a buffer with one index per dimension to read an element",
+                else "index a buffer with one index per dimension to read an element, in a loop "
+                "`for i in T.Parallel(n)` for all of them",
             )
         value = element
     return value if dtype is None else cast(value, DType(dtype))

@@ -67,8 +67,23 @@ def _is_full_mask(value: object) -> bool:
     return isinstance(found, int) and not isinstance(found, bool) and found in (FULL_MASK, -1)
 
 
+def _check_order(what: str, value: object, mask: object, call: str) -> None:
+    """CUDA names the mask first, most functions here last."""
+    if not isinstance(mask, Expr) or isinstance(mask, Const):
+        return
+    if mask.dtype.is_bool or _is_full_mask(value):
+        raise TileTypeError(
+            f"{what} with the mask first",
+            expected=call,
+            got=f"{what}({value!r}, {mask!r})",
+            hint="the mask of all lanes may be left out",
+        )
+
+
 def _shuffle(kind: str, value: object, delta: object, width: object, mask: object) -> Expr:
     what = f"T.shfl_{kind}"
+    if kind != "sync":
+        _check_order(what, value, delta, f"{what}(value, delta, width=32, mask=0xFFFFFFFF)")
     if delta is None:
         raise TileTypeError(
             f"{what} without a distance", expected=f"{what}(value, delta)", got=f"{what}(value)"
@@ -216,6 +231,7 @@ warp_reduce_bitor = _reduction("bitor")
 
 
 def _vote(op: str, value: object, mask: object = None) -> Expr:
+    _check_order(f"T.{op}", value, mask, f"T.{op}(value, mask=0xFFFFFFFF)")
     found = scalar(value, f"T.{op}", "operand")
     if mask is None or _is_full_mask(mask):
         return call(op, found)

@@ -201,6 +201,7 @@ class _Statements:
         self.path: Path = ()
         self.count = 0
         self.outer: set[str] = set()  # names declared nonlocal
+        self.branch: str | None = None  # the `if` whose statements are visited
         self.expressions = Expressions(self.needs_check, self.refuse)
 
     # -- helpers ------------------------------------------------------------------------------
@@ -230,13 +231,16 @@ class _Statements:
             out.extend(self.statement(item))
         return out
 
-    def nested(self, item: ast.stmt, which: int, body: Sequence[ast.stmt]) -> list[ast.stmt]:
-        """A block of the compound statement ``item``."""
+    def nested(
+        self, item: ast.stmt, which: int, body: Sequence[ast.stmt], branch: str | None = None
+    ) -> list[ast.stmt]:
+        """A block of the compound statement ``item``, an ``if`` where ``branch`` traces it."""
         outside, self.path = self.path, (*self.path, (id(item), which))
+        around, self.branch = self.branch, branch
         again = self.flow.of(item).again
         self.again += again
         out = self.block(body)
-        self.path = outside
+        self.path, self.branch = outside, around
         del self.again[len(self.again) - len(again) :]
         return out or [same_place(ast.Pass(), item)]
 
@@ -248,7 +252,8 @@ class _Statements:
         if visit is not None:
             return visit(item)
         if isinstance(item, ast.Raise):
-            return [self.expressions.parts(item)]
+            checked = [] if self.branch is None else [method_call(self.branch, "raising", item)]
+            return [*map(statement, checked), self.expressions.parts(item)]
         return [item, *self.noted(item)]  # def, class, import, pass: plain Python
 
     def noted(self, item: ast.stmt) -> list[ast.stmt]:
@@ -399,7 +404,7 @@ class _Statements:
         out = [set_name(kept, scope_call("if_", args, item.test))]
         sides = [("then", 0, item.body)] + ([("orelse", 1, item.orelse)] if item.orelse else [])
         for method, which, body in sides:
-            made = self.nested(item, which, body)
+            made = self.nested(item, which, body, kept)
             if which and found.orelse:
                 made = [*self.restored(kept, found.orelse, item.test), *made]
             test = method_call(kept, method, item.test)

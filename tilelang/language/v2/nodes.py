@@ -226,7 +226,7 @@ class Expressions:
         return self.parts(node)
 
     def _compare(self, node: ast.Compare) -> Any:
-        if len(node.ops) == 1:
+        if len(node.ops) == 1 and not isinstance(node.ops[0], (ast.In, ast.NotIn)):
             return self.parts(node)
         operands = [self.visit(part) for part in (node.left, *node.comparators)]
         args: list[ast.expr] = [operands[0]]

@@ -59,13 +59,35 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "is_": operator.is_,
     "is_not": operator.is_not,
-    "in": lambda a, b: a in b,
-    "not_in": lambda a, b: a not in b,
+    "in": lambda a, b: _contained(a, b),
+    "not_in": lambda a, b: _negated(_contained(a, b)),
 }
 _SYMBOLS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
     "lshift": "<<", "rshift": ">>", "and_": "&", "or_": "|", "xor": "^", "matmul": "@",
 }  # fmt: skip
+
+
+def _contained(value: Any, items: Any) -> Any:
+    """``value in items``: of a value of the kernel in a sequence, that it equals an item."""
+    if isinstance(value, Buffer) and value.is_var:
+        value = as_expr(value)
+    if isinstance(items, Buffer):
+        iter(items)  # raises: says how to loop over it, which `in` would not pass on
+    if not isinstance(value, Expr) or isinstance(value, Const):
+        return value in items
+    if isinstance(items, range) and items.step == 1:
+        return binary("land", value >= items.start, value < items.stop)
+    if not isinstance(items, (tuple, list, range)) or any(item is value for item in items):
+        return value in items
+    found: Any = False
+    for item in items:
+        found = (value == item) if found is False else binary("lor", found, value == item)
+    return found
+
+
+def _negated(value: Any) -> Any:
+    return unary("lnot", value) if isinstance(value, Expr) else not value
 
 
 def truth(value: object, what: str) -> bool | Expr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import TileValueError
+from tilelang.errors import TileSyntaxError, TileValueError
 from tilelang.ir.expr import Expr
 from tilelang.ir.stmt import If, Stmt, While
 from tilelang.language.v2.builder import BRANCHES, LOOPS, Block, count, locate
@@ -66,6 +66,16 @@ class IfStatement(_Statement):
     def orelse(self) -> bool:
         """Whether to trace the ``else`` side."""
         return self._enter("else", False)
+
+    def raising(self) -> None:
+        """``raise``, which tracing would do whatever the condition is when the kernel runs."""
+        if isinstance(self.cond, Expr):
+            raise TileSyntaxError(
+                "`raise` in a branch that is taken while the kernel runs",
+                expected="a condition that is known while the kernel is traced",
+                got=f"`{self.cond!r}`",
+                hint="T.device_assert(condition, text) is checked when the kernel runs",
+            )
 
     def end(self) -> None:
         """Emit the branch."""

@@ -21,6 +21,9 @@ from tilelang.errors import (
     TileSyntaxError,
     TileTypeError,
 )
+from tilelang.ir.arrays import INSTEAD, NoArray
+from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.expr import Expr
 from tilelang.language.v2.builder import Builder, attach, locate_error
 from tilelang.language.v2.texts import name_the_text, text_for_number
 
@@ -114,18 +117,27 @@ def _misused_word(error: AttributeError | TypeError) -> TileError | None:
     home = getattr(owner, "__name__", "") if isinstance(owner, ModuleType) else ""
     if not (home or type(owner).__module__).startswith("tilelang."):
         return None
-    what = "T" if home == "tilelang.language" else home or f"a {type(owner).__name__}"
+    what = "T" if home == "tilelang.language" else home or _kind_of(owner)
     from difflib import get_close_matches
 
     word = error.name or ""
-    if what == "T" and word in WORDS:
-        return TileNameError(f"T has no `{word}`", loc=loc, hint=f"use {WORDS[word]}")
+    instead = WORDS if what == "T" else INSTEAD if isinstance(owner, NoArray) else {}
+    if word in instead:
+        return TileNameError(f"{what} has no `{word}`", loc=loc, hint=f"use {instead[word]}")
     near = get_close_matches(word, [n for n in dir(owner) if n[0] != "_"], n=1)
     return TileNameError(
         f"{what} has no `{error.name}`",
         loc=loc,
         hint=f"did you mean `{near[0]}`?" if near else None,
     )
+
+
+def _kind_of(owner: object) -> str:
+    if isinstance(owner, Expr):
+        return f"the value `{owner!r}`"
+    if isinstance(owner, (Buffer, Region)):
+        return f"the {type(owner).__name__.lower()} `{owner!r}`"
+    return f"a {type(owner).__name__}"
 
 
 def _frames(traceback: TracebackType | None) -> list[TracebackType]:
