@@ -29,7 +29,7 @@ from typing import Any
 
 from cpu_gemm import AVX2, compile_for
 
-TURN, REST = 0.03, 0.01  # seconds
+TURN, REST = 0.03, 0.03  # seconds; threads of OpenBLAS look out for work for 26 ms
 PEAK = r"""
 typedef float lanes __attribute__((vector_size(64)));
 double peak(long n) {

@@ -404,6 +404,39 @@ def test_memory_behind_a_condition_is_not_touched(width: int, dtype: str) -> Non
 
 
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
+def test_a_condition_on_the_row_is_no_mask_and_rows_that_are_not_there_are_not_read(
+    width: int, dtype: str
+) -> None:
+    rows, columns = 6, 100
+
+    @T.prim_func
+    def kernel(A: T.Tensor((rows, columns), dtype), on: T.Tensor((rows + 3,), "int32"),
+               C: T.Tensor((rows + 3, columns), dtype)):  # fmt: skip
+        with T.Kernel(1, threads=1):
+            for i, j in T.Parallel(rows + 3, columns):
+                C[i, j] = T.if_then_else(
+                    i >= 2 and i < rows + 2,
+                    T.if_then_else(on[i] != 0, A[i - 2, j], T.cast(5, dtype)),
+                    T.cast(7, dtype),
+                )
+
+    a = np.resize(np.array([1, 2, 3], TYPES.get(dtype, dtype)), (rows, columns))
+    on = np.array([0, 1, 0, 1, 1, 0, 1, 1, 1], np.int32)
+    made = tilelang.compile(kernel, target="cpu", compile_flags=[f"-DTL_VECTOR_BYTES={width}"])
+    assert "TL_LOAD_IF(" not in made.get_kernel_source().split("kernel_kernel_args")[-1]
+    want = np.full((rows + 3, columns), 7, a.dtype)
+    want[2 : rows + 2] = np.where(on[2 : rows + 2, None] != 0, a, np.array(5, a.dtype))
+    for backend in ("auto", "interpret"):
+        c = np.zeros_like(want)
+        tilelang.compile(
+            kernel, target="cpu", execution_backend=backend,
+            compile_flags=[f"-DTL_VECTOR_BYTES={width}"] if backend == "auto" else None,
+        )(a, on, c)  # fmt: skip
+        np.testing.assert_array_equal(c, want)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_the_text_is_the_same_for_every_machine_and_gathers_go_lane_by_lane(width: int) -> None:
     @T.prim_func
     def kernel(

@@ -421,6 +421,9 @@ class VectorPrinter:
     def select(self, expr: E.Select) -> str:
         """A choice; each side reads memory where it is taken."""
         kind = self.of(expr.dtype)
+        text = self.one_side(expr)
+        if text:
+            return text
         mask = self.type("mask")
         on = self.value(expr.cond)
         sides = []
@@ -435,6 +438,24 @@ class VectorPrinter:
                 sides.append(self.value(side))
         integers = self.integers(expr.dtype)
         return f"TL_SELECT({kind}, {integers}, {bare(on)}, {bare(sides[0])}, {bare(sides[1])})"
+
+    def one_side(self, expr: E.Select) -> str:
+        """A choice that is the same in all lanes, where it saves reads of memory: one side is
+        computed. Nothing of a side may stand before the statement."""
+        if self.varies(expr.cond) or (self.mask and reads_memory(expr.cond)):
+            return ""
+        if not reads_memory(expr.t) and not reads_memory(expr.f):
+            return ""
+        old, known, first = self.conditional, set(self.safe), len(self.before)
+        self.conditional, sides = True, []
+        for side in (expr.t, expr.f):
+            sides.append(self.value(side))
+            self.safe = set(known)
+        self.conditional = old
+        if len(self.before) > first:
+            del self.before[first:]
+            return ""
+        return f"({bare(self.p.value(expr.cond))} ? {sides[0]} : {sides[1]})"
 
     def cast(self, expr: E.Cast) -> str:
         """Conversions."""
