@@ -92,6 +92,7 @@ def _steps() -> tuple[Step, ...]:
     from tilelang.cpu.read_in_place import read_in_place
     from tilelang.cpu.spread_rows import spread_rows
     from tilelang.cpu.tiles import lower_tiles_without_kernel
+    from tilelang.passes.serial.contract_rows import contract_rows
     from tilelang.passes.serial.contract_tiles import contract_tiles
     from tilelang.passes.serial.fragments import settle_fragments
     from tilelang.passes.serial.fuse_loops import fuse_loops
@@ -120,6 +121,8 @@ def _steps() -> tuple[Step, ...]:
              "operations are loops over elements, and no guard stands between them yet"),
         Step("contract_tiles", contract_tiles, always,
              "iterations that hand elements to each other are one now"),
+        Step("contract_rows", contract_rows, always,
+             "tiles that are left are memory, and loops over their rows are joined"),
         Step("widen_blocks", widen_blocks, always,
              "what is left of tiles is what a block needs; no guard asks for its indices yet"),
         Step("jam_rows", jam_rows, always,

@@ -18,7 +18,7 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
     uint16_t* const A = args->A;
     uint16_t* const B = args->B;
     (void)bx;
-    float* const x = (float*)(arena + 0);
+    float x[64] __attribute__((aligned(16)));
     for (int64_t i = 0; i < 32; ++i) {
         float total = -INFINITY;
         float total_1 = 0.0f;
@@ -28,8 +28,8 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                 #pragma GCC unroll 2
                 for (int64_t j_part = 0; j_part < 2; ++j_part) {
                     const int64_t j = j_first + j_part * TL_LANES_w;
-                    TL_STORE(tl_w_f32, x + i * 64 + j, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + i * 64 + j)));
-                    total_parts[j_part] = tl_w_f32_sure_max(TL_LOAD(tl_w_f32, x + i * 64 + j), total_parts[j_part]);
+                    TL_STORE(tl_w_f32, x + j, tl_w_f16_to_f32(TL_LOAD(tl_w_u16, A + i * 64 + j)));
+                    total_parts[j_part] = tl_w_f32_sure_max(TL_LOAD(tl_w_f32, x + j), total_parts[j_part]);
                 }
             }
             total = tl_max_f32(total, TL_FOLD(tl_w_f32, tl_w_f32_sure_max(total_parts[0], total_parts[1]), tl_w_f32_sure_max(folded_, other_)));
@@ -41,15 +41,15 @@ static void kernel_kernel_block(const kernel_kernel_args* args, char* arena, int
                 #pragma GCC unroll 2
                 for (int64_t j_part_1 = 0; j_part_1 < 2; ++j_part_1) {
                     const int64_t j_1 = j_first_1 + j_part_1 * TL_LANES_w;
-                    TL_STORE(tl_w_f32, x + i * 64 + j_1, tl_w_exp(TL_LOAD(tl_w_f32, x + i * 64 + j_1) - TL_SPLAT(tl_w_f32, top)));
-                    total_parts_1[j_part_1] = total_parts_1[j_part_1] + TL_LOAD(tl_w_f32, x + i * 64 + j_1);
+                    TL_STORE(tl_w_f32, x + j_1, tl_w_exp(TL_LOAD(tl_w_f32, x + j_1) - TL_SPLAT(tl_w_f32, top)));
+                    total_parts_1[j_part_1] = total_parts_1[j_part_1] + TL_LOAD(tl_w_f32, x + j_1);
                 }
             }
             total_1 = TL_ADD(total_1, TL_FOLD(tl_w_f32, total_parts_1[0] + total_parts_1[1], (folded_ + other_)));
         }
         const float total_2 = total_1;
         for (int64_t j_2 = 0; j_2 < 64; j_2 += TL_LANES_w) {
-            TL_STORE(tl_w_u16, B + i * 64 + j_2, tl_w_f32_to_f16(TL_LOAD(tl_w_f32, x + i * 64 + j_2) / TL_SPLAT(tl_w_f32, total_2)));
+            TL_STORE(tl_w_u16, B + i * 64 + j_2, tl_w_f32_to_f16(TL_LOAD(tl_w_f32, x + j_2) / TL_SPLAT(tl_w_f32, total_2)));
         }
     }
 }
@@ -67,7 +67,7 @@ TL_EXPORT int32_t tl_call(const int64_t* slots) {
     {
         const kernel_kernel_args args = {A, B, {(1), 1, 1}};
         const int64_t blocks = args.grid[0] * args.grid[1] * args.grid[2];
-        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 8192, 3179);
+        const int32_t error = tl_launch(kernel_kernel_run, &args, blocks, 0, 3179);
         if (error) return error;
     }
     return 0;

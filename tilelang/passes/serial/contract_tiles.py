@@ -34,7 +34,7 @@ def contract_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` without tiles that live only inside an iteration."""
 
     def contracted(launch: S.Launch) -> S.Stmt:
-        tiles = _tiles(launch.body)
+        tiles = element_tiles(launch.body)
         gone = tiles.keys() - _kept(launch.body, tiles)
         if not gone:
             return launch
@@ -45,7 +45,7 @@ def contract_tiles(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return rewrite_launches(func, contracted)
 
 
-def _tiles(body: S.Stmt) -> dict[E.Var, int]:
+def element_tiles(body: S.Stmt) -> dict[E.Var, int]:
     """Storage of tiles of which only elements are used, by their one name, and how often."""
     found = {
         node.buffer.data
