@@ -35,7 +35,7 @@ BUDGET = {
     "codegen": 2281,
     "cpu": 2680,
     "autotuner": 1900,
-    "facades": 1710,
+    "facades": 1725,
     "emulator": 1620,
     "target": 1481,
     "layout": 1345,

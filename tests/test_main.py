@@ -76,6 +76,24 @@ def shift(A, by: int = 1):
             A[i] = A[i] + by
 
 
+@tilelang.jit(target="cpu")
+def scaled(n, dtype="float32"):
+    @T.prim_func
+    def main(A: T.Tensor((n,), dtype)):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(n):
+                A[i] = A[i] * 2
+
+    return main
+
+
+@T.prim_func
+def stretched(A: T.Tensor((T.dynamic("rows"), 8), "float32"), by: T.int32):
+    with T.Kernel(A.shape[0], threads=8) as row:
+        for j in T.Parallel(8):
+            A[row, j] = A[row, j] * by
+
+
 number = 3
 """
 
@@ -146,18 +164,61 @@ def test_a_program_is_measured(file: str, capsys: pytest.CaptureFixture[str]) ->
     assert main(["bench", f"{file}:double", "--target", "cpu"]) == 0
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert rows == ["kernel", "latency", "memory", "arithmetic"]
+    assert main(["bench", f"{file}:stretched", "rows=8", "by=2", "--target", "cpu"]) == 0
+    assert capsys.readouterr().out.startswith(f"{'kernel':14} stretched")
 
 
 def test_wrong_places_are_said(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "nothing.py:f"]) == 1
     assert capsys.readouterr().err == (
-        "there is no such program\n  expected: FILE:NAME\n  got: nothing.py:f\n"
+        "there is no file nothing.py\n  expected: FILE:NAME\n  got: nothing.py:f\n"
+    )
+    assert main(["compile", file]) == 1
+    assert capsys.readouterr().err == (
+        f"there is no such program\n  expected: FILE:NAME\n  got: {file}\n"
+    )
+    assert main(["compile", f"{file}:doubel"]) == 1
+    assert capsys.readouterr().err == (
+        f"{file} has no doubel\n  expected: a @T.prim_func, a kernel, or a function "
+        "decorated with @tilelang.jit\n  hint: it has double, shift, scaled, stretched\n"
     )
     assert main(["compile", f"{file}:number"]) == 1
     assert capsys.readouterr().err == (
         f"number of {file} is no program\n  expected: a @T.prim_func, a kernel, or a function "
-        "decorated with @tilelang.jit\n  got: int\n"
+        "decorated with @tilelang.jit\n  got: int\n  hint: it has double, shift, scaled, stretched\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            ["scaled"],
+            "`scaled` cannot be called like this: missing a required argument: 'n'\n"
+            "  expected: (n, dtype)\n",
+        ),
+        (
+            ["scaled", "n=8", "m=3"],
+            "FILE:scaled takes no m\n  expected: arguments of a factory, by name\n",
+        ),
+        (
+            ["double", "m=3"],
+            "FILE:double takes no m\n  expected: arguments of a factory, by name\n",
+        ),
+        (
+            ["scaled", "n=8", "dtype=float16"],
+            "dtype=float16 is no argument: name 'float16' is not defined\n"
+            "  expected: name=value with a number, a text in quotes, or an expression of T\n"
+            "  got: dtype=float16\n  hint: for a text write dtype='\"float16\"'\n",
+        ),
+    ],
+)
+def test_wrong_arguments_are_said(
+    file: str, capsys: pytest.CaptureFixture[str], words: list[str], text: str
+) -> None:
+    name, *values = words
+    assert main(["compile", f"{file}:{name}", *values]) == 1
+    assert capsys.readouterr().err.replace(file, "FILE") == text
 
 
 def test_the_cache_is_shown_and_cleared(
@@ -184,6 +245,10 @@ def test_the_cache_is_shown_and_cleared(
 def test_a_script_runs_checked(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sanitize"]) == 2
     assert capsys.readouterr().err.startswith("usage: python -m tilelang.emulator script.py")
+    assert main(["sanitize", "nothing.py"]) == 2
+    assert capsys.readouterr().err == (
+        "there is no file nothing.py\nusage: python -m tilelang.emulator script.py [arguments]\n"
+    )
 
 
 def test_info_is_what_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:

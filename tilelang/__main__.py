@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import FunctionType
+from typing import Any
 
 import tilelang.language as T
 from tilelang.cpu.toolchain import find_compiler
@@ -99,30 +100,65 @@ def program_of(place: str, values: Sequence[str]) -> PrimFunc:
     Raises:
         TileValueError: there is no such file or name, or it names no program.
     """
-    file, _, name = place.rpartition(":")
-    if not file or not Path(file).is_file():
-        raise TileValueError("there is no such program", expected="FILE:NAME", got=place)
-    names = runpy.run_path(file)
+    func, sizes = program_and_sizes(place, values)
+    if sizes:
+        raise TileValueError(
+            f"{place} takes no {', '.join(sizes)}", expected="arguments of a factory, by name"
+        )
+    return func
+
+
+def program_and_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dict[str, Any]]:
+    """The same, and what of ``values`` is no argument of a factory: for symbols of the program."""
+    file, names, name = names_of(place)
     if name.isdecimal():
-        return program_at(file, int(name), names, values)
-    found = names.get(name)
-    if isinstance(found, JITKernel):
-        return found.prim_func
+        return program_at(file, int(name), names, values), {}
+    found, given = names.get(name), arguments_of(values)
     if isinstance(found, JITImpl):
-        return found.get_tir(**arguments_of(values))
+        own = found.signature.parameters if found.mode == "lazy" else given
+        sizes = {key: value for key, value in given.items() if key not in own}
+        return found.get_tir(**{key: given[key] for key in given if key in own}), sizes
+    if isinstance(found, JITKernel):
+        return found.prim_func, given
     if isinstance(found, PrimFunc):
-        return found
+        return found, given
+    there = [key for key, item in names.items() if isinstance(item, (JITImpl, JITKernel, PrimFunc))]
     raise TileValueError(
-        f"{name} of {file} is no program",
+        f"{name} of {file} is no program" if name in names else f"{file} has no {name}",
         expected="a @T.prim_func, a kernel, or a function decorated with @tilelang.jit",
-        got=type(found).__name__,
+        got=type(found).__name__ if name in names else None,
+        hint=f"it has {', '.join(there)}" if there else None,
     )
 
 
-def arguments_of(values: Sequence[str]) -> dict[str, object]:
-    """The arguments that ``name=value`` words give."""
-    pairs = (value.partition("=") for value in values)
-    return {key: eval(text, {"T": T}) for key, _, text in pairs}
+def names_of(place: str) -> tuple[str, Mapping[str, object], str]:
+    """The file of FILE:NAME, what it defines, and the name."""
+    file, _, name = place.rpartition(":")
+    if not file or not Path(file).is_file():
+        missing = f"there is no file {file}" if file else "there is no such program"
+        raise TileValueError(missing, expected="FILE:NAME", got=place)
+    return file, runpy.run_path(file), name
+
+
+def arguments_of(values: Sequence[str]) -> dict[str, Any]:
+    """The arguments that ``name=value`` words give.
+
+    Raises:
+        TileValueError: a word is no such pair, or its value cannot be evaluated.
+    """
+    found = {}
+    for word in values:
+        key, _, text = word.partition("=")
+        try:
+            found[key] = eval(text, {"T": T})
+        except (NameError, SyntaxError, TypeError, ValueError) as error:
+            raise TileValueError(
+                f"{word} is no argument: {error}",
+                expected="name=value with a number, a text in quotes, or an expression of T",
+                got=word,
+                hint=f"""for a text write {key}='"{text}"'""" if text.isidentifier() else None,
+            ) from None
+    return found
 
 
 def program_at(
@@ -193,11 +229,16 @@ def explained(func: PrimFunc, target: str) -> str:
     return explain(func, chosen.concrete(), options_for(func, None, None, None))
 
 
-def measured(func: PrimFunc, target: str) -> Iterator[tuple[str, str]]:
-    """How long a call takes on generated inputs, with the rates by the program's own counts."""
+def measured(place: str, values: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
+    """How long a call takes on generated inputs, with the rates by the program's own counts.
+
+    Of ``values``, those that are no arguments of a factory are values of the program's symbols.
+    """
+    func, sizes = program_and_sizes(place, values)
     kernel = compile_func(func, target=target)
     profiler = kernel.get_profiler()
-    timing, work = profiler.measure(), profiler.work()
+    timing = profiler.measure(dynamic_symbolic_constraints=sizes)
+    work = profiler.work(sizes)
     yield "kernel", f"{func.name} for {kernel.target}, {kernel.execution_backend}"
     yield "latency", str(timing)
     yield "memory", f"{work.gbps(timing.latency):.3g} GB/s"
@@ -245,7 +286,7 @@ def main(words: Sequence[str] | None = None) -> int:
             else:
                 sys.stdout.write(explained(func, target) + "\n")
         elif given.command == "bench":
-            for name, text in measured(program_of(given.place, given.values), given.target):
+            for name, text in measured(given.place, given.values, given.target):
                 sys.stdout.write(f"{name:14} {text}\n")
         else:
             rows = cache(given.what == "clear") if given.command == "cache" else report()

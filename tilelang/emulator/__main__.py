@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+from pathlib import Path
 
 from tilelang.env import KERNEL_CHECKS, env
 from tilelang.errors import SanitizerError
@@ -19,6 +20,9 @@ def main(words: list[str]) -> int:
     """Run a script; gives the exit code."""
     if not words:
         print(USAGE, file=sys.stderr)
+        return 2
+    if not Path(words[0]).exists():
+        print(f"there is no file {words[0]}\n{USAGE}", file=sys.stderr)
         return 2
     chosen = {"SANITIZE": (KERNEL_CHECKS,), "DEFAULT_TARGET": "cuda -arch=sm_80"}
     vars(env).update({f"TILELANG_{name}": value for name, value in chosen.items()})

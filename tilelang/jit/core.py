@@ -168,6 +168,10 @@ class JITImpl:
         return self._once(key, lambda: self._compile(self._build(args, kwargs)))
 
     def _factory_key(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return tuple((name, freeze(value)) for name, value in self._bound(args, kwargs).items())
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a factory by name, defaults included."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -176,7 +180,7 @@ class JITImpl:
                 expected=f"({', '.join(self.signature.parameters)})",
             ) from None
         bound.apply_defaults()
-        return tuple((name, freeze(value)) for name, value in bound.arguments.items())
+        return bound.arguments
 
     def _specialised(self, key: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JITKernel:
         assert self.template is not None
@@ -207,6 +211,7 @@ class JITImpl:
         template = self._kind(args, kwargs)
         if template is not None:
             return template.specialise(*args, **kwargs)
+        self._bound(args, kwargs)
         result = self.pyfunc(*args, **kwargs)
         if not isinstance(result, PrimFunc):
             raise TileTypeError(
