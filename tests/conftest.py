@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import random
 import sys
@@ -49,6 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "share(n): one in n of the cases runs, see tests/conftest.py"
     )
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+    # By default it looks at every few hundred objects of a compilation, in a sixteenth of the time.
+    gc.set_threshold(20_000, 20, 20)
     os.environ.setdefault("TILELANG_CHECK_PASSES", "1")
     if "TILELANG_CACHE_DIR" not in os.environ:
         cache = getattr(config, "cache", None)  # None under `-p no:cacheprovider`
@@ -61,6 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("--whole"):
         leave_out(config, items)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and items stay to the end: the collector need not look at them again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

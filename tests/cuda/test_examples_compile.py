@@ -40,9 +40,14 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[PrimFunc, Options]]:
     return found
 
 
+@pytest.mark.share(len(ARCHS))
+@pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_example_compiles_for_every_architecture(
-    name: str, compiled: list[tuple[PrimFunc, Options]], capsys: pytest.CaptureFixture[str]
+    name: str,
+    arch: str,
+    compiled: list[tuple[PrimFunc, Options]],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     spec = importlib.util.spec_from_file_location(f"example_{name}", FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
@@ -51,8 +56,7 @@ def test_the_example_compiles_for_every_architecture(
     module.main("interpret")
     capsys.readouterr()
     func, options = compiled[0]
-    for arch in ARCHS:
-        artifact = compile(func, parse_target(f"cuda -arch={arch}"), options)
-        result = compile_cubin(artifact.source, arch, compile_flags(artifact, options))
-        assert result.cubin[:4] == b"\x7fELF"
-        assert all(kernel.spills == 0 for kernel in result.resources)
+    artifact = compile(func, parse_target(f"cuda -arch={arch}"), options)
+    result = compile_cubin(artifact.source, arch, compile_flags(artifact, options))
+    assert result.cubin[:4] == b"\x7fELF"
+    assert all(kernel.spills == 0 for kernel in result.resources)

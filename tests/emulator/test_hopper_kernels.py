@@ -94,6 +94,7 @@ ROWS: dict[str, Callable[[dict[str, int]], Any]] = {
 COVERED = {"add", "softmax", "rmsnorm", "transpose", "gemm", "attention", "dequant"}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("row", ROWS)
 def test_every_tile_of_a_row_has_no_finding(row: str) -> None:
     pytest.importorskip("torch", reason="the benchmark compares with torch")
@@ -153,6 +154,7 @@ def called(row: str, tile: dict[str, int]) -> tuple[Any, tuple[np.ndarray, ...]]
     return by_hand(tile) if row == "mla_by_hand" else shared_sums(h200.PROGRAMS[row][0], tile)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("row", CALLED)
 def test_the_fastest_tiles_of_a_row_have_no_finding(row: str) -> None:
     pytest.importorskip("torch", reason="the benchmark compares with torch")
@@ -179,6 +181,7 @@ def test_every_example_is_covered() -> None:
     assert set(EXAMPLES) <= {name.removeprefix("example ") for name in GROUPS}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_kernel_has_no_finding(name: str) -> None:
     cases = GROUPS[name]()
