@@ -145,6 +145,19 @@ def test_what_a_kernel_writes_comes_back_and_the_argument_stays() -> None:
     np.testing.assert_array_equal(jax.jit(lambda a, c, t: call(a, c, t))(a, c, -1), np.arange(8))
 
 
+def test_an_array_of_jax_is_not_written_in_place() -> None:
+    kernel = tilelang.compile(add_program, target="cpu")
+    c = jnp.ones(8)
+    with pytest.raises(KernelArgumentError) as caught:
+        kernel(jnp.arange(8.0), c, 5)
+    assert str(caught.value) == (
+        "kernel add_program input C is read-only\n  expected: memory that the kernel can write\n"
+        "  got: a read-only array\n"
+        "  hint: tilelang.jax.custom_call(kernel) gives what the kernel writes as a result"
+    )
+    np.testing.assert_array_equal(c, np.ones(8))
+
+
 def test_a_decorated_function_is_specialised_by_shapes_and_numbers() -> None:
     call = custom_call(doubled)
     run = jax.jit(lambda x, y: (call(x), call(y, 3)))

@@ -42,6 +42,18 @@ def test_slices_of_numpy_arrays(arch: str, first: int) -> None:
     assert sum(cost.accesses for cost in reads) == 1024 // first
 
 
+def test_an_element_across_a_boundary_is_told_what_elements_need() -> None:
+    part = np.zeros(2049, np.uint8)[1:].view(np.float16)
+    with pytest.raises(TileError) as caught:
+        compiled("sm_80")(part)
+    assert str(caught.value) == (
+        "kernel double input A is misaligned\n"
+        "  expected: an address that is a multiple of 2 bytes\n"
+        f"  got: 0x{part.ctypes.data:x}\n"
+        "  hint: copy the tensor, or slice it at a multiple of that size"
+    )
+
+
 def test_slices_of_torch_tensors() -> None:
     torch = pytest.importorskip("torch", reason="the arguments are tensors of torch")
     kernel, whole = compiled("sm_80"), torch.arange(1032, dtype=torch.float16)

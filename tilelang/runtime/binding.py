@@ -8,6 +8,7 @@ expected and what came.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,7 +25,7 @@ from tilelang.ir.postfix import evaluate
 from tilelang.records import dataclass
 from tilelang.runtime.dims import DimExpr, dim_text, solvable_in, solve, symbols_in
 from tilelang.runtime.signature import LaunchSpec, Param
-from tilelang.runtime.tensors import TensorInfo, describe, storage_shape
+from tilelang.runtime.tensors import TensorInfo, describe, is_jax, storage_shape
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,7 @@ class _Binder:
         if param.written and info.readonly:
             self.fail(
                 KernelArgumentError, param, "is read-only", "memory that the kernel can write",
-                "a read-only array", "pass a copy",
+                "a read-only array", _written(info),
             )  # fmt: skip
         if not info.size:
             return
@@ -290,11 +291,13 @@ class _Binder:
         self.aligned(param, info.pointer)
 
     def aligned(self, param: Param, address: int) -> None:
-        """What vector accesses need."""
+        """What vector accesses need; of an element that lies across, what that needs."""
         if address % param.alignment:
+            element = replace(param, align=0).alignment
+            needed = element if address % element else param.alignment
             self.fail(
                 KernelArgumentError, param, "is misaligned",
-                f"an address that is a multiple of {param.alignment} bytes",
+                f"an address that is a multiple of {needed} bytes",
                 f"0x{address:x}",
                 "copy the tensor, or slice it at a multiple of that size",
             )  # fmt: skip
@@ -419,6 +422,12 @@ def _shown(arg: object) -> str:
 
 
 _EMULATED = 'execution_backend="emulator" runs the kernel on the CPU'
+
+
+def _written(info: TensorInfo) -> str:
+    if isinstance(info.owner, tuple) and is_jax(info.owner[-1]):
+        return "tilelang.jax.custom_call(kernel) gives what the kernel writes as a result"
+    return "pass a copy"
 
 
 def _moved(name: str, device: str) -> str | None:

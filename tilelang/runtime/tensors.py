@@ -131,6 +131,12 @@ def _as_array(obj: object) -> str | None:
     return "pass A.to_numpy(); where that is a copy, what a kernel writes goes there"
 
 
+def is_jax(obj: object) -> bool:
+    """Whether this is an array of JAX, which never changes, whatever its capsule says."""
+    jax: Any = sys.modules.get("jax")
+    return jax is not None and isinstance(obj, jax.Array)
+
+
 def _refuse_jax_tracer(obj: object) -> None:
     """Refuse an array of JAX without values.
 
@@ -285,7 +291,7 @@ def _describe_dlpack(obj: Any) -> TensorInfo:
         device=dlpack.DEVICES.get(view.device, f"device type {view.device}"),
         index=view.index,
         pointer=view.pointer,
-        readonly=view.readonly,
+        readonly=view.readonly or is_jax(obj),
         owner=(view.capsule, obj),
     )
 
