@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from contexts import CPU
@@ -17,6 +18,11 @@ from tilelang.ir import floats
 from tilelang.ir import stmt as S
 from tilelang.passes.normalize.simplify import simplify_func
 
+# The instruction, by its manual, where factors and sums are normal numbers.
+MODEL = (
+    "-DTL_VDPBF16PS(V,C,B,A)=((C)+(V)((tl_word64)(B)<<16)*(V)((tl_word64)(A)<<16)"
+    "+(V)((tl_word64)(B)&-65536)*(V)((tl_word64)(A)&-65536))"
+)
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 
@@ -135,15 +141,68 @@ def test_sums_go_on_where_they_are_not_cleared_and_sources_in_place_may_change_b
 
 
 def test_specs_that_differ_have_kernels_of_different_names() -> None:
-    spec = ("float32", 1, 2, 3, 4, 5, 6)
-    others = [(*spec[:at], "float16" if at == 0 else 9, *spec[at + 1 :]) for at in range(7)]
-    assert len({FewRows(*item).name for item in (spec, *others)}) == 8  # type: ignore[arg-type]
+    spec = ("float32", 1, 2, 3, 4, 5, 6, 7)
+    others = [(*spec[:at], "float16" if at == 0 else 9, *spec[at + 1 :]) for at in range(8)]
+    assert len({FewRows(*item).name for item in (spec, *others)}) == 9  # type: ignore[arg-type]
 
 
 def test_rows_that_are_left_have_a_function_of_their_own() -> None:
-    text = emit_few_rows(FewRows("float16", 2, 10, 64, 64, 2048, 10))
+    text = emit_few_rows(FewRows("float16", 3, 10, 64, 64, 2048, 10))
+    wide, narrow = text.removeprefix("#if TL_AVX512").split("#else")
+    assert wide.count("static void") == narrow.count("static void") == 3
+    assert "_rest(a, b + 8 * 2048L, c + 8, clear);" in wide
+    assert "_rest(a, b + 9 * 2048L, c + 9, clear);" in narrow
+
+
+def test_as_many_columns_at_once_on_every_machine_need_no_choice() -> None:
+    text = emit_few_rows(FewRows("float16", 1, 10, 64, 64, 2048, 10))
     assert text.count("static void") == 3
-    assert "_rest(a, b + 8 * 2048L, c + 8, clear);" in text
+    assert "#if" not in text
+
+
+BUILDS = {
+    "native": [],
+    "multiply-adds": ["-U__AVX512BF16__"],
+    "model": ["-U__AVX512BF16__", "-D__AVX512BF16__=1", "-DTL_DOT_MODEL", MODEL],
+    "AVX2": ["-DTL_VECTOR_BYTES=32"],
+    "SSE": ["-DTL_VECTOR_BYTES=16"],
+    "long vectors": ["-DTL_VECTOR_BYTES=128"],
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize(("M", "N", "K"), [(8, 21, 64), (1, 24, 96), (5, 9, 60)])
+@pytest.mark.parametrize("small", ["", "A", "B"])
+def test_products_of_bfloat16_by_pairs_count_subnormal_factors(
+    M: int, N: int, K: int, small: str, build: str
+) -> None:
+    rng = np.random.default_rng(M)
+    A, B = (rng.integers(-3, 4, shape).astype(ml_dtypes.bfloat16) for shape in ((M, K), (N, K)))
+    for name, (mine, other) in (("A", (A, B)), ("B", (B, A))):
+        if small == name:  # one product, 0.085, with a factor that counts as zero in pairs
+            mine[:, K - 1], other[:, K - 1] = 0, 2.0**126
+            mine[-1, K - 1] = 1e-39
+    want = A.astype("f8") @ B.astype("f8").T
+    func = program(M, N, K, "bfloat16", tile=K)
+    for backend in ("auto", "interpret"):
+        flags = BUILDS[build] if backend == "auto" else None
+        run = tilelang.compile(
+            func, out_idx=[-1], target="cpu", execution_backend=backend, compile_flags=flags
+        )
+        got = run(A.view("u2"), B.view("u2"))
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        assert (got != np.rint(got)).any() == bool(small)
+
+
+@needs_compiler
+def test_a_nan_and_an_infinity_of_one_row_reach_its_sums_only() -> None:
+    A, B = np.ones((8, 64), ml_dtypes.bfloat16), np.ones((16, 64), ml_dtypes.bfloat16)
+    A[2, 3], B[5, 40] = np.nan, np.inf
+    run = tilelang.compile(program(8, 16, 64, "bfloat16", tile=64), out_idx=[-1], target="cpu")
+    got = run(A.view("u2"), B.view("u2"))
+    want = A.astype("f4") @ B.astype("f4").T
+    np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.c import bare
-from tilelang.cpu.few_rows import FewRows, emit_few_rows, has_few_rows
+from tilelang.cpu.few_rows import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
 from tilelang.cpu.units import BRAIN_HALVES, Words, words_of
 from tilelang.errors import TileUnsupportedError
@@ -57,10 +57,16 @@ class GemmWriter:
         region = self.stmt.b
         b, b_row = self.p.address(region.buffer, region.mins), self._stride(region)
         c, c_row = self._result()
-        spec = FewRows(region.dtype, self.m, self.n, self.k, a_row, b_row, c_row)
+        pairs, more = 0, ""
+        if words_of(self.stmt.a.dtype, region.dtype, self.wide) and self.k % PAIRS == 0:
+            pairs = self._stride(self.stmt.a)
+            more = f"{self.p.address(self.stmt.a.buffer, self.stmt.a.mins)}, "
+            self.w.unit.support.setdefault(BRAIN_HALVES.prefix, BRAIN_HALVES.text)
+            self.w.unit.dots = True
+        spec = FewRows(region.dtype, self.m, self.n, self.k, a_row, b_row, c_row, pairs)
         self.w.unit.vectors = True
         self.w.unit.support.setdefault(spec.name, emit_few_rows(spec))
-        self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
+        self.w.put(f"{spec.name}({a}, {more}{b}, {c}, {bare(self.p.value(self.stmt.clear))});")
         return c, c_row
 
     def _blocks(self) -> tuple[str, int]:

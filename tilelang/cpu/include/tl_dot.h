@@ -152,10 +152,11 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
 }
 
 // -- bfloat16: two in a word, or one as a float32 ----------------------------------------------------------------------
-typedef uint16_t tl_u16x8 __attribute__((vector_size(16)));
+typedef uint16_t tl_u16x8 __attribute__((vector_size(16))), tl_u16x32 __attribute__((vector_size(64)));
 // Which of some factors are subnormal: instructions on words take them for zero, so a product that has one is made by
 // words of one factor.
-#define TL_SMALL_16(X) ((tl_u16x8)(((tl_u16x8)(X) & 0x7fff) - 1 < 0x7f))
+#define TL_SUBNORMAL(T, X) ((T)(((T)(X) & 0x7fff) - 1 < 0x7f))
+#define TL_SMALL_16(X) TL_SUBNORMAL(tl_u16x8, X)
 TL_INLINE int tl_small_16(uint16_t x) { return (uint16_t)((x & 0x7fff) - 1) < 0x7f; }
 TL_INLINE int tl_any_16(tl_u16x8 some) {
     int any = 0;

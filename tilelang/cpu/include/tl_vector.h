@@ -193,6 +193,35 @@ TL_ALL(w)
         TL_HALVE(T, 4, BOTH) TL_HALVE(T, 2, BOTH) TL_HALVE(T, 1, BOTH)                            \
         folded_[0];                                                                               \
     })
+// The sums of the lanes of four vectors: the vectors are added as parts of 16 bytes, which have four sums then.
+typedef float tl_f4 __attribute__((vector_size(16)));
+#if TL_VECTOR_BYTES == 64
+#define TL_PARTS(A, B, C, D) A, B, C, D, A + 4, B + 4, C + 4, D + 4, A + 8, B + 8, C + 8, D + 8, A + 12, B + 12, C + 12, D + 12
+#define TL_SUM_PARTS(X)                                                                           \
+    ({                                                                                            \
+        const __auto_type h_ = __builtin_shufflevector(X, X, 0, 1, 2, 3, 4, 5, 6, 7) +            \
+                               __builtin_shufflevector(X, X, 8, 9, 10, 11, 12, 13, 14, 15);       \
+        __builtin_shufflevector(h_, h_, 0, 1, 2, 3) + __builtin_shufflevector(h_, h_, 4, 5, 6, 7); \
+    })
+#elif TL_VECTOR_BYTES == 32
+#define TL_PARTS(A, B, C, D) A, B, C, D, A + 4, B + 4, C + 4, D + 4
+#define TL_SUM_PARTS(X) (__builtin_shufflevector(X, X, 0, 1, 2, 3) + __builtin_shufflevector(X, X, 4, 5, 6, 7))
+#elif TL_VECTOR_BYTES == 16
+#define TL_PARTS(A, B, C, D) A, B, C, D
+#define TL_SUM_PARTS(X) (X)
+#endif
+TL_INLINE tl_f4 tl_w_sums(tl_w_f32 a, tl_w_f32 b, tl_w_f32 c, tl_w_f32 d) {
+#ifdef TL_PARTS
+    enum { N = TL_LANES_w };
+    const tl_w_f32 ab = __builtin_shufflevector(a, b, TL_PARTS(0, N, 1, N + 1)) + __builtin_shufflevector(a, b, TL_PARTS(2, N + 2, 3, N + 3));
+    const tl_w_f32 cd = __builtin_shufflevector(c, d, TL_PARTS(0, N, 1, N + 1)) + __builtin_shufflevector(c, d, TL_PARTS(2, N + 2, 3, N + 3));
+    const tl_w_f32 all = __builtin_shufflevector(ab, cd, TL_PARTS(0, 1, N, N + 1)) + __builtin_shufflevector(ab, cd, TL_PARTS(2, 3, N + 2, N + 3));
+    return TL_SUM_PARTS(all);
+#else
+    return (tl_f4){TL_FOLD(tl_w_f32, a, folded_ + other_), TL_FOLD(tl_w_f32, b, folded_ + other_),
+                   TL_FOLD(tl_w_f32, c, folded_ + other_), TL_FOLD(tl_w_f32, d, folded_ + other_)};
+#endif
+}
 // Running totals of the lanes: BOTH brings moved_, which is running_ moved up by some lanes, and running_ together.
 #ifdef __clang__
 #define TL_MOVED(F, T, I, N, X, START)                                                            \
