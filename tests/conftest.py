@@ -4,7 +4,7 @@
   ``pytest --update-golden`` writes the files instead, and the difference is read in review.
 * ``HYPOTHESIS_PROFILE`` picks "ci" (the default: the same examples in every run) or "long".
 * ``@pytest.mark.share(n)``: one in ``n`` of the cases of a test runs, chosen by the hashes of their
-  names; ``pytest --share K`` runs the K-th of the ``n`` shares, ``--whole`` all cases.
+  names (``share(n, of="...")``: of all that say the same); ``pytest --share K`` runs the K-th of the ``n`` shares, ``--whole`` all cases.
 * Every pass is checked: what it gives has to be legal at its level of the IR.
 * Kernels are cached in pytest's cache folder, never in the user's.
 """
@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "share(n): one in n of the cases runs, see tests/conftest.py"
+        "markers", "share(n, of=...): one in n of the cases runs, see tests/conftest.py"
     )
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
     # By default it looks at every few hundred objects of a compilation, in a sixteenth of the time.

@@ -9,14 +9,16 @@ import pytest
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Takes the cases of other shares out of ``items``: those of a test are dealt out in the order
-    of the hashes of their names, so that a share never is empty."""
+    of the hashes of their names, so that a share never is empty. With ``share(n, of="...")`` the
+    cases of all tests that say the same are dealt out together."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("share"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        for mark in list(item.iter_markers("share"))[-1:]:  # that of a parameter, if it has one
+            group = mark.kwargs.get("of", item.nodeid.partition("[")[0])
+            cases.setdefault(f"{mark.args[0]} {group}", []).append(item)
     left_out: list[pytest.Item] = []
-    for found in cases.values():
-        (parts,) = next(found[0].iter_markers("share")).args
+    for group, found in cases.items():
+        parts = int(group.partition(" ")[0])
         found.sort(key=lambda item: zlib.crc32(item.name.encode()))
         mine = config.getoption("--share") % min(parts, len(found))
         del found[mine::parts]

@@ -9,15 +9,12 @@ import pytest
 from shares import leave_out
 
 
-def chosen(names: list[str], **options: Any) -> list[str]:
-    mark = SimpleNamespace(args=(4,))
+def chosen(names: list[str], of: str = "", **options: Any) -> list[str]:
+    mark = SimpleNamespace(args=(4,), kwargs={"of": of} if of else {})
     items = [
-        SimpleNamespace(
-            name=name, nodeid=name, get_closest_marker=lambda _, m=mark: m,
-            iter_markers=lambda _, m=mark: iter([m]),
-        )
+        SimpleNamespace(name=name, nodeid=name, iter_markers=lambda _, m=mark: iter([m]))
         for name in names
-    ]  # fmt: skip
+    ]
     config: Any = SimpleNamespace(
         getoption=lambda name: options.get(name.strip("-"), 0),
         hook=SimpleNamespace(pytest_deselected=lambda items: None),
@@ -43,3 +40,11 @@ def test_a_case_that_is_named_runs(name: str) -> None:
 
 def test_no_share_of_few_cases_is_empty() -> None:
     assert [len(chosen(NAMES[:2], share=number)) for number in range(4)] == [1, 1, 1, 1]
+
+
+def test_cases_of_several_tests_are_dealt_out_together() -> None:
+    names = [f"test_{letter}[1]" for letter in "abcdefgh"]
+    shares = [chosen(names, of="places", share=number) for number in range(4)]
+    assert [len(share) for share in shares] == [2, 2, 2, 2]
+    assert sorted(sum(shares, [])) == names
+    assert chosen(names) == names  # each is the only case of its test

@@ -348,7 +348,7 @@ def test_every_function_is_called_above() -> None:
                 "tl_as_f32 tl_as_u32 tl_shared_address tl_before tl_after tl_aligned tl_panel "
                 "tl_small_to_f32 tl_f32_to_small tl_dp4a_mixed tl_philox_words "
                 "tl_philox_advance tl_mbarrier_try_wait tl_pointer tl_hash tl_half_of_int tl_kept "
-                "tl_global_address"
+                "tl_global_address tl_peek tl_poke tl_kept_bits"
             ).split() or name.endswith(("_", "_to", "_values_f16", "_values_bf16", "_values_f32"))
             if not inner and f"{name}(" not in text and f"{name}<" not in text:
                 missing.append(f"{path.name}: {name}")

@@ -16,7 +16,7 @@ from fuzz.draws import SeededDraw
 from fuzz.model import Program
 from fuzz.programs import make_program, programs
 from fuzz.running import check
-from gpus import Gpu
+from gpus import DEVICE, EMULATOR, Gpu
 from hypothesis import HealthCheck, Phase, given, settings
 
 COUNT = int(os.environ.get("TILELANG_FUZZ_PROGRAMS", "60"))
@@ -25,7 +25,7 @@ FIRST = 1000  # seeds of their own, beside those of the CPU
 
 def agrees(gpu: Gpu, program: Program, seed: int) -> None:
     if gpu.emulated:
-        check(program, seed=seed, target="emulator")
+        check(program, seed=seed, target="emulator" if gpu.nvidia else gpu.name)
     else:
         check(program, target="cuda")
 
@@ -36,6 +36,7 @@ def test_a_program_means_the_same(gpu: Gpu, seed: int) -> None:
     agrees(gpu, make_program(SeededDraw(seed)), seed)
 
 
+@pytest.mark.parametrize("gpu", [DEVICE, EMULATOR], indirect=True)
 @given(program=programs())
 @settings(
     max_examples=COUNT, derandomize=True, deadline=None, database=None, print_blob=True,

@@ -10,6 +10,7 @@ from hip.programs import CHIPS, PRODUCTS, product
 import tilelang.language as T
 from tilelang.compiler import compile as text_of
 from tilelang.errors import CompileError
+from tilelang.hip.headers import plain
 from tilelang.hip.toolchain import compile_code, tools
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import parse_target
@@ -105,3 +106,30 @@ def test_a_text_that_the_compiler_refuses_is_one_error() -> None:
         "  got: line 2: use of undeclared identifier 'y'\n"
         "  hint: the complete output is in the `log` attribute of this error"
     )
+
+
+def test_only_what_stands_under_instructions_of_others_is_left_out_of_a_header() -> None:
+    lines = """#ifndef A
+#define A
+#if TL_ARCH >= 800
+#define B 1
+#if defined(C)
+theirs
+#endif
+#else
+#define B 2
+#ifdef D
+#define E
+#endif
+#endif
+#if D
+both
+#else
+neither
+#endif
+#endif
+"""
+    assert plain(lines).split("\n") == [
+        "#ifndef A", "#define A", "#define B 2", "#ifdef D", "#define E", "#endif", "#if D", "both",
+        "#else", "neither", "#endif", "#endif", "",
+    ]  # fmt: skip

@@ -24,6 +24,7 @@ _HEADERS = (
     ("tl_float.h", r"tl_\w*_?e\dm\d"),
     ("tl_reduce.h", r"tl_warp_reduce|tl_thread_allreduce"),
     ("tl_launch.h", r"tl_swizzle"),
+    ("tl_hip_math.h", r"tl_rng"),
     ("tl_random.h", r"tl_rng|tl_philox"),
     ("tl_hip_print.h", r"tl_assert"),
     ("tl_hip_atomic.h", r"tl_atomic_|tl_dp4a"),

@@ -14,8 +14,10 @@ SHARED_HEADERS = (
     "tl_float16.h", "tl_half.h", "tl_launch.h", "tl_power.h", "tl_random.h", "tl_reduce.h",
     "tl_words.h",
 )  # fmt: skip
-# Those that they include and that "tl_hip.h" stands for.
-_REPLACED = ("tl_types.h", "tl_warp.h")
+# Those that they include -> our own in place of them.
+_REPLACED = {
+    "tl_types.h": "tl_hip.h", "tl_warp.h": "tl_hip.h", "tl_libm.h": "tl_hip_math.h",
+}  # fmt: skip
 
 
 def plain(text: str) -> str:
@@ -24,15 +26,16 @@ def plain(text: str) -> str:
     branches: list[str] = []  # of the conditions around a line: "drop", "keep" or ""
     for line in text.splitlines():
         word = line.split(" ")[0]
-        own = bool(branches) and branches[-1] != ""
+        own = False  # whether the line begins or ends such a branch
         if word in ("#if", "#ifdef", "#ifndef"):
             branches.append("drop" if line.startswith("#if TL_ARCH >=") else "")
             own = branches[-1] != ""
-        elif word == "#else" and own:
+        elif word == "#else" and branches[-1]:
             branches[-1] = "keep"
+            own = True
         elif word == "#endif":
-            branches.pop()
-        if not (own and word.startswith("#")) and "drop" not in branches:
+            own = branches.pop() != ""
+        if not own and "drop" not in branches:
             kept.append(line)
     return "\n".join(kept) + "\n"
 
@@ -45,7 +48,7 @@ def _texts() -> tuple[tuple[str, str], ...]:
     }
     own = sorted(INCLUDE_DIR.glob("*.h"))
     texts.update((file.name, file.read_text(encoding="utf-8")) for file in own)
-    return (*texts.items(), *((name, "// in tl_hip.h\n") for name in _REPLACED))
+    return (*texts.items(), *((name, f'#include "{own}"\n') for name, own in _REPLACED.items()))
 
 
 def device_headers() -> dict[str, str]:

@@ -43,7 +43,7 @@ TL_INLINE double tl_atomic_exch_f64(double* p, double v, int order = TL_RELAXED)
 #define TL_SWAP(NAME, MEM, RAW, VAL, LOAD, STORE, IF, NEW)                        \
     TL_INLINE VAL tl_atomic_##NAME(MEM* p, VAL v, int order = TL_RELAXED) {       \
         tl_before(order);                                                         \
-        RAW old = *(volatile RAW*)p, seen;                                        \
+        RAW old = tl_peek((const RAW*)p), seen;                                   \
         VAL o = LOAD(old);                                                        \
         while (IF) {                                                              \
             seen = old;                                                           \
@@ -68,13 +68,13 @@ TL_SWAP(exch_bf16, uint16_t, unsigned short, float, tl_bf16_to_f32, tl_f32_to_bf
 #define TL_ACCESS(S, MEM, VAL, LOAD, STORE)                                       \
     TL_INLINE VAL tl_atomic_load_##S(const MEM* p, int order = TL_RELAXED) {      \
         if (order == TL_SEQ_CST) __threadfence();                                 \
-        MEM raw = *(const volatile MEM*)p;                                        \
+        MEM raw = tl_peek(p);                                                     \
         tl_after(order);                                                          \
         return LOAD(raw);                                                         \
     }                                                                             \
     TL_INLINE void tl_atomic_store_##S(MEM* p, VAL v, int order = TL_RELAXED) {   \
         tl_before(order);                                                         \
-        *(volatile MEM*)p = STORE(v);                                             \
+        tl_poke(p, (MEM)STORE(v));                                                \
         if (order == TL_SEQ_CST) __threadfence();                                 \
     }
 TL_ACCESS(i32, int32_t, int32_t, , ) TL_ACCESS(u32, uint32_t, uint32_t, , )

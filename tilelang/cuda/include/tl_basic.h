@@ -76,7 +76,7 @@ TL_INLINE int32_t tl_load_u4(const uint8_t* p, int64_t i) { return p[i >> 1] >> 
 TL_INLINE int32_t tl_load_i4(const uint8_t* p, int64_t i) { return tl_wrap_i4(tl_load_u4(p, i)); }
 TL_INLINE void tl_store_u4(uint8_t* p, int64_t i, int32_t v) {
     const int s = (int)(i & 1) * 4;
-    p[i >> 1] = (uint8_t)((p[i >> 1] & ~(15 << s)) | (v & 15) << s);
+    p[i >> 1] = (uint8_t)(tl_kept_bits(p + (i >> 1), ~(15 << s)) | (v & 15) << s);
 }
 TL_INLINE void tl_store_i4(uint8_t* p, int64_t i, int32_t v) { tl_store_u4(p, i, v); }
 // In memory that threads share, neighbours in a byte may be stored at the same time.
@@ -85,7 +85,7 @@ TL_INLINE void tl_store_shared_u4(uint8_t* p, int64_t i, int32_t v) {
     const int at = (int)((uint64_t)byte & 3);
     uint32_t* word = (uint32_t*)(byte - at);  // still derived from p, as __restrict__ asks
     const int s = at * 8 + (int)(i & 1) * 4;
-    uint32_t old = *(volatile uint32_t*)word, seen;
+    uint32_t old = tl_peek(word), seen;
     do {
         seen = old;
         old = atomicCAS(word, seen, (seen & ~(15u << s)) | (uint32_t)(v & 15) << s);

@@ -1,7 +1,7 @@
 // Philox4_32_10 with the state and the order of numbers of cuRAND: counter, key, next word of four.
 #ifndef TL_RANDOM_H
 #define TL_RANDOM_H
-#include "tl_types.h"
+#include "tl_libm.h"
 
 struct tl_philox {
     uint32_t counter[4], key[2], words[4];  // words: of the counter, from its first draw on
@@ -65,10 +65,10 @@ TL_INLINE float tl_rng_normal_f32(tl_philox& s) {
     const float turn = TL_INVERSE * 6.2831855f;
     const float u = (float)tl_rng_rand(s) * TL_INVERSE + TL_INVERSE / 2.0f;
     const float v = (float)tl_rng_rand(s) * turn + turn / 2.0f;
-    const float radius = sqrtf(-2.0f * logf(u));
-    s.extra = cosf(v) * radius;
+    const float radius = tl_sqrt_f32(-2.0f * tl_log_f32(u));
+    s.extra = tl_cos_f32(v) * radius;
     s.has_extra = true;
-    return sinf(v) * radius;
+    return tl_sin_f32(v) * radius;
 }
 TL_INLINE double tl_rng_normal_f64(tl_philox& s) { return (double)tl_rng_normal_f32(s); }
 #endif

@@ -6,6 +6,15 @@
 
 // -- reductions: a butterfly over distances 16 to 1, the same order in every lane ------------------------
 template <class T, class F> TL_INLINE T tl_warp_reduce(T v, F combine) {
+#if TL_ARCH >= 300
+#else
+    uint32_t left = tl_activemask();
+    if (left != TL_ALL_LANES) {  // lanes that do not execute have no value
+        T all = tl_shfl(v, tl_ffs_32(left) - 1);
+        while (left &= left - 1) all = combine(all, tl_shfl(v, tl_ffs_32(left) - 1));
+        return all;
+    }
+#endif
 #pragma unroll
     for (int step = 16; step > 0; step >>= 1) v = combine(v, tl_shfl_xor(v, step));
     return v;

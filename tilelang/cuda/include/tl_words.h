@@ -1,4 +1,4 @@
-// What is the same on every machine, plain C++: the limits of integers, and the bits of numbers.
+// What is the same on every machine, plain C++: the limits of integers, the bits of numbers, memory that is shared.
 #ifndef TL_WORDS_H
 #define TL_WORDS_H
 
@@ -21,4 +21,13 @@ template <class To, class From> TL_INLINE To tl_bits(From x) {
     memcpy(&y, &x, sizeof(To));
     return y;
 }
+// Numbers that other threads may read or write at the same time.
+#ifndef TL_OWN_ACCESS
+template <class T> TL_INLINE T tl_peek(const T* p) { return *(const volatile T*)p; }
+template <class T> TL_INLINE void tl_poke(T* p, T x) { *(volatile T*)p = x; }
+#endif
+// What a store of some bits of a byte keeps of it.
+#ifndef TL_OWN_KEPT
+TL_INLINE int tl_kept_bits(const uint8_t* byte, int mask) { return *byte & mask; }
+#endif
 #endif

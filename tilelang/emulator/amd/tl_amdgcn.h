@@ -5,6 +5,7 @@
 #define TL_AMDGCN_H
 
 // -- the language: what tl_hip.h defines itself has other names in these ------------------------------------------
+#define TL_OWN_ACCESS
 #define tl_as_f32 tl_unused_as_f32
 #define tl_as_u32 tl_unused_as_u32
 #define __double2float_rz tl_unused_double2float_rz
@@ -183,7 +184,7 @@ TL_PAIR(add, +) TL_PAIR(sub, -) TL_PAIR(mul, *)
 // -- atomic operations ---------------------------------------------------------------------------------------------------
 template <class T> struct tl_emu_kind_of;
 #define TL_EMU_KIND(T, KIND) template <> struct tl_emu_kind_of<T> { static constexpr unsigned value = tl_emu::kind_##KIND; };
-TL_EMU_KIND(int, s32) TL_EMU_KIND(unsigned, u32) TL_EMU_KIND(long, s64) TL_EMU_KIND(unsigned long, u64)
+TL_EMU_KIND(unsigned short, u16) TL_EMU_KIND(int, s32) TL_EMU_KIND(unsigned, u32) TL_EMU_KIND(long, s64) TL_EMU_KIND(unsigned long, u64)
 TL_EMU_KIND(long long, s64) TL_EMU_KIND(unsigned long long, u64) TL_EMU_KIND(float, f32) TL_EMU_KIND(double, f64)
 // The bits of an order as tl_emu_atomic takes them, of one of the compiler's.
 constexpr int tl_emu_order(int order) {

@@ -15,8 +15,6 @@
 #define tl_fmin_nan_f32 tl_unused_fmin_nan_f32
 #define tl_fmax_nan_f32 tl_unused_fmax_nan_f32
 #define tl_fast_rcp_f32 tl_unused_fast_rcp_f32
-#define tl_store_u4 tl_unused_store_u4
-#define tl_store_i4 tl_unused_store_i4
 #define tl_store_shared_u4 tl_unused_store_shared_u4
 #define tl_store_shared_i4 tl_unused_store_shared_i4
 #define atomicCAS(WORD, SEEN, VALUE) (*(WORD) = (VALUE), (SEEN))
@@ -31,8 +29,6 @@
 #undef tl_fmin_nan_f32
 #undef tl_fmax_nan_f32
 #undef tl_fast_rcp_f32
-#undef tl_store_u4
-#undef tl_store_i4
 #undef tl_store_shared_u4
 #undef tl_store_shared_i4
 #undef atomicCAS
@@ -40,15 +36,6 @@
 TL_INLINE float tl_fmin_nan_f32(float a, float b) { return a != a || b != b ? tl_as_f32(0x7fffffffu) : tl_min_f32(a, b); }
 TL_INLINE float tl_fmax_nan_f32(float a, float b) { return a != a || b != b ? tl_as_f32(0x7fffffffu) : tl_max_f32(a, b); }
 TL_INLINE float tl_fast_rcp_f32(float x) { return 1.0f / x; }
-// The other half of the byte is kept, not read: nothing may have written it yet.
-__attribute__((noinline, no_sanitize("thread"))) inline uint8_t tl_emu_kept(const uint8_t* byte, int shift) {
-    return *byte & (uint8_t)~(15 << shift);
-}
-TL_INLINE void tl_store_u4(uint8_t* p, int64_t i, int32_t v) {
-    const int shift = (int)(i & 1) * 4;
-    p[i >> 1] = (uint8_t)(tl_emu_kept(p + (i >> 1), shift) | (v & 15) << shift);
-}
-TL_INLINE void tl_store_i4(uint8_t* p, int64_t i, int32_t v) { tl_store_u4(p, i, v); }
 // Neighbours in a byte may be stored by two threads at the same time.
 extern "C" void tl_emu_store_nibble(void* byte, int shift, int value);
 TL_INLINE void tl_store_shared_u4(uint8_t* p, int64_t i, int32_t v) {

@@ -1,3 +1,3 @@
 // The device's own header is plain C++.
-#include "tl_device.h"
+#include "tl_math.h"
 #include "../../cuda/include/tl_random.h"

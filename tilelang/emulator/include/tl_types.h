@@ -156,6 +156,9 @@ TL_INLINE int clock() { return (int)tl_emu_clock(); }
 template <class T> TL_INLINE T __ldg(const T* p) { return *p; }
 
 // -- bits ------------------------------------------------------------------------------------------------------
+// The other half of a byte is kept, not read: nothing may have written it yet.
+#define TL_OWN_KEPT
+__attribute__((noinline, no_sanitize("thread"))) inline int tl_kept_bits(const uint8_t* byte, int mask) { return *byte & mask; }
 #include "../../cuda/include/tl_words.h"
 TL_INLINE float tl_as_f32(uint32_t x) { return __builtin_bit_cast(float, x); }
 TL_INLINE uint32_t tl_as_u32(float x) { return __builtin_bit_cast(uint32_t, x); }

@@ -46,7 +46,7 @@ template <class Word, class Next> Word replace(void* p, Next next) {
 
 // A format whose words are values of type T.
 template <class T> void apply(char what, void* p, const void* value, void* old) {
-    using Word = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+    using Word = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
     const T v = value ? *static_cast<const T*>(value) : T();
     Word was;
     if (what == 'l') was = __atomic_load_n(static_cast<Word*>(p), __ATOMIC_SEQ_CST);
@@ -95,6 +95,7 @@ void apply_kind(Kind kind, char what, void* p, const void* value, void* old, boo
         case kind_f16: case kind_bf16: return apply_half(kind, what, p, value, old, rounded);
         case kind_f32: return what == '+' ? add_float(p, value, old) : apply<float>(what, p, value, old);
         case kind_f64: return apply<double>(what, p, value, old);
+        case kind_u16: return apply<uint16_t>(what, p, value, old);
         case kind_s32: return apply<int32_t>(what, p, value, old);
         case kind_u32: return apply<uint32_t>(what, p, value, old);
         case kind_s64: return apply<int64_t>(what, p, value, old);

@@ -19,6 +19,9 @@
 #ifndef TL_ARCH
 #define TL_ARCH 0  // no instruction of NVIDIA's: the headers' plain code
 #endif
+#define TL_OWN_ACCESS
+template <class T> TL_INLINE T tl_peek(const T* p) { return __hip_atomic_load(p, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
+template <class T> TL_INLINE void tl_poke(T* p, T x) { __hip_atomic_store(p, x, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 #include "tl_words.h"
 TL_INLINE float tl_as_f32(uint32_t x) { return tl_bits<float>(x); }
 TL_INLINE uint32_t tl_as_u32(float x) { return tl_bits<uint32_t>(x); }

@@ -8,7 +8,7 @@ TL_INLINE uint16_t tl_swap(uint16_t* p, uint16_t old, uint16_t now) {
     const int at = (int)((uint64_t)p & 2);
     uint32_t* word = (uint32_t*)((char*)p - at);
     const int s = at * 8;
-    uint32_t seen = *(volatile uint32_t*)word;
+    uint32_t seen = tl_peek(word);
     for (;;) {
         const uint16_t here = (uint16_t)(seen >> s);
         if (here != old) return here;
@@ -32,7 +32,7 @@ TL_SWAP(add_bf16, uint16_t, uint16_t, float, tl_bf16_to_f32, tl_f32_to_bf16, tru
             old[1] = tl_f32_to_##S(tl_atomic_add_##S(p + 1, b));                                              \
             return;                                                                                           \
         }                                                                                                     \
-        uint32_t seen = *(volatile uint32_t*)p, found = seen;                                                 \
+        uint32_t seen = tl_peek((const uint32_t*)p), found = seen;                                            \
         do {                                                                                                  \
             seen = found;                                                                                     \
             const uint32_t lo = tl_f32_to_##S(tl_##S##_to_f32((uint16_t)seen) + a);                           \

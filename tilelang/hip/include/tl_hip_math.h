@@ -3,6 +3,7 @@
 // instruction or two are those of double, rounded.
 #ifndef TL_HIP_MATH_H
 #define TL_HIP_MATH_H
+#define TL_LIBM_H
 #include "tl_hip.h"
 #include "tl_power.h"
 

@@ -22,6 +22,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import CHUNK_BITS, PATTERN_ROWS, swizzle_of
+from tilelang.passes.analysis.vectors import BASE
 from tilelang.passes.lower.context import Lowering
 from tilelang.passes.lower.elements import loop
 from tilelang.target import amd
@@ -103,6 +104,8 @@ def _row_major(buffer: Buffer) -> tuple[int | E.Expr, ...]:
 def _aligned(stmt: S.Copy, run: int, ctx: Lowering) -> bool:
     """Whether every ``run`` neighbours of a row of the source are whole and aligned."""
     src, bounds = stmt.src, ctx.bounds
+    if src.buffer.attr(BASE, WIDE) * 8 % (run * src.dtype.bits):
+        return False  # the tensor's address itself is aligned less
     strides = [E.as_expr(stride) for stride in src.buffer.stride_list()]
     last = strides[-1]
     offsets = (E.as_expr(src.buffer.elem_offset), src.mins[-1], E.as_expr(stmt.dst.extents[-1]))
