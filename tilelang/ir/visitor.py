@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from operator import is_
 from typing import Any, ClassVar
 
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names
+from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names, holds
 from tilelang.ir.stmt import Launch, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
@@ -112,10 +113,12 @@ class Rewriter:
     """
 
     _blocks_only: ClassVar[bool] = False
+    _keeps_buffers: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         # What rewrites statements only needs no look at expressions.
         kept = ("expr", "buffer", "_visit_operand")
+        cls._keeps_buffers = cls.buffer is Rewriter.buffer
         cls._blocks_only = all(getattr(cls, name) is getattr(Rewriter, name) for name in kept)
 
     def expr(self, expr: Expr) -> Expr:
@@ -181,6 +184,30 @@ class Rewriter:
         return old if same else tuple(flat)
 
 
+class ExprRewriter(Rewriter):
+    """Rewrites each distinct expression once. Override ``node``, which takes ``expr`` for what is
+    below; ``kinds`` are those without which an expression stays as it is."""
+
+    kinds: ClassVar[tuple[type[Expr], ...]] = ()
+
+    @cached_property
+    def memo(self) -> dict[Expr, Expr]:
+        return {}
+
+    def expr(self, expr: Expr) -> Expr:
+        """The replacement of an expression."""
+        if self.kinds and not holds(expr, *self.kinds):
+            return expr
+        found = self.memo.get(expr)
+        if found is None:
+            found = self.memo[expr] = self.node(expr)
+        return found
+
+    def node(self, expr: Expr) -> Expr:
+        """The replacement of an expression that is met for the first time."""
+        return rebuild(expr, self.expr, None if self._keeps_buffers else self.buffer)
+
+
 def replace_buffers(stmt: Stmt, mapping: Mapping[Buffer, Buffer]) -> Stmt:
     """``stmt`` with buffers replaced, in accesses, regions and allocations alike."""
     return map_buffers(stmt, lambda buffer: mapping.get(buffer, buffer)) if mapping else stmt
@@ -191,21 +218,12 @@ def map_buffers(stmt: Stmt, fn: Callable[[Buffer], Buffer]) -> Stmt:
     return _Buffers(fn).rewrite(stmt)
 
 
-class _Buffers(Rewriter):
+class _Buffers(ExprRewriter):
     def __init__(self, fn: Callable[[Buffer], Buffer]) -> None:
         self.fn = fn
-        self.memo: dict[int, Expr] = {}
-        self.keep: list[Expr] = []
 
     def buffer(self, buffer: Buffer) -> Buffer:
         return self.fn(buffer)
-
-    def expr(self, expr: Expr) -> Expr:
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = rebuild(expr, self.expr, self.fn)
-            self.keep.append(expr)
-        return found
 
 
 def rewrite_exprs(stmt: Stmt, fn: ExprFn) -> Stmt:

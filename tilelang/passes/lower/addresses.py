@@ -15,7 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
+from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import PATTERN_ROWS, swizzle_of
 from tilelang.passes.analysis.loops import bounds_of
@@ -27,12 +27,12 @@ def apply_layouts(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return rewrite_bodies(func, lambda launch: _Apply(bounds_of(launch)).rewrite(launch.body))
 
 
-class _Apply(Rewriter):
+class _Apply(ExprRewriter):
+    kinds = (E.Load, E.AddressOf, E.RegionArg)
+
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self.arrays: dict[Buffer, Buffer] = {}
-        self.memo: dict[int, E.Expr] = {}
-        self.keep: list[E.Expr] = []
 
     def array(self, buffer: Buffer, layout: Layout) -> Buffer:
         """The physical array of ``buffer``; it keeps the layout as a note for the allocator."""
@@ -80,16 +80,7 @@ class _Apply(Rewriter):
                 return replace(stmt, buffer=self.array(stmt.buffer, layout))
         return super()._visit(stmt)
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Load, E.AddressOf, E.RegionArg):
-            return expr
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self._expr(expr)
-            self.keep.append(expr)
-        return found
-
-    def _expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         inner = rebuild(expr, self.expr)
         if isinstance(inner, E.RegionArg):
             self.refuse(inner.region)

@@ -19,7 +19,7 @@ from tilelang.ir.bounds import Bounds, prove
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.linear import Linear, depends_on, parted, unwrapped
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, substitute
+from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, rewrite_blocks, substitute
 from tilelang.target import Context
 
 
@@ -259,22 +259,15 @@ def _pure(expr: E.Expr) -> bool:
     return not E.holds(expr, E.Load, E.Call)
 
 
-class _Guarded(Rewriter):
+class _Guarded(ExprRewriter):
     """Guards the loads (and value-giving calls) in expressions."""
+
+    kinds = (E.Load, E.Call)
 
     def __init__(self, owner: _Guards) -> None:
         self.owner = owner
-        self.memo: dict[int, E.Expr] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Load, E.Call):
-            return expr
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self._expr(expr)
-        return found
-
-    def _expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         inner = rebuild(expr, self.expr)
         if isinstance(inner, E.Load):
             cond = self.owner.condition(inner.buffer, inner.indices)
@@ -288,12 +281,12 @@ class _Guarded(Rewriter):
         return inner
 
 
-class _FromStart(Rewriter):
+class _FromStart(ExprRewriter):
     """Indices of tensors that are known not to be negative."""
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Select):
-            return expr
+    kinds = (E.Select,)
+
+    def node(self, expr: E.Expr) -> E.Expr:
         inner = rebuild(expr, self.expr)
         if isinstance(inner, (E.Load, E.AddressOf)) and inner.buffer.storage == "global":
             indices = tuple(map(_from_start, inner.indices))

@@ -20,7 +20,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild, substitute
+from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, substitute
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import combine
 from tilelang.passes.analysis.loops import may_end_early, static_extents
@@ -115,7 +115,7 @@ def _lanes(spread: RegisterLayout) -> int:
     return gcd(lanes, spread.shape[dim]) if spread.padded else lanes
 
 
-class Body(Rewriter):
+class Body(ExprRewriter):
     """The body of a loop for one register: indices for variables, registers for fragments."""
 
     def __init__(
@@ -135,8 +135,6 @@ class Body(Rewriter):
         self.copy = copy  # condition of the first copy
         self.lets: dict[E.Var, E.Expr] = {}
         self.inner: tuple[tuple[E.Var, int, int], ...] = ()
-        self.memo: dict[int, E.Expr] = {}
-        self.keep: list[E.Expr] = []
         self.uses_fragments = False
         self.choosing: set[E.Var] = set()  # variables of inner loops that choose registers
         # With private results every copy runs the iteration, and effects are guarded one by one.
@@ -226,14 +224,7 @@ class Body(Rewriter):
         """The register index as an expression of the register and inner loops."""
         return simplify(found.expr(self.number), self.ctx.bounds)
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self._expr(expr)
-            self.keep.append(expr)
-        return found
-
-    def _expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var):
             return self.values.get(expr, expr)
         if isinstance(expr, E.Load) and expr.buffer.storage == FRAGMENT:

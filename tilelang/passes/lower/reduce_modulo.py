@@ -18,7 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.atoms import group
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import Linear
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies
+from tilelang.ir.visitor import ExprRewriter, Rewriter, rewrite_bodies
 from tilelang.target import Context
 
 COUNTED = "counted"
@@ -85,21 +85,16 @@ def _value(var: E.Var, form: Remainder, name: E.Var) -> E.Expr:
     return E.binary("floormod", moved, E.const(size, name.dtype))
 
 
-class _Named(Rewriter):
+class _Named(ExprRewriter):
     """Puts the counters where the remainders are."""
 
     def __init__(self, var: E.Var, names: dict[Remainder, E.Var]) -> None:
         self.var = var
         self.names = names
-        self.memo: dict[E.Expr, E.Expr] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         """``expr`` with its remainders replaced."""
         if self.var not in expr.variables:
             return expr
-        found = self.memo.get(expr)
-        if found is None:
-            form = _form(expr, self.var)
-            found = rebuild(expr, self.expr) if form is None else self.names[form]
-            self.memo[expr] = found
-        return found
+        form = _form(expr, self.var)
+        return super().node(expr) if form is None else self.names[form]

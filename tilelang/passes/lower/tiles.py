@@ -18,7 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
 from tilelang.ir.levels import with_known_keys
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
+from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
@@ -74,7 +74,9 @@ def lower_tiles_gpu(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return rewrite_launches(func, lambda launch: _Tiles(launch, context).run())
 
 
-class _Tiles(Rewriter):
+class _Tiles(ExprRewriter):
+    kinds = (E.Load, E.AddressOf)
+
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
         self.groups = ThreadGroups(launch, context.limits.warp)
@@ -89,8 +91,6 @@ class _Tiles(Rewriter):
         self.plain: list[
             tuple[str, Loc | None]
         ] = []  # of copies that are not loaded straight to LDS
-        self.memo: dict[int, E.Expr] = {}
-        self.keep: list[E.Expr] = []
 
     def run(self) -> S.Stmt:
         """The launch as Thread IR."""
@@ -332,16 +332,7 @@ class _Tiles(Rewriter):
             )
         return self.ctx.registers(buffer), held.register_of([self.expr(index) for index in indices])
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Load, E.AddressOf):
-            return expr
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self._expr(expr)
-            self.keep.append(expr)
-        return found
-
-    def _expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.AddressOf) and expr.buffer.storage == FRAGMENT and _at_start(expr):
             # Instructions of a program name the registers of a tile with the program's layout.
             return E.AddressOf(self.ctx.registers(expr.buffer), (E.const(0),), expr.access)

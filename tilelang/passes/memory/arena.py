@@ -17,7 +17,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter, postorder, rebuild, rewrite_launches
+from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.passes.memory.liveness import (
     LiveRange,
     LiveRanges,
@@ -230,33 +230,23 @@ def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
-class _Place(Rewriter):
+class _Place(ExprRewriter):
     """Writes the offsets into the buffers."""
+
+    kinds = (E.Load, E.AddressOf, E.RegionArg)
 
     def __init__(self, places: Mapping[E.Var, int]) -> None:
         self.places = places
-        self._buffers: dict[int, tuple[Buffer, Buffer]] = {}
-        self._memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+        self._buffers: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """``buffer`` with its offset; views have that of the storage they name."""
         place = self.places.get(buffer.data)
         if place is None:
             return buffer
-        if id(buffer) not in self._buffers:
-            made = replace(buffer, attrs=(*buffer.attrs, (OFFSET, place)))
-            self._buffers[id(buffer)] = (buffer, made)
-        return self._buffers[id(buffer)][1]
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with the new buffers."""
-        if not E.holds(expr, E.Load, E.AddressOf, E.RegionArg):
-            return expr
-        for node in postorder(expr):
-            if id(node) not in self._memo:
-                made = rebuild(node, lambda child: self._memo[id(child)][1], self.buffer)
-                self._memo[id(node)] = (node, made)
-        return self._memo[id(expr)][1]
+        if buffer not in self._buffers:
+            self._buffers[buffer] = replace(buffer, attrs=(*buffer.attrs, (OFFSET, place)))
+        return self._buffers[buffer]
 
 
 # -- messages --

@@ -15,7 +15,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import ExprRewriter
 from tilelang.passes.analysis.vectors import BASE
 
 
@@ -66,27 +66,18 @@ def limit_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:
     return replace(func, params=params, body=limited.rewrite(func.body))
 
 
-class _Limit(Rewriter):
+class _Limit(ExprRewriter):
     """Writes the attribute into every buffer over the storage of a limited parameter."""
 
     def __init__(self, known: Mapping[E.Var, int]) -> None:
         self.known = known
-        self.made: dict[int, tuple[Buffer, Buffer]] = {}
-        self.memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+        self.made: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """``buffer`` with its limit, if it has one."""
         limit = self.known.get(buffer.data)
         if limit is None:
             return buffer
-        if id(buffer) not in self.made:
-            made = replace(buffer, attrs=(*buffer.attrs, (BASE, limit)))
-            self.made[id(buffer)] = (buffer, made)
-        return self.made[id(buffer)][1]
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with the new buffers."""
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = (expr, rebuild(expr, self.expr, self.buffer))
-        return found[1]
+        if buffer not in self.made:
+            self.made[buffer] = replace(buffer, attrs=(*buffer.attrs, (BASE, limit)))
+        return self.made[buffer]

@@ -15,7 +15,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.define import INT, NAMES, as_nest, element
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.tables import ALL_OF, ANY_OF
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_exprs
+from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, rewrite_exprs
 from tilelang.target import Context
 
 ASKS = (ANY_OF, ALL_OF)
@@ -42,25 +42,19 @@ class _Expand(Rewriter):
         return [*answers.out, made]
 
 
-class _Answers:
+class _Answers(ExprRewriter):
     """The statements that find the answers which one statement asks for."""
 
-    def __init__(self, stmt: S.Stmt) -> None:
-        self.stmt = stmt
-        self.out: list[S.Stmt] = []
-        self.memo: dict[E.Expr, E.Expr] = {}
+    kinds = (E.Call,)
 
-    def expr(self, expr: E.Expr) -> E.Expr:
+    def __init__(self, stmt: S.Stmt) -> None:
+        self.asking = stmt
+        self.out: list[S.Stmt] = []
+
+    def node(self, expr: E.Expr) -> E.Expr:
         """``expr`` with variables for the answers."""
-        if not _asks(expr):
-            return expr
-        found = self.memo.get(expr)
-        if found is None:
-            found = rebuild(expr, self.expr)
-            if isinstance(found, E.Call) and found.atom in ASKS:
-                found = self.answer(found)
-            self.memo[expr] = found
-        return found
+        found = rebuild(expr, self.expr)
+        return self.answer(found) if isinstance(found, E.Call) and found.atom in ASKS else found
 
     def answer(self, call: E.Call) -> E.Expr:
         """The variable with the answer of ``call``, whose loops go to ``out``."""
@@ -77,11 +71,11 @@ class _Answers:
             body=S.If(
                 cond=E.unary("lnot", holds) if every else holds,
                 then=S.Store(buffer=flag, indices=FIRST, value=E.const(not every)),
-                loc=self.stmt.loc,
+                loc=self.asking.loc,
             ),
-            loc=self.stmt.loc,
+            loc=self.asking.loc,
         )
-        self.out.append(S.Alloc(buffer=flag, init=E.const(every), loc=self.stmt.loc))
+        self.out.append(S.Alloc(buffer=flag, init=E.const(every), loc=self.asking.loc))
         self.out.append(as_nest(loop))
         return E.Load(flag, FIRST)
 

@@ -14,7 +14,7 @@ from tilelang.errors import TileUnsupportedError, at
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.functions import as_expression
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import ExprRewriter, rebuild
 from tilelang.target import Context
 
 
@@ -31,29 +31,21 @@ def write_out_functions(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func if body is func.body else replace(func, body=body)
 
 
-class _WriteOut(Rewriter):
+class _WriteOut(ExprRewriter):
     """``own``: source of the program."""
+
+    kinds = (E.Call,)
 
     def __init__(self, own: str) -> None:
         self.own = own
-        self.memo: dict[int, E.Expr] = {}
-        self.keep: list[E.Expr] = []
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         with at(stmt.loc):
             return super()._visit(stmt)
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Call):
-            return expr
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self.written(rebuild(expr, self.expr))
-            self.keep.append(expr)
-        return found
-
-    def written(self, expr: E.Expr) -> E.Expr:
-        """``expr`` itself as operations, if it calls a known function."""
+    def node(self, expr: E.Expr) -> E.Expr:
+        """``expr`` as operations, if it calls a known function."""
+        expr = rebuild(expr, self.expr)
         if not isinstance(expr, E.Call) or not expr.atom.by_name:
             return expr
         name = str(expr.attr("name", ""))

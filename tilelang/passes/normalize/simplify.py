@@ -14,7 +14,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter
+from tilelang.ir.visitor import ExprRewriter
 from tilelang.passes.analysis.loops import ranges_of
 from tilelang.target import Context
 
@@ -28,19 +28,13 @@ def simplify_func(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func if body is func.body else replace(func, body=body)
 
 
-class _Simplify(Rewriter):
+class _Simplify(ExprRewriter):
     def __init__(self, ranges: Bounds, laid_out: frozenset[Buffer]) -> None:
         self.ranges = ranges
         self.laid_out = laid_out
-        self.memo: dict[int, E.Expr] = {}
-        self.keep: list[E.Expr] = []
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = simplify(expr, self.ranges)
-            self.keep.append(expr)
-        return found
+    def node(self, expr: E.Expr) -> E.Expr:
+        return simplify(expr, self.ranges)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
         if isinstance(stmt, S.If) and isinstance(stmt.cond, E.Const):

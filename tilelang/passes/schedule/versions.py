@@ -9,7 +9,7 @@ from typing import Any
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
-from tilelang.ir.visitor import Rewriter, postorder, rebuild
+from tilelang.ir.visitor import ExprRewriter, rebuild
 from tilelang.records import dataclass
 
 
@@ -40,24 +40,17 @@ def use_region(region: Region, versions: Mapping[E.Var, Version]) -> Region:
     return Region(found.buffer, (found.slot, *region.mins), (1, *region.extents), region.anchored)
 
 
-class UseVersions(Rewriter):
+class UseVersions(ExprRewriter):
     """Makes statements use the given version of each tile, by its storage."""
+
+    kinds = (E.Load, E.AddressOf, E.RegionArg)
 
     def __init__(self, versions: Mapping[E.Var, Version]) -> None:
         self.versions = versions
-        self._memo: dict[int, tuple[E.Expr, E.Expr]] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         """``expr`` with its loads and addresses in the version in use."""
-        if not E.holds(expr, E.Load, E.AddressOf, E.RegionArg):
-            return expr
-        for node in postorder(expr):
-            if id(node) not in self._memo:
-                self._memo[id(node)] = (node, self._node(node))
-        return self._memo[id(expr)][1]
-
-    def _node(self, node: E.Expr) -> E.Expr:
-        made = rebuild(node, lambda child: self._memo[id(child)][1])
+        made = rebuild(expr, self.expr)
         if isinstance(made, (E.Load, E.AddressOf)):
             found = self.versions.get(made.buffer.data)
             if found is not None and made.buffer is not found.buffer:

@@ -19,7 +19,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_blocks, rewrite_launches
+from tilelang.ir.visitor import ExprRewriter, rewrite_blocks, rewrite_launches
 from tilelang.passes.analysis.meetings import flat
 from tilelang.passes.notes import with_lines
 from tilelang.target import Context
@@ -167,23 +167,19 @@ def _copies(stmt: S.Stmt, data: E.Var) -> TypeGuard[S.Store]:
     return isinstance(stmt.value, E.Load) and stmt.value.buffer.data is data
 
 
-class _Elements(Rewriter):
+class _Elements(ExprRewriter):
     """Loads of a tile as ``value``, stores to it as stores to ``cell``."""
+
+    kinds = (E.Load,)
 
     def __init__(self, data: E.Var, value: E.Expr, cell: Buffer | None) -> None:
         self.data = data
         self.value = value
         self.cell = cell
-        self.memo: dict[E.Expr, E.Expr] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        if not E.holds(expr, E.Load):
-            return expr
-        found = self.memo.get(expr)
-        if found is None:
-            mine = isinstance(expr, E.Load) and expr.buffer.data is self.data
-            found = self.memo[expr] = self.value if mine else rebuild(expr, self.expr)
-        return found
+    def node(self, expr: E.Expr) -> E.Expr:
+        mine = isinstance(expr, E.Load) and expr.buffer.data is self.data
+        return self.value if mine else super().node(expr)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Store) and stmt.buffer.data is self.data and self.cell is not None:

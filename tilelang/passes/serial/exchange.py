@@ -16,15 +16,14 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.lanes import WARP
-from tilelang.ir.visitor import rebuild
+from tilelang.ir.visitor import ExprRewriter, rebuild
 from tilelang.passes.analysis.combine import combine, start_of
 from tilelang.passes.serial.slots import INT, ThreadLoops
 
 WORD = DType("uint32")
-LONG = DType("uint64")
 
 
-class Exchange:
+class Exchange(ExprRewriter):
     """Writes the operations between threads that one statement holds.
 
     Args:
@@ -32,23 +31,19 @@ class Exchange:
         mask: which threads execute the statement, over the thread variables; None for all.
     """
 
+    kinds = (E.Call,)
+
     def __init__(self, loops: ThreadLoops, mask: E.Expr | None) -> None:
         self.loops = loops
         self.mask = mask
         self.out: list[S.Stmt] = []
         self.lanes = -(-loops.count // WARP) * WARP
-        self.memo: dict[E.Expr, E.Expr] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         """``expr`` with variables for the values of its exchanges, whose statements go to `out`."""
-        if not exchanges(expr):
-            return expr
-        found = self.memo.get(expr)
-        if found is None:
-            found = rebuild(expr, self.expr)
-            if isinstance(found, E.Call) and found.atom.exchanges:
-                found = _WRITERS[found.op](self, found)
-            self.memo[expr] = found
+        found = rebuild(expr, self.expr)
+        if isinstance(found, E.Call) and found.atom.exchanges:
+            return _WRITERS[found.op](self, found)
         return found
 
     # -- pieces ----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.print_expr import shape_vars
 from tilelang.ir.uniform import Varying
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import ExprRewriter
 
 INT = DType("int32")
 BOOL = DType("bool")
@@ -132,7 +132,7 @@ class ThreadLoops:
         return wide
 
 
-class _AtThread(Rewriter):
+class _AtThread(ExprRewriter):
     """Rewrites a statement for one thread: slots of private storage, kept lets.
 
     Args:
@@ -143,16 +143,9 @@ class _AtThread(Rewriter):
         self.loops = loops
         self.t = t
         self.inner = inner
-        self.memo: dict[int, E.Expr] = {}
         self.moved: dict[int, tuple[Buffer, Buffer]] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        found = self.memo.get(id(expr))
-        if found is None:
-            found = self.memo[id(expr)] = self._expr(expr)
-        return found
-
-    def _expr(self, expr: E.Expr) -> E.Expr:
+    def node(self, expr: E.Expr) -> E.Expr:
         if isinstance(expr, E.Var):
             spill = self.loops.spilled.get(expr)
             return expr if spill is None else E.Load(spill, (self.t,))
@@ -162,7 +155,7 @@ class _AtThread(Rewriter):
         if isinstance(expr, E.AddressOf) and self._private(expr.buffer):
             indices = tuple(self.expr(item) for item in expr.indices)
             return E.AddressOf(self._slots(expr.buffer), (self.t, *indices), expr.access)
-        return rebuild(expr, self.expr, self.buffer)
+        return super().node(expr)
 
     def buffer(self, buffer: Buffer) -> Buffer:
         """A view whose place is computed from kept values, with those."""

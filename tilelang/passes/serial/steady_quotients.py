@@ -15,7 +15,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, full, interval
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rebuild
+from tilelang.ir.visitor import ExprRewriter
 from tilelang.passes.analysis.loops import ranges_of
 from tilelang.target import Context
 
@@ -26,18 +26,14 @@ def steady_quotients(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func if body is func.body else replace(func, body=body)
 
 
-class _Quotients(Rewriter):
+class _Quotients(ExprRewriter):
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
-        self.memo: dict[E.Expr, E.Expr] = {}
 
-    def expr(self, expr: E.Expr) -> E.Expr:
-        found = self.memo.get(expr)
-        if found is None:
-            found = rebuild(expr, self.expr)
-            if isinstance(found, E.Binary) and found.op == "floordiv":
-                found = _steady(found, self.bounds)
-            self.memo[expr] = found
+    def node(self, expr: E.Expr) -> E.Expr:
+        found = super().node(expr)
+        if isinstance(found, E.Binary) and found.op == "floordiv":
+            return _steady(found, self.bounds)
         return found
 
 
