@@ -7,7 +7,7 @@ the alignment of tiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -21,6 +21,7 @@ from tilelang.ir.visitor import ExprRewriter, rewrite_launches
 from tilelang.passes.memory.liveness import (
     LiveRange,
     LiveRanges,
+    Touches,
     find_live_ranges,
     is_barrier,
     is_planned,
@@ -53,46 +54,23 @@ def plan_shared(func: S.PrimFunc, context: Context, reuse: bool = True) -> S.Pri
     """
 
     def planned(launch: S.Launch) -> S.Launch:
-        limit = context.limits.shared_block
+        limit, plan = context.limits.shared_block, _Planner(launch, reuse, context)
         if not any(isinstance(n, S.Alloc) and is_planned(n.buffer) for n in S.walk(launch.body)):
             return replace(launch, annotations=(*launch.annotations, (TOTAL, 0)))
-        places, total = _plan(launch, reuse, context)
+        places, total = plan.of(launch)
         if total > limit:
-            fitting = relieved(
-                launch, lambda other: _plan(other, reuse, context)[1] <= limit, context.limits.warp
-            )
+            warp = context.limits.warp
+            fitting = relieved(launch, lambda other: plan.of(other)[1] <= limit, warp)
             if fitting is None:
                 raise _too_large(launch, places, total, limit, context.target)
             launch = fitting
-            places, total = _plan(launch, reuse, context)
         elif _UNITS in context.target.features and uses_copy_unit(launch):
-            launch = _roomier(launch, lambda other: _plan(other, reuse, context)[1], context)
-            places, total = _plan(launch, reuse, context)
+            launch = plan.roomier(launch)
+        places, total = plan.of(launch)
         made = _Place({item.live.buffer.data: place for item, place in places}).rewrite(launch.body)
         return replace(launch, body=made, annotations=(*launch.annotations, (TOTAL, total)))
 
     return rewrite_launches(func, planned)
-
-
-def _roomier(launch: S.Launch, total_of: Callable[[S.Launch], int], context: Context) -> S.Launch:
-    """``launch`` with further barriers, if more blocks share a multiprocessor for them.
-
-    Pipelines that a copy unit fills have no barrier of the block at their ends, and tiles that it
-    stores from are often all that comes after the last product: by a barrier such tiles take the
-    place of others.
-    """
-    limits, threads = context.limits, prod(launch.threads)
-
-    def blocks(other: S.Launch) -> int:
-        shared = limits.shared_processor // (total_of(other) + _RESERVED)
-        return min(shared, limits.threads_processor // threads)
-
-    now = blocks(launch)
-    _, items = _items(launch, context)
-    if limits.shared_processor // (_at_once(items) + _RESERVED) <= now:
-        return launch  # no barrier helps
-    better = relieved(launch, lambda other: blocks(other) > now, limits.warp)
-    return launch if better is None else _roomier(better, total_of, context)
 
 
 @dataclass(frozen=True)
@@ -108,33 +86,59 @@ class _Item:
         return self.unit and not other.unit and self.live.order > other.live.order
 
 
-def _plan(launch: S.Launch, reuse: bool, context: Context) -> tuple[list[tuple[_Item, int]], int]:
-    """An offset for each shared buffer, and the bytes that all of them take."""
-    ranges, items = _items(launch, context)
-    places = assign(items, ranges, reuse)
-    return places, _up(max((place + item.size for item, place in places), default=0), _LEAST)
+class _Planner:
+    """Plans for one launch, with more or fewer barriers."""
 
-
-def _items(launch: S.Launch, context: Context) -> tuple[LiveRanges, list[_Item]]:
-    """The shared buffers of ``launch``, and when they are in use."""
-    ranges = find_live_ranges(launch, context.limits.warp)
-    patterns = _patterns(launch)
-    units: set[E.Var] = set()
-    if _UNITS in context.target.features:
+    def __init__(self, launch: S.Launch, reuse: bool, context: Context) -> None:
+        self.reuse, self.limits = reuse, context.limits
+        self.touches = Touches(launch)
+        self._known: dict[S.Launch, tuple[list[tuple[_Item, int]], int]] = {}
         every = effects.accesses(launch.body, nested=True)
-        units = {access.data for access in every if access.proxy == "async" and access.writes}
-    items = [
-        _Item(
-            live, bytes_of(live), max(align_of(live), patterns.get(live.buffer.data, 1)),
-            live.buffer.data in units,
-        )
-        for live in ranges.ranges
-    ]  # fmt: skip
-    return ranges, items
+        by_units = [access for access in every if access.proxy == "async"]
+        self.patterns = _patterns(launch, {access.data for access in by_units})
+        has_units = _UNITS in context.target.features
+        self.units = {access.data for access in by_units if has_units and access.writes}
+
+    def of(self, launch: S.Launch) -> tuple[list[tuple[_Item, int]], int]:
+        """An offset for each shared buffer, and the bytes that all of them take."""
+        if launch in self._known:
+            return self._known[launch]
+        ranges = find_live_ranges(launch, self.limits.warp, self.touches)
+        items = [
+            _Item(
+                live, bytes_of(live), max(align_of(live), self.patterns.get(live.buffer.data, 1)),
+                live.buffer.data in self.units,
+            )
+            for live in ranges.ranges
+        ]  # fmt: skip
+        places = assign(items, ranges, self.reuse)
+        total = _up(max((place + item.size for item, place in places), default=0), _LEAST)
+        self._known[launch] = places, total
+        return places, total
+
+    def roomier(self, launch: S.Launch) -> S.Launch:
+        """``launch`` with further barriers, if more blocks share a multiprocessor for them.
+
+        Pipelines that a copy unit fills have no barrier of the block at their ends, and tiles that
+        it stores from are often all that comes after the last product: by a barrier such tiles take
+        the place of others.
+        """
+        limits, threads = self.limits, prod(launch.threads)
+
+        def blocks(other: S.Launch) -> int:
+            shared = limits.shared_processor // (self.of(other)[1] + _RESERVED)
+            return min(shared, limits.threads_processor // threads)
+
+        now = blocks(launch)
+        if limits.shared_processor // (_at_once(self.of(launch)[0]) + _RESERVED) <= now:
+            return launch  # no barrier helps
+        better = relieved(launch, lambda other: blocks(other) > now, limits.warp)
+        return launch if better is None else self.roomier(better)
 
 
-def _at_once(items: list[_Item]) -> int:
+def _at_once(places: list[tuple[_Item, int]]) -> int:
     """Most bytes that are in use at one time: whatever barriers there are, a plan takes as many."""
+    items = [item for item, _ in places]
     always = sum(item.size for item in items if item.live.always)
     some = [item for item in items if not item.live.always and item.live.first >= 0]
     return always + max(
@@ -146,18 +150,12 @@ def _at_once(items: list[_Item]) -> int:
     )
 
 
-def _patterns(launch: S.Launch) -> dict[E.Var, int]:
-    """What other names of buffers ask for that a unit beside the threads reads: it combines bits of
+def _patterns(launch: S.Launch, used: Set[E.Var]) -> dict[E.Var, int]:
+    """What other names of buffers ask for that a unit beside the threads uses: it combines bits of
     addresses and not of offsets in the tile."""
-    seen = [node.buffer for node in S.walk(launch.body) if isinstance(node, S.View)]
-    aligned = [buffer for buffer in seen if buffer.attr("align") is not None]
-    if not aligned:
-        return {}
-    every = effects.accesses(launch.body, nested=True)
-    used = {access.data for access in every if access.proxy == "async"}
     found: dict[E.Var, int] = {}
-    for buffer in aligned:
-        if buffer.data in used:
+    for buffer in (node.buffer for node in S.walk(launch.body) if isinstance(node, S.View)):
+        if buffer.attr("align") is not None and buffer.data in used:
             found[buffer.data] = max(found.get(buffer.data, 1), int(buffer.attr("align")))
     return found
 

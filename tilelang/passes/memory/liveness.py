@@ -149,13 +149,66 @@ def _common(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ..
     return a[:count]
 
 
-def find_live_ranges(launch: S.Launch, warp: int) -> LiveRanges:
+@dataclass(frozen=True)
+class Touch:
+    """What a statement does itself: the buffers that it uses, its calls, whether it ``fills``."""
+
+    used: frozenset[E.Var]
+    calls: tuple[E.Call, ...]
+    fills: bool
+
+
+class Touches:
+    """What statements touch, found once: a kernel is looked at again with other barriers."""
+
+    def __init__(self, launch: S.Launch) -> None:
+        allocs = (node for node in S.walk(launch.body) if isinstance(node, S.Alloc))
+        self.planned = {node.buffer.data for node in allocs if is_planned(node.buffer)}
+        self._known: dict[S.Stmt, Touch] = {}
+        self._apart: dict[S.Stmt, bool] = {}
+
+    def of(self, stmt: S.Stmt) -> Touch:
+        """What ``stmt`` touches, without the statements in it."""
+        found = self._known.get(stmt)
+        if found is None:
+            calls = tuple(node for expr in stmt.exprs() for node in E.find(expr, E.Call))
+            used = frozenset(effects.used(stmt, nested=False))
+            found = self._known[stmt] = Touch(used, calls, _fills(stmt))
+        return found
+
+    def apart(self, stmt: S.Stmt) -> bool:
+        """Whether nothing in ``stmt`` has to do with shared memory or its order."""
+        found = self._apart.get(stmt)
+        if found is None:
+            found = self._apart[stmt] = self._own_apart(stmt) and all(
+                map(self.apart, stmt.blocks())
+            )
+        return found
+
+    def _own_apart(self, stmt: S.Stmt) -> bool:
+        if isinstance(stmt, (S.View, S.Break, S.Continue)):
+            return False
+        if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.planned:
+            return False
+        touch = self.of(stmt)
+        return touch.used.isdisjoint(self.planned) and not any(map(_orders, touch.calls))
+
+
+def _orders(call: E.Call) -> bool:
+    """Whether a call starts copies, waits for some, or is a barrier."""
+    atom = call.atom
+    waits = any(atom.waits_for(copies.name) for copies in _COPIES)
+    return waits or atom.own_order or atom.completes in _COPIES or atom.meets("block")
+
+
+def find_live_ranges(launch: S.Launch, warp: int, touches: Touches | None = None) -> LiveRanges:
     """The ranges of the shared buffers of ``launch``, in the order of their allocation.
 
     Args:
         warp: lanes of a warp.
+        touches: what is known of the statements.
     """
-    scan = _Scan(launch, warp)
+    scan = _Scan(launch, warp, touches or Touches(launch))
     scan.visit(launch.body, ())
     scan.finish()
     return scan.result
@@ -172,7 +225,8 @@ def uses_copy_unit(launch: S.Launch) -> bool:
 
 
 class _Scan:
-    def __init__(self, launch: S.Launch, warp: int) -> None:
+    def __init__(self, launch: S.Launch, warp: int, touches: Touches) -> None:
+        self.touches = touches
         self.launch = launch
         self.warp = warp
         self.threads = prod(launch.threads)
@@ -195,16 +249,21 @@ class _Scan:
     def visit(self, stmt: S.Stmt, path: tuple[Control, ...]) -> None:
         """Number ``stmt`` and note what it touches."""
         self.position += 1
+        if self.touches.apart(stmt):
+            return
         here = self.position
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.known:
             self.known[stmt.buffer.data].home = path
             return
-        for data in effects.used(stmt, nested=False) & self.known.keys():
-            if _fills(stmt):
+        touch = self.touches.of(stmt)
+        for data in touch.used & self.known.keys():
+            if touch.fills:
                 self.known[data].filled.append((here, path))
             else:
                 self.known[data].touch(here, path)
-        self._calls(stmt, here, path)
+        self._calls(touch.calls, here, path)
+        if isinstance(stmt, S.Let):
+            self._escape(stmt.value)
         if isinstance(stmt, S.View) and stmt.source is not None:
             self._escape(stmt.source)
         if isinstance(stmt, (S.Break, S.Continue)):
@@ -213,9 +272,8 @@ class _Scan:
             for number, block in enumerate(stmt.blocks()):
                 self._block(stmt, block, path, self._group(stmt, number, path))
             if isinstance(stmt, S.While):  # its condition is evaluated after every iteration
-                for data in effects.used(stmt, nested=False):
-                    if data in self.known:
-                        self.known[data].touch(self.position, path)
+                for data in touch.used & self.known.keys():
+                    self.known[data].touch(self.position, path)
         else:
             for block in stmt.blocks():
                 self.visit(block, path)
@@ -256,29 +314,24 @@ class _Scan:
         loops = [control for control in path if control.loop]
         self.result.early.update(control.ident for control in loops[-1:])
 
-    def _calls(self, stmt: S.Stmt, here: int, path: tuple[Control, ...]) -> None:
-        for expr in stmt.exprs():
-            for node in E.find(expr, E.Call):
-                for copies in _COPIES:
-                    if node.atom.waits_for(copies.name):
-                        self.waits.setdefault(copies.name, []).append((here, path))
-                if node.atom.completes in _COPIES:
-                    for data in effects.used(node):
-                        if data in self.known:
-                            self.known[data].in_flight = node.atom.completes.name
-                elif node.atom.own_order:
-                    for data in effects.used(node):
-                        if data in self.known:
-                            self.known[data].raw = self.known[data].always = True
-                elif node.atom.meets("block"):
-                    control = path[-1].ident if path else _LAUNCH
-                    count = self._count(node)
-                    if count >= self.threads:
-                        self.result.barriers.setdefault(control, []).append(here)
-                    elif any(item.group and item.group[1] == count for item in path):
-                        self.result.meetings.setdefault(control, []).append(here)
-        if isinstance(stmt, S.Let):
-            self._escape(stmt.value)
+    def _calls(self, calls: tuple[E.Call, ...], here: int, path: tuple[Control, ...]) -> None:
+        for node in calls:
+            for copies in _COPIES:
+                if node.atom.waits_for(copies.name):
+                    self.waits.setdefault(copies.name, []).append((here, path))
+            if node.atom.completes in _COPIES:
+                for data in effects.used(node) & self.known.keys():
+                    self.known[data].in_flight = node.atom.completes.name
+            elif node.atom.own_order:
+                for data in effects.used(node) & self.known.keys():
+                    self.known[data].raw = self.known[data].always = True
+            elif node.atom.meets("block"):
+                control = path[-1].ident if path else _LAUNCH
+                count = self._count(node)
+                if count >= self.threads:
+                    self.result.barriers.setdefault(control, []).append(here)
+                elif any(item.group and item.group[1] == count for item in path):
+                    self.result.meetings.setdefault(control, []).append(here)
 
     def _count(self, node: E.Call) -> int:
         """The threads that meet at a barrier; 0 where it does not say."""
