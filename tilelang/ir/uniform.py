@@ -44,6 +44,7 @@ class Varying:
         self.vars: set[E.Var] = {*launch.thread_vars, *also[0]}
         self.buffers: set[E.Var] = set(also[1])  # by storage, so that views follow
         self._memo: dict[int, bool] = {}
+        self._writes: dict[S.Stmt, list[effects.Access]] = {}
         self._changed = True
         while self._changed:
             self._changed = False
@@ -130,9 +131,17 @@ class Varying:
         """Private memory differs when what is written differs, or who writes it: only what the
         whole group does, and first values, do not depend on that."""
         some = control and not isinstance(stmt, (S.TileOp, S.Alloc))
-        for access in effects.accesses(stmt):
-            if access.writes and (some or self._differs(access.by)):
-                self._mark_private(access.buffer)
+        for access in self._private_writes(stmt):
+            if some or self._differs(access.by):
+                self._add_buffer(access.buffer)
+
+    def _private_writes(self, stmt: S.Stmt) -> list[effects.Access]:
+        found = self._writes.get(stmt)
+        if found is None:
+            every = effects.accesses(stmt)
+            found = [a for a in every if a.writes and a.buffer.storage in PRIVATE]
+            self._writes[stmt] = found
+        return found
 
     def _differs(self, by: S.Stmt | E.Expr) -> bool:
         """Whether threads may do different things in an access."""
@@ -142,18 +151,14 @@ class Varying:
             access.reads and access.data in self.buffers for access in effects.own(by)
         )
 
-    def _mark_private(self, buffer: Buffer) -> None:
-        if buffer.storage in PRIVATE:
-            self._add_buffer(buffer)
-
     def _visit_parallel(self, stmt: S.Parallel) -> None:
         """Iterations are dealt to threads, so a store to outer private storage makes it varying;
         storage allocated inside belongs to the iteration."""
         own = {node.buffer.data for node in S.walk(stmt.body) if isinstance(node, S.Alloc)}
         for node in S.walk(stmt.body):
-            for access in effects.accesses(node):
-                if access.writes and access.data not in own:
-                    self._mark_private(access.buffer)
+            for access in self._private_writes(node):
+                if access.data not in own:
+                    self._add_buffer(access.buffer)
             if isinstance(node, S.Let) and self.expr(node.value):
                 self._add_var(node.var)
 
