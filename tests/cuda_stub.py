@@ -81,7 +81,6 @@ int cuModuleLoadData(void** out, const char* image) {
     *out = (void*)(intptr_t)77;
     return answer("cuModuleLoadData");
 }
-int cuModuleUnload(void* module) { note("unload %d\n", (int)(intptr_t)module); return 0; }
 int cuModuleGetFunction(void** out, void* module, const char* name) {
     (void)module;
     for (int i = 0; i < nkernels; ++i)
@@ -89,11 +88,6 @@ int cuModuleGetFunction(void** out, void* module, const char* name) {
     return 500;
 }
 int cuFuncSetAttribute(Kernel* k, int which, int value) { note("attribute %s %d %d\n", k->name, which, value); return answer("cuFuncSetAttribute"); }
-int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, Kernel* k, int threads, size_t shared) {
-    note("occupancy %s %d %d\n", k->name, threads, (int)shared);
-    *out = 5;
-    return 0;
-}
 typedef struct { uint32_t id, pad, value[16]; } Attribute;
 typedef struct { uint32_t grid[3], block[3], shared; void* stream; Attribute* attributes; uint32_t count; } Config;
 int cuLaunchKernelEx(const Config* c, Kernel* k, void** params, void** extra) {
@@ -153,12 +147,6 @@ int cuMemFreeAsync(uint64_t address, void* stream) { note("free %llx on %d\n", (
 int cuMemcpyAsync(void* to, const void* from, size_t size, void* stream) { (void)stream; memcpy(to, from, size); return 0; }
 int cuStreamCreate(void** out, unsigned flags) { note("stream %u\n", flags); *out = (void*)(intptr_t)9; return 0; }
 int cuStreamSynchronize(void* stream) { note("wait %d\n", (int)(intptr_t)stream); return answer("cuStreamSynchronize"); }
-int cuStreamDestroy_v2(void* stream) { note("free stream %d\n", (int)(intptr_t)stream); return 0; }
-int cuEventCreate(void** out, unsigned flags) { (void)flags; *out = (void*)(intptr_t)4; return 0; }
-int cuEventRecord(void* event, void* stream) { note("record %d on %d\n", (int)(intptr_t)event, (int)(intptr_t)stream); return 0; }
-int cuEventSynchronize(void* event) { (void)event; return 0; }
-int cuEventElapsedTime(float* out, void* a, void* b) { (void)a; (void)b; *out = 1.5f; return 0; }
-int cuEventDestroy_v2(void* event) { note("free event %d\n", (int)(intptr_t)event); return 0; }
 """
 
 

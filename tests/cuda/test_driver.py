@@ -32,14 +32,6 @@ def driver(stub: Stub) -> Driver:
     return Driver(stub.path)
 
 
-def test_devices_are_described(driver: Driver) -> None:
-    assert driver.device_count() == 2
-    info = driver.info(1)
-    assert (info.index, info.name, info.arch, info.memory) == (1, "Stub 1", "sm_90", 1 << 20)
-    assert (info.processors, info.shared_optin, info.l2_bytes) == (16, 97, 38)
-    assert info.cooperative is True
-
-
 def test_contexts_are_the_primary_ones_and_opened_once(driver: Driver, stub: Stub) -> None:
     assert driver.context(1) == driver.context(1) == 1101
     assert stub.take() == ["retain 1"]
@@ -86,22 +78,12 @@ def test_launch_passes_everything(driver: Driver, stub: Stub) -> None:
     assert launch.args == [b"\x01" * 8, b"\x02\x03"] and launch.attributes == {6: (1, 0, 0)}
 
 
-def test_occupancy_streams_events_and_memory(driver: Driver, stub: Stub) -> None:
-    stub.declare("k")
-    function = driver.function(0, driver.load(0, b"CUBIN", "f"), "k")
-    assert driver.occupancy(0, function, 128, 1024) == 5
-    stream, start = driver.new_stream(0), driver.new_event(0)
-    driver.record(0, start, stream)
-    assert driver.elapsed(0, start, start) == 1.5
-    driver.free_event(0, start)
+def test_streams_and_memory(driver: Driver, stub: Stub) -> None:
+    stream = driver.new_stream(0)
     driver.synchronize(0, stream)
     address = driver.allocate(0, 64, stream)
     driver.free(0, address, stream)
-    driver.free_stream(0, stream)
-    assert stub.take()[-6:] == [
-        "record 4 on 9", "free event 4", "wait 9", "allocate 64 on 9", f"free {address:x} on 9",
-        "free stream 9",
-    ]  # fmt: skip
+    assert stub.take()[-3:] == ["wait 9", "allocate 64 on 9", f"free {address:x} on 9"]
     source, target = ctypes.create_string_buffer(b"abcd"), ctypes.create_string_buffer(5)
     driver.copy(0, ctypes.addressof(target), ctypes.addressof(source), 4)
     assert target.value == b"abcd"

@@ -1,4 +1,4 @@
-"""The CUDA driver (``libcuda``) by ctypes: devices, contexts, modules, launches, memory, timing.
+"""The CUDA driver (``libcuda``) by ctypes: contexts, modules, launches, memory, streams.
 
 Opened on first use, never at import. Work goes to the primary context of a device, which is the
 one that torch and the CUDA runtime use, so pointers and streams of other libraries are valid here.
@@ -13,13 +13,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import TileRuntimeError
-from tilelang.records import dataclass
+from tilelang.runtime.device_library import DeviceLibrary, arguments
 
 if TYPE_CHECKING:
     import ctypes
+
+    from tilelang.runtime.steps import MapForm
 
 # CUresult -> what usually causes it.
 _ADVICE = {
@@ -50,12 +52,6 @@ _ADVICE = {
     912: "use a cluster that divides the grid and has at most 8 blocks (16 where supported)",
 }
 
-# CUdevice_attribute
-_ATTRIBUTES = {
-    "max_threads": 1, "shared_block": 8, "warp": 10, "registers_block": 12, "clock_khz": 13,
-    "processors": 16, "threads_processor": 39, "l2_bytes": 38, "major": 75, "minor": 76,
-    "shared_processor": 81, "registers_processor": 82, "cooperative": 95, "shared_optin": 97,
-}  # fmt: skip
 # CUfunction_attribute
 _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
 # CUlaunchAttributeID
@@ -68,54 +64,6 @@ _ENCODERS = ("cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col")
 
 # Words of the table that :meth:`Driver.table` writes; the C launcher reads the same places.
 TABLE_HEADER = 10
-
-
-class MapForm(Protocol):
-    """What is fixed about a tensor map; see :class:`tilelang.runtime.steps.MapForm`."""
-
-    @property
-    def im2col(self) -> bool: ...
-    @property
-    def type(self) -> int: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def interleave(self) -> int: ...
-    @property
-    def swizzle(self) -> int: ...
-    @property
-    def promotion(self) -> int: ...
-    @property
-    def fill(self) -> int: ...
-    @property
-    def channels(self) -> int: ...
-    @property
-    def pixels(self) -> int: ...
-    @property
-    def steps(self) -> tuple[int, ...]: ...
-    @property
-    def box(self) -> tuple[int, ...]: ...
-    @property
-    def lower(self) -> tuple[int, ...]: ...
-    @property
-    def upper(self) -> tuple[int, ...]: ...
-
-
-@dataclass(frozen=True)
-class DeviceInfo:
-    """One GPU. Sizes in bytes."""
-
-    index: int
-    name: str
-    arch: str
-    processors: int
-    memory: int
-    shared_optin: int
-    shared_processor: int
-    registers_processor: int
-    threads_processor: int
-    l2_bytes: int
-    cooperative: bool
 
 
 @lru_cache(maxsize=1)
@@ -148,7 +96,7 @@ def library_names() -> tuple[str, ...]:
     return ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
 
-class Driver:
+class Driver(DeviceLibrary):
     """A loaded and initialised driver.
 
     Args:
@@ -158,12 +106,24 @@ class Driver:
         TileRuntimeError: no driver, or it cannot start.
     """
 
+    api = "CUDA"
+    advice = _ADVICE
+
     def __init__(self, library: str | None = None) -> None:
         import ctypes
 
         names = (library,) if library else library_names()
-        self._lib = _open(names)
-        self._pid = os.getpid()
+        super().__init__(
+            names, "there is no NVIDIA driver on this machine",
+            "libcuda, which comes with the driver",
+        )  # fmt: skip
+        if not hasattr(self._lib, "cuLaunchKernelEx"):
+            raise TileRuntimeError(
+                "the NVIDIA driver is too old",
+                expected="a driver for CUDA 11.8 or newer",
+                got=self._lib._name,
+                hint="update the driver",
+            )
         # Grows in a forked child, so that prepared tables of the parent are seen to be stale.
         self.epoch = ctypes.c_int64(0)
         self.check(self._lib.cuInit(0), "starting the driver")
@@ -174,42 +134,24 @@ class Driver:
     def _forked(self) -> None:
         self.epoch.value += 1
 
-    # -- errors --------------------------------------------------------------------------------
-    def check(self, code: int, what: str) -> None:
-        """Raise the error that the driver's ``code`` stands for; 0 is success."""
-        if code:
-            raise self.error(code, what)
+    def forked(self) -> bool:
+        """Whether another process loaded the driver."""
+        return bool(self.epoch.value) or super().forked()
 
-    def error(self, code: int, what: str) -> TileRuntimeError:
-        """The error for a driver's code."""
+    # -- errors --------------------------------------------------------------------------------
+    def texts(self, code: int) -> tuple[str, str]:
+        """The driver's own name for a code, and what it says about it."""
         import ctypes
 
-        texts = []
-        for function in ("cuGetErrorName", "cuGetErrorString"):
-            text = ctypes.c_char_p()
-            getattr(self._lib, function)(code, ctypes.byref(text))
-            texts.append((text.value or b"").decode(errors="replace"))
-        name, meaning = texts
-        return TileRuntimeError(
-            f"{what} failed: {name or f'CUDA error {code}'}",
-            got=meaning or None,
-            hint=_ADVICE.get(code),
-        )
+        name, meaning = ctypes.c_char_p(), ctypes.c_char_p()
+        self._lib.cuGetErrorName(code, ctypes.byref(name))
+        self._lib.cuGetErrorString(code, ctypes.byref(meaning))
+        return (name.value or b"").decode(), (meaning.value or b"").decode(errors="replace")
 
     def call(self, name: str, *args: Any, what: str) -> None:
         """Call a function of the driver and check what it returns."""
         self.alive()
         self.check(getattr(self._lib, name)(*args), what)
-
-    def alive(self) -> None:
-        """Raise when this process was forked from the one that started the driver."""
-        if self.epoch.value or os.getpid() != self._pid:
-            raise TileRuntimeError(
-                "CUDA was used before this process was forked, and cannot be used after",
-                expected="a process of its own",
-                got=f"a fork of process {self._pid}",
-                hint="multiprocessing.set_start_method('spawn')",
-            )
 
     def address(self, name: str) -> int:
         """Address of a driver function, for callers in C."""
@@ -217,26 +159,7 @@ class Driver:
 
         return int(ctypes.cast(getattr(self._lib, name), ctypes.c_void_p).value or 0)
 
-    # -- devices -------------------------------------------------------------------------------
-    def device_count(self) -> int:
-        """Number of visible GPUs."""
-        import ctypes
-
-        count = ctypes.c_int(0)
-        self.call("cuDeviceGetCount", ctypes.byref(count), what="counting the GPUs")
-        return count.value
-
-    def attribute(self, device: int, name: str) -> int:
-        """A figure of a GPU; names as in :class:`DeviceInfo` and ``_ATTRIBUTES``."""
-        import ctypes
-
-        value = ctypes.c_int(0)
-        self.call(
-            "cuDeviceGetAttribute", ctypes.byref(value), _ATTRIBUTES[name], self._device(device),
-            what=f"asking GPU {device} for {name}",
-        )  # fmt: skip
-        return value.value
-
+    # -- contexts ------------------------------------------------------------------------------
     def _device(self, index: int) -> Any:
         import ctypes
 
@@ -244,33 +167,6 @@ class Driver:
         self.call("cuDeviceGet", ctypes.byref(handle), index, what=f"opening GPU {index}")
         return handle
 
-    def info(self, device: int) -> DeviceInfo:
-        """What GPU ``device`` is and has."""
-        import ctypes
-
-        name, size = ctypes.create_string_buffer(256), ctypes.c_size_t(0)
-        handle = self._device(device)
-        self.call("cuDeviceGetName", name, 256, handle, what=f"naming GPU {device}")
-        self.call("cuDeviceTotalMem_v2", ctypes.byref(size), handle, what=f"asking GPU {device}")
-
-        def figure(which: str) -> int:
-            return self.attribute(device, which)
-
-        return DeviceInfo(
-            index=device,
-            name=name.value.decode(errors="replace"),
-            arch=f"sm_{figure('major')}{figure('minor')}",
-            processors=figure("processors"),
-            memory=size.value,
-            shared_optin=figure("shared_optin"),
-            shared_processor=figure("shared_processor"),
-            registers_processor=figure("registers_processor"),
-            threads_processor=figure("threads_processor"),
-            l2_bytes=figure("l2_bytes"),
-            cooperative=bool(figure("cooperative")),
-        )
-
-    # -- contexts ------------------------------------------------------------------------------
     def context(self, device: int) -> int:
         """The primary context of a GPU, kept for the life of the process."""
         import ctypes
@@ -314,13 +210,6 @@ class Driver:
                 what=f"loading {what} on GPU {device}",
             )  # fmt: skip
         return module.value or 0
-
-    def unload(self, device: int, module: int) -> None:
-        """Give a module back."""
-        import ctypes
-
-        with self.on(device):
-            self.call("cuModuleUnload", ctypes.c_void_p(module), what="unloading a module")
 
     def function(
         self, device: int, module: int, name: str, shared: int = 0, cluster: int = 1
@@ -366,19 +255,6 @@ class Driver:
         finally:
             exchange(ctypes.byref(mode))
 
-    def occupancy(self, device: int, function: int, threads: int, shared: int) -> int:
-        """How many blocks of a kernel one multiprocessor holds."""
-        import ctypes
-
-        blocks = ctypes.c_int(0)
-        with self.on(device):
-            self.call(
-                "cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(blocks),
-                ctypes.c_void_p(function), threads, ctypes.c_size_t(shared),
-                what="asking for the occupancy",
-            )  # fmt: skip
-        return blocks.value
-
     # -- launches ------------------------------------------------------------------------------
     def launch(
         self,
@@ -419,8 +295,7 @@ class Driver:
         config.grid[:], config.block[:] = list(grid), list(block)
         config.shared, config.stream = shared, stream
         config.attributes, config.count = attributes, len(wanted)
-        held = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
-        pointers = (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held))
+        pointers, _held = arguments(parameters)
         with self.on(device):
             return int(
                 self._lib.cuLaunchKernelEx(
@@ -508,10 +383,15 @@ class Driver:
                 ctypes.c_size_t(size), ctypes.c_void_p(stream), what="copying memory",
             )  # fmt: skip
 
-    # -- streams and events --------------------------------------------------------------------
+    # -- streams -------------------------------------------------------------------------------
     def new_stream(self, device: int) -> int:
         """A stream that does not wait for the default one."""
-        return self._new(device, "cuStreamCreate", 1, "making a stream")
+        import ctypes
+
+        handle = ctypes.c_void_p()
+        with self.on(device):
+            self.call("cuStreamCreate", ctypes.byref(handle), 1, what="making a stream")
+        return handle.value or 0
 
     def synchronize(self, device: int, stream: int = 0) -> None:
         """Wait for a stream; errors of kernels show here."""
@@ -519,81 +399,6 @@ class Driver:
 
         with self.on(device):
             self.call("cuStreamSynchronize", ctypes.c_void_p(stream), what="running a kernel")
-
-    def free_stream(self, device: int, stream: int) -> None:
-        """Give a stream back."""
-        self._handle(device, "cuStreamDestroy_v2", stream, "freeing a stream")
-
-    def new_event(self, device: int) -> int:
-        """An event that takes the time."""
-        return self._new(device, "cuEventCreate", 0, "making an event")
-
-    def record(self, device: int, event: int, stream: int = 0) -> None:
-        """Let an event happen when a stream gets there."""
-        import ctypes
-
-        with self.on(device):
-            self.call(
-                "cuEventRecord", ctypes.c_void_p(event), ctypes.c_void_p(stream),
-                what="recording an event",
-            )  # fmt: skip
-
-    def elapsed(self, device: int, start: int, end: int) -> float:
-        """Milliseconds between two events; waits for the second."""
-        import ctypes
-
-        value = ctypes.c_float(0)
-        self._handle(device, "cuEventSynchronize", end, "waiting for an event")
-        with self.on(device):
-            self.call(
-                "cuEventElapsedTime", ctypes.byref(value), ctypes.c_void_p(start),
-                ctypes.c_void_p(end), what="reading the time",
-            )  # fmt: skip
-        return value.value
-
-    def free_event(self, device: int, event: int) -> None:
-        """Give an event back."""
-        self._handle(device, "cuEventDestroy_v2", event, "freeing an event")
-
-    def _new(self, device: int, name: str, flags: int, what: str) -> int:
-        import ctypes
-
-        handle = ctypes.c_void_p()
-        with self.on(device):
-            self.call(name, ctypes.byref(handle), flags, what=what)
-        return handle.value or 0
-
-    def _handle(self, device: int, name: str, handle: int, what: str) -> None:
-        import ctypes
-
-        with self.on(device):
-            self.call(name, ctypes.c_void_p(handle), what=what)
-
-
-def _open(names: Sequence[str]) -> Any:
-    import ctypes
-
-    refusals = []
-    for name in names:
-        try:
-            library = ctypes.CDLL(name)
-        except OSError as error:
-            refusals.append(str(error))
-            continue
-        if not hasattr(library, "cuLaunchKernelEx"):
-            raise TileRuntimeError(
-                "the NVIDIA driver is too old",
-                expected="a driver for CUDA 11.8 or newer",
-                got=name,
-                hint="update the driver",
-            )
-        return library
-    raise TileRuntimeError(
-        "there is no NVIDIA driver on this machine",
-        expected="libcuda, which comes with the driver",
-        got=refusals[0] if refusals else None,
-        hint='run on the CPU with target="cpu", or anywhere with execution_backend="interpret"',
-    )
 
 
 @lru_cache(maxsize=1)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilelang.cuda.driver import Driver, MapForm, driver
+from tilelang.cuda.driver import Driver, driver
 from tilelang.errors import TileRuntimeError
+
+if TYPE_CHECKING:
+    from tilelang.runtime.steps import MapForm
 
 
 class LoadedModule:
@@ -48,11 +51,15 @@ class LoadedModule:
             return found
         with self._lock:
             if device not in self._functions:
-                module = self.driver.load(device, self.cubin, f"the kernels of {self.name}")
+                module = self.load(device)
                 self._functions[device] = tuple(
                     self.driver.function(device, module, *kernel) for kernel in self.kernels
                 )
             return self._functions[device]
+
+    def load(self, device: int) -> int:
+        """The handle of the module, loaded on ``device``."""
+        return self.driver.load(device, self.cubin, f"the kernels of {self.name}")
 
     def prepare(self, device: int) -> int:
         """Address of the table for launching from C on ``device``."""

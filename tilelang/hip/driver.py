@@ -1,20 +1,21 @@
 """The HIP runtime (``libamdhip64``) by ctypes: modules, launches, memory.
 
 Opened on first use, never at import. Pointers and streams of torch are valid here: there is one
-context for a device. Every refusal is a :class:`TileRuntimeError` with the runtime's own name for
+context for a device. Every refusal is a `TileRuntimeError` with the runtime's own name for
 it and what usually causes it. Source: HIP API reference, "Module" and "Execution Control".
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from tilelang.errors import InternalError, TileRuntimeError
+from tilelang.cuda.loaded_module import LoadedModule
+from tilelang.errors import InternalError
 from tilelang.hip.output import HEAD, SYMBOL, WORDS, decoded
+from tilelang.runtime.device_library import DeviceLibrary, arguments
 
 # hipError_t -> what usually causes it.
 _ADVICE = {
@@ -34,7 +35,7 @@ _HOST_TO_DEVICE = 1  # hipMemcpyKind
 _LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
 
 
-class Driver:
+class Driver(DeviceLibrary):
     """A loaded and initialised HIP runtime.
 
     Args:
@@ -44,42 +45,24 @@ class Driver:
         TileRuntimeError: no runtime, or it cannot start.
     """
 
+    api = "HIP"
+    advice = _ADVICE
+
     def __init__(self, library: str | None = None) -> None:
         import ctypes
 
-        self._lib = _open((library,) if library else _LIBRARIES)
+        names = (library,) if library else _LIBRARIES
+        super().__init__(
+            names, "there is no HIP runtime on this machine", "libamdhip64, which comes with ROCm"
+        )
         for name in ("hipGetErrorName", "hipGetErrorString"):
             getattr(self._lib, name).restype = ctypes.c_char_p
-        self._pid = os.getpid()
         self.check(self._lib.hipInit(0), "starting the HIP runtime")
 
-    # -- errors --------------------------------------------------------------------------------
-    def check(self, code: int, what: str) -> None:
-        """Raise the error that ``code`` stands for; 0 is success."""
-        if code:
-            raise self.error(code, what)
-
-    def error(self, code: int, what: str) -> TileRuntimeError:
-        """The error for a code of the runtime."""
-        name, meaning = (
-            (getattr(self._lib, function)(code) or b"").decode(errors="replace")
-            for function in ("hipGetErrorName", "hipGetErrorString")
-        )
-        return TileRuntimeError(
-            f"{what} failed: {name or f'HIP error {code}'}",
-            got=meaning or None,
-            hint=_ADVICE.get(code),
-        )
-
-    def alive(self) -> None:
-        """Raise when this process was forked from the one that started the runtime."""
-        if os.getpid() != self._pid:
-            raise TileRuntimeError(
-                "HIP was used before this process was forked, and cannot be used after",
-                expected="a process of its own",
-                got=f"a fork of process {self._pid}",
-                hint="multiprocessing.set_start_method('spawn')",
-            )
+    def texts(self, code: int) -> tuple[str, str]:
+        """The runtime's own name for a code, and what it says about it."""
+        name, meaning = self._lib.hipGetErrorName(code), self._lib.hipGetErrorString(code)
+        return (name or b"").decode(), (meaning or b"").decode(errors="replace")
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
@@ -144,8 +127,7 @@ class Driver:
         """Start a kernel; gives the runtime's code. ``parameters``: the bytes of each, in order."""
         import ctypes
 
-        held = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
-        pointers = (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held))
+        pointers, _held = arguments(parameters)
         place = (ctypes.c_void_p(function), *grid, *block, shared, ctypes.c_void_p(stream))
         with self.on(device):
             if cooperative:
@@ -221,8 +203,8 @@ class Driver:
         return code
 
 
-class LoadedCode:
-    """The kernels of one compiled program: loaded on each device when it is first needed there.
+class LoadedCode(LoadedModule):
+    """A code object that kernels are started of.
 
     Args:
         code: the code object.
@@ -234,81 +216,36 @@ class LoadedCode:
     def __init__(
         self, code: bytes, kernels: Sequence[str], name: str, get_driver: Any = None
     ) -> None:
-        import threading
-
-        self.code, self.kernels, self.name = code, tuple(kernels), name
-        self._driver = get_driver or driver
-        self._functions: dict[int, tuple[int, ...]] = {}
+        runtime: Any = get_driver or driver
+        super().__init__(code, [(kernel, 0, 1) for kernel in kernels], name, runtime)
         self._outputs: dict[int, Any] = {}
-        self._lock = threading.Lock()
 
-    def functions(self, device: int) -> tuple[int, ...]:
-        """Handles of the kernels on ``device``, loaded now if they are not there."""
-        runtime: Driver = self._driver()
-        runtime.alive()
-        with self._lock:
-            if device not in self._functions:
-                module = runtime.load(device, self.code, f"the kernels of {self.name}")
-                if SYMBOL.encode() in self.code:
-                    self._outputs[device] = runtime.output(device, module)
-                self._functions[device] = tuple(
-                    runtime.function(device, module, kernel) for kernel in self.kernels
-                )
-            return self._functions[device]
+    def load(self, device: int) -> int:
+        """The handle of the module, with memory for what its kernels print."""
+        module = super().load(device)
+        if SYMBOL.encode() in self.cubin:
+            self._outputs[device] = self._runtime.output(device, module)
+        return module
+
+    @property
+    def _runtime(self) -> Any:
+        return self.driver
 
     def prepare(self, device: int) -> int:
         """Programs are launched from Python."""
         raise InternalError("kernels for AMD's GPUs are not launched from C")
 
-    def launch(
-        self, device: int, kernel: int, grid: Sequence[int], block: Sequence[int], shared: int,
-        stream: int, parameters: Sequence[bytes], *, cluster: Sequence[int], cooperative: bool,
-        pdl: bool,
-    ) -> int:  # fmt: skip
-        """Start kernel number ``kernel``, and wait for one that prints; gives the runtime's
-        code."""
-        function = self.functions(device)[kernel]
-        runtime: Driver = self._driver()
-        code = runtime.launch(
-            device, function, grid, block, shared, stream, parameters, cooperative=cooperative
-        )
+    def launch(self, device: int, *where: Any, **how: Any) -> int:
+        """Start a kernel, and wait for one that prints; gives the runtime's code."""
+        code = super().launch(device, *where, **how)
         if code == 0 and device in self._outputs:
-            return runtime.printed(device, stream, self._outputs[device])
+            stream = where[4]
+            return int(self._runtime.printed(device, stream, self._outputs[device]))
         return code
 
     def tensor_map(self, form: Any, address: int, extents: Any, strides: Any) -> tuple[int, bytes]:
         """There are none."""
         raise InternalError("tensor maps are not available on HIP")
-
-    def allocate(self, device: int, size: int, stream: int) -> int:
-        """Device memory in stream order."""
-        return int(self._driver().allocate(device, size, stream))
-
-    def free(self, device: int, address: int, stream: int) -> None:
-        """Give it back in stream order."""
-        self._driver().free(device, address, stream)
-
-    def error(self, code: int, what: str) -> TileRuntimeError:
-        """The error for a code of the runtime."""
-        found: TileRuntimeError = self._driver().error(code, what)
-        return found
-
-
-def _open(names: Sequence[str]) -> Any:
-    import ctypes
-
-    refusals = []
-    for name in names:
-        try:
-            return ctypes.CDLL(name)
-        except OSError as error:
-            refusals.append(str(error))
-    raise TileRuntimeError(
-        "there is no HIP runtime on this machine",
-        expected="libamdhip64, which comes with ROCm",
-        got=refusals[0] if refusals else None,
-        hint='run on the CPU with target="cpu", or anywhere with execution_backend="interpret"',
-    )
 
 
 @lru_cache(maxsize=1)

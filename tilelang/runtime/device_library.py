@@ -1,0 +1,77 @@
+"""What the libraries of GPUs have in common that are called by ctypes: errors, and forks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from tilelang.errors import TileRuntimeError
+
+
+class DeviceLibrary:
+    """A loaded library of an API for GPUs."""
+
+    api: ClassVar[str]
+    advice: ClassVar[Mapping[int, str]]  # code -> what usually causes it
+
+    def __init__(self, names: Sequence[str], missing: str, expected: str) -> None:
+        self._lib = _open(names, missing, expected)
+        self._pid = os.getpid()
+
+    def check(self, code: int, what: str) -> None:
+        """Raise the error that ``code`` stands for; 0 is success."""
+        if code:
+            raise self.error(code, what)
+
+    def error(self, code: int, what: str) -> TileRuntimeError:
+        """The error for a code of the library."""
+        name, meaning = self.texts(code)
+        return TileRuntimeError(
+            f"{what} failed: {name or f'{self.api} error {code}'}",
+            got=meaning or None,
+            hint=self.advice.get(code),
+        )
+
+    def texts(self, code: int) -> tuple[str, str]:
+        """The library's own name for a code, and what it says about it."""
+        raise NotImplementedError
+
+    def forked(self) -> bool:
+        """Whether another process loaded the library."""
+        return os.getpid() != self._pid
+
+    def alive(self) -> None:
+        """Raise when this process was forked from the one that loaded the library."""
+        if self.forked():
+            raise TileRuntimeError(
+                f"{self.api} was used before this process was forked, and cannot be used after",
+                expected="a process of its own",
+                got=f"a fork of process {self._pid}",
+                hint="multiprocessing.set_start_method('spawn')",
+            )
+
+
+def arguments(parameters: Sequence[bytes]) -> tuple[Any, Any]:
+    """The parameters of a kernel as an array of pointers, and what has to live as long."""
+    import ctypes
+
+    held = [ctypes.create_string_buffer(data, len(data)) for data in parameters]
+    return (ctypes.c_void_p * max(1, len(held)))(*map(ctypes.addressof, held)), held
+
+
+def _open(names: Sequence[str], missing: str, expected: str) -> Any:
+    import ctypes
+
+    refusals = []
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            refusals.append(str(error))
+    raise TileRuntimeError(
+        missing,
+        expected=expected,
+        got=refusals[0] if refusals else None,
+        hint='run on the CPU with target="cpu", or anywhere with execution_backend="interpret"',
+    )
