@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -47,7 +48,8 @@ from fuzz.shrinking import shrink
 from tilelang.errors import TileError, TileUnsupportedError
 
 BATCH = 20  # programs in a process, while nothing fails: a GPU's context takes long to make
-SECONDS = 300  # a program that runs longer is killed, and reported as an error
+SECONDS = 300  # of processor time: a program that takes more is killed, and reported as an error
+WAITING = 10  # times as long for a program that waits: for others on the machine, or for ever
 WARM = """import tilelang.language as T
 @T.prim_func
 def main():
@@ -110,8 +112,10 @@ def isolated(programs: list[Program]) -> list[tuple[str, str]]:
 
 def _report(programs: list[Program], write: int) -> NoReturn:
     """In the child: a line for each program, up to the first that fails."""
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
     for program in programs:
-        signal.alarm(SECONDS)
+        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + SECONDS, most))
+        signal.alarm(WAITING * SECONDS)
         kind, detail = outcome(program)
         os.write(write, json.dumps([kind, detail[:3000]]).encode() + b"\n")
         if kind not in ("ok", "refused"):
