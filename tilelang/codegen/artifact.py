@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tilelang.codegen.gpu.module import CudaModule
+from tilelang.codegen.symbols import symbols_of
 from tilelang.errors import Site
+from tilelang.ir.stmt import PrimFunc
 from tilelang.records import dataclass
 
 
@@ -27,3 +31,20 @@ class Artifact:
     def kernel_source(self) -> str:
         """The generated source, under the name that programs use."""
         return self.source
+
+
+def artifact_of(
+    func: PrimFunc, module: CudaModule, language: str, alignments: Mapping[str, int]
+) -> Artifact:
+    """The artifact of a program for a GPU."""
+    return Artifact(
+        source=module.source,
+        language=language,
+        entry=module.kernels[0] if module.kernels else "",
+        symbols=tuple(symbol.name for symbol in symbols_of(func)),
+        messages=module.messages,
+        sites=module.sites,
+        flags=module.flags,
+        device=module,
+        alignments=tuple(alignments.items()),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.artifact import Artifact, artifact_of
 from tilelang.codegen.backend import Backend, Program, Shipping
 from tilelang.codegen.gpu.module import MapStep, walk_steps
 from tilelang.ir.stmt import PrimFunc
@@ -18,7 +18,6 @@ TENSOR_MAP = 16  # bytes that the address of a tensor with a tensor map is a mul
 
 def _emit(func: PrimFunc, context: Context) -> Artifact:
     """The device text and the host steps of a lowered program."""
-    from tilelang.codegen.symbols import symbols_of
     from tilelang.cuda.dialect import emit_cuda
     from tilelang.passes.normalize.alignment import needed_alignments
 
@@ -29,17 +28,7 @@ def _emit(func: PrimFunc, context: Context) -> Artifact:
         for step in walk_steps(module.steps)
         if isinstance(step, MapStep)
     )
-    return Artifact(
-        source=module.source,
-        language="cuda",
-        entry=module.kernels[0] if module.kernels else "",
-        symbols=tuple(symbol.name for symbol in symbols_of(func)),
-        messages=module.messages,
-        sites=module.sites,
-        device=module,
-        alignments=tuple(needs.items()),
-        flags=module.flags,
-    )
+    return artifact_of(func, module, "cuda", needs)
 
 
 def _ahead(program: Program) -> None:

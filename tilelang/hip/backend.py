@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.artifact import Artifact, artifact_of
 from tilelang.codegen.backend import Backend, Program, Shipping
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
@@ -16,22 +16,11 @@ if TYPE_CHECKING:
 def _emit(func: PrimFunc, context: Context) -> Artifact:
     """The device text and the host steps of a lowered program."""
     from tilelang.codegen.gpu.emit import emit_module
-    from tilelang.codegen.symbols import symbols_of
     from tilelang.hip.dialect import HIP
     from tilelang.passes.normalize.alignment import needed_alignments
 
     module = emit_module(func, context.target, HIP)
-    return Artifact(
-        source=module.source,
-        language="hip",
-        entry=module.kernels[0] if module.kernels else "",
-        symbols=tuple(symbol.name for symbol in symbols_of(func)),
-        messages=module.messages,
-        sites=module.sites,
-        device=module,
-        alignments=tuple(dict(needed_alignments(func)).items()),
-        flags=module.flags,
-    )
+    return artifact_of(func, module, "hip", dict(needed_alignments(func)))
 
 
 def _executable(program: Program, artifact: Artifact) -> Executable:

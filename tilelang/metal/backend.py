@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilelang.codegen.artifact import Artifact
+from tilelang.codegen.artifact import Artifact, artifact_of
 from tilelang.codegen.backend import Backend, Program
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
@@ -21,21 +21,11 @@ _INCLUDE = '#include "tl_metal.h"'
 def _emit(func: PrimFunc, context: Context) -> Artifact:
     """The text and the host steps of a lowered program."""
     from tilelang.codegen.gpu.emit import emit_module
-    from tilelang.codegen.symbols import symbols_of
     from tilelang.metal.dialect import METAL as DIALECT
     from tilelang.passes.normalize.alignment import needed_alignments
 
     module = emit_module(func, context.target, DIALECT)
-    return Artifact(
-        source=module.source,
-        language="metal",
-        entry=module.kernels[0] if module.kernels else "",
-        symbols=tuple(symbol.name for symbol in symbols_of(func)),
-        messages=module.messages,
-        sites=module.sites,
-        device=module,
-        alignments=tuple(needed_alignments(func)),
-    )
+    return artifact_of(func, module, "metal", dict(needed_alignments(func)))
 
 
 def _executable(program: Program, artifact: Artifact) -> Executable:
