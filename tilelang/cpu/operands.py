@@ -192,15 +192,7 @@ def _to_panels(stmt: S.Copy, dtype: DType, panels: Panels) -> S.Stmt:
         indices = tuple(low + at[d] if d in at else low for d, low in enumerate(stmt.src.mins))
         value = _value(stmt, E.Load(stmt.src.buffer, indices), dtype)
         store = S.Store(buffer=stmt.dst.buffer, indices=(panel, rows, w), value=value, loc=stmt.loc)
-        return S.For(
-            var=w,
-            start=E.const(0),
-            stop=E.const(width),
-            step=E.const(1),
-            body=store,
-            annotations=(("parallel", 2),),
-            loc=stmt.loc,
-        )
+        return S.counted(w, width, store, "serial", (("parallel", 2),), stmt.loc)
 
     run = gcd(RUN, panels.rows)
 

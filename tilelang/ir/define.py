@@ -46,14 +46,7 @@ def as_nest(loop: S.Parallel, independent: bool = False) -> S.Stmt:
     Args:
         independent: mark them with the annotation "parallel" (value: depth in the nest).
     """
-    found = loop.body
-    for depth, (var, extent) in reversed(list(enumerate(zip(loop.vars, loop.extents)))):
-        notes: S.Pairs = (("parallel", depth),) if independent else ()
-        found = S.For(
-            var=var, start=E.const(0), stop=extent, step=E.const(1), body=found,
-            annotations=notes, loc=loop.loc,
-        )  # fmt: skip
-    return found
+    return S.nested(loop.vars, loop.extents, loop.body, independent, loop.loc)
 
 
 def element(region: Region, variables: Sequence[E.Expr]) -> Indices:
@@ -196,9 +189,4 @@ def print_lines(stmt: S.PrintTile, value: Callable[[Indices], E.Expr]) -> S.Stmt
         buffer=buffer.name,
         thread=stmt.thread,
     )
-    body: S.Stmt = S.Eval(value=call, loc=stmt.loc)
-    for var, extent in reversed(list(zip(variables, extents))):
-        body = S.For(
-            var=var, start=E.const(0), stop=extent, step=E.const(1), body=body, loc=stmt.loc
-        )
-    return body
+    return S.nested(variables, extents, S.Eval(value=call, loc=stmt.loc), loc=stmt.loc)

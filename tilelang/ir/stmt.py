@@ -9,7 +9,7 @@ Scopes: a ``Let`` or ``Alloc`` holds to the end of the ``Seq`` that contains it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from tilelang.errors import InternalError, Loc
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Var
+from tilelang.ir.expr import Expr, Var, as_expr, const
 from tilelang.records import dataclass
 
 Pairs = tuple[tuple[str, object], ...]
@@ -558,6 +558,29 @@ class PrimFunc:
         from html import escape
 
         return f"<pre>{escape(self.script())}</pre>"
+
+
+def counted(
+    var: Var, extent: int | Expr, body: Stmt, kind: str = "serial", annotations: Pairs = (),
+    loc: Loc | None = None,
+) -> For:  # fmt: skip
+    """``for var in range(extent)``."""
+    return For(
+        var=var, start=const(0), stop=as_expr(extent), step=const(1), body=body, kind=kind,
+        annotations=annotations, loc=loc,
+    )  # fmt: skip
+
+
+def nested(
+    variables: Sequence[Var], extents: Sequence[int | Expr], body: Stmt,
+    independent: bool = False, loc: Loc | None = None,
+) -> Stmt:  # fmt: skip
+    """``body`` in loops one in the other, the first outermost; ``independent`` ones have the
+    annotation "parallel" (value: depth in the nest)."""
+    for depth in reversed(range(len(extents))):
+        notes: Pairs = (("parallel", depth),) if independent else ()
+        body = counted(variables[depth], extents[depth], body, annotations=notes, loc=loc)
+    return body
 
 
 def seq(*stmts: Stmt) -> Stmt:

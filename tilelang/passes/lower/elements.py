@@ -29,8 +29,7 @@ ZERO = E.const(0)
 # -- small pieces ---------------------------------------------------------------------------------
 def loop(var: E.Var, extent: int | E.Expr, body: S.Stmt, kind: str = "unroll") -> S.Stmt:
     """``body`` for ``var`` from 0 to ``extent`` - 1."""
-    stop = E.as_expr(extent)
-    return S.For(var=var, start=ZERO, stop=stop, step=E.const(1), body=body, kind=kind)
+    return S.counted(var, extent, body, kind)
 
 
 def nest(loops: Sequence[tuple[E.Var, int | E.Expr]], body: S.Stmt, kind: str = "unroll") -> S.Stmt:

@@ -65,23 +65,14 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     # An asynchronous copy is one even where a thread has a single element of it.
     notes = tuple(pair for pair in loop.annotations if pair[0] == "async")
     if lanes > 1 or notes:
-        inner = _for(lane, lanes, inner, "vectorized", loop, notes)
+        inner = S.counted(lane, lanes, inner, "vectorized", notes, loop.loc)
     if conditions:
         cond = reduce(partial(E.binary, "land"), conditions)
         inner = S.If(cond=cond, then=inner, loc=loop.loc)
     if steps == 1:
         return _substituted(inner, step, E.const(0))
     kind = "unroll" if body.uses_fragments or steps <= UNROLL_LIMIT else "serial"
-    return _for(step, steps, inner, kind, loop)
-
-
-def _for(
-    var: E.Var, extent: int, body: S.Stmt, kind: str, loop: S.Stmt, notes: S.Pairs = ()
-) -> S.For:
-    return S.For(
-        var=var, start=E.const(0), stop=E.const(extent), step=E.const(1), body=body, kind=kind,
-        annotations=notes, loc=loop.loc,
-    )  # fmt: skip
+    return S.counted(step, steps, inner, kind, loc=loop.loc)
 
 
 def _in_rows(spread: RegisterLayout, ctx: Lowering) -> RegisterLayout:
@@ -290,7 +281,4 @@ def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:
     inner = Body().rewrite(loop.body)
     guarded = S.If(cond=E.binary("lt", flat_var, total), then=inner, loc=loop.loc)
     let = S.Let(var=flat_var, value=E.cast(flat, total.dtype), loc=loop.loc)
-    return S.For(
-        var=step, start=E.const(0), stop=count, step=E.const(1), body=S.seq(let, guarded),
-        loc=loop.loc,
-    )  # fmt: skip
+    return S.counted(step, count, S.seq(let, guarded), loc=loop.loc)

@@ -370,7 +370,4 @@ def _zeroed(array: Buffer) -> S.Stmt:
     """Zeros in all registers: those that hold no element may be read, though never used."""
     var = E.Var("s", INT)
     store = S.Store(buffer=array, indices=(var,), value=E.const(0, array.dtype))
-    return S.For(
-        var=var, start=E.const(0), stop=E.as_expr(array.shape[0]), step=E.const(1), body=store,
-        kind="unroll",
-    )  # fmt: skip
+    return S.counted(var, E.as_expr(array.shape[0]), store, "unroll")

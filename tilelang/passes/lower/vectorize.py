@@ -103,11 +103,8 @@ class _Lanes(Rewriter):
         shifted = _shift(body, stmt.var, E.binary("add", base, stmt.var))
         self.bounds = self.bounds.with_range(outer, 0, count // lanes)
         inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), bool(marked)))
-        pieces = S.For(
-            var=outer, start=E.const(0), stop=E.const(count // lanes), step=E.const(1),
-            body=inner, kind="unroll" if count // lanes <= 64 else "serial", loc=stmt.loc,
-        )  # fmt: skip
-        return [*drawn, pieces]
+        kind = "unroll" if count // lanes <= 64 else "serial"
+        return [*drawn, S.counted(outer, count // lanes, inner, kind, loc=stmt.loc)]
 
     # -- statements ------------------------------------------------------------------------------
     def block(self, stmt: S.Stmt, piece: Piece, marked: bool) -> list[S.Stmt]:
@@ -308,10 +305,8 @@ class _Loads:
             lane = E.Var("v", INT)
             value = substitute(other, {piece.lane: E.binary("add", lane, E.const(part.start))})
             index = E.binary("add", lane, E.const(first))
-            fill = S.For(
-                var=lane, start=E.const(0), stop=E.const(run), step=E.const(1), kind="unroll",
-                body=S.Store(buffer=array, indices=(index,), value=value),
-            )  # fmt: skip
+            store = S.Store(buffer=array, indices=(index,), value=value)
+            fill = S.counted(lane, run, store, "unroll")
             loc = self.stmt.loc
             self.before.append(S.If(cond=part.at(cond), then=move, orelse=fill, loc=loc))
         return E.Load(array, (E.binary("sub", piece.lane, E.const(piece.start)),))

@@ -74,8 +74,7 @@ class Barriers:
             return []
         number = E.Var("number", INT)
         clear = S.Store(buffer=self.named, indices=(number,), value=E.const(0))
-        loop = S.For(var=number, start=E.const(0), stop=E.const(NAMED), step=E.const(1), body=clear)
-        return [S.Alloc(buffer=self.named), loop]
+        return [S.Alloc(buffer=self.named), S.counted(number, NAMED, clear)]
 
     def alloc(self, stmt: S.Alloc) -> list[S.Stmt]:
         """Barriers in memory: arrivals that are missing, phase, arrivals of a phase."""

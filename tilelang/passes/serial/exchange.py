@@ -115,7 +115,7 @@ def exchanges(expr: E.Expr) -> bool:
 
 def plain_loop(var: E.Var, count: int, *body: S.Stmt) -> S.For:
     """``body`` for ``var`` from 0 to ``count``."""
-    return S.For(var=var, start=E.const(0), stop=E.const(count), step=E.const(1), body=S.seq(*body))
+    return S.counted(var, count, S.seq(*body))
 
 
 def _harmless(value: E.Expr) -> bool:

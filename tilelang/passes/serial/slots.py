@@ -202,10 +202,7 @@ class _AtThread(ExprRewriter):
 
 def thread_loop(t: E.Var, count: int, body: S.Stmt, alive: Buffer | None = None) -> S.For:
     """A loop over the threads of a block; a return in it goes to the next one."""
-    notes: S.Pairs = (("threads", alive),)
-    return S.For(
-        var=t, start=E.const(0), stop=E.const(count), step=E.const(1), body=body, annotations=notes
-    )
+    return S.counted(t, count, body, annotations=(("threads", alive),))
 
 
 def vars_in(stmt: S.Stmt) -> list[E.Var]:

@@ -487,18 +487,7 @@ class _Serializer:
                 owner = linear % self.count
             # A sub-range of the threads deals the iterations among itself.
             body = S.seq(S.Let(var=t, value=owner), self.loops.at_thread(body, t))
-        for depth, (var, extent) in enumerate(reversed(list(zip(stmt.vars, stmt.extents)))):
-            notes: S.Pairs = (("parallel", len(stmt.vars) - 1 - depth),)
-            body = S.For(
-                var=var,
-                start=E.const(0),
-                stop=extent,
-                step=E.const(1),
-                body=body,
-                annotations=notes,
-                loc=stmt.loc,
-            )
-        return body
+        return S.nested(stmt.vars, stmt.extents, body, True, stmt.loc)
 
     def _plain_body(self, body: S.Stmt) -> S.Stmt:
         """Nested ``T.Parallel`` loops of a body as plain loops."""

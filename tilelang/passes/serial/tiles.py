@@ -95,18 +95,7 @@ def nest(
     """Loops over ``extents`` around ``body(vars)``."""
     variables = [E.Var(names[d] if d < len(names) else f"i{d}", INT) for d in range(len(extents))]
     inner = body(variables)  # type: ignore[operator]  # a callable taking the loop variables
-    for depth in reversed(range(len(extents))):
-        notes: S.Pairs = (("parallel", depth),) if parallel else ()
-        inner = S.For(
-            var=variables[depth],
-            start=E.const(0),
-            stop=extents[depth],
-            step=E.const(1),
-            body=inner,
-            annotations=notes,
-            loc=stmt.loc,
-        )
-    return inner  # type: ignore[no-any-return]  # body returns a statement
+    return S.nested(variables, extents, inner, parallel, stmt.loc)
 
 
 def indices_at(
@@ -186,10 +175,7 @@ def _reduce(stmt: S.Reduce) -> list[S.Stmt]:
         new = combine(stmt.kind, old, element(variables, k), stmt.nan_propagate)
         return S.Store(buffer=dst.buffer, indices=at_dst(variables), value=new, loc=stmt.loc)
 
-    inner = nest(extents, "ijlmn", body, stmt)
-    out.append(
-        S.For(var=k, start=E.const(0), stop=length, step=E.const(1), body=inner, loc=stmt.loc)
-    )
+    out.append(S.counted(k, length, nest(extents, "ijlmn", body, stmt), loc=stmt.loc))
     return out
 
 
@@ -212,16 +198,8 @@ def _reduce_row(
     op = COMBINE[stmt.kind]
     if stmt.nan_propagate and op in ("max", "min") and wide.is_float:
         op = f"f{op}_nan"
-    notes: S.Pairs = (("reduction", ((op, total),)),)
-    loop = S.For(
-        var=k,
-        start=E.const(0),
-        stop=length,
-        step=E.const(1),
-        body=S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc),
-        annotations=notes,
-        loc=stmt.loc,
-    )
+    add = S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc)
+    loop = S.counted(k, length, add, "serial", (("reduction", ((op, total),)),), stmt.loc)
     result = settled(E.Load(total, zero), dtype)
     if not stmt.clear:
         old = E.Load(stmt.dst.buffer, indices)
@@ -250,15 +228,8 @@ def _gemm(stmt: S.Gemm) -> S.Stmt:
         step = E.Load(total, zero) + E.cast(a, wide) * E.cast(b, wide)
         target = at(stmt.c, i, j)
         old = E.cast(E.Load(stmt.c.buffer, target), wide)
-        loop = S.For(
-            var=k,
-            start=E.const(0),
-            stop=length,
-            step=E.const(1),
-            loc=stmt.loc,
-            body=S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc),
-            annotations=(("reduction", (("add", total),)),),
-        )
+        add = S.Store(buffer=total, indices=zero, value=step, loc=stmt.loc)
+        loop = S.counted(k, length, add, "serial", (("reduction", (("add", total),)),), stmt.loc)
         value = E.cast(E.Load(total, zero), stmt.c.dtype)
         store = S.Store(buffer=stmt.c.buffer, indices=target, value=value, loc=stmt.loc)
         first = E.select(stmt.clear, E.const(0, wide), old)
