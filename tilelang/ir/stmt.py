@@ -15,9 +15,10 @@ from functools import cache
 from typing import Any, ClassVar
 
 from tilelang.errors import InternalError, Loc
+from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.expr import Expr, Var, as_expr, const
+from tilelang.ir.expr import Expr, Var, as_expr, call, const
 from tilelang.records import dataclass
 
 Pairs = tuple[tuple[str, object], ...]
@@ -558,6 +559,11 @@ class PrimFunc:
         from html import escape
 
         return f"<pre>{escape(self.script())}</pre>"
+
+
+def do(row: Atom | str, *args: object, loc: Loc | None = None, **attrs: object) -> Eval:
+    """A call that is made for its effect."""
+    return Eval(value=call(row, *args, dtype="void", **attrs), loc=loc)
 
 
 def counted(

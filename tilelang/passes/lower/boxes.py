@@ -178,10 +178,10 @@ class OwnBarriers:
         inside: list[S.Stmt] = [S.Eval(value=arrive, loc=loc)]
         inside += [item for copy, boxes in found for item in issued(copy, boxes, place)]
         parity, after = self.parity(loc)
-        wait = S.Eval(value=E.call(MBARRIER_WAIT, place, parity), loc=loc)
+        wait = S.do(MBARRIER_WAIT, place, parity, loc=loc)
         # Others may still use what their tiles hold, or have another turn of the barrier to end.
         shared = any("cluster_mask" in dict(copy.annotations) for copy in copies)
-        before = [S.Eval(value=E.call(nvidia.CLUSTER_SYNC), loc=loc)] if shared else []
+        before = [S.do(nvidia.CLUSTER_SYNC, loc=loc)] if shared else []
         return S.seq(*before, elected(S.seq(*inside), ctx), wait, *after)
 
     def parity(self, loc: Loc | None) -> tuple[E.Expr, list[S.Stmt]]:
@@ -217,7 +217,7 @@ def stored(copy: Moved, ctx: Lowering, loops: int) -> S.Stmt:
     """A store, as a group of the thread that issues it. In a loop the next one may be of the same
     elements, so that it is waited for until it has been written."""
     calls = issued(copy, boxes_or_refuse(copy, ctx.bounds))
-    calls.append(S.Eval(value=E.call(nvidia.BULK_COMMIT), loc=copy.loc))
+    calls.append(S.do(nvidia.BULK_COMMIT, loc=copy.loc))
     if is_complete(copy):
         wait = E.call(nvidia.BULK_WAIT, E.const(0), read=not loops)
         calls.append(S.Eval(value=wait, loc=copy.loc))

@@ -121,7 +121,7 @@ class Lowering:
 def barrier_of(group: Group) -> S.Stmt:
     """A rendezvous of ``group``."""
     if group.barrier == 0:
-        return S.Eval(value=E.call("sync_threads", dtype="void"))
+        return S.do("sync_threads")
     if group.barrier == NO_BARRIER:
         raise no_barrier_left((group.lo, group.threads))
     call = E.call("sync_threads", E.const(group.barrier), E.const(group.threads), dtype="void")

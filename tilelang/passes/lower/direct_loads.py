@@ -166,6 +166,6 @@ def _loads(stmt: S.Copy, shape: tuple[int, ...], run: int, span: int, ctx: Lower
     at = [simplify(index, ctx.bounds) for index in indices]
     target = E.AddressOf(stmt.dst.buffer, element(stmt.dst, at), "w")
     source = E.AddressOf(stmt.src.buffer, element(stmt.src, at), "r")
-    call = E.call(amd.LOAD_LDS, target, source, dtype="void", bytes=run * bits // 8)
+    load = S.do(amd.LOAD_LDS, target, source, loc=stmt.loc, bytes=run * bits // 8)
     count = prod(shape) // (run * ctx.threads)
-    return loop(number, count, S.Eval(value=call, loc=stmt.loc))
+    return loop(number, count, load)

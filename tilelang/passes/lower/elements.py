@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
+from typing import TypeAlias
 
-from tilelang.errors import TileUnsupportedError
+from tilelang.errors import Loc, TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import VECTOR_COPY
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.scopes import is_fragment, is_private
 from tilelang.passes.lower.context import MADE, Lowering
@@ -111,6 +113,16 @@ def constant_extents(region: Region, what: str) -> tuple[int, ...]:
 def array(name: str, dtype: DType, count: int) -> Buffer:
     """A per-thread array."""
     return Buffer(name, Shape((count,)), dtype, "local", attrs=MADE)
+
+
+Place: TypeAlias = "tuple[Buffer, tuple[E.Expr, ...]]"
+
+
+def vector_copy(target: Place, source: Place, count: int, loc: Loc | None) -> S.Stmt:
+    """``count`` neighbours in one move."""
+    size = count * source[0].dtype.bits // 8
+    addresses = E.AddressOf(*target, "w"), E.AddressOf(*source, "r")
+    return S.do(VECTOR_COPY, *addresses, loc=loc, bytes=size)
 
 
 # -- registers of a layout ---------------------------------------------------------------------

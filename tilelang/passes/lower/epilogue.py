@@ -128,7 +128,7 @@ class _Rows:
         strip = ctx.fresh("i")
         base = (ctx.thread // ctx.warp) * (ROWS * stride)
         everyone = E.const(0xFFFFFFFF, DType("uint32"))
-        meet = S.Eval(value=E.call("sync_warp", everyone), loc=self.stmt.loc)
+        meet = S.do("sync_warp", everyone, loc=self.stmt.loc)
         body = S.seq(self._put(room, base, strip), meet, self._take(room, base, strip), meet)
         return loop(strip, self.tile.strips, body)
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from tilelang.errors import Loc
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.tables import VECTOR_COPY
-from tilelang.passes.lower.elements import array, loop
+from tilelang.passes.lower.elements import array, loop, vector_copy
 from tilelang.passes.lower.gemm_operands import SharedOperand
 from tilelang.records import dataclass
 from tilelang.target.matrices import BLOCK
@@ -57,31 +55,16 @@ class PermutedOperand(SharedOperand):
         for start in range(0, STEPS * OWN, width):
             step, inner = divmod(start, OWN)
             at = tile * self.register_count + half * PART + (step * stride + inner * halves)
-            body.append(_move(registers, at, chunk, E.const(start), width, self.loc))
+            source = chunk, (E.const(start),)
+            body.append(vector_copy((registers, (at,)), source, width, self.loc))
         yield loop(tile, self.tiles, loop(half, halves, S.seq(*body)))
 
     def _chunk(self, chunk: Buffer, row: E.Expr, k: E.Expr) -> S.Stmt:
         """``chunk`` is filled from a row, from ``k`` on."""
         count = STEPS * OWN
         if self.by_matrix:
-            return _move(chunk, E.const(0), *self.at(row, k), count, self.loc)
+            return vector_copy((chunk, (E.const(0),)), self.at(row, k), count, self.loc)
         var = self.ctx.fresh("s")
         place = self.at(row, k + var)
         store = S.Store(buffer=chunk, indices=(var,), value=E.Load(*place), loc=self.loc)
         return loop(var, count, store)
-
-
-def _move(
-    dst: Buffer,
-    to: E.Expr,
-    src: Buffer,
-    at: E.Expr | tuple[E.Expr, ...],
-    count: int,
-    loc: Loc | None,
-) -> S.Stmt:
-    """``count`` neighbouring elements in one move."""
-    source = E.AddressOf(src, at if isinstance(at, tuple) else (at,), "r")
-    target = E.AddressOf(dst, (to,), "w")
-    size = count * src.dtype.bits // 8
-    call = E.call(VECTOR_COPY, target, source, dtype="void", bytes=size)
-    return S.Eval(value=call, loc=loc)

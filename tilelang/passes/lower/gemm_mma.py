@@ -174,15 +174,15 @@ def multiply(
     count = columns // operands[1].groups
     i, j = ctx.fresh("i"), ctx.fresh("j")
     column = j + group * count
-    call = E.call(
+    product = S.do(
         ROWS[atom.row],
         E.AddressOf(accumulator.registers, ((i * columns + column) * atom.c_registers,), "rw"),
         operands[0].address(i, step, parity),
         operands[1].address(j, step, parity if operands[1].groups == 1 else group % 2),
-        dtype="void",
+        loc=accumulator.stmt.loc,
         shape=atom.shape,
         a=str(atom.a),
         b=str(atom.b),
         c=str(atom.c),
     )
-    return loop(i, rows, loop(j, count, S.Eval(value=call, loc=accumulator.stmt.loc)))
+    return loop(i, rows, loop(j, count, product))

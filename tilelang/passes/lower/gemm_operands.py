@@ -20,12 +20,11 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.tables import VECTOR_COPY
 from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import array, loop
+from tilelang.passes.lower.elements import array, loop, vector_copy
 from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.target.matrices import BLOCK, MmaAtom
@@ -266,15 +265,10 @@ class SharedOperand(MemoryOperand):
             )
         per = self.atom.per_register
         target = E.AddressOf(registers, (group * (count * per),), "w")
-        call = E.call(
-            nvidia.LDMATRIX,
-            target,
-            E.AddressOf(*place, "r"),
-            dtype="void",
-            count=count,
-            trans=not self.k_inner,
+        source = E.AddressOf(*place, "r")
+        return S.do(
+            nvidia.LDMATRIX, target, source, loc=self.loc, count=count, trans=not self.k_inner
         )
-        return S.Eval(value=call, loc=self.loc)
 
     def _digit(self, values: list[int]) -> E.Expr:
         """``values[g]`` for the lanes of block g; linear in the two bits of g."""
@@ -295,11 +289,8 @@ class SharedOperand(MemoryOperand):
         outer, k = pair if self.left else pair[::-1]
         height = self.atom.m if self.left else self.atom.n
         place = self.at(tile * height + first + outer, start + k)
-        target = E.AddressOf(registers, (tile * self.register_count + part * self.run,), "w")
-        size = self.run * self.region.dtype.bits // 8
-        source = E.AddressOf(*place, "r")
-        call = E.call(VECTOR_COPY, target, source, dtype="void", bytes=size)
-        move = S.Eval(value=call, loc=self.loc)
+        target = registers, (tile * self.register_count + part * self.run,)
+        move = vector_copy(target, place, self.run, self.loc)
         return loop(tile, tiles, loop(part, self.register_count // self.run, move))
 
     def _load_columns(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
@@ -316,12 +307,7 @@ class SharedOperand(MemoryOperand):
 
         if self.chunked(count):
             several = array("columns", kind, count)
-            call = E.call(
-                VECTOR_COPY, E.AddressOf(several, (E.const(0),), "w"),
-                E.AddressOf(*self.at(outer, start + k), "r"),
-                dtype="void", bytes=count * kind.bits // 8,
-            )  # fmt: skip
-            move = S.Eval(value=call, loc=self.loc)
+            move = vector_copy((several, (E.const(0),)), self.at(outer, start + k), count, self.loc)
             body = S.seq(S.Alloc(buffer=several), move, put(E.Load(several, (column,))))
         else:
             body = put(E.Load(*self.at(outer + column, start + k)))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -196,12 +197,11 @@ class SimdgroupProduct:
         outer, k = tile * SIDE, step * SIDE
         pitch = row_pitch(region.buffer)
         if pitch:
-            call = E.call(
+            return S.do(
                 apple.MATRIX_LOAD, _matrix(into, place, "w"),
                 E.AddressOf(*shared.at(outer, k), "r"), E.const(pitch),
-                dtype="void", shape=SHAPE, transposed=k_inner != left,
+                shape=SHAPE, transposed=k_inner != left,
             )  # fmt: skip
-            return S.Eval(value=call)
 
         def element(at: E.Expr) -> E.Expr:
             row, column = self._map.index_of(self._lane, at)
@@ -273,8 +273,8 @@ def _matrix(array: Buffer, number: E.Expr, access: str) -> E.Expr:
     return E.AddressOf(array, (E.as_expr(number * HELD),), access)
 
 
-def _call(row: Atom, *args: E.Expr, **attrs: str) -> S.Stmt:
-    return S.Eval(value=E.call(row, *args, dtype="void", shape=SHAPE, **attrs))
+def _call(row: Atom, *args: E.Expr, **attrs: Any) -> S.Stmt:
+    return S.do(row, *args, shape=SHAPE, **attrs)
 
 
 def _first(held: Buffer, access: str) -> E.Expr:
@@ -282,4 +282,4 @@ def _first(held: Buffer, access: str) -> E.Expr:
 
 
 def _meet() -> S.Stmt:
-    return S.Eval(value=E.call("sync_warp", dtype="void"))
+    return S.do("sync_warp")

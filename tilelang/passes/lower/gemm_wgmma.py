@@ -115,12 +115,11 @@ class _Batch:
         else:
             place = (i * plan.tiles[2] + step) * atom.a_registers
             a = (E.AddressOf(self.ctx.registers(stmt.a.buffer), (place,), "r"),)
-        call = E.call(
+        return S.do(
             nvidia.WGMMA_SS if isinstance(self.a, Descriptor) else nvidia.WGMMA_RS,
-            first, *a, *b, self.adds(step), dtype="void", shape=atom.shape,
+            first, *a, *b, self.adds(step), loc=stmt.loc, shape=atom.shape,
             a=str(atom.a), b=str(atom.b), c=str(atom.c), **lies,
         )  # fmt: skip
-        return S.Eval(value=call, loc=stmt.loc)
 
     def operand(
         self, name: str, described: object, region: Region, share: E.Expr, size: int,
@@ -158,4 +157,4 @@ def _touch(registers: E.Expr) -> S.Stmt:
 
 
 def _unit(row: Atom, *args: E.Expr) -> S.Stmt:
-    return S.Eval(value=E.call(row, *args, dtype="void"))
+    return S.do(row, *args)

@@ -102,8 +102,7 @@ class _Loops(Rewriter):
                 continue
             target = E.AddressOf(store.buffer, (to,), "w")
             source = E.AddressOf(value.buffer, (at,), "r")
-            call = E.call(VECTOR_COPY, target, source, dtype="void", bytes=size)
-            body = S.Eval(value=call, loc=store.loc)
+            body = S.do(VECTOR_COPY, target, source, loc=store.loc, bytes=size)
             if count == lanes:
                 return _Substitute({var: E.const(0)}).rewrite(body)
             return replace(stmt, var=var, stop=E.const(count // lanes), body=body)

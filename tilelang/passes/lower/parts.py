@@ -52,7 +52,7 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
     places = int(part.rows.shape[0]) * ctx.warp // ctx.threads  # of a warp
     place = warp * places + part.number % places
     boxes = _boxes(stmt, part, place, strip, ctx)
-    meet = S.Eval(value=E.call("sync_warp", E.const(0xFFFFFFFF, DType("uint32"))))
+    meet = S.do("sync_warp", E.const(0xFFFFFFFF, DType("uint32")))
     alone = (ctx.thread % ctx.warp).equal(0)
 
     def by_one(*calls: S.Stmt) -> S.Stmt:
@@ -63,11 +63,9 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
         by_one(_wait(places - 1)),
         meet,
         _blocks(stmt, part, place, strip, ctx),
-        S.Eval(value=E.call(nvidia.FENCE_PROXY_ASYNC)),
+        S.do(nvidia.FENCE_PROXY_ASYNC),
         meet,
-        by_one(
-            *boxes, S.Eval(value=E.call(nvidia.BULK_COMMIT)), *([_wait(0)] if part.last else [])
-        ),
+        by_one(*boxes, S.do(nvidia.BULK_COMMIT), *([_wait(0)] if part.last else [])),
     )
 
 
@@ -133,7 +131,7 @@ def _boxes(stmt: S.Copy, part: Part, place: E.Expr, strip: _Strip, ctx: Lowering
 
 def _wait(left: int) -> S.Stmt:
     """Until the unit has read all but the last ``left`` parts of the lane."""
-    return S.Eval(value=E.call(nvidia.BULK_WAIT, E.const(left), read=True))
+    return S.do(nvidia.BULK_WAIT, E.const(left), read=True)
 
 
 def _blocks(stmt: S.Copy, part: Part, place: E.Expr, strip: _Strip, ctx: Lowering) -> S.Stmt:

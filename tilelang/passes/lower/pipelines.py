@@ -62,7 +62,7 @@ class _Lower(Rewriter):
             case H.PipelineStep():
                 return self.step(stmt)
             case H.Fence(source="generic", target="async"):
-                return S.Eval(value=E.call(nvidia.FENCE_PROXY_ASYNC), loc=stmt.loc)
+                return S.do(nvidia.FENCE_PROXY_ASYNC, loc=stmt.loc)
             case H.Fence():
                 return []  # what arrived by the async proxy is waited for on an mbarrier
             case S.Seq() if any(map(self.elects, stmt.stmts)):
@@ -166,7 +166,7 @@ class _Lower(Rewriter):
         if found.together:
             return [arrive]
         lanes = E.const((1 << self.warp) - 1, DType("uint32"))
-        return [S.Eval(value=E.call("sync_warp", lanes), loc=stmt.loc), arrive]
+        return [S.do("sync_warp", lanes, loc=stmt.loc), arrive]
 
     def step(self, stmt: H.PipelineStep) -> list[S.Stmt]:
         """The steps of one statement."""

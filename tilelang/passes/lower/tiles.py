@@ -234,7 +234,7 @@ class _Tiles(ExprRewriter):
         if isinstance(stmt, S.HardwareOp) and stmt.name == "deallocate_tmem":
             (freed,) = stmt.writes
             place = E.AddressOf(freed.buffer, freed.mins)
-            return S.Eval(value=E.call(nvidia.TMEM_FREE, place, dtype="void"))
+            return S.do(nvidia.TMEM_FREE, place)
         loop = loop_of(stmt)
         if loop is not None:
             return self.loop(stmt, loop, ctx)
@@ -303,7 +303,7 @@ class _Tiles(ExprRewriter):
             spread = known_mapping(loop, ctx.threads, ctx.bounds)
         found = lower_matrix_store(loop, spread, ctx) or lower_parallel(loop, spread, ctx)
         if asynchronous and not committed and ctx.context.has("cp_async"):
-            commit = S.Eval(value=E.call(nvidia.CP_ASYNC_COMMIT, dtype="void"), loc=stmt.loc)
+            commit = S.do(nvidia.CP_ASYNC_COMMIT, loc=stmt.loc)
             return S.seq(found, commit)
         return found
 

@@ -314,8 +314,7 @@ class _Loads:
 
 def _move(dst: E.Expr, src: E.Expr, size: int, stmt: S.Stmt, through: str = "") -> S.Stmt:
     more = {THROUGH: through} if through else {}
-    call = E.call(VECTOR_COPY, dst, src, dtype="void", bytes=size, **more)
-    return S.Eval(value=call, loc=stmt.loc)
+    return S.do(VECTOR_COPY, dst, src, loc=stmt.loc, bytes=size, **more)
 
 
 def _mentions(expr: E.Expr, var: E.Var) -> bool:

@@ -142,7 +142,7 @@ class _Meet:
         self.count += 1
         if self.kept is not None and number not in self.kept:
             return []
-        return [S.Eval(value=E.call("sync_threads", *self.meeting), loc=near.loc)]
+        return [S.do("sync_threads", *self.meeting, loc=near.loc)]
 
 
 def _meeting(stmt: S.Stmt, count: int) -> tuple[E.Expr, ...] | None:

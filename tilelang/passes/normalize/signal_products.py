@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
@@ -34,7 +33,7 @@ class _Signals(Rewriter):
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if not isinstance(stmt, S.Gemm) or stmt.barrier is None:
             return stmt
-        told = S.Eval(value=E.call(MBARRIER_ARRIVE, stmt.barrier), loc=stmt.loc)
+        told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
         first = self.thread.equal(self.groups.of(stmt)[0])
         notes = (*stmt.annotations, (SIGNALS, True))
         quiet = replace(stmt, barrier=None, annotations=notes)

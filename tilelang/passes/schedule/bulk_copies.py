@@ -213,7 +213,7 @@ class _Arrivals(Rewriter):
         if not (_is_bulk(stmt) and _arrives_itself(stmt)):
             return stmt
         assert isinstance(stmt, S.Copy) and isinstance(stmt.barrier, E.Expr)
-        told = S.Eval(value=E.call(MBARRIER_ARRIVE, stmt.barrier), loc=stmt.loc)
+        told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
         first = self.thread.equal(self.groups.of(stmt)[0])
         return [stmt, S.If(cond=first, then=told, loc=stmt.loc)]
 
@@ -259,7 +259,7 @@ class _Settle(Rewriter):
             return None
         if not (_arrives(call) and call.atom.orders is not None and call.atom.orders.expects):
             return stmt
-        return S.Eval(value=E.call(MBARRIER_ARRIVE, call.args[0]), loc=stmt.loc)
+        return S.do(MBARRIER_ARRIVE, call.args[0], loc=stmt.loc)
 
 
 def _is_bulk(stmt: S.Stmt) -> bool:

@@ -78,8 +78,7 @@ class _Kernel(Rewriter):
         if not freed:
             return []
         calls = [
-            S.Eval(value=E.call(nvidia.TMEM_RELEASE, _start(buffer), columns=columns))
-            for buffer, columns in freed
+            S.do(nvidia.TMEM_RELEASE, _start(buffer), columns=columns) for buffer, columns in freed
         ]
         return [*_meeting(), S.If(cond=self.first, then=S.seq(*calls))]
 

@@ -418,7 +418,7 @@ class _Inserter:
             return self.order_lanes(inside, live, at, loc) if inside else []
         made: list[S.Stmt] = []
         if any(hazard.first.pending for hazard in hazards):
-            made.append(S.Eval(value=E.call(nvidia.PTX_WAIT_GROUP, 0), loc=loc))
+            made.append(S.do(nvidia.PTX_WAIT_GROUP, 0, loc=loc))
             self.arrive(live)
         made += self.fence(live, at)
         made.append(S.Eval(value=self.barrier(at, loc), loc=loc))

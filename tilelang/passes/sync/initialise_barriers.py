@@ -115,7 +115,7 @@ class _Kernel:
         first.append(E.call(nvidia.FENCE_BARRIER_INIT))
         once = S.seq(*(S.Eval(value=call, loc=loc) for call in first))
         everyone = nvidia.CLUSTER_SYNC if self.for_others else "sync_threads"
-        meet = S.Eval(value=E.call(everyone, dtype="void"), loc=loc)
+        meet = S.do(everyone, loc=loc)
         return [S.If(cond=linear_thread(self.launch).equal(0), then=once, loc=loc), meet]
 
 
