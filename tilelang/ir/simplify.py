@@ -36,8 +36,9 @@ from tilelang.ir.expr import (
 from tilelang.ir.indices import widens
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify_rules import RULES, Match, Pattern, Rule
+from tilelang.ir.stmt import Stmt
 from tilelang.ir.tables import BINARY
-from tilelang.ir.visitor import rebuild
+from tilelang.ir.visitor import map_exprs, rebuild, substitute
 
 _STEPS = 64  # rewrites of one node; more means that rules undo each other
 _SUMS = ("add", "sub", "mul")
@@ -71,6 +72,11 @@ def _rules_by_op() -> dict[str, tuple[Rule, ...]]:
 
 
 _BY_OP = _rules_by_op()
+
+
+def simplified_with(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
+    """``stmt`` with variables replaced, simplified."""
+    return map_exprs(stmt, lambda expr: simplify(substitute(expr, values)))
 
 
 class _Simplifier:

@@ -226,6 +226,24 @@ class _Buffers(ExprRewriter):
         return self.fn(buffer)
 
 
+def map_exprs(stmt: Stmt, fn: ExprFn) -> Stmt:
+    """``stmt`` with ``fn`` applied to every whole expression, in nested statements too."""
+    return _Exprs(fn).rewrite(stmt)
+
+
+class _Exprs(ExprRewriter):
+    def __init__(self, fn: ExprFn) -> None:
+        self.fn = fn
+
+    def node(self, expr: Expr) -> Expr:
+        return self.fn(expr)
+
+
+def substitute_in(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
+    """``stmt`` with variables replaced."""
+    return map_exprs(stmt, lambda expr: substitute(expr, values))
+
+
 def rewrite_exprs(stmt: Stmt, fn: ExprFn) -> Stmt:
     """``stmt`` with ``fn`` applied to its own expressions, not to those of statements in it."""
 

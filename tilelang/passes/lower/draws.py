@@ -11,7 +11,7 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.visitor import Rewriter, substitute
+from tilelang.ir.visitor import substitute_in
 from tilelang.passes.lower.context import MADE
 
 DRAWS = "random numbers"  # the writer of rows that take them
@@ -50,10 +50,6 @@ def drawn_ahead(loop: S.For) -> tuple[list[S.Stmt], S.For]:
         stores.append(S.Store(buffer=array, indices=(at,), value=item.value, loc=item.loc))
         values[item.var] = E.Load(array, (E.binary("sub", loop.var, loop.start),))
 
-    class Drawn(Rewriter):
-        def expr(self, expr: E.Expr) -> E.Expr:
-            return substitute(expr, values)
-
-    rest = Drawn().rewrite(S.seq(*(item for item in body if item not in named)))
+    rest = substitute_in(S.seq(*(item for item in body if item not in named)), values)
     ahead = replace(loop, var=lane, body=S.seq(*stores), kind="unroll", annotations=())
     return [*allocs, ahead], replace(loop, body=rest)

@@ -25,7 +25,7 @@ from tilelang.ir.bounds import Bounds, divisible_by, interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.linear import parted
-from tilelang.ir.simplify import simplify
+from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import HALF2_LOAD, HALF2_STORE, VECTOR_COPY
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, substitute
 from tilelang.passes.analysis.loops import bounds_of
@@ -79,7 +79,7 @@ class _Loops(Rewriter):
         call = E.call(HALF2_STORE, E.AddressOf(store.buffer, (target,), "w"), value, dtype="void")
         body = S.Eval(value=call, loc=store.loc)
         if count == 2:
-            return _Substitute({pair: E.const(0)}).rewrite(body)
+            return simplified_with(body, {pair: E.const(0)})
         return replace(stmt, var=pair, stop=E.const(count // 2), body=body)
 
     def copied(self, stmt: S.For, store: S.Store, count: int) -> S.Stmt | None:
@@ -104,7 +104,7 @@ class _Loops(Rewriter):
             source = E.AddressOf(value.buffer, (at,), "r")
             body = S.do(VECTOR_COPY, target, source, loc=store.loc, bytes=size)
             if count == lanes:
-                return _Substitute({var: E.const(0)}).rewrite(body)
+                return simplified_with(body, {var: E.const(0)})
             return replace(stmt, var=var, stop=E.const(count // lanes), body=body)
         return None
 
@@ -131,14 +131,6 @@ def _size(expr: E.Expr, known: dict[E.Expr, int]) -> int:
     if expr not in known:
         known[expr] = 1 + sum(_size(child, known) for child in expr.children())
     return known[expr]
-
-
-class _Substitute(Rewriter):
-    def __init__(self, values: dict[E.Var, E.Expr]) -> None:
-        self.values = values
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        return simplify(substitute(expr, self.values))
 
 
 def _independent(store: S.Store) -> bool:

@@ -19,7 +19,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
-from tilelang.ir.simplify import simplify
+from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, substitute
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import combine
@@ -70,7 +70,7 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
         cond = reduce(partial(E.binary, "land"), conditions)
         inner = S.If(cond=cond, then=inner, loc=loop.loc)
     if steps == 1:
-        return _substituted(inner, step, E.const(0))
+        return simplified_with(inner, {step: E.const(0)})
     kind = "unroll" if body.uses_fragments or steps <= UNROLL_LIMIT else "serial"
     return S.counted(step, steps, inner, kind, loc=loop.loc)
 
@@ -242,14 +242,6 @@ def _has_private_results(body: S.Stmt) -> bool:
 def _value(expr: E.Expr) -> int:
     assert isinstance(expr, E.Const)
     return int(expr.value)
-
-
-def _substituted(stmt: S.Stmt, var: E.Var, value: E.Expr) -> S.Stmt:
-    class One(Rewriter):
-        def expr(self, expr: E.Expr) -> E.Expr:
-            return simplify(substitute(expr, {var: value}))
-
-    return One().rewrite(stmt)
 
 
 def _dynamic(loop: S.Parallel, ctx: Lowering) -> S.Stmt:

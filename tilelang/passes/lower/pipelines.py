@@ -19,7 +19,7 @@ from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.simplify import simplify
+from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
 from tilelang.passes.analysis.groups import ThreadGroups, thread_number
@@ -125,7 +125,7 @@ class _Lower(Rewriter):
         if passed is None:
             # Behind the lowering, which knows by the statements themselves who runs them.
             start: dict[E.Var, E.Expr] = {stmt.first: E.const(0, stmt.first.dtype)}
-            return [_Given(start).rewrite(self.rewrite(stmt.body))]
+            return [simplified_with(self.rewrite(stmt.body), start)]
         begin = E.cast(E.Load(found.handed, zero), stmt.first.dtype)
         then = E.cast(simplify((stmt.first + passed) % found.rounds), found.handed.dtype)
         return [
@@ -236,17 +236,6 @@ class _Lower(Rewriter):
         """One statement of a sequence."""
         done = self._visit(stmt)
         return done if isinstance(done, list) else [done]
-
-
-class _Given(Rewriter):
-    """Gives variables their values."""
-
-    def __init__(self, values: dict[E.Var, E.Expr]) -> None:
-        self.values = values
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with the values."""
-        return simplify(substitute(expr, self.values))
 
 
 def _commits(stmt: S.Stmt, pipe: E.Expr) -> bool:

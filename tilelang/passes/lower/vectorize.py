@@ -23,7 +23,7 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute
+from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute, substitute_in
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
@@ -100,7 +100,7 @@ class _Lanes(Rewriter):
             return [*drawn, *self.block(body, piece, bool(marked))]
         outer = E.Var(f"{stmt.var.name}_outer", INT)
         base = E.binary("add", E.binary("mul", outer, E.const(lanes)), E.const(start))
-        shifted = _shift(body, stmt.var, E.binary("add", base, stmt.var))
+        shifted = substitute_in(body, {stmt.var: E.binary("add", base, stmt.var)})
         self.bounds = self.bounds.with_range(outer, 0, count // lanes)
         inner = S.seq(*self.block(shifted, Piece(stmt.var, 0, lanes, self.known), bool(marked)))
         kind = "unroll" if count // lanes <= 64 else "serial"
@@ -135,12 +135,13 @@ class _Lanes(Rewriter):
     def lane_loop(self, stmt: S.Stmt, piece: Piece) -> S.Stmt:
         """``stmt`` lane by lane."""
         if piece.count == 1:
-            return _shift(stmt, piece.lane, E.const(piece.start))
+            return substitute_in(stmt, {piece.lane: E.const(piece.start)})
         lane = E.Var(piece.lane.name, INT)
         self.bounds = self.bounds.with_range(lane, piece.start, piece.start + piece.count)
         return S.For(
             var=lane, start=E.const(piece.start), stop=E.const(piece.start + piece.count),
-            step=E.const(1), body=_shift(stmt, piece.lane, lane), kind="unroll", loc=stmt.loc,
+            step=E.const(1), body=substitute_in(stmt, {piece.lane: lane}), kind="unroll",
+            loc=stmt.loc,
         )  # fmt: skip
 
     def store(self, stmt: S.Store, piece: Piece, marked: bool) -> list[S.Stmt]:
@@ -331,14 +332,6 @@ def _in_memory(buffer: Buffer) -> bool:
 
 def _is_zero(expr: E.Expr) -> bool:
     return isinstance(expr, E.Const) and expr.value == 0 and not str(expr.value).startswith("-")
-
-
-def _shift(stmt: S.Stmt, var: E.Var, value: E.Expr) -> S.Stmt:
-    class Shift(Rewriter):
-        def expr(self, expr: E.Expr) -> E.Expr:
-            return substitute(expr, {var: value})
-
-    return Shift().rewrite(stmt)
 
 
 def _without_lets(stmt: S.Stmt) -> S.Stmt:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.simplify import simplify
+from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.schedule.pipeline import NOTE
 from tilelang.target import Context
@@ -46,19 +46,8 @@ def _ordered(launch: S.Launch) -> S.Stmt:
         assert isinstance(loop, S.For)
         few, many = count(loop, E.const(0, var.dtype)), count(loop, last)
         if few is not None and many is not None and few < many:
-            return _Noted().rewrite(_Turned(var, last).rewrite(launch))
+            return _Noted().rewrite(simplified_with(launch, {var: last - var}))
     return launch
-
-
-class _Turned(Rewriter):
-    """Counts a variable from its end."""
-
-    def __init__(self, var: E.Var, last: E.Expr) -> None:
-        self.values: dict[E.Var, E.Expr] = {var: last - var}
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with the index turned round."""
-        return simplify(substitute(expr, self.values))
 
 
 def _uses_items(stmt: S.Stmt) -> bool:

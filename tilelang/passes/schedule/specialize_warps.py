@@ -24,8 +24,8 @@ from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.simplify import simplify
-from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, substitute
+from tilelang.ir.simplify import simplified_with, simplify
+from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.normalize.register_hints import BUDGET
@@ -372,7 +372,7 @@ class _Producer:
         first = next(node for node in S.walk(fills[0].then) if isinstance(node, H.Acquire))
         ahead = simplify(first.number - waits[0].number)
         back: dict[E.Var, E.Expr] = {loop.var: simplify(loop.var - loop.step * ahead)}
-        body = _Given(back).rewrite(fills[0].then)
+        body = simplified_with(fills[0].then, back)
         kept = tuple(pair for pair in loop.annotations if pair[0] == "num_stages")
         return replace(loop, body=body, annotations=kept)
 
@@ -401,14 +401,3 @@ class _Producer:
                 raise _NotSpecializedError("what is copied depends on what is computed")
             if isinstance(stmt, S.Copy) and stmt.src.buffer.data in self.written:
                 raise _NotSpecializedError(f"`{stmt.src.buffer.name}` is written in the kernel")
-
-
-class _Given(Rewriter):
-    """Gives variables their values."""
-
-    def __init__(self, values: dict[E.Var, E.Expr]) -> None:
-        self.values = values
-
-    def expr(self, expr: E.Expr) -> E.Expr:
-        """``expr`` with the values."""
-        return simplify(substitute(expr, self.values))

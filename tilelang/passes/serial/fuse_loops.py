@@ -23,7 +23,11 @@ from dataclasses import replace
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.linear import parted
-from tilelang.ir.visitor import Rewriter, rewrite_blocks, rewrite_launches, substitute
+from tilelang.ir.visitor import (
+    rewrite_blocks,
+    rewrite_launches,
+    substitute_in,
+)
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import Facts, Memory, flat
 from tilelang.passes.notes import with_lines
@@ -152,7 +156,7 @@ class _Fuser:
         """One loop of the bodies of both."""
         self.count += 1
         settled = flat((a.body,))
-        body: S.Stmt = S.Seq(stmts=(*settled, *flat((_renamed(b.body, b.var, a.var),))))
+        body: S.Stmt = S.Seq(stmts=(*settled, *flat((substitute_in(b.body, {b.var: a.var}),))))
         first, second = dict(a.annotations), dict(b.annotations)
         notes: S.Pairs = ()
         if "parallel" in first and "parallel" in second:
@@ -224,14 +228,6 @@ def _is_early(stmt: S.Stmt) -> bool:
     constant = all(isinstance(extent, int) for extent in stmt.buffer.shape)
     first = stmt.init is None or not (stmt.init.variables or E.holds(stmt.init, E.Load))
     return constant and first and stmt.buffer.storage != "global"
-
-
-def _renamed(stmt: S.Stmt, old: E.Var, new: E.Var) -> S.Stmt:
-    class Renamed(Rewriter):
-        def expr(self, expr: E.Expr) -> E.Expr:
-            return substitute(expr, {old: new})
-
-    return Renamed().rewrite(stmt)
 
 
 def _numbered(stmt: S.Stmt, depth: int = 0) -> S.Stmt:
