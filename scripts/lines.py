@@ -25,14 +25,14 @@ CORE = (
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 18140,
+    "passes": 17950,
     "language": 9783,
-    "ir": 6355,
+    "ir": 6375,
     "interpret": 4692,
     "jit": 2221,
-    "runtime": 2528,
-    "cuda": 2511,
-    "codegen": 2281,
+    "runtime": 2560,
+    "cuda": 2360,
+    "codegen": 2300,
     "cpu": 2680,
     "autotuner": 1900,
     "facades": 1725,
@@ -41,7 +41,7 @@ BUDGET = {
     "layout": 1345,
     "cuda/host": 1324,
     "cuda/intrinsics": 854,
-    "hip": 1000,
+    "hip": 900,
     "profiler": 770,
     "explain": 535,
     "carver": 492,
@@ -60,8 +60,8 @@ BUDGET = {
     "backends": 24,
     "math": 6,
     "records": 103,
-    "all": 66980,
-    "core": 36260,
+    "all": 66700,
+    "core": 35900,
 }
 ROOMS = frozenset(BUDGET)
 _NO_CODE = frozenset(
