@@ -118,7 +118,7 @@ def array(name: str, dtype: DType, count: int) -> Buffer:
 Place: TypeAlias = "tuple[Buffer, tuple[E.Expr, ...]]"
 
 
-def vector_copy(target: Place, source: Place, count: int, loc: Loc | None) -> S.Stmt:
+def move_neighbours(target: Place, source: Place, count: int, loc: Loc | None) -> S.Stmt:
     """``count`` neighbours in one move."""
     size = count * source[0].dtype.bits // 8
     addresses = E.AddressOf(*target, "w"), E.AddressOf(*source, "r")

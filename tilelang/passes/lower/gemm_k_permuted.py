@@ -13,7 +13,7 @@ from typing import ClassVar
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
-from tilelang.passes.lower.elements import array, loop, vector_copy
+from tilelang.passes.lower.elements import array, loop, move_neighbours
 from tilelang.passes.lower.gemm_operands import SharedOperand
 from tilelang.records import dataclass
 from tilelang.target.matrices import BLOCK
@@ -56,14 +56,14 @@ class PermutedOperand(SharedOperand):
             step, inner = divmod(start, OWN)
             at = tile * self.register_count + half * PART + (step * stride + inner * halves)
             source = chunk, (E.const(start),)
-            body.append(vector_copy((registers, (at,)), source, width, self.loc))
+            body.append(move_neighbours((registers, (at,)), source, width, self.loc))
         yield loop(tile, self.tiles, loop(half, halves, S.seq(*body)))
 
     def _chunk(self, chunk: Buffer, row: E.Expr, k: E.Expr) -> S.Stmt:
         """``chunk`` is filled from a row, from ``k`` on."""
         count = STEPS * OWN
         if self.by_matrix:
-            return vector_copy((chunk, (E.const(0),)), self.at(row, k), count, self.loc)
+            return move_neighbours((chunk, (E.const(0),)), self.at(row, k), count, self.loc)
         var = self.ctx.fresh("s")
         place = self.at(row, k + var)
         store = S.Store(buffer=chunk, indices=(var,), value=E.Load(*place), loc=self.loc)

@@ -24,7 +24,7 @@ from tilelang.layout.layout import Layout
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.gemm_plan import CHUNK_BITS, GemmPlan, OperandStrategy, Registers
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import array, loop, vector_copy
+from tilelang.passes.lower.elements import array, loop, move_neighbours
 from tilelang.records import dataclass
 from tilelang.target import nvidia
 from tilelang.target.matrices import BLOCK, MmaAtom
@@ -290,7 +290,7 @@ class SharedOperand(MemoryOperand):
         height = self.atom.m if self.left else self.atom.n
         place = self.at(tile * height + first + outer, start + k)
         target = registers, (tile * self.register_count + part * self.run,)
-        move = vector_copy(target, place, self.run, self.loc)
+        move = move_neighbours(target, place, self.run, self.loc)
         return loop(tile, tiles, loop(part, self.register_count // self.run, move))
 
     def _load_columns(self, registers: Buffer, start: E.Expr, tiles: int, first: int) -> S.Stmt:
@@ -307,7 +307,9 @@ class SharedOperand(MemoryOperand):
 
         if self.chunked(count):
             several = array("columns", kind, count)
-            move = vector_copy((several, (E.const(0),)), self.at(outer, start + k), count, self.loc)
+            move = move_neighbours(
+                (several, (E.const(0),)), self.at(outer, start + k), count, self.loc
+            )
             body = S.seq(S.Alloc(buffer=several), move, put(E.Load(several, (column,))))
         else:
             body = put(E.Load(*self.at(outer + column, start + k)))
