@@ -57,6 +57,12 @@ int32_t go(int64_t* times, int64_t* who, long n, double cost, long spin, int32_t
     tl_test t = {times, who, spin, fails, inner};
     return tl_launch(blocks, &t, n, inner, cost);
 }
+// Whether the thread is on another core behind it.
+int32_t leave(int threads) {
+    const int core = tl_core();
+    tl_leave_core(core, threads);
+    return core != tl_core();
+}
 """
 
 
@@ -120,6 +126,31 @@ def test_no_more_threads_than_the_limit_says(pool: Callable[..., Any]) -> None:
     pool.library.tl_limit_threads(2)  # type: ignore[attr-defined]
     assert len(pool(64, spin=200)[2]) <= 2
     assert len(os.listdir("/proc/self/task")) <= before + 1
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one core")
+def test_a_helper_leaves_the_core_of_the_thread_that_it_helps_and_may_come_back(
+    pool: Callable[..., Any],
+) -> None:
+    cores = os.sched_getaffinity(0)
+    leave = pool.library.leave  # type: ignore[attr-defined]
+    assert any(leave(len(cores)) for _ in range(20))  # the system may move it, too
+    assert os.sched_getaffinity(0) == cores
+    one = min(cores)
+    try:
+        os.sched_setaffinity(0, {one})
+        assert leave(1) == 0
+        assert os.sched_getaffinity(0) == {one}
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def test_threads_that_have_to_share_cores_stay_where_the_system_puts_them(
+    pool: Callable[..., Any],
+) -> None:
+    cores = len(os.sched_getaffinity(0))
+    moved = [pool.library.leave(cores + 1) for _ in range(50)]  # type: ignore[attr-defined]
+    assert sum(moved) < 10
 
 
 def test_a_launch_inside_of_a_block_runs_there_with_memory_of_its_own(

@@ -29,7 +29,7 @@ typedef struct { int64_t next, last; } __attribute__((aligned(64))) tl_share;
 // A launch, on the stack of the thread that launches. `inside` are the helpers in it; `open`, whether blocks are left.
 typedef struct tl_job {
     tl_block_fn run; const void* args; size_t bytes; tl_share* shares; struct tl_job* next;
-    int32_t parts, inside, open, error;
+    int32_t parts, inside, open, error, core;
 } tl_job;
 typedef struct tl_worker { struct tl_worker* next; pthread_t id; int number, busy; } tl_worker;
 typedef struct {
@@ -67,6 +67,30 @@ static void tl_pool_forked(void) {
     tl_pool.jobs = NULL;
     tl_pool.workers = NULL;
     tl_pool.size = tl_pool.sleeping = tl_pool.waiting = tl_pool.active = 0;
+}
+// The core of this thread, or -1.
+#if defined(__linux__)
+extern int sched_getcpu(void);
+static int tl_core(void) { return sched_getcpu(); }
+#else
+static int tl_core(void) { return -1; }
+#endif
+// A helper that wakes up on the core of the thread that it is to help goes to another one: the system may leave both
+// there for many milliseconds, while other cores are idle. It may come back later. Where a launch has more threads than
+// cores, they have to share some.
+static __attribute__((unused)) void tl_leave_core(int core, int threads) {
+#if defined(__linux__)
+    uint64_t mine[TL_MOST_THREADS / 8] = {0}, others[TL_MOST_THREADS / 8];
+    if (core < 0 || core >= TL_MOST_THREADS * 8 || tl_core() != core) return;
+    const long bytes = syscall(SYS_sched_getaffinity, 0, sizeof mine, mine);
+    if (bytes <= 0) return;
+    memcpy(others, mine, sizeof mine);
+    others[core / 64] &= ~((uint64_t)1 << core % 64);
+    for (size_t i = 0; i < sizeof mine / sizeof mine[0]; ++i) threads -= __builtin_popcountll(mine[i]);
+    if (threads <= 0 && syscall(SYS_sched_setaffinity, 0, bytes, others) == 0) syscall(SYS_sched_setaffinity, 0, bytes, mine);
+#else
+    (void)core, (void)threads;
+#endif
 }
 // Once, under the lock.
 static void tl_pool_start(void) {
@@ -207,6 +231,7 @@ static void tl_help(tl_worker* me, tl_job* job) {
     tl_add_active(1);
     tl_wake(job->parts - 1 - inside);
     pthread_mutex_unlock(&tl_pool.lock);
+    tl_leave_core(job->core, job->parts);
     tl_take_part(job, 1 + me->number % (job->parts - 1), 1);
     pthread_mutex_lock(&tl_pool.lock);
     tl_add_active(-1);
@@ -288,7 +313,7 @@ static int32_t tl_pool_launch(
     for (int64_t i = 0; i < threads; ++i)
         shares[i] = (tl_share){blocks / threads * i + blocks % threads * i / threads,
                                blocks / threads * (i + 1) + blocks % threads * (i + 1) / threads};
-    tl_job job = {run, args, bytes, shares, NULL, (int32_t)threads, 0, 1, 0};
+    tl_job job = {run, args, bytes, shares, NULL, (int32_t)threads, 0, 1, 0, tl_core()};
     pthread_mutex_lock(&tl_pool.lock);
     tl_grow((int)threads - 1);
     job.next = tl_pool.jobs;
