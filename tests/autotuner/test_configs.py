@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
 from tilelang.autotuner.configs import (
     arguments_of,
+    by_name,
     expand,
     frozen,
+    names_of,
     pass_configs_of,
     text,
     without,
@@ -104,3 +107,17 @@ def test_nothing_is_left_where_all_parameters_are_given() -> None:
     assert without(config, {"block": 2}) == {}
     assert without(config, {}) == config
     assert without({"pass_configs": {}}, {"block": 2}) == {"pass_configs": {}}
+
+
+def test_a_function_of_any_names_takes_any() -> None:
+    signature = inspect.signature(lambda M, *sizes, block=1, **more: None)
+    names = names_of(signature)
+    assert names == ("M", "block")
+    config = {"block": 1, "stages": 2, "pass_configs": {"tl.disable_warp_specialized": True}}
+    assert expand([config], "f", names) == [config]
+    assert arguments_of(config, names) == {"block": 1, "stages": 2}
+    assert pass_configs_of(config, names) == {"tl.disable_warp_specialized": True}
+    call = signature.bind(3, 4, block=2, stages=5)
+    assert by_name(call) == {"M": 3, "sizes": (4,), "block": 2, "stages": 5}
+    with pytest.raises(TileValueError):
+        expand([{"sizes": 1}], "f", names_of(inspect.signature(lambda M, *sizes: None)))

@@ -32,6 +32,11 @@ class Known:
     def ready(self, candidates: Any = None) -> Iterator[Candidate]:
         yield from self.candidates if candidates is None else candidates
 
+    def each(self, share: float = 1.0) -> Iterator[Candidate]:
+        for candidate in self.ready():
+            self.measure(candidate, share)
+            yield candidate
+
     def measure(self, candidate: Candidate, share: float = 1.0) -> float:
         self._found(candidate, share)
         if candidate.state == "measured":

@@ -205,9 +205,9 @@ def test_what_is_below_is_reached() -> None:
         (
             lambda: autotune(configs=BOTH, speed=1)(factory()),
             "unknown option 'speed' of the tuner\n  expected: atol, backend, budget, "
-            "cache_input_tensors, early_stop, early_stop_factor, executor, isolate, manual_check_prog, max_mismatched_ratio, "
-            "num_workers, ref_prog, rep, rtol, seed, skip_check, strategy, supply_prog, "
-            "supply_type, timeout, warmup",
+            "cache_input_tensors, devices, early_stop, early_stop_factor, executor, isolate, "
+            "manual_check_prog, max_mismatched_ratio, num_workers, ref_prog, rep, rtol, seed, "
+            "skip_check, strategy, supply_prog, supply_type, timeout, warmup",
         ),
         (
             lambda: autotune(configs=BOTH)(factory())(1, 2, 3, 4),
@@ -293,6 +293,19 @@ def test_nothing_is_compared_where_nobody_wants_it() -> None:
     )(factory())
     tuned(N)
     assert [row.state for row in tuned.result.report.rows] == ["measured", "measured"]
+
+
+def test_what_a_function_takes_by_any_name_is_tuned() -> None:
+    @autotune(configs=[{"mode": "slow"}, {"mode": "fast"}], **QUICK)
+    @tilelang.jit(out_idx=-1)
+    def any_name(n: int, **choices: Any) -> Any:
+        return scaled(n, **choices)
+
+    tuned = any_name.tune(N, factor=3.0)
+    assert tuned.config == {"mode": "fast"}
+    numbers = np.arange(N, dtype=np.float32)
+    np.testing.assert_allclose(any_name(N, factor=3.0)(numbers), 3.0 * numbers, rtol=1e-6)
+    assert any_name(N, mode="fast", factor=2.0)(numbers)[1] == 2.0
 
 
 # -- what fails -----------------------------------------------------------------------------------

@@ -17,6 +17,30 @@ KINDS = (
 )
 
 
+class OpenNames(tuple[str, ...]):
+    """Names of the parameters of a function that takes others, too (``**kwargs``)."""
+
+    def __contains__(self, name: object) -> bool:
+        return name != PASS_CONFIGS or super().__contains__(name)
+
+
+def names_of(signature: inspect.Signature) -> tuple[str, ...]:
+    """The names that a configuration may give values to."""
+    many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    items = signature.parameters.items()
+    names = tuple(name for name, item in items if item.kind not in many)
+    return OpenNames(names) if any(item.kind is many[1] for _, item in items) else names
+
+
+def by_name(bound: inspect.BoundArguments) -> Config:
+    """The arguments of a call by name, those that ``**kwargs`` takes by their own."""
+    found = dict(bound.arguments)
+    for name, item in bound.signature.parameters.items():
+        if item.kind is inspect.Parameter.VAR_KEYWORD:
+            found.update(found.pop(name, {}))
+    return found
+
+
 def expand(
     configs: Any,
     name: str,

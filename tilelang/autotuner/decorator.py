@@ -10,8 +10,10 @@ from typing import Any
 from tilelang.autotuner.configs import (
     Config,
     arguments_of,
+    by_name,
     expand,
     frozen,
+    names_of,
     pass_configs_of,
     without,
 )
@@ -53,7 +55,7 @@ class AutoTuneImpl:
         for name in ("__name__", "__qualname__", "__doc__", "__module__"):
             setattr(self, name, getattr(jit_impl, name, None))
         for name in self.ignored:
-            if name not in self.signature.parameters:
+            if name not in names_of(self.signature):
                 raise TileTypeError(
                     f"do_not_specialize names {name!r}, which is no parameter of "
                     f"`{jit_impl.__name__}`",
@@ -94,7 +96,7 @@ class AutoTuneImpl:
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name, without defaults."""
         try:
-            return dict(self.signature.bind_partial(*args, **kwargs).arguments)
+            return by_name(self.signature.bind_partial(*args, **kwargs))
         except TypeError as error:
             raise TileTypeError(
                 f"`{self.jit_impl.__name__}` cannot be called like this: {error}",
@@ -105,7 +107,7 @@ class AutoTuneImpl:
         self, args: Sequence[Any], kwargs: Mapping[str, Any], given: Mapping[str, Any]
     ) -> list[Config]:
         """The configurations without the parameters that the call gives."""
-        name, parameters = self.jit_impl.__name__, tuple(self.signature.parameters)
+        name, parameters = self.jit_impl.__name__, names_of(self.signature)
         if isinstance(self.configs, str) and self.configs == MODEL:
             free = free_parameters(self.signature, given)
             target = parse_target(self.jit_impl.settings["target"], args)
@@ -115,11 +117,11 @@ class AutoTuneImpl:
         return expand(rest, name, parameters)
 
     def _arguments(self, config: Config) -> Config:
-        return arguments_of(config, self.signature.parameters)
+        return arguments_of(config, names_of(self.signature))
 
     def _compiled_with(self, config: Config) -> JITImpl:
         """The function, with the pass configurations of a configuration if it has some."""
-        passes = pass_configs_of(config, self.signature.parameters)
+        passes = pass_configs_of(config, names_of(self.signature))
         if not passes:
             return self.jit_impl
         with self._lock:
@@ -177,7 +179,7 @@ class AutoTuneImpl:
         own = dict(kwargs)
         tuner.subject = Subject(
             impl.__name__,
-            tuple(self.signature.parameters),
+            names_of(self.signature),
             lambda **config: impl.get_tir(*args, **{**own, **config}),
             source_of(impl.pyfunc),
             repr(list(zip(kept, signature_of(list(kept.values()))))),

@@ -111,8 +111,12 @@ class Bench:
         self._inputs: dict[int, list[Any]] = {}
         self._loaded: dict[int, tuple[JITKernel, int]] = {}
 
-    def use_device(self, library: str, index: int) -> None:
-        """Make tensors with ``library`` ("torch" or "cupy"), on GPU number ``index``."""
+    def get_ready(self, device: tuple[str, int] | None) -> None:
+        """Make tensors with a library ("torch" or "cupy") on its GPU of a number, where there is
+        one. It is the first request, so that Python and this package are there, too."""
+        if device is None:
+            return
+        library, index = device
         module: Any = importlib.import_module(library)
         if library == "torch":
             module.cuda.set_device(index)

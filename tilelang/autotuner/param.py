@@ -76,6 +76,9 @@ class SearchArgs:
         num_workers: processes that compile; None for what ``TILELANG_AUTO_TUNING_CPU_COUNTS`` and
             its relatives say.
         executor: compiles instead of these; see :func:`tilelang.jit.executors.submit`.
+        devices: GPUs that measure side by side, as numbers or names (``"cuda:1"``), or "all": those
+            of the target's architecture; None for the one in use. The last rounds, which decide
+            between the best, are on the first of them.
     """
 
     strategy: Any = "halving"
@@ -86,6 +89,7 @@ class SearchArgs:
     isolate: bool = True
     num_workers: int | None = None
     executor: Any = None
+    devices: Any = None
 
 
 @dataclass(frozen=True)

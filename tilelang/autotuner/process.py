@@ -29,8 +29,8 @@ _START = 120.0  # seconds until a worker has to answer at all: it may import tor
 
 
 class Worker:
-    """A worker process, started when the first request is made and again after each that it did
-    not survive.
+    """A worker process, started by :meth:`start` or the first request, and again after each that
+    it did not survive.
 
     Args:
         cache: the directory of its kernel cache; None for that of this process.
@@ -42,6 +42,7 @@ class Worker:
         self._device = device
         self._process: Any = None
         self._errors: Any = None
+        self._getting_ready = False  # what it was told at its start is not answered yet
         self.starts = 0
 
     def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
@@ -50,11 +51,18 @@ class Worker:
         A worker that dies or is silent for ``timeout`` seconds is replaced at the next request;
         the answer is a :class:`Failure` then.
         """
-        if self._process is None:
-            self._start()
+        self.start()
+        refused = self._ready()
+        if refused is not None:
+            self.close()
+            return refused
         return self._ask(name, args, timeout)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the process without waiting for it: Python, this package and the library of the
+        device take seconds, in which the caller has better things to do."""
+        if self._process is not None:
+            return
         folders = [os.path.abspath(item) for item in sys.path]
         settings = {**env.variables(), "PYTHONPATH": os.pathsep.join(folders)}
         settings["TILELANG_CACHE_DIR"] = self._cache or env.TILELANG_CACHE_DIR
@@ -68,23 +76,35 @@ class Worker:
             start_new_session=True,  # an interrupt is for the program; workers follow it
         )  # fmt: skip
         self.starts += 1
-        if self._device is not None:
-            self._ask("use_device", self._device, _START)
+        self._getting_ready = True
+        with contextlib.suppress(BrokenPipeError):  # who waits for the answer is told why
+            self._send(_packed("get_ready", (self._device,)))
+
+    def _ready(self) -> Failure | None:
+        """Wait for a process that was just started; why it is of no use."""
+        if not self._getting_ready:
+            return None
+        self._getting_ready = False
+        found = self._answer(_START)
+        return found if isinstance(found, Failure) else None
 
     def _ask(self, name: str, args: tuple[Any, ...], timeout: float | None) -> Any:
+        message = _packed(name, args)
+        try:
+            self._send(message)
+        except BrokenPipeError:
+            return self._died()
+        return self._answer(timeout)
+
+    def _send(self, message: bytes) -> None:
         assert self._process is not None and self._process.stdin is not None
+        self._process.stdin.write(HEAD.pack(len(message)) + message)
+        self._process.stdin.flush()
+
+    def _answer(self, timeout: float | None) -> Any:
         try:
-            message = pickle.dumps((name, args), protocol=5)
-        except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise TileTypeError(
-                f"what the tuner works on cannot be sent to its worker process: {error}",
-                hint="pass isolate=False to tune in this process",
-            ) from None
-        try:
-            self._process.stdin.write(HEAD.pack(len(message)) + message)
-            self._process.stdin.flush()
             answer = self._read(timeout)
-        except (BrokenPipeError, EOFError):
+        except EOFError:
             return self._died()
         except TimeoutError:
             self.close()
@@ -137,6 +157,22 @@ class Worker:
             with contextlib.suppress(BrokenPipeError):  # what it did not read any more
                 stream.close()
         self._process = None
+        self._getting_ready = False
+
+
+def _packed(name: str, args: tuple[Any, ...]) -> bytes:
+    """A request.
+
+    Raises:
+        TileTypeError: it cannot be sent.
+    """
+    try:
+        return pickle.dumps((name, args), protocol=5)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        raise TileTypeError(
+            f"what the tuner works on cannot be sent to its worker process: {error}",
+            hint="pass isolate=False to tune in this process",
+        ) from None
 
 
 class Here:
@@ -144,6 +180,9 @@ class Here:
 
     def __init__(self) -> None:
         self._bench = Bench()
+
+    def start(self) -> None:
+        """Nothing: this process runs."""
 
     def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
         """The answer to a request."""

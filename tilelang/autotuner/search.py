@@ -20,13 +20,13 @@ class Strategy(Protocol):
     """Searches among the candidates of :class:`Trials`."""
 
     def __call__(self, trials: Trials, seed: int) -> None:
-        """Measure candidates with ``trials.ready()``, ``measure()`` and ``together()``."""
+        """Measure candidates with ``trials.each()``, or ``ready()`` and ``measure()``,
+        and ``together()``."""
 
 
 def exhaustive(trials: Trials, seed: int) -> None:
     """Every candidate for the full time, and the best few once more, in turns."""
-    for candidate in trials.ready():
-        trials.measure(candidate)
+    for _ in trials.each():
         _release(trials, FINALISTS)
     _final(trials)
 
@@ -37,8 +37,7 @@ def halving(trials: Trials, seed: int) -> None:
     share = min(1.0, max(_FIRST, _LEAST / max(trials.rep, _LEAST)))
     if len(trials.candidates) <= FINALISTS:
         share = 1.0
-    for candidate in trials.ready():
-        trials.measure(candidate, share)
+    for _ in trials.each(share):
         _release(trials, max(FINALISTS, int(len(trials.candidates) * _KEPT)))
     alive = _kept(ranked(trials))
     while len(alive) > FINALISTS:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from math import inf
 from typing import Any
 
@@ -14,16 +15,53 @@ from tilelang.autotuner.jobs import Case, Failure, attempt, copied, host, placed
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
 from tilelang.autotuner.process import Here, Worker
 from tilelang.autotuner.search import strategy_of
-from tilelang.autotuner.trials import Candidate, CompileLane, Trials
+from tilelang.autotuner.trials import Candidate, CompileLane, Station, Trials
 from tilelang.env import env
+from tilelang.errors import TileValueError, shown
 from tilelang.jit.kernel import KernelParam, input_params
 from tilelang.jit.progress import progress
 from tilelang.profiler import do_bench
 from tilelang.profiler.timing import milliseconds
 from tilelang.scratch import ScratchFolder
 from tilelang.target import Target
-from tilelang.target.device import import_gpu_framework
+from tilelang.target.device import cuda_devices, hip_devices, import_gpu_framework
 from tilelang.utils.tensor import get_tensor_supply
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Who compiles, and who measures, one for each device."""
+
+    compiling: CompileLane
+    stations: tuple[Station, ...]
+
+
+@contextmanager
+def opened(
+    count: int, target: Target, backend: str, profile: ProfileArgs, how: SearchArgs
+) -> Iterator[Lanes]:
+    """The lanes for ``count`` candidates. Processes get ready while the caller traces these: what
+    measures on a GPU imports torch, for longer than the rest of a short search takes.
+
+    Raises:
+        TileValueError: the devices are none that can measure.
+    """
+    devices = measuring(how, target, backend)
+    with ExitStack() as stack:
+        cache = None
+        if how.isolate and not env.is_cache_enabled():
+            cache = str(stack.enter_context(ScratchFolder()))
+        stations = []
+        for device in devices:
+            worker = Worker(cache, device) if how.isolate else Here()
+            stack.callback(worker.close)
+            worker.start()
+            stations.append(Station(worker, profile.timeout))
+        processes = workers(count, how.num_workers) if how.isolate else 0
+        lane = CompileLane(processes, cache, profile.timeout, how.executor)
+        stack.callback(lane.close)
+        lane.start()
+        yield Lanes(lane, tuple(stations))
 
 
 def search(
@@ -33,6 +71,7 @@ def search(
     how: SearchArgs,
     given: Sequence[Any] | None,
     target: Target,
+    lanes: Lanes,
 ) -> float | None:
     """Measure candidates, noting in each what was found.
 
@@ -46,24 +85,15 @@ def search(
     alive = [item for item in candidates if item.state == "waiting"]
     if not alive:
         return None
-    device = device_of(alive[0], target)
-    cases = Cases(profile, given, device)
+    program = alive[0].program
+    assert program is not None
+    cases = Cases(profile, given, device_of(target, program.backend))
     for item in alive:
         item.case = cases.number_of(item)
-    on_gpu = target.is_gpu
-    with ExitStack() as stack:
-        cache = None
-        if how.isolate and not env.is_cache_enabled():
-            cache = str(stack.enter_context(ScratchFolder()))
-        count = workers(len(alive), how.num_workers) if how.isolate else 0
-        lane = CompileLane(count, cache, profile.timeout, how.executor)
-        stack.callback(lane.close)
-        worker = Worker(cache, _library(device)) if how.isolate else Here()
-        stack.callback(worker.close)
-        bar = stack.enter_context(progress(total=len(alive), desc=f"Tuning {name}"))
+    with progress(total=len(alive), desc=f"Tuning {name}") as bar:
         trials = Trials(
-            alive, lane, worker, cases.made, profile.warmup, profile.rep, profile.timeout,
-            overlap=on_gpu, worse=how.early_stop_factor if how.early_stop else inf,
+            alive, lanes.compiling, lanes.stations, cases.made, profile.warmup, profile.rep,
+            overlap=target.is_gpu, worse=how.early_stop_factor if how.early_stop else inf,
             verify=cases.verify,
             deadline=None if how.budget is None else time.monotonic() + how.budget,
         )  # fmt: skip
@@ -92,21 +122,65 @@ def workers(wanted: int, asked: int | None) -> int:
     return max(1, min(asked, wanted))
 
 
-def device_of(candidate: Candidate, target: Target) -> str | None:
+def device_of(target: Target, backend: str) -> str | None:
     """Where the tensors of candidates are, as torch names it; None for host memory."""
-    assert candidate.program is not None
-    on_host = candidate.program.backend in ("emulator", "interpret")
+    on_host = backend in ("emulator", "interpret")
     return target.device if target.is_gpu and not on_host else None
 
 
-def _library(device: str | None) -> tuple[str, int] | None:
-    """The library that makes tensors on a device, and the number of this process's GPU."""
-    if device is None:
-        return None
+def measuring(how: SearchArgs, target: Target, backend: str) -> list[tuple[str, int] | None]:
+    """For each worker that measures, the library that makes tensors and the number of its GPU; None
+    for host memory.
+
+    Raises:
+        TileValueError: devices are named that are none, or that cannot measure side by side.
+    """
+    on_gpu = device_of(target, backend) is not None
+    if how.devices is None:
+        return [_library() if on_gpu else None]
+    if not target.is_gpu or not how.isolate:
+        raise TileValueError(
+            "only processes with a GPU each measure side by side",
+            expected="`devices` with a target for GPUs, and isolate=True",
+            got=f"target {target.kind}, isolate={how.isolate}",
+        )
+    there = {"cuda": cuda_devices, "hip": hip_devices}.get(target.kind, tuple)()
+    if isinstance(how.devices, str) and how.devices == "all":
+        same = [number for number, arch in enumerate(there) if arch == target.arch]
+        numbers = same or [0]
+    else:
+        numbers = [_number(item) for item in how.devices]
+    wrong = [number for number in numbers if there and not number < len(there)]
+    if not numbers or wrong or len(set(numbers)) < len(numbers):
+        raise TileValueError(
+            "the devices that measure are not there, or not different",
+            expected=f"numbers of GPUs below {len(there)}" if there else "different numbers",
+            got=shown(how.devices),
+        )
+    library = _library()[0]
+    return [(library, number) if on_gpu else None for number in numbers]
+
+
+def _number(device: Any) -> int:
+    """The number of a GPU: 1, "1", "cuda:1" or ``torch.device("cuda", 1)``."""
+    text = str(device).rpartition(":")[2]
+    if isinstance(device, bool) or not text.isdecimal():
+        raise TileValueError(
+            "this is no device that measures",
+            expected='a number, or a name such as "cuda:1"',
+            got=shown(device),
+        )
+    return int(text)
+
+
+def _library() -> tuple[str, int]:
+    """The library that makes tensors on a GPU, and the number of this process's."""
     torch: Any = sys.modules.get("torch")
     cupy: Any = sys.modules.get("cupy")
     if torch is None and cupy is not None:
         return "cupy", int(cupy.cuda.Device().id)
+    if torch is None and find_spec("torch") is None and find_spec("cupy") is not None:
+        return "cupy", 0
     ready = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
     return "torch", int(torch.cuda.current_device()) if ready else 0
 

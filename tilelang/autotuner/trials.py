@@ -1,7 +1,8 @@
 """The candidates of one search and the lanes that compile, check and time them.
 
-Several workers compile while one measures: the device is never shared by two measurements. Where
-the cores that compile are those that are measured (the CPU target), compiling comes first.
+Several workers compile while one measures on each device: it is never shared by two
+measurements. Where the cores that compile are those that are measured (the CPU target), compiling
+comes first.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Any
 
 from tilelang.autotuner.configs import Config
@@ -74,7 +76,17 @@ class CompileLane:
         self._isolated = count > 0
         self._local = threading.local()
         self._workers: list[Worker | Here] = []
+        self._started: list[Worker] = []
+        self._count = count
         self._threads = ThreadPoolExecutor(max(1, count))
+
+    def start(self) -> None:
+        """Start the processes without waiting for them."""
+        if self._executor is None:
+            self._started = [Worker(self._cache) for _ in range(self._count)]
+            for worker in self._started:
+                worker.start()
+            self._workers += self._started
 
     def submit(self, candidate: Candidate) -> Future[Any]:
         """The compilation of a candidate; its result is a report or a :class:`Failure`."""
@@ -97,7 +109,9 @@ class CompileLane:
 
     def _compile(self, program: Program | None) -> Any:
         worker = getattr(self._local, "worker", None)
-        if worker is None:
+        if worker is None and self._started:
+            worker = self._local.worker = self._started.pop()
+        elif worker is None:
             worker = self._local.worker = Worker(self._cache) if self._isolated else Here()
             self._workers.append(worker)
         return worker.call("compile_program", program, timeout=self._timeout)
@@ -109,6 +123,59 @@ class CompileLane:
             worker.close()
 
 
+class Station:
+    """A worker that measures on one device, with what it holds.
+
+    Args:
+        worker: checks and measures.
+        timeout: seconds that one request may take.
+    """
+
+    def __init__(self, worker: Worker | Here, timeout: float | None) -> None:
+        self.worker = worker
+        self.loaded: set[int] = set()  # kernels
+        self._timeout = timeout
+        self._known: set[int] = set()  # cases
+        self._lock = threading.Lock()
+
+    def check(self, candidate: Candidate, cases: Sequence[Any]) -> Any:
+        """Call the kernel of a candidate once with the inputs of its case, of which the worker is
+        told when it does not know them: results, None, or a :class:`Failure`."""
+        case = candidate.case
+        with self._lock:
+            if case not in self._known:
+                found = self._ask("load", case, cases[case])
+                if isinstance(found, Failure):
+                    return found
+                self._known.add(case)
+            found = self._ask("check", candidate.number, candidate.program, case)
+            if not isinstance(found, Failure):
+                self.loaded.add(candidate.number)
+            return found
+
+    def time(self, numbers: list[int], warmup: float, rep: float) -> Any:
+        """Timings of checked kernels in turns, or a :class:`Failure`."""
+        with self._lock:
+            return self._ask("time", numbers, warmup, rep)
+
+    def forget(self, number: int) -> None:
+        """Let go of a kernel."""
+        with self._lock:
+            if number in self.loaded:
+                self.loaded.discard(number)
+                self._ask("forget", number)
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        """An answer of the worker. One in which something went wrong is replaced: after an illegal
+        access, nothing that a GPU's context says holds any more."""
+        answer = self.worker.call(name, *args, timeout=self._timeout)
+        if isinstance(answer, Failure) and answer.kind != "wrong":
+            self.worker.close()
+            self._known.clear()
+            self.loaded.clear()
+        return answer
+
+
 @dataclass(eq=False)
 class Trials:
     """What a strategy works with: candidates, and how to measure them.
@@ -116,10 +183,9 @@ class Trials:
     Attributes:
         candidates: those that are worth compiling, in the order of the list.
         lane: compiles.
-        worker: checks and measures.
+        stations: check and measure, one for each device.
         cases: inputs and results, by number.
         warmup, rep: milliseconds for a full measurement.
-        timeout: seconds that checking or measuring one candidate may take.
         overlap: whether compiling goes on while candidates are measured.
         worse: times the best latency, beyond which nothing is measured again.
         deadline: when the search has to end, by ``time.monotonic()``; None for never.
@@ -129,18 +195,16 @@ class Trials:
 
     candidates: list[Candidate]
     lane: CompileLane
-    worker: Worker | Here
+    stations: Sequence[Station]
     cases: Sequence[Any]
     warmup: float
     rep: float
-    timeout: float | None
     overlap: bool
     worse: float = 2.0
     deadline: float | None = None
     progress: Callable[[Candidate], None] = lambda candidate: None
     verify: Callable[[Candidate, Any], Failure | None] = lambda candidate, results: None
-    _known: set[int] = field(default_factory=set)  # cases that the worker has
-    _loaded: set[int] = field(default_factory=set)  # kernels that it has
+    _lock: Any = field(default_factory=threading.Lock)  # of what stations tell of candidates
 
     @property
     def best(self) -> Candidate | None:
@@ -167,31 +231,65 @@ class Trials:
             candidate.state, candidate.report = "ready", answer
         return candidate
 
-    def measure(self, candidate: Candidate, share: float = 1.0) -> float:
-        """Check a compiled candidate, measure it for ``share`` of the full time, and give its
-        milliseconds; infinite where it drops out."""
-        if self.deadline is not None and time.monotonic() > self.deadline and self.best:
+    def each(self, share: float = 1.0) -> Iterator[Candidate]:
+        """All candidates, measured for ``share`` of the full time as they are compiled, each on a
+        device that is free."""
+        if len(self.stations) == 1:
+            for candidate in self.ready():
+                self.measure(candidate, share)
+                yield candidate
+            return
+        free: SimpleQueue[Station] = SimpleQueue()
+        for station in self.stations:
+            free.put(station)
+
+        def measured(candidate: Candidate) -> Candidate:
+            station = free.get()
+            try:
+                self.measure(candidate, share, station)
+            finally:
+                free.put(station)
+            return candidate
+
+        with ThreadPoolExecutor(len(self.stations)) as threads:
+            running = [threads.submit(measured, candidate) for candidate in self.ready()]
+            for done in as_completed(running):
+                yield done.result()
+
+    def measure(
+        self, candidate: Candidate, share: float = 1.0, station: Station | None = None
+    ) -> float:
+        """Check a compiled candidate, measure it for ``share`` of the full time, on the first
+        device by default, and give its milliseconds; infinite where it drops out."""
+        station = station or self.stations[0]
+        with self._lock:
+            late = self.deadline is not None and time.monotonic() > self.deadline and self.best
+        if late:
             candidate.drop(Failure("skipped", "the time of the search was over"))
         else:
-            refused = self._checked(candidate)
-            found = refused or self._ask(
-                "time", [candidate.number], self.warmup * share, self.rep * share
+            refused = self._checked(candidate, station)
+            found = refused or station.time(
+                [candidate.number], self.warmup * share, self.rep * share
             )
-            self._note(candidate, found if isinstance(found, Failure) else found[0])
-        self.progress(candidate)
+            with self._lock:
+                self._note(candidate, found if isinstance(found, Failure) else found[0])
+        with self._lock:
+            self.progress(candidate)
         return candidate.latency
 
     def together(self, candidates: Sequence[Candidate], share: float = 1.0) -> None:
-        """Measure several checked candidates in turns; alone where one of them ends the worker."""
+        """Measure several checked candidates in turns on the first device; alone where one of them
+        ends the worker."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             return
+        station = self.stations[0]
         for item in candidates:
-            if item.number not in self._loaded:
-                self._note(item, self._checked(item))
+            if item.number not in station.loaded:
+                self._note(item, self._checked(item, station))
         numbers = [item.number for item in candidates if item.state == "measured"]
         if not numbers:
             return
-        found = self._ask("time", numbers, self.warmup * share, self.rep * share)
+        found = station.time(numbers, self.warmup * share, self.rep * share)
         for at, number in enumerate(numbers):
             item = next(item for item in candidates if item.number == number)
             if isinstance(found, Failure):
@@ -201,9 +299,8 @@ class Trials:
 
     def forget(self, candidate: Candidate) -> None:
         """Let go of the kernel of a candidate that is out of the race."""
-        if candidate.number in self._loaded:
-            self._loaded.discard(candidate.number)
-            self._ask("forget", candidate.number)
+        for station in self.stations:
+            station.forget(candidate.number)
 
     def _note(self, candidate: Candidate, found: Timing | Failure | None) -> None:
         if isinstance(found, Failure):
@@ -211,24 +308,10 @@ class Trials:
         elif found is not None:
             candidate.timing, candidate.state = found, "measured"
 
-    def _checked(self, candidate: Candidate) -> Failure | None:
+    def _checked(self, candidate: Candidate, station: Station) -> Failure | None:
         """None, or why the candidate does not do."""
-        case = candidate.case
-        if case not in self._known:
-            self.worker.call("load", case, self.cases[case], timeout=self.timeout)
-            self._known.add(case)
-        found = self._ask("check", candidate.number, candidate.program, case)
+        found = station.check(candidate, self.cases)
         if isinstance(found, Failure):
             return found
-        self._loaded.add(candidate.number)
-        return self.verify(candidate, found)
-
-    def _ask(self, name: str, *args: Any) -> Any:
-        """An answer of the measuring worker. One in which something went wrong is replaced: after
-        an illegal access, nothing that a GPU's context says holds any more."""
-        answer = self.worker.call(name, *args, timeout=self.timeout)
-        if isinstance(answer, Failure) and answer.kind != "wrong":
-            self.worker.close()
-            self._known.clear()
-            self._loaded.clear()
-        return answer
+        with self._lock:  # a function of the user, who expects one call at a time
+            return self.verify(candidate, found)

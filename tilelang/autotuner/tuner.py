@@ -10,14 +10,21 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from tilelang.autotuner import store
-from tilelang.autotuner.configs import Config, arguments_of, expand, frozen, pass_configs_of
+from tilelang.autotuner.configs import (
+    Config,
+    arguments_of,
+    expand,
+    frozen,
+    names_of,
+    pass_configs_of,
+)
 from tilelang.autotuner.inputs import get_autotune_inputs
 from tilelang.autotuner.jobs import Failure, Program, attempt, compile_program
 from tilelang.autotuner.model import MODEL, configurations, estimate
 from tilelang.autotuner.param import AutotuneResult, CompileArgs, ProfileArgs, SearchArgs
 from tilelang.autotuner.prune import reason_to_skip
 from tilelang.autotuner.report import Report, Row
-from tilelang.autotuner.session import search
+from tilelang.autotuner.session import opened, search
 from tilelang.autotuner.trials import Candidate
 from tilelang.errors import InternalError, TileRuntimeError, TileTypeError, shown
 from tilelang.ir.canonical import canonical_text
@@ -41,7 +48,7 @@ class Subject:
 
     Attributes:
         name: of the function.
-        parameters: names of its parameters.
+        parameters: names of its parameters, see :func:`tilelang.autotuner.configs.names_of`.
         build: the traced program of parameters.
         source: text that identifies the function.
         arguments: text that identifies the arguments that stay the same.
@@ -140,6 +147,8 @@ class AutoTuner:
         use_pipeline: bool = True,
         enable_grouped_compile: bool = False,
         group_compile_size: int = 1,
+        benchmark_multi_gpu: bool = False,
+        benchmark_devices: Sequence[Any] | None = None,
     ) -> AutotuneResult:
         """The best configuration: remembered, or searched for now.
 
@@ -148,6 +157,8 @@ class AutoTuner:
                 :meth:`set_profile_args`, which they change.
             use_pipeline, enable_grouped_compile, group_compile_size: accepted; candidates are
                 always compiled one by one in workers while others are measured.
+            benchmark_multi_gpu, benchmark_devices: whether all GPUs measure side by side, or which:
+                ``devices`` of :meth:`set_profile_args`.
 
         Raises:
             TileRuntimeError: no configuration works; with the report.
@@ -155,6 +166,7 @@ class AutoTuner:
         given = {
             "warmup": warmup, "rep": rep, "timeout": timeout, "executor": executor,
             "early_stop": early_stop, "early_stop_factor": early_stop_factor,
+            "devices": benchmark_devices or ("all" if benchmark_multi_gpu else None),
         }  # fmt: skip
         self.set_profile_args(**{name: value for name, value in given.items() if value is not None})
         subject = self.subject or subject_of(self.fn)
@@ -169,16 +181,8 @@ class AutoTuner:
         if record is not None:
             return self._result(subject, target, record, cached=True)
         candidates = [Candidate(number, config) for number, config in enumerate(configs)]
-        for candidate in candidates:
-            self._trace(subject, candidate, target)
         started = time.monotonic()
-        reference = None
-        if MODEL in (self.search_args.strategy, self.configs):
-            choose_by_model(candidates)
-        else:
-            reference = search(
-                subject.name, candidates, self.profile_args, self.search_args, inputs, target
-            )
+        reference = self._searched(subject, candidates, target, inputs)
         report = _report(subject.name, target, candidates, time.monotonic() - started, reference)
         _log.info("%s", report.render(rows=_SHOWN))
         best = report.rows[0]
@@ -194,6 +198,26 @@ class AutoTuner:
         }  # fmt: skip
         store.STORE.put(key, record)
         return self._result(subject, target, record, cached=False)
+
+    def _searched(
+        self,
+        subject: Subject,
+        candidates: Sequence[Candidate],
+        target: Target,
+        inputs: Sequence[Any] | None,
+    ) -> float | None:
+        """Trace candidates and find out how fast they are; milliseconds of the reference."""
+        how, profile = self.search_args, self.profile_args
+        if MODEL in (how.strategy, self.configs):
+            for candidate in candidates:
+                self._trace(subject, candidate, target)
+            choose_by_model(candidates)
+            return None
+        backend = check_backend(self.compile_args.execution_backend)
+        with opened(len(candidates), target, backend, profile, how) as lanes:
+            for candidate in candidates:
+                self._trace(subject, candidate, target)
+            return search(subject.name, candidates, profile, how, inputs, target, lanes)
 
     def _key(
         self,
@@ -281,7 +305,7 @@ def subject_of(
     own = dict(kwargs or {})
     return Subject(
         getattr(plain, "__name__", type(plain).__name__),
-        tuple(inspect.signature(plain).parameters),
+        names_of(inspect.signature(plain)),
         lambda **config: make(*args, **{**own, **config}),
         source_of(plain),
         arguments,

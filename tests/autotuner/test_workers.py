@@ -1,0 +1,213 @@
+"""Who compiles and who measures: when processes start, and several devices side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang.language as T
+from tilelang.autotuner import AutoTuner, session, trials
+from tilelang.autotuner.jobs import Failure
+from tilelang.autotuner.param import SearchArgs
+from tilelang.autotuner.process import Here, Worker
+from tilelang.autotuner.session import measuring
+from tilelang.autotuner.trials import Candidate, CompileLane, Station, Trials
+from tilelang.errors import TileValueError
+from tilelang.profiler import Timing
+from tilelang.target import parse_target
+
+HOPPER = parse_target("cuda -arch=sm_90a")
+LOG: list[Any] = []
+
+
+class Near(Here):
+    """A worker in this process that notes when it is started and what it is asked."""
+
+    def __init__(self, cache: str | None = None, device: Any = None) -> None:
+        super().__init__()
+        self.device = device
+
+    def start(self) -> None:
+        LOG.append("start")
+
+    def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
+        LOG.append((name, id(self)))
+        return super().call(name, *args, timeout=timeout)
+
+
+@pytest.fixture
+def near(monkeypatch: pytest.MonkeyPatch) -> None:
+    LOG.clear()
+    monkeypatch.setattr(session, "Worker", Near)
+    monkeypatch.setattr(trials, "Worker", Near)
+
+
+def doubling(block: int) -> Any:
+    LOG.append("traced")
+
+    @T.prim_func
+    def doubled(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
+        with T.Kernel(64 // block, threads=32) as bx:
+            for i in T.Parallel(block):
+                B[bx * block + i] = A[bx * block + i] * 2.0
+
+    return doubled
+
+
+def tuner(target: str, **more: Any) -> AutoTuner:
+    made = AutoTuner(doubling, [{"block": 8}, {"block": 16}, {"block": 32}, {"block": 64}])
+    made.set_compile_args(out_idx=-1, target=target, execution_backend="interpret")
+    return made.set_profile_args(warmup=0.1, rep=0.1, num_workers=2, **more)
+
+
+# -- starting -------------------------------------------------------------------------------------
+def test_processes_start_before_programs_are_traced(near: None) -> None:
+    tuner("cpu").run()
+    steps = [item if isinstance(item, str) else item[0] for item in LOG]
+    first = steps.index("traced") + 1  # a first configuration is traced for the key of the store
+    assert steps[first : first + 3] == ["start"] * 3
+    assert steps[first + 3 :][:4] == ["traced"] * 4
+
+
+def test_the_start_of_a_worker_is_not_waited_for() -> None:
+    worker = Worker(device=("no_library", 1))
+    worker.start()
+    worker.start()
+    try:
+        assert worker.starts == 1
+        found = worker.call("forget", 0, timeout=60)
+        assert found == Failure("failed", "ModuleNotFoundError: No module named 'no_library'")
+        assert worker.starts == 1
+    finally:
+        worker.close()
+
+
+# -- devices --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("devices", "found"),
+    [
+        (None, [("torch", 0)]),
+        ("all", [("torch", 0), ("torch", 2)]),
+        ([2, "cuda:1"], [("torch", 2), ("torch", 1)]),
+    ],
+)
+def test_devices_that_measure(
+    devices: Any, found: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "cuda_devices", lambda: ("sm_90a", "sm_80", "sm_90a"))
+    monkeypatch.setattr(session, "_library", lambda: ("torch", 0))
+    assert measuring(SearchArgs(devices=devices), HOPPER, "auto") == found
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "message"),
+    [
+        (
+            parse_target("cpu"),
+            {"devices": [0]},
+            "only processes with a GPU each measure side by side\n"
+            "  expected: `devices` with a target for GPUs, and isolate=True\n"
+            "  got: target cpu, isolate=True",
+        ),
+        (
+            HOPPER,
+            {"devices": [0], "isolate": False},
+            "only processes with a GPU each measure side by side\n"
+            "  expected: `devices` with a target for GPUs, and isolate=True\n"
+            "  got: target cuda, isolate=False",
+        ),
+        (
+            HOPPER,
+            {"devices": [0, 3]},
+            "the devices that measure are not there, or not different\n"
+            "  expected: numbers of GPUs below 3\n  got: [0, 3]",
+        ),
+        (
+            HOPPER,
+            {"devices": [1, "cuda:1"]},
+            "the devices that measure are not there, or not different\n"
+            "  expected: numbers of GPUs below 3\n  got: [1, 'cuda:1']",
+        ),
+        (
+            HOPPER,
+            {"devices": ["fast"]},
+            "this is no device that measures\n"
+            "  expected: a number, or a name such as \"cuda:1\"\n  got: 'fast'",
+        ),
+    ],
+)
+def test_devices_that_cannot(
+    target: Any, options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "cuda_devices", lambda: ("sm_90a", "sm_80", "sm_90a"))
+    with pytest.raises(TileValueError) as error:
+        measuring(SearchArgs(**options), target, "auto")
+    assert str(error.value) == message
+
+
+class Clock:
+    """A worker whose kernels take 10 milliseconds and as many as their number says. The first two
+    measure at the same time, or nobody gets on."""
+
+    meeting = threading.Barrier(2, timeout=30)
+
+    def __init__(self, fails: int) -> None:
+        self.fails = fails
+        self.asked: list[tuple[str, Any]] = []
+        self.closed = 0
+
+    def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
+        if name == "check" and not any(before == "check" for before, _ in self.asked):
+            self.meeting.wait()
+        self.asked.append((name, args[0]))
+        if name == "time" and self.fails in args[0]:
+            return Failure("crashed", "it is said to")
+        return [Timing((10.0 + number,)) for number in args[0]] if name == "time" else None
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Compiled(CompileLane):
+    """Everything is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__(0, None, None)
+        self._compile: Callable[[Any], Any] = lambda program: {}  # type: ignore[method-assign]
+
+
+def test_devices_measure_side_by_side_and_the_first_decides() -> None:
+    first, second = Clock(fails=5), Clock(fails=5)
+    known = [Candidate(number, {}) for number in range(8)]
+    stations = [Station(first, 1.0), Station(second, 1.0)]  # type: ignore[arg-type]  # act as workers
+    lane = Compiled()
+    there = Trials(known, lane, stations, ["inputs"], 1.0, 1.0, overlap=True)
+    session.strategy_of("exhaustive")(there, 0)
+    lane.close()
+    assert there.best is known[0]
+    assert [item.state for item in known] == ["measured"] * 5 + ["crashed"] + ["measured"] * 2
+    alone = [set(at for name, at in clock.asked if name == "check") for clock in (first, second)]
+    assert alone[1] and alone[0] | alone[1] == set(range(8))
+    assert first.closed + second.closed == 1
+    together = [("time", [0, 1, 2, 3])]
+    assert [item for item in first.asked if item[0] == "time" and len(item[1]) > 1] == together
+    assert all(len(at) == 1 for name, at in second.asked if name == "time")
+
+
+def test_a_run_on_devices_has_a_worker_for_each(near: None) -> None:
+    result = tuner("cuda -arch=sm_90a").run(benchmark_devices=[0, 1])
+    assert [row.state for row in result.report.rows] == ["measured"] * 4
+    assert LOG.count("start") == 4  # two that compile, and one for each device
+    np.testing.assert_array_equal(
+        result.kernel(np.arange(64, dtype=np.float32)), 2.0 * np.arange(64)
+    )
+
+
+def test_a_run_on_all_devices(near: None) -> None:
+    made = tuner("cuda -arch=sm_90a")
+    made.run(benchmark_multi_gpu=True)
+    assert made.search_args.devices == "all"
