@@ -430,3 +430,49 @@ def a_macro_with_branches_and_loops_of_the_device():
 
     a = np.array([1, 2, 3, -2, 5, -1, 2, 3], I)
     return f, [a, Out(a ** np.arange(8, dtype=I)), Out(a**3)]
+
+
+@program()
+def variables_that_macros_return_are_stored_in_variables():
+    @T.macro
+    def gcd_steps(x, y):
+        a = T.alloc_var("int32", x)
+        b = T.alloc_var("int32", y)
+        steps = T.alloc_var("int32", 0)
+        while b != 0:
+            a, b = b, a % b
+            steps += 1
+        return a, steps
+
+    @T.macro
+    def twice(x):
+        doubled = T.alloc_var("int32", x)
+        doubled += doubled
+        return doubled
+
+    @T.prim_func
+    def f(A: T.Tensor((8,), "int32"), B: T.Tensor((8,), "int32"), C: T.Tensor((8,), "int32")):
+        with T.Kernel(1, threads=8):
+            t = T.get_thread_binding()
+            divisor = T.alloc_var("int32", 1)
+            steps = T.alloc_var("int32", -1)
+            if A[t] > 6:
+                divisor, steps = gcd_steps(A[t], 12)
+            for _ in T.serial(2):
+                if steps < 3:
+                    steps = twice(steps)
+            B[t] = divisor
+            C[t] = steps
+
+    a = np.array([18, 3, 7, 24, 10, 1, 36, 15], I)
+    divisors, steps = np.ones(8, I), np.full(8, -1, I)
+    for i, value in enumerate(a):
+        if value > 6:
+            x, y, steps[i] = int(value), 12, 0
+            while y:
+                x, y = y, x % y
+                steps[i] += 1
+            divisors[i] = x
+        for _ in range(2):
+            steps[i] *= 2 if steps[i] < 3 else 1
+    return f, [a, Out(divisors), Out(steps)]

@@ -175,9 +175,10 @@ class Scope:
 
     def assign(self, name: str, value: object, by_reference: bool) -> object:
         """``name = value``: a store into an ``alloc_var``, or a new binding."""
-        if isinstance(value, Buffer) and value.is_var and not by_reference:
-            value = as_expr(value)  # `w = v` copies the value of the variable
         target = self._storable(name)
+        if isinstance(value, Buffer) and value.is_var:
+            if not by_reference or (target is not None and _is_bound(value, target)):
+                value = as_expr(value)  # `w = v` copies the value of the variable
         if target is not None and isinstance(value, (bool, int, float, Expr)):
             self._store_name(target, value)
             return target
@@ -243,10 +244,13 @@ class Scope:
             ]
         out: list[object] = []
         for name, item in list(_match(value, shape)):
-            if name and self._storable(name) is None:
+            target = self._storable(name) if name else None
+            if name and target is None:
                 out.append(self.builder.bind(name, item))
+            elif isinstance(item, Expr) or (target is not None and _is_bound(item, target)):
+                out.append(self.builder.snapshot(item))
             else:
-                out.append(self.builder.snapshot(item) if isinstance(item, Expr) else item)
+                out.append(item)
         return out
 
     def aug_name(self, name: str, op: str, current: object, value: object) -> object:
@@ -511,6 +515,12 @@ class Scope:
         if self.builder.macro_depth == 0:
             self.builder.return_loc = locate()
         return value
+
+
+def _is_bound(value: object, target: object) -> bool:
+    """Whether ``value`` is a variable that has a name already, as one that a macro returns has: in
+    the variable ``target`` its value is stored, where a new variable takes its place."""
+    return isinstance(value, Buffer) and value.is_var and bool(value.name) and value is not target
 
 
 def _match(value: Any, shape: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
