@@ -578,3 +578,34 @@ def a_producer_warp_and_consumer_warps():
     for k in range(5):
         want = want * 2 + a[k, ::-1]
     return f, [a, Out(want)]
+
+
+@program(also=("sm_90a",))
+def one_thread_merges_sorted_rows_in_fragments_of_its_own():
+    rows, count = 3, 5
+
+    @T.prim_func
+    def f(A: T.Tensor((rows, count), "int32"), B: T.Tensor((rows * count,), "int32")):
+        with T.Kernel(1, threads=64):
+            merged = T.alloc_shared((rows * count,), "int32")
+            if T.get_thread_binding() == 37:
+                values = T.alloc_fragment((rows, count), "int32")
+                at = T.alloc_fragment((rows,), "int32")
+                T.copy(A, values)
+                for r in T.Parallel(rows):
+                    at[r] = 0
+                for k in T.serial(rows * count):
+                    best = T.alloc_var("int32", -1)
+                    for r in T.serial(rows):
+                        if at[r] < count:
+                            if best < 0:
+                                best = r
+                            elif values[r, at[r]] < values[best, at[best]]:
+                                best = r
+                    merged[k] = values[best, at[best]]
+                    at[best] += 1
+            for k in T.Parallel(rows * count):
+                B[k] = merged[k]
+
+    a = np.sort(np.random.default_rng(8).integers(-99, 100, (rows, count)).astype(I), axis=1)
+    return f, [a, Out(np.sort(a.reshape(-1)))]

@@ -622,15 +622,17 @@ def _fragments(op: Op) -> Iterator[Buffer]:
 
 def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
     """Refuse an operation in a branch of threads that are no whole warps, unless they are known
-    and share out its elements without meeting.
+    and share out its elements without meeting. One thread alone has nobody to meet: it holds all
+    of the fragments that are used by it only.
 
     Raises:
         TileUnsupportedError: the threads depend on data, or have to meet or to hold a fragment.
     """
     known = stmt not in groups.divergent
-    if known and (stmt not in groups.partial or _meets_nobody(stmt)):
-        return
     lo, count = groups.of(stmt)
+    alone = count == 1 and stmt not in groups.elected and loop_of(stmt) is not None
+    if known and (stmt not in groups.partial or alone or _meets_nobody(stmt)):
+        return
     several = stmt in groups.elected
     which = (
         "some threads that are not consecutive" if several else f"threads {lo} to {lo + count - 1}"
@@ -639,7 +641,12 @@ def check_sharing(stmt: S.Stmt, groups: ThreadGroups) -> None:
         "a tile operation stands in a branch that only some threads of a warp take",
         expected="a condition that is the same for all threads, or that whole warps share "
         "(such as `tx < 128`)"
-        + ("; other threads may copy or fill shared and global memory" if known else ""),
+        + (
+            "; other threads may copy or fill shared and global memory, and one thread alone "
+            "fragments of its own"
+            if known
+            else ""
+        ),
         got=f"an operation that needs whole warps, by {which}"
         if known
         else "a condition that differs between the threads of a warp",
