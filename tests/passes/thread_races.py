@@ -97,7 +97,9 @@ class Races:
         if threads.size == 0:
             return
         table = self._table(memory)
-        units = np.unique(np.asarray(spots) // table.unit, axis=1)
+        units = np.asarray(spots) // table.unit
+        # The bytes of an element lie in the same units one after the other.
+        units = units[:, np.append(True, (units[:, 1:] != units[:, :-1]).any(0))]
         writer = table.writer[units]
         other = (writer >= 0) & (writer != threads[:, None])
         seen = self.clock[threads[:, None], np.maximum(writer, 0)]
