@@ -157,13 +157,32 @@ TL_ALL(d) TL_ALL(h) TL_ALL(b)
 TL_ALL(w)
 #endif
 // Elements of the lanes of a mask; the others are not touched, and zero where they are read.
+#define TL_SOME(F, G, P, ON)                                                                      \
+    if (tl_##F##_all(ON)) memcpy(&G, P, sizeof G);                                                \
+    else for (int lane_ = 0; lane_ < TL_LANES_##F; ++lane_) if (ON[lane_]) G[lane_] = (P)[lane_];
+#define TL_SOME_d(G, P, ON) TL_SOME(d, G, P, ON)
+#define TL_SOME_h(G, P, ON) TL_SOME(h, G, P, ON)
+#define TL_SOME_b(G, P, ON) TL_SOME(b, G, P, ON)
+#if TL_AVX512  // the load has a mask, and asks for no page of lanes that are off
+#define TL_MASKED(NAME, G, P, K)                                                                  \
+    ({                                                                                            \
+        typedef __typeof__(G) there_ __attribute__((aligned(1), may_alias));                      \
+        __asm__(NAME " %1, %0%{%2%}%{z%}" : "=v"(G) : "m"(*(const there_*)(P)), "Yk"(K));         \
+    })
+#define TL_SOME_w(G, P, ON)                                                                       \
+    const uint16_t k_ = (uint16_t)__builtin_ia32_cvtd2mask512(ON);                                \
+    if (sizeof G == 64) TL_MASKED("vmovdqu32", G, P, k_);                                         \
+    else if (sizeof G == 32) TL_MASKED("vmovdqu16", G, P, k_);                                    \
+    else TL_MASKED("vmovdqu8", G, P, k_);
+#else
+#define TL_SOME_w(G, P, ON) TL_SOME(w, G, P, ON)
+#endif
 #define TL_LOAD_IF(F, T, P, M)                                                                    \
     ({                                                                                            \
         const tl_##F##_mask on_ = (M);                                                            \
         const __typeof__(((T){0})[0])* const from_ = (const void*)(P);                            \
         T got_ = {0};                                                                             \
-        if (tl_##F##_all(on_)) memcpy(&got_, from_, sizeof got_);                                 \
-        else for (int lane_ = 0; lane_ < TL_LANES_##F; ++lane_) if (on_[lane_]) got_[lane_] = from_[lane_]; \
+        TL_SOME_##F(got_, from_, on_)                                                             \
         got_;                                                                                     \
     })
 #define TL_STORE_IF(F, T, P, X, M)                                                                \
