@@ -256,7 +256,7 @@ def test_results_do_not_depend_on_the_number_of_threads(output: Callable[..., st
     assert len({words[0] for words in found}) == 1
     if compiler := find_compiler():
         with_openmp = output(more.replace("tasks() - before", "0"), 3, TILELANG_OPENMP="1")
-        assert not compiler.has_openmp or with_openmp.split()[0] == found[0][0]
+        assert not compiler.openmp or with_openmp.split()[0] == found[0][0]
 
 
 def test_a_child_after_fork_has_threads_of_its_own(output: Callable[..., str]) -> None:

@@ -14,7 +14,7 @@ from tilelang.errors import InternalError, Loc
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.canonical import canonical_hash, canonical_text
+from tilelang.ir.canonical import canonical_text
 from tilelang.ir.dtypes import dtype as DType
 
 I32, F32 = DType("int32"), DType("float32")
@@ -48,7 +48,6 @@ def make(**change: Any) -> S.PrimFunc:
 
 def test_the_same_program_made_twice_has_the_same_text() -> None:
     assert canonical_text(make()) == canonical_text(make())
-    assert len(canonical_hash(make())) == 64
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_the_same_program_made_twice_has_the_same_text() -> None:
     ids=str,
 )
 def test_local_names_and_places_do_not_matter(change: dict[str, Any]) -> None:
-    assert canonical_hash(make(**change)) == canonical_hash(make())
+    assert canonical_text(make(**change)) == canonical_text(make())
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_local_names_and_places_do_not_matter(change: dict[str, Any]) -> None:
     ids=str,
 )  # fmt: skip
 def test_everything_with_a_meaning_matters(change: dict[str, Any]) -> None:
-    assert canonical_hash(make(**change)) != canonical_hash(make())
+    assert canonical_text(make(**change)) != canonical_text(make())
 
 
 def test_which_buffer_is_used_matters_even_if_names_agree() -> None:
@@ -95,7 +94,7 @@ def test_shared_expressions_are_written_once() -> None:
 
 
 def test_the_text_is_the_same_in_another_process() -> None:
-    code = "import test_canonical as t; print(t.canonical_hash(t.make()), end='')"
+    code = "import test_canonical as t; print(t.canonical_text(t.make()), end='')"
     found = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -104,14 +103,14 @@ def test_the_text_is_the_same_in_another_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }  # fmt: skip
-    assert found == {canonical_hash(make())}
+    assert found == {canonical_text(make())}
 
 
 def test_layouts_count_by_their_map() -> None:
     from tilelang.layout import Layout
 
     def hashed(fn: Callable[..., Any]) -> str:
-        return canonical_hash(replace(make(), attrs=(("layout", Layout((4, 8), fn)),)))
+        return canonical_text(replace(make(), attrs=(("layout", Layout((4, 8), fn)),)))
 
     plain = hashed(lambda i, j: i * 8 + j)
     assert plain == hashed(lambda row, col: row * 8 + col)

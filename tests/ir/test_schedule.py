@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tilelang import interpret
-from tilelang.errors import DeadlockError, InternalError
+from tilelang.errors import DeadlockError, InternalError, TileError
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region, Shape
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.legal import check, is_legal
+from tilelang.ir.legal import check
 from tilelang.ir.visitor import Rewriter
 
 I32, F32 = DType("int32"), DType("float32")
@@ -130,7 +130,9 @@ def test_a_missing_step_is_a_deadlock(kind: type[S.Stmt], message: str) -> None:
 
 def test_only_scheduled_programs_have_them() -> None:
     check(BY_ROLES, "scheduled")
-    assert not is_legal(BY_ROLES, "tile") and not is_legal(BY_ROLES, "thread")
+    for level in ("tile", "thread"):
+        with pytest.raises(TileError):
+            check(BY_ROLES, level)
 
 
 WRONG: list[tuple[S.Stmt, str]] = [

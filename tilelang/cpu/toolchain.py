@@ -63,11 +63,6 @@ class Compiler(HostCompiler):
         openmp = next((flags for flags in _OPENMP if _works(plain, _PROBE_OPENMP, flags)), ())
         return replace(plain, native=native, openmp=openmp)
 
-    @property
-    def has_openmp(self) -> bool:
-        """Whether parallel regions can use OpenMP."""
-        return bool(self.openmp)
-
     def compile_shared(self, source: str, flags: Sequence[str] = ()) -> bytes:
         """A shared library from C source.
 

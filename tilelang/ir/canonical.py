@@ -47,11 +47,6 @@ def exact_text(func: PrimFunc) -> str:
     return _Canonical(exact=True).func(func)
 
 
-def canonical_hash(func: PrimFunc) -> str:
-    """SHA-256 of :func:`canonical_text`, 64 hexadecimal digits."""
-    return hashlib.sha256(canonical_text(func).encode("utf-8", "surrogatepass")).hexdigest()
-
-
 class _Canonical:
     def __init__(self, exact: bool = False) -> None:
         self.exact = exact

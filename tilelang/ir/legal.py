@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilelang.errors import InternalError, Loc, TileError, TileSyntaxError
+from tilelang.errors import InternalError, Loc, TileSyntaxError
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Region
@@ -296,12 +296,3 @@ class _Checker:
                 expected=expected,
                 got=got,
             )
-
-
-def is_legal(func: S.PrimFunc, level: str) -> bool:
-    """Whether :func:`check` accepts ``func``."""
-    try:
-        check(func, level)
-    except TileError:
-        return False
-    return True

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from tilelang.errors import InternalError, Loc
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
-from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.expr import Expr, Var, as_expr, call, const
 from tilelang.records import dataclass
 
@@ -629,8 +628,3 @@ def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str
 def _fields_of(cls: type[Stmt], roles: tuple[str, ...]) -> tuple[str, ...]:
     """Fields of a class of statements that have one of ``roles``."""
     return tuple(name for name, role in cls.role_table().items() if role in roles)
-
-
-def dtype_of(value: Buffer | Var) -> DType:
-    """Dtype of a parameter."""
-    return value.dtype

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Binary, Const, Expr, Load, Var, field_names, holds
-from tilelang.ir.stmt import Launch, PrimFunc, Seq, Stmt, rewritten_fields, seq
+from tilelang.ir.stmt import Launch, Let, PrimFunc, Seq, Stmt, rewritten_fields, seq
 
 ExprFn = Callable[[Expr], "Expr"]
 
@@ -242,6 +242,26 @@ class _Exprs(ExprRewriter):
 def substitute_in(stmt: Stmt, values: dict[Var, Expr]) -> Stmt:
     """``stmt`` with variables replaced."""
     return map_exprs(stmt, lambda expr: substitute(expr, values))
+
+
+def inline_lets(stmt: Stmt, wanted: Callable[[Expr], bool]) -> Stmt:
+    """``stmt`` with the values of names in their place, where a value is ``wanted`` there."""
+    return _Inline(wanted).rewrite(stmt)
+
+
+class _Inline(Rewriter):
+    def __init__(self, wanted: Callable[[Expr], bool]) -> None:
+        self.wanted = wanted
+        self.values: dict[Var, Expr] = {}
+
+    def expr(self, expr: Expr) -> Expr:
+        return substitute(expr, self.values)
+
+    def stmt(self, stmt: Stmt) -> Stmt | None:
+        if isinstance(stmt, Let) and self.wanted(stmt.value):
+            self.values[stmt.var] = stmt.value
+            return None
+        return stmt
 
 
 def rewrite_exprs(stmt: Stmt, fn: ExprFn) -> Stmt:

@@ -23,7 +23,14 @@ from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.linear import parted
 from tilelang.ir.simplify import simplify
 from tilelang.ir.tables import VECTOR_COPY
-from tilelang.ir.visitor import Rewriter, rebuild, rewrite_bodies, substitute, substitute_in
+from tilelang.ir.visitor import (
+    Rewriter,
+    inline_lets,
+    rebuild,
+    rewrite_bodies,
+    substitute,
+    substitute_in,
+)
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.vectors import MAX_LANES, VECTOR_BITS, run_of
 from tilelang.passes.lower.context import INT, MADE
@@ -88,7 +95,7 @@ class _Lanes(Rewriter):
         if not counted or step != 1 or stop <= start or not _independent(stmt.body):
             kind = "unroll" if counted and stop - start <= 64 else "serial"
             return [*drawn, replace(stmt, kind=kind)]
-        body = _without_lets(stmt.body)
+        body = inline_lets(stmt.body, lambda value: True)
         count = stop - start
         lanes = MAX_LANES
         while count % lanes or start % lanes:
@@ -332,23 +339,6 @@ def _in_memory(buffer: Buffer) -> bool:
 
 def _is_zero(expr: E.Expr) -> bool:
     return isinstance(expr, E.Const) and expr.value == 0 and not str(expr.value).startswith("-")
-
-
-def _without_lets(stmt: S.Stmt) -> S.Stmt:
-    """Index variables of pure lets replaced by their values."""
-    lets: dict[E.Var, E.Expr] = {}
-
-    class Inline(Rewriter):
-        def expr(self, expr: E.Expr) -> E.Expr:
-            return substitute(expr, lets)
-
-        def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-            if isinstance(stmt, S.Let):
-                lets[stmt.var] = stmt.value
-                return None
-            return stmt
-
-    return Inline().rewrite(stmt)
 
 
 def _same_place(a: S.Store, b: S.Store | effects.Access) -> bool:

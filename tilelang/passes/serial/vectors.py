@@ -30,7 +30,7 @@ from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import INDEX_OPS
 from tilelang.ir.linear import parted
 from tilelang.ir.tables import BINARY
-from tilelang.ir.visitor import Rewriter, substitute
+from tilelang.ir.visitor import Rewriter, inline_lets
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.serial.tiles import reductions_of, scan_of
 from tilelang.records import dataclass
@@ -53,7 +53,7 @@ def mark_vectors(func: S.PrimFunc, context: Context) -> S.PrimFunc:
         def stmt(self, stmt: S.Stmt) -> S.Stmt:
             if not isinstance(stmt, S.For) or not _is_asked(stmt):
                 return stmt
-            loop = replace(stmt, body=_without_positions(stmt.body))
+            loop = replace(stmt, body=inline_lets(stmt.body, is_position))
             bits = _Loop(loop, same).bits()
             if not bits:
                 return stmt
@@ -123,25 +123,6 @@ def _is_asked(loop: S.For) -> bool:
     one = isinstance(loop.step, E.Const) and loop.step.value == 1
     count = trip_count(loop) if one else 0
     return asked and one and "threads" not in notes and (count is None or count >= FEWEST)
-
-
-def _without_positions(body: S.Stmt) -> S.Stmt:
-    """``body`` with the values of names that are positions in place of the names."""
-    values: dict[E.Var, E.Expr] = {}
-
-    class Names(Rewriter):
-        def expr(self, expr: E.Expr) -> E.Expr:
-            return substitute(expr, values)
-
-        def stmt(self, stmt: S.Stmt) -> S.Stmt | None:
-            if isinstance(stmt, S.Let) and is_position(stmt.value):
-                values[stmt.var] = stmt.value
-                return None
-            return stmt
-
-    if not any(isinstance(node, S.Let) and is_position(node.value) for node in S.walk(body)):
-        return body
-    return Names().rewrite(body)
 
 
 @dataclass(frozen=True, eq=False)
