@@ -14,7 +14,7 @@ import math
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
@@ -732,6 +732,14 @@ def call(op: Atom | str, *args: object, dtype: object = None, **attrs: object) -
     return build_call(
         portable(op) if isinstance(op, str) else op, args, dtype, tuple(sorted(attrs.items()))
     )
+
+
+def conjunction(conditions: Iterable[Expr]) -> Expr:
+    """All of ``conditions``; of none, the constant True."""
+    found: Expr = const(True)
+    for condition in conditions:
+        found = binary("land", found, condition)
+    return found
 
 
 def dtype_call(dtype: DType, *args: object) -> Expr:

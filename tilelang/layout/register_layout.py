@@ -194,12 +194,7 @@ class RegisterLayout:
         for index, extent, modes in zip(self.index_of(thread, register), self.shape, self.modes):
             if prod(mode.extent for mode in modes) > extent:
                 conditions.append(E.binary("lt", index, E.const(extent)))
-        if not conditions:
-            return None
-        result = conditions[0]
-        for condition in conditions[1:]:
-            result = E.binary("land", result, condition)
-        return result
+        return E.conjunction(conditions) if conditions else None
 
     def first_copy(self, thread: object) -> E.Expr | None:
         """The condition that ``thread`` holds copy 0 of its elements; None without copies."""
@@ -212,12 +207,7 @@ class RegisterLayout:
             for extent, stride in self.replicas
             if extent > 1
         ]
-        if not conditions:
-            return None
-        result = conditions[0]
-        for condition in conditions[1:]:
-            result = E.binary("land", result, condition)
-        return result
+        return E.conjunction(conditions) if conditions else None
 
     # -- tables -----------------------------------------------------------------------------------
     def _table(self, place: str) -> Array:

@@ -41,17 +41,9 @@ def nest(loops: Sequence[tuple[E.Var, int | E.Expr]], body: S.Stmt, kind: str = 
     return body
 
 
-def conjunction(conditions: Iterable[E.Expr]) -> E.Expr:
-    """All of ``conditions``."""
-    result: E.Expr = E.const(True)
-    for condition in conditions:
-        result = E.binary("land", result, condition)
-    return result
-
-
 def guarded(conditions: Iterable[E.Expr], body: S.Stmt) -> S.Stmt:
     """``body`` where all conditions hold."""
-    condition = conjunction(conditions)
+    condition = E.conjunction(conditions)
     if isinstance(condition, E.Const) and condition.value:
         return body
     return S.If(cond=condition, then=body)

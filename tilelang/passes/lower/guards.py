@@ -12,6 +12,7 @@ Relies on :mod:`tiles`: all accesses are loads and stores.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -94,9 +95,7 @@ class _Guards:
             tests = [test for test in distinct.values() if not isinstance(test, E.Const)]
             never = any(isinstance(t, E.Const) and not t.value for t in distinct.values())
             if len(tests) <= 16 and not never:
-                cond: E.Expr = E.const(True)
-                for test in tests:
-                    cond = E.binary("land", cond, test)
+                cond = E.conjunction(tests)
                 if isinstance(cond, E.Const):
                     return guarded
                 inside = _FromStart().rewrite(stmt)
@@ -153,15 +152,13 @@ class _Guards:
             for arg in call.args
         )
         whole = replace(stmt, value=E.Call(call.atom, args, call.dtype, call.attrs))
-        cond: E.Expr | None = None
-        for arg in args:
-            if isinstance(arg, E.AddressOf):
-                for at in (0, count - 1):
-                    test = self.condition(arg.buffer, _beside(arg.indices, at))
-                    if test is not None:
-                        cond = test if cond is None else E.binary("land", cond, test)
-        if cond is None:
+        places = [arg for arg in args if isinstance(arg, E.AddressOf)]
+        ends = product(places, (0, count - 1))
+        found = [self.condition(arg.buffer, _beside(arg.indices, at)) for arg, at in ends]
+        tests = [test for test in found if test is not None]
+        if not tests:
             return whole
+        cond = E.conjunction(tests)
         single = [self.guard(self._part(stmt, args, at)) for at in range(count)]
         return S.If(cond=cond, then=whole, orelse=S.seq(*single), loc=stmt.loc)
 
@@ -195,21 +192,18 @@ class _Guards:
 
     def call_condition(self, call: E.Call) -> E.Expr | None:
         """The condition under which the addresses of ``call`` are inside, None if proved."""
-        cond: E.Expr | None = None
         if not call.atom.elements:
             return None
-        for arg in call.args:
-            if isinstance(arg, E.AddressOf):
-                test = self.condition(arg.buffer, arg.indices)
-                if test is not None:
-                    cond = test if cond is None else E.binary("land", cond, test)
-        return cond
+        places = (arg for arg in call.args if isinstance(arg, E.AddressOf))
+        found = [self.condition(arg.buffer, arg.indices) for arg in places]
+        tests = [test for test in found if test is not None]
+        return E.conjunction(tests) if tests else None
 
     def condition(self, buffer: Buffer, indices: tuple[E.Expr, ...]) -> E.Expr | None:
         """The condition under which ``indices`` are inside ``buffer``, None if proved."""
         if buffer.storage != "global":
             return None
-        cond: E.Expr | None = None
+        tests: list[E.Expr] = []
         for index, extent in zip(indices, buffer.shape):
             index, low = _counted(index, extent)
             known = substitute(index, self.lets)
@@ -218,8 +212,8 @@ class _Guards:
                     continue
                 if id(test) in self.facts:
                     continue
-                cond = test if cond is None else E.binary("land", cond, test)
-        return cond
+                tests.append(test)
+        return E.conjunction(tests) if tests else None
 
 
 def _counted(index: E.Expr, extent: int | E.Expr) -> tuple[E.Expr, E.Expr | int]:

@@ -11,7 +11,6 @@ named by the register alone.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial, reduce
 from math import gcd
 
 from tilelang.errors import InternalError
@@ -67,8 +66,7 @@ def lower_parallel(loop: S.Parallel, spread: RegisterLayout | None, ctx: Lowerin
     if lanes > 1 or notes:
         inner = S.counted(lane, lanes, inner, "vectorized", notes, loop.loc)
     if conditions:
-        cond = reduce(partial(E.binary, "land"), conditions)
-        inner = S.If(cond=cond, then=inner, loc=loop.loc)
+        inner = S.If(cond=E.conjunction(conditions), then=inner, loc=loop.loc)
     if steps == 1:
         return simplified_with(inner, {step: E.const(0)})
     kind = "unroll" if body.uses_fragments or steps <= UNROLL_LIMIT else "serial"

@@ -174,9 +174,7 @@ def _in_dimension(job: _Job, dist: RegisterLayout, walk: RegisterWalk) -> E.Expr
     places = prod(item.extent for item in dist.modes[dim])
     if conditions or extent < places:
         conditions.append(index < low + extent)
-    if not conditions:
-        return None
-    return conditions[0] if len(conditions) == 1 else E.binary("land", *conditions)
+    return E.conjunction(conditions) if conditions else None
 
 
 def _totals(job: _Job, result: RegisterLayout, totals: Buffer) -> PartialSums:

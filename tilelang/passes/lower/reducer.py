@@ -18,7 +18,7 @@ from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.combine import identity_of, update_store
 from tilelang.passes.lower.allreduce import Operation, all_reduce
 from tilelang.passes.lower.context import Lowering
-from tilelang.passes.lower.elements import conjunction, guarded, loop, membership, walk_registers
+from tilelang.passes.lower.elements import guarded, loop, membership, walk_registers
 from tilelang.passes.lower.partial_sums import PartialSums, Target, deliver, private_sums
 
 
@@ -78,7 +78,7 @@ def _start(region: Region, init: E.Expr | None, ctx: Lowering) -> S.Stmt:
     walk = walk_registers(ctx.register_layout(region.buffer), ctx)
     value = identity_of(region)
     if init is not None:
-        once = conjunction(walk.first)
+        once = E.conjunction(walk.first)
         value = E.select(once, E.cast(init, region.dtype), value)
     store = S.Store(buffer=ctx.registers(region.buffer), indices=(walk.register,), value=value)
     return walk.nest(guarded(membership(region, walk.indices), store))

@@ -123,15 +123,11 @@ class _Electing:
     def is_thread(self, number: int) -> E.Expr:
         """Whether a thread is the one with a linear index."""
         places = thread_indices(self.launch)
-        tests = [
+        return E.conjunction(
             var.equal(int(places[var][number]))
             for var, count in zip(self.launch.thread_vars, self.launch.threads)
             if count > 1
-        ]
-        cond = tests[0]
-        for test in tests[1:]:
-            cond = E.binary("land", cond, test)
-        return cond
+        )
 
 
 def _movable(expr: E.Expr) -> bool:
