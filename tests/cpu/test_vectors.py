@@ -352,6 +352,23 @@ def test_columns_are_summed_several_rows_at_a_time(dtype: str, width: int) -> No
     np.testing.assert_array_equal(got, a.sum(0, dtype=dtype))
 
 
+def test_rows_of_which_nothing_is_left_compile() -> None:
+    @T.prim_func
+    def kernel(C: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=1):
+            c = T.alloc_fragment((32,), "float32")
+            T.fill(c, 3)
+            for g, _ in T.grid(2, 2):
+                for i in T.Parallel(32):
+                    if g == 4:
+                        c[i] = 0.0
+            T.copy(c, C)
+
+    c = np.zeros(32, np.float32)
+    tilelang.compile(kernel, target="cpu")(c)
+    np.testing.assert_array_equal(c, np.full(32, 3, np.float32))
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("propagates", [False, True])
 def test_maxima_follow_the_rule_for_nan(width: int, propagates: bool) -> None:

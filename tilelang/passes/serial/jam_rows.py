@@ -70,7 +70,7 @@ def _rows(loop: S.For, views: set[E.Var]) -> _Rows | None:
     count = next((n for n in (ROWS, ROWS // 2, ROWS // 4) if total % n == 0), 1)
     body = flat((inner.body,))
     simple = all(isinstance(part, (S.Let, S.Store)) for part in body) and len(body) <= LARGEST
-    if count == 1 or "parallel" not in dict(inner.annotations) or not simple:
+    if count == 1 or "parallel" not in dict(inner.annotations) or not (simple and body):
         return None
     store = body[-1]
     if not isinstance(store, S.Store) or not is_quiet(inner):
