@@ -609,3 +609,20 @@ def one_thread_merges_sorted_rows_in_fragments_of_its_own():
 
     a = np.sort(np.random.default_rng(8).integers(-99, 100, (rows, count)).astype(I), axis=1)
     return f, [a, Out(np.sort(a.reshape(-1)))]
+
+
+@program(also=("sm_90a",))
+def a_parallel_loop_over_the_threads_exchanges_values():
+    @T.prim_func
+    def f(A: T.Tensor((3, 10, 4), "float32"), B: T.Tensor((3, 10, 4), "float32")):
+        with T.Kernel(3, threads=64) as b:
+            for i, j in T.Parallel(10, 4):
+                v = T.alloc_var("float32", A[b, i, j])
+                if A[b, i, 0] > 0:
+                    v += T.shfl_xor(v, 1)
+                    v += T.shfl_xor(v, 2)
+                B[b, i, j] = v
+
+    a = _ints((3, 10, 4))
+    sums = np.broadcast_to(a.sum(2, keepdims=True), a.shape)
+    return f, [a, Out(np.where(a[..., :1] > 0, sums, a).astype(F))]

@@ -236,16 +236,16 @@ def test_a_function_that_no_cpu_has_is_refused() -> None:
 
 def test_an_exchange_of_threads_in_a_shared_loop_is_refused() -> None:
     @T.prim_func
-    def kernel(A: T.Tensor((32,), "int32")):
+    def kernel(A: T.Tensor((64,), "int32")):
         with T.Kernel(1, threads=32) as bx:
-            for i in T.Parallel(32):
+            for i in T.Parallel(64):
                 A[i] = T.shfl_xor(A[i], 1)
 
     with pytest.raises(TileUnsupportedError) as caught:
         source(kernel)
     assert str(caught.value).split("\n -->")[0] == (
         "T.shfl_xor runs in the iterations of a shared loop\n"
-        "  expected: thread code, outside T.Parallel\n"
+        "  expected: thread code, outside T.Parallel or with an iteration for each thread\n"
         "  got: `T.shfl_xor(A[i], 1)`\n"
         "  hint: one core runs the iterations one after the other; use the thread index"
     )

@@ -117,7 +117,7 @@ class CpuPrinter(CPrinter):
         if expr.atom.exchanges:
             raise TileUnsupportedError(
                 f"T.{op} runs in the iterations of a shared loop",
-                expected="thread code, outside T.Parallel",
+                expected="thread code, outside T.Parallel or with an iteration for each thread",
                 got=f"`{expr!r}`",
                 hint="one core runs the iterations one after the other; use the thread index",
             )

@@ -30,6 +30,7 @@ from tilelang.ir.uniform import PRIVATE, varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_exprs, rewrite_launches
 from tilelang.passes.analysis.atomics import updated_in_two_ways
 from tilelang.passes.serial.barriers import Barriers, check_words
+from tilelang.passes.serial.deal import deal_exchanges
 from tilelang.passes.serial.exchange import Exchange, exchanges
 from tilelang.passes.serial.slots import BOOL, INT, ThreadLoops, vars_in
 from tilelang.records import dataclass
@@ -40,7 +41,7 @@ SHARED_STATE = ("shared", "shared.dyn", "local.fragment", "global")
 
 def serialize_threads(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with every launch's threads made explicit loops."""
-    return rewrite_launches(func, lambda launch: _Serializer(launch).run())
+    return rewrite_launches(func, lambda launch: _Serializer(deal_exchanges(launch)).run())
 
 
 @dataclass
