@@ -43,7 +43,7 @@ STUBS = (
     "__popc __popcll __clz __clzll __ffs __ffsll __float2int_rz __float2uint_rz __float2ll_rz "
     "__float2ull_rz __double2int_rz __double2uint_rz __double2ll_rz __double2ull_rz __expf "
     "__exp10f __logf __log2f __log10f __sinf __cosf __tanf __frsqrt_rn exp10f rsqrtf rsqrt "
-    "atomicCAS " + " ".join(
+    "atomicCAS tl_f16_to_f32 tl_f32_to_f16 " + " ".join(
         f"__{kind}{op}_{mode}"
         for kind, ops in (("f", "add sub mul div rcp sqrt"), ("d", "add sub mul div rcp sqrt"))
         for op in ops.split() for mode in ("rn", "rz", "ru", "rd")
