@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from kernel_builder import Kernel, at, call, region, zeros
 
+import tilelang
+import tilelang.language as T
+from tilelang.errors import TileUnsupportedError
 from tilelang.ir import stmt as S
 from tilelang.ir.expr import as_expr, binary, const, select
 
@@ -403,3 +406,33 @@ def test_blocks_may_run_in_any_order() -> None:
     assert (o == np.arange(12).reshape(3, 4)).all()
     k.run(o, zeros(1, dtype=INT), seed=1)
     assert sorted(o.reshape(-1)) == list(range(12)) and (o != np.arange(12).reshape(3, 4)).any()
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"target": "cpu", "execution_backend": "interpret"},
+        {"target": "cuda -arch=sm_80", "execution_backend": "emulator"},
+    ],
+    ids=["interpreter", "cuda"],
+)
+def test_an_exchange_in_a_loop_of_several_iterations_for_a_thread_is_refused(
+    where: dict[str, str],
+) -> None:
+    """GPUs gave a thread neighbouring iterations, the interpreter every 64th one."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(128):
+                B[i] = T.shfl_xor(A[i], 1)
+
+    with pytest.raises(TileUnsupportedError) as caught:
+        a = np.arange(128, dtype=np.int32)
+        tilelang.compile(kernel, **where)(a, a.copy())
+    assert str(caught.value).split("\n -->")[0] == (
+        "T.shfl_xor runs in the iterations of a shared loop\n"
+        "  expected: thread code, outside T.Parallel or with an iteration for each thread\n"
+        "  got: `T.shfl_xor(A[i], 1)`, with 2 iterations for a thread\n"
+        "  hint: nothing says which iterations are neighbours; use the thread index"
+    )

@@ -23,6 +23,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.linear import parted
 from tilelang.ir.tables import RNG_INIT, RNG_RAND_FLOAT
 from tilelang.ir.visitor import substitute
@@ -115,12 +116,7 @@ class CpuPrinter(CPrinter):
         if op == "isnullptr":
             return f"({args[0]} == NULL)"
         if expr.atom.exchanges:
-            raise TileUnsupportedError(
-                f"T.{op} runs in the iterations of a shared loop",
-                expected="thread code, outside T.Parallel or with an iteration for each thread",
-                got=f"`{expr!r}`",
-                hint="one core runs the iterations one after the other; use the thread index",
-            )
+            raise exchange_in_shared_loop(expr)
         raise no_word_of_cpus(expr)
 
     def random(self, expr: E.Call, args: list[str]) -> str:

@@ -21,6 +21,7 @@ from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
 from tilelang.ir.effects import accesses
 from tilelang.ir.expr import Binary, Expr, Var
+from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.stmt import Parallel, Stmt, Store
 from tilelang.ir.visitor import substitute
 
@@ -91,9 +92,13 @@ def _dealt(
     s: DivergentGroup, node: Parallel, extents: list[int], active: Active, execute: Execute
 ) -> Steps:
     """Each thread runs its iterations in order."""
-    serial = _ordered_dims(s, node, s.run.facts.loop(node), extents)
+    facts = s.run.facts.loop(node)
+    serial = _ordered_dims(s, node, facts, extents)
+    rounds = _deal(s, node, extents, active)
+    if facts.exchange is not None and len(rounds) > 1 and node.loop_layout is None:
+        raise exchange_in_shared_loop(facts.exchange, len(rounds), node.loc)
     s.per_thread = True
-    for row in _deal(s, node, extents, active):
+    for row in rounds:
         place = np.unravel_index(np.where(row >= 0, row, 0), extents)
         for var, index in zip(node.vars, place):
             _bind(s, var, np.asarray(index))

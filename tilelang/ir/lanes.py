@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from tilelang.errors import Loc, TileUnsupportedError
+from tilelang.ir.expr import Call
+
 # Lanes of a warp in the language: ``T.shfl_sync`` and the other warp functions speak of 32 lanes,
 # wherever a program runs, as the warps of NVIDIA's GPUs have. What the hardware of a target has is
 # in its limits.
 WARP = 32
+
+
+def exchange_in_shared_loop(call: Call, turns: int = 1, loc: Loc | None = None) -> Exception:
+    """The error for ``call``, by which threads tell each other values, where ``turns`` iterations
+    of a ``T.Parallel`` belong to a thread: which of them are neighbours is not the program's word
+    but the compiler's choice."""
+    return TileUnsupportedError(
+        f"T.{call.op} runs in the iterations of a shared loop",
+        expected="thread code, outside T.Parallel or with an iteration for each thread",
+        got=f"`{call!r}`" + (f", with {turns} iterations for a thread" if turns > 1 else ""),
+        hint="nothing says which iterations are neighbours; use the thread index",
+        loc=loc,
+    )
