@@ -42,6 +42,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Site:
         return DeviceAssertError(message, expected=expected, loc=self.loc)
 
 
-class TileError(Exception):
+class TileError(Exception, Preformatted):
     """Base of all errors of tilelang. ``str()`` gives the whole text, location included.
 
     Args:

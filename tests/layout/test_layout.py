@@ -179,3 +179,10 @@ def test_wrong_layouts_say_what_is_wrong(make: object, kind: type, text: str) ->
     with pytest.raises(kind) as raised:
         make()  # type: ignore[operator]  # a function by construction
     assert str(raised.value) == text
+
+
+def test_notebooks_show_the_drawing_of_a_layout_and_the_text_of_a_large_one() -> None:
+    assert Layout((4, 8), lambda i, j: i * 8 + j)._repr_svg_().startswith("<svg")
+    fragment = Fragment((2, 4), lambda i, j: (i * 2 + j // 2, j % 2))
+    assert "T3:0-1" in fragment._repr_svg_()
+    assert Layout((256, 256), lambda i, j: i * 256 + j)._repr_svg_() is None

@@ -12,8 +12,8 @@ import tilelang.language as T
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError
 from tilelang.layout import make_gemm_fragment_8x8, make_swizzled_layout
 from tilelang.layout.register_layout import RegisterLayout
+from tilelang.layout.svg import colour_of
 from tilelang.tools import draw_layout, plot_layout
-from tilelang.tools.svg import colour_of
 
 
 class Tile:

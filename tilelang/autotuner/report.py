@@ -10,6 +10,7 @@ from typing import Any
 
 from tilelang.autotuner.configs import Config, text
 from tilelang.errors import TileValueError, shown
+from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import table
 from tilelang.profiler.timing import milliseconds
 
@@ -34,7 +35,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Preformatted):
     """All configurations of a search, the fastest first, those without a latency last.
 
     Attributes:

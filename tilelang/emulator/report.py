@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.emulator.locate import Place
 from tilelang.ir.lanes import WARP
+from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class PartialSums:
 
 
 @dataclass
-class Report:
+class Report(Preformatted):
     """What checking a kernel found.
 
     Attributes:
@@ -239,12 +240,6 @@ class Report:
     outputs: Any = None
     arguments: tuple[Any, ...] = ()
     picture: Timeline | None = None
-
-    def _repr_html_(self) -> str:
-        """The text for notebooks."""
-        from html import escape
-
-        return f"<pre>{escape(str(self))}</pre>"
 
     @property
     def ok(self) -> bool:

@@ -18,6 +18,7 @@ from tilelang.errors import InternalError, Loc
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, Var, as_expr, call, const
+from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
 
 Pairs = tuple[tuple[str, object], ...]
@@ -479,7 +480,7 @@ class HardwareOp(TileOp):
 
 # -- functions ----------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False, repr=False)
-class PrimFunc:
+class PrimFunc(Preformatted):
     """A traced function: parameters (tensors or scalars), body, and which tensors are results.
 
     ``params`` are ``Buffer`` (tensor), or ``Var`` (scalar; dtype handle = pointer). ``outputs``
@@ -552,12 +553,6 @@ class PrimFunc:
 
     def __repr__(self) -> str:
         return self.script()
-
-    def _repr_html_(self) -> str:
-        """The text for notebooks."""
-        from html import escape
-
-        return f"<pre>{escape(self.script())}</pre>"
 
 
 def do(row: Atom | str, *args: object, loc: Loc | None = None, **attrs: object) -> Eval:

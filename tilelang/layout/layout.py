@@ -17,6 +17,7 @@ from tilelang.ir.visitor import substitute
 from tilelang.layout.evaluate import Array, distinct, evaluate
 
 INDEX = DType("int32")
+MOST_DRAWN = 1 << 14  # elements of a layout that notebooks show as a picture
 
 
 def index_vars(count: int) -> tuple[Var, ...]:
@@ -278,6 +279,14 @@ class Layout:
 
     def __hash__(self) -> int:
         return hash((self.shape, self.output_shape()))
+
+    def _repr_svg_(self) -> str | None:
+        """The drawing for notebooks, which show the text of larger layouts."""
+        if prod(self.shape) > MOST_DRAWN:
+            return None
+        from tilelang.layout.drawing import draw_layout
+
+        return draw_layout(self).svg()
 
     def __repr__(self) -> str:
         names = ", ".join(var.name for var in self.forward_vars)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from tilelang.notebook import Preformatted
 from tilelang.profiler.roof import Roof
 from tilelang.profiler.timing import Timing, milliseconds
 from tilelang.profiler.work import Work
@@ -12,7 +13,7 @@ from tilelang.records import dataclass
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Preformatted):
     """What ``profiler.compare`` gives; printing it prints the table.
 
     Attributes:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelang.env import env
+from tilelang.notebook import Preformatted
 from tilelang.profiler.work import Work
 from tilelang.records import dataclass
 from tilelang.runtime.cache import content_key, default_cache
@@ -24,7 +25,7 @@ FORMAT = "roof 1"  # of what is kept on disk
 
 
 @dataclass(frozen=True)
-class Roof:
+class Roof(Preformatted):
     """The rates of a device that its best kernels reach.
 
     Attributes:

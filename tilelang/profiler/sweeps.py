@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import TileUnsupportedError, TileValueError
+from tilelang.notebook import Preformatted
 from tilelang.profiler.compare import Comparison, table
 from tilelang.profiler.roof import Roof, known_roof
 from tilelang.records import dataclass
@@ -19,7 +20,7 @@ FIGURES = ("GB/s", "TFLOP/s", "latency")
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Preformatted):
     """What :func:`sweep` gives; printing it prints a table of latencies, or see :meth:`table`.
 
     Attributes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilelang.notebook import Preformatted
 from tilelang.records import dataclass
 
 MODES = ("auto", "mean", "median", "min", "max", "steady")
@@ -11,7 +12,7 @@ _PARTS = 5  # of the time of measuring, whose medians are compared
 
 
 @dataclass(frozen=True)
-class Timing:
+class Timing(Preformatted):
     """Readings in milliseconds per call, in the order in which they were taken.
 
     Attributes:

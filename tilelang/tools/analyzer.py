@@ -13,6 +13,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.effects import Access, How, accesses
 from tilelang.jit.adapter.base import functions_of
 from tilelang.jit.kernel import JITKernel
+from tilelang.notebook import Preformatted
 from tilelang.profiler.work import Counter
 from tilelang.records import dataclass
 from tilelang.target.parse import Target, parse_target
@@ -21,7 +22,7 @@ _ESTIMATED = ("cpu", "cuda")  # kinds of machines that the model knows
 
 
 @dataclass(frozen=True)
-class AnalysisResult:
+class AnalysisResult(Preformatted):
     """One call of a program on a machine.
 
     Attributes:

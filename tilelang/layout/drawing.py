@@ -69,9 +69,12 @@ class Drawing:
         more = ["..."] if len(self.rows) > limit else []
         return "\n".join([self.title, *(line.rstrip() for line in lines), *more])
 
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
     def svg(self) -> str:
         """The grid as an SVG document."""
-        from tilelang.tools.svg import svg_text
+        from tilelang.layout.svg import svg_text
 
         return svg_text(self)
 

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tilelang.tools.drawing import Drawing
+    from tilelang.layout.drawing import Drawing
 
 _HEIGHT, _CHAR, _PAD, _SIZE = 22, 7, 8, 11  # pixels
 
