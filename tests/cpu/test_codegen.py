@@ -230,7 +230,7 @@ def test_a_function_that_no_cpu_has_is_refused() -> None:
         "T.call_extern(...) is not available on the CPU: the function 'warp_magic' is not known\n"
         "  expected: an operation that runs on any target\n"
         "  got: one that needs device source\n"
-        '  hint: run it with execution_backend="interpret", or compile for a GPU target'
+        "  hint: write the function with tile operations, or compile for a GPU target"
     )
 
 

@@ -31,6 +31,9 @@ def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
     needs = call.atom.needs
     name = call.attr("name", call.op)
     unknown = call.op == "call_extern"
+    otherwise = 'run it with execution_backend="interpret", or compile for a GPU target'
+    if unknown:  # to the interpreter as well
+        otherwise = "write the function with tile operations, or compile for a GPU target"
     return TileUnsupportedError(
         f"T.{'call_extern(...)' if unknown else name} is not available on the CPU"
         + (f": the function {name!r} is not known" if unknown else ""),
@@ -39,7 +42,7 @@ def no_word_of_cpus(call: E.Call) -> TileUnsupportedError:
         hint=f"compile it for a GPU of {lowest_with(needs)} or later; "
         'execution_backend="emulator" runs that code without one'
         if needs in FEATURES  # intrinsics: nothing else knows them
-        else 'run it with execution_backend="interpret", or compile for a GPU target',
+        else otherwise,
     )
 
 
