@@ -100,3 +100,18 @@ def test_a_failed_assertion_ends_the_kernel() -> None:
     )
     assert {found.kind for found in report.findings} == {"trap"}
     assert "a number below zero" in str(report)
+
+
+@pytest.mark.parametrize("chip", SHARED)
+def test_many_sums_by_exchanges_of_words_are_no_deadlock(chip: str) -> None:
+    @T.prim_func
+    def added(A: T.Tensor((64, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_fragment((64, 64), "float16")
+            T.copy(A, tile)
+            T.atomic_add(B, tile)
+
+    a = np.random.default_rng(0).integers(-8, 8, (64, 64)).astype(np.float16)
+    report = tilelang.sanitize(added, a, np.ones((64, 64), np.float16), target=f"hip -mcpu={chip}")
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(report.arguments[1], a + 1)

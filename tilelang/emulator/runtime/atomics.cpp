@@ -142,6 +142,8 @@ extern "C" bool tl_emu_compare_exchange(void* p, unsigned bytes, void* old, cons
         std::memcpy(&next, value, sizeof next);
         const bool done = __atomic_compare_exchange_n(static_cast<decltype(word)*>(p), &wanted, next, false, __ATOMIC_SEQ_CST,
                                                       __ATOMIC_SEQ_CST);
+        // A sum by exchanges is no wait, however many threads make theirs.
+        if (done && wanted != next) goes_on();
         std::memcpy(old, &wanted, sizeof wanted);
         return done;
     };
@@ -160,6 +162,8 @@ extern "C" unsigned tl_emu_compare_and_swap(void* word, unsigned seen, unsigned 
     const void* pc = TL_EMU_PC();
     yield(pc);
     if (!touch(self(), word, 4, TL_EMU_ATOMIC, pc, 4)) return seen;
-    __atomic_compare_exchange_n(static_cast<uint32_t*>(word), &seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    if (__atomic_compare_exchange_n(static_cast<uint32_t*>(word), &seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
+        && seen != value)
+        goes_on();
     return seen;
 }

@@ -182,6 +182,8 @@ void yield(const void* pc) {
     me->waiting = "";
 }
 
+void goes_on() { current()->gang->idle_yields = 0; }
+
 void pause_at_random() {
     Fiber* me = current();
     Gang& gang = *me->gang;
