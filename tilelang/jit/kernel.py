@@ -418,7 +418,7 @@ class JITKernel:
         _write(path, self._gpu_text("export_sass", "sass"))
 
     def __repr__(self) -> str:
-        return f"{str(self)[:-1]} at {id(self):#x}>"
+        return f"<{type(self).__module__}.{type(self).__qualname__} at {id(self):#x}>"
 
     def _repr_html_(self) -> str:
         """The kernel for notebooks: what it is, with the program and the generated text to open."""
