@@ -143,7 +143,7 @@ extern "C" bool tl_emu_compare_exchange(void* p, unsigned bytes, void* old, cons
         const bool done = __atomic_compare_exchange_n(static_cast<decltype(word)*>(p), &wanted, next, false, __ATOMIC_SEQ_CST,
                                                       __ATOMIC_SEQ_CST);
         // A sum by exchanges is no wait, however many threads make theirs.
-        if (done && wanted != next) goes_on();
+        if (done && wanted != next) note_progress();
         std::memcpy(old, &wanted, sizeof wanted);
         return done;
     };
@@ -164,6 +164,6 @@ extern "C" unsigned tl_emu_compare_and_swap(void* word, unsigned seen, unsigned 
     if (!touch(self(), word, 4, TL_EMU_ATOMIC, pc, 4)) return seen;
     if (__atomic_compare_exchange_n(static_cast<uint32_t*>(word), &seen, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
         && seen != value)
-        goes_on();
+        note_progress();
     return seen;
 }

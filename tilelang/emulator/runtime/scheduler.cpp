@@ -182,7 +182,7 @@ void yield(const void* pc) {
     me->waiting = "";
 }
 
-void goes_on() { current()->gang->idle_yields = 0; }
+void note_progress() { current()->gang->idle_yields = 0; }
 
 void pause_at_random() {
     Fiber* me = current();

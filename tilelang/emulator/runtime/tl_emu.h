@@ -181,7 +181,7 @@ void in_step(const char* what, void* mine, LaneOp op, const void* pc);
 using GroupOp = void (*)(void** lanes, int count);
 void collective_group(const char* what, int warps, void* mine, GroupOp op, const void* pc);
 void yield(const void* pc);  // in every loop that polls memory, and in atomic loads
-void goes_on();  // the calling thread has done something that others may poll for
+void note_progress();  // the calling thread has done something that others may poll for
 
 // -- memory
 // An access of the calling thread made by an operation instead of by compiled code: bounds, alignment, order and
