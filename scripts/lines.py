@@ -25,9 +25,9 @@ CORE = (
 # Room -> the most lines of code. "core" and "all" are sums; "facades" are the import paths that
 # programs know, with little code of their own. What a room gains in features, another has to lose.
 BUDGET = {
-    "passes": 17950,
+    "passes": 17940,
     "language": 9783,
-    "ir": 6375,
+    "ir": 6385,
     "interpret": 4692,
     "jit": 2221,
     "runtime": 2560,

@@ -1,14 +1,21 @@
-"""The one width of warps that programs see."""
+"""Lanes of a warp: the one width that programs see, and calls that exchange values between them."""
 
 from __future__ import annotations
 
 from tilelang.errors import Loc, TileUnsupportedError
-from tilelang.ir.expr import Call
+from tilelang.ir.expr import Call, find
+from tilelang.ir.stmt import Stmt, walk
 
 # Lanes of a warp in the language: ``T.shfl_sync`` and the other warp functions speak of 32 lanes,
 # wherever a program runs, as the warps of NVIDIA's GPUs have. What the hardware of a target has is
 # in its limits.
 WARP = 32
+
+
+def exchange_in(stmt: Stmt) -> Call | None:
+    """A call in ``stmt`` by which threads tell each other values."""
+    calls = (call for item in walk(stmt) for expr in item.exprs() for call in find(expr, Call))
+    return next((call for call in calls if call.atom.exchanges), None)
 
 
 def exchange_in_shared_loop(call: Call, turns: int = 1, loc: Loc | None = None) -> Exception:

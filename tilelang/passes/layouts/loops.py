@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds
-from tilelang.ir.lanes import exchange_in_shared_loop
+from tilelang.ir.lanes import exchange_in, exchange_in_shared_loop
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.vectors import VECTOR_BITS, run_of
 from tilelang.passes.layouts.access import accesses, is_memory
@@ -21,17 +20,10 @@ def free_mapping(
         TileUnsupportedError: threads that have several iterations tell each other values in it.
     """
     found = RegisterLayout.linear(extents, threads, vector_width(loop, extents, threads, bounds))
-    if found.register_count > 1:
-        _check_exchanges(loop, found.register_count)
+    exchange = exchange_in(loop.body) if found.register_count > 1 else None
+    if exchange is not None:
+        raise exchange_in_shared_loop(exchange, found.register_count, loop.loc)
     return found
-
-
-def _check_exchanges(loop: S.Parallel, turns: int) -> None:
-    for stmt in S.walk(loop.body):
-        for expr in stmt.exprs():
-            for call in E.find(expr, E.Call):
-                if call.atom.exchanges:
-                    raise exchange_in_shared_loop(call, turns, loop.loc)
 
 
 def vector_width(loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds) -> int:

@@ -13,8 +13,8 @@ from math import prod
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
+from tilelang.ir.lanes import exchange_in
 from tilelang.ir.visitor import rewrite_blocks, substitute_in
-from tilelang.passes.serial.exchange import exchanges
 from tilelang.passes.serial.slots import ThreadLoops
 
 
@@ -45,7 +45,7 @@ def _needs_threads(stmt: S.Stmt, count: int) -> bool:
     inside = list(S.walk(stmt.body))
     return (
         prod(map(int, stmt.extents)) <= count
-        and any(exchanges(expr) for item in inside for expr in item.exprs())
+        and exchange_in(stmt.body) is not None
         and not any(isinstance(item, (S.Parallel, S.TileOp)) for item in inside)
         and not any(
             access.buffer.storage == "local.fragment"
