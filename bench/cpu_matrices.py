@@ -28,7 +28,10 @@ def product_case(dtype: str, M: int, N: int, K: int, tile: tuple[int, int, int])
     if dtype == "float32":
         a, b, c = A.numpy(), B.numpy(), out.numpy()
         others["numpy"] = lambda: np.matmul(a, b, out=c)
-    check = lambda: relative(C, A.float() @ B.float())  # noqa: E731
+
+    def check() -> Any:
+        return relative(C, A.float() @ B.float())
+
     moved = A.nbytes + B.nbytes + C.nbytes
     return Case(lambda: kernel(A, B, C), others, check, moved, 2 * M * N * K, matrix=True)
 
@@ -61,7 +64,10 @@ def rows_case(M: int, dtype: str) -> Case:
 
     kernel = compiled(product)
     A, B, C = random((M, K), dtype, 0), random((N, K), dtype, 1), torch.empty(M, N)
-    check = lambda: relative(C, F.linear(A.float(), B.float()))  # noqa: E731
+
+    def check() -> Any:
+        return relative(C, F.linear(A.float(), B.float()))
+
     others = {"torch linear": lambda: F.linear(A, B)}
     return Case(lambda: kernel(A, B, C), others, check, B.nbytes, 2 * M * N * K, matrix=True)
 
@@ -110,7 +116,10 @@ def product_int8() -> Case:
     A, B = random((M, K), "int8", 0), random((K, N), "int8", 1)
     C = torch.empty(M, N, dtype=torch.int32)
     others = quantised_products(N)
-    check = lambda: relative(C, A.double() @ B.double())  # noqa: E731
+
+    def check() -> Any:
+        return relative(C, A.double() @ B.double())
+
     return Case(lambda: kernel(A, B, C), others, check, 0, 2 * M * N * K, matrix=True)
 
 
@@ -143,7 +152,10 @@ def product_int4() -> Case:
     Q = torch.randint(0, 256, (N, K // 2), dtype=torch.uint8)
     W = (torch.stack([Q & 15, Q >> 4], -1).reshape(N, K).to(torch.int32) - 8).half()
     C = torch.empty(M, N)
-    check = lambda: relative(C, A.float() @ W.float().t())  # noqa: E731
+
+    def check() -> Any:
+        return relative(C, A.float() @ W.float().t())
+
     others = {"torch float16": lambda: F.linear(A, W)}
     return Case(lambda: kernel(A, Q, C), others, check, 0, 2 * M * N * K, matrix=True)
 
@@ -172,7 +184,10 @@ def batched() -> Case:
     x, y, z = X.numpy(), Y.numpy(), out.numpy()
     others = {"torch": lambda: torch.bmm(X, Y, out=out),
               "numpy": lambda: np.matmul(x, y, out=z)}  # fmt: skip
-    check = lambda: relative(Z, torch.bmm(X, Y))  # noqa: E731
+
+    def check() -> Any:
+        return relative(Z, torch.bmm(X, Y))
+
     return Case(lambda: kernel(X, Y, Z), others, check, 3 * X.nbytes, 2 * B * N**3, matrix=True)
 
 
@@ -204,7 +219,10 @@ def matrix_vector_case(dtype: str) -> Case:
     if dtype == "float32":
         a, x = A.numpy(), X.numpy()
         others["numpy"] = lambda: a @ x
-    check = lambda: relative(Y, torch.mv(A.float(), X.float()))  # noqa: E731
+
+    def check() -> Any:
+        return relative(Y, torch.mv(A.float(), X.float()))
+
     return Case(lambda: kernel(A, X, Y), others, check, A.nbytes, 2 * N * N)
 
 
@@ -242,7 +260,9 @@ def convolution() -> Case:
     def with_torch() -> Any:
         return F.conv2d(image, weight, padding=1)
 
-    check = lambda: relative(Y, with_torch().permute(0, 2, 3, 1).reshape(rows, OUT))  # noqa: E731
+    def check() -> Any:
+        return relative(Y, with_torch().permute(0, 2, 3, 1).reshape(rows, OUT))
+
     flops = 2 * rows * OUT * 9 * C
     return Case(lambda: kernel(X, W, Y), {"torch": with_torch}, check, 0, flops, matrix=True)
 
@@ -263,7 +283,9 @@ def attention() -> Case:
     def with_torch() -> Any:
         return F.scaled_dot_product_attention(Q[None], K[None], V[None])[0]
 
-    check = lambda: relative(torch.as_tensor(found[0]), with_torch())  # noqa: E731
+    def check() -> Any:
+        return relative(torch.as_tensor(found[0]), with_torch())
+
     flops = 4 * heads * seq * seq * dim
     return Case(ours, {"torch": with_torch}, check, 0, flops, matrix=True)
 
@@ -306,6 +328,8 @@ def decode() -> Case:
     def with_torch() -> Any:
         return F.scaled_dot_product_attention(Q[None, :, None], K[None], V[None])[0, :, 0]
 
-    check = lambda: relative(out, with_torch())  # noqa: E731
+    def check() -> Any:
+        return relative(out, with_torch())
+
     moved, flops = K.nbytes + V.nbytes, 4 * heads * seq * dim
     return Case(lambda: kernel(Q, K, V, out), {"torch": with_torch}, check, moved, flops)

@@ -143,7 +143,7 @@ def test_sums_go_on_where_they_are_not_cleared_and_sources_in_place_may_change_b
 def test_specs_that_differ_have_kernels_of_different_names() -> None:
     spec = ("float32", 1, 2, 3, 4, 5, 6, 7)
     others = [(*spec[:at], "float16" if at == 0 else 9, *spec[at + 1 :]) for at in range(8)]
-    assert len({FewRows(*item).name for item in (spec, *others)}) == 9  # type: ignore[arg-type]
+    assert len({FewRows(*item).name for item in (spec, *others)}) == 9  # type: ignore[arg-type]  # fields
 
 
 def test_rows_that_are_left_have_a_function_of_their_own() -> None:

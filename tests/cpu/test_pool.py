@@ -120,10 +120,10 @@ def test_what_is_not_worth_a_thread_stays_on_the_one_that_calls(pool: Callable[.
 
 
 def test_no_more_threads_than_the_limit_says(pool: Callable[..., Any]) -> None:
-    pool.library.tl_limit_threads(1)  # type: ignore[attr-defined]
+    pool.library.tl_limit_threads(1)  # type: ignore[attr-defined]  # set above
     assert pool(64, spin=200)[2] == {threading.get_native_id()}
     before = len(os.listdir("/proc/self/task"))
-    pool.library.tl_limit_threads(2)  # type: ignore[attr-defined]
+    pool.library.tl_limit_threads(2)  # type: ignore[attr-defined]  # set above
     assert len(pool(64, spin=200)[2]) <= 2
     assert len(os.listdir("/proc/self/task")) <= before + 1
 
@@ -133,7 +133,7 @@ def test_a_helper_leaves_the_core_of_the_thread_that_it_helps_and_may_come_back(
     pool: Callable[..., Any],
 ) -> None:
     cores = os.sched_getaffinity(0)
-    leave = pool.library.leave  # type: ignore[attr-defined]
+    leave = pool.library.leave  # type: ignore[attr-defined]  # set above
     assert any(leave(len(cores)) for _ in range(20))  # the system may move it, too
     assert os.sched_getaffinity(0) == cores
     one = min(cores)
@@ -149,7 +149,7 @@ def test_threads_that_have_to_share_cores_stay_where_the_system_puts_them(
     pool: Callable[..., Any],
 ) -> None:
     cores = len(os.sched_getaffinity(0))
-    moved = [pool.library.leave(cores + 1) for _ in range(50)]  # type: ignore[attr-defined]
+    moved = [pool.library.leave(cores + 1) for _ in range(50)]  # type: ignore[attr-defined]  # set above
     assert sum(moved) < 10
 
 
