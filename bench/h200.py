@@ -4,9 +4,11 @@
     python bench/h200.py --checks [--json FILE]    what must hold on a GPU; see gpu_checks.py
 
 Each row runs in a process of its own, and takes the fastest of several tiles; ``--choices`` shows
-the milliseconds of each. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
+the milliseconds of each. All of them are compiled before, side by side on the host's cores, and a
+process is ready before its turn comes. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
 installed, the same row runs with that implementation in turns with ours (ours, theirs, theirs,
-ours; the better of the two counts); ``x incumbent`` is its time over ours.
+ours; the better of the two counts); ``x incumbent`` is its time over ours. ``--beside`` names the
+rows for which it does.
 
 Every program is checked against torch first. Times are medians of device events over bursts on a
 rested card, program and library in turns; ``ratio`` is the library's time over ours (above 1: ours
@@ -18,6 +20,7 @@ per call with the output allocated, beside ``torch.add``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -26,8 +29,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -110,8 +115,6 @@ def measured(
     """
     make, sizes, tiles = PROGRAMS[name]
     best: tuple[float, dict[str, int], Any] | None = None
-    begin = time.perf_counter()
-    first = 0.0
     tried: dict[str, float] = {}
     for choice in tiles:
         try:
@@ -120,7 +123,6 @@ def measured(
         except Exception as error:  # noqa: BLE001 - each implementation has its own errors
             print(f"{choice}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
             continue
-        first = first or time.perf_counter() - begin
         check_assembled(name, kernel)
         error = relative_error(found, wanted)
         if not error < tolerance:
@@ -134,7 +136,7 @@ def measured(
     if "TFLOP/s" in work:
         row["steady"] = steady(lambda: best[2](*inputs), library)
     row.update({unit: amount / row["ms"] / 1e6 for unit, amount in work.items()})
-    return {**row, "choice": best[1], "first_compile_s": first, "choices": tried}
+    return {**row, "choice": best[1], "choices": tried}
 
 
 def relative_error(found: Any, wanted: Any) -> float:
@@ -481,41 +483,93 @@ ROWS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 # -- runs -----------------------------------------------------------------------------------------
-def apart(name: str, folder: str | None = None) -> dict[str, Any]:
-    """One row in a fresh process, with the implementation of ``folder`` if one is given."""
+def compile_choice(name: str, number: int) -> None:
+    """Into the cache; a tile that does not compile is told when its row runs."""
+    make, sizes, tiles = PROGRAMS[name]
+    with contextlib.suppress(Exception):  # each implementation has its own errors
+        make(*sizes, **tiles[number])
+
+
+def compile_ahead(names: Iterable[str]) -> None:
+    """The tiles of all rows, a process for each core."""
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        for name in names:
+            for number in range(len(PROGRAMS.get(name, ((), (), ()))[2])):
+                pool.submit(compile_choice, name, number)
+
+
+def environment(folder: str | None, cache: str) -> dict[str, str]:
+    """Of a process with the implementation in ``folder``, or this one."""
+    own = os.path.join(cache, "theirs" if folder else "ours")
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    with tempfile.TemporaryDirectory() as cache:
-        path = os.path.join(cache, "row.json")
-        changed = {"PYTHONPATH": folder or here, "TILELANG_CACHE_DIR": cache,
-                   "TILELANG_TMP_DIR": cache}  # fmt: skip
-        done = subprocess.run(
-            [sys.executable, os.path.abspath(__file__), "--here", name, "--json", path],
-            env={**os.environ, **changed}, cwd=cache, capture_output=True, text=True, timeout=400,
+    return {**os.environ, "PYTHONPATH": folder or here, "TILELANG_CACHE_DIR": own,
+            "TILELANG_TMP_DIR": own}  # fmt: skip
+
+
+class Apart:
+    """A row in a process of its own, which imports what it needs and waits for its turn."""
+
+    def __init__(self, name: str, folder: str | None, cache: str) -> None:
+        self.path = os.path.join(cache, f"row{time.perf_counter_ns()}.json")
+        command = [sys.executable, os.path.abspath(__file__), "--here", name, "--json", self.path]
+        self.process = subprocess.Popen(
+            command, env=environment(folder, cache), cwd=cache, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        if done.returncode:
-            return {"failed": (done.stdout + done.stderr)[-600:]}
-        with open(path, encoding="utf-8") as file:
+
+    def result(self, seconds: float = 400) -> dict[str, Any]:
+        """Its figures, or what went wrong."""
+        try:
+            output, _ = self.process.communicate("go\n", timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return {"failed": f"not done in {seconds:.0f} s"}
+        if self.process.returncode:
+            return {"failed": output[-600:]}
+        with open(self.path, encoding="utf-8") as file:
             found: dict[str, Any] = json.load(file)
         return found
 
 
-def row(name: str, incumbent: str | None) -> dict[str, Any]:
-    """The figures of one row; with an incumbent, both in turns."""
-    if incumbent is None:
-        return apart(name)
+def measure_rows(
+    names: Sequence[str], incumbent: str | None, beside: Container[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The figures of the rows; with an incumbent, of both in turns."""
+    script = os.path.abspath(__file__)
+    orders = {name: (None, incumbent, incumbent, None) if incumbent and name in beside else (None,)
+              for name in names}  # fmt: skip
+    with tempfile.TemporaryDirectory() as cache:
+        for folder in {folder for order in orders.values() for folder in order}:
+            rows = [name for name, order in orders.items() if folder in order]
+            subprocess.run([sys.executable, script, "--compile-ahead", "--only", *rows],
+                           env=environment(folder, cache), capture_output=True)  # fmt: skip
+        turns = [(name, folder) for name, order in orders.items() for folder in order]
+        ahead = Apart(*turns[0], cache)
+        found: dict[str, list[tuple[str | None, dict[str, Any]]]] = {name: [] for name in names}
+        for number, (name, folder) in enumerate(turns):
+            current = ahead
+            if number + 1 < len(turns):
+                ahead = Apart(*turns[number + 1], cache)
+            found[name].append((folder, current.result()))
+            if len(found[name]) == len(orders[name]):
+                yield name, combined(name, found[name])
+
+
+def combined(name: str, runs: list[tuple[str | None, dict[str, Any]]]) -> dict[str, Any]:
+    """The better run of each implementation; theirs beside ours."""
     time_of = "us" if name == "launch" else "ms"
-    order = (None, incumbent, incumbent, None)
-    runs = [(folder, apart(name, folder)) for folder in order]
     sides = {
         side: min((r for f, r in runs if f == side), key=lambda r: r.get(time_of, math.inf))
-        for side in (None, incumbent)
+        for side in dict(runs)
     }
-    mine, theirs = sides[None], sides[incumbent]
-    if time_of in mine and time_of in theirs:
-        mine["x incumbent"] = theirs[time_of] / mine[time_of]
-        if "ratio" in mine:
-            mine["x incumbent, ratios"] = mine["ratio"] / theirs["ratio"]
-    return {**mine, "incumbent": theirs}
+    mine = sides.pop(None)
+    for theirs in sides.values():
+        if time_of in mine and time_of in theirs:
+            mine["x incumbent"] = theirs[time_of] / mine[time_of]
+            if "ratio" in mine:
+                mine["x incumbent, ratios"] = mine["ratio"] / theirs["ratio"]
+        mine["incumbent"] = theirs
+    return mine
 
 
 def shown(figures: dict[str, Any], choices: bool = False) -> str:
@@ -538,22 +592,28 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=tuple(ROWS), default=tuple(ROWS))
     parser.add_argument("--json")
     parser.add_argument("--incumbent", help="folder where PyPI's tilelang is installed")
+    parser.add_argument("--beside", nargs="*", choices=tuple(ROWS), default=tuple(ROWS),
+                        help="rows that the incumbent runs, too")  # fmt: skip
     parser.add_argument("--choices", action="store_true", help="the time of each tile as well")
     parser.add_argument("--checks", action="store_true", help="see gpu_checks.py")
     parser.add_argument("--programs", type=int, default=500, help="random programs of --checks")
     parser.add_argument("--here", choices=tuple(ROWS), help="one row, in this process")
+    parser.add_argument("--compile-ahead", action="store_true", help="into the cache, no more")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("bench/h200.py needs an NVIDIA GPU")
     report: dict[str, Any] = {}
-    if options.here:
+    if options.compile_ahead:
+        compile_ahead(options.only)
+    elif options.here:
+        sys.stdin.readline()  # its turn
         report = ROWS[options.here]()
     elif options.checks:
         report = run_checks(options.programs)
     else:
         print(torch.cuda.get_device_name())
-        for name in options.only:
-            report[name] = found = row(name, options.incumbent)
+        for name, found in measure_rows(options.only, options.incumbent, options.beside):
+            report[name] = found
             print(f"{name:17}{shown(found, options.choices)}", flush=True)
             if "incumbent" in found:
                 print(f"{'  incumbent':17}{shown(found['incumbent'])}", flush=True)
