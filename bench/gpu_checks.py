@@ -16,7 +16,8 @@ from typing import Any
 from sanitizer import TOOLS, find_sanitizer
 
 ROOT = Path(__file__).parents[1]
-PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+# Without the plugin for timings, which warns of processes beside it, and warnings are failures.
+PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark"]
 EXAMPLES = [*PYTEST, "tests/cuda/test_examples_on_gpu.py", "-k", "not emulator"]
 LINES = 6  # of a check's output that are kept
 
