@@ -145,6 +145,8 @@ int cuMemAllocAsync(uint64_t* out, size_t size, void* stream) {
 }
 int cuMemFreeAsync(uint64_t address, void* stream) { note("free %llx on %d\n", (unsigned long long)address, (int)(intptr_t)stream); return 0; }
 int cuMemcpyAsync(void* to, const void* from, size_t size, void* stream) { (void)stream; memcpy(to, from, size); return 0; }
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) { note("fetch %d on %d\n", (int)size, (int)(intptr_t)stream); memcpy(to, (void*)from, size); return answer("cuMemcpyDtoHAsync_v2"); }
+int cuStreamGetCtx(void* stream, void** out) { *out = (void*)(intptr_t)(1100 + (intptr_t)stream % 10); return answer("cuStreamGetCtx"); }
 int cuStreamCreate(void** out, unsigned flags) { note("stream %u\n", flags); *out = (void*)(intptr_t)9; return 0; }
 int cuStreamSynchronize(void* stream) { note("wait %d\n", (int)(intptr_t)stream); return answer("cuStreamSynchronize"); }
 """

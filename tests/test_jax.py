@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,13 @@ NARROW = (
     "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
     "float8_e4m3b11fnuz", "float8_e3m4", "float8_e8m0fnu",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu() -> Iterator[None]:
+    """Arrays are made there, also where JAX has GPUs."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
 
 
 @T.prim_func
@@ -100,6 +108,11 @@ def test_narrow_floats_go_in_and_come_out(dtype: str) -> None:
     found = kernel(x)
     assert isinstance(found, jax.Array) and found.dtype == x.dtype
     np.testing.assert_array_equal(np.asarray(found), np.asarray(x))
+
+
+def test_a_function_is_compiled_for_the_device_of_an_array() -> None:
+    x = jax.device_put(np.arange(5, dtype=np.float32), jax.devices("cpu")[0])
+    assert tilelang.jit(doubled.pyfunc)(x, 3).tolist() == [0, 3, 6, 9, 12]
 
 
 def test_a_traced_array_says_what_to_do(scale: Any) -> None:
@@ -206,8 +219,8 @@ def test_what_no_custom_call_can_be_made_of() -> None:
     with pytest.raises(TileUnsupportedError) as unsupported:
         custom_call(tilelang.compile(scale_program, target="cpu", execution_backend="interpret"))
     assert str(unsupported.value) == (
-        "only compiled kernels for the CPU are called by XLA\n"
-        '  expected: target="cpu" and a C compiler\n'
+        "only compiled kernels for the CPU and for GPUs of NVIDIA are called by XLA\n"
+        '  expected: target="cpu" and a C compiler, or target="cuda"\n'
         "  got: a kernel for cpu that runs by 'interpret'"
     )
 

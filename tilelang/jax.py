@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.backends import BACKENDS, backend_of
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
@@ -36,6 +37,8 @@ from tilelang.runtime.tensors import numpy_result_dtype, stand_in
 __all__ = ["custom_call"]
 
 _TARGET = "tilelang_kernel"
+_ALONE = "_alone"  # behind the name of calls that no graph of a GPU records
+_PLATFORMS = ("cpu", "CUDA")
 _SOURCE = Path(__file__).resolve().parent / "runtime" / "_xla.c"
 _VALUE, _ARGUMENT, _RESULT, _NUMBER = range(4)  # how a slot is filled, see _xla.c
 
@@ -43,7 +46,7 @@ _VALUE, _ARGUMENT, _RESULT, _NUMBER = range(4)  # how a slot is filled, see _xla
 def custom_call(
     kernel: JITKernel | JITImpl, *, backward: Any = None, vmap_method: str = "sequential"
 ) -> Callable[..., Any]:
-    """A function of JAX arrays that runs a kernel on the CPU.
+    """A function of JAX arrays that runs a kernel, on the CPU or on a GPU of NVIDIA's.
 
     It takes the inputs of the kernel in their order and gives its results, then the new values of
     the tensors that the program writes: one array, a tuple, or None.
@@ -60,8 +63,8 @@ def custom_call(
 
     Raises:
         TileTypeError: a factory, or a parameter of ``backward`` that names nothing.
-        TileUnsupportedError: jax is missing or too old, a kernel for a GPU, an interpreted one,
-            or a ``backward`` for a kernel that writes into its inputs.
+        TileUnsupportedError: jax is missing or too old, a kernel that is interpreted, emulated or
+            for another GPU, or a ``backward`` for a kernel that writes into its inputs.
     """
     _jax()
     if not isinstance(kernel, JITKernel) and (
@@ -134,10 +137,14 @@ class _Plan:
     Attributes:
         spec: its launch contract.
         key: under which the handler knows it; the same in every process.
+        kind: of its target.
+        alone: whether its calls cannot be recorded in a graph.
     """
 
     spec: LaunchSpec
     key: int
+    kind: str
+    alone: bool
 
     @property
     def inputs(self) -> list[Param]:
@@ -172,8 +179,10 @@ class _Plan:
                 types.append(jax.ShapeDtypeStruct(stand.shape, stand.dtype))
         slots = [pairs[param.name] for param in self.spec.params]
         slots += [(_VALUE, bound.symbols[number]) for number in self.spec.free_symbols]
+        # Arrays for numbers are waited for on a GPU.
+        alone = self.alone or any(how == _NUMBER for how, _ in slots)
         run = jax.ffi.ffi_call(
-            _TARGET, types, vmap_method=vmap_method, input_output_aliases=aliases,
+            _target(self.kind, alone), types, vmap_method=vmap_method, input_output_aliases=aliases,
             has_side_effect=not types,
         )  # fmt: skip
         filled = np.array(slots, np.int64).ravel()
@@ -226,49 +235,67 @@ def _array_dtype(jax: Any, param: Param) -> Any:
 
 @lru_cache(maxsize=1024)
 def _plan(kernel: JITKernel) -> _Plan:
-    artifact, library = kernel.adapter.artifact, kernel.adapter.library
-    if kernel.target.is_gpu or artifact is None or library is None:
+    executable, target = kernel.adapter, kernel.target.concrete()
+    foreign = backend_of(target).foreign()
+    messages = () if kernel.artifact is None else kernel.artifact.messages
+    spec = launch_spec(kernel.prim_func, kernel.out_idx, messages=messages, device="cpu")
+    made = None if foreign is None else foreign.program(executable, target, spec)
+    if foreign is None or made is None:
         raise TileUnsupportedError(
-            "only compiled kernels for the CPU are called by XLA",
-            expected='target="cpu" and a C compiler',
-            got=f"a kernel for {kernel.target.kind} that runs by {kernel.execution_backend!r}",
+            "only compiled kernels for the CPU and for GPUs of NVIDIA are called by XLA",
+            expected='target="cpu" and a C compiler, or target="cuda"',
+            got=f"a kernel for {target.kind} that runs by {kernel.execution_backend!r}",
         )
-    spec = launch_spec(kernel.prim_func, kernel.out_idx, messages=artifact.messages, device="cpu")
-    text = f"{artifact.source} {artifact.flags} {spec.outputs}"
+    import ctypes
+
+    artifact = kernel.artifact
+    text = f"{target} {artifact.source} {artifact.flags} {spec.outputs}"
     key = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True)
-    handler = _handler()
-    added = handler.handle.tl_xla_add(
-        key, library.address(artifact.entry), library.address("tl_message")
-    )
-    if not added:
+    if not _handler(target.kind).handle.tl_xla_add(key, ctypes.addressof(made.struct)):
         raise MemoryError("no room for another kernel")
-    return _Plan(spec, key)
+    # Programs of XLA may call it until the process ends.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return _Plan(spec, key, target.kind, made.alone)
 
 
-@lru_cache(maxsize=1)
-def _handler() -> Library:
-    """The loaded handler, known to XLA."""
+def _target(kind: str, alone: bool) -> str:
+    """The name under which XLA knows calls of kernels of a kind."""
+    return f"{_TARGET}_{kind}{_ALONE if alone and kind != 'cpu' else ''}"
+
+
+@lru_cache(maxsize=4)
+def _handler(kind: str) -> Library:
+    """The loaded handler of kernels for a kind of target, known to XLA."""
     import ctypes
 
     jax, compiler = _jax(), find_compiler(default_cache())
     if compiler is None:
         raise TileUnsupportedError("kernels in programs of JAX need a C compiler")
+    foreign = BACKENDS[kind].foreign()
+    assert foreign is not None  # it has made a program
     include = Path(jax.ffi.include_dir())
-    source = _SOURCE.read_text(encoding="utf-8")
+    source = foreign.handler() + _SOURCE.read_text(encoding="utf-8")
     header = (include / "xla" / "ffi" / "api" / "c_api.h").read_text(encoding="utf-8")
 
     def make() -> Entry:
-        data = compiler.compile_shared(source, ("-O2", "-pthread", f"-I{include}"))
+        data = compiler.compile_shared(source, ("-O2", "-pthread", f"-I{include}", "-ldl"))
         return Entry(data, {"kind": "xla"})
 
     key = content_key("xla", source, header, compiler.identity)
     entry = default_cache().fetch(key, make)
     library = load_library(entry.data, entry.path)
     add = library.handle.tl_xla_add
-    add.argtypes, add.restype = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p), ctypes.c_int
-    jax.ffi.register_ffi_target(
-        _TARGET, jax.ffi.pycapsule(library.handle.tl_xla_call), platform="cpu"
-    )
+    add.argtypes, add.restype = (ctypes.c_int64, ctypes.c_void_p), ctypes.c_int
+    for platform in _PLATFORMS:
+        for alone in (False, True):
+            name = f"tl_xla_call{_ALONE * alone}"
+            function = getattr(
+                library.handle, name if platform == foreign.platform else "tl_xla_elsewhere"
+            )
+            if not alone or kind != "cpu":
+                jax.ffi.register_ffi_target(
+                    _target(kind, alone), jax.ffi.pycapsule(function), platform=platform
+                )
     return library
 
 

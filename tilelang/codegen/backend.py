@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tilelang.passes.step import Step
     from tilelang.runtime.executable import Executable
     from tilelang.runtime.library import Library
+    from tilelang.runtime.signature import LaunchSpec
 
 Limits = tuple[tuple[str, int], ...]  # (parameter, bytes) of tensors aligned less than vectors
 
@@ -80,8 +81,44 @@ class Shipping:
     stream: bool
 
 
+@dataclass(frozen=True)
+class Foreign:
+    """How programs of XLA call kernels.
+
+    Attributes:
+        platform: of XLA, which its kernels run on.
+        handler: text of C that stands before ``runtime/_xla.c``.
+        program: a kernel as that text declares it; gets the kernel, its target and its contract.
+            None for a kernel that runs another way.
+    """
+
+    platform: str
+    handler: Callable[[], str]
+    program: Callable[[Executable, Target, LaunchSpec], ForeignProgram | None]
+
+
+@dataclass(frozen=True)
+class ForeignProgram:
+    """A kernel for the handler of XLA's calls.
+
+    Attributes:
+        struct: a structure of ``ctypes``, the ``Program`` of the handler.
+        alone: whether its calls cannot be recorded in a graph.
+        kept: what the structure points to.
+    """
+
+    struct: Any
+    alone: bool = False
+    kept: Any = None
+
+
 def _unshipped() -> Shipping | None:
     """For back ends whose kernels stay."""
+    return None
+
+
+def _uncalled() -> Foreign | None:
+    """For back ends whose kernels XLA does not call."""
     return None
 
 
@@ -114,6 +151,7 @@ class Backend:
             compilers that see host code beside it.
         texts: names of the stages of its machine code that kernels can show.
         shipping: how kernels become libraries for other languages; None where they cannot.
+        foreign: how programs of XLA call kernels; None where they cannot.
     """
 
     kind: str
@@ -128,3 +166,4 @@ class Backend:
     standalone: Callable[[str], str] = str
     steps: Callable[[], tuple[Step, ...]] = tuple
     shipping: Callable[[], Shipping | None] = _unshipped
+    foreign: Callable[[], Foreign | None] = _uncalled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.artifact import Artifact
-from tilelang.codegen.backend import Backend, Program, Shipping
+from tilelang.codegen.backend import Backend, Foreign, Program, Shipping
 from tilelang.ir import stmt as S
 from tilelang.options import Options
 from tilelang.passes.notes import FUSION
@@ -72,6 +72,12 @@ def _shipping() -> Shipping:
     from tilelang.cpu.shipping import SHIPPING
 
     return SHIPPING
+
+
+def _foreign() -> Foreign:
+    from tilelang.cpu.foreign import FOREIGN
+
+    return FOREIGN
 
 
 def _host_flags(options: Options) -> tuple[str, ...]:
@@ -141,4 +147,5 @@ CPU = Backend(
     steps=_steps,
     standalone=_standalone,
     shipping=_shipping,
+    foreign=_foreign,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.codegen.artifact import Artifact, artifact_of
-from tilelang.codegen.backend import Backend, Program, Shipping
+from tilelang.codegen.backend import Backend, Foreign, Program, Shipping
 from tilelang.codegen.gpu.module import MapStep, walk_steps
 from tilelang.ir.stmt import PrimFunc
 from tilelang.target import Context
@@ -61,6 +61,12 @@ def _shipping() -> Shipping:
     return SHIPPING
 
 
+def _foreign() -> Foreign:
+    from tilelang.cuda.foreign import FOREIGN
+
+    return FOREIGN
+
+
 CUDA = Backend(
     kind="cuda",
     language="CUDA",
@@ -72,4 +78,5 @@ CUDA = Backend(
     texts=("cuda", "ptx", "sass"),
     standalone=_standalone,
     shipping=_shipping,
+    foreign=_foreign,
 )

@@ -38,7 +38,7 @@ from tilelang.target import Target
 from tilelang.target.device import cuda_devices
 from tilelang.target.features import cuda_number
 
-_LOADER = Path(__file__).resolve().parent / "loader" / "tl_loader.h"
+LOADER = Path(__file__).resolve().parent / "loader" / "tl_loader.h"
 _ROW = 24  # numbers in a line
 
 
@@ -55,7 +55,7 @@ def parts(
         target = replace(program.target, arch=arch)
         artifact = text(target)
         module = module_of(artifact)
-        demand_native(program, module)
+        demand_native(program.func.name, module)
         image = build_cubin(
             artifact, module, target, program.options, program.func.name, program.way
         )
@@ -70,11 +70,11 @@ def module_of(artifact: Artifact) -> CudaModule:
     return artifact.device
 
 
-def demand_native(program: Program, module: CudaModule) -> None:
-    """Raise where the host part of a program cannot be run by C."""
+def demand_native(name: str, module: CudaModule) -> None:
+    """Raise where the host part of the program ``name`` cannot be run by C."""
     if not host_program(module).native or module.slots > MAX_SLOTS:
         raise TileUnsupportedError(
-            f"the launches of `{program.func.name}` cannot be computed in C",
+            f"the launches of `{name}` cannot be computed in C",
             expected="integer arithmetic on sizes, float32 or float64 scalars, at most 256 "
             "parameters and sizes, and no tensor maps in loops or branches",
         )
@@ -96,7 +96,7 @@ def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str
         part, number = max(plain, key=lambda item: cuda_number(item[0].target.arch))
         lines.append(bytes_of(f"tl_ptx_{number}", (_ptx(part) or "").encode() + b"\0"))
         variants.append(_variant(part, number, True))
-    return library_text(prototype, program, given, _LOADER, (lines, variants))
+    return library_text(prototype, program, given, LOADER, (lines, variants))
 
 
 def library_text(
@@ -140,20 +140,25 @@ def library_text(
 
 def _ptx(part: Part) -> str | None:
     """The PTX of a part, where other GPUs can run it: not for architectures such as sm_90a."""
-    return part.image.ptx if part.target.arch[-1].isdigit() else None
+    return part.image.ptx if variant(part.target, True) else None
+
+
+def variant(target: Target, ptx: bool) -> tuple[int, int, int, int] | None:
+    """What the loader knows of machine code or PTX for a target: major and minor number of the
+    architecture, whether it runs there only, whether it is PTX. None: no PTX of sm_90a and the like
+    is for other GPUs."""
+    exact = not target.arch[-1].isdigit()
+    major, minor = divmod(cuda_number(target.arch), 10)
+    return None if exact and ptx else (major, minor, int(exact), int(ptx))
 
 
 def _variant(part: Part, number: int, ptx: bool) -> str:
     """A row of the table of variants."""
-    major, minor = divmod(cuda_number(part.target.arch), 10)
-    exact = int(not part.target.arch[-1].isdigit())
+    known = ", ".join(map(str, variant(part.target, ptx) or ()))
     image = f"tl_ptx_{number}" if ptx else f"tl_image_{number}"
     count = len(module_of(part.artifact).kernels)
     steps = f"tl_steps_{number}"
-    return (
-        f"    {{{major}, {minor}, {exact}, {int(ptx)}, {image}, {steps}, "
-        f"sizeof {steps} / 8, tl_kernels_{number}, {count}}},"
-    )
+    return f"    {{{known}, {image}, {steps}, sizeof {steps} / 8, tl_kernels_{number}, {count}}},"
 
 
 def tables(part: Part, number: int, image: bytes) -> list[str]:

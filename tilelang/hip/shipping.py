@@ -41,7 +41,7 @@ def parts(
         target = replace(program.target, arch=arch)
         artifact = text(target)
         module = module_of(artifact)
-        demand_native(program, module)
+        demand_native(program.func.name, module)
         options = compile_flags(program.options)
         image = build_code(module.source, arch, options, program.func.name)
         if SYMBOL.encode() in image.code:

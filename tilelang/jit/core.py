@@ -320,6 +320,9 @@ def _device_of(values: Sequence[Any]) -> str | None:
         if device is not None:
             where = str(getattr(device, "type", device))
             number = getattr(device, "id", None)  # of cupy, whose devices are all CUDA's
+            platform = getattr(device, "platform", None)  # of JAX
+            if platform == "cpu":
+                return "cpu"
             if where == "cuda" or isinstance(number, int):
                 return _cuda_target(device.index or 0 if number is None else number)
             return where

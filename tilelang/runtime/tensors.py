@@ -457,7 +457,9 @@ def empty_on_gpu(like: object, dtype: DType, shape: tuple[int, ...]) -> Any:
         "results on a GPU cannot be allocated for this caller",
         expected="torch or cupy tensors",
         got="no tensor, and neither torch nor cupy is installed" if like is None else _kind(like),
-        hint="pass the results as arguments, or convert the inputs with torch.from_dlpack",
+        hint="tilelang.jax.custom_call(kernel) returns arrays of JAX"
+        if is_jax(like)
+        else "pass the results as arguments, or convert the inputs with torch.from_dlpack",
     )
 
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #define TL_EXPORT __attribute__((visibility("default")))
+enum { MISALIGNED = -4, NO_DRIVER = -5, NO_CODE = -6 };
 
 typedef struct {
     const char* name;
@@ -49,7 +50,10 @@ static struct {
     int (*load)(void**, const void*);
     int (*find)(void**, void*, const char*);
     int (*set)(void*, int, int);
-    int (*capture_mode)(int*);  // may be missing
+    int (*capture_mode)(int*);  // may be missing, and the next three
+    int (*context_of)(void*, void**);
+    int (*fetch)(void*, uint64_t, size_t, void*);
+    int (*wait)(void*);
     int (*text)(int, const char**);
     void *launch, *allocate, *release, *tiled, *im2col;  // the last two may be missing
 } tl_driver;
@@ -74,6 +78,9 @@ static int tl_open(void) {
     if (!lib) return 0;
     tl_symbol(lib, &tl_driver.context_number, "cuCtxGetId");
     tl_symbol(lib, &tl_driver.capture_mode, "cuThreadExchangeStreamCaptureMode");
+    tl_symbol(lib, &tl_driver.context_of, "cuStreamGetCtx");
+    tl_symbol(lib, &tl_driver.fetch, "cuMemcpyDtoHAsync_v2");
+    tl_symbol(lib, &tl_driver.wait, "cuStreamSynchronize");
     tl_symbol(lib, &tl_driver.tiled, "cuTensorMapEncodeTiled");
     tl_symbol(lib, &tl_driver.im2col, "cuTensorMapEncodeIm2col");
     return tl_symbol(lib, &tl_driver.init, "cuInit") &&
@@ -126,7 +133,7 @@ static int tl_load(tl_library* own, void* context, uint64_t number, tl_loaded** 
     if (!code) code = tl_driver.attribute(&minor, 76, device);
     if (code) return DRIVER - code;
     const tl_variant* v = tl_choose(own, major, minor);
-    if (!v) return -6;
+    if (!v) return NO_CODE;
     tl_loaded* made = calloc(1, sizeof *made + sizeof(uint64_t) * (size_t)(T_FUNCTIONS + v->nkernels));
     if (!made) return -1;
     made->context = context, made->number = number, made->variant = v;
@@ -151,17 +158,22 @@ static int tl_load(tl_library* own, void* context, uint64_t number, tl_loaded** 
     return 0;
 }
 
-// The kernels in the current context; the first GPU's own where the thread has none yet.
-static int tl_find(tl_library* own, tl_loaded** out) {
-    void* context = 0;
-    uint64_t number = 0;
-    int code;
+// The driver, opened by the first call.
+static int tl_ready(void) {
     if (tl_driver.state == 0) {
         tl_driver.state = tl_open() ? 1 : -1;
         if (tl_driver.state > 0) tl_driver.code = tl_driver.init(0);
     }
-    if (tl_driver.state < 0) return -5;
-    if (tl_driver.code) return DRIVER - tl_driver.code;
+    if (tl_driver.state < 0) return NO_DRIVER;
+    return tl_driver.code ? DRIVER - tl_driver.code : 0;
+}
+
+// The kernels in the current context; the first GPU's own where the thread has none yet.
+static int tl_find(tl_library* own, tl_loaded** out) {
+    void* context = 0;
+    uint64_t number = 0;
+    int code = tl_ready();
+    if (code) return code;
     if ((code = tl_driver.current(&context))) return DRIVER - code;
     if (!context) {
         int device;

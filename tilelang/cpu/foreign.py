@@ -1,0 +1,27 @@
+"""Compiled C as programs of XLA call it."""
+
+from __future__ import annotations
+
+from ctypes import c_void_p
+from pathlib import Path
+
+from tilelang.codegen.backend import Foreign, ForeignProgram
+from tilelang.runtime.executable import Executable
+from tilelang.runtime.signature import LaunchSpec
+from tilelang.target import Target
+
+_HANDLER = Path(__file__).resolve().parent / "loader" / "tl_xla.h"
+
+
+def _handler() -> str:
+    return _HANDLER.read_text(encoding="utf-8")
+
+
+def _program(kernel: Executable, target: Target, spec: LaunchSpec) -> ForeignProgram | None:
+    if kernel.artifact is None or kernel.library is None:
+        return None
+    found = kernel.library.address(kernel.artifact.entry), kernel.library.address("tl_message")
+    return ForeignProgram((c_void_p * 2)(*found), kept=kernel.library)
+
+
+FOREIGN = Foreign("cpu", _handler, _program)

@@ -1,0 +1,59 @@
+// Calls of XLA on a GPU, see runtime/_xla.c: kernels start on XLA's stream, in the stream's context
+// (that of the thread may be another's). tl_loader.h and tl_program_message stand before.
+
+#include "xla/ffi/api/c_api.h"
+
+#define ELSEWHERE "this tilelang kernel is compiled for GPUs, and its arrays are not on one; compile it for their device"
+#define TRAITS XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE
+
+typedef struct {  // as cuda/foreign.py has it
+    tl_library* library;
+    const int64_t* masks;  // of each slot the bits that its address must not have
+    int64_t nmasks;
+    const char* const* messages;
+    int64_t nmessages;
+} Program;
+
+typedef struct {
+    void *stream, *before, *context;
+} Place;
+
+static int32_t tl_driver_code(int code) { return code ? DRIVER - code : 0; }
+
+static XLA_FFI_Error* enter(const XLA_FFI_CallFrame* frame, Place* place, int32_t* code) {
+    struct XLA_FFI_Stream_Get_Args args;
+    memset(&args, 0, sizeof args);
+    args.struct_size = XLA_FFI_Stream_Get_Args_STRUCT_SIZE;
+    args.ctx = frame->ctx;
+    XLA_FFI_Error* error = frame->api->XLA_FFI_Stream_Get(&args);
+    if (error) return error;
+    place->stream = args.stream;
+    pthread_mutex_lock(&tl_lock);
+    *code = tl_ready();
+    pthread_mutex_unlock(&tl_lock);
+    if (!*code && !(tl_driver.context_of && tl_driver.fetch && tl_driver.wait)) *code = NO_DRIVER;
+    if (!*code) *code = tl_driver_code(tl_driver.current(&place->before));
+    if (!*code) *code = tl_driver_code(tl_driver.context_of(place->stream, &place->context));
+    if (!*code && place->context != place->before) *code = tl_driver_code(tl_driver.make_current(place->context));
+    return 0;
+}
+
+// Numbers lie in the memory of the GPU, and a launch needs them here.
+static int32_t fetch(const Place* place, const void* from, size_t size, void* to) {
+    const int code = tl_driver.fetch(to, (uint64_t)(uintptr_t)from, size, place->stream);
+    return tl_driver_code(code ? code : tl_driver.wait(place->stream));
+}
+
+static int32_t start(const Program* program, const Place* place, int64_t* slots) {
+    for (int64_t i = 0; i < program->nmasks; ++i)
+        if (slots[i] & program->masks[i]) return MISALIGNED;
+    return tl_call(program->library, slots, place->stream);
+}
+
+static void leave(const Place* place) {
+    if (place->context && place->context != place->before) tl_driver.make_current(place->before);
+}
+
+static const char* message(const Program* program, int32_t code) {
+    return code > 0 && code <= program->nmessages ? program->messages[code - 1] : tl_program_message(code);
+}
