@@ -221,6 +221,38 @@ def test_gradients() -> None:
     torch.testing.assert_close(z.grad, torch.full((3, 4), 3.0))
 
 
+def test_functional_derivatives() -> None:
+    def cubes(x: Any) -> Any:
+        return (scale(x, 3.0) ** 3).sum()
+
+    x = data(3, 4)
+    torch.testing.assert_close(torch.func.grad(cubes)(x), 81 * x**2)
+    second = torch.func.grad(lambda x: torch.func.grad(cubes)(x).sum())
+    torch.testing.assert_close(second(x), 162 * x)
+    torch.testing.assert_close(torch.func.jacrev(cubes)(x), 81 * x**2)
+    rows = torch.vmap(torch.func.grad(cubes))(data(2, 3, 4))
+    torch.testing.assert_close(rows, 81 * data(2, 3, 4) ** 2)
+    pair = torch.func.grad(lambda x, y: sum(part.sum() for part in multiply(x, y)), argnums=(0, 1))
+    y = data(4, 8)
+    torch.testing.assert_close(pair(y, y + 1)[0], 2 * (y + 1))
+    z = data(3, 4, grad=True)
+    (first,) = torch.autograd.grad(cubes(z), z, create_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(first.sum(), z)[0], 162 * x)
+    traced = torch.compile(torch.func.grad(cubes), fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(traced(x), 81 * x**2)
+
+
+def test_an_operator_without_a_derivative_says_so() -> None:
+    bare = custom_op("tilelang_test::bare", kernel)
+    found = bare(data(3, 4, grad=True), 2.0)
+    with pytest.raises(TileUnsupportedError) as caught:
+        found.sum().backward()
+    assert str(caught.value) == (
+        "the operator tilelang_test.bare.default has no derivative\n"
+        "  hint: tilelang.torch.custom_op(name, kernel, backward=...)"
+    )
+
+
 def test_vmap() -> None:
     x = data(3, 5, 4)
     torch.testing.assert_close(torch.vmap(lambda x: scale(x, 2.0))(x), x * 2)

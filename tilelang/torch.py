@@ -81,7 +81,10 @@ def custom_op(
                 expected="a kernel that returns its results",
                 hint="make them with T.empty, or with out_idx",
             )
-        _Gradients(name, plan, backward).register(op)
+    if not plan.written:
+        _differentiate_at_each_level(
+            op, None if backward is None else _Gradients(name, plan, backward)
+        )
     return op
 
 
@@ -428,10 +431,6 @@ class _Gradients:
             return _called(op, self.names)
         return _called(backward, self.names)
 
-    def register(self, op: Any) -> None:
-        """Make it the derivative of ``op``."""
-        op.register_autograd(self.backward, setup_context=self.keep)
-
     def keep(self, ctx: Any, inputs: Sequence[Any], output: Any) -> None:
         """Save what the backward names."""
         results = output if isinstance(output, (tuple, list)) else (output,)
@@ -474,3 +473,60 @@ def _parameters(backward: Any) -> list[str]:
 
 def _called(work: Callable[..., Any], names: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
     return lambda values: work(*(values[name] for name in names))
+
+
+def _differentiate_at_each_level(op: Any, gradients: _Gradients | None) -> None:
+    """Let autograd and ``torch.func`` record calls of ``op``, which need a derivative by then.
+
+    The function that ``register_autograd`` makes is refused by ``torch.func``. Each level of it
+    comes to the operator's autograd kernel with tensors of its own, so that a function of a single
+    level is what is wanted. What it calls below goes to the next level, which records as well,
+    although functions compute without recording; below the last one nothing does.
+    """
+    import inspect
+    import warnings
+
+    import torch
+    from torch._functorch.utils import enable_single_level_autograd_function
+    from torch.autograd.function import _SingleLevelFunction
+
+    if gradients is not None:
+        op.register_autograd(gradients.backward, setup_context=gradients.keep)
+    if "allow_override" not in inspect.signature(torch.library.Library.impl).parameters:
+        return  # torch before 2.7
+    overload, core = op._opoverload, torch._C
+    defaults = [argument.default_value for argument in overload._schema.arguments]
+
+    def below(keys: Any, args: Sequence[Any]) -> Any:
+        with core._AutoDispatchBelowAutograd():
+            return overload.redispatch(keys & core._after_autograd_keyset, *args)
+
+    class Level(_SingleLevelFunction):  # type: ignore[misc,unused-ignore]  # torch's is untyped
+        @staticmethod
+        def forward(ctx: Any, keys: Any, *args: Any) -> Any:
+            more = core._functorch.peek_interpreter_stack() is not None
+            with torch.set_grad_enabled(more):
+                found = below(keys, args)
+            if gradients is not None:
+                gradients.keep(ctx, args, found)
+            return found
+
+        @staticmethod
+        def backward(ctx: Any, *given: Any) -> Any:
+            if gradients is None:
+                raise TileUnsupportedError(
+                    f"the operator {overload} has no derivative",
+                    hint="tilelang.torch.custom_op(name, kernel, backward=...)",
+                )
+            return None, *gradients.backward(ctx, *given)
+
+    def autograd(keys: Any, *args: Any) -> Any:
+        if not (torch.is_grad_enabled() and core._any_requires_grad(*args)):
+            return below(keys, args)
+        with enable_single_level_autograd_function():
+            record: Any = Level  # `apply` has no type
+            return record.apply(keys, *args, *defaults[len(args) :])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the kernel takes the place of another
+        op._lib.impl(overload, autograd, "Autograd", with_keyset=True, allow_override=True)
