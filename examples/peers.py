@@ -1,11 +1,13 @@
-"""Products over several devices that read each other's memory through tables of addresses.
+"""Products over several devices that read and write each other's memory.
 
 ``gathered_gemm`` multiplies the rows of all ranks with a rank's own columns and fetches the tiles
-from their owners, so that no gather runs before. ``scattered_sum`` adds up the rows of a rank in
-the partial products of all. Here the ranks are arrays of one process. On GPUs that reach each
-other,
+from their owners, through a table of addresses, so that no gather runs before. ``scattered_sum``
+adds up the rows of a rank in the partial products of all. ``product`` is for large matrices, where
+a tile is needed often: it multiplies the rows of one rank, the own ones first, while those of the
+others are copied, and it writes its result where it is needed, which may be a peer's memory. Here
+the ranks are arrays of one process. On GPUs that reach each other,
 
-    torchrun --nproc-per-node 4 examples/peers.py
+    torchrun --nproc-per-node 2 examples/peers.py
 
 runs the same programs on symmetric memory of ``torch.distributed`` and times them beside NCCL and
 cuBLAS.
@@ -23,24 +25,27 @@ import tilelang.language as T
 
 
 def gathered_gemm(
-    ranks: int, rows: int, N: int, K: int, block_M: int = 16, block_N: int = 32, block_K: int = 32
-):
+    ranks: int, rows: int, N: int, K: int, block_M: int = 16, block_N: int = 32, block_K: int = 32,
+    stages: int = 2, threads: int = 128,
+):  # fmt: skip
     """C = A @ B, where ``rows`` rows of A are at each of the addresses ``shards``."""
     blocks = T.ceildiv(rows, block_M)
 
     @T.prim_func
     def kernel(
         shards: T.Tensor((ranks,), T.ptr),
+        own: T.int32,
         B: T.Tensor((K, N), "float16"),
         C: T.Tensor((ranks, rows, N), "float16"),
     ):
-        with T.Kernel(T.ceildiv(N, block_N), blocks, ranks, threads=128) as (bx, by, rank):
+        with T.Kernel(T.ceildiv(N, block_N), blocks, ranks, threads=threads) as (bx, by, turn):
+            rank = (own + turn) % ranks  # no two ranks read from one at a time
             A = T.make_tensor(shards[rank], (rows, K), "float16")
             A_shared = T.alloc_shared((block_M, block_K), "float16")
             B_shared = T.alloc_shared((block_K, block_N), "float16")
             acc = T.alloc_fragment((block_M, block_N), "float32")
             T.clear(acc)
-            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=2):
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
                 T.copy(A[by * block_M, k * block_K], A_shared)
                 T.copy(B[k * block_K, bx * block_N], B_shared)
                 T.gemm(A_shared, B_shared, acc)
@@ -72,31 +77,68 @@ def scattered_sum(ranks: int, rows: int, N: int, block_M: int = 8, block_N: int 
     return kernel
 
 
+def product(
+    rows: int, N: int, K: int, block_M: int = 16, block_N: int = 32, block_K: int = 32,
+    stages: int = 2, threads: int = 128,
+):  # fmt: skip
+    """C = A @ B for the rows of one rank; C may lie in the memory of a peer."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((rows, K), "float16"),
+        B: T.Tensor((K, N), "float16"),
+        C: T.Tensor((rows, N), "float16"),
+    ):
+        grid = T.ceildiv(N, block_N), T.ceildiv(rows, block_M)
+        with T.Kernel(*grid, threads=threads) as (bx, by):
+            A_shared = T.alloc_shared((block_M, block_K), "float16")
+            B_shared = T.alloc_shared((block_K, block_N), "float16")
+            acc = T.alloc_fragment((block_M, block_N), "float32")
+            C_shared = T.alloc_shared((block_M, block_N), "float16")
+            T.use_swizzle(10)
+            T.clear(acc)
+            for k in T.Pipelined(T.ceildiv(K, block_K), num_stages=stages):
+                T.copy(A[by * block_M, k * block_K], A_shared)
+                T.copy(B[k * block_K, bx * block_N], B_shared)
+                T.gemm(A_shared, B_shared, acc)
+            T.copy(acc, C_shared)
+            T.copy(C_shared, C[by * block_M, bx * block_N])
+
+    return kernel
+
+
 def main(backend: str = "auto") -> None:
     """Four ranks in this process: their shards and partial products are arrays."""
     ranks, rows, N, K = 4, 24, 40, 48
-    compiled = partial(tilelang.compile, out_idx=-1, target="cpu", execution_backend=backend)
+    compiled = partial(tilelang.compile, target="cpu", execution_backend=backend)
     rng = np.random.default_rng(0)
     shards = [rng.standard_normal((rows, K)).astype(np.float16) for _ in range(ranks)]
-    table = np.array([shard.ctypes.data for shard in shards], np.int64)
-    gemm = compiled(gathered_gemm(ranks, rows, N, K))
+    columns = [rng.standard_normal((K, N)).astype(np.float16) for _ in range(ranks)]
     gathered = np.concatenate(shards).astype(np.float32)
-    partials = []
-    for _ in range(ranks):
-        b = rng.standard_normal((K, N)).astype(np.float16)
-        partials.append(gemm(table, b))
-        want = (gathered @ b.astype(np.float32)).reshape(ranks, rows, N)
-        np.testing.assert_allclose(partials[-1], want, rtol=2e-3, atol=2e-2)
-    table = np.array([product.ctypes.data for product in partials], np.int64)
-    add = compiled(scattered_sum(ranks, rows, N))
+    wanted = [(gathered @ b.astype(np.float32)).reshape(ranks, rows, N) for b in columns]
+
+    table = np.array([shard.ctypes.data for shard in shards], np.int64)
+    gemm = compiled(gathered_gemm(ranks, rows, N, K), out_idx=-1)
+    partials = [gemm(table, rank, b) for rank, b in enumerate(columns)]
+    one, inboxes = compiled(product(rows, N, K)), np.empty((ranks, ranks, rows, N), np.float16)
+    for rank, b in enumerate(columns):
+        for turn in range(ranks):
+            owner = (rank + turn) % ranks
+            one(shards[owner], b, inboxes[owner, rank])
+    for rank, want in enumerate(wanted):
+        np.testing.assert_allclose(partials[rank], want, rtol=2e-3, atol=2e-2)
+        np.testing.assert_allclose(inboxes[:, rank], want, rtol=2e-3, atol=2e-2)
+
+    table = np.array([found.ctypes.data for found in partials], np.int64)
+    add = compiled(scattered_sum(ranks, rows, N), out_idx=-1)
     for rank in range(ranks):
-        want = sum(product[rank].astype(np.float32) for product in partials)
+        want = sum(found[rank].astype(np.float32) for found in partials)
         np.testing.assert_allclose(add(table, rank), want, rtol=2e-3, atol=2e-2)
     print(f"peers: {ranks} ranks read each other's rows")
 
 
-def on_gpus(rows: int = 2048, N: int = 4096, K: int = 4096) -> None:
-    """One rank of ``torchrun``: both steps on symmetric memory, beside NCCL and cuBLAS."""
+def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
+    """One rank of ``torchrun``: an all-gather before a product, and a reduce-scatter behind one."""
     import torch
     import torch.distributed as dist
     import torch.distributed._symmetric_memory as symmetric
@@ -106,46 +148,107 @@ def on_gpus(rows: int = 2048, N: int = 4096, K: int = 4096) -> None:
     dist.init_process_group("nccl", device_id=device)
     rank, ranks, group = dist.get_rank(), dist.get_world_size(), dist.group.WORLD
     assert group is not None
+    rows = tokens // ranks
+    empty = partial(torch.empty, dtype=torch.float16, device=device)
+    others = [(rank + turn) % ranks for turn in range(1, ranks)]
 
     def shared(*shape: int):
-        """A tensor that all ranks have, the addresses of all, and what makes ranks wait."""
+        """The tensor of this rank, those of all, their addresses, and what makes ranks wait."""
         tensor = symmetric.empty(*shape, dtype=torch.float16, device=device)
         handle = symmetric.rendezvous(tensor, group)
+        views = [handle.get_buffer(peer, shape, torch.float16) for peer in range(ranks)]
         table = torch.tensor(list(handle.buffer_ptrs), dtype=torch.int64, device=device)
-        return tensor, table, handle
+        return tensor, views, table, handle
 
-    a, shards, of_shards = shared(rows, K)
-    product, partials, of_partials = shared(ranks, rows, N)
-    a.normal_()
-    b = torch.randn(K, N, device=device).half()
-    gemm = tilelang.compile(gathered_gemm(ranks, rows, N, K, 128, 128, 64), target="cuda")
-    add = tilelang.compile(scattered_sum(ranks, rows, N), out_idx=-1, target="cuda")
+    own, shards, shard_table, of_shards = shared(rows, K)
+    inbox, inboxes, _, of_inbox = shared(ranks, rows, N)
+    partial_product, _, partial_table, of_partials = shared(ranks, rows, N)
+    own.normal_()
+    a, b = empty(ranks, rows, K).normal_(), empty(K, N).normal_()
+    gathered = empty(ranks, rows, K)
+    tiles = 128, 256, 64, 3, 256
+    fetching = tilelang.compile(gathered_gemm(ranks, rows, N, K, *tiles), target="cuda")
+    summing = tilelang.compile(scattered_sum(ranks, rows, N, 32, 128), out_idx=-1, target="cuda")
+    gemm = tilelang.compile(product(rows, N, K, *tiles), target="cuda")
+    side = torch.cuda.Stream()
 
-    def ours():
+    def gather_by_table():
+        out = empty(ranks, rows, N)
         of_shards.barrier()
-        gemm(shards, b, product)
-        of_partials.barrier()
-        return add(partials, rank)
-
-    def theirs():
-        gathered = torch.empty(ranks * rows, K, dtype=a.dtype, device=device)
-        dist.all_gather_into_tensor(gathered, a)
-        out = torch.empty(rows, N, dtype=a.dtype, device=device)
-        dist.reduce_scatter_tensor(out, gathered @ b)
+        fetching(shard_table, rank, b, out)
         return out
 
-    torch.testing.assert_close(ours(), theirs(), rtol=2e-2, atol=1.0)
-    for name, step in (("peers", ours), ("NCCL and cuBLAS", theirs)):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    def gather_by_shards():
+        out, here = empty(ranks, rows, N), torch.cuda.current_stream()
+        side.wait_stream(here)
+        arrived = [torch.cuda.Event() for _ in others]
+        with torch.cuda.stream(side):
+            of_shards.barrier()
+            for event, peer in zip(arrived, others):
+                gathered[peer].copy_(shards[peer])
+                event.record()
+        gemm(own, b, out[rank])
+        for event, peer in zip(arrived, others):
+            here.wait_event(event)
+            gemm(gathered[peer], b, out[peer])
+        return out
+
+    def gather_by_nccl():
+        whole = empty(ranks, rows, K)
+        dist.all_gather_into_tensor(whole, own)
+        return whole @ b
+
+    def scatter_by_table():
+        of_partials.barrier(channel=0)  # all have read what the last call left
+        for peer in range(ranks):
+            gemm(a[peer], b, partial_product[peer])
+        of_partials.barrier(channel=1)
+        return summing(partial_table, rank)
+
+    def scatter_by_pushes():
+        here = torch.cuda.current_stream()
+        side.wait_stream(here)
+        with torch.cuda.stream(side):
+            of_inbox.barrier(channel=0)
+        gemm(a[rank], b, inbox[rank])
+        here.wait_stream(side)
+        for peer in others:
+            gemm(a[peer], b, inboxes[peer][rank])
+        of_inbox.barrier(channel=1)
+        return inbox.sum(0, dtype=torch.float32).half() if ranks > 2 else inbox[0] + inbox[1]
+
+    def scatter_by_nccl():
+        out = empty(rows, N)
+        dist.reduce_scatter_tensor(out, (a @ b).view(-1, N))
+        return out
+
+    def milliseconds(step) -> float:
+        """Of a call on the slowest rank."""
         for _ in range(5):
             step()
+        dist.barrier()
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()
-        for _ in range(20):
+        for _ in range(30):
             step()
         stop.record()
         torch.cuda.synchronize()
+        found = torch.tensor(start.elapsed_time(stop) / 30, device=device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return float(found)
+
+    rows_of = {
+        "all-gather and product": (gather_by_nccl, gather_by_table, gather_by_shards),
+        "product and reduce-scatter": (scatter_by_nccl, scatter_by_table, scatter_by_pushes),
+    }
+    for name, (theirs, *ours) in rows_of.items():
+        times = {"NCCL and cuBLAS": milliseconds(theirs)}
+        for step in ours:
+            torch.testing.assert_close(step(), theirs(), rtol=2e-2, atol=1.0)
+            times[step.__name__.split("_by_")[1]] = milliseconds(step)
         if rank == 0:
-            print(f"{name}: {start.elapsed_time(stop) / 20:.3f} ms on {ranks} GPUs")
+            listed = ", ".join(f"{way} {time:.3f} ms" for way, time in times.items())
+            print(f"{name} on {ranks} GPUs: {listed}")
     dist.destroy_process_group()
 
 

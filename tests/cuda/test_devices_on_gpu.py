@@ -85,3 +85,35 @@ def test_tensors_of_two_devices_are_refused() -> None:
     first, second = (torch.zeros(256, device=device) for device in devices()[:2])
     with pytest.raises(KernelArgumentError, match="cuda:1"):
         copy()(first, second)
+
+
+def test_a_table_of_addresses_reaches_the_memory_of_another_gpu() -> None:
+    """Reads and writes; torch lets the devices reach each other before it copies between them."""
+
+    @tilelang.jit(target="cuda")
+    def exchange() -> Any:
+        @T.prim_func
+        def main(table: T.Tensor((2,), T.ptr), s: T.float32) -> None:
+            with T.Kernel(4, threads=128) as bx:
+                A = T.make_tensor(table[0], (4096,), "float32")
+                B = T.make_tensor(table[1], (4096,), "float32")
+                tile = T.alloc_shared((1024,), "float32")
+                T.copy(A[bx * 1024], tile)
+                for i in T.Parallel(1024):
+                    B[bx * 1024 + i] = tile[i] * s
+
+        return main
+
+    first, second = devices()[:2]
+    if not torch.cuda.can_device_access_peer(0, 1):
+        pytest.skip("the GPUs do not reach each other")
+    near, far = torch.randn(4096, device=first), torch.zeros(4096, device=second)
+    far.copy_(near)
+    near.copy_(far)
+    for source, target in ((near, far), (far, near)):
+        source.normal_()
+        torch.cuda.synchronize(source.device)
+        table = torch.tensor([source.data_ptr(), target.data_ptr()], device=first)
+        exchange()(table, 2.0)
+        torch.cuda.synchronize(first)
+        torch.testing.assert_close(target.cpu(), source.cpu() * 2)
