@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import shutil
 import subprocess
 import sys
+import tarfile
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -162,3 +165,24 @@ def _printed(code: str) -> str:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     return done.stdout
+
+
+def test_the_source_distribution_holds_what_its_tests_read(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", minversion="77", reason="it makes the distribution")
+    root = Path(__file__).resolve().parents[1]
+    kept = shutil.ignore_patterns(
+        ".git", ".cache", ".*_cache", "__pycache__", "site", ".venv", "*.egg-info"
+    )
+    shutil.copytree(root, tmp_path / "copy", ignore=kept)
+    code = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=tmp_path / "copy", check=True, capture_output=True,
+        timeout=300,
+    )  # fmt: skip
+    (made,) = tmp_path.glob("tilelang-*.tar.gz")
+    with tarfile.open(made) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = [path for folder in ("tests", "examples", "docs", "scripts", "tilelang")
+              for path in (tmp_path / "copy" / folder).rglob("*.*") if path.is_file()]  # fmt: skip
+    missing = {path.relative_to(tmp_path / "copy").as_posix() for path in wanted} - names
+    assert not missing and {"README.md", "mkdocs.yml", ".ci/run"} <= names
