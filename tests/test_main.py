@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilelang.__main__ import main, report
+from tilelang.emulator.compilers import find_cxx
 from tilelang.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,6 +169,27 @@ def test_a_program_is_measured(file: str, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out.startswith(f"{'kernel':14} stretched")
 
 
+@pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")
+def test_a_program_is_checked(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sanitize", f"{file}:stretched", "rows=8", "by=2", "--target", "metal"]) == 0
+    assert capsys.readouterr().out.startswith("stretched: nothing wrong in 2 runs")
+    racing = tmp_path / "racing.py"
+    racing.write_text(
+        "import tilelang.language as T\n\n\n@T.prim_func\n"
+        'def racing(A: T.Tensor((1,), "int32")):\n'
+        "    with T.Kernel(8, threads=32) as bx:\n        A[0] = A[0] + bx\n"
+    )
+    assert main(["sanitize", f"{racing}:racing"]) == 1
+    assert "race" in capsys.readouterr().out
+    assert main(["bench", f"{file}:stretched", "by=2"]) == 1
+    assert capsys.readouterr().err == (
+        f"{file}:stretched has sizes that are open: rows\n"
+        "  expected: their values behind it, e.g. rows=128\n"
+    )
+
+
 def test_wrong_places_are_said(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compile", "nothing.py:f"]) == 1
     assert capsys.readouterr().err == (
@@ -243,8 +265,9 @@ def test_the_cache_is_shown_and_cleared(
 
 
 def test_a_script_runs_checked(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sanitize"]) == 2
-    assert capsys.readouterr().err.startswith("usage: python -m tilelang.emulator script.py")
+    with pytest.raises(SystemExit):
+        main(["sanitize"])
+    assert capsys.readouterr().err.startswith("usage: python -m tilelang sanitize FILE:NAME")
     assert main(["sanitize", "nothing.py"]) == 2
     assert capsys.readouterr().err == (
         "there is no file nothing.py\nusage: python -m tilelang.emulator script.py [arguments]\n"

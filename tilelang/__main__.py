@@ -19,6 +19,7 @@ from types import FunctionType
 from typing import Any
 
 import tilelang.language as T
+from tilelang.codegen.symbols import symbols_of
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda.nvrtc import find_nvrtc
 from tilelang.cuda.toolchain import find_nvcc
@@ -31,12 +32,13 @@ from tilelang.jit.compile import compile as compile_func
 from tilelang.jit.compile import lower, options_for
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel
+from tilelang.jit.sanitize import sanitize
 from tilelang.runtime.cache import default_cache
 from tilelang.target import parse_target
 from tilelang.target.device import cuda_devices, cuda_driver_version
 from tilelang.version import __version__
 
-_PACKAGES = ("numpy", "torch", "cuda-bindings", "ziglang", "ml_dtypes")
+_PACKAGES = ("numpy", "torch", "jax", "cuda-bindings", "ziglang", "ml_dtypes")
 _VARIABLES = ("CC", "CXX", "CUDA_HOME", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES")
 
 
@@ -229,12 +231,37 @@ def explained(func: PrimFunc, target: str) -> str:
     return explain(func, chosen.concrete(), options_for(func, None, None, None))
 
 
+def program_with_sizes(place: str, values: Sequence[str]) -> tuple[PrimFunc, dict[str, Any]]:
+    """A program and the values of all its symbols, for generated inputs.
+
+    Raises:
+        TileValueError: a symbol has no value.
+    """
+    func, sizes = program_and_sizes(place, values)
+    missing = [symbol.name for symbol in symbols_of(func) if symbol.name not in sizes]
+    if missing:
+        raise TileValueError(
+            f"{place} has sizes that are open: {', '.join(missing)}",
+            expected="their values behind it, e.g. " + " ".join(f"{name}=128" for name in missing),
+        )
+    return func, sizes
+
+
+def sanitized(place: str, values: Sequence[str], target: str) -> tuple[str, int]:
+    """What the checks of the emulator say of a call on generated inputs, and the exit code."""
+    func, sizes = program_with_sizes(place, values)
+    chosen = target if parse_target(target).is_gpu else "cuda -arch=sm_80"
+    kernel = compile_func(func, target=chosen, execution_backend="emulator")
+    report = sanitize(kernel, *kernel.get_profiler().inputs(None, sizes))
+    return f"{report}\n", 0 if report.ok else 1
+
+
 def measured(place: str, values: Sequence[str], target: str) -> Iterator[tuple[str, str]]:
     """How long a call takes on generated inputs, with the rates by the program's own counts.
 
     Of ``values``, those that are no arguments of a factory are values of the program's symbols.
     """
-    func, sizes = program_and_sizes(place, values)
+    func, sizes = program_with_sizes(place, values)
     kernel = compile_func(func, target=target)
     profiler = kernel.get_profiler()
     timing = profiler.measure(dynamic_symbolic_constraints=sizes)
@@ -261,18 +288,30 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         command.add_argument("place", metavar="FILE:NAME")
         command.add_argument("values", metavar="name=value", nargs="*", help="of its arguments")
         command.add_argument("--target", default="auto", help='e.g. "cuda -arch=sm_90a"')
-    checked = commands.add_parser("sanitize", help="run a script with its GPU kernels checked here")
-    checked.add_argument("script", nargs=argparse.REMAINDER, metavar="script.py [argument ...]")
-    return parser.parse_args(words)
+    checked = commands.add_parser(
+        "sanitize",
+        help="check a program on generated inputs, or the GPU kernels of a script.py",
+        usage="python -m tilelang sanitize FILE:NAME [name=value ...] [--target TARGET]\n"
+        "       python -m tilelang sanitize script.py [argument ...]",
+    )
+    checked.add_argument("--target", default="auto", help='e.g. "hip -mcpu=gfx942"')
+    checked.add_argument("place")
+    checked.add_argument("values", nargs=argparse.REMAINDER)  # of a script: any words
+    given = parser.parse_args(words)
+    if given.command == "sanitize" and ":" in given.place and "--target" in given.values[:-1]:
+        at = given.values.index("--target")
+        given.target = given.values[at + 1]
+        del given.values[at : at + 2]
+    return given
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run a command; gives the exit code."""
     given = arguments(words)
-    if given.command == "sanitize":
-        from tilelang.emulator.__main__ import main as sanitized
+    if given.command == "sanitize" and ":" not in given.place:
+        from tilelang.emulator.__main__ import main as run_script
 
-        return sanitized(given.script)
+        return run_script([given.place, *given.values])
     try:
         if given.command == "compile":
             func = program_of(given.place, given.values)
@@ -285,6 +324,10 @@ def main(words: Sequence[str] | None = None) -> int:
                 sys.stdout.write(at_line(explained(func, target), given.place) + "\n")
             else:
                 sys.stdout.write(explained(func, target) + "\n")
+        elif given.command == "sanitize":
+            text, code = sanitized(given.place, given.values, given.target)
+            sys.stdout.write(text)
+            return code
         elif given.command == "bench":
             for name, text in measured(given.place, given.values, given.target):
                 sys.stdout.write(f"{name:14} {text}\n")
