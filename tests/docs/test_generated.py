@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -48,6 +49,18 @@ def test_a_module_without_a_page_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(api, "PAGES", api.PAGES[1:])
     with pytest.raises(SystemExit, match="no page for .*'Kernel'"):
         dict(api.language_pages())
+
+
+def test_the_pictures_are_current() -> None:
+    pictures = script("pictures")
+    for name, text in pictures.pictures(whole=False).items():
+        assert (pictures.FOLDER / name).read_text(encoding="utf-8") == text, (
+            "python scripts/pictures.py writes it"
+        )
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    shown = {name for text in texts for name in re.findall(r"pictures/(\w+\.svg)", text)}
+    assert shown == {path.name for path in pictures.FOLDER.iterdir()}
 
 
 def test_the_gallery_names_the_words_of_an_example() -> None:
