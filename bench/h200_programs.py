@@ -187,6 +187,28 @@ def attention(
     return tilelang.compile(kernel, out_idx=-1, target="cuda", pass_configs=FAST)
 
 
+def gemv(M: int, K: int, dtype: str, block_M: int, block_K: int, threads: int) -> Any:
+    """y = A x, added up in registers until the end; the result is float32."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((M, K), dtype), X: T.Tensor((K,), dtype), Y: T.Tensor((M,), "float32")):
+        with T.Kernel(T.ceildiv(M, block_M), threads=threads) as b:
+            a = T.alloc_fragment((block_M, block_K), dtype)
+            x = T.alloc_fragment((block_K,), dtype)
+            sums = T.alloc_fragment((block_M, block_K), "float32")
+            y = T.alloc_fragment((block_M,), "float32")
+            T.clear(sums)
+            for k in T.serial(T.ceildiv(K, block_K)):
+                T.copy(A[b * block_M, k * block_K], a)
+                T.copy(X[k * block_K], x)
+                for i, j in T.Parallel(block_M, block_K):
+                    sums[i, j] += T.cast(a[i, j], "float32") * T.cast(x[j], "float32")
+            T.reduce_sum(sums, y, dim=1)
+            T.copy(y, Y[b * block_M])
+
+    return tilelang.compile(kernel, out_idx=-1, target="cuda")
+
+
 def dequant(
     M: int, N: int, K: int, block_M: int, block_N: int, block_K: int, stages: int, threads: int
 ) -> Any:

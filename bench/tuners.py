@@ -1,6 +1,6 @@
 """The autotuner beside the incumbent's: the same programs and configurations, on one GPU.
 
-    python bench/tuners.py --incumbent FOLDER [--only gemm attention rmsnorm] [--every 1]
+    python bench/tuners.py --incumbent FOLDER [--only gemm attention gemv rmsnorm] [--every 1]
 
 Each implementation tunes in a process of its own, from an empty cache. Printed are the seconds that
 the search takes, the configurations that work, the best one, and its milliseconds, which are
@@ -35,15 +35,16 @@ def combined(**values: tuple[int, ...]) -> list[dict[str, int]]:
 
 GEMM = combined(block_M=(64, 128, 256), block_N=(64, 128, 256), block_K=(32, 64),
                 stages=(1, 2, 3, 4), threads=(128, 256), raster=(4, 10))  # fmt: skip
-ATTENTION = combined(
-    block_M=(64, 128), block_N=(32, 64, 128), stages=(1, 2, 3, 4), threads=(128, 256)
-)
+ATTENTION = combined(block_M=(64, 128, 256), block_N=(32, 64, 128, 256), stages=(1, 2, 3, 4),
+                     threads=(128, 256))  # fmt: skip
+VECTOR = combined(rows=(1, 2, 4, 8, 16), block_K=(128, 256, 512, 1024), threads=(64, 128, 256))
 ROWS = combined(rows=(1, 2, 4, 8), threads=(64, 128, 256, 512))
 # Row -> dtype of the inputs, the program's sizes, its configurations, shapes of its inputs.
 CASES: dict[str, tuple[str, tuple[Any, ...], list[dict[str, int]], tuple[Any, ...]]] = {
     "gemm": ("bfloat16", (4096, 4096, 4096, "bfloat16", "bfloat16", False), GEMM,
              ((4096, 4096),) * 2),
     "attention": ("float16", (4, 16, 4096, 128, False), ATTENTION, ((4, 4096, 16, 128),) * 3),
+    "gemv": ("float16", (16384, 16384, "float16"), VECTOR, ((16384, 16384), (16384,))),
     "rmsnorm": ("bfloat16", (32768, 4096), ROWS, ((32768, 4096), (4096,))),
 }  # fmt: skip
 
@@ -64,12 +65,17 @@ def attention(
     return h200_programs.attention(*CASES["attention"][1], block_M, block_N, stages, threads)
 
 
+def gemv(rows: Any = None, block_K: Any = None, threads: Any = None) -> Any:
+    """The row's program of a configuration."""
+    return h200_programs.gemv(*CASES["gemv"][1], rows, block_K, threads)
+
+
 def rmsnorm(rows: Any = None, threads: Any = None) -> Any:
     """The row's program of a configuration."""
     return h200_programs.rmsnorm(*CASES["rmsnorm"][1], rows, threads)
 
 
-FACTORIES = {"gemm": gemm, "attention": attention, "rmsnorm": rmsnorm}
+FACTORIES = {"gemm": gemm, "attention": attention, "gemv": gemv, "rmsnorm": rmsnorm}
 
 
 def milliseconds(fn: Callable[[], Any]) -> float:

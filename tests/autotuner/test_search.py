@@ -23,7 +23,7 @@ class Known:
             Candidate(at, {"x": at % width, "y": at // width}) for at in range(len(latencies))
         ]
         self.warmup = self.rep = 100.0
-        self.worse = 2.0
+        self.worse, self.least = 2.0, 10.0
         self.spent: dict[int, float] = {}
         self.turns: list[list[int]] = []
         self.loaded: set[int] = set()

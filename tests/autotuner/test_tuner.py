@@ -206,8 +206,8 @@ def test_what_is_below_is_reached() -> None:
             lambda: autotune(configs=BOTH, speed=1)(factory()),
             "unknown option 'speed' of the tuner\n  expected: atol, backend, budget, "
             "cache_input_tensors, devices, early_stop, early_stop_factor, executor, isolate, "
-            "manual_check_prog, max_mismatched_ratio, num_workers, ref_prog, rep, rtol, seed, "
-            "skip_check, strategy, supply_prog, supply_type, timeout, warmup",
+            "manual_check_prog, max_mismatched_ratio, num_workers, prune_by_model, ref_prog, rep, "
+            "rtol, seed, skip_check, strategy, supply_prog, supply_type, timeout, warmup",
         ),
         (
             lambda: autotune(configs=BOTH)(factory())(1, 2, 3, 4),

@@ -198,6 +198,25 @@ def test_devices_measure_side_by_side_and_the_first_decides() -> None:
     assert all(len(at) == 1 for name, at in second.asked if name == "time")
 
 
+def test_a_worker_is_told_what_is_too_slow_by_the_best_so_far() -> None:
+    told: list[float] = []
+
+    class Telling(Clock):
+        def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
+            told.extend(args[3:])
+            return super().call(name, *args, timeout=timeout)
+
+    Telling.meeting = threading.Barrier(1)
+    lane = Compiled()
+    stations = [Station(Telling(fails=-1), 1.0)]  # type: ignore[arg-type]  # acts as a worker
+    known = [Candidate(number, {}) for number in range(2)]
+    there = Trials(known, lane, stations, ["inputs"], 1.0, 1.0, overlap=False, worse=3.0)
+    for item in there.ready():
+        there.measure(item)
+    lane.close()
+    assert told == [float("inf"), 30.0]
+
+
 def test_a_run_on_devices_has_a_worker_for_each(near: None) -> None:
     result = tuner("cuda -arch=sm_90a").run(benchmark_devices=[0, 1])
     assert [row.state for row in result.report.rows] == ["measured"] * 4

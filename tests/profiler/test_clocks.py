@@ -11,7 +11,7 @@ import pytest
 
 from tilelang.errors import TileUnsupportedError, TileValueError
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.profiler import do_bench
+from tilelang.profiler import do_bench, measure
 from tilelang.profiler.clocks import CupyClock, HostClock, TorchClock, find_clock
 from tilelang.utils.tensor import get_tensor_supply
 
@@ -70,11 +70,17 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
 
 def test_calls_are_timed_by_events_around_each(gpu: Gpu) -> None:
-    assert do_bench(gpu.work, warmup=4, rep=6) == pytest.approx(2.0)
+    assert do_bench(gpu.work, warmup=4, rep=27) == pytest.approx(2.0)  # flushes take seven each
     # Once, five to estimate, two to warm up, three to measure.
     assert gpu.log.count("call") == 1 + 5 + 2 + 3
     tail = gpu.log[-7:]
     assert tail == ["flush 256", "call"] * 3 + ["wait"]
+
+
+def test_what_takes_too_long_is_measured_no_further(gpu: Gpu) -> None:
+    found = measure(gpu.work, warmup=4, rep=27, most=1.9)
+    assert found.samples == (2.0,) and gpu.log.count("call") == 1 + 5
+    assert len(measure(gpu.work, warmup=4, rep=27, most=2.0).samples) == 3
 
 
 def test_larger_flush(gpu: Gpu) -> None:

@@ -71,6 +71,9 @@ class SearchArgs:
         budget: seconds after which nothing new is measured; None for no bound.
         early_stop: whether a candidate is measured no further that takes ``early_stop_factor``
             times as long as the best.
+        prune_by_model: times the shortest time that the analytic model expects, beyond which a
+            candidate of "halving" is not compiled; None to compile all. The 32 that it likes best
+            always are.
         isolate: compile and measure in processes of their own, so that a crash or an endless loop
             is a row of the report. False: in this process, where they end it.
         num_workers: processes that compile; None for what ``TILELANG_AUTO_TUNING_CPU_COUNTS`` and
@@ -86,6 +89,7 @@ class SearchArgs:
     budget: float | None = None
     early_stop: bool = True
     early_stop_factor: float = 2.0
+    prune_by_model: float | None = 2.0
     isolate: bool = True
     num_workers: int | None = None
     executor: Any = None

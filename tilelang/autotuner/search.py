@@ -12,7 +12,6 @@ from tilelang.errors import TileUnsupportedError, TileValueError, shown
 
 FINALISTS = 4
 _FIRST = 0.1  # share of the full time in the first round
-_LEAST = 10.0  # milliseconds of it: shorter ones tell chance from speed badly on a busy machine
 _KEPT = 0.25  # share of the candidates that go on to the next
 
 
@@ -34,7 +33,7 @@ def exhaustive(trials: Trials, seed: int) -> None:
 def halving(trials: Trials, seed: int) -> None:
     """Every candidate for a tenth of the time, the best quarter longer and longer, and the best
     few for the full time, in turns. Losers cost a few launches."""
-    share = min(1.0, max(_FIRST, _LEAST / max(trials.rep, _LEAST)))
+    share = min(1.0, max(_FIRST, trials.least / max(trials.rep, trials.least)))
     if len(trials.candidates) <= FINALISTS:
         share = 1.0
     for _ in trials.each(share):

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from math import inf
 from typing import Any
 
+from tilelang.autotuner.expectation import by_expectation
 from tilelang.autotuner.jobs import Case, Failure, attempt, copied, host, placed, results_of
 from tilelang.autotuner.param import ProfileArgs, SearchArgs
 from tilelang.autotuner.process import Here, Worker
@@ -26,6 +27,10 @@ from tilelang.scratch import ScratchFolder
 from tilelang.target import Target
 from tilelang.target.device import cuda_devices, hip_devices, import_gpu_framework
 from tilelang.utils.tensor import get_tensor_supply
+
+# Milliseconds that a measurement takes at least: other work on the machine disturbs the host's
+# clock, not that of a GPU.
+LEAST = {False: 10.0, True: 2.5}
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def search(
         Milliseconds of the reference program, None without one.
     """
     strategy = strategy_of(how.strategy)
-    alive = [item for item in candidates if item.state == "waiting"]
+    alive = by_expectation(candidates)
     if not alive:
         return None
     program = alive[0].program
@@ -93,7 +98,8 @@ def search(
     with progress(total=len(alive), desc=f"Tuning {name}") as bar:
         trials = Trials(
             alive, lanes.compiling, lanes.stations, cases.made, profile.warmup, profile.rep,
-            overlap=target.is_gpu, worse=how.early_stop_factor if how.early_stop else inf,
+            overlap=target.is_gpu, least=LEAST[target.is_gpu],
+            worse=how.early_stop_factor if how.early_stop else inf,
             verify=cases.verify,
             deadline=None if how.budget is None else time.monotonic() + how.budget,
         )  # fmt: skip

@@ -7,6 +7,7 @@ comes first.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,7 @@ class Candidate:
         note: more about the state.
         timing: the readings so far.
         report: what the compiler says of the kernel ("registers", "spills", ...).
+        expected: milliseconds that the model expects.
         seconds: what compiling took, waiting included.
     """
 
@@ -46,6 +48,7 @@ class Candidate:
     note: str = ""
     timing: Timing | None = None
     report: dict[str, Any] = field(default_factory=dict)
+    expected: float = 0.0
     seconds: float = 0.0
     case: int = 0
 
@@ -153,10 +156,11 @@ class Station:
                 self.loaded.add(candidate.number)
             return found
 
-    def time(self, numbers: list[int], warmup: float, rep: float) -> Any:
-        """Timings of checked kernels in turns, or a :class:`Failure`."""
+    def time(self, numbers: list[int], warmup: float, rep: float, most: float = math.inf) -> Any:
+        """Timings of checked kernels in turns, or a :class:`Failure`; ``most`` as in
+        :meth:`tilelang.autotuner.jobs.Bench.time`."""
         with self._lock:
-            return self._ask("time", numbers, warmup, rep)
+            return self._ask("time", numbers, warmup, rep, most)
 
     def forget(self, number: int) -> None:
         """Let go of a kernel."""
@@ -187,6 +191,7 @@ class Trials:
         cases: inputs and results, by number.
         warmup, rep: milliseconds for a full measurement.
         overlap: whether compiling goes on while candidates are measured.
+        least: milliseconds of any measurement: shorter ones do not tell chance from speed.
         worse: times the best latency, beyond which nothing is measured again.
         deadline: when the search has to end, by ``time.monotonic()``; None for never.
         progress: called when something is known of a candidate.
@@ -200,6 +205,7 @@ class Trials:
     warmup: float
     rep: float
     overlap: bool
+    least: float = 10.0
     worse: float = 2.0
     deadline: float | None = None
     progress: Callable[[Candidate], None] = lambda candidate: None
@@ -263,13 +269,15 @@ class Trials:
         device by default, and give its milliseconds; infinite where it drops out."""
         station = station or self.stations[0]
         with self._lock:
-            late = self.deadline is not None and time.monotonic() > self.deadline and self.best
+            best = self.best
+            late = self.deadline is not None and time.monotonic() > self.deadline and best
+            most = math.inf if best is None else best.latency * self.worse
         if late:
             candidate.drop(Failure("skipped", "the time of the search was over"))
         else:
             refused = self._checked(candidate, station)
             found = refused or station.time(
-                [candidate.number], self.warmup * share, self.rep * share
+                [candidate.number], self.warmup * share, self.rep * share, most
             )
             with self._lock:
                 self._note(candidate, found if isinstance(found, Failure) else found[0])

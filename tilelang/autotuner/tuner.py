@@ -18,9 +18,10 @@ from tilelang.autotuner.configs import (
     names_of,
     pass_configs_of,
 )
+from tilelang.autotuner.expectation import choose_by_model, expect, leave_out
 from tilelang.autotuner.inputs import get_autotune_inputs
-from tilelang.autotuner.jobs import Failure, Program, attempt, compile_program
-from tilelang.autotuner.model import MODEL, configurations, estimate
+from tilelang.autotuner.jobs import Failure, Program, attempt
+from tilelang.autotuner.model import MODEL, configurations
 from tilelang.autotuner.param import AutotuneResult, CompileArgs, ProfileArgs, SearchArgs
 from tilelang.autotuner.prune import reason_to_skip
 from tilelang.autotuner.report import Report, Row
@@ -34,7 +35,6 @@ from tilelang.jit.core import JITImpl
 from tilelang.jit.execution import check_backend
 from tilelang.jit.kernel import normalize_out_idx
 from tilelang.options import surroundings
-from tilelang.profiler import Timing
 from tilelang.profiler.roof import device_name
 from tilelang.target import Target, parse_target
 
@@ -217,6 +217,9 @@ class AutoTuner:
         with opened(len(candidates), target, backend, profile, how) as lanes:
             for candidate in candidates:
                 self._trace(subject, candidate, target)
+            expect(candidates)
+            if how.strategy == "halving" and how.prune_by_model is not None:
+                leave_out(candidates, how.prune_by_model)
             return search(subject.name, candidates, profile, how, inputs, target, lanes)
 
     def _key(
@@ -230,7 +233,7 @@ class AutoTuner:
         compiling = {**asdict(self.compile_args), "target": str(target), "verbose": None}
         if surroundings().configs:
             compiling["around"] = surroundings().configs
-        checks = self.profile_args
+        checks, how = self.profile_args, self.search_args
         program = ""
         if subject.by_program:
             program = next(filter(None, (_identity(subject, config) for config in configs)), "")
@@ -239,7 +242,7 @@ class AutoTuner:
             repr([frozen(config) for config in configs]),
             repr(sorted((name, repr(value)) for name, value in compiling.items())),
             repr((checks.backend, checks.skip_check, checks.supply_type, signature_of(inputs))),
-            repr((self.search_args.strategy, self.search_args.seed)),
+            repr((how.strategy, how.seed, how.prune_by_model)),
             device_name(target),
         )  # fmt: skip
 
@@ -321,27 +324,6 @@ def free_parameters(signature: inspect.Signature, given: Container[str]) -> tupl
         for name, item in signature.parameters.items()
         if item.default is not empty and name not in given
     )
-
-
-def choose_by_model(candidates: Sequence[Candidate]) -> None:
-    """Give the candidates that compile estimates instead of timings. Nothing is run; the best are
-    compiled until one does."""
-    for item in candidates:
-        if item.state == "waiting" and item.program is not None:
-            found = attempt(estimate, item.program.func, item.program.target)
-            if isinstance(found, Failure):
-                item.drop(found)
-            else:
-                item.state, item.note = "estimated", f"bound by {found.bound}"
-                item.timing = Timing((found.milliseconds,))
-    for item in sorted(candidates, key=lambda item: (item.latency, item.number)):
-        if item.state != "estimated" or item.program is None:
-            return
-        made = attempt(compile_program, item.program)
-        if not isinstance(made, Failure):
-            item.report = made
-            return
-        item.drop(made)
 
 
 def source_of(function: Callable[..., Any]) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from tilelang.errors import TileValueError
@@ -25,13 +26,17 @@ def measure(
     n_repeat: int = 0,
     fast_flush: bool = True,
     backend: str = "event",
+    most: float = inf,
 ) -> Timing:
     """How long a call of ``fn`` takes, as a distribution; arguments as those of
-    :func:`do_bench`."""
+    :func:`do_bench`. What takes more than ``most`` milliseconds gets no more than the few calls
+    that say so."""
     _check(backend, BACKENDS, "backend")
     fn()
     clock = find_clock(fast_flush, backend)
     once = max(1e-4, clock.estimate(fn))
+    if once > most:
+        return Timing((once,), clock.is_host)
     for _step in range(n_warmup or max(1, int(warmup / once))):
         fn()
     return Timing(tuple(clock.time(fn, n_repeat or _readings(rep, once, clock))), clock.is_host)
@@ -62,7 +67,7 @@ def measure_together(
 
 
 def _readings(rep: float, once: float, clock: Clock) -> int:
-    return min(_MOST_READINGS, max(3, int(rep / (once * clock.calls))))
+    return min(_MOST_READINGS, max(3, int(rep / (once * clock.calls + clock.besides))))
 
 
 def do_bench(
@@ -85,7 +90,7 @@ def do_bench(
 
     Args:
         fn: called without arguments.
-        warmup, rep: milliseconds to spend before and while measuring.
+        warmup, rep: milliseconds to spend before and while measuring, flushes included.
         _n_warmup, _n_repeat: numbers of calls and of readings instead of times.
         quantiles: give these quantiles instead of one figure.
         fast_flush: flush the cache with a buffer of 256 MiB; otherwise of 1 GiB, a byte each.

@@ -23,6 +23,7 @@ class Clock(Protocol):
 
     is_host: bool
     calls: int  # of the function in one reading
+    besides: float  # milliseconds that a reading takes besides these calls
 
     def estimate(self, fn: Callable[[], Any]) -> float:
         """Milliseconds of one call, roughly."""
@@ -36,6 +37,7 @@ class HostClock:
 
     is_host = True
     calls = 1
+    besides = 0.0
 
     def estimate(self, fn: Callable[[], Any]) -> float:
         """Milliseconds of one call; from here on each reading spans enough calls."""
@@ -62,6 +64,7 @@ class TorchClock:
 
     is_host = False
     calls = 1
+    besides = 0.0
 
     def __init__(self, torch: Any, flush: int) -> None:
         self.torch = torch
@@ -84,6 +87,8 @@ class TorchClock:
             fn()
             end.record()
         self.torch.cuda.synchronize()
+        if count > 1:
+            self.besides = float(events[0][1].elapsed_time(events[1][0]))
         return [float(start.elapsed_time(end)) for start, end in events]
 
 
@@ -140,6 +145,7 @@ class CupyClock:
 
     is_host = False
     calls = 1
+    besides = 0.0
 
     def __init__(self, cupy: Any, flush: int) -> None:
         self.cupy = cupy
@@ -159,6 +165,8 @@ class CupyClock:
             fn()
             end.record()
         cuda.get_current_stream().synchronize()
+        if count > 1:
+            self.besides = float(cuda.get_elapsed_time(events[0][1], events[1][0]))
         return [float(cuda.get_elapsed_time(start, end)) for start, end in events]
 
 
