@@ -198,6 +198,21 @@ def test_devices_measure_side_by_side_and_the_first_decides() -> None:
     assert all(len(at) == 1 for name, at in second.asked if name == "time")
 
 
+@pytest.mark.parametrize("sound", [True, False])
+def test_a_worker_goes_on_after_an_error_if_its_device_does(sound: bool) -> None:
+    class Refusing(Clock):
+        def call(self, name: str, *args: Any, timeout: float | None = None) -> Any:
+            if name == "sound":
+                return None if sound else Failure("failed", "an illegal access")
+            return Failure("failed", "too many threads") if name == "time" else None
+
+    worker = Refusing(fails=-1)
+    station = Station(worker, 1.0)  # type: ignore[arg-type]  # acts as a worker
+    assert station.check(Candidate(3, {}), ["inputs"]) is None
+    assert station.time([3], 1.0, 1.0) == Failure("failed", "too many threads")
+    assert worker.closed == (not sound) and station.loaded == ({3} if sound else set())
+
+
 def test_a_worker_is_told_what_is_too_slow_by_the_best_so_far() -> None:
     told: list[float] = []
 

@@ -111,6 +111,7 @@ class Bench:
         self._cases: dict[int, Case] = {}
         self._inputs: dict[int, list[Any]] = {}
         self._loaded: dict[int, tuple[JITKernel, int]] = {}
+        self._synchronize: Callable[[], Any] = lambda: None
 
     def get_ready(self, device: tuple[str, int] | None) -> None:
         """Make tensors with a library ("torch" or "cupy") on its GPU of a number, where there is
@@ -121,8 +122,14 @@ class Bench:
         module: Any = importlib.import_module(library)
         if library == "torch":
             module.cuda.set_device(index)
+            self._synchronize = module.cuda.synchronize
         else:
             module.cuda.Device(index).use()
+            self._synchronize = module.cuda.Device(index).synchronize
+
+    def sound(self) -> None:
+        """Wait for the device, which raises whatever is wrong with it."""
+        self._synchronize()
 
     def load(self, number: int, case: Case) -> None:
         """Know a case."""

@@ -170,13 +170,15 @@ class Station:
                 self._ask("forget", number)
 
     def _ask(self, name: str, *args: Any) -> Any:
-        """An answer of the worker. One in which something went wrong is replaced: after an illegal
-        access, nothing that a GPU's context says holds any more."""
+        """An answer of the worker. One that ended, or whose device is not sound, is replaced: after
+        an illegal access, nothing that a GPU's context says holds any more."""
         answer = self.worker.call(name, *args, timeout=self._timeout)
         if isinstance(answer, Failure) and answer.kind != "wrong":
-            self.worker.close()
-            self._known.clear()
-            self.loaded.clear()
+            alive = answer.kind == "failed"
+            if not alive or self.worker.call("sound", timeout=self._timeout) is not None:
+                self.worker.close()
+                self._known.clear()
+                self.loaded.clear()
         return answer
 
 
