@@ -248,7 +248,8 @@ def _add(M: int, N: int, dtype: str) -> Pair:
 
 def _gelu_of(n: int, dtype: str) -> Pair:
     configs = combined(lambda block_size, threads: block_size >= threads,
-                       block_size=(256, 512, 1024, 2048, 4096), threads=(64, 128, 256, 512))  # fmt: skip
+                       block_size=(256, 512, 1024, 2048, 4096),
+                       threads=(64, 128, 256, 512))  # fmt: skip
     return Pair(f"gelu {n} {dtype}", partial(gelu, n, dtype), configs, _gelu, {})
 
 

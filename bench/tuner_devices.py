@@ -2,11 +2,11 @@
 
     python bench/tuner_devices.py [--devices 2] [--every 3] [--rep 100]
 
-The kernels of a product of 4096^3 are compiled first. Then the same configurations are measured for
-``--rep`` milliseconds each on the first GPU, on the first two, and so on up to ``--devices``. Counted
-is the time between the first and the last answer, so that neither the start of processes nor the
-last rounds, which are on one GPU by design, are in it; ``share`` is the rate to that of one GPU times
-the number of GPUs.
+The kernels of a product of 4096^3 are compiled first. Then the same configurations are measured
+for ``--rep`` milliseconds each on the first GPU, on the first two, and so on up to ``--devices``.
+Counted is the time between the first and the last answer, so that neither the start of processes
+nor the last rounds, which are on one GPU by design, are in it; ``share`` is the rate to that of one
+GPU times the number of GPUs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
 
 Each implementation tunes in a process of its own, from an empty cache. Printed are the seconds that
 the search takes, the configurations that work, the best one, and its milliseconds, which are
-measured after it in the same way for both. ``--every 6`` takes each sixth configuration.
+measured after it in the same way for both. ``--every 6`` takes each sixth configuration;
+``--limit 100`` ends a search after so many seconds.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import argparse
 import itertools
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,26 +114,38 @@ def tune(name: str, every: int) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     kind = getattr(torch, dtype)
     inputs = [torch.randn(*shape, device="cuda").to(kind) for shape in shapes]
+    report = getattr(found, "report", None)  # ours says what became of each
     return {"seconds": seconds, "tried": len(configs[::every]), "config": found.config,
+            "states": dict(Counter(row.state for row in report.rows)) if report else {},
             "ms": milliseconds(lambda: found.kernel(*inputs))}  # fmt: skip
 
 
-def results(name: str, every: int, folders: list[str]) -> Iterator[dict[str, Any]]:
-    """What each implementation says of a row."""
+def results(
+    name: str, every: int, folders: list[str], limit: float | None
+) -> Iterator[dict[str, Any]]:
+    """What each implementation says of a row within ``limit`` seconds."""
     for folder in folders:
         with tempfile.TemporaryDirectory() as cache:
             path = os.pathsep.join([folder, str(ROOT / "bench")])
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [sys.executable, __file__, "--here", name, "--every", str(every)], text=True,
-                capture_output=True, cwd=cache, env={
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cache, start_new_session=True,
+                env={
                     **os.environ, "PYTHONPATH": path, "TILELANG_CACHE_DIR": cache,
                     "TILELANG_TMP_DIR": cache,
                 },
             )  # fmt: skip
-        if done.returncode:
-            yield {"failed": (done.stderr or done.stdout)[-400:]}
+            try:
+                said, wrong = process.communicate(timeout=limit)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
+                process.communicate()
+                yield {"failed": f"to end within {limit:g} s"}
+                continue
+        if process.returncode:
+            yield {"failed": (wrong or said)[-400:]}
         else:
-            yield dict(json.loads(done.stdout.splitlines()[-1]))
+            yield dict(json.loads(said.splitlines()[-1]))
 
 
 def main() -> None:
@@ -138,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="*", choices=tuple(CASES), default=tuple(CASES))
     parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--limit", type=float, help="seconds that one search may take")
     parser.add_argument("--incumbent", help="folder where PyPI's tilelang is installed")
     parser.add_argument("--here", choices=tuple(CASES), help="one row, in this process")
     options = parser.parse_args()
@@ -146,12 +162,15 @@ def main() -> None:
         return
     folders = [str(ROOT), *([options.incumbent] if options.incumbent else [])]
     for name in options.only:
-        for label, found in zip((name, "  incumbent"), results(name, options.every, folders)):
+        for label, found in zip(
+            (name, "  incumbent"), results(name, options.every, folders, options.limit)
+        ):
             if "failed" in found:
                 print(f"{label:12} failed {found['failed']}", flush=True)
                 continue
             print(f"{label:12}{found['seconds']:8.1f} s for {found['tried']:3}   "
-                  f"{found['ms']:.4f} ms  {found['config']}", flush=True)  # fmt: skip
+                  f"{found['ms']:.4f} ms  {found['config']}  {found['states'] or ''}",
+                  flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
