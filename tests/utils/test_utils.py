@@ -17,6 +17,7 @@ from tilelang.ir import floats
 from tilelang.jit.kernel import KernelParam
 from tilelang.target import Target
 from tilelang.utils import determine_fp8_type, determine_torch_fp8_type, target
+from tilelang.utils import tensor as tensor_module
 from tilelang.utils.device import get_current_device
 from tilelang.utils.log import set_log_level
 from tilelang.utils.target import determine_target
@@ -99,6 +100,23 @@ def test_a_seed_gives_the_same_inputs_again(without_torch: None) -> None:
     one, two = get_tensor_supply(seed=5), get_tensor_supply(seed=5)
     np.testing.assert_array_equal(one(param), two(param))
     assert not np.array_equal(one(param), get_tensor_supply(seed=6)(param))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "bool", "int8"])
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_large_tensors_repeat_drawn_values(
+    dtype: str, framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if framework == "torch":
+        pytest.importorskip("torch", reason="its tensors")
+    else:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(tensor_module, "PERIOD", 7)
+    found = get_tensor_supply(seed=3)(KernelParam(T.dtype(dtype), (3, 5), "A"))
+    few = get_tensor_supply(seed=3)(KernelParam(T.dtype(dtype), (7,), "A"))
+    assert found.dtype == few.dtype and tuple(found.shape) == (3, 5)
+    numbers = as_float(found, T.dtype(dtype)).reshape(-1)
+    np.testing.assert_array_equal(numbers, np.resize(as_float(few, T.dtype(dtype)), 15))
 
 
 def test_inputs_have_the_storage_that_kernels_take(without_torch: None) -> None:

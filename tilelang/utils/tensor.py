@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from enum import Enum
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,10 @@ from tilelang.ir.expr import Expr, const
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
 from tilelang.target.device import import_gpu_framework
+
+# Elements of a large tensor that are drawn, and repeated from there on. A prime, so that no two
+# rows or tiles are alike: what mixes them up is seen as before.
+PERIOD = 1_000_003
 
 
 class TensorSupplyType(Enum):
@@ -67,6 +72,7 @@ def get_tensor_supply(
 ) -> Callable[[Any], Any]:
     """A function that makes one input for a parameter of a kernel or of a traced function.
 
+    Large tensors repeat :data:`PERIOD` drawn values, on the device.
     Tensors are torch tensors when torch is already imported, numpy arrays otherwise. With
     ``device="cuda"`` they are torch or cupy tensors on the current GPU, and where neither is
     imported, the one that is installed is. A scalar is 1, or what
@@ -91,11 +97,25 @@ def get_tensor_supply(
         if not getattr(param, "shape", ()) and not isinstance(param, Buffer):
             value = known.get(getattr(param, "name", ""), 1)
             return float(value) if param.dtype.is_float else value
-        values = _values(supply_type, param.dtype, extents_of(param, known), rng)
-        tensor = to_framework(values, param.dtype)
-        return tensor if device is None else to_device(tensor, device)
+        shape = extents_of(param, known)
+        repeats = prod(shape) > PERIOD and param.dtype.packing == 1
+        drawn = (PERIOD,) if repeats else shape
+        tensor = to_framework(_values(supply_type, param.dtype, drawn, rng), param.dtype)
+        placed = tensor if device is None else to_device(tensor, device)
+        return _repeated(placed, shape) if repeats else placed
 
     return supply
+
+
+def _repeated(tensor: Any, shape: tuple[int, ...]) -> Any:
+    """A tensor of one dimension, repeated to a shape."""
+    count, size = prod(shape), len(tensor)
+    module: Any = sys.modules[type(tensor).__module__.partition(".")[0]]
+    if module.__name__ != "torch":
+        return module.resize(tensor, shape)
+    whole = tensor.itemsize > 1  # as bytes else: not every release repeats 8-bit floats on a GPU
+    plain = tensor if whole else tensor.view(module.uint8)
+    return plain.repeat(-(-count // size))[:count].view(tensor.dtype).reshape(shape)
 
 
 def extents_of(param: Any, symbols: Mapping[str, int]) -> tuple[int, ...]:
