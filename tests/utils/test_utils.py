@@ -331,3 +331,23 @@ def test_unknown_log_level(logger: logging.Logger) -> None:
     assert str(error.value) == (
         "unknown log level 'loud'\n  expected: DEBUG, INFO, WARNING, ERROR, CRITICAL\n  got: 'loud'"
     )
+
+
+@pytest.mark.parametrize("piece", [4, 1 << 24])
+def test_torch_tensors_are_compared_where_they_are(
+    piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch", reason="its tensors")
+    monkeypatch.setattr(tensor_module, "_PIECE", piece)
+    a = torch.arange(10, dtype=torch.float32)
+    with monkeypatch.context() as nothing:
+        nothing.setattr(tensor_module, "as_float", None)  # no copy of the whole
+        assert torch_assert_close(a, a.to(torch.bfloat16))
+        assert torch_assert_close(a.reshape(2, 5).T, a.reshape(2, 5).T + 5e-4)
+        assert torch_assert_close(a * float("nan"), a * float("nan"))
+        assert torch_assert_close(a, a + (a == 9), max_mismatched_ratio=0.1)
+    with pytest.raises(AssertionError) as found:
+        torch_assert_close(a, a + (a > 7), max_mismatched_ratio=0.1)
+    assert str(found.value).startswith("2 of 10 elements differ (20.00 %, allowed 10.00 %)")
+    with pytest.raises(AssertionError, match="shapes differ"):
+        torch_assert_close(a, a[:5])

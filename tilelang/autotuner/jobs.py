@@ -110,6 +110,7 @@ class Bench:
     def __init__(self) -> None:
         self._cases: dict[int, Case] = {}
         self._inputs: dict[int, list[Any]] = {}
+        self._expected: dict[int, list[Any]] = {}
         self._loaded: dict[int, tuple[JITKernel, int]] = {}
         self._synchronize: Callable[[], Any] = lambda: None
 
@@ -154,7 +155,12 @@ class Bench:
             inputs = self._copies(number)
             results = [host(item) for item in results_of(kernel(*inputs), inputs)]
         elif case.expected is not None:
-            expected = case.expected
+            if number not in self._expected:
+                self._expected[number] = [
+                    placed(item, profiler.device if hasattr(item, "detach") else None)
+                    for item in case.expected
+                ]
+            expected = self._expected[number]
             profiler.assert_allclose(
                 lambda *_: expected, self._copies(number), rtol=case.rtol, atol=case.atol,
                 max_mismatched_ratio=case.max_mismatched_ratio,

@@ -14,6 +14,7 @@ from tilelang.profiler.compare import Comparison
 from tilelang.profiler.roof import known_roof
 from tilelang.profiler.timing import Timing
 from tilelang.profiler.work import Work, work_of
+from tilelang.runtime.tensors import is_torch
 from tilelang.utils.tensor import TensorSupplyType, as_float, get_tensor_supply, torch_assert_close
 
 if TYPE_CHECKING:
@@ -96,6 +97,9 @@ class Profiler:
         if len(actual) != len(expected):
             raise AssertionError(f"{len(actual)} results, the reference gives {len(expected)}")
         for got, want, dtype in zip(actual, expected, self._result_dtypes()):
+            if is_torch(got) and is_torch(want):  # on the device, if they are there
+                torch_assert_close(got, want, rtol, atol, max_mismatched_ratio)
+                continue
             stored = dtype if _shape(got) == _shape(want) else None  # else numbers, not codes
             torch_assert_close(
                 as_float(got, dtype),

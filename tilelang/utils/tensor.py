@@ -24,6 +24,9 @@ from tilelang.target.device import import_gpu_framework
 PERIOD = 1_000_003
 
 
+_PIECE = 1 << 24  # elements that are compared at a time
+
+
 class TensorSupplyType(Enum):
     """How generated inputs are filled."""
 
@@ -203,6 +206,22 @@ def as_float(tensor: Any, dtype: DType | None = None) -> Any:
     return found.astype(np.float64)
 
 
+def _agree(a: Any, b: Any, rtol: float, atol: float, ratio: float) -> bool:
+    """Whether two torch tensors are close, found out where the first is, piece by piece; False
+    for other arrays."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not all(isinstance(item, torch.Tensor) for item in (a, b)):
+        return False
+    if a.shape != b.shape:
+        return False
+    count = 0
+    for one, two in zip(*(item.detach().reshape(-1).split(_PIECE) for item in (a, b))):
+        two = two.to(one.device).double()
+        wrong = ~torch.isclose(one.double(), two, rtol=rtol, atol=atol, equal_nan=True)
+        count += int(wrong.sum())
+    return bool(count <= ratio * max(1, a.numel()))
+
+
 def torch_assert_close(
     actual: Any,
     expected: Any,
@@ -216,6 +235,8 @@ def torch_assert_close(
     Raises:
         AssertionError: with the number of differing elements and the largest difference.
     """
+    if _agree(actual, expected, rtol, atol, max_mismatched_ratio):
+        return True
     a, b = as_float(actual), as_float(expected)
     if a.shape != b.shape:
         raise AssertionError(f"shapes differ: {a.shape} and {b.shape}")
