@@ -1,0 +1,275 @@
+"""How long a traced program takes on a GPU, estimated from its own text.
+
+A multiprocessor runs several blocks beside each other. What they ask of one unit adds up; a block
+alone has a chain of things that wait for each other (start, loads, arithmetic, results), which
+other blocks and stages hide. A launch takes the longer of both for the processor that has most
+blocks, or what memory needs for all. Constants are of the hardware where data sheets or
+microbenchmarks say them, the rest fits to ``bench/model_gpu.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+
+from tilelang.autotuner.prune import shared_at_least
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.effects import accesses, expressions
+from tilelang.profiler.work import Counter, work_of
+from tilelang.target import Target
+
+LAUNCH = 4e-6  # seconds until the first block runs, and from the last one's end
+_GROUP = 128  # threads of a warpgroup
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Rates of a machine: ``products`` and ``lanes`` are operations of a processor in a clock (of
+    16-bit matrix units, of float32 lanes); ``memory`` and ``cache`` bytes in a second of all
+    together."""
+
+    processors: int
+    clock: float
+    products: float
+    lanes: float
+    memory: float
+    cache: float
+
+
+# The largest part of each architecture, by its data sheet; caches as microbenchmarks find them.
+MACHINES: dict[int, Machine] = {
+    75: Machine(40, 1.59e9, 1024, 128, 320e9, 1.3e12),
+    80: Machine(108, 1.41e9, 2048, 128, 2.0e12, 4.5e12),
+    86: Machine(84, 1.70e9, 1024, 256, 936e9, 2.5e12),
+    89: Machine(128, 2.5e9, 1024, 256, 1.0e12, 4.5e12),
+    90: Machine(132, 1.75e9, 4096, 256, 4.0e12, 1.1e13),
+    100: Machine(148, 1.85e9, 8192, 256, 8.0e12, 1.0e13),
+    120: Machine(188, 2.4e9, 1024, 256, 1.8e12, 7e12),
+}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Clocks of a multiprocessor that fit to measurements, and what it does in one."""
+
+    latency: float = 1500  # from asking for a tile in global memory until it can be used
+    start: float = 2500  # of a block until its first loads are under way, and for its results
+    block: float = 160  # of the processor until the next block may start
+    step: float = 60  # of an iteration over tiles: barriers, addresses
+    meeting: float = 80  # of a reduction over threads
+    shared: float = 96  # bytes between shared memory and the units in a clock
+    functions: float = 16  # exponentials and the like in a clock
+    spilled: float = 20  # bytes of registers in memory in a clock
+    exchanged: float = 2.5  # elements in a clock that change warpgroups
+    tight: float = 24  # registers of a thread that products of warpgroups need free
+    beside: float = 0.25  # share of what is not the bottleneck that does not run beside it
+    registers: float = 26  # of a thread beside the tiles of products
+    others: float = 40  # the same beside other tiles, of which
+    live: float = 0.6  # is alive at a time
+
+
+COSTS = Costs()
+
+
+@dataclass
+class Launch:
+    """What all blocks of one launch do together."""
+
+    blocks: float
+    threads: int
+    shared_size: int
+    groups: bool  # whether products of warpgroups are there
+    tiles: float = 0.0  # bytes of fragments of a block, or of what a loop holds without one
+    products: float = 0.0  # operations, in those of 16-bit factors
+    lanes: float = 0.0
+    functions: float = 0.0
+    loaded: float = 0.0  # bytes between global memory and the blocks
+    shared: float = 0.0  # bytes between shared memory and the units
+    steps: float = 0.0  # iterations of loops that load
+    meetings: float = 0.0  # reductions over threads
+    exchanged: float = 0.0  # elements of factors in registers that other warpgroups have
+    stages: int = 1
+    fed: bool = False  # a product reads what a pipeline loads
+    multiplied: int = 0  # products in its text
+    narrow: bool = True  # results have 16 bits
+
+
+class Flow(Counter):
+    """Adds up what each launch moves and computes."""
+
+    def __init__(self, symbols: Mapping[str, int], groups: bool) -> None:
+        super().__init__(symbols)
+        self.groups = groups
+        self.launches: list[Launch] = []
+
+    def visit(self, stmt: S.Stmt, times: float, known: dict[E.Var, E.Expr]) -> None:
+        """Count ``stmt``; a launch opens an entry of its own."""
+        if isinstance(stmt, S.Launch):
+            blocks = times * prod(self.extent(extent, known) for extent in stmt.grid)
+            size = shared_at_least(stmt)
+            self.launches.append(Launch(blocks, prod(stmt.threads), size, self.groups))
+        super().visit(stmt, times, known)
+
+    def own(self, stmt: S.Stmt, times: float, known: Mapping[E.Var, E.Expr]) -> None:
+        """Count what the statement itself moves and computes."""
+        before = self.flops, self.products
+        super().own(stmt, times, known)
+        if not self.launches:
+            return
+        here = self.launches[-1]
+        here.lanes += (self.flops - before[0]) - (self.products - before[1])
+        if isinstance(stmt, S.Copy):
+            size = prod(self.extent(e, known) for e in stmt.dst.extents)
+            moved = times * size * stmt.dst.dtype.bits / 8
+            scopes = stmt.src.scope(), stmt.dst.scope()
+            here.loaded += moved * ("global" in scopes)
+            here.narrow &= scopes[1] != "global" or stmt.dst.dtype.bits == 16
+            here.shared += moved * any(scope.startswith("shared") for scope in scopes)
+        elif isinstance(stmt, S.Gemm):
+            here.multiplied += 1
+            here.products += (self.products - before[1]) * stmt.b.dtype.bits / 16
+            self._operands(here, stmt, times, known)
+        elif isinstance(stmt, S.Alloc):
+            if stmt.buffer.scope() == "local.fragment":
+                here.tiles += self.size(stmt.buffer)
+        elif isinstance(stmt, S.Reduce):
+            here.meetings += times
+        elif isinstance(stmt, S.Parallel):
+            self._loop(here, stmt, times, known)
+        elif isinstance(stmt, S.For) and stmt.kind in ("serial", "pipelined"):
+            stages = dict(stmt.annotations).get("num_stages")
+            here.stages = max(here.stages, stages if isinstance(stages, int) else 1)
+            here.steps += times
+            products = (n for n in S.walk(stmt.body) if isinstance(n, S.Gemm))
+            here.fed |= stmt.kind == "pipelined" and any(n.b.dtype.bits <= 16 for n in products)
+
+    def _loop(
+        self, here: Launch, loop: S.Parallel, times: float, known: Mapping[E.Var, E.Expr]
+    ) -> None:
+        """A loop over elements, of which there are ``times``."""
+        nodes = (n for s in S.walk(loop.body) for e in expressions(s) for n in E.walk(e))
+        here.functions += times * sum(isinstance(n, E.Call) and n.dtype.is_float for n in nodes)
+        count = prod(self.extent(e, known) for e in loop.extents)
+        for buffer, _, _ in {
+            (a.buffer, a.where, a.writes) for a in accesses(loop.body, nested=True)
+        }:
+            if buffer.scope() == "global":
+                here.loaded += times * buffer.dtype.bits / 8
+                here.tiles = max(here.tiles, 8.0 * count)
+            elif buffer.scope().startswith("shared"):
+                here.shared += times * buffer.dtype.bits / 8
+
+    def _operands(
+        self, here: Launch, gemm: S.Gemm, times: float, known: Mapping[E.Var, E.Expr]
+    ) -> None:
+        """What the warps of a block read from shared memory for a product."""
+        m, n = (self.extent(e, known) for e in gemm.c.extents[-2:])
+        k = self.extent(gemm.a.extents[-2:][0 if gemm.trans_a else 1], known)
+        warps, held = max(1, here.threads // 32), gemm.a.scope() == "local.fragment"
+        rows, columns, reads = 1, 1, 0
+        if self.groups and m % 64 == 0 and warps % 4 == 0:
+            count = warps // 4
+            rows = max(at for at in range(1, count + 1) if count % at == 0 and m % (64 * at) == 0)
+            columns, reads = count // rows, m // 64
+            here.exchanged += times * m * k * (held and columns > 1)
+        else:
+            splits = [(r, warps // r) for r in range(1, warps + 1) if warps % r == 0]
+            rows, columns = min(splits, key=lambda rc: m / rc[0] + n / rc[1])
+            reads = rows
+        left = 0 if held else m * columns
+        here.shared += times * (left + n * reads) * k * gemm.b.dtype.bits / 8
+
+
+def on_multiprocessors(
+    func: S.PrimFunc, target: Target, symbols: Mapping[str, int] | None = None
+) -> dict[str, float]:
+    """Part of the machine -> seconds of a call of ``func`` that it takes. "latency" is what blocks
+    wait for one thing after another, beyond what the busiest unit takes."""
+    capability = target.concrete().compute or (0, 0)
+    flow = Flow(dict(symbols or {}), groups="wgmma" in target.features)
+    flow.visit(func.body, 1.0, {})
+    number = capability[0] * 10 + capability[1]
+    machine = MACHINES[max((at for at in MACHINES if at <= number), default=min(MACHINES))]
+    memory = work_of(func, symbols).bytes / machine.memory
+    parts = {"memory": memory, "cache": 0.0, "launches": 0.0}
+    for launch in flow.launches:
+        for name, seconds in _launched(launch, machine, target).items():
+            parts[name] = parts.get(name, 0.0) + seconds
+        parts["launches"] += LAUNCH
+    return parts
+
+
+def specialized(launch: Launch, target: Target) -> bool:
+    """Whether the launch gets a producer warpgroup, see
+    :mod:`tilelang.passes.schedule.specialize_warps`."""
+    several = 2 * launch.shared_size <= target.concrete().limits.shared_processor
+    return (
+        launch.groups and launch.fed and launch.stages > 1 and launch.threads % _GROUP == 0
+        and (launch.threads > _GROUP or not several)
+    )  # fmt: skip
+
+
+def persists(launch: Launch, machine: Machine, target: Target) -> bool:
+    """Whether blocks go through several tiles, see
+    :mod:`tilelang.passes.schedule.persist_tiles`."""
+    several = launch.threads > _GROUP and launch.blocks > machine.processors
+    alone = launch.multiplied == 1 and launch.narrow
+    return specialized(launch, target) and several and alone
+
+
+def resident(launch: Launch, target: Target) -> tuple[int, float]:
+    """Blocks that one multiprocessor holds at a time, and registers of a thread that are left;
+    fewer than none where values are spilled."""
+    limits, roles = target.concrete().limits, specialized(launch, target)
+    threads = launch.threads + _GROUP * roles
+    found = min(limits.blocks_processor, limits.threads_processor // threads)
+    if launch.shared_size:
+        found = min(found, limits.shared_processor // launch.shared_size)
+    own = launch.tiles / 4 / launch.threads
+    wanted = COSTS.registers + own if launch.products else COSTS.others + own * COSTS.live
+    most = limits.registers_at_start(launch.threads) if launch.threads else 0
+    used = min(wanted, most)
+    if roles:
+        used = limits.registers_at_start(threads)
+    return max(1, min(found, int(limits.registers // (used * threads)))), most - wanted
+
+
+def _launched(launch: Launch, machine: Machine, target: Target) -> dict[str, float]:
+    """Part of the machine -> seconds that it is busy, with what latency leaves uncovered."""
+    costs, blocks = COSTS, max(1.0, launch.blocks)
+    held, free = resident(launch, target)
+    mine = ceil(blocks / machine.processors)  # blocks of the processor that has most
+    together = min(held, mine)
+    feed = min(1.0, together * launch.threads / 256)  # fewer warps leave units idle
+    steps = max(1.0, launch.steps / blocks)
+    moved = max(0.0, -free) * launch.threads * 8 * steps / costs.spilled
+    units = {
+        "products": launch.products / machine.products,
+        "lanes": (launch.lanes / machine.lanes + launch.functions / costs.functions) / feed,
+        "shared memory": launch.shared / costs.shared + launch.exchanged / costs.exchanged,
+    }
+    units = {name: value / blocks for name, value in units.items()}
+    matrix = max(units["products"], units["shared memory"])  # one instruction asks both
+    bound, rest = max(matrix, units["lanes"]), min(matrix, units["lanes"])
+    # Warpgroups do different things at a time, and a pipelined one has a product in flight beside.
+    groups = max(1, together * launch.threads // _GROUP) + (launch.fed and launch.stages > 1)
+    beside = max(costs.beside, 1 / groups) if launch.products else costs.beside
+    if launch.groups and launch.products and free < costs.tight:
+        beside = 1.0  # products wait for each other where registers are short (C7512 of ptxas)
+    busy = bound + beside * rest + moved
+    ahead = launch.stages if specialized(launch, target) else launch.stages - 1
+    rate = machine.cache / machine.processors / machine.clock
+    wait = costs.latency + launch.loaded / blocks / steps / rate
+    step = max(busy / steps, wait / ahead) if ahead else busy / steps + wait
+    chain = steps * (step + costs.step) + launch.meetings / blocks * costs.meeting
+    around = costs.start + wait  # before and after
+    if persists(launch, machine, target):  # a block for each processor goes through all tiles
+        whole = mine * chain + around
+    else:
+        whole = max(mine * max(busy, costs.block), ceil(mine / held) * (chain + around))
+    clocks = {name: mine * value for name, value in units.items()}
+    clocks["latency"] = whole - max(clocks.values())
+    seconds = {name: value / machine.clock for name, value in clocks.items()}
+    return seconds | {"cache": launch.loaded / machine.cache}
