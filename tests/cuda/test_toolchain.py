@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -392,6 +393,21 @@ def test_the_library_is_loaded_in_the_background() -> None:
         "assert threading.active_count() == 1\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("known, compiled", [(True, ["ahead.cu"]), (False, [])])
+def test_the_library_compiles_an_empty_program_ahead_where_it_knows_the_architecture(
+    monkeypatch: pytest.MonkeyPatch, known: bool, compiled: list[str]
+) -> None:
+    names: list[str] = []
+    library = SimpleNamespace(
+        supports=lambda arch: known,
+        minimal=(),
+        compile=lambda source, name, headers, options: names.append(name),
+    )
+    monkeypatch.setattr(nvrtc, "find_nvrtc", lambda arch: library)
+    nvrtc._set_up("sm_90a")
+    assert names == compiled
 
 
 def test_identity_is_known_without_loading() -> None:

@@ -169,16 +169,24 @@ def find_nvrtc(arch: str = "") -> Nvrtc | None:
 
 
 def load_ahead(arch: str) -> None:
-    """Begin to load what `find_nvrtc` will find, while the caller works on a program: the library
-    is large. Whoever asks for it meanwhile waits in the system's loader."""
+    """Begin to load what `find_nvrtc` will find and to set it up, while the caller works on a
+    program: the library is large. Whoever asks for it meanwhile waits in the system's loader."""
     if _load.cache_info().currsize:
         return
     import threading
 
     try:
-        threading.Thread(target=find_nvrtc, args=(arch,), name="tilelang-nvrtc").start()
+        threading.Thread(target=_set_up, args=(arch,), name="tilelang-nvrtc").start()
     except RuntimeError as error:  # no more threads, or the interpreter is about to end
         _log.debug("NVRTC is not loaded ahead: %s", error)
+
+
+def _set_up(arch: str) -> None:
+    """Load the library and compile an empty program: the first one reads most of the library from
+    disk and sets up its code generator."""
+    found = find_nvrtc(arch)
+    if found is not None and found.supports(arch):
+        found.compile("", "ahead.cu", {}, [f"--gpu-architecture={arch}", *found.minimal])
 
 
 @lru_cache(maxsize=32)
