@@ -11,7 +11,7 @@ import pytest
 
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.cuda import native_launcher
-from tilelang.cuda.native_launcher import launcher_ahead, launcher_compiler
+from tilelang.cuda.native_launcher import is_launcher_built, launcher_ahead, launcher_compiler
 from tilelang.runtime.cache import DiskCache
 
 
@@ -46,9 +46,21 @@ def test_it_is_built_without_a_thread_where_none_can_start(
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
     cache = DiskCache(tmp_path)
     launcher_ahead(cache)
-    assert built == []
     assert launcher_compiler(cache) == "cc"
     assert built == [threading.current_thread().name]
+
+
+def test_whether_it_is_built_is_known_without_waiting(
+    built: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, gate = DiskCache(tmp_path), threading.Event()
+    monkeypatch.setattr(native_launcher, "find", lambda kind, cache: gate.wait() and "cc")
+    launcher_ahead(cache)
+    assert not is_launcher_built(cache)
+    assert not is_launcher_built(cache, 0.001)
+    gate.set()
+    assert is_launcher_built(cache, 60.0)
+    assert is_launcher_built(cache)
 
 
 def test_a_child_process_builds_its_own(

@@ -35,6 +35,7 @@ from tilelang.options import Options, make_options
 from tilelang.runtime import cache as runtime_cache
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import DiskCache
+from tilelang.runtime.gpu import LateLauncher
 from tilelang.runtime.signature import LaunchSpec, Symbol, scalar, tensor
 from tilelang.target import Target, parse_target
 from tilelang.target.limits import limits_of
@@ -91,6 +92,7 @@ def made(
     monkeypatch.setattr(cuda, "default_cache", lambda: cache)
     monkeypatch.setattr(runtime_cache, "default_cache", lambda: cache)
     if "stub" not in request.fixturenames:  # nothing is called, so no launcher need be built
+        monkeypatch.setattr(cuda, "is_launcher_built", lambda cache, patience: True)
         monkeypatch.setattr(cuda, "launcher_compiler", lambda cache: None)
     return held
 
@@ -127,6 +129,37 @@ def test_kernel_is_compiled_and_called(made: dict[str, Any], stub: Stub, backend
     assert launch.values("QQi") == [data.data_ptr(), result.data_ptr(), 100]
     assert result.shape == (100,) and result.device == torch.device("cuda", 1)
     assert found.execution_backend == ("python" if backend == "python" else "c")
+
+
+def test_calls_go_through_python_until_the_c_launcher_is_built(
+    made: dict[str, Any], stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    built: list[bool] = []
+    monkeypatch.setattr(cuda, "is_launcher_built", lambda cache, patience=0.0: bool(built))
+    found, data = kernel(), on_gpu(torch.zeros(100), 1)
+    late = found.torch_function
+    assert isinstance(late, LateLauncher)
+    for kind in ("GpuLauncher", "Launcher", "Launcher"):
+        result = found(data)
+        assert type(late._call).__name__ == kind
+        (launch,) = stub.launches()
+        assert launch.values("QQi") == [data.data_ptr(), result.data_ptr(), 100]
+        built.append(True)
+    assert found.execution_backend == "c"
+
+
+@pytest.mark.parametrize("compiler, kind", [(True, "c"), (False, "python")])
+def test_which_launcher_there_will_be_is_waited_for(
+    made: dict[str, Any], monkeypatch: pytest.MonkeyPatch, compiler: bool, kind: str
+) -> None:
+    known = find_compiler(quiet=True)
+    if known is None:
+        pytest.skip("no C compiler on this machine")
+    monkeypatch.setattr(cuda, "is_launcher_built", lambda cache, patience=0.0: False)
+    monkeypatch.setattr(cuda, "launcher_compiler", lambda cache: known if compiler else None)
+    assert kernel().execution_backend == kind
 
 
 def test_compilation_needs_no_driver(made: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from tilelang.codegen.gpu.module import CudaModule, launches
 from tilelang.cuda.advice import advise
 from tilelang.cuda.disassembly import disassemble
 from tilelang.cuda.loaded_module import LoadedModule
-from tilelang.cuda.native_launcher import launcher_compiler
+from tilelang.cuda.native_launcher import SOON, is_launcher_built, launcher_compiler
 from tilelang.cuda.toolchain import (
     CompileResult,
     KernelResources,
@@ -36,7 +37,7 @@ from tilelang.records import dataclass
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.cache import Entry, content_key, default_cache
 from tilelang.runtime.executable import Executable, results_form
-from tilelang.runtime.gpu import make_gpu_launcher
+from tilelang.runtime.gpu import LateLauncher, make_gpu_launcher
 from tilelang.runtime.host_program import host_program, kernel_table
 from tilelang.runtime.launch_spec import launch_spec
 from tilelang.runtime.pylauncher import PyLauncher
@@ -96,6 +97,11 @@ class CudaExecutable(Executable):
     device: ClassVar[str | None] = "cuda"
 
     @property
+    def way(self) -> str:
+        """What calls go through in the end."""
+        return _kind(self.call.settled()) if isinstance(self.call, LateLauncher) else self.backend
+
+    @property
     def resources(self) -> Resources:
         """Registers, shared memory, spills and occupancy."""
         return self.used
@@ -136,16 +142,31 @@ def executable(program: Program, artifact: Artifact) -> Executable:
         artifact.alignments,
     )  # fmt: skip
     cache = default_cache()
-    launcher = make_gpu_launcher(
+    make = partial(
+        make_gpu_launcher,
         spec,
         host_program(module),
         LoadedModule(result.cubin, kernel_table(module), func.name),
-        compiler=None if program.way == "python" else launcher_compiler(cache),
         cache=cache,
         narrow=program.narrow,
     )
-    kind = "python" if isinstance(launcher, PyLauncher) else "c"
-    return CudaExecutable(launcher, kind, func, artifact, None, result, used, program.report)
+
+    def fast() -> Callable[..., Any]:
+        return make(compiler=launcher_compiler(cache))
+
+    if program.way == "python":
+        launcher = make(compiler=None)
+    elif is_launcher_built(cache, SOON):
+        launcher = fast()
+    else:
+        launcher = LateLauncher(make(compiler=None), partial(is_launcher_built, cache), fast)
+    return CudaExecutable(
+        launcher, _kind(launcher), func, artifact, None, result, used, program.report
+    )
+
+
+def _kind(launcher: Callable[..., Any]) -> str:
+    return "python" if isinstance(launcher, PyLauncher) else "c"
 
 
 def build_cubin(

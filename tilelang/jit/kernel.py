@@ -217,7 +217,7 @@ class JITKernel:
     @property
     def execution_backend(self) -> str:
         """How calls are run: "c", "python" (without the C launcher) or "interpret"."""
-        return self._executable.backend
+        return self._executable.way
 
     def get_kernel_source(self, kernel_only: bool = True) -> str:
         """The generated source text."""

@@ -34,6 +34,11 @@ class Executable:
     library: Library | None = None
 
     @property
+    def way(self) -> str:
+        """``backend`` as it is in the end, where that is known only when calls settle."""
+        return self.backend
+
+    @property
     def source(self) -> str:
         """Generated text, or the program itself for the interpreter."""
         return self.artifact.source if self.artifact is not None else self.func.script()

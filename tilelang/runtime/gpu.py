@@ -141,6 +141,41 @@ class GpuLauncher(PyLauncher):
         super().fail(code)
 
 
+class LateLauncher:
+    """Calls a kernel through Python until the C launcher, which another thread builds, is there.
+
+    Only a process that builds the extension has one: later ones find it in the cache.
+
+    Args:
+        slow: the launcher in Python.
+        is_built: whether ``fast`` answers at once.
+        fast: gives the C launcher, or one in Python where there can be no other.
+    """
+
+    def __init__(
+        self,
+        slow: Callable[..., Any],
+        is_built: Callable[[], bool],
+        fast: Callable[[], Callable[..., Any]],
+    ) -> None:
+        self._call = slow
+        self._is_built = is_built
+        self._fast = fast
+        self._is_settled = False
+
+    def __call__(self, *args: Any) -> Any:
+        if not self._is_settled and self._is_built():
+            self.settled()
+        return self._call(*args)
+
+    def settled(self) -> Callable[..., Any]:
+        """The launcher that calls will go through, once it is there."""
+        if not self._is_settled:  # two threads may both make one; either will do
+            self._call = self._fast()
+            self._is_settled = True
+        return self._call
+
+
 def _place_of(arg: Any) -> tuple[int, int]:
     if is_torch(arg):
         index = arg.device.index or 0
