@@ -9,8 +9,7 @@ nvcc are installed (its own dependencies, and ``nvidia-cuda-nvcc nvidia-cuda-ccc
 torch will do); the same programs are then compiled with it: its
 ``lower(..., enable_device_compile=True)`` for the same architecture, which gives a cubin as well.
 ``h200_gemm``, ``h200_attention`` and ``h200_mla`` are the programs of ``h200.py``; they are meant
-for ``--arch sm_90a``. Without ``.pyc`` files (``PYTHONDONTWRITEBYTECODE``) import and load take
-several times as long; the table says so.
+for ``--arch sm_90a``.
 
 Phases: ``import`` of the package; ``load``, the parts of the package that are imported with the
 first kernel; ``trace``, from Python to the IR; ``passes``, from the IR to CUDA text; ``assemble``,
@@ -315,7 +314,8 @@ class FailedError(Exception):
 def run(python: str, mode: str, name: str, arch: str, cache: str) -> dict[str, float]:
     """The phases of a fresh process; ``python`` may be a folder of packages."""
     variables = {**os.environ, "TILELANG_CACHE_DIR": cache}
-    variables.pop("PYTHONPATH", None)
+    for word in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):  # packages are installed with .pyc files
+        variables.pop(word, None)
     home = Path(python).parent.parent
     toolkits = sorted(home.glob("lib/python3*/site-packages/nvidia/cu[0-9]*"))
     if Path(python).is_dir():
@@ -393,8 +393,6 @@ def main() -> None:
                 rows[name]["incumbent"] = {}
                 print(error, file=sys.stderr)
     print(table(rows))
-    if sys.dont_write_bytecode:
-        print("modules were compiled from their text in each process: no .pyc files are written")
     if args.json:
         found = {"arch": args.arch, "cores": os.cpu_count(), "processor_time": args.cpu,
                  "targets_ms": TARGETS_MS, "rows": rows}  # fmt: skip
