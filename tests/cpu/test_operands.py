@@ -286,7 +286,7 @@ def test_equal_products_share_a_kernel() -> None:
     source = emit_module(
         lower_operand_copies(choose_operands(simplify_func(kernel, CPU), CPU), CPU)
     ).source
-    name = "tl_gemm_f32_16x16x16_32_1_16"
+    name = "tl_gemm_f32_16x16x16_32_1_16_32"
     assert source.count(f"static void {name}(") == 1
     assert source.count(f"        {name}((a + (0)), ") == 2
 

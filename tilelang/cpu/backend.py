@@ -94,10 +94,12 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 def _steps() -> tuple[Step, ...]:
     """Passes for one core that runs a whole block."""
+    from tilelang.cpu.join_steps import join_steps
     from tilelang.cpu.operands import choose_operands, lower_operand_copies
     from tilelang.cpu.read_in_place import read_in_place
     from tilelang.cpu.spread_rows import spread_rows
     from tilelang.cpu.tiles import lower_tiles_without_kernel
+    from tilelang.cpu.write_in_place import write_in_place
     from tilelang.passes.serial.contract_rows import contract_rows
     from tilelang.passes.serial.contract_tiles import contract_tiles
     from tilelang.passes.serial.fragments import settle_fragments
@@ -111,6 +113,10 @@ def _steps() -> tuple[Step, ...]:
         Step("read_in_place", read_in_place, always,
              "products that use an element a few times read it where it lies; copies are whole, "
              "and tiles that are left get their layouts behind this", "scheduled"),
+        Step("join_steps", join_steps, always,
+             "the loops of products have lost their copies"),
+        Step("write_in_place", write_in_place, always,
+             "a product that was a loop overwrites its tile, and the copy of that is still whole"),
         Step("choose_operands", choose_operands, always,
              "kernels choose the layouts of their operands while copies are still whole, so that "
              "a copy can pack"),

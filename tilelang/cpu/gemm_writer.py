@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tilelang.codegen.c import bare
 from tilelang.cpu.few_rows import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
+from tilelang.cpu.small_operands import small_b
 from tilelang.cpu.units import BRAIN_HALVES, Words, words_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
@@ -78,12 +79,12 @@ class GemmWriter:
             a, a_row, a_col = self._rows(self.stmt.a, "a")
             if self.stmt.trans_a:
                 a_row, a_col = a_col, a_row
-            b = self._panels()
+            b, b_row = self._panels()
         else:
-            a_row, a_col = 0, 1
+            a_row, a_col, b_row = 0, 1, 0
             a, b = self._words(words)
         c, c_row = self._result()
-        spec = KernelSpec(self.wide, self.m, self.n, self.k, a_row, a_col, c_row, words)
+        spec = KernelSpec(self.wide, self.m, self.n, self.k, a_row, a_col, c_row, words, b_row)
         if spec.name not in self.w.unit.support:
             self.w.unit.support[spec.name] = emit_kernel(spec)
         self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
@@ -137,11 +138,14 @@ class GemmWriter:
         )
         self.w.put("}")
 
-    def _panels(self) -> str:
-        """Pointer to B in panels, packed here unless the tile is stored that way."""
+    def _panels(self) -> tuple[str, int]:
+        """Pointer to B in panels, packed here unless the tile is stored that way; or to a small B
+        where it lies, and the stride of its rows."""
         region = self.stmt.b
         if dict(self.stmt.annotations).get("panels") is not None:
-            return self.p.pointer(region.buffer)
+            return self.p.pointer(region.buffer), 0
+        if small_b(self.stmt):
+            return self.p.address(region.buffer, region.mins), self._stride(region)
         source, stride, _ = self._rows(region, "b")
         width = panel_width(self.wide)
         target = self.scratch(f"{region.buffer.name}_panels", -(-self.n // width) * width * self.k)
@@ -151,7 +155,7 @@ class GemmWriter:
         else:
             call = f"tl_pack_n({source}, {stride}, {self.n}, {self.k}, {target}, {width}, {size});"
         self.w.put(call)
-        return target
+        return target, 0
 
     def _words(self, words: Words) -> tuple[str, str]:
         """Pointers to A and B as words."""

@@ -41,6 +41,9 @@ ISAS = (
     Isa("", 16, 8, 2),
 )
 PANEL_BYTES = 64
+# Rows of C that are so many bytes apart fall into the same set of the first cache, which has so
+# many lines.
+MEETING, WAYS = 4096, 8
 
 
 def panel_width(dtype: str) -> int:
@@ -53,7 +56,8 @@ class KernelSpec:
     """One kernel: type of the sums, sizes, strides of A (row, column), row stride of C.
 
     ``words`` says how factors share words of 32 bits, if they do: A then has rows of words with
-    what the sums start from behind them, and strides that follow from that.
+    what the sums start from behind them, and strides that follow from that. ``b_row`` is the row
+    stride of a B that is read where it lies, 0 for panels.
     """
 
     dtype: str
@@ -64,6 +68,7 @@ class KernelSpec:
     a_col: int
     c_row: int
     words: Words | None = None
+    b_row: int = 0
 
     @property
     def name(self) -> str:
@@ -72,7 +77,7 @@ class KernelSpec:
         if self.words is not None:
             return f"tl_gemm_{self.words.prefix.lower()}_{self.m}x{self.n}x{self.k}_{self.c_row}"
         sizes = f"{self.m}x{self.n}x{self.k}_{self.a_row}_{self.a_col}_{self.c_row}"
-        return f"tl_gemm_{kind}_{sizes}"
+        return f"tl_gemm_{kind}_{sizes}" + f"_{self.b_row}" * bool(self.b_row)
 
     @property
     def ctype(self) -> str:
@@ -108,7 +113,8 @@ def emit_kernel(spec: KernelSpec) -> str:
     for position, isa in enumerate(ISAS):
         last = position == len(ISAS) - 1
         lines.append("#else" if last else f"#{'el' * bool(position)}if {_chosen(spec, isa)}")
-        full, count = _blocks(spec.m, isa.rows)
+        meet = spec.c_row * spec.size % MEETING == 0
+        full, count = _blocks(spec.m, min(isa.rows, WAYS) if meet else isa.rows)
         rest = count * full < spec.m
         lines += _types(spec, isa)
         lines.append(_micro(spec, isa, f"{spec.name}_block", full))
@@ -167,8 +173,9 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
     if isa.unroll > 1:
         out.append(f"#pragma GCC unroll {isa.unroll}")
     out.append(f"    for (long p = 0; p < {spec.steps}; ++p) {{")
+    stored = loose if spec.b_row else factors
     loads = " ".join(
-        f"const {factors} b{v} = *(const {factors}*)(b + {_column(v * lanes, width)});"
+        f"const {factors} b{v} = *(const {stored}*)(b + {_column(v * lanes, width, spec.b_row)});"
         for v in vectors
     )
     out.append(f"        {loads}")
@@ -203,10 +210,11 @@ def _times(row: int, stride: str) -> str:
     return str(row * int(stride)) if stride.isdigit() else f"{row} * {stride}"
 
 
-def _column(column: int, width: int) -> str:
-    """Offset of row p of B, from a column of the part on."""
+def _column(column: int, width: int, row: int) -> str:
+    """Offset of row p of B, from a column of the part on; ``row`` is the stride of its rows, 0 for
+    panels."""
     panel, within = divmod(column, width)
-    return f"{'next + ' if panel else ''}p * {width} + {within}"
+    return f"{'next + ' if panel else ''}p * {row or width} + {within}"
 
 
 def _driver(spec: KernelSpec) -> str:
@@ -214,7 +222,9 @@ def _driver(spec: KernelSpec) -> str:
     ctype, operand = spec.ctype, spec.operand
     width = panel_width(spec.dtype)
     name, row = spec.name, spec.c_row
-    panel = str(width * spec.k) if spec.words is None else f"{width} * {spec.steps}"
+    panel = str(width * (1 if spec.b_row else spec.k))
+    if spec.words is not None:
+        panel = f"{width} * {spec.steps}"
     return f"""\
 static void {name}(const {operand}* a, const {operand}* b, {ctype}* c, int clear) {{
     {ctype} t[TL_MR * TL_PART] __attribute__((aligned(64)));

@@ -1,10 +1,11 @@
 """Products read operands where they lie, when a copy of the tile would be read once only.
 
-A product of few rows uses each element of its right operand a few times, and one whose operands
-become words makes those of them anyway: the copy into a tile before it moves every element through
-the cache once more for nothing. Where the tile is filled by one copy, of elements that certainly
-exist, and read by one product behind it, with nothing between that could change the source, the
-product gets the source, and copy and tile are gone.
+A product of few rows uses each element of its right operand a few times, one whose operands become
+words makes those of them anyway, and small operands fit into the first cache as they lie: the copy
+into a tile before it moves every element through the cache once more for nothing. Where the tile is
+filled by one copy, of elements that certainly exist, and read by one product behind it, with
+nothing between that could change the source, the product gets the source, and copy and tile are
+gone.
 
 Relies on ``simplify`` (extents are constants where they can be) and on copies being whole; runs
 before ``choose_operands``, which asks for the tiles that are left.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilelang.cpu.few_rows import has_few_rows
+from tilelang.cpu.small_operands import small_a, small_b
 from tilelang.cpu.units import words_of
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -34,7 +36,7 @@ def read_in_place(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     return func if body is func.body else replace(func, body=body)
 
 
-class _Walk:
+class Places:
     """Walks with the ranges of variables, and how often the statements of a launch name a tile."""
 
     def __init__(self) -> None:
@@ -52,11 +54,47 @@ class _Walk:
             self.bounds = self.bounds.with_range(stmt.var, stmt.start, stmt.stop)
         result = rewrite_blocks(stmt, self.visit)
         if isinstance(result, S.Seq):
-            result = self._sequence(result)
+            result = self.sequence(result)
         self.bounds, self.uses = outer, uses
         return result
 
-    def _sequence(self, seq: S.Seq) -> S.Stmt:
+    def sequence(self, seq: S.Seq) -> S.Stmt:
+        """A sequence whose parts are rewritten; to be overridden."""
+        return seq
+
+    def moves_whole(self, copy: S.Copy, tile: Region, memory: Region) -> bool:
+        """Whether a copy is all that a tile of the block is there for, beside one product, and a
+        product can use the place in ``memory`` itself."""
+        if self.uses.get(tile.buffer.data) != 2 or tile.buffer.storage not in TILE_SCOPES:
+            return False
+        if copy.mode != "copy" or not tile.is_whole or len(tile.extents) != 2:
+            return False
+        if memory.dtype != tile.dtype or memory.buffer.storage != "global":
+            return False
+        if len(memory.extents) < 2:
+            return False
+        leading, strides = memory.extents[:-2], memory.buffer.stride_list()
+        return (
+            tuple(memory.extents[-2:]) == tuple(tile.extents)
+            and all(isinstance(extent, int) for extent in memory.extents[-2:])
+            and all(extent == 1 for extent in leading)
+            and memory.buffer.has_unit_stride
+            and isinstance(strides[-2], int)
+            and self._inside(memory)
+        )
+
+    def _inside(self, region: Region) -> bool:
+        """Whether all elements certainly exist."""
+        for low, extent, size in zip(region.mins, region.extents, region.buffer.shape):
+            last = E.binary("add", low, E.as_expr(extent))
+            for test in (E.binary("ge", low, E.const(0)), E.binary("le", last, E.as_expr(size))):
+                if prove(test, self.bounds) is not True:
+                    return False
+        return True
+
+
+class _Walk(Places):
+    def sequence(self, seq: S.Seq) -> S.Stmt:
         copies: dict[E.Var, S.Copy] = {}  # those of which nothing has changed the source yet
         found: list[S.Stmt] = []
         gone: set[S.Stmt] = set()
@@ -71,7 +109,7 @@ class _Walk:
             written = effects.written(stmt)
             plain = isinstance(stmt, (S.Copy, S.Fill, S.Gemm)) and _to_tile(stmt)
             copies = {tile: copy for tile, copy in copies.items() if plain and tile not in written}
-            if isinstance(stmt, S.Copy) and self._can_go(stmt):
+            if isinstance(stmt, S.Copy) and self.moves_whole(stmt, tile=stmt.dst, memory=stmt.src):
                 copies[stmt.dst.buffer.data] = stmt
         return S.seq(*(stmt for stmt in found if stmt not in gone)) if gone else seq
 
@@ -79,49 +117,18 @@ class _Walk:
         wide = accumulator(stmt.a.dtype, stmt.c.dtype)
         if stmt.a.buffer.data is stmt.b.buffer.data:
             return stmt, set()
-        if words_of(stmt.a.dtype, stmt.b.dtype, wide) is None and not has_few_rows(stmt):
-            return stmt, set()
+        every = words_of(stmt.a.dtype, stmt.b.dtype, wide) is not None or has_few_rows(stmt)
         used: set[S.Stmt] = set()
-
-        def source(operand: Region) -> Region:
+        for name, small in (("a", small_a), ("b", small_b)):
+            operand: Region = getattr(stmt, name)
             copy = copies.get(operand.buffer.data)
             if copy is None or not operand.is_whole:
-                return operand
-            used.add(copy)
-            return copy.src
-
-        a, b = source(stmt.a), source(stmt.b)
-        if used:
-            stmt = replace(stmt, a=a, b=b)
+                continue
+            changed = replace(stmt, **{name: copy.src})
+            if every or small(changed):
+                used.add(copy)
+                stmt = changed
         return stmt, used
-
-    def _can_go(self, copy: S.Copy) -> bool:
-        """Whether a product can read the source of ``copy`` itself."""
-        src, dst = copy.src, copy.dst
-        if self.uses.get(dst.buffer.data) != 2 or dst.buffer.storage not in TILE_SCOPES:
-            return False
-        if copy.mode != "copy" or not dst.is_whole or len(dst.extents) != 2:
-            return False
-        if src.dtype != dst.dtype or src.buffer.storage != "global" or len(src.extents) < 2:
-            return False
-        leading, strides = src.extents[:-2], src.buffer.stride_list()
-        return (
-            tuple(src.extents[-2:]) == tuple(dst.extents)
-            and all(isinstance(extent, int) for extent in src.extents[-2:])
-            and all(extent == 1 for extent in leading)
-            and src.buffer.has_unit_stride
-            and isinstance(strides[-2], int)
-            and self._inside(src)
-        )
-
-    def _inside(self, region: Region) -> bool:
-        """Whether all elements certainly exist."""
-        for low, extent, size in zip(region.mins, region.extents, region.buffer.shape):
-            last = E.binary("add", low, E.as_expr(extent))
-            for test in (E.binary("ge", low, E.const(0)), E.binary("le", last, E.as_expr(size))):
-                if prove(test, self.bounds) is not True:
-                    return False
-        return True
 
 
 def _uses(launch: S.Launch) -> dict[E.Var, int]:

@@ -98,6 +98,37 @@ TL_INLINE void tl_words_8(const int8_t* s, long ld, long k, int without_sign, in
     TL_PUT(d + 8, TL_ZIP_16((tl_i16x8)AB, high, 0));
     TL_PUT(d + 12, TL_ZIP_16((tl_i16x8)AB, high, 4));
 }
+typedef int8_t tl_i8x64 __attribute__((vector_size(64)));
+typedef int16_t tl_i16x32 __attribute__((vector_size(64)));
+// The same for four panels that are `next` words apart, in vectors of 64 bytes: the words of four columns lie in each
+// sixteenth of them, those of a panel in the same quarter.
+#define TL_QUARTER_8(Q, L) Q + L, Q + L + 64, Q + L + 1, Q + L + 65, Q + L + 2, Q + L + 66, Q + L + 3, Q + L + 67, \
+    Q + L + 4, Q + L + 68, Q + L + 5, Q + L + 69, Q + L + 6, Q + L + 70, Q + L + 7, Q + L + 71
+#define TL_ZIP_64(A, B, L)                                                                       \
+    __builtin_shufflevector(A, B, TL_QUARTER_8(0, L), TL_QUARTER_8(16, L), TL_QUARTER_8(32, L), TL_QUARTER_8(48, L))
+#define TL_QUARTER_16(Q, L) Q + L, Q + L + 32, Q + L + 1, Q + L + 33, Q + L + 2, Q + L + 34, Q + L + 3, Q + L + 35
+#define TL_ZIP_32(A, B, L)                                                                        \
+    __builtin_shufflevector(A, B, TL_QUARTER_16(0, L), TL_QUARTER_16(8, L), TL_QUARTER_16(16, L), TL_QUARTER_16(24, L))
+typedef int64_t tl_half64 __attribute__((vector_size(64)));
+TL_INLINE void tl_words64_8(const int8_t* s, long ld, tl_i8x64 flip, long next, int32_t* d) {
+    const tl_i8x64 a = TL_GET(tl_i8x64, s) ^ flip, b = TL_GET(tl_i8x64, s + ld) ^ flip;
+    const tl_i8x64 c = TL_GET(tl_i8x64, s + 2 * ld) ^ flip, e = TL_GET(tl_i8x64, s + 3 * ld) ^ flip;
+    const tl_i16x32 ab = (tl_i16x32)TL_ZIP_64(a, b, 0), AB = (tl_i16x32)TL_ZIP_64(a, b, 8);
+    const tl_i16x32 ce = (tl_i16x32)TL_ZIP_64(c, e, 0), CE = (tl_i16x32)TL_ZIP_64(c, e, 8);
+    const tl_half64 w0 = (tl_half64)TL_ZIP_32(ab, ce, 0), w1 = (tl_half64)TL_ZIP_32(ab, ce, 4);
+    const tl_half64 w2 = (tl_half64)TL_ZIP_32(AB, CE, 0), w3 = (tl_half64)TL_ZIP_32(AB, CE, 4);
+    const tl_half64 low01 = __builtin_shufflevector(w0, w1, 0, 1, 2, 3, 8, 9, 10, 11), high01 = __builtin_shufflevector(w0, w1, 4, 5, 6, 7, 12, 13, 14, 15);
+    const tl_half64 low23 = __builtin_shufflevector(w2, w3, 0, 1, 2, 3, 8, 9, 10, 11), high23 = __builtin_shufflevector(w2, w3, 4, 5, 6, 7, 12, 13, 14, 15);
+    TL_PUT(d, __builtin_shufflevector(low01, low23, 0, 1, 4, 5, 8, 9, 12, 13));
+    TL_PUT(d + next, __builtin_shufflevector(low01, low23, 2, 3, 6, 7, 10, 11, 14, 15));
+    TL_PUT(d + 2 * next, __builtin_shufflevector(high01, high23, 0, 1, 4, 5, 8, 9, 12, 13));
+    TL_PUT(d + 3 * next, __builtin_shufflevector(high01, high23, 2, 3, 6, 7, 10, 11, 14, 15));
+}
+#ifdef __AVX512BW__
+enum { TL_WIDE_WORDS = 1 };
+#else
+enum { TL_WIDE_WORDS = 0 };
+#endif
 // Four words of one column: neighbours in memory.
 TL_INLINE tl_q4 tl_column_8(const int8_t* s, int without_sign, int group, tl_i8x16 flip) {
     if (group == 4) return (tl_q4)(TL_GET(tl_i8x16, s) ^ flip);
@@ -123,8 +154,12 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
         long w = 0, done = 0;  // words of all columns, words of the first `done` columns
         if (!trans) {
             const long together = j % 64 ? 0 : n - j < 64 ? (n - j) / 16 : 4;
+            const int wide = TL_WIDE_WORDS && group == 4 && together == 4;
             for (long r = 0; together && r < words; ++r)
-                for (long p = 0; p < together; ++p) {
+                if (wide && 4 * r + 4 <= k) {
+                    for (long p = 0; p < 4; ++p) __builtin_prefetch(s + (r * 4 + p) * ld + j + 64, 0, 2);
+                    tl_words64_8(s + r * 4 * ld + j, ld, (int8_t)offset - (tl_i8x64){0}, 16 * words, d + 16 * r);
+                } else for (long p = 0; p < together; ++p) {
                     __builtin_prefetch(s + (r * group + p) * ld + j + 64, 0, 2);
                     tl_words_8(s + r * group * ld + j + 16 * p, ld, k - r * group, without_sign, group, flip, d + 16 * (p * words + r));
                 }

@@ -1,0 +1,37 @@
+"""Which operands of products are so small that kernels read them where they lie.
+
+A kernel reads parts of rows again and again. Packed, they are one piece of memory; where they lie,
+they spread over the first cache as the stride of the rows has it. An operand that fits into the
+cache with all that lies between its rows has room there in any case, and packing it would take
+about as long as a small product does.
+"""
+
+from __future__ import annotations
+
+from tilelang.cpu.kernels import ACCUMULATORS, panel_width
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Region
+from tilelang.passes.analysis.combine import accumulator
+
+ROOM = 16 << 10  # bytes; half of the first cache
+
+
+def small_a(stmt: S.Gemm) -> bool:
+    """Whether the left operand of ``stmt`` is read where it lies."""
+    return _small(stmt, stmt.a)
+
+
+def small_b(stmt: S.Gemm) -> bool:
+    """The same for the right one, of which whole vectors are read."""
+    columns = stmt.b.extents[-1]
+    if stmt.trans_b or not _small(stmt, stmt.b) or not isinstance(columns, int):
+        return False
+    return columns % panel_width(stmt.b.dtype) == 0
+
+
+def _small(stmt: S.Gemm, region: Region) -> bool:
+    rows, stride = region.extents[-2], region.buffer.stride_list()[-2]
+    if not isinstance(rows, int) or not isinstance(stride, int):
+        return False
+    plain = region.dtype == accumulator(stmt.a.dtype, stmt.c.dtype) and region.dtype in ACCUMULATORS
+    return plain and rows * stride * region.dtype.bits // 8 <= ROOM
