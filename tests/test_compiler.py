@@ -26,7 +26,7 @@ NAMES = [
     "drop_hints", "wrap_host_statements", "one_thread_by_default", "write_out_functions",
     "widen_indices", "simplify", "check_tile_bounds", "wrap_indices", "separate_overlaps",
     "fold_zero_init", "lower_thread_local_tiles", "expand_any_all", "signal_products",
-    "scalarize_vectors", "read_in_place", "join_steps", "write_in_place", "choose_operands",
+    "scalarize_vectors", "read_in_place", "convolve", "join_steps", "write_in_place", "choose_operands",
     "serialize_threads",
     "lower_operand_copies", "lower_tiles", "settle_fragments", "fuse_loops", "contract_tiles", "contract_rows", "widen_blocks", "jam_rows", "spread_rows",
     "verify_views", "insert_guards", "simplify_again", "steady_quotients",

@@ -94,6 +94,7 @@ def _view_flags(func: S.PrimFunc) -> tuple[str, ...]:
 
 def _steps() -> tuple[Step, ...]:
     """Passes for one core that runs a whole block."""
+    from tilelang.cpu.convolve import convolve
     from tilelang.cpu.join_steps import join_steps
     from tilelang.cpu.operands import choose_operands, lower_operand_copies
     from tilelang.cpu.read_in_place import read_in_place
@@ -113,6 +114,8 @@ def _steps() -> tuple[Step, ...]:
         Step("read_in_place", read_in_place, always,
              "products that use an element a few times read it where it lies; copies are whole, "
              "and tiles that are left get their layouts behind this", "scheduled"),
+        Step("convolve", convolve, always,
+             "columns of an image and their product are whole, and weights are read in place"),
         Step("join_steps", join_steps, always,
              "the loops of products have lost their copies"),
         Step("write_in_place", write_in_place, always,

@@ -73,18 +73,21 @@ class GemmWriter:
     def _blocks(self) -> tuple[str, int]:
         """The product by blocks of registers; gives its result and row stride."""
         words = words_of(self.stmt.a.dtype, self.stmt.b.dtype, self.wide)
+        taps = dict(self.stmt.annotations).get("taps")
         if words is BRAIN_HALVES:
             return self._brain_halves(words)
         if words is None:
             a, a_row, a_col = self._rows(self.stmt.a, "a")
             if self.stmt.trans_a:
                 a_row, a_col = a_col, a_row
-            b, b_row = self._panels()
+            b, b_row = self._panels(taps is not None)
         else:
             a_row, a_col, b_row = 0, 1, 0
             a, b = self._words(words)
         c, c_row = self._result()
-        spec = KernelSpec(self.wide, self.m, self.n, self.k, a_row, a_col, c_row, words, b_row)
+        spec = KernelSpec(
+            self.wide, self.m, self.n, self.k, a_row, a_col, c_row, words, b_row, taps
+        )
         if spec.name not in self.w.unit.support:
             self.w.unit.support[spec.name] = emit_kernel(spec)
         self.w.put(f"{spec.name}({a}, {b}, {c}, {bare(self.p.value(self.stmt.clear))});")
@@ -138,13 +141,13 @@ class GemmWriter:
         )
         self.w.put("}")
 
-    def _panels(self) -> tuple[str, int]:
+    def _panels(self, in_place: bool) -> tuple[str, int]:
         """Pointer to B in panels, packed here unless the tile is stored that way; or to a small B
-        where it lies, and the stride of its rows."""
+        where it lies, and the stride of its rows; that with ``in_place`` in any case."""
         region = self.stmt.b
         if dict(self.stmt.annotations).get("panels") is not None:
             return self.p.pointer(region.buffer), 0
-        if small_b(self.stmt):
+        if in_place or small_b(self.stmt):
             return self.p.address(region.buffer, region.mins), self._stride(region)
         source, stride, _ = self._rows(region, "b")
         width = panel_width(self.wide)

@@ -40,7 +40,7 @@ def _joined(loop: S.For) -> S.Stmt:
     gemm, count = loop.body, trip_count(loop)
     if not isinstance(gemm, S.Gemm) or not count or (int(loop.start), int(loop.step)) != (0, 1):
         return loop
-    first = _first_only(gemm.clear, loop.var)
+    first = first_only(gemm.clear, loop.var)
     if gemm.c.dtype != "int32" or not _counts_along(gemm, loop.var) or first is None:
         return loop
     (m, n), k = gemm.c.extents[-2:], gemm.a.extents[-2 if gemm.trans_a else -1]
@@ -64,7 +64,7 @@ def _joined(loop: S.For) -> S.Stmt:
     return gemm if last else replace(loop, body=gemm, stop=E.const(count // steps))
 
 
-def _first_only(clear: E.Expr, var: E.Var) -> bool | None:
+def first_only(clear: E.Expr, var: E.Var) -> bool | None:
     """Whether the first iteration overwrites, where the others add; None where they may not."""
     if isinstance(clear, E.Const):
         return None if clear.value else False

@@ -57,7 +57,9 @@ class KernelSpec:
 
     ``words`` says how factors share words of 32 bits, if they do: A then has rows of words with
     what the sums start from behind them, and strides that follow from that. ``b_row`` is the row
-    stride of a B that is read where it lies, 0 for panels.
+    stride of a B that is read where it lies, 0 for panels. With ``taps``, (kernel, distance of
+    lines, distance of columns), A has so many pieces of ``k`` elements in both directions, and B
+    one behind the other.
     """
 
     dtype: str
@@ -69,6 +71,7 @@ class KernelSpec:
     c_row: int
     words: Words | None = None
     b_row: int = 0
+    taps: tuple[int, int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -77,7 +80,8 @@ class KernelSpec:
         if self.words is not None:
             return f"tl_gemm_{self.words.prefix.lower()}_{self.m}x{self.n}x{self.k}_{self.c_row}"
         sizes = f"{self.m}x{self.n}x{self.k}_{self.a_row}_{self.a_col}_{self.c_row}"
-        return f"tl_gemm_{kind}_{sizes}" + f"_{self.b_row}" * bool(self.b_row)
+        taps = "" if self.taps is None else "_taps{}_{}_{}".format(*self.taps)
+        return f"tl_gemm_{kind}_{sizes}" + f"_{self.b_row}" * bool(self.b_row) + taps
 
     @property
     def ctype(self) -> str:
@@ -170,18 +174,25 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
         names = ", ".join(f"c{i}_{v} = {_start(spec, vec, i)}" for v in vectors)
         out.append(f"    {vec} {names};")
     out.append(f"    for (int i = 0; i < {rows}; ++i) __builtin_prefetch(c + i * ldc, 1);")
+    left, right = ("a", "b") if spec.taps is None else ("pixels", "weights")
+    if spec.taps is not None:
+        count, lines, columns = spec.taps
+        out += [
+            f"    for (long tap = 0; tap < {count * count}; ++tap) {{",
+            f"    const {spec.ctype}* const {left} = a + tap / {count} * {lines}"
+            f" + tap % {count} * {columns};",
+            f"    const {spec.ctype}* const {right} = b + tap * {spec.k * spec.b_row};",
+        ]
     if isa.unroll > 1:
         out.append(f"#pragma GCC unroll {isa.unroll}")
     out.append(f"    for (long p = 0; p < {spec.steps}; ++p) {{")
     stored = loose if spec.b_row else factors
-    loads = " ".join(
-        f"const {factors} b{v} = *(const {stored}*)(b + {_column(v * lanes, width, spec.b_row)});"
-        for v in vectors
-    )
+    places = {v: f"{right} + {_column(v * lanes, width, spec.b_row)}" for v in vectors}
+    loads = " ".join(f"const {factors} b{v} = *(const {stored}*)({places[v]});" for v in vectors)
     out.append(f"        {loads}")
     step = "p" if spec.words is not None or spec.a_col == 1 else f"p * {spec.a_col}"
     for i in range(rows):
-        at = f"a[{_times(i, spec.a_stride)} + {step}]"
+        at = f"{left}[{_times(i, spec.a_stride)} + {step}]"
         if spec.words is None:
             fma = " ".join(f"c{i}_{v} += x * b{v};" for v in vectors)
             out.append(f"        {{ const {spec.ctype} x = {at}; {fma} }}")
@@ -189,7 +200,7 @@ def _micro(spec: KernelSpec, isa: Isa, name: str, rows: int) -> str:
         dot = f"TL_{spec.words.prefix}_DOT({vec}, "
         fma = " ".join(f"c{i}_{v} = {dot}c{i}_{v}, b{v}, x);" for v in vectors)
         out.append(f"        {{ const {factors} x = {at} - ({factors}){{0}}; {fma} }}")
-    out.append("    }")
+    out.append("    }" if spec.taps is None else "    }}")
     for sign, head in (("=", "if (clear) {"), ("+=", "} else {")):
         out.append(f"    {head}")
         for i in range(rows):

@@ -55,12 +55,18 @@ class Places:
         result = rewrite_blocks(stmt, self.visit)
         if isinstance(result, S.Seq):
             result = self.sequence(result)
+        elif isinstance(result, S.For):
+            result = self.loop(result)
         self.bounds, self.uses = outer, uses
         return result
 
     def sequence(self, seq: S.Seq) -> S.Stmt:
         """A sequence whose parts are rewritten; to be overridden."""
         return seq
+
+    def loop(self, loop: S.For) -> S.Stmt:
+        """A loop whose body is rewritten; to be overridden."""
+        return loop
 
     def moves_whole(self, copy: S.Copy, tile: Region, memory: Region) -> bool:
         """Whether a copy is all that a tile of the block is there for, beside one product, and a

@@ -79,7 +79,7 @@ _SCHEDULED_KEYS = _also(
     Copy="commit signals exchange operand complete announce tma_note part",
     AtomicTile="complete tma_note",
     Im2col="complete tma_note eviction_policy",
-    Gemm="panels k_run exchanged",
+    Gemm="panels taps k_run exchanged",
     Buffer="register_layout layout extra made converted matrices",
 )
 _THREAD_KEYS = _keys(
@@ -89,7 +89,7 @@ _THREAD_KEYS = _keys(
         "direct_notes shared_bytes"
     ),
     For="parallel threads reduction scan explicit unroll_factor async through counted vector",
-    Gemm="panels",
+    Gemm="panels taps",
     Buffer=(
         "arrive_counts reducer descriptor base_alignment annotations layout extra made align "
         "logical arena_offset converted matrices"
