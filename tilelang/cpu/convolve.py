@@ -101,7 +101,7 @@ def _is_product(gemm: S.Gemm, tile: Region, var: E.Var, step: int) -> bool:
         return False
     if len(c.extents) != 2 or int(c.extents[-1]) % panel_width(b.dtype):
         return False
-    ahead = {var: var + 1}
+    ahead: dict[E.Var, E.Expr] = {var: var + 1}
     far = [simplify(substitute(low, ahead) - low) for low in b.mins]
     moves = [one.value if isinstance(one, E.Const) else None for one in far]
     wanted = [step if dim == len(moves) - 2 else 0 for dim in range(len(moves))]
@@ -118,7 +118,7 @@ def _convolved(loop: S.For, column: S.Im2col, gemm: S.Gemm, sizes: _Sizes) -> S.
     row = E.Var("r", DType("int32"))
     low = (row, E.const(0), E.const(0))
     a = Region(part, low, (sizes.reach + 1, width, channels))
-    at_first = {loop.var: E.const(0)}
+    at_first: dict[E.Var, E.Expr] = {loop.var: E.const(0)}
     b = gemm.b.map(lambda one: simplify(substitute(one, at_first)))
     extents = list(b.extents)
     extents[-2] = channels * column.kernel**2

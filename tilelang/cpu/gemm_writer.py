@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilelang.codegen.c import bare
 from tilelang.cpu.few_rows import PAIRS, FewRows, emit_few_rows, has_few_rows
@@ -73,7 +73,7 @@ class GemmWriter:
     def _blocks(self) -> tuple[str, int]:
         """The product by blocks of registers; gives its result and row stride."""
         words = words_of(self.stmt.a.dtype, self.stmt.b.dtype, self.wide)
-        taps = dict(self.stmt.annotations).get("taps")
+        taps: Any = dict(self.stmt.annotations).get("taps")
         if words is BRAIN_HALVES:
             return self._brain_halves(words)
         if words is None:

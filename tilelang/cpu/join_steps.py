@@ -49,7 +49,7 @@ def _joined(loop: S.For) -> S.Stmt:
     if steps == 1:
         return loop
     last = steps == count
-    at = {loop.var: E.const(0) if last else loop.var * steps}
+    at: dict[E.Var, E.Expr] = {loop.var: E.const(0) if last else loop.var * steps}
 
     def longer(region: Region, dim: int) -> Region:
         extents = list(region.extents)
@@ -83,7 +83,7 @@ def _counts_along(gemm: S.Gemm, var: E.Var) -> bool:
         return False
 
     def moves(region: Region) -> tuple[object, ...]:
-        ahead = {var: var + 1}
+        ahead: dict[E.Var, E.Expr] = {var: var + 1}
         far = (simplify(substitute(low, ahead) - low) for low in region.mins)
         return tuple(one.value if isinstance(one, E.Const) else None for one in far)
 

@@ -130,7 +130,8 @@ class _Walk(Places):
             copy = copies.get(operand.buffer.data)
             if copy is None or not operand.is_whole:
                 continue
-            changed = replace(stmt, **{name: copy.src})
+            a, b = (copy.src, stmt.b) if name == "a" else (stmt.a, copy.src)
+            changed = replace(stmt, a=a, b=b)
             if every or small(changed):
                 used.add(copy)
                 stmt = changed
