@@ -4,7 +4,7 @@ The interpreter itself is compared with the same text run as plain Python (`test
 ``python bench/fuzz_long.py --programs 20000 --seed 0`` prints progress, the smallest failing
 program of each kind, and a summary. ``--only SEED`` repeats one program and shows its source;
 ``--target cuda`` compares with a GPU, ``--target emulator`` with the CUDA code, checked, on the
-cores, ``--target gfx942`` or ``gfx1100`` with the HIP code for these chips in the same way,
+cores, ``--target sm_90a``, ``gfx942`` or ``gfx1100`` with the code for one chip in the same way,
 ``--target metal`` with Metal code; what that refuses, for a dtype that it has not, is counted.
 ``--hopper`` makes programs for Hopper's units (products in pipelines) instead, for ``cuda`` on such
 a GPU or ``emulator``.
@@ -171,7 +171,7 @@ def main() -> int:
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument(
         "--target",
-        choices=("cpu", "cuda", "emulator", "gfx942", "gfx1100", "metal"),
+        choices=("cpu", "cuda", "emulator", "sm_90a", "gfx942", "gfx1100", "metal"),
         default=TARGET,
     )
     parser.add_argument("--hopper", action="store_true", default=HOPPER, help="see above")

@@ -96,7 +96,8 @@ def execute_emulated(
     values = arguments(program, seed)
     arch = "sm_75" if seed % 4 == 3 else "sm_80"
     arch = "sm_90a" if "hopper" in program.features else arch
-    target = f"hip -mcpu={chip}" if chip else f"cuda -arch={arch}"
+    arch = chip if chip.startswith("sm_") else arch
+    target = f"hip -mcpu={chip}" if chip.startswith("gfx") else f"cuda -arch={arch}"
     target = chip if chip == "metal" else target
     report = tilelang.sanitize(
         func, *(values[name] for name in program.order), target=target, schedule="random", seed=seed
@@ -181,7 +182,7 @@ def check(program: Program, seed: int = 0, target: str = "cpu", cross: Cross | N
         found = execute_cuda(program, func, seed)
     elif target == "emulator":
         found = execute_emulated(program, func, seed)
-    elif target.startswith("gfx") or target == "metal":
+    elif target.startswith(("gfx", "sm_")) or target == "metal":
         found = execute_emulated(program, func, seed, target)
     else:
         found = execute(program, func, "c", seed, target)
