@@ -22,7 +22,7 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Bounds, prove
-from tilelang.ir.buffer import Region
+from tilelang.ir.buffer import Region, same_extent
 from tilelang.ir.visitor import rewrite_blocks
 from tilelang.passes.analysis.combine import accumulator
 from tilelang.target import Context
@@ -83,7 +83,7 @@ class Places:
         return (
             tuple(memory.extents[-2:]) == tuple(tile.extents)
             and all(isinstance(extent, int) for extent in memory.extents[-2:])
-            and all(extent == 1 for extent in leading)
+            and all(same_extent(extent, 1) for extent in leading)
             and memory.buffer.has_unit_stride
             and isinstance(strides[-2], int)
             and self._inside(memory)

@@ -8,7 +8,7 @@ from dataclasses import field
 from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.effects import NAME, accesses
-from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var
+from tilelang.ir.expr import AddressOf, Call, Expr, Load, RegionArg, Var, same_exprs
 from tilelang.ir.expr import walk as walk_expr
 from tilelang.ir.schedule import Acquire, Pipeline, Roles, Run
 from tilelang.ir.schedule import Wait as WaitForItem
@@ -48,11 +48,6 @@ def calls_in(exprs: Iterable[Expr]) -> Iterator[Call]:
         for node in walk_expr(expr):
             if isinstance(node, Call):
                 yield node
-
-
-def same_exprs(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
-    """Whether two tuples hold the same expressions."""
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
 @dataclass

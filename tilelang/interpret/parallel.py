@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from tilelang.interpret import values
-from tilelang.interpret.analysis import PRIVATE, LoopFacts, plain, same_exprs, variables
+from tilelang.interpret.analysis import PRIVATE, LoopFacts, plain, variables
 from tilelang.interpret.atomics import ranks
 from tilelang.interpret.lanes import Active, Lanes
 from tilelang.interpret.sync import Steps
 from tilelang.interpret.values import Array
 from tilelang.ir.effects import accesses
-from tilelang.ir.expr import Binary, Expr, Var
+from tilelang.ir.expr import Binary, Expr, Var, same_exprs
 from tilelang.ir.lanes import exchange_in_shared_loop
 from tilelang.ir.stmt import Parallel, Stmt, Store
 from tilelang.ir.visitor import substitute

@@ -14,7 +14,7 @@ import math
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import MISSING, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, overload
@@ -773,6 +773,12 @@ def holds(expr: Expr, *kinds: type[Expr]) -> bool:
     for kind in kinds:
         bits |= kind._bit
     return expr._kinds & bits != 0
+
+
+def same_exprs(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """Whether two sequences hold the same expressions. `==` of them asks each pair that is not one
+    object for its truth, which no expression has."""
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
 def repeatable(expr: Expr) -> bool:

@@ -320,4 +320,4 @@ def _fills(stmt: S.Stmt, buffer: Buffer) -> bool:
     uses = [access for access in accesses(found) if access.buffer is buffer]
     if len(uses) != 1 or tuple(buffer.shape) != extents:
         return False
-    return all(index is var for index, var in zip(body.indices, found.vars))
+    return E.same_exprs(body.indices, found.vars)

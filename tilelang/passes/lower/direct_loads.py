@@ -16,7 +16,7 @@ from math import prod
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.bounds import divisible_by, prove
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, Shape, same_extent
 from tilelang.ir.define import element
 from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import substitute
@@ -72,10 +72,10 @@ def _refusal(stmt: S.Copy, ctx: Lowering) -> str:
         return f"{ctx.threads} threads are no whole wavefronts"
     if not all(isinstance(extent, int) for extent in (*dst.buffer.shape, *dst.extents)):
         return "the size of the tile is only known at run time"
-    tile = [extent for extent in dst.extents if extent != 1]
-    if tile != [extent for extent in src.extents if extent != 1] or len(tile) not in (1, 2):
+    tile, there = (Shape(e for e in side.extents if not same_extent(e, 1)) for side in (dst, src))
+    if tile != there or len(tile) not in (1, 2):
         return "its sides have different shapes"
-    if list(dst.buffer.shape[-len(tile) :]) != tile or list(dst.extents[-len(tile) :]) != tile:
+    if tile != dst.buffer.shape[-len(tile) :] or tile != dst.extents[-len(tile) :]:
         return f"it is a part of `{dst.buffer.name}`"
     return ""
 

@@ -49,7 +49,7 @@ def lower_epilogue(stmt: S.Copy, ctx: Lowering) -> S.Stmt | None:
         return None
     if dst.dtype.lanes > 1 or stmt.mode == "async" or ctx.group.lo % ctx.warp:
         return None
-    if tuple(dst.extents[d] for d in dst.tile_dims()) != tuple(src.extents):
+    if src.buffer.shape != [dst.extents[d] for d in dst.tile_dims()]:
         return None
     tile = _tile(src, ctx)
     chunk = CHUNK_BITS // bits

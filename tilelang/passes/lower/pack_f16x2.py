@@ -138,8 +138,7 @@ def _independent(store: S.Store) -> bool:
     if any(call.atom.effect is not Effect.NONE for call in E.find(store.value, E.Call)):
         return False
     return all(
-        access.buffer is store.buffer
-        and all(a is b for a, b in zip(access.indices, store.indices, strict=True))
+        access.buffer is store.buffer and E.same_exprs(access.indices, store.indices)
         for access in effects.accesses(store.value)
         if access.data is store.buffer.data
     )

@@ -344,8 +344,7 @@ def _is_zero(expr: E.Expr) -> bool:
 def _same_place(a: S.Store, b: S.Store | effects.Access) -> bool:
     """Whether two accesses of one storage are of the same element, under the same name; equal
     expressions are one object."""
-    same = len(a.indices) == len(b.indices) and all(x is y for x, y in zip(a.indices, b.indices))
-    return same and a.buffer is b.buffer
+    return a.buffer is b.buffer and E.same_exprs(a.indices, b.indices)
 
 
 def _independent(body: S.Stmt) -> bool:

@@ -133,12 +133,10 @@ def _zeros(stmt: S.Stmt) -> tuple[E.Var, E.Expr] | None:
     if not isinstance(stmt, S.Parallel) or not isinstance(stmt.body, S.Store):
         return None
     store = stmt.body
-    value, whole = store.value, store.buffer.region()
+    value = store.value
     if store.buffer.storage != "local.fragment" or not isinstance(value, E.Select):
         return None
-    if tuple(store.indices) != tuple(stmt.vars) or tuple(map(E.as_expr, stmt.extents)) != tuple(
-        map(E.as_expr, whole.extents)
-    ):
+    if not E.same_exprs(store.indices, stmt.vars) or store.buffer.shape != stmt.extents:
         return None
     if not (isinstance(value.t, E.Const) and value.t.value == 0):
         return None

@@ -99,8 +99,7 @@ class _Staged(Rewriter):
         load = value.value if isinstance(value, E.Cast) and not value.rounding else value
         if not isinstance(load, E.Load) or load.buffer not in self.results:
             return stmt
-        shape = tuple(E.as_expr(extent) for extent in load.buffer.shape)
-        if load.indices != stmt.vars or stmt.extents != shape:
+        if not E.same_exprs(load.indices, stmt.vars) or load.buffer.shape != stmt.extents:
             return stmt
         to = body.buffer
         if to.storage != "global" or to.dtype.bits != BITS or to.dtype.lanes > 1:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.buffer import Buffer, Shape, same_extent
 from tilelang.ir.visitor import Rewriter, rebuild, rewrite_launches
 from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.meetings import flat
@@ -69,7 +69,7 @@ def _is_filled_first(loop: S.For, tile: Buffer, at: int) -> bool:
     """Whether each iteration of ``loop`` stores the whole row first, and the loop that does so uses
     of it what it has just stored."""
     inner = _first(loop.body, tile)
-    if not isinstance(inner, S.For) or trip_count(inner) != tile.shape[1 - at]:
+    if not isinstance(inner, S.For) or not same_extent(trip_count(inner), tile.shape[1 - at]):
         return False
     one = isinstance(inner.step, E.Const) and inner.step.value == 1
     zero = isinstance(inner.start, E.Const) and inner.start.value == 0

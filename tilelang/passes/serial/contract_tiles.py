@@ -100,7 +100,7 @@ def _covered(uses: _Uses, at: int, store: S.Store) -> int:
     mine, reads = uses[store.buffer.data], E.find(store.value, E.Load)
     if mine[0][0] != at or any(load.buffer.data is store.buffer.data for load in reads):
         return 0
-    return len(mine) if all(_same(use, mine[0][1]) for _, use in mine) else 0
+    return len(mine) if all(E.same_exprs(use, mine[0][1]) for _, use in mine) else 0
 
 
 def _contracted(block: S.Stmt, tiles: Set[E.Var]) -> S.Stmt:
@@ -127,10 +127,6 @@ def _uses(stmts: list[S.Stmt], tiles: Set[E.Var]) -> _Uses:
             if data in tiles and not isinstance(access.by, S.Alloc):
                 found.setdefault(data, []).append((at, access.indices))
     return found
-
-
-def _same(a: tuple[E.Expr, ...], b: tuple[E.Expr, ...]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
 def _name(stmts: list[S.Stmt], places: list[int], store: S.Store) -> None:

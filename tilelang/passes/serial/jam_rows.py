@@ -96,7 +96,7 @@ class _Rows:
         names |= {part.var for part in self.body if isinstance(part, S.Let)}
         if buffer.storage == "global" or buffer.is_var or buffer.dtype.bits < 8:
             return False
-        bounds = (*self.inner.start.variables, *self.inner.stop.variables)
+        bounds = {*self.inner.start.variables, *self.inner.stop.variables}
         if any(not names.isdisjoint(index.variables) for index in self.store.indices):
             return False
         if self.loop.var in bounds or E.holds(self.inner.stop, E.Load):
@@ -109,7 +109,8 @@ class _Rows:
             if load.buffer.data is buffer.data
         ]
         return bool(loads) and all(
-            load.buffer is buffer and load.indices == self.store.indices for load in loads
+            load.buffer is buffer and E.same_exprs(load.indices, self.store.indices)
+            for load in loads
         )
 
     def jammed(self) -> S.Stmt:

@@ -24,7 +24,7 @@ from math import prod
 from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Buffer, Shape
+from tilelang.ir.buffer import Buffer, Shape, same_extent
 from tilelang.ir.linear import parted
 from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count
@@ -183,7 +183,9 @@ class _Rows:
         if buffer.storage == "global":
             return all(not self.moves(i) or self.is_row(i) for i in indices)
         dim = self.tiles.get(buffer.data)
-        whole = dim is None or (buffer.strides is None and buffer.shape[dim] == self.extent)
+        whole = dim is None or (
+            buffer.strides is None and same_extent(buffer.shape[dim], self.extent)
+        )
         return whole and all(
             index in self.loops if at == dim else not self.moves(index)
             for at, index in enumerate(indices)

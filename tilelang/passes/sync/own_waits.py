@@ -171,7 +171,7 @@ def _owned(product: S.Gemm, access: effects.Access, stmt: S.Stmt) -> str:
         if operand.buffer.storage == product.c.buffer.storage:
             return "operand"
         if isinstance(access.where, Region):
-            if all(x is y for x, y in zip(access.region.mins, operand.mins, strict=True)):
+            if E.same_exprs(access.region.mins, operand.mins):
                 return "operand"
     return ""
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
-from tilelang.ir.buffer import Region
+from tilelang.ir.buffer import Region, same_extent
 from tilelang.ir.effects import NAME, Access, accesses, is_steady, written
 from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplify
@@ -285,7 +285,7 @@ class _Reader:
     def touch(self, access: Access, stmt: S.Stmt, conds: Conds) -> Touch:
         """One access of a tile."""
         tile = self.tiles[access.data]
-        one = not isinstance(access.where, Region) or access.where.extents[0] == 1
+        one = not isinstance(access.where, Region) or same_extent(access.where.extents[0], 1)
         item, modulus = self.version(access.indices[0]) if one else (None, 0)
         if item is None or not isinstance(access.buffer.shape[0], int):
             raise _UnknownError(f"which version of `{self.names[tile]}` is used is not certain")

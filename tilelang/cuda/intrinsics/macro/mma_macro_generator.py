@@ -390,7 +390,7 @@ def whole(value: Any, what: str) -> Buffer:
         TileValueError: a part of it, whose registers have no common layout.
     """
     region = region_of(value, what)
-    if isinstance(value, Region) and tuple(region.extents) != tuple(region.buffer.shape):
+    if isinstance(value, Region) and region.buffer.shape != region.extents:
         raise TileValueError(
             f"a part of registers is an operand of {what}",
             expected="a whole fragment or local array",
