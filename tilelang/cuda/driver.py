@@ -314,27 +314,11 @@ class Driver(DeviceLibrary):
             extents: of the tensor, innermost first.
             strides: bytes from one element to the next along each dim but the innermost.
         """
-        import ctypes
-
         self.alive()
         encode = getattr(self._lib, _ENCODERS[form.im2col], None)
         if encode is None:
             return _NOT_SUPPORTED, b""
-        room = ctypes.create_string_buffer(192)
-        place = -(-ctypes.addressof(room) // 64) * 64
-        tail = (form.interleave, form.swizzle, form.promotion, form.fill)
-        steps = (ctypes.c_uint32 * form.rank)(*form.steps)
-        head = (
-            ctypes.c_void_p(place), form.type, form.rank, ctypes.c_void_p(address),
-            (ctypes.c_uint64 * form.rank)(*extents),
-            (ctypes.c_uint64 * max(1, form.rank - 1))(*strides),
-        )  # fmt: skip
-        if form.im2col:
-            corners = [(ctypes.c_int * len(c))(*c) for c in (form.lower, form.upper)]
-            code = encode(*head, *corners, form.channels, form.pixels, steps, *tail)
-        else:
-            code = encode(*head, (ctypes.c_uint32 * form.rank)(*form.box), steps, *tail)
-        return int(code), ctypes.string_at(place, 128)
+        return form.encode(encode, address, extents, strides)
 
     def table(self, device: int, functions: Sequence[int]) -> Any:
         """What launching from C needs, as an array of 64-bit words that the caller keeps alive.

@@ -389,22 +389,9 @@ class _Call:
         import ctypes
 
         runtime = self.machinery.runtime()
-        room = ctypes.create_string_buffer(192)
-        place = -(-ctypes.addressof(room) // 64) * 64
-        tail = (form.interleave, form.swizzle, form.promotion, form.fill)
-        steps = (ctypes.c_uint32 * form.rank)(*form.steps)
-        head = (
-            ctypes.c_void_p(place), form.type, form.rank, ctypes.c_void_p(address),
-            (ctypes.c_uint64 * form.rank)(*extents),
-            (ctypes.c_uint64 * max(1, form.rank - 1))(*strides),
-        )  # fmt: skip
-        if form.im2col:
-            corners = [(ctypes.c_int * len(c))(*c) for c in (form.lower, form.upper)]
-            found = (*head, *corners, form.channels, form.pixels, steps, *tail)
-            code = runtime.tl_emu_tensor_map_im2col(*found)
-        else:
-            box = (ctypes.c_uint32 * form.rank)(*form.box)
-            code = runtime.tl_emu_tensor_map_tiled(*head, box, steps, *tail)
+        kind = "im2col" if form.im2col else "tiled"
+        encoder = getattr(runtime, f"tl_emu_tensor_map_{kind}")
+        code, found = form.encode(encoder, address, extents, strides)
         if code:
             reason = runtime.tl_emu_tensor_map_reason
             reason.restype = ctypes.c_char_p
@@ -412,7 +399,7 @@ class _Call:
                 "a tensor map of the kernel is not valid",
                 got=(reason() or b"").decode(errors="replace"),
             )
-        return 0, ctypes.string_at(place, 128)
+        return 0, found
 
     def allocate(self, device: int, size: int, stream: int) -> int:
         """Memory of the host steps; nothing has been written to it."""

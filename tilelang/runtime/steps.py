@@ -21,7 +21,7 @@ A PROGRAM is a count and that many pairs (operation, operand), see :mod:`tilelan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -65,6 +65,29 @@ class MapForm:
     box: tuple[int, ...] = ()
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
+
+    def encode(
+        self, encoder: Callable[..., int], address: int, extents: Sequence[int],
+        strides: Sequence[int],
+    ) -> tuple[int, bytes]:  # fmt: skip
+        """The code of the driver's function for such maps, and the 128 bytes that it wrote."""
+        import ctypes
+
+        room = ctypes.create_string_buffer(192)
+        place = -(-ctypes.addressof(room) // 64) * 64
+        tail = (self.interleave, self.swizzle, self.promotion, self.fill)
+        steps = (ctypes.c_uint32 * self.rank)(*self.steps)
+        head = (
+            ctypes.c_void_p(place), self.type, self.rank, ctypes.c_void_p(address),
+            (ctypes.c_uint64 * self.rank)(*extents),
+            (ctypes.c_uint64 * max(1, self.rank - 1))(*strides),
+        )  # fmt: skip
+        if self.im2col:
+            corners = [(ctypes.c_int * len(c))(*c) for c in (self.lower, self.upper)]
+            code = encoder(*head, *corners, self.channels, self.pixels, steps, *tail)
+        else:
+            code = encoder(*head, (ctypes.c_uint32 * self.rank)(*self.box), steps, *tail)
+        return int(code), ctypes.string_at(place, 128)
 
 
 class Launches(Protocol):
