@@ -23,6 +23,7 @@ bool touch(Thread*, const void*, size_t, TlEmuAccess, const void*, unsigned) { r
 void yield(const void*) {}
 void release_at(const void*) {}
 void acquire_at(const void*) {}
+void note_progress() {}
 }
 extern "C" int tl_emu_is_shared(const void*) { return 0; }
 using namespace tl_emu;
