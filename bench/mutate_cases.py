@@ -165,6 +165,14 @@ def _quickstart() -> None:
     kernel(_half(200, 200), _half(200, 136))
 
 
+def _scaled() -> None:
+    """The example, longer."""
+    M, N, K = 64, 128, 1280
+    a, b = (_RANDOM.integers(0, 112, (rows, K)).astype(np.uint8) for rows in (M, N))
+    scales = [_RANDOM.random((rows, 10), np.float32) / 64 for rows in (M, 1)]
+    load_example("gemm_fp8_scaled").make("interpret")(M, N, K)(a, b, *scales)
+
+
 def _flash(causal: bool) -> None:
     """The example, longer."""
     kernel = load_example("flash_attention").make("interpret")(1, 1, 144, 32, causal)
@@ -173,7 +181,7 @@ def _flash(causal: bool) -> None:
 
 _LONGER = {
     "quickstart": _quickstart, "grouped_gemm": _grouped, "flash_attention": partial(_flash, False),
-    "flash_attention causal": partial(_flash, True),
+    "flash_attention causal": partial(_flash, True), "gemm_fp8_scaled": _scaled,
 }  # fmt: skip  # examples with few steps
 
 
