@@ -1,4 +1,5 @@
-"""Patterns of kernels that need a turn: results stored across, scores filled column by column."""
+"""Patterns of kernels whose loops and tiles do not run the same way: results stored across, scores
+filled by columns, iterations with effects whose results several threads hold."""
 
 from __future__ import annotations
 
@@ -60,3 +61,62 @@ def causal_scores_filled_column_by_column():
 
     a, b = _ints((64, 32), 3), _ints((64, 32), 4)
     return f, [a, b, Out(a.astype(F) @ b.astype(F).T + np.where(np.tri(64), 0, -1000).astype(F))]
+
+
+@program(also=("sm_90a",))
+def places_in_a_queue_by_atomics():
+    """Fewer requests than threads: each takes its place once, though several threads hold it."""
+
+    @T.prim_func
+    def f(
+        A: T.Tensor((5,), "int32"),
+        B: T.Tensor((8,), "int32"),
+        C: T.Tensor((5,), "int32"),
+        D: T.Tensor((5,), "int32"),
+    ):
+        with T.Kernel(1, threads=128):
+            old = T.alloc_fragment((5,), "int32")
+            for i in T.Parallel(5):
+                old[i] = T.atomic_add(B[A[i]], i + 1, return_prev=True)
+            T.copy(old, C)
+            for i in T.Parallel(5):
+                old[i] = old[i] * 2
+            T.copy(old, D)
+
+    where = np.array([6, 1, 4, 0, 3], np.int32)
+    want = np.full(8, 7, np.int32)
+    want[where] += np.arange(5, dtype=np.int32) + 1
+    seven = np.full(5, 7, np.int32)
+    return f, [where, Out(want, np.full(8, 7, np.int32)), Out(seven), Out(seven * 2)]
+
+
+@program(also=("sm_90a",))
+def counters_taken_and_reset():
+    """A loop reads into registers what it then overwrites, with several threads for an element."""
+
+    @T.prim_func
+    def f(A: T.Tensor((6,), "int32"), B: T.Tensor((6,), "int32"), C: T.Tensor((6,), "int32")):
+        with T.Kernel(1, threads=64):
+            held = T.alloc_shared((6,), "int32")
+            steps = T.alloc_fragment((6,), "int32")
+            total = T.alloc_fragment((1,), "int32")
+            T.copy(A, held)
+            T.clear(steps)
+            for _ in T.serial(3):
+                for i in T.Parallel(6):
+                    if held[i] > 1:
+                        held[i] = T.if_then_else(held[i] % 2 == 0, held[i] // 2, held[i] * 3 + 1)
+                        steps[i] += 1
+            T.copy(held, B)
+            for i in T.Parallel(6):
+                steps[i] += held[i]
+                held[i] = 0
+            T.reduce_sum(steps, total, dim=0)
+            for i in T.Parallel(6):
+                C[i] = steps[i] * 100 + total[0] + held[i]
+
+    first = np.array([1, 2, 4, 3, 8, 7], np.int32)
+    last, steps = np.array([1, 1, 1, 16, 1, 34], np.int32), np.array([0, 1, 2, 3, 3, 3], np.int32)
+    # 3, 10, 5, 16 and 7, 22, 11, 34: three steps, or fewer where a number has become 1
+    both = (steps + last).astype(np.int32)
+    return f, [first, Out(last), Out((both * 100 + both.sum()).astype(np.int32))]

@@ -86,6 +86,17 @@ def test_threads_that_are_left_over_hold_copies() -> None:
     assert held.owner_table()[3].tolist() == [3 + 16 * copy for copy in range(8)]
 
 
+@given(SHAPES.filter(bool), THREADS, VECTORS)
+def test_a_layout_alone_has_the_same_places_and_no_copies(
+    shape: tuple[int, ...], threads: int, vector: int
+) -> None:
+    held = RegisterLayout.linear(shape, threads, vector)
+    alone = held.alone()
+    assert not alone.replicated
+    assert (alone.owner_table()[..., 0] == held.owner_table()[..., 0]).all()
+    assert (alone.register_table() == held.register_table()).all()
+
+
 def test_padding_is_used_where_it_saves_registers() -> None:
     held = RegisterLayout.linear((100,), 128)
     assert held.padded and held.register_count == 1

@@ -424,6 +424,10 @@ class RegisterLayout:
         """
         return _linear(tuple(int(extent) for extent in shape), threads, vector)
 
+    def alone(self) -> RegisterLayout:
+        """The same without copies: the other threads hold nothing."""
+        return replace(self, replicas=()) if self.replicated else self
+
     @staticmethod
     def exact(shape: Sequence[int], threads: int, vector: int = 1) -> RegisterLayout:
         """The same without empty places: an extent is spread over as many threads as divide it.

@@ -56,7 +56,7 @@ from tilelang.passes.layouts.gemm_plan import (
     plan_gemm,
     side_of,
 )
-from tilelang.passes.layouts.loops import free_mapping
+from tilelang.passes.layouts.loops import free_mapping, takes_one_thread
 from tilelang.passes.layouts.nests import SerialInside
 from tilelang.passes.layouts.shuffles import warp_shuffles
 from tilelang.passes.layouts.storage import Storage, to_shared
@@ -445,9 +445,7 @@ class _Inference:
         What a loop cannot give now it cannot give later, so that each is asked once.
         """
         free = [op for op in self.ops if op.extents is not None and self.is_free(op)]
-        free.sort(
-            key=lambda op: (isinstance(op.stmt, S.Fill), -_reach(op), -prod(op.extents or ()))
-        )
+        free.sort(key=_order)
         for op in filter(self.is_free, free):
             assert op.loop is not None and op.extents is not None
             spread = free_mapping(op.loop, op.extents, op.threads, self.bounds)
@@ -688,6 +686,12 @@ def _plain_uses(stmt: S.Stmt) -> Iterator[E.Var]:
 def _word(stmt: S.Stmt) -> str:
     """The statement's name in the language."""
     return {"Copy": "T.copy", "Fill": "T.fill"}.get(type(stmt).__name__, "T.Parallel")
+
+
+def _order(op: Op) -> tuple[bool, bool, int, int]:
+    """Free loops choose in this order: those that allow no copies first, fills last."""
+    alone = op.loop is not None and takes_one_thread(op.loop)
+    return isinstance(op.stmt, S.Fill), not alone, -_reach(op), -prod(op.extents or ())
 
 
 def _reach(op: Op) -> int:

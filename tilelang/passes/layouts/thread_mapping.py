@@ -12,7 +12,7 @@ from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import Access, accesses, spread_from
-from tilelang.passes.layouts.loops import free_mapping
+from tilelang.passes.layouts.loops import free_mapping, takes_one_thread
 
 
 def mapping_by(
@@ -25,7 +25,8 @@ def mapping_by(
     """The register layout that the known fragments of a loop ask for; None if they ask for none.
 
     The program's own ``loop_layout`` decides first, then fragments that the loop writes, then
-    those with the fewest copies and the most dimensions.
+    those with the fewest copies and the most dimensions. Copies are none for iterations that one
+    thread alone may run.
     """
     if loop.loop_layout is not None:
         layout = loop.loop_layout
@@ -37,7 +38,7 @@ def mapping_by(
                                  -len(pair[0].indices)))  # fmt: skip
     for access, layout in known:
         found = spread_from(access, layout, loop, extents)
-        if found is not None:
+        if found is not None and not (found.replicated and takes_one_thread(loop)):
             return found
     return None
 

@@ -16,7 +16,6 @@ from math import gcd
 from tilelang.errors import InternalError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.atoms import Effect
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.visitor import ExprRewriter, Rewriter, rebuild, substitute
@@ -26,6 +25,7 @@ from tilelang.passes.analysis.loops import may_end_early, static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.vectors import MAX_LANES
 from tilelang.passes.layouts.access import Access, Registers, is_reducer, registers_of
+from tilelang.passes.layouts.loops import has_effect, has_private_results
 from tilelang.passes.lower.context import INT, Lowering, distribution_of
 from tilelang.passes.lower.reducer import lower_reducer_update
 
@@ -127,7 +127,7 @@ class Body(ExprRewriter):
         self.uses_fragments = False
         self.choosing: set[E.Var] = set()  # variables of inner loops that choose registers
         # With private results every copy runs the iteration, and effects are guarded one by one.
-        self.guarded = _has_private_results(loop.body)
+        self.guarded = has_private_results(loop.body)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         """Accesses of fragments are resolved on the way down, while indices are the loop's."""
@@ -164,23 +164,11 @@ class Body(ExprRewriter):
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt] | None:
         """Effects that others see run in one copy."""
-        return self.once(stmt) if self.guarded and self.has_effect(stmt) else stmt
+        return self.once(stmt) if self.guarded and has_effect(stmt) else stmt
 
     def once(self, stmt: S.Stmt) -> S.Stmt:
         """``stmt`` in the first copy only."""
         return stmt if self.copy is None else S.If(cond=self.copy, then=stmt, loc=stmt.loc)
-
-    def has_effect(self, stmt: S.Stmt) -> bool:
-        """Whether ``stmt`` changes something that other threads see."""
-        if isinstance(stmt, S.Store):
-            return not stmt.buffer.storage.startswith("local")
-        if not isinstance(stmt, S.Eval):
-            return False
-        return any(
-            isinstance(node, E.Call)
-            and node.atom.effect in (Effect.ATOMIC, Effect.OUTPUT, Effect.WRITE)
-            for node in E.walk(stmt.value)
-        )
 
     def update(self, stmt: S.ReducerUpdate) -> S.Stmt:
         """``partial = op(partial, value)``, once per iteration."""
@@ -223,18 +211,6 @@ class Body(ExprRewriter):
             target, index = self.register(expr.buffer, expr.indices)
             return E.AddressOf(target, (index,), expr.access)
         return rebuild(expr, self.expr)
-
-
-def _has_private_results(body: S.Stmt) -> bool:
-    """Whether iterations leave something in registers or private memory."""
-    own = {node.buffer for node in S.walk(body) if isinstance(node, S.Alloc)}
-    for node in S.walk(body):
-        if isinstance(node, S.ReducerUpdate):
-            return True
-        if isinstance(node, S.Store) and node.buffer not in own:
-            if node.buffer.storage.startswith("local"):
-                return True
-    return False
 
 
 def _value(expr: E.Expr) -> int:
