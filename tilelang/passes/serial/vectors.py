@@ -25,7 +25,7 @@ from typing import cast
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.atoms import Effect
-from tilelang.ir.buffer import Buffer
+from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.indices import INDEX_OPS
 from tilelang.ir.linear import parted
@@ -267,9 +267,9 @@ class _Loop:
             return False
         if store.buffer.data is not other.buffer.data or store.buffer.dtype != other.buffer.dtype:
             return True
-        if not _same(store.buffer.stride_list(), other.buffer.stride_list()):
+        if Shape(store.buffer.stride_list()) != other.buffer.stride_list():
             return True
-        if _same(store.indices, other.indices):
+        if E.same_exprs(store.indices, other.indices):
             return False
         pairs = list(zip(store.indices, other.indices, store.buffer.stride_list()))
         step, distance = self.stride(store), 0
@@ -291,13 +291,6 @@ class _Loop:
 def _is_of(expr: E.Expr, total: Buffer) -> bool:
     """Whether ``expr`` is the value of the variable ``total``."""
     return isinstance(expr, E.Load) and expr.buffer.data is total.data
-
-
-def _same(a: tuple[int | E.Expr, ...], b: tuple[int | E.Expr, ...]) -> bool:
-    """Whether indices or strides are the same ones: equal expressions are identical."""
-    return len(a) == len(b) and all(
-        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) for x, y in zip(a, b)
-    )
 
 
 def _acts(index: E.Expr) -> bool:
