@@ -120,3 +120,20 @@ def counters_taken_and_reset():
     # 3, 10, 5, 16 and 7, 22, 11, 34: three steps, or fewer where a number has become 1
     both = (steps + last).astype(np.int32)
     return f, [first, Out(last), Out((both * 100 + both.sum()).astype(np.int32))]
+
+
+@program(also=("sm_90a",))
+def one_place_in_a_queue_for_a_block():
+    """What an atomic operation gave one thread, all threads of the block use."""
+
+    @T.prim_func
+    def f(B: T.Tensor((2,), "int32"), C: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            place = T.alloc_fragment((1,), "int32")
+            for i in T.Parallel(1):
+                place[i] = T.atomic_add(B[1], 3, return_prev=True)
+            for i in T.Parallel(32):
+                C[i] = place[0] + i
+
+    return f, [Out(np.array([5, 8], np.int32), np.full(2, 5, np.int32)),
+               Out(np.arange(5, 37, dtype=np.int32))]  # fmt: skip

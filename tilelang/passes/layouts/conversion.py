@@ -102,8 +102,10 @@ class Conversion(Rewriter):
     def needed(self, stmt: S.Stmt, buffer: Buffer, *fills: S.Stmt) -> list[S.Stmt]:
         """``fills``, which bring the old elements of ``buffer``, where ``stmt`` reads them.
 
-        A product that overwrites its whole accumulator does not: it may never have been written.
+        What overwrites all of them does not: they may never have been written.
         """
+        if isinstance(stmt, S.Parallel) and _overwrites(stmt, buffer):
+            return []
         if not (isinstance(stmt, S.Gemm) and stmt.c.buffer is buffer and stmt.c.is_whole):
             return list(fills)
         if any(region.buffer is buffer for region in (stmt.a, stmt.b)) or self.varies(stmt.clear):
@@ -172,6 +174,19 @@ class Conversion(Rewriter):
         """A copy from or to a fragment that carries its layout already."""
         held = (dst if dst.storage == "local.fragment" else src).attr("register_layout")
         return S.Copy(src=_whole(src), dst=_whole(dst), loop_layout=_tile_of(held), loc=stmt.loc)
+
+
+def _overwrites(loop: S.Parallel, buffer: Buffer) -> bool:
+    """Whether ``loop`` stores every element of ``buffer``, and reads none."""
+    found = [access for access in effects.accesses(loop, nested=True) if access.buffer is buffer]
+    parts = loop.body.stmts if isinstance(loop.body, S.Seq) else (loop.body,)
+    return not any(access.reads for access in found) and any(
+        isinstance(part, S.Store)
+        and part.buffer is buffer
+        and E.same_exprs(part.indices, loop.vars)
+        and buffer.shape == loop.extents
+        for part in parts
+    )
 
 
 def _names(stmt: S.Stmt, buffer: Buffer) -> list[Buffer]:
