@@ -210,9 +210,10 @@ def test_a_kernel_is_first_called_inside_a_graph() -> None:
 def test_calls_wait_for_their_own_stream() -> None:
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
     x, ready = data(400, 4), torch.cuda.Event()
+    scale_kernel(scale(x, 2.0), 3.0)  # the first calls take time of the host
     torch.cuda.synchronize()
     with torch.cuda.stream(first):
-        torch.cuda._sleep(50_000_000)
+        torch.cuda._sleep(200_000_000)
         y = scale_kernel(scale(x, 2.0), 3.0)
         ready.record()
     with torch.cuda.stream(second):
