@@ -226,3 +226,98 @@ def test_versions_give_way_to_parts() -> None:
     (loop,) = [n for n in S.walk(persistent(big).body)
                if isinstance(n, S.For) and n.kind == "pipelined"]  # fmt: skip
     assert dict(loop.annotations)["num_stages"] == 3
+
+
+# -- places that are read from memory --
+def by_table(  # type: ignore[no-untyped-def]  # a traced function
+    sizes: tuple[int, ...], N: int, bound: bool = True, inside: Any = lambda **names: None
+):
+    """Groups of rows, each times a matrix of its own, to places of a table; every thread looks its
+    group up. ``bound``: the last tile of a group may have fewer rows; ``inside`` adds statements to
+    the loop of products."""
+    groups, total = len(sizes), sum(sizes)
+    blocks = sum(-(-size // 128) for size in sizes)
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((total, 64), "float16"),
+        B: T.Tensor((groups, 64, N), "float16"),
+        rows: T.Tensor((groups,), "int32"),
+        starts: T.Tensor((groups,), "int32"),
+        padded: T.Tensor((groups,), "int32"),
+        places: T.Tensor((groups,), "int32"),
+        C: T.Tensor((total, N), "float16"),
+    ):
+        with T.Kernel(blocks, N // 64, threads=256) as (bx, by):
+            a = T.alloc_shared((128, 32), "float16")
+            b = T.alloc_shared((32, 64), "float16")
+            c = T.alloc_fragment((128, 64), "float32")
+            group = T.alloc_local((1,), "int32")
+            group[0] = 0
+            for i in range(groups):
+                if bx * 128 >= padded[i]:
+                    group[0] = i
+            line = bx * 128 - padded[group[0]]
+            place = line + places[group[0]]
+            here = rows[group[0]] - line
+            T.clear(c)
+            for k in T.Pipelined(2, num_stages=2):
+                T.copy(A[line + starts[group[0]], k * 32], a)
+                T.copy(B[group[0], k * 32, by * 64], b)
+                T.gemm(a, b, c)
+                inside(group=group)
+            for i, j in T.Parallel(128, 64):
+                if bound:
+                    if i < here:
+                        C[place + i, by * 64 + j] = c[i, j]
+                else:
+                    C[place + i, by * 64 + j] = c[i, j]
+
+    return main
+
+
+TABLES: dict[str, tuple[tuple[int, ...], bool, bool]] = {
+    "whole tiles": ((128, 1152, 512), True, False),
+    "partial tiles": ((128, 300, 1, 897, 256), True, False),
+    "the last tile is a part": ((1700, 101), True, False),
+    "no bound": ((1024, 768), False, False),
+    "places that count from the end": ((128, 300, 1, 897, 256), True, True),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_results_whose_place_is_looked_up(case: str) -> None:
+    sizes, bound, from_end = TABLES[case]
+    func = by_table(sizes, 640, bound)
+    assert parts(persistent(func))
+    if find_cxx() is None:
+        pytest.skip("needs a C++ compiler")
+    total = sum(sizes)
+    A, B = small(total, 64), small(len(sizes) * 64, 640).reshape(-1, 64, 640)
+    starts = np.cumsum((0, *sizes[:-1])).astype(np.int32)
+    padded = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes[:-1])]).astype(np.int32)
+    groups = np.split(A.astype(np.float32), starts[1:])
+    wanted = np.concatenate([part @ b.astype(np.float32) for part, b in zip(groups, B)])
+    places = starts - total if from_end else starts
+    tables = (np.array(sizes, np.int32), starts, padded, places.astype(np.int32))
+    kernel = tilelang.compile(func, target=HOPPER, execution_backend="emulator")
+    C = np.full((total, 640), np.nan, np.float16)
+    report = tilelang.sanitize(kernel, A, B, *tables, C, schedule="late")
+    assert report.ok, str(report)
+    np.testing.assert_array_equal(report.arguments[6], wanted.astype(np.float16))
+
+
+def test_a_table_in_registers_that_the_loop_changes_keeps_a_block_for_each_tile() -> None:
+    def changes(**names: Any) -> None:
+        names["group"][0] = 0
+
+    assert not parts(persistent(by_table((128, 1152, 512), 640, inside=changes)))
+
+
+def test_rows_of_a_looked_up_place_go_out_by_boxes_or_from_registers() -> None:
+    text = tilelang.compile(by_table((1700, 101), 640), target=HOPPER).get_kernel_source()
+    assert "if ((here_before >= 128) && (place_before >= 0)) {" in text
+    assert text.count("tl_bar_sync") == 0  # no warp waits for another
+    assert text.count("group[0] = 0;") == 2  # each role looks it up
+    producer = text[text.index("tl_setmaxnreg_dec") :]
+    assert "here" not in producer

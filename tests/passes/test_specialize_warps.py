@@ -391,7 +391,7 @@ def test_a_block_has_the_registers_that_its_roles_ask_for(warpgroups: int) -> No
 # -- what all threads find out for themselves --
 def by_table(sizes: tuple[int, ...], later: bool = False) -> Any:
     """Each group of rows times a matrix of its own; every thread looks its group up. ``later``:
-    what it found changes again behind the product."""
+    what it found changes again behind the product, by what the kernel writes."""
     groups, total = len(sizes), sum(sizes)
     blocks = sum(-(-size // 128) for size in sizes)
 
@@ -421,7 +421,7 @@ def by_table(sizes: tuple[int, ...], later: bool = False) -> Any:
                 T.copy(B[group[0], k * 32, 0], b)
                 T.gemm(a, b, c)
             if later:
-                group[0] = 0
+                group[0] = T.cast(C[0, 0], "int32")
             for i, j in T.Parallel(128, 64):
                 if i < here:
                     C[first + i, j] = c[i, j]

@@ -75,7 +75,7 @@ _SCHEDULED_KEYS = _also(
     _TILE_KEYS,
     Launch="notes exchanges barrier_ids tile_note direct_notes",
     For="pipeline_note threads async",
-    Parallel="commit async signals tma_note",
+    Parallel="commit async signals tma_note part",
     Copy="commit signals exchange operand complete announce tma_note part",
     AtomicTile="complete tma_note",
     Im2col="complete tma_note eviction_policy",

@@ -8,7 +8,7 @@ when it is computed from a varying one, or stored under a condition that is.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -29,6 +29,9 @@ class Varying:
             has to take part, which matters where a statement may be executed once for all.
         in_turns: all threads that are in a loop run its first iteration, then its second, so that
             its variable differs only where its start or step does.
+        roles: what only threads of one branch use is asked about in this branch alone: it differs
+            where threads of the branch do. The branch stands in no loop, so that a thread takes it
+            or never does.
         also: variables and storage that differ from the beginning, besides thread indices.
     """
 
@@ -37,6 +40,7 @@ class Varying:
         launch: S.Launch,
         votes: bool = False,
         in_turns: bool = False,
+        roles: bool = False,
         also: tuple[Set[E.Var], Set[E.Var]] = (frozenset(), frozenset()),
     ) -> None:
         self.votes = votes
@@ -45,6 +49,8 @@ class Varying:
         self.buffers: set[E.Var] = set(also[1])  # by storage, so that views follow
         self._memo: dict[int, bool] = {}
         self._writes: dict[S.Stmt, list[effects.Access]] = {}
+        self._branches = dict(_branches(launch.body)) if roles else {}
+        self._confined: set[E.Var] = set()  # storage of the branch in hand
         self._changed = True
         while self._changed:
             self._changed = False
@@ -104,6 +110,9 @@ class Varying:
         """``control``: under a varying condition. ``own``: storage private to an iteration of the
         enclosing Parallel, or an empty set outside of one."""
         inner = control
+        if stmt in self._branches and not control:
+            self._visit_branch(stmt, own)
+            return
         if isinstance(stmt, S.Seq):
             for item in stmt.stmts:
                 self._visit(item, control, own)
@@ -127,12 +136,24 @@ class Varying:
         for block in stmt.blocks():
             self._visit(block, inner, own)
 
+    def _visit_branch(self, stmt: S.Stmt, own: set[E.Var] | None) -> None:
+        """Once for what only its branches use, once for all else."""
+        assert isinstance(stmt, S.If)
+        for block in stmt.blocks():
+            self._visit(block, False, own)
+        if self.expr(stmt.cond):
+            self._confined = self._branches[stmt]
+            for block in stmt.blocks():
+                self._visit(block, True, own)
+            self._confined = set()
+
     def _visit_writes(self, stmt: S.Stmt, control: bool) -> None:
         """Private memory differs when what is written differs, or who writes it: only what the
         whole group does, and first values, do not depend on that."""
         some = control and not isinstance(stmt, (S.TileOp, S.Alloc))
         for access in self._private_writes(stmt):
-            if some or self._differs(access.by):
+            apart = some and access.data not in self._confined
+            if apart or self._differs(access.by):
                 self._add_buffer(access.buffer)
 
     def _private_writes(self, stmt: S.Stmt) -> list[effects.Access]:
@@ -161,6 +182,28 @@ class Varying:
                     self._add_buffer(access.buffer)
             if isinstance(node, S.Let) and self.expr(node.value):
                 self._add_var(node.var)
+
+
+def _branches(body: S.Stmt) -> Iterator[tuple[S.Stmt, set[E.Var]]]:
+    """The branches in ``body`` that stand in no loop, and the storage that nothing else uses in
+    the innermost one around them."""
+    items = list(_once(body))
+    used = [set() if isinstance(item, S.Alloc) else effects.used(item) for item in items]
+    for at, item in enumerate(items):
+        if isinstance(item, S.If):
+            yield item, used[at].difference(*used[:at], *used[at + 1 :])
+            for block in item.blocks():
+                yield from _branches(block)
+
+
+def _once(stmt: S.Stmt) -> Iterator[S.Stmt]:
+    """The statements of a block that stand in no loop and no branch."""
+    blocks = tuple(stmt.blocks())
+    if not blocks or isinstance(stmt, (S.If, S.For, S.While, S.Parallel)):
+        yield stmt
+        return
+    for block in blocks:
+        yield from _once(block)
 
 
 def varying_exit(body: S.Stmt, varying: Varying) -> bool:

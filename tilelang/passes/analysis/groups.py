@@ -225,7 +225,7 @@ class ThreadGroups:
         self.divergent: set[Stmt] = set()
         self.partial: set[Stmt] = set()
         self.elected: set[Stmt] = set()
-        self.varying = Varying(launch, votes=True)
+        self.varying = Varying(launch, votes=True, roles=True)
         self.alike: set[Var] = set()  # loop variables that are the same in their group
         self._visit(launch.body, np.ones(self.all[1], np.bool_), {})
 

@@ -110,12 +110,12 @@ class Part:
     Attributes:
         rows: the tile in shared memory: places of :data:`PART_ROWS` x :data:`PART_COLUMNS` elements
             for each warp.
-        number, count: which one of how many.
+        number, count: which one of how many; no number is none of them.
         last: whether its warps wait until the unit has read all that they have given to it.
     """
 
     rows: Buffer
-    number: int
+    number: int | None
     count: int
     last: bool = False
 

@@ -48,6 +48,8 @@ def lower_part(stmt: S.Copy, part: Part, ctx: Lowering) -> S.Stmt | None:
     strips = _strips(stmt.src, warp, ctx)
     if len(strips) != part.count or ctx.group.lo % ctx.warp:
         return None
+    if part.number is None:
+        return S.If(cond=(ctx.thread % ctx.warp).equal(0), then=_wait(0), loc=stmt.loc)
     strip = strips[part.number]
     places = int(part.rows.shape[0]) * ctx.warp // ctx.threads  # of a warp
     place = warp * places + part.number % places

@@ -276,7 +276,7 @@ class _Tiles(ExprRewriter):
         if found is not None:
             return found
         whole = replace(stmt, annotations=tuple(p for p in stmt.annotations if p[0] != PART))
-        return S.seq() if part.number else self.lower_one(whole, ctx)
+        return S.seq() if part.number != 0 else self.lower_one(whole, ctx)
 
     def loop(self, stmt: S.Stmt, loop: S.Parallel, ctx: Lowering) -> S.Stmt:
         """A loop over elements; an asynchronous copy that nobody else commits commits itself."""

@@ -10,11 +10,16 @@ there, and only the last tile's parts stand alone.
 
 The rule (``_Form``, ``_Plan``): two or more warpgroups of 128 threads, so that a block fills a
 multiprocessor; one pipelined loop at the top of the kernel with one product and copies to shared
-memory, nothing that takes registers of its own; its result copied as a
-whole to a tensor of 16-bit elements at the end, directly or through a tile in shared memory that
-nothing else uses; more tiles than multiprocessors, or an unknown number. Versions of operands give
-way to the places of the parts where shared memory is short, down to three. A launch that
-:mod:`specialize_warps` leaves with one role stays as it is: its copies are those of its users.
+memory, nothing that takes registers of its own; its result copied as a whole to a tensor of 16-bit
+elements at the end, directly or through a tile in shared memory that nothing else uses, or stored
+by a loop, all rows or those below a bound; more tiles than multiprocessors, or an unknown number.
+Versions of operands give way to the places of the parts where shared memory is short, down to
+three. A launch that :mod:`specialize_warps` leaves with one role stays as it is: its copies are
+those of its users.
+
+Where the place of a result or its bound of rows is read from memory (the rows of a group, say), a
+thread keeps these values beside the result. A result with fewer rows than its tile is stored row by
+row from registers, under the first product.
 
 Blocks take tiles in the order of the grid, with ``T.use_swizzle`` in that of its panels.
 Relied on: blocks do not wait for each other.
@@ -38,12 +43,14 @@ from tilelang.passes.analysis.loops import trip_count
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.analysis.tma import PART, PART_COLUMNS, PART_ROWS, Part, box_layout
 from tilelang.passes.schedule.pipeline import pipelined, stages_of
+from tilelang.passes.schedule.row_stores import stored_rows
 from tilelang.passes.schedule.specialize_warps import WARPGROUP, specialized
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.records import dataclass
 from tilelang.target import Context
 
 BITS = 16  # of an element that blocks of rows are stored of
+PLACE = DType("int32")  # of a value that says where a result goes
 LEAST_STAGES = 3  # versions of operands that places of parts leave
 NOTE = "tile_note"  # annotation of a launch: what its blocks work on, for reports
 _BARRIERS = 1024  # bytes of mbarriers beside the tiles
@@ -85,6 +92,7 @@ class _Form:
         allocs: all that stand at the top, without that of ``tile``.
         out: where the result goes.
         tile: the shared tile that it goes through, if any.
+        rows: the loop that stores it, if one does, and when all of its rows are stored, by boxes.
     """
 
     allocs: tuple[S.Alloc, ...]
@@ -94,6 +102,7 @@ class _Form:
     after: tuple[S.Stmt, ...]
     out: S.Copy
     tile: Buffer | None
+    rows: tuple[S.Parallel, E.Expr] | None = None
 
 
 def _form(launch: S.Launch) -> _Form | None:
@@ -109,17 +118,25 @@ def _form(launch: S.Launch) -> _Form | None:
         return None
     if not all(map(_leaves_registers, inside)):
         return None
-    found = _result(items, product.c.buffer)
-    if found is None:
-        return None
-    out, tile, last = found
+    rows = None
+    if isinstance(items[-1], S.Parallel):
+        stored = _stored(items[-1], product.c.buffer)
+        if stored is None:
+            return None
+        out, whole = stored
+        tile, last, rows = None, len(items) - 1, (items[-1], whole)
+    else:
+        found = _result(items, product.c.buffer)
+        if found is None:
+            return None
+        out, tile, last = found
     at = items.index(loop)
     if last <= at:
         return None
     allocs = tuple(item for item in items if isinstance(item, S.Alloc) and item.buffer is not tile)
     rest = [item for item in items[:last] if not isinstance(item, S.Alloc)]
     at = rest.index(loop)
-    return _Form(allocs, tuple(rest[:at]), loop, product, tuple(rest[at + 1 :]), out, tile)
+    return _Form(allocs, tuple(rest[:at]), loop, product, tuple(rest[at + 1 :]), out, tile, rows)
 
 
 def _may_persist(launch: S.Launch) -> bool:
@@ -173,6 +190,33 @@ def _result(items: tuple[S.Stmt, ...], result: Buffer) -> tuple[S.Copy, Buffer |
     return (out, tile, at) if result.storage == FRAGMENT else None
 
 
+def _stored(stmt: S.Parallel, result: Buffer) -> tuple[S.Copy, E.Expr] | None:
+    """A loop that stores ``result``, all of it or the first rows, as the copy that it is where its
+    rows are all stored, and when they are."""
+    found = stored_rows(stmt)
+    if found is None or found.load.buffer is not result or result.storage != FRAGMENT:
+        return None
+    row = stmt.vars[0]
+    *outer, line, column = found.store.indices
+    whole: E.Expr = E.const(True)
+    if isinstance(line, E.Select) and line.cond is E.binary("lt", line.f, E.const(0)):
+        line = line.f  # an index below 0 counts from the end
+        whole = E.binary("ge", simplify(line - row), E.const(0))
+    first = simplify(line - row)
+    if any(row in expr.variables for expr in (*outer, first, column)):
+        return None
+    if found.cond is not None:
+        if not (isinstance(found.cond, E.Binary) and found.cond.op == "lt"):
+            return None
+        count = found.cond.b
+        if found.cond.a is not row or row in count.variables:
+            return None
+        whole = E.binary("land", E.binary("ge", count, result.shape[0]), whole)
+    mins = (*outer, first, simplify(column - stmt.vars[1]))
+    region = Region(found.store.buffer, mins, (*(1 for _ in outer), *result.shape))
+    return S.Copy(src=result.region(), dst=region, loc=stmt.loc), simplify(whole)
+
+
 def _allocates(item: S.Stmt, buffer: Buffer) -> bool:
     return isinstance(item, S.Alloc) and item.buffer is buffer
 
@@ -185,27 +229,32 @@ class _Plan:
         parts: of the result that each warp stores.
         rows: their places in shared memory.
         stages: versions of the operands.
-        region: where the result goes, by the variables of blocks alone.
+        region: where the result goes, by the variables of blocks and those of ``kept``.
+        names: the values that the body binds to variables, by the same.
+        kept: variables of the body whose values come from memory.
     """
 
     parts: int
     rows: Buffer
     stages: int
     region: Region
+    names: Mapping[E.Var, E.Expr]
+    kept: tuple[E.Var, ...]
 
 
 def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
     """The plan for ``form``, None where it does not qualify."""
     limits, dtype = facts.context.limits, form.out.dst.dtype
     result = form.product.c.buffer
-    region = _by_blocks(launch, form)
+    placed = _by_blocks(launch, form)
     if (
         dtype.bits != BITS
         or dtype.lanes > 1
-        or region is None
+        or placed is None
         or not _is_worth(launch, limits.processors)
     ):
         return None
+    region, names, kept = placed
     shape = tuple(extent for extent in result.shape if isinstance(extent, int))
     warps = prod(launch.threads) // limits.warp
     parts, rest = divmod(prod(shape), warps * PART_ROWS * PART_COLUMNS)
@@ -227,7 +276,7 @@ def _plan(launch: S.Launch, form: _Form, facts: TmaFacts) -> _Plan | None:
         room = limits.shared_block - others - _bytes(rows) - _BARRIERS
         stages = min(asked, room // versions) if versions else 0
         if stages >= min(asked, LEAST_STAGES) and stages > 1:
-            return _Plan(parts, rows, stages, region)
+            return _Plan(parts, rows, stages, region, names, kept)
     return None
 
 
@@ -254,20 +303,39 @@ def _is_worth(launch: S.Launch, processors: int) -> bool:
     return len(known) < len(launch.grid) or prod(known) > processors
 
 
-def _by_blocks(launch: S.Launch, form: _Form) -> Region | None:
-    """Where the result goes, without variables that the body binds; None where that depends on
-    memory or on threads."""
+def _by_blocks(
+    launch: S.Launch, form: _Form
+) -> tuple[Region, dict[E.Var, E.Expr], tuple[E.Var, ...]] | None:
+    """Where the result goes by the variables of blocks, the values of variables that the body
+    binds, and those of them that depend on memory; None where it depends on threads, or on memory
+    in another way."""
     values: dict[E.Var, E.Expr] = {}
+    kept: list[E.Var] = []
     for item in (*form.before, *form.after):
         if isinstance(item, S.Let):
-            values[item.var] = substitute(item.value, values)
+            value = substitute(item.value, values)
+            if tuple(effects.accesses(value)) or not value.variables.isdisjoint(kept):
+                kept.append(item.var)
+            else:
+                values[item.var] = value
     found = form.out.dst.map(lambda expr: simplify(substitute(expr, values)))
-    for expr in found.mins:
-        if E.holds(expr, E.Load, E.Call, E.AddressOf, E.RegionArg):
+    exprs, result = list(found.mins), form.out.src.buffer
+    if form.rows is not None:
+        exprs += [
+            substitute(expr, values) for node in S.walk(form.rows[0]) for expr in node.exprs()
+        ]
+    used: set[E.Var] = set()
+    for expr in exprs:
+        others = (found for found in effects.accesses(expr) if found.buffer is not result)
+        if any(True for _ in others) or E.holds(expr, E.Call, E.AddressOf, E.RegionArg):
             return None
         if not expr.variables.isdisjoint(launch.thread_vars):
             return None
-    return found
+        used |= expr.variables
+    needed = tuple(var for var in kept if var in used)
+    if any(var.dtype is not PLACE for var in needed):
+        return None
+    return found, values, needed
 
 
 # -- the loop over tiles -----------------------------------------------------------------------
@@ -286,20 +354,24 @@ class _Persistent:
         self.block, self.tile = E.Var("block", self.dtype), E.Var("tile", self.dtype)
         result = form.product.c.buffer
         self.held = Buffer(f"{result.name}_held", result.shape, form.out.dst.dtype, FRAGMENT)
+        self.places = Buffer("place", Shape((max(1, len(plan.kept)),)), PLACE, "local")
 
     def launch(self) -> S.Launch:
         """The launch."""
         old, form = self.old, self.form
         pack = S.Copy(src=form.out.src, dst=self.held.region(), loc=form.out.loc)
-        work = (*form.before, self.products(), *self.left_over(), *form.after, pack)
+        keep = [
+            S.Store(buffer=self.places, indices=(E.const(k),), value=var, loc=form.out.loc)
+            for k, var in enumerate(self.plan.kept)
+        ]
+        work = (*form.before, self.products(), *self.left_over(), *form.after, pack, *keep)
         one = S.seq(*self.lets(self.tile, old.block_vars, S.seq(*work)), *work)
         tiles = S.For(
             var=self.tile, start=self.block, stop=self.total, step=self.step, body=one,
             loc=form.loop.loc,
         )  # fmt: skip
-        allocs = [
-            S.Alloc(buffer=buffer, loc=form.out.loc) for buffer in (self.held, self.plan.rows)
-        ]
+        made = (self.held, self.plan.rows, *([self.places] if keep else []))
+        allocs = [S.Alloc(buffer=buffer, loc=form.out.loc) for buffer in made]
         past = self.total - 1 - self.block
         last = E.Var("last", self.dtype)
         final = S.Let(var=last, value=simplify(past // self.step * self.step + self.block))
@@ -334,14 +406,48 @@ class _Persistent:
         plan, loc = self.plan, self.form.out.loc
         names = tuple(E.Var(f"{var.name}_before", var.dtype) for var in self.old.block_vars)
         moved: dict[E.Var, E.Expr] = dict(zip(self.old.block_vars, names))
+        kept = [E.Var(f"{var.name}_before", var.dtype) for var in plan.kept]
+        moved |= dict(zip(plan.kept, kept))
+        held = [
+            S.Let(var=var, value=E.Load(self.places, (E.const(k),)), loc=loc)
+            for k, var in enumerate(kept)
+        ]
         region = plan.region.map(lambda expr: substitute(expr, moved))
-        made: list[S.Stmt] = []
-        for k, cond in conds.items():
-            part = Part(plan.rows, k, plan.parts, last and k == max(conds))
-            copy = S.Copy(src=self.held.region(), dst=region, annotations=((PART, part),), loc=loc)
-            made.append(copy if cond is None else S.If(cond=cond, then=copy, loc=loc))
-        body = S.seq(*made)
-        return S.seq(*self.lets(number, names, body), body)
+
+        def copy(number: int | None, last: bool, dst: Region) -> S.Stmt:
+            part = Part(plan.rows, number, plan.parts, last)
+            return S.Copy(src=self.held.region(), dst=dst, annotations=((PART, part),), loc=loc)
+
+        def each(of: int, stmt: S.Stmt) -> S.Stmt:
+            cond = conds[of]
+            return stmt if cond is None else S.If(cond=cond, then=stmt, loc=loc)
+
+        body = S.seq(*(each(k, copy(k, last and k == max(conds), region)) for k in conds))
+        if self.form.rows is not None:
+            loop, whole = self.form.rows
+            values = {var: substitute(value, moved) for var, value in plan.names.items()} | moved
+            rows = [each(0, self.rows_of(loop, values))] if 0 in conds else []
+            if last:
+                rows.append(copy(None, True, self.held.region()))
+            whole = simplify(substitute(whole, values))
+            body = S.If(cond=whole, then=body, orelse=S.seq(*rows) if rows else None, loc=loc)
+        return S.seq(*self.lets(number, names, body), *held, body)
+
+    def rows_of(self, loop: S.Parallel, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
+        """The loop that stores rows of a result, from the registers that hold it."""
+        found = stored_rows(loop)
+        assert found is not None
+        row, column = (E.Var(var.name, var.dtype) for var in loop.vars)
+        values = {**values, loop.vars[0]: row, loop.vars[1]: column}
+        store: S.Stmt = replace(
+            found.store, value=E.Load(self.held, (row, column)),
+            indices=tuple(substitute(index, values) for index in found.store.indices),
+        )  # fmt: skip
+        if found.cond is not None:
+            store = S.If(cond=substitute(found.cond, values), then=store, loc=loop.loc)
+        return replace(
+            loop, vars=(row, column), body=store, annotations=(*loop.annotations, (PART, None))
+        )
 
     def behind(self, conds: Mapping[int, E.Expr | None], more: E.Expr | None = None) -> S.Stmt:
         """Parts of the tile before this one, if there is one and ``more`` holds."""

@@ -4,7 +4,8 @@ A launch whose pipelines have mbarriers becomes two roles around its body. The *
 threads that the program has, with everything it does; a *producer* warpgroup behind them runs the
 loops and conditions around the pipelines alone and fills their items, as far ahead as there are
 versions. The register file is handed on: a producer needs few registers. What every thread finds
-out for itself before (the group of a tile in a table, say) stands before the roles.
+out for itself before (the group of a tile in a table, say) stands before the roles, or in both
+where the loops around a pipeline find it out anew.
 
 Relied on: a pipeline whose order has been proved, in the form that ``pipeline_loops`` writes. The
 order by roles is proved anew; where it cannot be, or the launch does not qualify (``why_not``), it
@@ -165,9 +166,16 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
     pipes = {node.pipe for node in pipelines}
     common, private = _common(rest, launch)
     rest = [item for item in rest if item not in common]
-    project = _Producer(launch, pipes, private)
-    copying = _without_unused(project.block(rest))
-    project.check(copying)
+    try:
+        copying = _copying(rest, launch, pipes, private)
+    except _NotSpecializedError:
+        again = private | _private(rest, launch, pipes)
+        if again == private:
+            raise
+        private = again
+        common += [item for item in rest if isinstance(item, S.Alloc) and item.buffer.data in again]
+        rest = [item for item in rest if item not in common]
+        copying = _copying(rest, launch, pipes, private)
     threads = prod(launch.threads)
     upper, lower, note = _budget(launch, context)
     elected = all(MECHANISMS[node.mechanism].elected for node in pipelines)
@@ -199,6 +207,22 @@ def _specialized(launch: S.Launch, context: Context) -> S.Launch:
     return made_by
 
 
+def _copying(
+    items: list[S.Stmt], launch: S.Launch, pipes: set[E.Var], private: set[E.Var]
+) -> S.Stmt:
+    """What a producer does of ``items``, with ``private`` arrays of its own.
+
+    Raises:
+        _NotSpecializedError: it cannot be taken out of them.
+    """
+    project = _Producer(launch, pipes, private)
+    made, before = project.block(items), 0
+    while before != (before := sum(1 for _ in S.walk(made))):
+        made = _without_unused(made, private)
+    project.check(made)
+    return made
+
+
 def _flat(stmt: S.Stmt) -> Iterator[S.Stmt]:
     """The statements of a kernel in order, with those of its pipelines in their place."""
     if isinstance(stmt, S.Seq):
@@ -226,6 +250,19 @@ def _common(items: list[S.Stmt], launch: S.Launch) -> tuple[list[S.Stmt], set[E.
             return (common, private) if stores else ([], set())
         private -= others
     return [], set()
+
+
+def _private(items: list[S.Stmt], launch: S.Launch, pipes: set[E.Var]) -> set[E.Var]:
+    """The arrays of a thread at the top of the kernel that a producer can fill for itself beside
+    its loops over pipelines, time after time as consumers do."""
+    allocs = (item for item in items if isinstance(item, S.Alloc))
+    private = {item.buffer.data for item in allocs if item.buffer.storage in PRIVATE}
+    while private:
+        others = _Producer(launch, pipes, private).left_out(S.seq(*items))
+        if private.isdisjoint(others):
+            break
+        private -= others
+    return private
 
 
 def _is_item(stmt: S.Stmt) -> bool:
@@ -311,14 +348,18 @@ def _without_fills(stmts: tuple[S.Stmt, ...], pipes: set[E.Var]) -> Iterator[S.S
         filling &= not isinstance(stmt, H.Commit)
 
 
-def _without_unused(stmt: S.Stmt) -> S.Stmt:
-    """``stmt`` without variables that only consumers need."""
+def _without_unused(stmt: S.Stmt, private: set[E.Var]) -> S.Stmt:
+    """``stmt`` without variables that only consumers need, and without what is stored to arrays
+    of ``private`` that only they read."""
     used: set[E.Var] = set()
+    read = {access.data for access in effects.accesses(stmt, nested=True) if access.reads}
 
     def block(stmt: S.Stmt) -> S.Stmt:
         made: list[S.Stmt] = []
         for item in reversed(tuple(_flat(stmt))):
             if isinstance(item, S.Let) and item.var not in used:
+                continue
+            if isinstance(item, S.Store) and item.buffer.data in private - read:
                 continue
             for expr in item.exprs():
                 used.update(expr.variables)
@@ -353,7 +394,7 @@ class _Producer:
             self.gone.add(stmt.var)
             return []
         if not any(isinstance(node, H.Wait) for node in S.walk(stmt)):
-            return []
+            return [stmt] if effects.written(stmt) & self.private and self.repeats(stmt) else []
         if isinstance(stmt, S.For) and (fill := self.filling(stmt)) is not None:
             return [fill]
         if not isinstance(stmt, (S.For, S.If, H.Run, S.Attr)):
@@ -375,6 +416,24 @@ class _Producer:
         body = simplified_with(fills[0].then, back)
         kept = tuple(pair for pair in loop.annotations if pair[0] == "num_stages")
         return replace(loop, body=body, annotations=kept)
+
+    def left_out(self, stmt: S.Stmt) -> set[E.Var]:
+        """The arrays that consumers write where a producer does not."""
+        found: set[E.Var] = set()
+
+        def visit(block: S.Stmt) -> S.Stmt:
+            for item in _flat(block):
+                if any(isinstance(node, H.Wait) for node in S.walk(item)):
+                    if isinstance(item, S.For) and self.filling(item) is not None:
+                        found.update(effects.written(item))
+                    else:
+                        rewrite_blocks(item, visit)
+                elif not self.repeats(item):
+                    found.update(effects.written(item))
+            return block
+
+        visit(stmt)
+        return found
 
     def is_steady(self, expr: E.Expr) -> bool:
         """Whether a producer sees the value of ``expr`` that consumers see."""

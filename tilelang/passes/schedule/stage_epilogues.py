@@ -19,16 +19,13 @@ from dataclasses import replace
 
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
-from tilelang.ir.bounds import divisible_by
 from tilelang.ir.buffer import Buffer, Shape
-from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import Rewriter, rewrite_launches
 from tilelang.passes.analysis.scopes import FRAGMENT
+from tilelang.passes.analysis.tma import PART
+from tilelang.passes.schedule.row_stores import BITS, stored_rows
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.target import Context
-
-BITS = 16  # of an element that blocks of rows are stored of
-CHUNK = 8  # elements in 16 bytes
 
 
 def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
@@ -49,7 +46,8 @@ def stage_epilogues(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 
 def _results(launch: S.Launch) -> set[Buffer]:
-    """Fragments that products add up in, and copies of them."""
+    """Fragments that products add up in, and copies of them, but for those that go out by parts
+    beside further products."""
     nodes = list(S.walk(launch.body))
     found = {node.c.buffer for node in nodes if isinstance(node, S.Gemm)}
     copies = [node for node in nodes if isinstance(node, S.Copy)]
@@ -57,7 +55,8 @@ def _results(launch: S.Launch) -> set[Buffer]:
     while count < len(found):
         count = len(found)
         found |= {copy.dst.buffer for copy in copies if copy.src.buffer in found}
-    return {buffer for buffer in found if buffer.storage == FRAGMENT}
+    parted = {copy.src.buffer for copy in copies if PART in dict(copy.annotations)}
+    return {buffer for buffer in found - parted if buffer.storage == FRAGMENT}
 
 
 class _Staged(Rewriter):
@@ -90,24 +89,10 @@ class _Staged(Rewriter):
 
     def rows(self, stmt: S.Parallel) -> S.Stmt | list[S.Stmt]:
         """A loop that does nothing but store rows of a result, some of them or all."""
-        groups, body = self.facts.groups, stmt.body
-        if isinstance(body, S.If) and body.orelse is None:
-            body = body.then
-        if not isinstance(body, S.Store) or len(stmt.vars) != 2 or stmt.loop_layout is not None:
+        groups, found = self.facts.groups, stored_rows(stmt)
+        if found is None or found.load.buffer not in self.results:
             return stmt
-        value, column = body.value, stmt.vars[1]
-        load = value.value if isinstance(value, E.Cast) and not value.rounding else value
-        if not isinstance(load, E.Load) or load.buffer not in self.results:
-            return stmt
-        if not E.same_exprs(load.indices, stmt.vars) or load.buffer.shape != stmt.extents:
-            return stmt
-        to = body.buffer
-        if to.storage != "global" or to.dtype.bits != BITS or to.dtype.lanes > 1:
-            return stmt
-        first = simplify(body.indices[-1] - column)
-        rows = (*body.indices[:-1], *(stmt.body.exprs() if body is not stmt.body else ()), first)
-        if any(column in expr.variables for expr in rows) or not divisible_by(first, CHUNK):
-            return stmt
+        body, load, to = found.store, found.load, found.store.buffer
         if stmt in groups.divergent or stmt in groups.partial:
             return stmt
         tile = Buffer(f"{load.buffer.name}_tile", Shape(load.buffer.shape), to.dtype, "shared")

@@ -1,0 +1,53 @@
+"""Loops that do nothing but store rows of a result, some of them or all."""
+
+from __future__ import annotations
+
+from tilelang.ir import expr as E
+from tilelang.ir import stmt as S
+from tilelang.ir.bounds import divisible_by
+from tilelang.ir.simplify import simplify
+from tilelang.records import dataclass
+
+BITS = 16  # of an element that blocks of rows are stored of
+CHUNK = 8  # elements in 16 bytes
+
+
+@dataclass(frozen=True)
+class RowStores:
+    """What a loop stores.
+
+    Attributes:
+        store: one element of a row, whose columns begin at a multiple of :data:`CHUNK`.
+        load: the element of the result.
+        cond: the condition of the row, if there is one.
+    """
+
+    store: S.Store
+    load: E.Load
+    cond: E.Expr | None
+
+
+def stored_rows(stmt: S.Parallel) -> RowStores | None:
+    """What ``stmt`` stores to a tensor of 16-bit elements if it goes over a whole tile and does
+    nothing else; a condition may ask for the row, not for the column."""
+    body: S.Stmt = stmt.body
+    cond: E.Expr | None = None
+    if isinstance(body, S.If) and body.orelse is None:
+        cond, body = body.cond, body.then
+    if not isinstance(body, S.Store) or len(stmt.vars) != 2 or stmt.loop_layout is not None:
+        return None
+    value, column = body.value, stmt.vars[1]
+    load = value.value if isinstance(value, E.Cast) and not value.rounding else value
+    if not isinstance(load, E.Load):
+        return None
+    shape = tuple(map(E.as_expr, load.buffer.shape))
+    if not E.same_exprs(load.indices, stmt.vars) or not E.same_exprs(stmt.extents, shape):
+        return None
+    to = body.buffer
+    if to.storage != "global" or to.dtype.bits != BITS or to.dtype.lanes > 1:
+        return None
+    first = simplify(body.indices[-1] - column)
+    rows = (*body.indices[:-1], *(() if cond is None else (cond,)), first)
+    if any(column in expr.variables for expr in rows) or not divisible_by(first, CHUNK):
+        return None
+    return RowStores(body, load, cond)
