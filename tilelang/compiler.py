@@ -24,6 +24,7 @@ from tilelang.passes.layouts.promote_operands import promote_operands
 from tilelang.passes.lower.addresses import apply_layouts
 from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.hoist import hoist_indices
+from tilelang.passes.lower.hoist_uniform import hoist_uniform
 from tilelang.passes.lower.pack_f16x2 import pack_f16x2
 from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.predicate_copies import predicate_copies
@@ -148,6 +149,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         *_memory(),
         Step("hoist_indices", hoist_indices, _on_gpu,
              "indices are as they will be printed"),
+        Step("hoist_uniform", hoist_uniform, _on_gpu, "indices are as they will be printed"),
         Step("reduce_modulo", reduce_modulo, _on_gpu,
              "indices are as they will be printed, and their unchanging parts have names"),
         Step("predicate_copies", predicate_copies, _on_gpu,
