@@ -157,6 +157,79 @@ def test_no_wait_may_come_later(name: str) -> None:
         assert not tilelang.sanitize(kernel, A, B, *more, O, schedule="late", source=edited).ok
 
 
+def slopes(length: int, stages: int) -> Any:
+    """Products of a pipeline of two tiles: what is computed of the first product stands beside the
+    second, and what is computed of that beside the third, which the last statements need not."""
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((length, 64), "float16"),
+        B: T.Tensor((length, 64), "float16"),
+        X: T.Tensor((64, 64), "float32"),
+        Y: T.Tensor((length, 64), "float32"),
+    ):
+        with T.Kernel(1, threads=128):
+            a = T.alloc_shared((64, 64), "float16")
+            b = T.alloc_shared((64, 64), "float16")
+            w = T.alloc_fragment((64, 64), "float16")
+            s = T.alloc_fragment((64, 64), "float32")
+            x = T.alloc_fragment((64, 64), "float32")
+            y = T.alloc_fragment((64, 64), "float32")
+            T.clear(x)
+            for k in T.Pipelined(length // 64, num_stages=stages):
+                T.copy(A[k * 64, 0], a)
+                T.copy(B[k * 64, 0], b)
+                T.gemm(a, b, s, transpose_B=True, clear_accum=True)
+                T.gemm(a, a, y, transpose_B=True, clear_accum=True)
+                T.copy(s, w)
+                T.gemm(w, b, x)
+                for i, j in T.Parallel(64, 64):
+                    y[i, j] = y[i, j] + 1.0
+                T.copy(y, Y[k * 64, 0])
+            T.copy(x, X)
+
+    return kernel
+
+
+def test_an_item_is_released_where_its_products_are_complete_anyway() -> None:
+    made = after_pass(slopes(256, 2))
+    loop = next(
+        node for node in S.walk(made.body)
+        if isinstance(node, S.For) and any(isinstance(one, S.Gemm) for one in S.walk(node))
+    )  # fmt: skip
+    found = []
+    for node in S.walk(loop.body):
+        if isinstance(node, S.Gemm):
+            found.append(f"start {node.c.buffer.name}")
+        elif isinstance(node, H.WaitProducts):
+            found.append(f"wait {node.newer}")
+        elif isinstance(node, H.Release):
+            found.append("release")
+        elif isinstance(node, S.Parallel):
+            found.append("loop")
+    # The loop needs y and is done beside the product for x, which reads what is released.
+    assert " ".join(found) == "start s start y wait 1 start x wait 1 loop wait 0 release"
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize("length", [64, 128, 320])
+def test_releases_that_are_held_back_hold_nobody_up(length: int, stages: int) -> None:
+    A, B = small(length, 64), small(length, 64) // 2
+    X, Y = np.zeros((64, 64), np.float32), np.zeros((length, 64), np.float32)
+    wanted, blocks = X.copy(), Y.copy()
+    for k in range(0, length, 64):
+        a, b = (part[k : k + 64].astype(np.float32) for part in (A, B))
+        wanted += (a @ b.T).astype(np.float16).astype(np.float32) @ b
+        blocks[k : k + 64] = a @ a.T + 1
+    kernel = tilelang.compile(
+        slopes(length, stages), target="cuda -arch=sm_90a", execution_backend="emulator"
+    )
+    assert tilelang.sanitize(kernel, A, B, X, Y, schedule="late").ok
+    kernel(A, B, X, Y)
+    np.testing.assert_array_equal(X, wanted)
+    np.testing.assert_array_equal(Y, blocks)
+
+
 # -- the analysis --
 def fragment(name: str) -> Buffer:
     return Buffer(name, Shape((64, 64)), DType("float32"), "local.fragment")

@@ -5,6 +5,10 @@ first statement that needs it: one that touches the sum, overwrites an operand, 
 so (``analysis/pending.py`` says what does). What the threads do in between goes on beside the
 product. A loop is looked at until what its iterations leave under way does not change.
 
+An item of a pipeline that such products read is released behind the wait that completes them
+anyway, at the latest where the statements around end: what fills the pipeline has the next items
+before, and needs this one for none that these threads wait for in between.
+
 Groups are waited for where they were issued: a branch or a role ends with what was under way
 before it. A program that waits for such products itself keeps its own order.
 """
@@ -22,6 +26,7 @@ from tilelang.passes.analysis import pending as P
 from tilelang.target import Context
 
 _NEVER = E.const(False)  # of a product that clears nothing
+_BRANCHES = (S.If, S.For, S.While)  # that products may be issued in, or waited for
 _LEAVES = (S.Break, S.Continue, S.ThreadReturn)
 
 
@@ -75,17 +80,46 @@ class _Waits:
     def visit(self, stmt: S.Stmt, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
         """``stmt`` with its waits."""
         if isinstance(stmt, S.Seq):
-            made: list[S.Stmt] = []
-            for item in stmt.stmts:
-                part, before = self.visit(item, before)
-                made += part
-            return made, before
+            return self.row(stmt, before)
         if not any(map(P.may_stay, S.walk(stmt))):
             wait, after = self.wait(self.needs.of(stmt, before), before, stmt)
             return [*wait, stmt], after
         wait, before = self.wait(self.needs.of(stmt, before, nested=False), before, stmt)
         inside, after = self.inside(stmt, before)
         return [*wait, inside], after
+
+    def row(self, stmt: S.Seq, before: P.Pending) -> tuple[list[S.Stmt], P.Pending]:
+        """Statements one after another, with releases where their products are complete.
+
+        A release is held back past waits for items of the same number only: to fill those, nobody
+        waits for it, as an item takes the place of one that was released in an earlier iteration.
+        """
+        made: list[S.Stmt] = []
+        held: list[tuple[S.Stmt, list[S.Gemm]]] = []
+        for item in stmt.stmts:
+            needed = self.needs.of(item, before) if isinstance(item, H.Release) else []
+            if needed and not self.needs.by_hand:
+                held.append((item, needed))
+                continue
+            if held and not _passes(item, [release for release, _ in held]):
+                part, before = self.let_go(held, before)
+                made += part
+                held = []
+            part, before = self.visit(item, before)
+            freed = [one for one, products in held if not any(map(before.__contains__, products))]
+            held = [(one, products) for one, products in held if one not in freed]
+            where = 1 if isinstance(part[0], H.WaitProducts) else len(part)
+            made += [*part[:where], *freed, *part[where:]]
+        part, before = self.let_go(held, before) if held else ([], before)
+        return [*made, *part], before
+
+    def let_go(
+        self, held: list[tuple[S.Stmt, list[S.Gemm]]], before: P.Pending
+    ) -> tuple[list[S.Stmt], P.Pending]:
+        """The releases that were held back, behind what they need."""
+        products = [one for _, needed in held for one in needed if one in before]
+        wait, before = self.wait(products, before, held[0][0])
+        return [*wait, *(release for release, _ in held)], before
 
     def inside(self, stmt: S.Stmt, before: P.Pending) -> tuple[S.Stmt, P.Pending]:
         """A statement that is, or holds, such a product."""
@@ -128,3 +162,15 @@ class _Waits:
                 self.needs.quiet = outer
                 return replace(stmt, body=S.seq(*body)), both
             before = both
+
+
+def _passes(item: S.Stmt, held: list[S.Stmt]) -> bool:
+    """Whether the releases of ``held`` may stand behind ``item``."""
+    steps = [node for node in S.walk(item) if isinstance(node, (H.PipelineStep, H.Pipeline))]
+    if steps != [item]:
+        return not steps and not isinstance(item, _BRANCHES)
+    if isinstance(item, H.Release):
+        return True
+    return isinstance(item, H.Wait) and all(
+        isinstance(one, H.Release) and one.number is item.number for one in held
+    )
