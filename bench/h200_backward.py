@@ -2,7 +2,8 @@
 compiles them.
 
 Three kernels: row sums of ``O * dO``; the gradients of keys and values, block of keys by block of
-keys, which adds what each gives to the gradient of the queries in float32; that in 16 bits.
+keys, which adds what each gives to the gradient of the queries in float32; that in 16 bits. What
+all elements are multiplied by is left to the first and the last of them.
 """
 
 from __future__ import annotations
@@ -19,43 +20,52 @@ LOG2E = 1.44269504
 
 
 def row_sums(batch: int, heads: int, length: int, dim: int, rows: int = 64) -> Any:
-    """delta = sum over the head of O * dO, and zeros for the gradient of the queries."""
+    """delta = sum over the head of O * dO, lse in powers of two, zeros for dQ."""
     shape = (batch, length, heads, dim)
+    width = rows * dim // 32
 
     @T.prim_func
     def kernel(
         O: T.Tensor(shape, "float16"),
         dO: T.Tensor(shape, "float16"),
+        lse: T.Tensor((batch, heads, length), "float32"),
         delta: T.Tensor((batch, heads, length), "float32"),
-        dQ: T.Tensor(shape, "float32"),
+        powers: T.Tensor((batch, heads, length), "float32"),
+        dQ: T.Tensor((batch, heads, length * dim // 32, 32), "float32"),
     ):
         with T.Kernel(T.ceildiv(length, rows), heads, batch, threads=128) as (bx, by, bz):
             here = T.alloc_fragment((rows, dim), "float32")
             there = T.alloc_fragment((rows, dim), "float32")
             total = T.alloc_fragment((rows,), "float32")
+            zero = T.alloc_fragment((width, 32), "float32")
             T.copy(O[bz, bx * rows : (bx + 1) * rows, by, :], here)
             T.copy(dO[bz, bx * rows : (bx + 1) * rows, by, :], there)
             for i, j in T.Parallel(rows, dim):
                 here[i, j] *= there[i, j]
             T.reduce_sum(here, total, dim=1)
-            T.clear(there)
-            T.copy(there, dQ[bz, bx * rows : (bx + 1) * rows, by, :])
+            T.clear(zero)
+            T.copy(zero, dQ[bz, by, bx * width : (bx + 1) * width, :])
             T.copy(total, delta[bz, by, bx * rows : (bx + 1) * rows])
+            for i in T.Parallel(rows):
+                powers[bz, by, bx * rows + i] = lse[bz, by, bx * rows + i] * LOG2E
 
     return tilelang.compile(kernel, target="cuda")
 
 
 def gradients(
     batch: int, heads: int, length: int, dim: int, causal: bool, block_M: int, block_N: int,
-    stages: int, threads: int, by_unit: bool = True, early: bool = True,
+    stages: int, threads: int, keys_first: bool = False,
 ) -> Any:  # fmt: skip
     """dK and dV of ``block_M`` keys, and their part of dQ, from queries ``block_N`` at a time.
 
+    The part of dQ of a block is one run of bytes, in panels of eight columns: registers of the
+    product are stored without bank conflicts, and the copy unit adds the whole by one instruction.
+
     Args:
-        by_unit: what is added to dQ goes through shared memory and the copy unit.
-        early: both products that need nothing but tiles are issued first.
+        keys_first: the product for dK is issued before the threads meet for that of dQ.
     """
     shape, scale = (batch, length, heads, dim), 1 / math.sqrt(dim)
+    width = block_N * dim // 32  # rows of 32 numbers that hold the part of a block
 
     @T.prim_func
     def kernel(
@@ -65,7 +75,7 @@ def gradients(
         dO: T.Tensor(shape, "float16"),
         lse: T.Tensor((batch, heads, length), "float32"),
         delta: T.Tensor((batch, heads, length), "float32"),
-        dQ: T.Tensor(shape, "float32"),
+        dQ: T.Tensor((batch, heads, length * dim // 32, 32), "float32"),
         dK: T.Tensor(shape, "float16"),
         dV: T.Tensor(shape, "float16"),
     ):
@@ -75,8 +85,8 @@ def gradients(
             Q_s = T.alloc_shared((block_N, dim), "float16")
             dO_s = T.alloc_shared((block_N, dim), "float16")
             dS_s = T.alloc_shared((block_M, block_N), "float16")
-            if by_unit:
-                dQ_s = T.alloc_shared((block_N, dim), "float32")
+            dQ_s = T.alloc_shared((dim // 8, block_N, 8), "float32")
+            whole = T.reshape(dQ_s, (width, 32))
             lse_s = T.alloc_shared((block_N,), "float32")
             delta_s = T.alloc_shared((block_N,), "float32")
             scores = T.alloc_fragment((block_M, block_N), "float32")
@@ -99,48 +109,49 @@ def gradients(
                 T.copy(delta[bz, by, k * block_N : (k + 1) * block_N], delta_s)
                 T.clear(scores)
                 T.gemm(K_s, Q_s, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
-                if early:
-                    T.clear(slopes)
-                    T.gemm(V_s, dO_s, slopes, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.clear(slopes)
+                T.gemm(V_s, dO_s, slopes, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, block_N):
-                    scores[i, j] = T.exp2(scores[i, j] * (scale * LOG2E) - lse_s[j] * LOG2E)
+                    scores[i, j] = T.exp2(scores[i, j] * (scale * LOG2E) - lse_s[j])
                 if causal:
                     for i, j in T.Parallel(block_M, block_N):
                         scores[i, j] = T.if_then_else(
                             bx * block_M + i <= k * block_N + j, scores[i, j], 0
                         )
-                if not early:
-                    T.clear(slopes)
-                    T.gemm(V_s, dO_s, slopes, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(scores, weights)
                 T.gemm(weights, dO_s, dV_f, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, block_N):
-                    steps[i, j] = weights[i, j] * (slopes[i, j] - delta_s[j]) * scale
-                T.gemm(steps, Q_s, dK_f, policy=T.GemmWarpPolicy.FullRow)
+                    steps[i, j] = weights[i, j] * (slopes[i, j] - delta_s[j])
+                if keys_first:
+                    T.gemm(steps, Q_s, dK_f, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(steps, dS_s)
                 T.clear(dQ_f)
                 T.gemm(dS_s, K_s, dQ_f, transpose_A=True)
-                if by_unit:
-                    T.copy(dQ_f, dQ_s)
-                    T.atomic_add(dQ[bz, k * block_N : (k + 1) * block_N, by, :], dQ_s, use_tma=True)
-                else:
-                    T.atomic_add(dQ[bz, k * block_N : (k + 1) * block_N, by, :], dQ_f)
+                if not keys_first:
+                    T.gemm(steps, Q_s, dK_f, policy=T.GemmWarpPolicy.FullRow)
+                for c, i, j in T.Parallel(dim // 8, block_N, 8):
+                    dQ_s[c, i, j] = dQ_f[i, c * 8 + j]
+                T.atomic_add(dQ[bz, by, k * width : (k + 1) * width, :], whole, use_tma=True)
+            for i, j in T.Parallel(block_M, dim):
+                dK_f[i, j] *= scale
             T.copy(dK_f, dK[bz, bx * block_M : (bx + 1) * block_M, by, :])
             T.copy(dV_f, dV[bz, bx * block_M : (bx + 1) * block_M, by, :])
 
     return tilelang.compile(kernel, target="cuda", pass_configs=FAST)
 
 
-def rounded(batch: int, heads: int, length: int, dim: int, rows: int = 64) -> Any:
-    """The gradient of the queries in 16 bits."""
-    total, width = batch * length, heads * dim
+def rounded(batch: int, heads: int, length: int, dim: int, rows: int) -> Any:
+    """The gradient of the queries in 16 bits, from panels of eight columns of ``rows`` rows."""
+    panels, scale = dim // 8, 1 / math.sqrt(dim)
 
     @T.prim_func
-    def kernel(dQ: T.Tensor((total, width), "float32"), out: T.Tensor((total, width), "float16")):
-        with T.Kernel(T.ceildiv(width, 128), T.ceildiv(total, rows), threads=128) as (bx, by):
-            part = T.alloc_fragment((rows, 128), "float32")
-            T.copy(dQ[by * rows, bx * 128], part)
-            T.copy(part, out[by * rows, bx * 128])
+    def kernel(
+        dQ: T.Tensor((batch, heads, length // rows, panels, rows, 8), "float32"),
+        out: T.Tensor((batch, length, heads, dim), "float16"),
+    ):
+        with T.Kernel(length // rows, heads, batch, threads=256) as (bx, by, bz):
+            for i, c, j in T.Parallel(rows, panels, 8):
+                out[bz, bx * rows + i, by, c * 8 + j] = dQ[bz, by, bx, c, i, j] * scale
 
     return tilelang.compile(kernel, target="cuda")
 
@@ -148,8 +159,8 @@ def rounded(batch: int, heads: int, length: int, dim: int, rows: int = 64) -> An
 class Backward:
     """The three kernels behind one call: ``(dQ, dK, dV)`` from what the forward pass has."""
 
-    def __init__(self, kernels: tuple[Any, Any, Any]) -> None:
-        self.kernels = kernels
+    def __init__(self, kernels: tuple[Any, Any, Any], rows: int) -> None:
+        self.kernels, self.rows = kernels, rows
         self._held: tuple[Any, ...] = ()
 
     @property
@@ -160,14 +171,15 @@ class Backward:
 
     def __call__(self, Q: Any, K: Any, V: Any, O: Any, dO: Any, lse: Any) -> tuple[Any, Any, Any]:
         if not self._held:
-            whole = Q.new_empty(Q.shape, dtype=lse.dtype)
-            self._held = (lse.new_empty(lse.shape), whole, *(Q.new_empty(Q.shape) for _ in "qkv"))
-        delta, whole, dQ, dK, dV = self._held
+            batch, length, heads, dim = Q.shape
+            whole = lse.new_empty(batch, heads, length * dim // 32, 32)
+            rows = (lse.new_empty(lse.shape) for _ in range(2))
+            self._held = (*rows, whole, *(Q.new_empty(Q.shape) for _ in "qkv"))
+        delta, powers, whole, dQ, dK, dV = self._held
         sums, main, last = self.kernels
-        sums(O, dO, delta, whole)
-        main(Q, K, V, dO, lse, delta, whole, dK, dV)
-        rows = Q.shape[0] * Q.shape[1]
-        last(whole.view(rows, -1), dQ.view(rows, -1))
+        sums(O, dO, lse, delta, powers, whole)
+        main(Q, K, V, dO, powers, delta, whole, dK, dV)
+        last(whole.view(*whole.shape[:2], -1, dQ.shape[-1] // 8, self.rows, 8), dQ)
         return dQ, dK, dV
 
 
@@ -175,5 +187,6 @@ def backward(
     batch: int, heads: int, length: int, dim: int, causal: bool, **tile: int
 ) -> Backward:  # fmt: skip
     """The backward pass of attention, (batch, length, heads, dim), float16."""
-    sizes = batch, heads, length, dim
-    return Backward((row_sums(*sizes), gradients(*sizes, causal=causal, **tile), rounded(*sizes)))
+    sizes, rows = (batch, heads, length, dim), tile["block_N"]
+    main = gradients(*sizes, causal=causal, **tile)
+    return Backward((row_sums(*sizes), main, rounded(*sizes, rows=rows)), rows)
