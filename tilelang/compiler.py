@@ -75,6 +75,7 @@ from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.elect_stores import elect_stores
 from tilelang.passes.sync.initialise_barriers import initialise_barriers
+from tilelang.passes.sync.late_store_waits import late_store_waits
 from tilelang.passes.sync.own_waits import keep_own_waits
 from tilelang.passes.sync.wait_products import wait_products
 from tilelang.passes.verify.places import verify_places
@@ -117,18 +118,12 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "tiles have all their stages now; everything below asks for layouts"),
         Step("verify_views", verify_views, always,
              "tiles have their orders in memory, and all their names are still there"),
-        Step("elect_stores", elect_stores, _on_gpu,
-             "layouts say what each thread has of a fragment; barriers are for what one thread "
-             "stores and others read"),
-        Step("insert_barriers", insert_barriers, _on_gpu,
-             "what exchanges data is decided on tile operations, where regions are exact; layouts "
-             "may have added copies through shared memory"),
-        Step("keep_own_waits", keep_own_waits, _on_gpu,
-             "products have their plans, which say what the unit can leave under way"),
-        Step("wait_products", wait_products, _on_gpu,
-             "all barriers are there, behind which others may overwrite what products read"),
+        *_barriers(),
         Step("lower_tiles_gpu", lower_tiles_gpu, _on_gpu,
              "layouts and barriers are fixed; each operation becomes what one thread does"),
+        Step("late_store_waits", late_store_waits, _on_gpu,
+             "stores by the copy unit and meetings of threads are calls; shared memory is planned "
+             "with the waits where they stand"),
         Step("lower_pipelines", lower_pipelines, _on_gpu,
              "nothing below asks what waits for what; the barriers in it are planned with",
              "thread"),
@@ -183,6 +178,22 @@ def _schedule() -> tuple[Step, ...]:
              "layouts and barriers see who runs a branch by its condition"),
         Step("sink_allocations", sink_allocations, _on_gpu,
              "tiles of pipelines are known; barriers and the plan of shared memory see the loops"),
+    )  # fmt: skip
+
+
+def _barriers() -> tuple[Step, ...]:
+    """The passes that say where threads and units wait."""
+    return (
+        Step("elect_stores", elect_stores, _on_gpu,
+             "layouts say what each thread has of a fragment; barriers are for what one thread "
+             "stores and others read"),
+        Step("insert_barriers", insert_barriers, _on_gpu,
+             "what exchanges data is decided on tile operations, where regions are exact; layouts "
+             "may have added copies through shared memory"),
+        Step("keep_own_waits", keep_own_waits, _on_gpu,
+             "products have their plans, which say what the unit can leave under way"),
+        Step("wait_products", wait_products, _on_gpu,
+             "all barriers are there, behind which others may overwrite what products read"),
     )  # fmt: skip
 
 

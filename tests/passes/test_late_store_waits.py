@@ -1,0 +1,78 @@
+"""Waits for bulk stores of a loop: where they stand, that they are needed, and results."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+FOUR = np.random.default_rng(1).integers(-4, 5, (256, 64)).astype(np.float32)
+
+
+def summed(rounds: int = 4, other: str = "") -> Any:
+    """O = the sum of the ``rounds`` blocks of A, each added by the copy unit."""
+
+    @T.prim_func
+    def kernel(A: T.Tensor((256, 64), "float32"), O: T.Tensor((64, 64), "float32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((64, 64), "float32")
+            s = T.alloc_shared((64, 64), "float32")
+            if other == "before":
+                T.clear(s)
+            for k in T.serial(rounds):
+                T.copy(A[k * 64, 0], x)
+                if other == "branch":
+                    if k > 0:
+                        T.copy(x, s)
+                else:
+                    T.copy(x, s)
+                T.atomic_add(O[0, 0], s, use_tma=True)
+
+    return kernel
+
+
+def compiled(func: Any) -> Any:
+    return tilelang.compile(func, target="cuda -arch=sm_90a", execution_backend="emulator")
+
+
+def steps(text: str) -> list[str]:
+    """Loops, meetings, stores and waits in the order of the text."""
+    names = {"for (int k": "loop", "__syncthreads": "meet", "tl_bar_sync": "meet",
+             "tl_tma_reduce_add": "store", "tl_bulk_wait_read<0>": "wait"}  # fmt: skip
+    found = re.findall("|".join(map(re.escape, names)), text)
+    return [names[item] for item in found]
+
+
+def test_a_store_of_a_loop_is_waited_for_where_the_threads_meet_next() -> None:
+    text = compiled(summed()).get_kernel_source()
+    assert steps(text) == ["loop", "wait", "meet", "meet", "store", "wait"]
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 4])
+def test_the_sums_are_right_whenever_the_unit_reads(rounds: int) -> None:
+    kernel = compiled(summed(rounds))
+    wanted = FOUR[: rounds * 64].reshape(rounds, 64, 64).sum(0)
+    O = np.zeros((64, 64), np.float32)
+    kernel(FOUR, O)
+    np.testing.assert_array_equal(O, wanted)
+    assert tilelang.sanitize(kernel, FOUR, 0 * O, schedule="late").ok
+
+
+def test_no_wait_of_the_loop_may_be_missing() -> None:
+    kernel = compiled(summed())
+    text = kernel.get_kernel_source()
+    O = np.zeros((64, 64), np.float32)
+    first = text.index("tl_bulk_wait_read<0>();")
+    edited = text[:first] + text[first + len("tl_bulk_wait_read<0>();") :]
+    assert not tilelang.sanitize(kernel, FOUR, O, schedule="late", source=edited).ok
+
+
+@pytest.mark.parametrize("other", ["before", "branch"])
+def test_a_tile_that_others_write_keeps_the_wait_at_its_store(other: str) -> None:
+    found = " ".join(steps(compiled(summed(4, other)).get_kernel_source()))
+    assert found.endswith("loop meet meet store wait")
