@@ -73,6 +73,7 @@ from tilelang.passes.step import Step, always
 from tilelang.passes.sync.allocate_scratch import allocate_scratch
 from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
+from tilelang.passes.sync.drop_barriers import drop_barriers
 from tilelang.passes.sync.elect_stores import elect_stores
 from tilelang.passes.sync.initialise_barriers import initialise_barriers
 from tilelang.passes.sync.late_store_waits import late_store_waits
@@ -206,6 +207,8 @@ def _memory() -> tuple[Step, ...]:
              "no pass below makes barriers; the plan of shared memory sees who meets where"),
         Step("allocate_tensor_memory", allocate_tensor_memory, _on_gpu,
              "the plan of shared memory holds the addresses"),
+        Step("drop_barriers", drop_barriers, _on_gpu,
+             "all barriers and workspaces are there; the plan of shared memory sees what is left"),
         Step("plan_shared", plan_shared, _on_gpu,
              "no pass below makes shared buffers, and the barriers between uses are known"),
     )  # fmt: skip

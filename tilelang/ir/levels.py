@@ -86,7 +86,7 @@ _THREAD_KEYS = _keys(
     Launch=(
         "cluster_dims prelude import_source cuda_source entry_name is_cpu safe_value l2_hit_ratio "
         "restrict_buffers min_blocks_per_sm swizzle register_note tile_note fusion_note "
-        "direct_notes shared_bytes"
+        "direct_notes shared_bytes barrier_ids"
     ),
     For="parallel threads reduction scan explicit unroll_factor async through counted vector",
     Gemm="panels taps",
