@@ -213,7 +213,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, in
     "grouped_gemm": (grouped_gemm, (8, 4096, 4096, 4096), choices(
         "block_M block_N block_K stages threads raster", (128, 256, 64, 4, 256, 10),
         (128, 256, 64, 4, 256, 16), (128, 256, 64, 4, 256, 32), (128, 256, 64, 4, 256, 4),
-        (128, 256, 64, 4, 256, 8), (256, 128, 64, 3, 256, 10))),
+        (128, 256, 64, 4, 256, 8))),
     "attention": (attention, (4, 16, 4096, 128, False), ATTENTION_TILES),
     "attention_causal": (attention, (1, 16, 16384, 128, True), ATTENTION_TILES),
     "backward": (backward, (1, 16, 4096, 128, False), BACKWARD_TILES),

@@ -135,7 +135,9 @@ def test_products_of_unknown_length_are_not_serialised(
 @pytest.mark.parametrize("name", COLD)
 def test_the_programs_of_the_compile_times(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = module("compile_time", monkeypatch)
-    assert set(bench.PROGRAMS) == set(COLD)
+    assert set(bench.PROGRAMS) - {"h200_gemm", "h200_attention", "h200_mla"} == set(
+        COLD
+    )  # rows of h200.py
     assert spills(bench.PROGRAMS[name](), Options(), "sm_80") == 0
 
 

@@ -81,8 +81,8 @@ class Places:
             return False
         leading, strides = memory.extents[:-2], memory.buffer.stride_list()
         return (
-            tuple(memory.extents[-2:]) == tuple(tile.extents)
-            and all(isinstance(extent, int) for extent in memory.extents[-2:])
+            all(isinstance(extent, int) for extent in memory.extents[-2:])
+            and memory.extents[-2:] == tile.buffer.shape
             and all(same_extent(extent, 1) for extent in leading)
             and memory.buffer.has_unit_stride
             and isinstance(strides[-2], int)
