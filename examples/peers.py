@@ -1,10 +1,9 @@
-"""Products over several devices that read and write each other's memory.
+"""Products over several devices that read each other's memory through tables of addresses.
 
 ``gathered_gemm`` multiplies the rows of all ranks with a rank's own columns and fetches the tiles
-from their owners, through a table of addresses, so that no gather runs before. ``scattered_sum``
-adds up the rows of a rank in the partial products of all. ``product`` is for large matrices, where
-a tile is needed often: it multiplies the rows of one rank, the own ones first, while those of the
-others are copied, and it writes its result where it is needed, which may be a peer's memory. Here
+from their owners, so that no gather runs before. A tile of a large product is needed often, and
+comes over the link each time: there ``fetched`` gets the rows once, and ``product`` multiplies
+those of one rank. ``scattered_sum`` adds up the rows of a rank in the partial products of all. Here
 the ranks are arrays of one process. On GPUs that reach each other,
 
     torchrun --nproc-per-node 2 examples/peers.py
@@ -54,6 +53,26 @@ def gathered_gemm(
     return kernel
 
 
+def fetched(ranks: int, rows: int, K: int, block_M: int = 8, block_K: int = 64):
+    """A[rank] = the rows at the address ``shards[rank]``, for all ranks but the own one."""
+
+    @T.prim_func
+    def kernel(
+        shards: T.Tensor((ranks,), T.ptr),
+        own: T.int32,
+        A: T.Tensor((ranks, rows, K), "float16"),
+    ):
+        grid = T.ceildiv(K, block_K), T.ceildiv(rows, block_M), ranks - 1
+        with T.Kernel(*grid, threads=128) as (bx, by, turn):
+            rank = (own + 1 + turn) % ranks
+            there = T.make_tensor(shards[rank], (rows, K), "float16")
+            part = T.alloc_fragment((block_M, block_K), "float16")
+            T.copy(there[by * block_M, bx * block_K], part)
+            T.copy(part, A[rank, by * block_M, bx * block_K])
+
+    return kernel
+
+
 def scattered_sum(ranks: int, rows: int, N: int, block_M: int = 8, block_N: int = 64):
     """C[i, j] = the sum of P[rank * rows + i, j] over the partial products P at ``partials``."""
 
@@ -81,7 +100,7 @@ def product(
     rows: int, N: int, K: int, block_M: int = 16, block_N: int = 32, block_K: int = 32,
     stages: int = 2, threads: int = 128,
 ):  # fmt: skip
-    """C = A @ B for the rows of one rank; C may lie in the memory of a peer."""
+    """C = A @ B for the rows of one rank."""
 
     @T.prim_func
     def kernel(
@@ -120,14 +139,14 @@ def main(backend: str = "auto") -> None:
     table = np.array([shard.ctypes.data for shard in shards], np.int64)
     gemm = compiled(gathered_gemm(ranks, rows, N, K), out_idx=-1)
     partials = [gemm(table, rank, b) for rank, b in enumerate(columns)]
-    one, inboxes = compiled(product(rows, N, K)), np.empty((ranks, ranks, rows, N), np.float16)
-    for rank, b in enumerate(columns):
-        for turn in range(ranks):
-            owner = (rank + turn) % ranks
-            one(shards[owner], b, inboxes[owner, rank])
-    for rank, want in enumerate(wanted):
+    fetch, one = compiled(fetched(ranks, rows, K)), compiled(product(rows, N, K))
+    for rank, (b, want) in enumerate(zip(columns, wanted)):
         np.testing.assert_allclose(partials[rank], want, rtol=2e-3, atol=2e-2)
-        np.testing.assert_allclose(inboxes[:, rank], want, rtol=2e-3, atol=2e-2)
+        here, found = np.empty((ranks, rows, K), np.float16), np.empty((ranks, rows, N), np.float16)
+        fetch(table, rank, here)
+        for owner in range(ranks):
+            one(shards[rank] if owner == rank else here[owner], b, found[owner])
+        np.testing.assert_allclose(found, want, rtol=2e-3, atol=2e-2)
 
     table = np.array([found.ctypes.data for found in partials], np.int64)
     add = compiled(scattered_sum(ranks, rows, N), out_idx=-1)
@@ -150,47 +169,37 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
     assert group is not None
     rows = tokens // ranks
     empty = partial(torch.empty, dtype=torch.float16, device=device)
-    others = [(rank + turn) % ranks for turn in range(1, ranks)]
 
     def shared(*shape: int):
-        """The tensor of this rank, those of all, their addresses, and what makes ranks wait."""
+        """A tensor of this rank, the addresses of all ranks', and what makes ranks wait."""
         tensor = symmetric.empty(*shape, dtype=torch.float16, device=device)
         handle = symmetric.rendezvous(tensor, group)
-        views = [handle.get_buffer(peer, shape, torch.float16) for peer in range(ranks)]
         table = torch.tensor(list(handle.buffer_ptrs), dtype=torch.int64, device=device)
-        return tensor, views, table, handle
+        return tensor, table, handle
 
-    own, shards, shard_table, of_shards = shared(rows, K)
-    inbox, inboxes, _, of_inbox = shared(ranks, rows, N)
-    partial_product, _, partial_table, of_partials = shared(ranks, rows, N)
+    own, shards, of_shards = shared(rows, K)
+    partial_product, partials, of_partials = shared(ranks, rows, N)
     own.normal_()
     a, b = empty(ranks, rows, K).normal_(), empty(K, N).normal_()
     gathered = empty(ranks, rows, K)
     tiles = 128, 256, 64, 3, 256
-    fetching = tilelang.compile(gathered_gemm(ranks, rows, N, K, *tiles), target="cuda")
-    summing = tilelang.compile(scattered_sum(ranks, rows, N, 32, 128), out_idx=-1, target="cuda")
+    fused = tilelang.compile(gathered_gemm(ranks, rows, N, K, *tiles), target="cuda")
+    fetch = tilelang.compile(fetched(ranks, rows, K, 32, 128), target="cuda")
+    add = tilelang.compile(scattered_sum(ranks, rows, N, 32, 128), out_idx=-1, target="cuda")
     gemm = tilelang.compile(product(rows, N, K, *tiles), target="cuda")
-    side = torch.cuda.Stream()
 
-    def gather_by_table():
+    def gather_by_tiles():
         out = empty(ranks, rows, N)
         of_shards.barrier()
-        fetching(shard_table, rank, b, out)
+        fused(shards, rank, b, out)
         return out
 
-    def gather_by_shards():
-        out, here = empty(ranks, rows, N), torch.cuda.current_stream()
-        side.wait_stream(here)
-        arrived = [torch.cuda.Event() for _ in others]
-        with torch.cuda.stream(side):
-            of_shards.barrier()
-            for event, peer in zip(arrived, others):
-                gathered[peer].copy_(shards[peer])
-                event.record()
-        gemm(own, b, out[rank])
-        for event, peer in zip(arrived, others):
-            here.wait_event(event)
-            gemm(gathered[peer], b, out[peer])
+    def gather_by_rows():
+        out = empty(ranks, rows, N)
+        of_shards.barrier()
+        fetch(shards, rank, gathered)
+        for peer in range(ranks):
+            gemm(own if peer == rank else gathered[peer], b, out[peer])
         return out
 
     def gather_by_nccl():
@@ -198,24 +207,12 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
         dist.all_gather_into_tensor(whole, own)
         return whole @ b
 
-    def scatter_by_table():
+    def scatter_by_rows():
         of_partials.barrier(channel=0)  # all have read what the last call left
         for peer in range(ranks):
             gemm(a[peer], b, partial_product[peer])
         of_partials.barrier(channel=1)
-        return summing(partial_table, rank)
-
-    def scatter_by_pushes():
-        here = torch.cuda.current_stream()
-        side.wait_stream(here)
-        with torch.cuda.stream(side):
-            of_inbox.barrier(channel=0)
-        gemm(a[rank], b, inbox[rank])
-        here.wait_stream(side)
-        for peer in others:
-            gemm(a[peer], b, inboxes[peer][rank])
-        of_inbox.barrier(channel=1)
-        return inbox.sum(0, dtype=torch.float32).half() if ranks > 2 else inbox[0] + inbox[1]
+        return add(partials, rank)
 
     def scatter_by_nccl():
         out = empty(rows, N)
@@ -238,8 +235,8 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
         return float(found)
 
     rows_of = {
-        "all-gather and product": (gather_by_nccl, gather_by_table, gather_by_shards),
-        "product and reduce-scatter": (scatter_by_nccl, scatter_by_table, scatter_by_pushes),
+        "all-gather and product": (gather_by_nccl, gather_by_tiles, gather_by_rows),
+        "product and reduce-scatter": (scatter_by_nccl, scatter_by_rows),
     }
     for name, (theirs, *ours) in rows_of.items():
         times = {"NCCL and cuBLAS": milliseconds(theirs)}

@@ -39,13 +39,13 @@ def devices() -> list[str]:
 
 
 def test_calls_run_where_their_tensors_are() -> None:
-    kernel = scale()
+    kernel, before = scale(), torch.cuda.current_device()
     for device in devices() * 2:
         a = torch.randn(SIZE, device=device)
         found = kernel(a, 3.0)
         assert found.device == a.device
         torch.testing.assert_close(found, a * 3)
-    assert torch.cuda.current_device() == 0
+    assert torch.cuda.current_device() == before
 
 
 def test_the_current_device_need_not_be_that_of_the_tensors() -> None:
