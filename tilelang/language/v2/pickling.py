@@ -12,6 +12,7 @@ import linecache
 import pickle
 import sys
 from collections.abc import Callable
+from types import CodeType, FunctionType
 from typing import Any
 
 __all__ = ["reduce_function"]
@@ -69,4 +70,13 @@ def _restored(
     """The object of another process, with the source of its function."""
     if lines and not linecache.getlines(filename):
         linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
+    if lines and isinstance(fn, FunctionType) and fn.__code__.co_filename != filename:
+        fn.__code__ = _filed(fn.__code__, filename)
     return make(fn, *args)
+
+
+def _filed(code: CodeType, filename: str) -> CodeType:
+    """Code, and that of functions in it, under the name of its file: cloudpickle 3.1.3 drops it."""
+    inner = tuple(_filed(item, filename) if isinstance(item, CodeType) else item
+                  for item in code.co_consts)  # fmt: skip
+    return code.replace(co_filename=filename, co_consts=inner)
