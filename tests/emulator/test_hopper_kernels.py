@@ -158,8 +158,6 @@ def called(row: str, tile: dict[str, int]) -> tuple[Any, tuple[np.ndarray, ...]]
 @pytest.mark.share(2)
 @pytest.mark.parametrize("row", CALLED)
 def test_the_fastest_tiles_of_a_row_have_no_finding(row: str) -> None:
-    if row == "backward":
-        pytest.xfail("weights are read beside the product that has them as operand: to be copied")
     pytest.importorskip("torch", reason="the benchmark compares with torch")
     import h200
 

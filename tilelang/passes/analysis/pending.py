@@ -61,7 +61,9 @@ def depth(before: Pending, products: Iterable[S.Gemm]) -> int | None:
 class Needs:
     """What the statements of a launch need to be complete.
 
-    Threads may touch the sum of a product, overwrite its operand in registers and, by themselves,
+    Threads may touch the sum of a product and its operand in registers (reads of them, too, are
+    undefined before: PTX, "wgmma.mma_async"; other products may read it), and overwrite,
+    by themselves,
     its operands in shared memory, when it is complete. Others may overwrite its operands in shared
     memory when its threads have told them so: behind a barrier, or for the tiles of a pipeline with
     mbarriers behind the release of the item.
@@ -132,7 +134,8 @@ class Needs:
             sums = product.c.buffer.data in used and not continues(stmt, product)
             turned = self.turned.get(product, frozenset())
             given_on = meets and not _shared(product) <= turned | self.quiet
-            if sums or not operands.isdisjoint(written) or given_on:
+            registers = (operands - _shared(product)) & used and not may_stay(stmt)
+            if sums or registers or not operands.isdisjoint(written) or given_on:
                 found.append(product)
         return found
 
