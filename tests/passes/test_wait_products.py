@@ -94,6 +94,36 @@ def test_a_product_is_waited_for_where_its_sum_is_used() -> None:
 
 
 @T.prim_func
+def reads_an_operand(
+    A: T.Tensor((64, 64), "float16"),
+    B: T.Tensor((64, 64), "float16"),
+    O: T.Tensor((64, 64), "float32"),
+    R: T.Tensor((64, 64), "float16"),
+):
+    with T.Kernel(1, threads=128):
+        a = T.alloc_fragment((64, 64), "float16")
+        b = T.alloc_shared((64, 64), "float16")
+        r = T.alloc_fragment((64, 64), "float16")
+        x = T.alloc_fragment((64, 64), "float32")
+        T.copy(A, a)
+        T.copy(B, b)
+        T.gemm(a, b, x, clear_accum=True)
+        for i, j in T.Parallel(64, 64):
+            r[i, j] = a[i, j] * T.float16(2)
+        T.copy(x, O)
+        T.copy(r, R)
+
+
+def test_an_operand_in_registers_is_read_when_its_product_is_complete() -> None:
+    words = order(reads_an_operand)
+    assert words[words.index("start x") :][:3] == ["start x", "wait 0: x", "loop"]
+    a, b = small(64, 64), small(64, 64)
+    x = a.astype(np.float32) @ b.astype(np.float32)
+    given = (a, b, np.zeros_like(x), np.zeros_like(a))
+    holds(reads_an_operand, given, x, a * 2, on=(SM_90A,))
+
+
+@T.prim_func
 def chain(
     A: T.Tensor((64, 256), "float16"),
     B: T.Tensor((256, 64), "float16"),

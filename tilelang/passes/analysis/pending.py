@@ -61,11 +61,10 @@ def depth(before: Pending, products: Iterable[S.Gemm]) -> int | None:
 class Needs:
     """What the statements of a launch need to be complete.
 
-    Threads may touch the sum of a product and its operand in registers (reads of them, too, are
-    undefined before: PTX, "wgmma.mma_async"; other products may read it), and overwrite,
-    by themselves,
-    its operands in shared memory, when it is complete. Others may overwrite its operands in shared
-    memory when its threads have told them so: behind a barrier, or for the tiles of a pipeline with
+    Threads may touch the sum of a product and its operand in registers when it is complete, also
+    to read the latter, which is undefined before (PTX, "wgmma.mma_async"); other products may read
+    it. By themselves they overwrite its operands in shared memory then. Others may overwrite those
+    when its threads have told them so: behind a barrier, or for the tiles of a pipeline with
     mbarriers behind the release of the item.
 
     ``quiet``: storage that nothing writes in the loop around, which keeps its place there.
