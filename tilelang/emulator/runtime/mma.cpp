@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")  // vectors, which clang makes at every level
@@ -119,7 +122,15 @@ inline __attribute__((always_inline)) void multiply_blocks(unsigned m, unsigned 
 __attribute__((target("avx2"))) void multiply_wide(unsigned m, unsigned n, unsigned k, const double* a, const double* b, double* d) {
     multiply_blocks<Eight>(m, n, k, a, b, d);
 }
-const bool wide = __builtin_cpu_supports("avx2");
+
+// __builtin_cpu_supports reads a table of the compiler's library that zig before 0.16 cannot link into a library.
+bool has_avx2() {
+    unsigned a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 27 & 1)) return false;  // the system saves wide registers
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & 6) == 6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 5 & 1);
+}
+const bool wide = has_avx2();
 #endif
 
 }  // namespace
