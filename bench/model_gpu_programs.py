@@ -226,7 +226,10 @@ def _vector(M: int, K: int, dtype: str) -> Pair:
                        block_M=(1, 4, 16, 64), block_K=(128, 512, 2048),
                        threads=(64, 128, 256))  # fmt: skip
     make = partial(rows_of.gemv, M, K, dtype)
-    wanted = lambda a, x: a.float() @ x.float()  # noqa: E731
+
+    def wanted(a: Any, x: Any) -> Any:
+        return a.float() @ x.float()
+
     return Pair(f"matrix x vector {M} x {K} {dtype}", make, configs, wanted, {})
 
 

@@ -77,7 +77,7 @@ gemm = custom_op(
 )
 
 
-class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]
+class Layer(torch.nn.Module):  # type: ignore[misc,name-defined,unused-ignore]  # Any without torch
     """A product by a kernel between operations that torch fuses."""
 
     def __init__(self) -> None:
