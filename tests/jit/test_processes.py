@@ -18,7 +18,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import ArgumentTypeError
+from tilelang.errors import ArgumentTypeError, TileTypeError
 
 ROOT = Path(tilelang.__file__).resolve().parents[1]
 DATA = np.arange(16, dtype=np.float32)
@@ -192,6 +192,62 @@ def test_a_function_looks_like_what_it_was_made_from() -> None:
     assert inspect.getsource(scaled).startswith("@tilelang.jit(out_idx=[-1]")
     assert inspect.getsource(twice).startswith("@T.macro\ndef twice(x):")
     assert inspect.unwrap(shifted) is shifted.pyfunc
+
+
+@T.prim_func
+def doubled(A: T.Tensor((4,), "float32")):
+    """Doubles in place."""
+    with T.Kernel(1, threads=32):
+        for i in T.Parallel(4):
+            A[i] = A[i] * 2
+
+
+@tilelang.autotune(configs=[{"factor": 2.0}])
+@tilelang.jit(out_idx=-1)
+def searched(n: int, factor: float = 1.0) -> Any:
+    """Times the best factor."""
+    return scaled(n, factor).prim_func
+
+
+def test_a_program_and_its_kernels_show_the_function_that_they_were_traced_from() -> None:
+    text = inspect.getsource(doubled)
+    assert text.startswith("@T.prim_func\ndef doubled(A: T.Tensor")
+    assert text.endswith("A[i] = A[i] * 2\n")
+    assert doubled.__name__ == "doubled" and doubled.__wrapped__.__doc__ == "Doubles in place."
+    assert list(inspect.signature(doubled).parameters) == ["A"]
+    kernel = tilelang.compile(doubled)
+    assert kernel.__wrapped__ is doubled.__wrapped__ and inspect.getsource(kernel) == text
+    assert inspect.getdoc(kernel) == "Doubles in place."
+    assert inspect.getsource(scaled(16)).lstrip().startswith("@T.prim_func\n")
+    assert inspect.getsource(shifted.compile(DATA, 1.0)) == inspect.getsource(shifted)
+    assert inspect.getsource(doubled.with_attr("a", 1)) == text
+    assert inspect.getsource(copy.deepcopy(kernel)) == text
+
+
+def test_a_tuned_function_looks_like_what_it_was_made_from() -> None:
+    assert str(inspect.signature(searched)) == "(n: 'int', factor: 'float' = 1.0) -> 'Any'"
+    assert inspect.getsource(searched).startswith("@tilelang.autotune(configs=")
+    assert inspect.getdoc(searched) == "Times the best factor."
+    assert searched.__wrapped__ is searched.jit_impl
+
+
+def test_a_program_of_another_process_knows_no_function_and_says_so() -> None:
+    there = pickle.loads(pickle.dumps(doubled))
+    assert not hasattr(there, "__wrapped__") and there.__name__ == "doubled"
+    assert not hasattr(tilelang.compile(there), "__wrapped__")
+
+
+def test_classes_keep_signatures_of_their_own() -> None:
+    assert next(iter(inspect.signature(tilelang.JITKernel).parameters)) == "func"
+    assert next(iter(inspect.signature(type(doubled)).parameters)) == "name"
+
+
+def test_a_program_is_not_called() -> None:
+    with pytest.raises(TileTypeError) as caught:
+        doubled(DATA)
+    assert caught.value.message == (
+        "`doubled` is a program, which has to be compiled before it can be called"
+    )
 
 
 def test_a_kernel_has_a_name_and_a_signature() -> None:

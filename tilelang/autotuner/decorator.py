@@ -48,11 +48,12 @@ class AutoTuneImpl:
         self.options = dict(options)
         self.ignored = frozenset(ignored)
         self.result: AutotuneResult | None = None
-        self.signature = jit_impl.signature
+        self.signature = self.__signature__ = jit_impl.signature
+        self.__wrapped__ = jit_impl
         self._results: dict[Any, AutotuneResult] = {}
         self._variants: dict[Any, JITImpl] = {}  # with pass configurations of their own
         self._lock = threading.RLock()
-        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+        for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__"):
             setattr(self, name, getattr(jit_impl, name, None))
         for name in self.ignored:
             if name not in names_of(self.signature):

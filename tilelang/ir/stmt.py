@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
-from tilelang.errors import InternalError, Loc
+from tilelang.errors import InternalError, Loc, TileTypeError
 from tilelang.ir.atoms import Atom
 from tilelang.ir.buffer import Buffer, Region
 from tilelang.ir.expr import Expr, Var, as_expr, call, const
@@ -485,7 +485,9 @@ class PrimFunc(Preformatted):
 
     ``params`` are ``Buffer`` (tensor), or ``Var`` (scalar; dtype handle = pointer). ``outputs``
     are the indices of parameters made by ``T.empty`` and returned, in return order.
-    ``returns_list`` says whether a call gives a list or tuple even for one result.
+    ``returns_list`` says whether a call gives a list or tuple even for one result. ``origin`` is
+    the Python function, where it is known (``__wrapped__`` for :mod:`inspect`); it is no part of
+    the program and does not travel to other processes.
     """
 
     name: str
@@ -494,6 +496,24 @@ class PrimFunc(Preformatted):
     outputs: tuple[int, ...] = ()
     attrs: Pairs = ()
     loc: Loc | None = None
+    origin: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__name__":
+            return self.name
+        if name == "__wrapped__" and self.origin is not None:
+            return self.origin
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "origin": None}
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise TileTypeError(
+            f"`{self.name}` is a program, which has to be compiled before it can be called",
+            expected=f"tilelang.compile({self.name}), and a call of the kernel that it gives",
+            hint="what kernels call is a macro: @T.macro",
+        )
 
     def attr(self, name: str, default: Any = None) -> Any:
         """The function attribute ``name``."""

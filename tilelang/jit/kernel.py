@@ -160,6 +160,7 @@ class JITKernel:
             func, tuple(self.out_idx), self.target, self.options, execution_backend
         )
         self._call = self._executable.call
+        self.__doc__ = getattr(func.origin, "__doc__", None) or type(self).__doc__
 
     @not_traced
     def __call__(self, *args: Any, **keywords: Any) -> Any:
@@ -172,15 +173,13 @@ class JITKernel:
             trim(error)
             raise
 
-    @property
-    def __name__(self) -> str:
-        """The name of the program."""
-        return self.prim_func.name
-
-    @property
-    def __signature__(self) -> Signature:
-        """The inputs, for `inspect.signature`; annotations are texts."""
-        return signature_of(input_params(self.params, self.out_idx))
+    def __getattr__(self, name: str) -> Any:
+        """What :mod:`inspect` asks an instance for: the class has a signature of its own."""
+        if name == "__signature__":  # the inputs; annotations are texts
+            return signature_of(input_params(self.params, self.out_idx))
+        if name in ("__name__", "__wrapped__"):
+            return getattr(self.prim_func, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # By program and options: another process compiles, or finds the text in its cache.

@@ -47,6 +47,7 @@ class Macro:
         self.orig_func = fn
         self.__name__, self.__qualname__ = fn.__name__, fn.__qualname__
         self.__module__, self.__doc__ = fn.__module__, fn.__doc__
+        self.__annotations__ = fn.__annotations__
         self.__wrapped__ = fn
         self._info = analyse(fn)
         self._captured = capture(fn, self._info)

@@ -136,6 +136,7 @@ class Builder:
     def __init__(self) -> None:
         self.name = ""
         self.loc: Loc | None = None
+        self.origin: Any = None  # the Python function, where there is one
         self.blocks: list[Block] = []
         self.launch: LaunchState | None = None
         self.params: list[Buffer | Var] = []
@@ -191,6 +192,7 @@ class Builder:
             self.outputs,
             _pairs(self.attrs),
             self.loc,
+            self.origin,
         )
 
     def get(self) -> PrimFunc:

@@ -223,7 +223,7 @@ class _Traced:
 
     def start(self) -> Builder:
         made = Builder()
-        made.name, made.loc = self.info.name, function_loc(self.info)
+        made.name, made.loc, made.origin = self.info.name, function_loc(self.info), self.fn
         return made
 
 
