@@ -69,7 +69,7 @@ class Tile:
 
 
 def svg(height: int, lines: list[str]) -> str:
-    """A document on white, which shows on dark pages, too."""
+    """A document on white; the style of the pages inverts it on dark ones."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" {STYLE}>'
     ground = f'<rect width="{WIDTH}" height="{height}" fill="white"/>'
     return "\n".join([head, ground, *lines, "</svg>", ""])
@@ -106,8 +106,12 @@ def timeline() -> str:
     last = max(e["ts"] + e["dur"] for e in spans)
     left, row, colours = 110, 18, {"wait": "#d9d9d9", "copy": "#5b8def", "matrix": "#e8883a"}
     lines = [
-        text(left + 130 * number, 16, f"■ {kind}", f'fill="{colour}"')
+        part
         for number, (kind, colour) in enumerate(colours.items())
+        for part in (
+            f'<rect x="{left + 130 * number}" y="6" width="12" height="12" fill="{colour}"/>',
+            text(left + 130 * number + 18, 16, kind),
+        )
     ]
     for number, lane in enumerate(sorted(names)):
         y = 24 + number * row
@@ -159,12 +163,13 @@ def roofline() -> str:
             f'<path d="M{x:.0f} {y:.0f}H{WIDTH - 30}" stroke="#eee"/>',
             text(22, y + 4, f"{10**power}"),
         ]
-    for name, most in UNITS.items():
+    for (name, most), below in zip(UNITS.items(), (20, 0)):  # labels beside the slope
         corner = place(most / MEMORY, most)
         start, stop = place(10**low, MEMORY * 10**low), place(10**high, most)
         path = "L".join(f"{x:.0f} {y:.0f}" for x, y in (start, corner, stop))
         lines.append(f'<path d="M{path}" fill="none" stroke="#777" stroke-width="1.5"/>')
-        lines.append(text(corner[0] + 4, corner[1] - 5, f"{most} TFLOP/s, {name}", 'fill="#555"'))
+        label = f"{most}, {name}"
+        lines.append(text(corner[0] + 4, corner[1] - 5 + below, label, 'fill="#555"'))
     x, y = place(3, 3 * MEMORY)
     lines.append(text(x - 10, y - 12, f"{MEMORY} TB/s", 'fill="#555" text-anchor="end"'))
     for number, (label, spot) in enumerate(figures().items(), start=1):

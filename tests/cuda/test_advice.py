@@ -42,7 +42,7 @@ def product(rows: int, columns: int, threads: int) -> Any:
     return main
 
 
-@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install tilelang[cuda]")
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
 def test_an_accumulator_that_is_too_large_is_told_at_the_product(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

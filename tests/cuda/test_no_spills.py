@@ -27,7 +27,7 @@ from tilelang.options import Options
 from tilelang.target import parse_target
 
 pytestmark = pytest.mark.skipif(
-    find_nvrtc() is None, reason="needs NVRTC: pip install tilelang[cuda]"
+    find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc"
 )
 
 FOLDER = Path(__file__).parents[2] / "bench"

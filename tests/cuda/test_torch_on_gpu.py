@@ -159,9 +159,11 @@ def test_exported_and_compiled_ahead_of_time(tmp_path: Path) -> None:
         package = torch._inductor.aoti_compile_and_package(
             program,
             package_path=str(tmp_path / "layer.pt2"),
-            inductor_configs={  # nothing runs on the CPU
+            inductor_configs={  # nothing runs on the CPU, and no header is used twice
                 "cpp.vec_isa_ok": False,
                 "aot_inductor.compile_wrapper_opt_level": "O0",
+                "aot_inductor.precompile_headers": False,
+                "cpp_cache_precompile_headers": False,
             },
         )
         run = torch._inductor.aoti_load_package(package)

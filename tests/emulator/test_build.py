@@ -55,7 +55,7 @@ def test_a_missing_compiler_is_named_with_what_brings_one(bare_machine: None) ->
         "the emulator needs a C++ compiler, and none was found\n"
         "  expected: g++ 11 or later, clang++ 14 or later, what CXX names, or the ziglang package\n"
         "  got: nothing that works\n"
-        "  hint: `pip install tilelang[zig]` brings one that needs nothing else"
+        "  hint: `pip install ziglang pyelftools` brings one"
     )
 
 

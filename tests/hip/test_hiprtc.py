@@ -156,6 +156,6 @@ def test_a_chip_that_it_does_not_know_is_left_to_the_next_compiler(rtc: Stub) ->
         "no compiler makes code for gfx1201\n"
         "  expected: hipRTC, or a clang with the AMDGPU target that knows the chip\n"
         f"  got: {rtc.path}: error: invalid target ID 'gfx1201'\n"
-        "  hint: install ROCm, clang with lld, or `pip install tilelang[zig]`, whose wheel has a "
+        "  hint: install ROCm, clang with lld, or `pip install ziglang`, whose wheel has a "
         "clang"
     )

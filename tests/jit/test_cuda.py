@@ -374,7 +374,7 @@ def test_results_are_frozen() -> None:
         KernelResources("k").registers = 3  # type: ignore[misc]  # that is the test
 
 
-@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install tilelang[cuda]")
+@pytest.mark.skipif(find_nvrtc() is None, reason="needs NVRTC: pip install nvidia-cuda-nvrtc")
 def test_a_program_becomes_machine_code_and_host_source() -> None:
     @T.prim_func
     def twice(X: T.Tensor((1000,), "float32"), Y: T.Tensor((1000,), "float32")):

@@ -133,7 +133,7 @@ def test_png_without_matplotlib_says_what_to_install(
         "a drawing as png needs matplotlib\n"
         "  expected: an installed matplotlib\n"
         "  got: none\n"
-        '  hint: install tilelang[vis], or use formats="svg"'
+        '  hint: pip install matplotlib, or use formats="svg"'
     )
 
 

@@ -118,7 +118,7 @@ def find_cuda_path() -> str:
         raise TileRuntimeError(
             "no CUDA toolkit was found",
             expected="nvcc in CUDA_HOME, /usr/local/cuda or on the search path",
-            hint="compiling kernels needs no toolkit: pip install tilelang[cuda] brings NVRTC",
+            hint="compiling kernels needs no toolkit: pip install nvidia-cuda-nvrtc brings NVRTC",
         )
     return str(Path(found).resolve().parents[1])
 

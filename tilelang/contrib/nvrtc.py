@@ -23,7 +23,7 @@ def get_nvrtc_version() -> tuple[int, int]:
         raise CompileError(
             "there is no NVRTC on this machine",
             expected="libnvrtc of the CUDA toolkit or of a wheel",
-            hint="pip install tilelang[cuda]",
+            hint="pip install nvidia-cuda-nvrtc",
         )
     return found.version
 

@@ -179,7 +179,7 @@ def find_tool(arch: str, tool: str = "auto") -> Nvrtc | str:
         expected=f"{wanted} in a pip package, CUDA_HOME, /usr/local/cuda or on the search path",
         hint='install a CUDA toolkit, or leave the choice to "auto"'
         if tool == "nvcc"
-        else "pip install tilelang[cuda]",
+        else "pip install nvidia-cuda-nvrtc",
     )
 
 

@@ -166,5 +166,5 @@ def need_cxx(store: Store | None = None) -> CxxCompiler:
         "the emulator needs a C++ compiler, and none was found",
         expected="g++ 11 or later, clang++ 14 or later, what CXX names, or the ziglang package",
         got="nothing that works" + (f", CXX={named!r} included" if named else ""),
-        hint="`pip install tilelang[zig]` brings one that needs nothing else",
+        hint="`pip install ziglang pyelftools` brings one",
     )

@@ -114,7 +114,7 @@ def draw(timeline: Timeline | None, name: str, ax: Any = None) -> Any:
         from matplotlib import patches, pyplot
     except ImportError:
         raise TileUnsupportedError(
-            "drawing a timeline needs matplotlib", hint="pip install tilelang[vis]"
+            "drawing a timeline needs matplotlib", hint="pip install matplotlib"
         ) from None
     rows = timeline.rows()
     if ax is None:

@@ -43,7 +43,7 @@ _UNABLE = re.compile(
     r"|unable to execute command|[Nn]o such file or directory.*lld|invalid linker"
     r"|unknown target triple|unsupported option|invalid value '\w+' in"
 )
-INSTALL = "install ROCm, clang with lld, or `pip install tilelang[zig]`, whose wheel has a clang"
+INSTALL = "install ROCm, clang with lld, or `pip install ziglang`, whose wheel has a clang"
 
 
 @dataclass(frozen=True)

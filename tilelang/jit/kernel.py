@@ -23,8 +23,6 @@ from tilelang.tracebacks import trim
 from tilelang.watch import is_profiled
 
 if TYPE_CHECKING:
-    from inspect import Signature
-
     from tilelang.profiler import Profiler
 
 

@@ -76,7 +76,7 @@ class Sweep(Preformatted):
             from matplotlib import pyplot
         except ImportError:
             raise TileUnsupportedError(
-                "drawing a sweep needs matplotlib", hint="pip install tilelang[vis]"
+                "drawing a sweep needs matplotlib", hint="pip install matplotlib"
             ) from None
         if ax is None:
             _, ax = pyplot.subplots(figsize=(7, 4))

@@ -24,7 +24,7 @@ def plot_layout(
 ) -> tuple[Path, ...]:
     """Write a drawing of a layout into files.
 
-    Text and SVG need nothing; PNG and PDF need matplotlib (``pip install tilelang[vis]``).
+    Text and SVG need nothing; PNG and PDF need matplotlib (``pip install matplotlib``).
 
     Args:
         layout: a ``T.Fragment`` (cells show thread and register) or a ``T.Layout`` of shared
@@ -87,7 +87,7 @@ def _by_matplotlib(drawing: Drawing, path: Path, colormap: str | None) -> None:
             f"a drawing as {path.suffix[1:]} needs matplotlib",
             expected="an installed matplotlib",
             got="none",
-            hint='install tilelang[vis], or use formats="svg"',
+            hint='pip install matplotlib, or use formats="svg"',
         ) from None
     across, down = len(drawing.column_names), len(drawing.rows)
     longest = max((len(cell.label) for row in drawing.rows for cell in row), default=1)

@@ -35,5 +35,5 @@ def check_nvrtc_available() -> None:
         raise CompileError(
             "there is no NVRTC on this machine",
             expected="libnvrtc of the CUDA toolkit or of a wheel",
-            hint="pip install tilelang[cuda]",
+            hint="pip install nvidia-cuda-nvrtc cuda-bindings",
         )
