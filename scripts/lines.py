@@ -27,7 +27,7 @@ CORE = (
 BUDGET = {
     "passes": 18380,
     "language": 9783,
-    "ir": 6430,
+    "ir": 6445,
     "interpret": 4692,
     "jit": 2221,
     "runtime": 2615,

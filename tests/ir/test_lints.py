@@ -61,6 +61,20 @@ ROW = "r = T.alloc_fragment((8,), 'float32')\n"
             SUM + "T.copy(s, c)\n" + ROW + "T.reduce_sum(c, r, dim=1, clear=False)\nT.copy(r, B)",
             [f"the tile `r` is read and nothing writes it; {FILL.format('r')}"],
         ),
+        (
+            ROW + "for i in T.Parallel(8):\n    r[i] += A[i, 0]\nT.copy(r, B)",
+            [f"the tile `r` is read and nothing writes it; {FILL.format('r')}"],
+        ),
+        (
+            ROW + "for i in T.Parallel(8):\n    r[i] = T.max(A[i, 0], r[i])\nT.copy(r, B)",
+            [f"the tile `r` is read and nothing writes it; {FILL.format('r')}"],
+        ),
+        (ROW + "T.clear(r)\nfor i in T.Parallel(8):\n    r[i] += A[i, 0]\nT.copy(r, B)", []),
+        (
+            ROW + "for k in T.serial(4):\n    for i in T.Parallel(8):\n"
+            "        r[i] = T.if_then_else(k == 0, A[i, k], r[i] + A[i, k])\nT.copy(r, B)",
+            [],
+        ),
         (ROW + "T.call_extern('handle', 'f', T.address_of(r[0]))\nT.copy(r, B)", []),
         (
             "for i in T.Parallel(8):\n    B[0] += A[i, 0]",

@@ -57,11 +57,13 @@ def _tiles(func: S.PrimFunc) -> Iterator[Remark]:
         if access.mode != effects.NAME or access.how is not effects.How.PLAIN:
             used.add(access.data)
             # An address may be written through at any time, and an update is one of something.
-            if access.mode == effects.WRITE or access.how is not effects.How.PLAIN:
+            if access.how is not effects.How.PLAIN:
                 filled.add(access.data)
     for stmt in S.walk(func.body):
-        if _overwrites(stmt):  # products and reductions may start anew
-            filled.update(access.data for access in effects.own(stmt) if access.writes)
+        anew = _overwrites(stmt)  # products and reductions may start anew
+        for access in () if _adds(stmt) else effects.own(stmt):
+            if access.mode == effects.WRITE or (anew and access.writes):
+                filled.add(access.data)
     for var, _ in effects.pointers(func.body, nested=True):
         used.add(var)
         filled.add(var)
@@ -83,6 +85,19 @@ def _overwrites(stmt: S.Stmt) -> bool:
     return bool(clear.value) if isinstance(clear, E.Const) else clear is not False
 
 
+def _adds(stmt: S.Stmt) -> bool:
+    """Whether the statement is ``x[i] += ...`` in any words; a choice may leave x[i] out."""
+    return (
+        isinstance(stmt, S.Store)
+        and not any(isinstance(node, E.Select) for node in E.walk(stmt.value))
+        and any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
+    )
+
+
+def _same(load: E.Load, stmt: S.Store) -> bool:
+    return load.buffer is stmt.buffer and all(map(is_, load.indices, stmt.indices))
+
+
 def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]:
     """``A[0] += x`` in parallel iterations: all read the same value, and one result is left.
 
@@ -92,10 +107,7 @@ def _lost_updates(stmt: S.Stmt, parallel: tuple[E.Var, ...]) -> Iterator[Remark]
         return
     if isinstance(stmt, S.Store) and parallel and stmt.buffer.storage == "global":
         own = any(var in index.variables for index in stmt.indices for var in parallel)
-        again = any(
-            load.buffer is stmt.buffer and all(map(is_, load.indices, stmt.indices))
-            for load in E.find(stmt.value, E.Load)
-        )
+        again = any(_same(load, stmt) for load in E.find(stmt.value, E.Load))
         if again and not own:
             name = stmt.buffer.name
             yield Remark(
