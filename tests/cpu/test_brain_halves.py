@@ -27,10 +27,19 @@ MODEL = (
     "-DTL_VDPBF16PS(V,C,B,A)=((C)+(V)((tl_word64)(B)<<16)*(V)((tl_word64)(A)<<16)"
     "+(V)((tl_word64)(B)&-65536)*(V)((tl_word64)(A)&-65536))"
 )
+TILES = [
+    f'-DTL_TILE_MODEL="{Path(__file__).with_name("tile_model.h")}"',
+    "-D__AMX_TILE__=1",
+    "-D__AMX_BF16__=1",
+]
 BUILDS = {
     "native": [],
     "multiply-adds": ["-U__AVX512BF16__"],
     "model": ["-U__AVX512BF16__", "-D__AVX512BF16__=1", "-DTL_DOT_MODEL", MODEL],
+}
+BUILDS |= {
+    "tiles": [*BUILDS["model"], *TILES],
+    "tiles refused": [*BUILDS["model"], *TILES, "-DTL_TILES_REFUSED"],
 }
 
 
@@ -79,12 +88,13 @@ def test_products_are_exact(build: str, trans_a: bool, trans_b: bool, part: int)
 
 @pytest.mark.parametrize("at", [0, 9, 110])
 @pytest.mark.parametrize("side", [0, 1])
-def test_factors_below_normal_numbers_count(at: int, side: int) -> None:
+@pytest.mark.parametrize("build", ["native", "tiles"])
+def test_factors_below_normal_numbers_count(at: int, side: int, build: str) -> None:
     """The instruction takes them for zero."""
     a, b = np.ones((64, 111), np.float32), np.ones((111, 80), np.float32)
     (a[5] if side == 0 else b[:, 5])[at] = 2.0**-130
     (b if side == 0 else a.T)[at] = 2.0**127
-    found = tilelang.compile(product(64, 80, 111, False, False, 37), out_idx=[-1], target="cpu")
+    found = tilelang.compile(product(64, 80, 111, False, False, 37), out_idx=[-1], target="cpu", compile_flags=BUILDS[build])  # fmt: skip
     got = found(stored(a, False), stored(b, False))
     row = got[5] if side == 0 else got[:, 5]
     np.testing.assert_array_equal(row, np.full_like(row, 110.125))
@@ -98,7 +108,9 @@ def test_machines_with_words_of_bfloat16_use_them(compiler: str, tmp_path: Path)
     source = compile_text(product(64, 80, 128, False, False), parse_target("cpu")).source
     tmp_path.joinpath("x.c").write_text(source, encoding="utf-8")
     flags = ["-O2", "-w", "-fwrapv", "-fopenmp-simd", f"-I{INCLUDE_DIR}", "-S", "x.c", "-o", "x.s"]
-    for machine, wanted in (("cooperlake", True), ("skylake-avx512", False)):
+    machines = {"sapphirerapids": "tdpbf16ps", "cooperlake": "vdpbf16ps", "skylake-avx512": ""}
+    for machine, wanted in machines.items():
         subprocess.run([compiler, f"-march={machine}", *flags], cwd=tmp_path, check=True)
         text = tmp_path.joinpath("x.s").read_text(encoding="utf-8")
-        assert bool(re.search(r"\bvdpbf16ps\s.*%zmm", text)) == wanted
+        assert bool(re.search(r"\bvdpbf16ps\s.*%zmm", text)) == bool(wanted)
+        assert bool(re.search(r"\btdpbf16ps\s.*%tmm", text)) == (wanted == "tdpbf16ps")

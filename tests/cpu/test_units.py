@@ -17,7 +17,7 @@ import tilelang.language as T
 from tilelang.cpu.executable import INCLUDE_DIR
 from tilelang.cpu.kernels import KernelSpec, emit_kernel
 from tilelang.cpu.toolchain import find_compiler
-from tilelang.cpu.units import BYTES, SIGNED_BYTES, Unit, Words, words_of
+from tilelang.cpu.units import BYTES, SIGNED_BYTES, TILE_WORDS, Unit, Words, words_of
 from tilelang.runtime.library import load_library
 
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
@@ -48,17 +48,30 @@ MODEL_OF(pairs, int16_t, int16_t)
 #define TL_VPDPWSSD(V, C, B, A) LANES(V, C, B, A, pairs)
 #define TL_VPMADDWD_64(V, C, B, A) LANES(V, C, B, A, pairs)
 """
-SIZES = ((1, 1, 1), (5, 16, 3), (6, 33, 8), (14, 40, 17), (19, 70, 37), (2, 17, 1100))
+TILES = [
+    f'-DTL_TILE_MODEL="{Path(__file__).with_name("tile_model.h")}"',
+    *(f"-D__AMX_{name}__=1" for name in ("TILE", "INT8", "BF16")),
+]
+SIZES = (
+    (1, 1, 1),
+    (5, 16, 3),
+    (6, 33, 8),
+    (14, 40, 17),
+    (19, 70, 37),
+    (2, 17, 1100),
+    (50, 100, 300),
+)
 
 
 def text_of(words: Words, b_unsigned: bool, a_unsigned: bool, trans_a: bool, trans_b: bool) -> str:
     """C functions ``call_I(a, b, c)`` for all sizes."""
-    parts = ['#include "tl_math.h"', '#include "tl_dot.h"', words.text]
-    given = f"TL_{words.prefix}_GROUP, TL_{words.prefix}_OFFSET"
+    parts = ['#include "tl_math.h"', '#include "tl_dot.h"', '#include "tl_tile.h"', words.text]
+    given = f"TL_{words.prefix}_LAYOUT"
     for at, (m, n, k) in enumerate(SIZES):
         spec = KernelSpec("int32", m, n, k, 0, 1, n, words)
         lda, ldb = m if trans_a else k, k if trans_b else n
-        room = (m * (k + 1), -(-n // 16) * 16 * k)
+        most = words.most_words(k)
+        room = (m * (most + TILE_WORDS), -(-n // 16) * 16 * most)
         parts += [
             emit_kernel(spec),
             f"void call_{at}(const void* a, const void* b, int32_t* c, int clear) {{",
@@ -91,9 +104,9 @@ def check(call: object, a_unsigned: bool, b_unsigned: bool, trans_a: bool, trans
 
 CASES = [
     (SIGNED_BYTES, False, False),
-    (BYTES, True, False),
-    (BYTES, False, True),
-    (BYTES, True, True),
+    (BYTES[False, True], True, False),
+    (BYTES[True, False], False, True),
+    (BYTES[False, False], True, True),
 ]
 IDS = ["int8 int8", "uint8 int8", "int8 uint8", "uint8 uint8"]
 
@@ -140,6 +153,20 @@ def test_units_that_this_machine_lacks_are_exact_in_a_model(feature: str) -> Non
         run(text, ("-march=x86-64", *define), (words, a_unsigned, b_unsigned), (False, True))
 
 
+@needs_compiler
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+@pytest.mark.parametrize("turned", [(False, False), (True, True)], ids=["rows", "transposed"])
+@pytest.mark.parametrize("more", [(), ("-DTL_TILES_REFUSED",)], ids=["tiles", "refused"])
+def test_products_of_bytes_by_tiles_are_exact_in_a_model(
+    case: tuple[Words, bool, bool], turned: tuple[bool, bool], more: tuple[str, ...]
+) -> None:
+    words, a_unsigned, b_unsigned = case
+    compiler = find_compiler()
+    assert compiler is not None
+    text = text_of(words, b_unsigned, a_unsigned, *turned)
+    run(text, (*compiler.native, *TILES, *more), case, turned)
+
+
 def assembly(command: list[str], unit: Unit, words: Words, folder: Path) -> str:
     """What a compiler makes of one product; skipped where it does not know the machine."""
     folder.joinpath("x.c").write_text(text_of(words, False, False, False, False), encoding="utf-8")
@@ -167,6 +194,18 @@ def test_the_instruction_of_a_machine_is_selected(
     unit = next(u for u in SIGNED_BYTES.units if u.name == instruction)
     text = assembly([compiler, f"-march={march}"], unit, SIGNED_BYTES, tmp_path)
     assert re.search(rf"\b{instruction}\s.*%{register}", text)
+    assert bool(re.search(r"\btdpbssd\s.*%tmm", text)) == (march == "sapphirerapids")
+
+
+@on_x86
+@pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
+@pytest.mark.parametrize("compiler", ["gcc", "clang-19"])
+def test_instructions_on_tiles_are_assembled(words: Words, compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no {compiler}")
+    tmp_path.joinpath("x.c").write_text(text_of(words, False, False, False, False), "utf-8")
+    flags = ["-march=sapphirerapids", "-O2", "-w", "-c", f"-I{INCLUDE_DIR}", "x.c", "-o", "x.o"]
+    subprocess.run([compiler, *flags], cwd=tmp_path, check=True)
 
 
 @pytest.mark.skipif(shutil.which("aarch64-linux-gnu-gcc") is None, reason="needs a cross compiler")
@@ -207,17 +246,24 @@ def test_products_of_bytes_on_arm(march: str, instruction: str, tmp_path: Path) 
 
 
 # -- the table ----------------------------------------------------------------------------------
-@pytest.mark.parametrize("words", [SIGNED_BYTES, BYTES], ids=lambda words: words.prefix)
+@pytest.mark.parametrize("words", [SIGNED_BYTES, *BYTES.values()], ids=lambda words: words.prefix)
 def test_the_last_row_is_for_every_machine_and_a_word_has_32_bits(words: Words) -> None:
     assert [unit for unit in words.units if not unit.when] == [words.units[-1]]
     assert all(unit.group in (2, 4) for unit in words.units)
-    assert words.smallest_group == 2
-    assert words.text.count("#define") == 4 * len(words.units)
+    assert words.text.count("#define") == 4 * len(words.units) + 3
+    assert words.tiles.group == 4
+
+
+@pytest.mark.parametrize(("k", "words"), [(1, 16), (32, 16), (33, 32), (64, 32)])
+def test_rows_have_room_for_the_words_of_every_machine(k: int, words: int) -> None:
+    assert SIGNED_BYTES.most_words(k) == words
 
 
 def test_operands_that_become_words() -> None:
     assert words_of("int8", "int8", "int32") is SIGNED_BYTES
-    assert words_of("uint8", "int8", "int32") is BYTES
+    assert words_of("uint8", "int8", "int32").tiles.name == "tdpbusd"
+    assert words_of("int8", "uint8", "int32").tiles.name == "tdpbsud"
+    assert words_of("uint8", "uint8", "int32").tiles.name == "tdpbuud"
     assert words_of("int8", "int8", "float32") is None
     assert words_of("int32", "int8", "int32") is None
     assert words_of("float16", "float16", "float32") is None
@@ -226,7 +272,8 @@ def test_operands_that_become_words() -> None:
 @needs_compiler
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 @pytest.mark.parametrize("trans_b", [False, True])
-def test_a_program_with_bytes_sums_exactly(kind: str, trans_b: bool) -> None:
+@pytest.mark.parametrize("flags", [[], TILES], ids=["native", "tiles"])
+def test_a_program_with_bytes_sums_exactly(kind: str, trans_b: bool, flags: list[str]) -> None:
     M, N, K = 45, 70, 300
     shape = (N, K) if trans_b else (K, N)
     tile = (40, 64) if trans_b else (64, 40)
@@ -250,5 +297,5 @@ def test_a_program_with_bytes_sums_exactly(kind: str, trans_b: bool) -> None:
     rng = np.random.default_rng(1)
     limits = np.iinfo(kind)
     a, b = (rng.choice([limits.min, limits.max], size).astype(kind) for size in ((M, K), shape))
-    got = tilelang.compile(product, out_idx=[-1], target="cpu")(a, b)
+    got = tilelang.compile(product, out_idx=[-1], target="cpu", compile_flags=flags)(a, b)
     np.testing.assert_array_equal(got, a.astype(int) @ (b.T if trans_b else b).astype(int))

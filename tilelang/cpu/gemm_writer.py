@@ -8,7 +8,7 @@ from tilelang.codegen.c import bare
 from tilelang.cpu.few_rows import PAIRS, FewRows, emit_few_rows, has_few_rows
 from tilelang.cpu.kernels import ACCUMULATORS, KernelSpec, emit_kernel, panel_width
 from tilelang.cpu.small_operands import small_b
-from tilelang.cpu.units import BRAIN_HALVES, Words, words_of
+from tilelang.cpu.units import BRAIN_HALVES, TILE_WORDS, Words, words_of
 from tilelang.errors import TileUnsupportedError
 from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
@@ -167,8 +167,7 @@ class GemmWriter:
             source, stride = self.p.address(region.buffer, region.mins), self._stride(region)
             self.w.put(
                 f"tl_{form}_{words.pack}({source}, {stride}, {size}, {self.k}, {int(trans)}, "
-                f"{int(region.dtype.is_uint)}, TL_{words.prefix}_GROUP, TL_{words.prefix}_OFFSET, "
-                f"{target});"
+                f"{int(region.dtype.is_uint)}, TL_{words.prefix}_LAYOUT, {target});"
             )
             found.append(target)
         return found[0], found[1]
@@ -178,9 +177,9 @@ class GemmWriter:
         the place for its words."""
         self.w.unit.support.setdefault(words.prefix, words.text)
         self.w.unit.dots = True
-        stmt, most = self.stmt, -(-self.k // words.smallest_group)
+        stmt, most = self.stmt, words.most_words(self.k)
         width = panel_width(words.accumulator)
-        counts = self.m * (most + 1), -(-self.n // width) * width * most
+        counts = self.m * (most + TILE_WORDS), -(-self.n // width) * width * most
         sides = ((stmt.a, "rows", self.m, stmt.trans_a), (stmt.b, "panels", self.n, stmt.trans_b))
         return [
             (*side, self.scratch(f"{side[0].buffer.name}_{side[1]}", count, "int32_t"))

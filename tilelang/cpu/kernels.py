@@ -108,7 +108,9 @@ class KernelSpec:
     @property
     def a_stride(self) -> str:
         """Row stride of A."""
-        return str(self.a_row) if self.words is None else f"({self.steps} + 1)"
+        if self.words is None:
+            return str(self.a_row)
+        return f"TL_DOT_ROW({self.k}, TL_{self.words.prefix}_GROUP)"
 
 
 def emit_kernel(spec: KernelSpec) -> str:
@@ -228,6 +230,22 @@ def _column(column: int, width: int, row: int) -> str:
     return f"{'next + ' if panel else ''}p * {row or width} + {within}"
 
 
+def _tiles(spec: KernelSpec) -> str:
+    """The call of the kernel for tiles, where there are some."""
+    if spec.words is None:
+        return ""
+    name, group = f"TL_{spec.words.prefix}_TILES", spec.words.tiles.group
+    words, row = (f"TL_DOT_{size}({spec.k}, {group})" for size in ("WORDS", "ROW"))
+    return f"""\
+#ifdef {name}
+    if (tl_tiles()) {{
+        {name}(a, b, c, {spec.m}, {spec.n}, {words}, {row} * 4, {spec.c_row}, clear);
+        return;
+    }}
+#endif
+"""
+
+
 def _driver(spec: KernelSpec) -> str:
     """Loops over panels and row blocks; columns that stick out are computed beside and copied."""
     ctype, operand = spec.ctype, spec.operand
@@ -238,6 +256,7 @@ def _driver(spec: KernelSpec) -> str:
         panel = f"{width} * {spec.steps}"
     return f"""\
 static void {name}(const {operand}* a, const {operand}* b, {ctype}* c, int clear) {{
+{_tiles(spec)}\
     {ctype} t[TL_MR * TL_PART] __attribute__((aligned(64)));
     for (long j = 0; j < {spec.n}; j += TL_PART) {{
         const {operand}* part = b + j / {width} * ({panel}) + j % {width};

@@ -5,14 +5,21 @@ of its sums, the products of the factors of a word. Every row says for which mac
 compilers define for them, and the generated text takes the first that holds: like vectors, units
 are chosen where the text is compiled, so one text serves every machine.
 
+Where the machine has tiles, and the system lets the process use them, an instruction on tiles does
+the work instead: 16 rows of A by 16 columns of B, with 16 words of each. Both lie in memory as
+words do; only how factors are put into words may differ.
+
 Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2 (PMADDWD, VPDPBUSD,
-VPDPBSSD, VPDPWSSD, VDPBF16PS); Arm Architecture Reference Manual, C7.2 (SDOT, BFDOT).
+VPDPBSSD, VPDPWSSD, VDPBF16PS, TDPBSSD and the like, TDPBF16PS); Arm
+Architecture Reference Manual, C7.2 (SDOT, BFDOT).
 """
 
 from __future__ import annotations
 
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.records import dataclass
+
+TILE_WORDS = 16  # of a row that a tile takes at once
 
 
 @dataclass(frozen=True)
@@ -46,12 +53,14 @@ class Words:
         accumulator: dtype of the sums.
         pack: suffix of the functions that make words.
         units: the rows, best first; the last is for every machine.
+        tiles: the instruction on tiles.
     """
 
     prefix: str
     accumulator: str
     pack: str
     units: tuple[Unit, ...]
+    tiles: Unit
 
     @property
     def text(self) -> str:
@@ -65,12 +74,35 @@ class Words:
             )  # fmt: skip
             lines.append(f"// {unit.name}")
             lines += [f"#define TL_{self.prefix}_{name} {value}" for name, value in found]
-        return "\n".join([*lines, "#endif", ""])
+        return "\n".join([*lines, "#endif", *self._tiles(), ""])
 
-    @property
-    def smallest_group(self) -> int:
-        """Factors in a word where operands need most room."""
-        return min(unit.group for unit in self.units)
+    def _tiles(self) -> list[str]:
+        """The kernel for tiles; and how factors are put into words: group and offset."""
+        own, tiles = f"TL_{self.prefix}", self.tiles
+        ctype = {"int32": "int32_t", "float32": "float"}[self.accumulator]
+        return [
+            f"#if {tiles.when}",
+            f"// {tiles.name}",
+            f"TL_TILE_KERNEL({own.lower()}_tiles, {tiles.macro}, {ctype})",
+            f"#define {own}_TILES {own.lower()}_tiles",
+            f"#define {own}_LAYOUT (tl_tiles() ? {tiles.group} : {own}_GROUP), "
+            f"(tl_tiles() ? {tiles.offset} : {own}_OFFSET)",
+            "#else",
+            f"#define {own}_LAYOUT {own}_GROUP, {own}_OFFSET",
+            "#endif",
+        ]
+
+    def most_words(self, k: int) -> int:
+        """Words of ``k`` factors on the machine where they need most room."""
+        counts = {unit.group: -(-k // unit.group) for unit in (*self.units, self.tiles)}
+        return max(
+            -(-count // TILE_WORDS) * TILE_WORDS if group > 1 else count
+            for group, count in counts.items()
+        )
+
+
+def _tile(name: str, feature: str, group: int) -> Unit:
+    return Unit(name, f"TL_{name.upper()}", f"defined({feature})", 64, group)
 
 
 _PAIRS = (
@@ -88,8 +120,16 @@ SIGNED_BYTES = Words("I8", "int32", "8", (
     Unit("vpdpbusd", "TL_VEX_VPDPBUSD", "defined(__AVXVNNI__)", 32, 4, offset=128),
     Unit("sdot", "TL_SDOT", "defined(__ARM_FEATURE_DOTPROD)", 16, 4),
     *_PAIRS,
-))  # fmt: skip
-BYTES = Words("X8", "int32", "8", (_WIDE_PAIRS, *_PAIRS))
+), _tile("tdpbssd", "__AMX_INT8__", 4))  # fmt: skip
+# By whether A and B have a sign.
+_SIGNS = {(True, False): "su", (False, True): "us", (False, False): "uu"}
+BYTES = {
+    signs: Words(
+        f"{word}8".upper(), "int32", "8", (_WIDE_PAIRS, *_PAIRS),
+        _tile(f"tdpb{word}d", "__AMX_INT8__", 4),
+    )
+    for signs, word in _SIGNS.items()
+}  # fmt: skip
 
 # Two roundings a word, as multiply-adds have them. Subnormal factors would count as zero, so tiles
 # with such take the kernel of float32, for which a factor is a word; what is left is that sums
@@ -97,7 +137,7 @@ BYTES = Words("X8", "int32", "8", (_WIDE_PAIRS, *_PAIRS))
 BRAIN_HALVES = Words("BF16", "float32", "16", (
     Unit("vdpbf16ps", "TL_VDPBF16PS", "defined(__AVX512BF16__)", 64, 2),
     Unit("multiply-adds", "TL_NO_DOT", "", 16, 1),
-))  # fmt: skip
+), _tile("tdpbf16ps", "__AMX_BF16__", 2))  # fmt: skip
 
 _BYTES = ("int8", "uint8")
 
@@ -106,7 +146,7 @@ def words_of(a: DType, b: DType, accumulator: DType) -> Words | None:
     """How operands of ``a`` and ``b`` become words; None where their kernel takes them as they
     are, or as numbers of the accumulator."""
     if a in _BYTES and b in _BYTES and accumulator == "int32":
-        return SIGNED_BYTES if a == b == "int8" else BYTES
+        return SIGNED_BYTES if a == b == "int8" else BYTES[a == "int8", b == "int8"]
     if a == b == "bfloat16" and accumulator == "float32":
         return BRAIN_HALVES
     return None

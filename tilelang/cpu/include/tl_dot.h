@@ -2,15 +2,22 @@
 // factors of a word to its lane. The generated text says first which unit the machine has (a row of
 // tilelang.cpu.units): TL_<KIND>_GROUP factors in a word, vectors of TL_<KIND>_BYTES, TL_<KIND>_DOT(V, sum, b, a).
 //
-// Operands become words once per product. Rows of A: [m][words + 1], behind the words what the sums of the row start
-// from. B in panels 16 words wide: [ceil(n / 16)][words][16]. Factors that are missing are zero.
+// Operands become words once per product. Rows of A: [m][words + 1 or more], behind the words what the sums of the row
+// start from. B in panels 16 words wide: [ceil(n / 16)][words][16]. Factors that are missing are zero.
 #ifndef TL_DOT_H
 #define TL_DOT_H
 #include "tl_gemm.h"
 
 typedef int32_t tl_word16 __attribute__((vector_size(16))), tl_word32 __attribute__((vector_size(32)));
 typedef int32_t tl_word64 __attribute__((vector_size(64)));
-#define TL_DOT_WORDS(K, GROUP) (((K) + (GROUP) - 1) / (GROUP))
+#define TL_DOT_FULL(K, GROUP) (((K) + (GROUP) - 1) / (GROUP))  // words with factors
+#ifdef __AMX_TILE__  // tiles take sixteen words of a row at once, which then start lines
+#define TL_DOT_WORDS(K, GROUP) ((GROUP) > 1 ? (TL_DOT_FULL(K, GROUP) + 15) / 16 * 16 : (K))
+#define TL_DOT_ROW(K, GROUP) (TL_DOT_WORDS(K, GROUP) + ((GROUP) > 1 ? 16 : 1))
+#else
+#define TL_DOT_WORDS(K, GROUP) TL_DOT_FULL(K, GROUP)
+#define TL_DOT_ROW(K, GROUP) (TL_DOT_WORDS(K, GROUP) + 1)
+#endif
 
 // -- the instructions ------------------------------------------------------------------------------------------------
 #ifndef TL_DOT_MODEL  // a test models those that its machine has not
@@ -53,12 +60,12 @@ TL_INLINE int32_t tl_byte(const uint8_t* s, int without_sign) { return without_s
 TL_INLINE void tl_rows_8(const void* source, long ld, long m, long k, int trans, int without_sign, int group, int offset, int32_t* d) {
     const long words = TL_DOT_WORDS(k, group);
     const long row = ld * !trans + trans, column = ld * trans + !trans;
-    for (long i = 0; i < m; ++i, d += words + 1) {
+    for (long i = 0; i < m; ++i, d += TL_DOT_ROW(k, group)) {
         const uint8_t* s = (const uint8_t*)source + i * row;
         tl_word16 sum = {0};
         int32_t total = 0;
         long p = 0;
-        d[words - 1] = 0;
+        for (long w = k / group; w < words; ++w) d[w] = 0;
         while (!trans && p + 16 <= k) {
             tl_i16x8 some = {0};  // sums of pairs, of so many as 16 bits hold
             for (const long end = p + 1024; p + 16 <= k && p < end; p += 16) {
@@ -155,7 +162,7 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
         if (!trans) {
             const long together = j % 64 ? 0 : n - j < 64 ? (n - j) / 16 : 4;
             const int wide = TL_WIDE_WORDS && group == 4 && together == 4;
-            for (long r = 0; together && r < words; ++r)
+            for (long r = 0; together && r < TL_DOT_FULL(k, group); ++r)
                 if (wide && 4 * r + 4 <= k) {
                     for (long p = 0; p < 4; ++p) __builtin_prefetch(s + (r * 4 + p) * ld + j + 64, 0, 2);
                     tl_words64_8(s + r * 4 * ld + j, ld, (int8_t)offset - (tl_i8x64){0}, 16 * words, d + 16 * r);
@@ -163,7 +170,7 @@ TL_INLINE void tl_panels_8(const void* source, long ld, long n, long k, int tran
                     __builtin_prefetch(s + (r * group + p) * ld + j + 64, 0, 2);
                     tl_words_8(s + r * group * ld + j + 16 * p, ld, k - r * group, without_sign, group, flip, d + 16 * (p * words + r));
                 }
-            w = count == 16 ? words : 0;
+            w = count == 16 ? TL_DOT_FULL(k, group) : 0;
         } else {
             for (; done + 4 <= count; done += 4)
                 for (w = 0; (w + 4) * group <= k; w += 4) {
@@ -198,18 +205,18 @@ TL_INLINE int tl_any_16(tl_u16x8 some) {
     for (int l = 0; l < 8; ++l) any |= some[l];
     return any != 0;
 }
-// The word of one factor, or of two.
+// The word of one factor, or of two, as far as some are left.
 TL_INLINE uint32_t tl_word_16(const uint16_t* s, long next, long left, int group) {
-    return group == 1 ? (uint32_t)*s << 16 : *s | (left > 1 ? (uint32_t)s[next] << 16 : 0);
+    return left <= 0 ? 0 : group == 1 ? (uint32_t)*s << 16 : *s | (left > 1 ? (uint32_t)s[next] << 16 : 0);
 }
-// Rows of A: [m][words + 1] from s[m][k] (row stride ld), or s[k][m]. Gives whether words of two are not exact.
+// Rows of A from s[m][k] (row stride ld), or s[k][m]. Gives whether words of two are not exact.
 TL_INLINE int tl_rows_16(const uint16_t* s, long ld, long m, long k, int trans, int group, void* to) {
     const long words = TL_DOT_WORDS(k, group), row = trans ? 1 : ld, next = trans ? ld : 1;
     const tl_i16x8 none = {0};
     tl_u16x8 some = {0};
     int small = 0;
     tl_any4* d = (tl_any4*)to;
-    for (long i = 0; i < m; ++i, s += row, d += words + 1) {
+    for (long i = 0; i < m; ++i, s += row, d += TL_DOT_ROW(k, group)) {
         long w = 0;
         if (!trans)
             for (; w * group + 8 <= k; w += 8 / group) {
