@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import warnings
 from pathlib import Path
@@ -131,6 +132,33 @@ def test_cc_is_preferred_with_its_flags(
     found = find_compiler()
     assert found is not None and found.command == (compiler.command[0], "-DTL_MARK=1")
     found.compile_shared("int x = TL_MARK;")
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"), [("32\n", "256"), ("64\n", "512"), ("16\n", ""), ("", "")]
+)
+@pytest.mark.parametrize("knows", [True, False])
+def test_scalable_vectors_of_this_machine_are_built_for(
+    text: str, flag: str, knows: bool, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """The compiler here stands for one on Arm, which knows the flag or does not."""
+    known = tmp_path / "sve_default_vector_length"
+    known.write_text(text, encoding="ascii")
+    monkeypatch.setattr("tilelang.cpu.toolchain._SCALABLE_BYTES", known)
+    taken = "" if knows else "exit 1"
+    path = fake_compiler(
+        tmp_path,
+        f"""
+for word; do shift; case "$word" in
+    -msve-vector-bits=*) {taken or ":"};;
+    *) set -- "$@" "$word";;
+esac; done
+exec {shlex.join(compiler.command)} "$@\"""",
+    )
+    found = Compiler.probed((str(path),), "")
+    assert found is not None
+    wanted = (f"-msve-vector-bits={flag}",) if flag and knows else ()
+    assert found.native == (*compiler.native, *wanted)
 
 
 def test_probe_is_kept_and_made_again_when_the_compiler_changes(

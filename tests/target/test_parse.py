@@ -178,7 +178,7 @@ def test_cores_have_the_names_of_compilers() -> None:
         "'sm_80' is not the name of a CPU\n"
         "  expected: x86-64, x86-64-v2, nehalem, sandybridge, x86-64-v3, haswell, skylake, "
         "alderlake, znver1, znver2, znver3, x86-64-v4, skylake-avx512, cascadelake, "
-        "icelake-server, sapphirerapids, znver4, znver5, armv8-a, armv8.2-a, armv9-a\n"
+        "icelake-server, sapphirerapids, znver4, znver5, armv8-a, armv8.2-a, armv9-a, neoverse-v1, a64fx\n"
         "  got: 'cpu -arch=sm_80'\n"
         '  hint: "cpu" alone builds for this machine'
     )

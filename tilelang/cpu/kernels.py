@@ -21,10 +21,10 @@ ACCUMULATORS = {"float32": "float", "float64": "double", "int32": "int32_t"}
 
 @dataclass(frozen=True)
 class Isa:
-    """Register block for one vector width; ``macro`` is what compilers define for it. The loop
-    over k is unrolled ``unroll`` times."""
+    """Register block for one vector width; ``when`` is the condition of the preprocessor for it.
+    The loop over k is unrolled ``unroll`` times."""
 
-    macro: str
+    when: str
     vector_bytes: int
     rows: int  # MR
     vectors: int  # NV
@@ -33,11 +33,11 @@ class Isa:
 
 # AVX-512 has 32 registers: 28 accumulators, 2 of B, the broadcasts are memory operands. AVX2 has
 # 16: 12 accumulators, 2 of B, 1 broadcast; its short steps (12 multiply-adds) are worth unrolling,
-# which brings it from 0.91 of OpenBLAS's own AVX2 kernel to 0.98. The last row is for machines with
-# 128-bit vectors.
+# which brings it from 0.91 of OpenBLAS's own AVX2 kernel to 0.98. SVE, built for
+# a width, has the registers of AVX-512. The last row is for machines with 128-bit vectors.
 ISAS = (
-    Isa("__AVX512F__", 64, 14, 2),
-    Isa("__AVX2__", 32, 6, 2, unroll=4),
+    Isa("defined(__AVX512F__) || __ARM_FEATURE_SVE_BITS == 512", 64, 14, 2),
+    Isa("defined(__AVX2__) || __ARM_FEATURE_SVE_BITS == 256", 32, 6, 2, unroll=4),
     Isa("", 16, 8, 2),
 )
 PANEL_BYTES = 64
@@ -147,7 +147,7 @@ def _blocks(m: int, most: int) -> tuple[int, int]:
 def _chosen(spec: KernelSpec, isa: Isa) -> str:
     """The condition of the preprocessor for the block of ``isa``."""
     if spec.words is None:
-        return f"defined({isa.macro})"
+        return isa.when
     return f"TL_{spec.words.prefix}_BYTES == {isa.vector_bytes}"
 
 

@@ -14,11 +14,14 @@ from tilelang.env import env
 from tilelang.errors import CompileError
 from tilelang.hostcc import HostCompiler, Store
 from tilelang.records import dataclass
+from tilelang.target.cores import scalable_flag
 
 _log = logging.getLogger("tilelang")
 
 _NATIVE = (("-march=native",), ("-mcpu=native",))
 _OPENMP = (("-fopenmp",),)
+# Linux on Arm: bytes of the scalable vectors that a process gets.
+_SCALABLE_BYTES = Path("/proc/sys/abi/sve_default_vector_length")
 _SOURCE = "kernel.c"  # a relative name, so that the output does not depend on the directory
 
 _PROBE = "int tl_probe(int x) { return x + 1; }\n"
@@ -60,6 +63,9 @@ class Compiler(HostCompiler):
         if not _works(plain, _PROBE, ()):
             return None
         native = next((flags for flags in _NATIVE if _works(plain, _PROBE, flags)), ())
+        wide = (*native, *_scalable())
+        if wide != native and _works(plain, _PROBE, wide):
+            native = wide
         openmp = next((flags for flags in _OPENMP if _works(plain, _PROBE_OPENMP, flags)), ())
         return replace(plain, native=native, openmp=openmp)
 
@@ -112,6 +118,15 @@ def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler |
             "install gcc or clang, or `pip install ziglang`"
         )
     return found
+
+
+def _scalable() -> tuple[str, ...]:
+    """The flag for this machine's scalable vectors, where they are wider than all of Arm's."""
+    try:
+        size = int(_SCALABLE_BYTES.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return ()
+    return (scalable_flag(size),) if size in (32, 64) else ()
 
 
 def _works(compiler: Compiler, source: str, flags: tuple[str, ...]) -> bool:

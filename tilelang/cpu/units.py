@@ -118,6 +118,8 @@ SIGNED_BYTES = Words("I8", "int32", "8", (
     Unit("vpdpbusd", "TL_VPDPBUSD", "defined(__AVX512VNNI__)", 64, 4, offset=128),
     Unit("vpdpbssd", "TL_VPDPBSSD", "defined(__AVXVNNIINT8__)", 32, 4),
     Unit("vpdpbusd", "TL_VEX_VPDPBUSD", "defined(__AVXVNNI__)", 32, 4, offset=128),
+    Unit("sdot of SVE", "TL_SVE_SDOT", "__ARM_FEATURE_SVE_BITS == 512", 64, 4),
+    Unit("sdot of SVE", "TL_SVE_SDOT", "__ARM_FEATURE_SVE_BITS == 256", 32, 4),
     Unit("sdot", "TL_SDOT", "defined(__ARM_FEATURE_DOTPROD)", 16, 4),
     *_PAIRS,
 ), _tile("tdpbssd", "__AMX_INT8__", 4))  # fmt: skip

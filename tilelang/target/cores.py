@@ -4,6 +4,9 @@ The generated text is the same for all of them: it names vectors by their family
 takes the width from what the compiler says of the machine. So this table is about names: which may
 stand in ``"cpu -arch=NAME"``, to build for a machine other than this one.
 
+The vectors of SVE have the width of the machine that runs the code. A text is built for one width
+and does not run on machines of another.
+
 Sources: the x86-64 psABI ("Micro-Architecture Levels"), the manual of GCC ("x86 Options", "AArch64
 Options").
 """
@@ -32,10 +35,23 @@ CORES: dict[str, int] = {
     "armv8-a": 16,
     "armv8.2-a": 16,
     "armv9-a": 16,
+    "neoverse-v1": 32,
+    "a64fx": 64,
 }
 """Name -> bytes of its vectors."""
+
+# Those whose scalable vectors (SVE) are wider than the others of Arm -> their instructions. Not
+# -mcpu: a -march before it would win.
+_SCALABLE = {"neoverse-v1": "armv8.4-a+sve+bf16+i8mm", "a64fx": "armv8.2-a+sve"}
 
 
 def core_flags(arch: str) -> tuple[str, ...]:
     """Flags of a C compiler for the cores ``arch``; none for this machine's, which is ""."""
+    if arch in _SCALABLE:
+        return (f"-march={_SCALABLE[arch]}", scalable_flag(CORES[arch]))
     return (f"-march={arch}",) if arch else ()
+
+
+def scalable_flag(vector_bytes: int) -> str:
+    """Flag of a C compiler for a machine whose scalable vectors (SVE) have so many bytes."""
+    return f"-msve-vector-bits={8 * vector_bytes}"

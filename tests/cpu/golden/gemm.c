@@ -6,7 +6,7 @@
 #include "tl_block.h"
 #include "tl_vector.h"
 
-#if defined(__AVX512F__)
+#if defined(__AVX512F__) || __ARM_FEATURE_SVE_BITS == 512
 typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(64)));
 typedef float tl_gemm_f32_64x64x32_48_1_64_u __attribute__((vector_size(64), aligned(4)));
 static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {
@@ -131,7 +131,7 @@ static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_rest(const fl
 #define TL_FULL 52
 #define TL_REST tl_gemm_f32_64x64x32_48_1_64_rest
 #define TL_PART 32
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || __ARM_FEATURE_SVE_BITS == 256
 typedef float tl_gemm_f32_64x64x32_48_1_64_v __attribute__((vector_size(32)));
 typedef float tl_gemm_f32_64x64x32_48_1_64_u __attribute__((vector_size(32), aligned(4)));
 static __attribute__((noinline)) void tl_gemm_f32_64x64x32_48_1_64_block(const float* restrict a, const float* restrict b, const long next, float* restrict c, const long ldc, const int clear) {

@@ -7,6 +7,9 @@
 #ifndef TL_DOT_H
 #define TL_DOT_H
 #include "tl_gemm.h"
+#if __ARM_FEATURE_SVE_BITS == 256 || __ARM_FEATURE_SVE_BITS == 512
+#include <arm_sve.h>
+#endif
 
 typedef int32_t tl_word16 __attribute__((vector_size(16))), tl_word32 __attribute__((vector_size(32)));
 typedef int32_t tl_word64 __attribute__((vector_size(64)));
@@ -29,6 +32,10 @@ typedef int32_t tl_word64 __attribute__((vector_size(64)));
 #define TL_VPDPWSSD(V, C, B, A) TL_X86_DOT("vpdpwssd", V, C, B, A)
 #define TL_VDPBF16PS(V, C, B, A) TL_X86_DOT("vdpbf16ps", V, C, B, A)
 #define TL_SDOT(V, C, B, A) TL_DOT_TEXT("sdot %0.4s, %1.16b, %2.16b", V, C, B, A, "w", "+w")
+#define TL_SVE_SDOT(V, C, B, A)                                                                   \
+    ({ const V c_ = (C), b_ = (V)(B), a_ = (V)(A);                                                \
+       const svint32_t sc_ = c_, sb_ = b_, sa_ = a_;                                              \
+       const V d_ = svdot_s32(sc_, svreinterpret_s8_s32(sb_), svreinterpret_s8_s32(sa_)); d_; })
 #define TL_VPMADDWD_64(V, C, B, A)                                                                \
     ({ V d_; __asm__("vpmaddwd %2, %1, %0" : "=v"(d_) : "v"(B), "v"(A)); (C) + d_; })
 #endif

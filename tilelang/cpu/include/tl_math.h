@@ -8,6 +8,17 @@
 #include <string.h>
 
 #define TL_INLINE static inline __attribute__((always_inline, unused))
+#if __ARM_FEATURE_SVE_BITS  // where other vectors have another width, results would be wrong
+#include <stdio.h>
+#include <stdlib.h>
+static __attribute__((constructor)) void tl_same_width(void) {
+    long bytes;
+    __asm__("cntb %0" : "=r"(bytes));
+    if (bytes * 8 == __ARM_FEATURE_SVE_BITS) return;
+    fprintf(stderr, "this code is built for SVE vectors of %d bits; those of this machine have %ld\n", __ARM_FEATURE_SVE_BITS, bytes * 8);
+    abort();
+}
+#endif
 
 // -- minimum and maximum: integers, and floats that ignore NaN as CUDA's fmin and fmax do --------
 #define TL_MINMAX(S, T)                                          \

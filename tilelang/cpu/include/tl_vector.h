@@ -15,7 +15,13 @@
 #define TL_WIDEST 16
 #endif
 #ifndef TL_VECTOR_BYTES  // any power of two from 16 on is right, the machine's own is fast
+#if __ARM_FEATURE_SVE_BITS == 512  // what the text is built for, 0 where it is for all
+#define TL_VECTOR_BYTES 64
+#elif __ARM_FEATURE_SVE_BITS == 256
+#define TL_VECTOR_BYTES 32
+#else
 #define TL_VECTOR_BYTES TL_WIDEST
+#endif
 #endif
 // Whether vectors are those of the instruction set, so that its instructions can be named.
 #define TL_AVX512 (TL_VECTOR_BYTES == 64 && TL_WIDEST == 64)
