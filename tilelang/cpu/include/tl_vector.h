@@ -314,6 +314,20 @@ typedef short tl_half8 __attribute__((vector_size(16)));
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { return __builtin_ia32_vcvtph2ps256((tl_half8)h); }
 #endif
 TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) { return (tl_w_u16)__builtin_ia32_vcvtps2ph256(x, 0); }
+#elif defined(__aarch64__) && (defined(__clang__) || TL_VECTOR_BYTES <= 32)  // GCC 12 converts longer ones lane by lane
+#if TL_VECTOR_BYTES == 16 && !defined(__clang__)  // and these
+TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { tl_w_f32 x; __asm__("fcvtl %0.4s, %1.4h" : "=w"(x) : "w"(h)); return x; }
+TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) { tl_w_u16 h; __asm__("fcvtn %0.4h, %1.4s" : "=w"(h) : "w"(x)); return h; }
+#else
+typedef _Float16 tl_halves __attribute__((vector_size(TL_VECTOR_BYTES / 2)));
+TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { return TL_CONVERT((tl_halves)h, tl_w_f32); }
+TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) {
+#ifndef __clang__
+    __asm__("" : "+w"(x));  // what x is computed by is no arithmetic of halves
+#endif
+    return (tl_w_u16)TL_CONVERT(x, tl_halves);
+}
+#endif
 #else
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) {
     const tl_w_u32 x = TL_CONVERT(h, tl_w_u32), s = (x & 0x8000) << 16, b = x & 0x7fff;
