@@ -2,9 +2,10 @@
 
 ``gathered_gemm`` multiplies the rows of all ranks with a rank's own columns and fetches the tiles
 from their owners, so that no gather runs before. A tile of a large product is needed often, and
-comes over the link each time: there ``fetched`` gets the rows once, and ``product`` multiplies
-those of one rank. ``scattered_sum`` adds up the rows of a rank in the partial products of all. Here
-the ranks are arrays of one process. On GPUs that reach each other,
+comes over the link each time: there ``fetched`` gets the rows once, or the copy engines do while
+``product`` multiplies a rank's own rows, and then those of each other one. ``scattered_sum`` adds
+up the rows of a rank in the partial products of all. Here the ranks are arrays of one process. On
+GPUs that reach each other,
 
     torchrun --nproc-per-node 2 examples/peers.py
 
@@ -202,6 +203,24 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
             gemm(own if peer == rank else gathered[peer], b, out[peer])
         return out
 
+    there = [of_shards.get_buffer(peer, (rows, K), torch.float16) for peer in range(ranks)]
+    copies = torch.cuda.Stream()
+
+    def gather_by_copies():
+        out, here = empty(ranks, rows, N), torch.cuda.current_stream()
+        of_shards.barrier()
+        copies.wait_stream(here)  # all have their rows, and the last call has read what it fetched
+        others, arrived = [(rank + turn) % ranks for turn in range(1, ranks)], []
+        with torch.cuda.stream(copies):
+            for peer in others:
+                gathered[peer].copy_(there[peer], non_blocking=True)
+                arrived.append(copies.record_event())
+        gemm(own, b, out[rank])
+        for peer, event in zip(others, arrived):
+            here.wait_event(event)
+            gemm(gathered[peer], b, out[peer])
+        return out
+
     def gather_by_nccl():
         whole = empty(ranks, rows, K)
         dist.all_gather_into_tensor(whole, own)
@@ -235,9 +254,11 @@ def on_gpus(tokens: int = 4096, N: int = 4096, K: int = 4096) -> None:
         return float(found)
 
     rows_of = {
-        "all-gather and product": (gather_by_nccl, gather_by_tiles, gather_by_rows),
+        "all-gather and product": (
+            gather_by_nccl, gather_by_tiles, gather_by_rows, gather_by_copies,
+        ),
         "product and reduce-scatter": (scatter_by_nccl, scatter_by_rows),
-    }
+    }  # fmt: skip
     for name, (theirs, *ours) in rows_of.items():
         times = {"NCCL and cuBLAS": milliseconds(theirs)}
         for step in ours:
