@@ -91,6 +91,7 @@ def gradients(
             delta_s = T.alloc_shared((block_N,), "float32")
             scores = T.alloc_fragment((block_M, block_N), "float32")
             weights = T.alloc_fragment((block_M, block_N), "float16")
+            kept = T.alloc_fragment((block_M, block_N), "float16")
             slopes = T.alloc_fragment((block_M, block_N), "float32")
             steps = T.alloc_fragment((block_M, block_N), "float16")
             dQ_f = T.alloc_fragment((block_N, dim), "float32")
@@ -119,9 +120,10 @@ def gradients(
                             bx * block_M + i <= k * block_N + j, scores[i, j], 0
                         )
                 T.copy(scores, weights)
+                T.copy(weights, kept)
                 T.gemm(weights, dO_s, dV_f, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, block_N):
-                    steps[i, j] = weights[i, j] * (slopes[i, j] - delta_s[j])
+                    steps[i, j] = kept[i, j] * (slopes[i, j] - delta_s[j])
                 if keys_first:
                     T.gemm(steps, Q_s, dK_f, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(steps, dS_s)
