@@ -180,9 +180,7 @@ TILES = choices(
 ATTENTION_TILES = choices(  # lengths are multiples of both
     "block_M block_N stages threads", (128, 128, 2, 256), (128, 64, 2, 256),
     (128, 64, 2, 128), (128, 32, 2, 128))  # fmt: skip
-BACKWARD_TILES = choices(
-    "block_M block_N stages threads keys_first", (128, 64, 2, 256, 0), (128, 64, 2, 256, 1),
-    (64, 64, 2, 128, 0))  # fmt: skip
+BACKWARD_TILES = choices("block_M block_N stages threads", (128, 64, 2, 256), (64, 64, 2, 128))
 # Row -> the program, its sizes, and the tiles from which the fastest is taken.
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, int]]]] = {
     "add": (add, (16384, 16384), choices(

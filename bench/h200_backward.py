@@ -54,15 +54,15 @@ def row_sums(batch: int, heads: int, length: int, dim: int, rows: int = 64) -> A
 
 def gradients(
     batch: int, heads: int, length: int, dim: int, causal: bool, block_M: int, block_N: int,
-    stages: int, threads: int, keys_first: bool = False,
+    stages: int, threads: int,
 ) -> Any:  # fmt: skip
     """dK and dV of ``block_M`` keys, and their part of dQ, from queries ``block_N`` at a time.
 
     The part of dQ of a block is one run of bytes, in panels of eight columns: registers of the
     product are stored without bank conflicts, and the copy unit adds the whole by one instruction.
 
-    Args:
-        keys_first: the product for dK is issued before the threads meet for that of dQ.
+    Later keys are seen by fewer queries where it is causal: blocks of the same keys of all heads
+    start one after another then, so that the longest of all heads start first.
     """
     shape, scale = (batch, length, heads, dim), 1 / math.sqrt(dim)
     width = block_N * dim // 32  # rows of 32 numbers that hold the part of a block
@@ -79,7 +79,9 @@ def gradients(
         dK: T.Tensor(shape, "float16"),
         dV: T.Tensor(shape, "float16"),
     ):
-        with T.Kernel(length // block_M, heads, batch, threads=threads) as (bx, by, bz):
+        grid = (heads, length // block_M) if causal else (length // block_M, heads)
+        with T.Kernel(*grid, batch, threads=threads) as (inner, outer, bz):
+            bx, by = (outer, inner) if causal else (inner, outer)
             K_s = T.alloc_shared((block_M, dim), "float16")
             V_s = T.alloc_shared((block_M, dim), "float16")
             Q_s = T.alloc_shared((block_N, dim), "float16")
@@ -115,22 +117,20 @@ def gradients(
                 for i, j in T.Parallel(block_M, block_N):
                     scores[i, j] = T.exp2(scores[i, j] * (scale * LOG2E) - lse_s[j])
                 if causal:
-                    for i, j in T.Parallel(block_M, block_N):
-                        scores[i, j] = T.if_then_else(
-                            bx * block_M + i <= k * block_N + j, scores[i, j], 0
-                        )
+                    if k * block_N < (bx + 1) * block_M:
+                        for i, j in T.Parallel(block_M, block_N):
+                            scores[i, j] = T.if_then_else(
+                                bx * block_M + i <= k * block_N + j, scores[i, j], 0
+                            )
                 T.copy(scores, weights)
                 T.copy(weights, kept)
                 T.gemm(weights, dO_s, dV_f, policy=T.GemmWarpPolicy.FullRow)
                 for i, j in T.Parallel(block_M, block_N):
                     steps[i, j] = kept[i, j] * (slopes[i, j] - delta_s[j])
-                if keys_first:
-                    T.gemm(steps, Q_s, dK_f, policy=T.GemmWarpPolicy.FullRow)
                 T.copy(steps, dS_s)
                 T.clear(dQ_f)
                 T.gemm(dS_s, K_s, dQ_f, transpose_A=True)
-                if not keys_first:
-                    T.gemm(steps, Q_s, dK_f, policy=T.GemmWarpPolicy.FullRow)
+                T.gemm(steps, Q_s, dK_f, policy=T.GemmWarpPolicy.FullRow)
                 for c, i, j in T.Parallel(dim // 8, block_N, 8):
                     dQ_s[c, i, j] = dQ_f[i, c * 8 + j]
                 T.atomic_add(dQ[bz, by, k * width : (k + 1) * width, :], whole, use_tma=True)

@@ -99,7 +99,7 @@ KERNELS: dict[str, Callable[[], Any]] = {
     "dequant": lambda: h200.dequant(32, 64, 128, 32, 32, 64, 2, 64),
     "backward": lambda: [
         backward.row_sums(1, 2, 64, 32, 32),
-        backward.gradients(1, 2, 64, 32, True, 32, 32, 1, 128, False),
+        backward.gradients(1, 2, 64, 32, True, 32, 32, 1, 128),
         backward.rounded(1, 2, 64, 64, 32),
     ],
     "split_k": lambda: sums.split_k(32, 64, 128, 32, 32, 32, 2, 64, 2, False),
