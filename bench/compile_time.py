@@ -200,7 +200,7 @@ PROGRAMS: dict[str, Callable[[], Any]] = {
     "h200_attention": lambda: of_h200("attention", 4, 16, 4096, 128, False, 128, 128, 2, 256),
     "h200_mla": lambda: of_h200("mla_decode", 64, 128, 8192, 512, 64, 64, 64, 2, 256),
 }  # fmt: skip
-FAST = ("h200_mla",)  # with fast math, as there
+FAST = ("h200_attention", "h200_mla")  # with fast math, as there
 
 
 # -- one process ----------------------------------------------------------------------------------
