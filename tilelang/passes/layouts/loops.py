@@ -15,6 +15,8 @@ from tilelang.layout.register_layout import RegisterLayout
 from tilelang.passes.analysis.vectors import VECTOR_BITS, run_of
 from tilelang.passes.layouts.access import accesses, is_memory
 
+ASYNC_BITS = 32  # of the smallest asynchronous copy
+
 
 def free_mapping(
     loop: S.Parallel, extents: tuple[int, ...], threads: int, bounds: Bounds
@@ -108,6 +110,8 @@ def vector_width(loop: S.Parallel, extents: tuple[int, ...], threads: int, bound
     width = max(runs, default=1)
     if bits and width > 1:
         width = min(width, max(1, VECTOR_BITS // min(bits)))
-    while width > 1 and (extents[-1] % width or total // width < threads):
+    ahead = "commit" in dict(loop.annotations)
+    least = max(1, ASYNC_BITS // min(bits)) if ahead and bits else 1
+    while width > 1 and (extents[-1] % width or (width > least and total // width < threads)):
         width //= 2
     return width
