@@ -84,19 +84,23 @@ def held(func: S.PrimFunc) -> dict[str, str]:
         ((16, 64, 64), 128, (("k_run", 4), ("exchanged", True))),
         ((32, 32, 32), 64, (("k_run", 2), ("exchanged", True))),
         ((16, 32, 64), 128, (("k_run", 4),)),
+        ((16, 64, 128), 256, (("k_run", 4), ("exchanged", True), ("k_parts", 2))),
+        ((16, 32, 256), 256, (("k_run", 4), ("exchanged", True), ("k_parts", 4))),
         ((64, 64, 64), 128, ()),
     ],
 )
 def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
     tile: tuple[int, int, int], threads: int, order: tuple[tuple[str, object], ...]
 ) -> None:
-    kernel = weights(tile[0], 2 * tile[1], 128, tile, 2, threads)
+    kernel = weights(tile[0], 2 * tile[1], 512, tile, 2, threads)
     (product,) = (node for node in after(kernel) if isinstance(node, S.Gemm))
     assert product.annotations == order
     assert product.plan is None
     (planned,) = (node for node in after(kernel, "infer_layouts") if isinstance(node, S.Gemm))
-    plan = planned.plan
-    assert (plan.run, plan.exchanged) == (dict(order).get("k_run", 1), len(order) == 2)
+    plan, asked = planned.plan, dict(order)
+    assert plan.run == asked.get("k_run", 1)
+    assert plan.exchanged is asked.get("exchanged", False)
+    assert plan.parts == asked.get("k_parts", 1)
     assert type(plan.a) is (SharedRuns if order else SharedLoad)
     assert type(plan.b) is (Registers if order else SharedLoad)
 
@@ -108,6 +112,8 @@ def test_the_order_of_k_stands_at_the_product_and_in_its_plan(
         ((32, 32, 32), 64),  # runs of two steps
         ((16, 64, 128), 64),
         ((16, 32, 64), 128),  # eight columns a warp: not transposed
+        ((16, 64, 128), 256),  # two groups of warps with a half of k each
+        ((32, 32, 256), 256),  # four groups, two tiles of rows
         ((64, 64, 64), 128),  # rows shared by warps: through shared memory
     ],
 )
@@ -124,6 +130,72 @@ def test_unpacked_weights_multiply_as_numpy_says(tile: tuple[int, int, int], thr
     full = numbers * np.repeat(scales, GROUP, axis=1)
     expected = a.astype(np.float64) @ full.astype(np.float64).T
     np.testing.assert_allclose(c, expected, rtol=2e-3, atol=2e-3)
+
+
+def fed(clear: bool, several: bool = False) -> Any:
+    """A product like that of :func:`weights`, whose sums are not complete behind one loop alone.
+
+    Args:
+        clear: whether the sum starts from zero; from one otherwise.
+        several: whether the loop looks at the sum.
+    """
+    M, N, K, block_K = 16, 32, 512, 256
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((M, K), "float16"),
+        Q: T.Tensor((N, K), "uint8"),
+        C: T.Tensor((M, N), "float32"),
+        D: T.Tensor((2, M, N), "float32"),
+    ):
+        with T.Kernel(1, threads=256):
+            A_tile = T.alloc_shared((M, block_K), "float16")
+            packed = T.alloc_shared((N, block_K), "uint8")
+            local = T.alloc_fragment((N, block_K), "uint8")
+            B_local = T.alloc_fragment((N, block_K), "float16")
+            B_tile = T.alloc_shared((N, block_K), "float16")
+            acc = T.alloc_fragment((M, N), "float32")
+            T.fill(acc, 0 if clear else 1)
+            for k in T.Pipelined(K // block_K, num_stages=2):
+                T.copy(A[0, k * block_K], A_tile)
+                T.copy(Q[0, k * block_K], packed)
+                T.copy(packed, local)
+                for i, j in T.Parallel(N, block_K):
+                    B_local[i, j] = T.cast(local[i, j] & 15, "float16") - T.float16(8)
+                T.copy(B_local, B_tile)
+                T.gemm(A_tile, B_tile, acc, transpose_B=True)
+                if several:
+                    T.copy(acc, D[k, 0, 0])
+            T.copy(acc, C)
+
+    return kernel
+
+
+@pytest.mark.parametrize(("clear", "several", "parts"), [(True, False, 4), (False, False, 1),
+                                                         (True, True, 1)])  # fmt: skip
+def test_k_is_shared_out_where_sums_start_from_zero_and_are_read_behind_the_loop(
+    clear: bool, several: bool, parts: int
+) -> None:
+    kernel = fed(clear, several)
+    (product,) = (n for n in after(kernel, "infer_layouts") if isinstance(n, S.Gemm))
+    assert isinstance(product.plan, GemmPlan)
+    assert product.plan.parts == parts
+    rng = np.random.default_rng(2)
+    a = rng.integers(-4, 4, (16, 512)).astype(np.float16)
+    q = rng.integers(0, 256, (32, 512)).astype(np.uint8)
+    b = (q & 15).astype(np.float64) - 8
+    sums = np.stack([a[:, :256] @ b[:, :256].T, a.astype(np.float64) @ b.T]) + (not clear)
+    d = sums.astype(np.float32) if several else np.zeros((2, 16, 32), np.float32)
+    holds(kernel, (a, q, np.zeros((16, 32), np.float32), np.zeros_like(d)),
+          sums[1].astype(np.float32), d, on=(SM_90A,))  # fmt: skip
+
+
+def test_reports_say_that_k_is_shared_out() -> None:
+    text = explain(weights(16, 64, 256, (16, 64, 128), 2, 256), "cuda -arch=sm_80")
+    assert (
+        "64 x 16 x 128: mma.sync.m16n8k16.float16 on 4 x 1 warps, each 1 x 2 tiles in 4 steps, k "
+        "shared out to 2 groups of them, of the transposed product: B is in registers\n" in text
+    )
 
 
 # -- warpgroups ---

@@ -79,7 +79,7 @@ _SCHEDULED_KEYS = _also(
     Copy="commit signals exchange operand complete announce tma_note part",
     AtomicTile="complete tma_note",
     Im2col="complete tma_note eviction_policy",
-    Gemm="panels taps k_run exchanged",
+    Gemm="panels taps k_run exchanged k_parts",
     Buffer="register_layout layout extra made converted matrices",
 )
 _THREAD_KEYS = _keys(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
+from math import prod
 from typing import Any, TypeAlias
 
 from tilelang.errors import TileTypeError, TileUnsupportedError
@@ -51,6 +52,7 @@ CHUNK_BITS = 128
 BESIDE_BITS = 64  # 32 lanes then read from each bank twice, one behind the other
 K_RUN = "k_run"  # annotation of a product: see GemmPlan.run
 EXCHANGED = "exchanged"  # annotation of a product: see GemmPlan.exchanged
+K_PARTS = "k_parts"  # annotation of a product: see GemmPlan.parts
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class GemmPlan:
         exchanged: whether C^T = B^T A^T is computed instead. Then m and n are those of C^T, and so
             are the warps and the sum; c, a and b are still the layouts of C, A and B.
         why: why no instruction of a warpgroup computes it, where the target has them.
+        parts: groups of warps that share out k. Each adds up its part; C has as many matrices.
     """
 
     atom: MmaAtom | None
@@ -131,6 +134,7 @@ class GemmPlan:
     exchanged: bool = False
     why: str = ""
     beside: int = 1
+    parts: int = 1
 
     @property
     def tiles(self) -> tuple[int, int, int]:
@@ -139,14 +143,14 @@ class GemmPlan:
         if self.atom is None:
             return _own(self.sum, 0), _own(self.sum, 1), self.k
         rows, columns = self.m // self.warps[0], self.n // self.warps[1]
-        return rows // self.atom.m, columns // self.atom.n, self.k // self.atom.k
+        return rows // self.atom.m, columns // self.atom.n, self.k // (self.atom.k * self.parts)
 
     @property
     def copies(self) -> int:
         """How often the result is computed, each time by warps of its own."""
         if self.atom is None:
             return 1
-        return self.sum.threads // (self.atom.width * self.warps[0] * self.warps[1])
+        return self.sum.threads // (self.atom.width * prod(self.warps) * self.parts)
 
     @property
     def dtype(self) -> DType:
@@ -235,14 +239,16 @@ def plan_gemm(
         c = _whole(stmt.c, held) or SharedLoad()
         each = SharedElements(dtype=accumulator(stmt.a.dtype, stmt.c.dtype))
         return GemmPlan(None, m, n, k, (0, 0), held, c, each, each, why=why)
-    warps = (threads // atom.width, 1) if turned else _partition(stmt, m, n, threads, atom)
+    parts = int(order.get(K_PARTS, 1))
+    own = threads // parts
+    warps = (own // atom.width, 1) if turned else _partition(stmt, m, n, own, atom)
     if m % (side * warps[0]) == 0 and n % (side * warps[1]) == 0:
         atom = find_atom(*kinds, k, context.features, side=side, chained=chained) or atom
     many = _beside(stmt.b, atom, n // warps[1] // atom.n) if beside and not stmt.trans_b else 1
     held = repeated(accumulator_layout(atom, m, n, warps, many), threads)
     run = int(order.get(K_RUN, 1))
-    a = repeated(operand_layout(atom, m, k, warps, True, run), threads)
-    b = repeated(operand_layout(atom, k, n, warps, False, run), threads)
+    a = repeated(operand_layout(atom, m, k, warps, True, run, parts), threads)
+    b = repeated(operand_layout(atom, k, n, warps, False, run, parts), threads)
     load = SharedRuns if run > 1 else SharedLoad
     packed = atom.opaque and context.sparing  # rows without gaps
     left, right = (
@@ -253,9 +259,9 @@ def plan_gemm(
             (stmt.b, b, stmt.trans_b, stmt.trans_b),
         )
     )
-    c = _whole(stmt.c, transposed(held) if turned else held) or SharedLoad()
+    c = _whole(stmt.c, transposed(held) if turned else held, parts) or SharedLoad()
     first, second = (right, left) if turned else (left, right)
-    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned, why, many)
+    return GemmPlan(atom, m, n, k, warps, held, c, first, second, run, turned, why, many, parts)
 
 
 def _beside(b: Region, atom: MmaAtom, tiles: int) -> int:
@@ -503,32 +509,38 @@ def accumulator_layout(
 
 
 def operand_layout(
-    atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], left: bool, run: int = 1
-) -> RegisterLayout:
+    atom: MmaAtom, rows: int, columns: int, warps: tuple[int, int], left: bool, run: int = 1,
+    parts: int = 1,
+) -> RegisterLayout:  # fmt: skip
     """The left (m x k) or right (k x n) factor: for each step along k the tiles of the warp.
 
-    Every warp holds all of k; warps that share rows (columns) of the result hold the same.
+    Every warp holds all of its part of k; warps that share rows (columns) of the result hold the
+    same.
 
     Args:
         run: steps in which a thread has neighbours along k. The registers of a step are those of
             the instruction, for other k than its figures say, the same for both factors.
+        parts: groups of warps that have a part of k each, one after the other.
     """
     down, across = warps
+    apart = _modes(Mode(parts, "thread", atom.width * down * across))
     if left:
-        tiles, steps, registers = rows // (down * atom.m), columns // atom.k, atom.a_registers
+        tiles, registers = rows // (down * atom.m), atom.a_registers
+        steps = columns // (atom.k * parts)
         outer = _modes(
             Mode(down, "thread", atom.width * across), Mode(tiles, "register", registers)
         )
-        inner = _along_k(atom.a_modes[1], steps, registers * tiles, run)
+        inner = apart + _along_k(atom.a_modes[1], steps, registers * tiles, run)
         modes = (outer + atom.a_modes[0], inner)
         copies = atom.copies + (((across, atom.width),) if across > 1 else ())
     else:
-        tiles, steps, registers = columns // (across * atom.n), rows // atom.k, atom.b_registers
+        tiles, registers = columns // (across * atom.n), atom.b_registers
+        steps = rows // (atom.k * parts)
         outer = _modes(Mode(across, "thread", atom.width), Mode(tiles, "register", registers))
-        inner = _along_k(atom.b_modes[0], steps, registers * tiles, run)
+        inner = apart + _along_k(atom.b_modes[0], steps, registers * tiles, run)
         modes = (inner, outer + atom.b_modes[1])
         copies = atom.copies + (((down, atom.width * across),) if down > 1 else ())
-    return RegisterLayout((rows, columns), modes, copies, atom.width * down * across)
+    return RegisterLayout((rows, columns), modes, copies, atom.width * down * across * parts)
 
 
 def _along_k(own: Modes, steps: int, stride: int, run: int) -> Modes:
@@ -590,11 +602,15 @@ def _divisors(number: int) -> list[int]:
     return [count for count in range(1, number + 1) if number % count == 0]
 
 
-def _whole(region: Region, held: RegisterLayout) -> Registers | None:
-    """``held`` for the buffer of ``region``, if that is a fragment used as a whole."""
+def _whole(region: Region, held: RegisterLayout, parts: int = 1) -> Registers | None:
+    """``held`` for the buffer of ``region``, if that is a fragment used as a whole; with several
+    ``parts`` for a buffer of as many matrices, one for each copy that ``held`` has."""
     if region.buffer.storage != FRAGMENT or not region.is_whole:
         return None
     shape = tuple(extent for extent in region.buffer.shape if isinstance(extent, int))
+    if parts > 1:
+        modes = ((Mode(parts, "thread", held.threads // parts),), *held.modes)
+        return Registers(RegisterLayout(shape, modes, held.replicas[:-1], held.threads))
     lead = len(shape) - 2
     spread = RegisterLayout(shape, ((),) * lead + held.modes, held.replicas, held.threads)
     return Registers(spread)

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
+from math import gcd, prod
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -32,7 +33,8 @@ from tilelang.passes.analysis.groups import ThreadGroups
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import accesses, writes
-from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_RUN, GemmPlan, plan_gemm
+from tilelang.passes.layouts.gemm_plan import EXCHANGED, K_PARTS, K_RUN, GemmPlan, plan_gemm
+from tilelang.passes.layouts.k_parts import in_parts, summed_behind, whole_of, with_sums
 from tilelang.records import dataclass
 from tilelang.target import Context
 
@@ -89,13 +91,21 @@ class _Promoter:
             return self.launch
         turned |= {buffer for buffer in runs if self.exchanges(buffer, mapping)}
         orders: dict[S.Gemm, S.Pairs] = {}
+        sums: dict[S.Stmt, tuple[Buffer, Buffer]] = {}
         for product in products:
             a, b = product.a.buffer, product.b.buffer
             run = max(runs.get(a, 1), runs.get(b, 1))
-            turn = ((EXCHANGED, True),) if b in turned else ()
+            turn: S.Pairs = ((EXCHANGED, True),) if b in turned else ()
+            parts = self.parts(product) if turn and run > 1 else 1
+            if parts > 1:
+                turn += ((K_PARTS, parts),)
+                behind = summed_behind(self.launch.body, product)
+                assert behind is not None
+                sums[behind] = in_parts(product.c.buffer, parts), product.c.buffer
             orders[product] = (*(((K_RUN, run),) if run > 1 else ()), *turn)
-        body = replace_buffers(_Ordered(orders).rewrite(self.launch.body), mapping)
-        return replace(self.launch, body=body)
+        held = {tile: parts for parts, tile in sums.values()}
+        body = _Ordered(orders, held).rewrite(with_sums(self.launch.body, sums))
+        return replace(self.launch, body=replace_buffers(body, mapping))
 
     # -- what there is -------------------------------------------------------------------------
     def collect(self, stmt: S.Stmt) -> None:
@@ -253,7 +263,8 @@ class _Promoter:
             return set()
         if not shared and not left and not self.turns(product):
             return set()  # operand A would not come by ldmatrix, for little
-        return {run for run in RUNS if plan.tiles[2] % run == 0}
+        steps = plan.tiles[2] // (1 if left else max(1, self.parts(product)))
+        return {run for run in RUNS if steps % run == 0}
 
     def exchanges(self, buffer: Buffer, held: Mapping[Buffer, Buffer]) -> bool:
         """Whether the products of operand B are better computed transposed.
@@ -279,18 +290,37 @@ class _Promoter:
         ):
             return False
         few = plan.m <= MAX_ROWS and plan.warps[0] == 1
-        return few and plan.n % (plan.atom.m * plan.warps[1]) == 0
+        return few and self.parts(product) > 0
+
+    def parts(self, product: S.Gemm) -> int:
+        """Groups of warps that share out k of ``product``, computed transposed, where there are
+        more warps than tiles of right rows; 0 if that cannot be."""
+        plan, (first, threads) = self.plan(product), self.groups.of(product)
+        if plan.atom is None or plan.n % plan.atom.m:
+            return 0
+        warps = threads // plan.atom.width
+        parts = warps // gcd(plan.n // plan.atom.m, warps)
+        if parts == 1:
+            return 1
+        alone = (first, threads) == (0, prod(self.launch.threads))
+        c = self.uses[product.c.buffer]
+        able = alone and c.products == [product] and plan.tiles[2] % (parts * RUNS[0]) == 0
+        return parts if able and summed_behind(self.launch.body, product) is not None else 0
 
 
 class _Ordered(Rewriter):
-    """Writes the order of k at the products that have one."""
+    """Writes the order of k at the products that have one, and adds up in parts where k is shared
+    out."""
 
-    def __init__(self, orders: Mapping[S.Gemm, S.Pairs]) -> None:
+    def __init__(self, orders: Mapping[S.Gemm, S.Pairs], sums: Mapping[Buffer, Buffer]) -> None:
         self.orders = orders
+        self.sums = sums
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt:
         if isinstance(stmt, S.Gemm) and self.orders.get(stmt):
-            return replace(stmt, annotations=(*stmt.annotations, *self.orders[stmt]))
+            c = whole_of(self.sums.get(stmt.c.buffer, stmt.c.buffer))
+            order = (*stmt.annotations, *self.orders[stmt])
+            return replace(stmt, c=c if stmt.c.buffer in self.sums else stmt.c, annotations=order)
         return stmt
 
 

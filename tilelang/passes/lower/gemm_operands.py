@@ -159,7 +159,7 @@ class SharedOperand(MemoryOperand):
         if (down if self.left else across) == 1:
             return E.const(0)
         warp = self.ctx.group.thread // self.ctx.warp
-        if self.plan.copies > 1:
+        if self.plan.copies * self.plan.parts > 1:
             warp = warp % (down * across)
         if self.left:
             return (warp // across) * (self.plan.m // down)
@@ -167,6 +167,10 @@ class SharedOperand(MemoryOperand):
 
     def at(self, outer: E.Expr, k: E.Expr) -> tuple[Buffer, tuple[E.Expr, ...]]:
         """An element of the warp's part, as a place in memory."""
+        parts = self.plan.parts
+        if parts > 1:
+            part = self.ctx.group.thread // (self.ctx.group.threads // parts)
+            k = part * (self.plan.k // parts) + k
         return super().at(self.first + outer, k)
 
     @cached_property

@@ -1,0 +1,70 @@
+"""Groups of warps that share out k of a product of few rows, and the sum of what they add up.
+
+A product of few rows has few tiles of the instruction for its warps. Where there are more warps
+than tiles of weights, each group of warps multiplies a part of k: then every weight is unpacked by
+one warp, every row of the other operand is loaded by one group, and more warps hide the latency of
+each other's steps. The parts are added up once, behind the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.buffer import Buffer, Region, Shape
+from tilelang.ir.visitor import rewrite_blocks
+
+
+def summed_behind(body: S.Stmt, product: S.Gemm) -> S.Stmt | None:
+    """The statement of ``body`` behind which the result of ``product`` is complete: its loop, or
+    the pipeline of the loop. None where other statements in there use the result, or where it does
+    not start from zero."""
+    around = _path(body, product)
+    loops = [node for node in around if isinstance(node, S.For)]
+    if not loops:
+        return None
+    loop = loops[-1]
+    if product.clear is not E.binary("eq", loop.var, loop.start):
+        return None
+    outer = [node for node in around[: around.index(loop)] if not isinstance(node, S.Seq)]
+    whole = outer[-1] if outer and isinstance(outer[-1], H.Pipeline) else loop
+    data = product.c.buffer.data
+    users = [node for node in S.walk(whole) if data in effects.used(node, nested=False)]
+    return whole if users == [product] else None
+
+
+def _path(body: S.Stmt, product: S.Gemm) -> list[S.Stmt]:
+    """The statements from ``body`` to ``product``, each a part of the one before."""
+    if body is product:
+        return [body]
+    for block in body.blocks():
+        found = _path(block, product)
+        if found:
+            return [body, *found]
+    return []
+
+
+def in_parts(tile: Buffer, parts: int) -> Buffer:
+    """Room for ``parts`` sums of the shape of ``tile``."""
+    return Buffer(f"{tile.name}_parts", Shape((parts, *tile.shape)), tile.dtype, tile.storage)
+
+
+def with_sums(body: S.Stmt, sums: Mapping[S.Stmt, tuple[Buffer, Buffer]]) -> S.Stmt:
+    """``body`` with the parts allocated in front of each key of ``sums`` and added up behind it.
+
+    Args:
+        sums: statement -> the parts, and the tile that gets their sum.
+    """
+    if body not in sums:
+        return rewrite_blocks(body, lambda block: with_sums(block, sums))
+    parts, tile = sums[body]
+    add = S.Reduce(src=whole_of(parts), dst=whole_of(tile), kind="sum", dim=0, loc=body.loc)
+    return S.seq(S.Alloc(buffer=parts, loc=body.loc), body, add)
+
+
+def whole_of(buffer: Buffer) -> Region:
+    """All of a buffer."""
+    return Region(buffer, tuple(E.const(0) for _ in buffer.shape), tuple(buffer.shape))
