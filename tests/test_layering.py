@@ -76,7 +76,7 @@ PARTS = {
         "layouts": "notes analysis",
         "verify": "analysis layouts",
         "schedule": "analysis normalize verify",
-        "sync": "analysis schedule",
+        "sync": "analysis verify schedule",
         "lower": "analysis normalize layouts",
         "memory": "analysis",
     },

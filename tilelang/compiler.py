@@ -75,6 +75,7 @@ from tilelang.passes.sync.allocate_tensor_memory import allocate_tensor_memory
 from tilelang.passes.sync.barriers import insert_barriers
 from tilelang.passes.sync.drop_barriers import drop_barriers
 from tilelang.passes.sync.elect_stores import elect_stores
+from tilelang.passes.sync.free_by_barriers import free_by_barriers
 from tilelang.passes.sync.initialise_barriers import initialise_barriers
 from tilelang.passes.sync.late_store_waits import late_store_waits
 from tilelang.passes.sync.own_waits import keep_own_waits
@@ -195,6 +196,8 @@ def _barriers() -> tuple[Step, ...]:
              "products have their plans, which say what the unit can leave under way"),
         Step("wait_products", wait_products, _on_gpu,
              "all barriers are there, behind which others may overwrite what products read"),
+        Step("free_by_barriers", free_by_barriers, _on_gpu,
+             "all barriers are there, and what products read is released behind their waits"),
     )  # fmt: skip
 
 

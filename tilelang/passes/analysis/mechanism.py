@@ -99,6 +99,15 @@ _ROWS = (
         release=(Step.ARRIVE_EMPTY,),
         elected=True,
     ),
+    # The same where barriers of the block order the uses of a version and the copy that overwrites
+    # it (``sync/free_by_barriers.py``).
+    Mechanism(
+        "bulk_met", frozenset(("bulk_copy", "mbarrier")), "bulk copies",
+        "an mbarrier of each version", "tma",
+        commit=(Step.EXPECT,),
+        wait=(Step.WAIT_FULL,),
+        elected=True,
+    ),
     # The same with copies by threads, each of which arrives when its own are complete.
     Mechanism(
         "mbarrier", frozenset(("mbarrier",)), "plain copies", "mbarriers of the versions", "copy",

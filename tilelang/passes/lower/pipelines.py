@@ -17,8 +17,10 @@ from tilelang.ir import effects
 from tilelang.ir import expr as E
 from tilelang.ir import schedule as H
 from tilelang.ir import stmt as S
+from tilelang.ir.bounds import prove
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
@@ -92,10 +94,13 @@ class _Lower(Rewriter):
         before: list[S.Stmt] = []
         if row.turns:
             made.full = _barriers("full", self.arrivals(stmt, H.Commit), stmt.stages)
-            made.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
-            before = [S.Alloc(buffer=made.full), S.Alloc(buffer=made.empty)]
+            before = [S.Alloc(buffer=made.full)]
+            if Step.ARRIVE_EMPTY in row.release:
+                made.empty = _barriers("empty", self.arrivals(stmt, H.Wait), stmt.stages)
+                before.append(S.Alloc(buffer=made.empty))
             made.fresh = self.fresh(stmt)
             made.together = all(map(_together, _uses(stmt)))
+            made.latest = tuple(_latest(stmt.body, stmt.pipe)) if made.fresh else ()
         runs = (node for node in S.walk(stmt.body) if isinstance(node, H.Run))
         if any(made.passed(node) is not None for node in runs if node.pipe is stmt.pipe):
             before.append(S.Alloc(buffer=made.handed, init=E.const(0, made.handed.dtype)))
@@ -156,8 +161,11 @@ class _Lower(Rewriter):
     def freed(self, stmt: H.Release) -> list[S.Stmt]:
         """A version is freed: by one lane of each warp that has used it. What the other lanes did
         comes before it, as they meet first. Matrices that a unit has read for all of the warp have
-        been waited for by that lane, too (PTX, "wgmma.wait_group")."""
+        been waited for by that lane, too (PTX, "wgmma.wait_group"). If nobody fills it any more,
+        nobody is told."""
         found = self.pipelines[stmt.pipe]
+        if found.done(stmt.number):
+            return []
         alone = S.Eval(value=found.call(Step.ARRIVE_EMPTY, stmt), loc=stmt.loc)
         if not self.whole(*self.groups.of(stmt)):
             return [alone]
@@ -281,6 +289,19 @@ def _loads(stmt: S.Stmt, pipe: E.Expr) -> Iterator[int]:
             yield from _loads(block, pipe)
 
 
+def _latest(stmt: S.Stmt, pipe: E.Expr) -> Iterator[E.Expr]:
+    """The last item that each ``Acquire`` of ``pipe`` gets, where its loops count up."""
+    if isinstance(stmt, H.Acquire) and stmt.pipe is pipe:
+        yield stmt.number
+    for block in stmt.blocks():
+        for number in _latest(block, pipe):
+            if isinstance(stmt, S.For) and Linear.of(number).factor(stmt.var) > 0:
+                if isinstance(stmt.step, E.Const) and int(stmt.step) > 0:
+                    last = stmt.start + stmt.step * (trips(stmt) - 1)
+                    number = simplify(substitute(number, {stmt.var: last}))
+            yield number
+
+
 def _started(stmt: S.Stmt) -> int:
     """Loads to LDS that a thread starts in ``stmt``."""
     value = stmt.value if isinstance(stmt, S.Eval) else None
@@ -308,6 +329,7 @@ class _Pipeline:
         self.empty: Buffer | None = None
         self.fresh = False  # no thread has handed on an item before its run
         self.together = False  # all lanes of a warp have waited when one has
+        self.latest: tuple[E.Expr, ...] = ()  # the last items that are filled, if that is known
         self.bytes = 0
         self.counts = False  # whether the instructions of a thread are counted
         self.loads = 0  # of a thread for an item, at most
@@ -326,6 +348,11 @@ class _Pipeline:
         """Whether an item is the first one of its version, which nobody has used."""
         turn = simplify(number // self.stages)
         return isinstance(turn, E.Const) and not int(turn)
+
+    def done(self, number: E.Expr) -> bool:
+        """Whether no item that is filled takes the place of ``number``."""
+        after = number + self.stages
+        return bool(self.latest) and all(prove(one < after) is True for one in self.latest)
 
     def more(self, number: E.Expr) -> E.Expr:
         """How many items there are behind ``number``, at least; those that are not there load

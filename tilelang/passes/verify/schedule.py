@@ -6,13 +6,15 @@ mechanism of the pipeline. Of a pipeline that is run repeatedly, all threads com
 the same loops and conditions, which see the same values. What cannot be read, or may go wrong, is
 refused with the reason.
 
+Where all threads use its items, barriers of the block in the statements around order them, too.
+
 Relied on: a pointer to an element of a version stays within that version, and copies into tiles
 have the mode of the mechanism.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 
@@ -43,9 +45,10 @@ Conds = tuple[E.Expr, ...]
 _LEAVE = (S.Break, S.Continue, S.ThreadReturn)
 
 
-def refusal(pipeline: H.Pipeline) -> str | None:
-    """Why the order of ``pipeline`` is not certain, None if it is."""
-    reader = _Reader(pipeline)
+def refusal(pipeline: H.Pipeline, others: Mapping[E.Expr, str] | None = None) -> str | None:
+    """Why the order of ``pipeline`` is not certain, None if it is. ``others``: mechanisms of the
+    pipelines around and in it, whose waits may be meetings of the block."""
+    reader = _Reader(pipeline, others or {})
     try:
         found = hazard(reader.skeleton())
     except _UnknownError as why:
@@ -89,6 +92,7 @@ class _Reader:
     """Reads one pipeline."""
 
     pipeline: H.Pipeline
+    others: Mapping[E.Expr, str]
     names: list[str] = field(default_factory=list)
     lets: dict[E.Var, E.Expr] = field(default_factory=dict)
     copied: list[tuple[int, Item, Conds]] = field(default_factory=list)
@@ -101,6 +105,7 @@ class _Reader:
         self.row = MECHANISMS[self.pipeline.mechanism]
         self.loop: _Loop | None = None
         self.base: E.Var | None = None  # the number of the first item of the run being read
+        self.together = True  # all threads of the block do the same
 
     def skeleton(self) -> Skeleton:
         """The pipeline without values."""
@@ -116,6 +121,7 @@ class _Reader:
             for block in (*rest, *(block for block in bodies if not self.orders(block))):
                 self.unused(block)
             bodies = [block for block in bodies if self.orders(block)]
+            self.together = False
         else:
             bodies = [body]
         repeated = any(isinstance(node, H.Run) and self.is_mine(node) for node in S.walk(body))
@@ -158,7 +164,9 @@ class _Reader:
         if by_roles and any(isinstance(node, _LEAVE) for node in S.walk(stmt)):
             raise _UnknownError("its roles may leave what is around it at different times")
         blocks = stmt.blocks()
-        (side,) = (k for k, inner in enumerate(blocks) if self.orders(inner))
+        side, *other = (k for k, inner in enumerate(blocks) if self.orders(inner))
+        if other:
+            raise _UnknownError("branches of different threads share it")
         for k, inner in enumerate(blocks):
             if k != side:
                 self.unused(inner)
@@ -224,6 +232,8 @@ class _Reader:
             if isinstance(stmt, H.PipelineStep) and self.is_mine(stmt):
                 ahead = stmt.ahead if isinstance(stmt, H.Wait) else 0
                 found.append(Act(type(stmt).__name__.lower(), self.item(stmt.number), ahead))
+            elif self.together and self.meets(stmt):
+                found.append(Act("meet", Item(0, moving=False)))
             elif not self.orders(stmt):
                 found += self.touches(stmt, ())
             elif isinstance(stmt, S.If):
@@ -231,6 +241,12 @@ class _Reader:
             else:
                 raise _UnknownError(f"a step of it stands in a {type(stmt).__name__}")
         return tuple(found)
+
+    def meets(self, stmt: S.Stmt) -> bool:
+        """Whether all threads of the block meet at ``stmt``."""
+        if isinstance(stmt, H.Wait) and stmt.pipe in self.others:
+            return Step.MEET in MECHANISMS[self.others[stmt.pipe]].wait
+        return meets_block(stmt)
 
     def branch(self, stmt: S.If) -> Branch:
         """Steps that are taken where an item exists."""
@@ -323,6 +339,12 @@ class _Reader:
                 if other == tile and not then.issuperset(conds):
                     name = self.names[tile]
                     raise _UnknownError(f"`{name}` may be read where it has not been copied")
+
+
+def meets_block(stmt: S.Stmt) -> bool:
+    """Whether ``stmt`` is a barrier of all threads of the block."""
+    call = stmt.value if isinstance(stmt, S.Eval) else None
+    return isinstance(call, E.Call) and call.atom.meets("block") and not call.args
 
 
 def _items(stmt: S.Stmt) -> tuple[S.Stmt, ...]:

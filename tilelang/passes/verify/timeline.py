@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Act:
-    """A step of a pipeline: "acquire", "commit", "wait" or "release"."""
+    """A step, "acquire", "commit", "wait" or "release", or where all threads "meet"."""
 
     kind: str
     item: Item
@@ -279,6 +279,8 @@ class _Machine:
                     yield from self.acquire(t, number)
                 case Act(kind="commit"):
                     yield from self.commit(t, number)
+                case Act(kind="meet"):
+                    yield from self.meet(t)
                 case Act(kind="wait"):
                     yield from self.wait(t, number, event.ahead)
                 case Act():

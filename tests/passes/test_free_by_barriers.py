@@ -1,0 +1,137 @@
+"""Versions of pipelines that barriers of the block free: which have no mbarrier that says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.target import parse_target
+
+SM_90A = parse_target("cuda -arch=sm_90a")
+A = np.random.default_rng(2).integers(-4, 5, (9 * 32, 64)).astype(np.float32)
+
+
+def summed(meets: str, stages: int = 2, trips: int = 9) -> Any:
+    """Y = the sum over the blocks of A of their rows from last to first; where threads meet."""
+
+    @T.prim_func
+    def kernel(X: T.Tensor((9 * 32, 64), "float32"), Y: T.Tensor((32, 64), "float32")) -> None:
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((32, 64), "float32")
+            turned = T.alloc_shared((32, 64), "float32")
+            y = T.alloc_fragment((32, 64), "float32")
+            T.clear(y)
+            for k in T.Pipelined(trips, num_stages=stages):
+                T.copy(X[k * 32, 0], tile)
+                if meets == "behind":
+                    for i, j in T.Parallel(32, 64):
+                        turned[31 - i, j] = tile[i, j]
+                    for i, j in T.Parallel(32, 64):
+                        y[i, j] += turned[i, j]
+                else:
+                    for i, j in T.Parallel(32, 64):
+                        y[i, j] += tile[31 - i, j]
+                if meets == "branch":
+                    if k % 2 == 0:
+                        T.sync_threads()
+            T.copy(y, Y)
+
+    return kernel
+
+
+def text(kernel: Any) -> str:
+    made = tilelang.compile(kernel, target=SM_90A, execution_backend="emulator")
+    return str(made.get_kernel_source())
+
+
+def wanted(trips: int = 9) -> Any:
+    return A[: trips * 32].reshape(trips, 32, 64).sum(0)[::-1]
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_a_version_is_free_where_threads_meet_behind_its_use(stages: int) -> None:
+    source = text(summed("behind", stages))
+    assert "tl_mbarrier_init(&full[1], 1);" in source
+    assert "empty" not in source
+
+
+@pytest.mark.parametrize("meets", ["nowhere", "branch"])
+def test_other_versions_are_freed_by_their_users(meets: str) -> None:
+    source = text(summed(meets))
+    assert "tl_mbarrier_wait(&empty" in source
+    assert "tl_mbarrier_arrive(&empty" in source
+
+
+def test_a_meeting_before_the_use_alone_is_too_early() -> None:
+    @T.prim_func
+    def kernel(X: T.Tensor((9 * 32, 64), "float32"), Y: T.Tensor((32, 64), "float32")) -> None:
+        with T.Kernel(1, threads=128):
+            tile = T.alloc_shared((32, 64), "float32")
+            y = T.alloc_fragment((32, 64), "float32")
+            T.clear(y)
+            for k in T.Pipelined(9, num_stages=2):
+                T.copy(X[k * 32, 0], tile)
+                T.sync_threads()
+                for i, j in T.Parallel(32, 64):
+                    y[i, j] += tile[31 - i, j]
+            T.copy(y, Y)
+
+    source = text(kernel)  # the copy stands before this meeting
+    assert "tl_mbarrier_wait(&empty" in source
+
+
+@pytest.mark.parametrize("meets", ["behind", "nowhere", "branch"])
+@pytest.mark.parametrize(("stages", "trips"), [(2, 9), (3, 7), (4, 1), (2, 0)])
+def test_sums_are_right_on_every_schedule(meets: str, stages: int, trips: int) -> None:
+    made = tilelang.compile(
+        summed(meets, stages, trips), target=SM_90A, execution_backend="emulator"
+    )
+    Y = np.zeros((32, 64), np.float32)
+    for schedule in ("late", "early", "random"):
+        assert tilelang.sanitize(made, A, Y, schedule=schedule).ok
+    made(A, Y)
+    np.testing.assert_array_equal(Y, wanted(trips) if trips else 0 * Y)
+
+
+def test_the_meeting_is_needed() -> None:
+    made = tilelang.compile(summed("behind"), target=SM_90A, execution_backend="emulator")
+    source = made.get_kernel_source()
+    assert source.count("        __syncthreads();") == 2  # of an iteration
+    edited = source.replace("        __syncthreads();", "")
+    assert not tilelang.sanitize(made, A, np.zeros((32, 64), np.float32), source=edited).ok
+
+
+def test_the_last_items_tell_nobody_that_they_are_used() -> None:
+    """The last product of overlapped loops stands behind them."""
+
+    @T.prim_func
+    def kernel(
+        Q: T.Tensor((128, 64), "float16"), K: T.Tensor((512, 64), "float16"),
+        V: T.Tensor((512, 64), "float16"), O: T.Tensor((128, 64), "float16"),
+    ) -> None:  # fmt: skip
+        with T.Kernel(1, threads=256):
+            q = T.alloc_shared((128, 64), "float16")
+            k_tile = T.alloc_shared((128, 64), "float16")
+            v_tile = T.alloc_shared((128, 64), "float16")
+            scores = T.alloc_fragment((128, 128), "float32")
+            weights = T.alloc_fragment((128, 128), "float16")
+            out = T.alloc_fragment((128, 64), "float32")
+            T.copy(Q, q)
+            T.clear(out)
+            for k in T.Pipelined(4, num_stages=2):
+                T.copy(K[k * 128, 0], k_tile)
+                T.clear(scores)
+                T.gemm(q, k_tile, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.copy(scores, weights)
+                T.copy(V[k * 128, 0], v_tile)
+                T.gemm(weights, v_tile, out, policy=T.GemmWarpPolicy.FullRow)
+            T.copy(out, O)
+
+    source = text(kernel)
+    inside, behind = source.split("tl_mbarrier_wait(&full_1[1], 1);")
+    assert inside.count("tl_mbarrier_arrive(&empty_1[k_1 % 2]);") == 1
+    assert "tl_mbarrier_arrive(" not in behind.split("} else {")[0]

@@ -1,0 +1,97 @@
+"""Versions of a pipeline that a barrier of the block frees have no mbarrier that says so.
+
+A pipeline that the copy unit fills has two mbarriers for each version: it is full, it is empty.
+Where its threads meet in every iteration between their last use of a version and the copy that
+overwrites it, nobody has to be told that it is empty: ``bulk_met`` is the row without that one. The
+verifier proves the order by these meetings, which the barriers of the block and of other pipelines
+are, or the pipeline stays as it is.
+
+A release stands for the end of the uses there, so it is moved up to the last of them: past meetings
+and past statements that neither use the tiles nor wait for anything.
+
+Relied on: all barriers are there; those that are dropped later stand between two others, with plain
+accesses alone between the three, so that one of them orders what they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilelang.ir import effects
+from tilelang.ir import expr as E
+from tilelang.ir import schedule as H
+from tilelang.ir import stmt as S
+from tilelang.ir.atoms import Effect
+from tilelang.ir.visitor import Rewriter, rewrite_bodies
+from tilelang.passes.verify.schedule import meets_block, refusal
+from tilelang.target import Context
+
+_FREED = {"bulk": "bulk_met"}
+_ACCESSES = (Effect.NONE, Effect.HINT, Effect.READ, Effect.WRITE)
+_STAY = (S.Break, S.Continue, S.ThreadReturn, S.While, S.Gemm, H.WaitProducts, H.PipelineStep,
+         H.Pipeline, H.Run, H.Roles)  # fmt: skip
+
+
+def free_by_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
+    """``func``, all barriers placed, without mbarriers for what these order."""
+    if not context.has("bulk_copy"):
+        return func
+
+    def freed(launch: S.Launch) -> S.Stmt:
+        pipelines = [node for node in S.walk(launch.body) if isinstance(node, H.Pipeline)]
+        others = {node.pipe: node.mechanism for node in pipelines}
+        if _FREED.keys().isdisjoint(others.values()):
+            return launch.body
+        return _Freed(others).rewrite(launch.body)
+
+    return rewrite_bodies(func, freed)
+
+
+class _Freed(Rewriter):
+    def __init__(self, others: Mapping[E.Expr, str]) -> None:
+        self.others = others
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        """A pipeline by the row without the second mbarrier, where that is certain."""
+        row = _FREED.get(stmt.mechanism) if isinstance(stmt, H.Pipeline) else None
+        if row is None:
+            return stmt
+        assert isinstance(stmt, H.Pipeline)
+        early = _Early(stmt).rewrite(stmt.body)
+        then = replace(stmt, mechanism=row, body=early)
+        return stmt if refusal(then, self.others) is not None else then
+
+
+class _Early(Rewriter):
+    """Releases of a pipeline right behind the last use of their version."""
+
+    def __init__(self, pipeline: H.Pipeline) -> None:
+        self.pipe, self.tiles = pipeline.pipe, set(pipeline.tiles)
+
+    def stmt(self, stmt: S.Stmt) -> S.Stmt:
+        """A sequence with its releases moved up."""
+        if not isinstance(stmt, S.Seq):
+            return stmt
+        made: list[S.Stmt] = []
+        for item in stmt.stmts:
+            at = len(made)
+            if isinstance(item, H.Release) and item.pipe is self.pipe:
+                while at and self.passes(made[at - 1]):
+                    at -= 1
+            made.insert(at, item)
+        return stmt if all(a is b for a, b in zip(made, stmt.stmts)) else S.seq(*made)
+
+    def passes(self, stmt: S.Stmt) -> bool:
+        """Whether a release may stand before ``stmt``, behind which it stood."""
+        if meets_block(stmt):
+            return True
+        for node in S.walk(stmt):
+            if isinstance(node, _STAY):
+                return False
+            if any(access.data in self.tiles for access in effects.accesses(node)):
+                return False
+            calls = (call for expr in node.exprs() for call in E.find(expr, E.Call))
+            if any(call.atom.effect not in _ACCESSES or call.atom.own_order for call in calls):
+                return False
+        return True
