@@ -13,11 +13,10 @@ from tilelang.codegen.backend import Foreign, ForeignProgram
 from tilelang.codegen.gpu.module import WorkspaceStep, walk_steps
 from tilelang.codegen.prototype import Prototype, message_function
 from tilelang.cuda.executable import CudaExecutable
-from tilelang.cuda.shipping import LOADER, demand_native, module_of, variant
+from tilelang.cuda.shipping import LOADER, demand_native, loader_text, module_of, variant
 from tilelang.runtime.alignment import aligned
 from tilelang.runtime.executable import Executable
 from tilelang.runtime.host_program import host_program, kernel_table
-from tilelang.runtime.native import host_source
 from tilelang.runtime.signature import LaunchSpec
 from tilelang.target import Target
 
@@ -49,7 +48,7 @@ def _handler() -> str:
     codes = message_function(Prototype("tl_program", (), (), (), ()), "tl_driver_text(code)")
     own = LOADER.with_name("tl_xla.h")
     parts = [
-        "#define _GNU_SOURCE", host_source(), LOADER.read_text(encoding="utf-8"), *codes,
+        "#define _GNU_SOURCE", loader_text(LOADER), *codes,
         own.read_text(encoding="utf-8"),
     ]  # fmt: skip
     return "\n".join(parts)

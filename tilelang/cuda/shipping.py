@@ -39,6 +39,7 @@ from tilelang.target.device import cuda_devices
 from tilelang.target.features import cuda_number
 
 LOADER = Path(__file__).resolve().parent / "loader" / "tl_loader.h"
+_LIBRARY = LOADER.with_name("tl_library.h")
 _ROW = 24  # numbers in a line
 
 
@@ -90,13 +91,18 @@ def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str
     lines, variants = [], []
     for number, part in enumerate(given):
         lines += tables(part, number, part.image.cubin)
-        variants.append(_variant(part, number, False))
+        variants.append(row(part, number, variant(part.target, False)))
     plain = [(part, i) for i, part in enumerate(given) if _ptx(part)]
     if plain:  # the newest that later GPUs understand
         part, number = max(plain, key=lambda item: cuda_number(item[0].target.arch))
         lines.append(bytes_of(f"tl_ptx_{number}", (_ptx(part) or "").encode() + b"\0"))
-        variants.append(_variant(part, number, True))
+        variants.append(row(part, number, variant(part.target, True), "ptx"))
     return library_text(prototype, program, given, LOADER, (lines, variants))
+
+
+def loader_text(own: Path) -> str:
+    """The launches of ``host_source``, and a loader: what all share and its ``own`` part."""
+    return "\n".join((host_source(), *(path.read_text("utf-8") for path in (_LIBRARY, own))))
 
 
 def library_text(
@@ -106,7 +112,7 @@ def library_text(
     """A file of C: a loader, the kernels, and the function that calls them.
 
     Args:
-        loader: text with ``tl_call``, ``tl_driver_text`` and the types of the tables.
+        loader: what ``tl_library.h`` leaves to the loader of a vendor.
         tables: declarations of the machine code and its steps, and the rows of the variants.
         texts: of codes that differ from those of all libraries.
     """
@@ -121,7 +127,7 @@ def library_text(
     said = "".join(f"{quote(text)}, " for text in messages)
     lines = [
         "// Compile with: -O2 -fPIC -pthread -shared -ldl", "#define _GNU_SOURCE",
-        host_source(), loader.read_text(encoding="utf-8"), *tables[0],
+        loader_text(loader), *tables[0],
         "static const tl_variant tl_variants[] = {", *tables[1], "};",
         "static tl_library tl_own = {tl_variants, sizeof tl_variants / sizeof tl_variants[0], 0};",
         f"static const char* const tl_messages[] = {{{said}0}};", "",
@@ -152,13 +158,12 @@ def variant(target: Target, ptx: bool) -> tuple[int, int, int, int] | None:
     return None if exact and ptx else (major, minor, int(exact), int(ptx))
 
 
-def _variant(part: Part, number: int, ptx: bool) -> str:
-    """A row of the table of variants."""
-    known = ", ".join(map(str, variant(part.target, ptx) or ()))
-    image = f"tl_ptx_{number}" if ptx else f"tl_image_{number}"
+def row(part: Part, number: int, known: Sequence[int] | None = None, image: str = "image") -> str:
+    """A row of the table of variants; ``known``: of its architecture, where the loader asks."""
+    facts = ", ".join(map(str, known or (0, 0, 0, 0)))
     count = len(module_of(part.artifact).kernels)
-    steps = f"tl_steps_{number}"
-    return f"    {{{known}, {image}, {steps}, sizeof {steps} / 8, tl_kernels_{number}, {count}}},"
+    steps = f"tl_steps_{number}, sizeof tl_steps_{number} / 8"
+    return f"    {{{facts}, tl_{image}_{number}, {steps}, tl_kernels_{number}, {count}}},"
 
 
 def tables(part: Part, number: int, image: bytes) -> list[str]:

@@ -15,7 +15,7 @@ from tilelang.codegen.artifact import Artifact
 from tilelang.codegen.backend import Part, Program, Shipping
 from tilelang.codegen.prototype import NO_DRIVER, Prototype
 from tilelang.cpu.shipping import link
-from tilelang.cuda.shipping import demand_native, flags, library_text, module_of, tables
+from tilelang.cuda.shipping import demand_native, flags, library_text, module_of, row, tables
 from tilelang.errors import TileUnsupportedError
 from tilelang.hip.executable import build_code, compile_flags, loaded
 from tilelang.hip.output import SYMBOL
@@ -58,11 +58,7 @@ def source(prototype: Prototype, program: Program, given: Sequence[Part]) -> str
     lines, variants = [], []
     for number, part in enumerate(given):
         lines += tables(part, number, part.image.code)
-        steps, kernels = f"tl_steps_{number}", f"tl_kernels_{number}"
-        count = len(module_of(part.artifact).kernels)
-        variants.append(
-            f"    {{tl_image_{number}, {steps}, sizeof {steps} / 8, {kernels}, {count}}},"
-        )
+        variants.append(row(part, number))
     return library_text(prototype, program, given, _LOADER, (lines, variants), _TEXTS)
 
 

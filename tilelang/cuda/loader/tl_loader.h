@@ -1,44 +1,7 @@
-// The loader of exported kernels: finds the driver, loads the machine code that fits the GPU of the
-// current context, once for each context, and runs the steps that launch it (_cuda.h, before this).
-
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdio.h>
-
-#define TL_EXPORT __attribute__((visibility("default")))
-enum { MISALIGNED = -4, NO_DRIVER = -5, NO_CODE = -6 };
-
-typedef struct {
-    const char* name;
-    int shared, cluster;  // most dynamic shared memory, most blocks of a cluster
-} tl_kernel;
-
-typedef struct {
-    int major, minor, exact, ptx;  // exact: runs on this architecture only
-    const unsigned char* image;
-    const int64_t* steps;
-    int64_t nsteps;
-    const tl_kernel* kernels;
-    int nkernels;
-} tl_variant;
-
-typedef struct tl_loaded {  // in one context
-    void* context;
-    uint64_t number;  // of the context, where the driver numbers them
-    const tl_variant* variant;
-    struct tl_loaded* next;
-    uint64_t table[];
-} tl_loaded;
-
-typedef struct {
-    const tl_variant* variants;
-    size_t count;
-    tl_loaded* loaded;
-} tl_library;
+// The loader of exported kernels for NVIDIA GPUs: finds the driver and loads the machine code that fits
+// the GPU of the current context (tl_library.h, before this).
 
 static struct {
-    int state;  // 0: not looked for, 1: there, -1: not there
-    int code;   // of cuInit
     int (*init)(unsigned);
     int (*current)(void**);
     int (*make_current)(void*);
@@ -55,48 +18,38 @@ static struct {
     int (*fetch)(void*, uint64_t, size_t, void*);
     int (*wait)(void*);
     int (*text)(int, const char**);
-    void *launch, *allocate, *release, *tiled, *im2col;  // the last two may be missing
-} tl_driver;
-static pthread_mutex_t tl_lock = PTHREAD_MUTEX_INITIALIZER;
+} tl_cuda;
 
-static uint64_t tl_f64_bits(double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static int tl_symbol(void* library, void* slot, const char* name) {
-    void* found = dlsym(library, name);
-    memcpy(slot, &found, sizeof found);
-    return found != 0;
-}
-
-// Opens the driver; 1 when everything that is needed is there.
 static int tl_open(void) {
     void* lib = dlopen("libcuda.so.1", RTLD_NOW);
     if (!lib) lib = dlopen("libcuda.so", RTLD_NOW);
     if (!lib) return 0;
-    tl_symbol(lib, &tl_driver.context_number, "cuCtxGetId");
-    tl_symbol(lib, &tl_driver.capture_mode, "cuThreadExchangeStreamCaptureMode");
-    tl_symbol(lib, &tl_driver.context_of, "cuStreamGetCtx");
-    tl_symbol(lib, &tl_driver.fetch, "cuMemcpyDtoHAsync_v2");
-    tl_symbol(lib, &tl_driver.wait, "cuStreamSynchronize");
+    tl_symbol(lib, &tl_cuda.context_number, "cuCtxGetId");
+    tl_symbol(lib, &tl_cuda.capture_mode, "cuThreadExchangeStreamCaptureMode");
+    tl_symbol(lib, &tl_cuda.context_of, "cuStreamGetCtx");
+    tl_symbol(lib, &tl_cuda.fetch, "cuMemcpyDtoHAsync_v2");
+    tl_symbol(lib, &tl_cuda.wait, "cuStreamSynchronize");
     tl_symbol(lib, &tl_driver.tiled, "cuTensorMapEncodeTiled");
     tl_symbol(lib, &tl_driver.im2col, "cuTensorMapEncodeIm2col");
-    return tl_symbol(lib, &tl_driver.init, "cuInit") &&
-           tl_symbol(lib, &tl_driver.current, "cuCtxGetCurrent") &&
-           tl_symbol(lib, &tl_driver.make_current, "cuCtxSetCurrent") &&
-           tl_symbol(lib, &tl_driver.device_of_context, "cuCtxGetDevice") &&
-           tl_symbol(lib, &tl_driver.device, "cuDeviceGet") &&
-           tl_symbol(lib, &tl_driver.attribute, "cuDeviceGetAttribute") &&
-           tl_symbol(lib, &tl_driver.retain, "cuDevicePrimaryCtxRetain") &&
-           tl_symbol(lib, &tl_driver.load, "cuModuleLoadData") &&
-           tl_symbol(lib, &tl_driver.find, "cuModuleGetFunction") &&
-           tl_symbol(lib, &tl_driver.set, "cuFuncSetAttribute") &&
-           tl_symbol(lib, &tl_driver.text, "cuGetErrorString") &&
-           tl_symbol(lib, &tl_driver.launch, "cuLaunchKernelEx") &&
-           tl_symbol(lib, &tl_driver.allocate, "cuMemAllocAsync") &&
-           tl_symbol(lib, &tl_driver.release, "cuMemFreeAsync");
+    const int there = tl_symbol(lib, &tl_cuda.init, "cuInit") &&
+                      tl_symbol(lib, &tl_cuda.current, "cuCtxGetCurrent") &&
+                      tl_symbol(lib, &tl_cuda.make_current, "cuCtxSetCurrent") &&
+                      tl_symbol(lib, &tl_cuda.device_of_context, "cuCtxGetDevice") &&
+                      tl_symbol(lib, &tl_cuda.device, "cuDeviceGet") &&
+                      tl_symbol(lib, &tl_cuda.attribute, "cuDeviceGetAttribute") &&
+                      tl_symbol(lib, &tl_cuda.retain, "cuDevicePrimaryCtxRetain") &&
+                      tl_symbol(lib, &tl_cuda.load, "cuModuleLoadData") &&
+                      tl_symbol(lib, &tl_cuda.find, "cuModuleGetFunction") &&
+                      tl_symbol(lib, &tl_cuda.set, "cuFuncSetAttribute") &&
+                      tl_symbol(lib, &tl_cuda.text, "cuGetErrorString") &&
+                      tl_symbol(lib, &tl_driver.launch, "cuLaunchKernelEx") &&
+                      tl_symbol(lib, &tl_driver.allocate, "cuMemAllocAsync") &&
+                      tl_symbol(lib, &tl_driver.release, "cuMemFreeAsync");
+    if (!there) return 0;
+    memcpy(&tl_driver.get, &tl_cuda.current, sizeof tl_driver.get);
+    memcpy(&tl_driver.set, &tl_cuda.make_current, sizeof tl_driver.set);
+    tl_driver.code = tl_cuda.init(0);
+    return 1;
 }
 
 // The variant for a GPU: machine code of its architecture, the newest that it runs, or PTX.
@@ -114,94 +67,54 @@ static const tl_variant* tl_choose(const tl_library* own, int major, int minor) 
     return best;
 }
 
-static int tl_functions(const tl_variant* v, uint64_t* functions) {
+static int32_t tl_functions(const tl_variant* v, uint64_t* functions) {
     void *module = 0, *function = 0;
-    int code = tl_driver.load(&module, v->image);
+    int code = tl_cuda.load(&module, v->image);
     for (int i = 0; i < v->nkernels && !code; ++i) {
         const tl_kernel* k = &v->kernels[i];
-        code = tl_driver.find(&function, module, k->name);
-        if (!code && k->shared > 48 * 1024) code = tl_driver.set(function, 8, k->shared);
-        if (!code && k->cluster > 8) code = tl_driver.set(function, 14, 1);
+        code = tl_cuda.find(&function, module, k->name);
+        if (!code && k->shared > 48 * 1024) code = tl_cuda.set(function, 8, k->shared);
+        if (!code && k->cluster > 8) code = tl_cuda.set(function, 14, 1);
         functions[i] = (uint64_t)(uintptr_t)function;
     }
-    return code ? DRIVER - code : 0;
+    return tl_driver_code(code);
 }
 
-static int tl_load(tl_library* own, void* context, uint64_t number, tl_loaded** out) {
-    int device, major = 0, minor = 0, mode = 2, code = tl_driver.device_of_context(&device);
-    if (!code) code = tl_driver.attribute(&major, 75, device);
-    if (!code) code = tl_driver.attribute(&minor, 76, device);
-    if (code) return DRIVER - code;
+static int32_t tl_load(tl_library* own, void* context, uint64_t number, tl_loaded** out) {
+    int device, major = 0, minor = 0, mode = 2, code = tl_cuda.device_of_context(&device);
+    if (!code) code = tl_cuda.attribute(&major, 75, device);
+    if (!code) code = tl_cuda.attribute(&minor, 76, device);
+    if (code) return tl_driver_code(code);
     const tl_variant* v = tl_choose(own, major, minor);
     if (!v) return NO_CODE;
-    tl_loaded* made = calloc(1, sizeof *made + sizeof(uint64_t) * (size_t)(T_FUNCTIONS + v->nkernels));
+    tl_loaded* made = tl_table(v, context, number);
     if (!made) return -1;
-    made->context = context, made->number = number, made->variant = v;
-    made->table[T_CONTEXT] = (uint64_t)(uintptr_t)context;
-    made->table[T_LAUNCH] = (uint64_t)(uintptr_t)tl_driver.launch;
-    made->table[T_GET] = (uint64_t)(uintptr_t)tl_driver.current;
-    made->table[T_SET] = (uint64_t)(uintptr_t)tl_driver.make_current;
-    made->table[T_ALLOCATE] = (uint64_t)(uintptr_t)tl_driver.allocate;
-    made->table[T_FREE] = (uint64_t)(uintptr_t)tl_driver.release;
-    made->table[T_TILED] = (uint64_t)(uintptr_t)tl_driver.tiled;
-    made->table[T_IM2COL] = (uint64_t)(uintptr_t)tl_driver.im2col;
     // Loading is harmless while the thread captures a graph.
-    if (tl_driver.capture_mode) tl_driver.capture_mode(&mode);
+    if (tl_cuda.capture_mode) tl_cuda.capture_mode(&mode);
     code = tl_functions(v, made->table + T_FUNCTIONS);
-    if (tl_driver.capture_mode) tl_driver.capture_mode(&mode);
-    if (code) {
+    if (tl_cuda.capture_mode) tl_cuda.capture_mode(&mode);
+    if (code)
         free(made);
-        return code;
-    }
-    made->next = own->loaded, own->loaded = made;
-    *out = made;
-    return 0;
+    else
+        *out = made;
+    return code;
 }
 
-// The driver, opened by the first call.
-static int tl_ready(void) {
-    if (tl_driver.state == 0) {
-        tl_driver.state = tl_open() ? 1 : -1;
-        if (tl_driver.state > 0) tl_driver.code = tl_driver.init(0);
+// The context of the thread; that of the first GPU where it has none yet.
+static int tl_current(void** context, uint64_t* number) {
+    int device, code = tl_cuda.current(context);
+    if (!code && !*context) {
+        code = tl_cuda.device(&device, 0);
+        if (!code) code = tl_cuda.retain(context, device);
+        if (!code) code = tl_cuda.make_current(*context);
     }
-    if (tl_driver.state < 0) return NO_DRIVER;
-    return tl_driver.code ? DRIVER - tl_driver.code : 0;
-}
-
-// The kernels in the current context; the first GPU's own where the thread has none yet.
-static int tl_find(tl_library* own, tl_loaded** out) {
-    void* context = 0;
-    uint64_t number = 0;
-    int code = tl_ready();
-    if (code) return code;
-    if ((code = tl_driver.current(&context))) return DRIVER - code;
-    if (!context) {
-        int device;
-        if ((code = tl_driver.device(&device, 0)) || (code = tl_driver.retain(&context, device)) ||
-            (code = tl_driver.make_current(context)))
-            return DRIVER - code;
-    }
-    if (tl_driver.context_number) tl_driver.context_number(context, &number);
-    for (tl_loaded* l = own->loaded; l; l = l->next)
-        if (l->context == context && l->number == number) {
-            *out = l;
-            return 0;
-        }
-    return tl_load(own, context, number, out);
-}
-
-static int32_t tl_call(tl_library* own, int64_t* slots, void* stream) {
-    tl_loaded* l = 0;
-    pthread_mutex_lock(&tl_lock);
-    const int code = tl_find(own, &l);
-    pthread_mutex_unlock(&tl_lock);
-    if (code) return code;
-    return run_on_gpu(l->variant->steps, l->variant->nsteps, l->table, stream, slots);
+    if (!code && tl_cuda.context_number) tl_cuda.context_number(*context, number);
+    return code;
 }
 
 static const char* tl_driver_text(int32_t code) {
     const char* text = 0;
-    if (code > DRIVER || tl_driver.state != 1 || tl_driver.text(DRIVER - code, &text) || !text)
+    if (code > DRIVER || tl_driver.state != 1 || tl_cuda.text(DRIVER - code, &text) || !text)
         return "unknown error";
     return text;
 }

@@ -1,5 +1,5 @@
 // Calls of XLA on a GPU, see runtime/_xla.c: kernels start on XLA's stream, in the stream's context
-// (that of the thread may be another's). tl_loader.h and tl_program_message stand before.
+// (that of the thread may be another's). tl_library.h, tl_loader.h and tl_program_message stand before.
 
 #include "xla/ffi/api/c_api.h"
 
@@ -18,8 +18,6 @@ typedef struct {
     void *stream, *before, *context;
 } Place;
 
-static int32_t tl_driver_code(int code) { return code ? DRIVER - code : 0; }
-
 static XLA_FFI_Error* enter(const XLA_FFI_CallFrame* frame, Place* place, int32_t* code) {
     struct XLA_FFI_Stream_Get_Args args;
     memset(&args, 0, sizeof args);
@@ -31,17 +29,17 @@ static XLA_FFI_Error* enter(const XLA_FFI_CallFrame* frame, Place* place, int32_
     pthread_mutex_lock(&tl_lock);
     *code = tl_ready();
     pthread_mutex_unlock(&tl_lock);
-    if (!*code && !(tl_driver.context_of && tl_driver.fetch && tl_driver.wait)) *code = NO_DRIVER;
-    if (!*code) *code = tl_driver_code(tl_driver.current(&place->before));
-    if (!*code) *code = tl_driver_code(tl_driver.context_of(place->stream, &place->context));
-    if (!*code && place->context != place->before) *code = tl_driver_code(tl_driver.make_current(place->context));
+    if (!*code && !(tl_cuda.context_of && tl_cuda.fetch && tl_cuda.wait)) *code = NO_DRIVER;
+    if (!*code) *code = tl_driver_code(tl_cuda.current(&place->before));
+    if (!*code) *code = tl_driver_code(tl_cuda.context_of(place->stream, &place->context));
+    if (!*code && place->context != place->before) *code = tl_driver_code(tl_cuda.make_current(place->context));
     return 0;
 }
 
 // Numbers lie in the memory of the GPU, and a launch needs them here.
 static int32_t fetch(const Place* place, const void* from, size_t size, void* to) {
-    const int code = tl_driver.fetch(to, (uint64_t)(uintptr_t)from, size, place->stream);
-    return tl_driver_code(code ? code : tl_driver.wait(place->stream));
+    const int code = tl_cuda.fetch(to, (uint64_t)(uintptr_t)from, size, place->stream);
+    return tl_driver_code(code ? code : tl_cuda.wait(place->stream));
 }
 
 static int32_t start(const Program* program, const Place* place, int64_t* slots) {
@@ -51,7 +49,7 @@ static int32_t start(const Program* program, const Place* place, int64_t* slots)
 }
 
 static void leave(const Place* place) {
-    if (place->context && place->context != place->before) tl_driver.make_current(place->before);
+    if (place->context && place->context != place->before) tl_cuda.make_current(place->before);
 }
 
 static const char* message(const Program* program, int32_t code) {
