@@ -22,6 +22,7 @@ from tilelang.options import Options
 from tilelang.passes.layouts.infer import infer_layouts
 from tilelang.passes.layouts.promote_operands import promote_operands
 from tilelang.passes.lower.addresses import apply_layouts
+from tilelang.passes.lower.elect_lanes import elect_lanes
 from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.hoist import hoist_indices
 from tilelang.passes.lower.hoist_uniform import hoist_uniform
@@ -147,6 +148,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("hoist_indices", hoist_indices, _on_gpu,
              "indices are as they will be printed"),
         Step("hoist_uniform", hoist_uniform, _on_gpu, "indices are as they will be printed"),
+        Step("elect_lanes", elect_lanes, _on_gpu,
+             "indices are as they will be printed; no pass below asks who takes a branch alone"),
         Step("reduce_modulo", reduce_modulo, _on_gpu,
              "indices are as they will be printed, and their unchanging parts have names"),
         Step("predicate_copies", predicate_copies, _on_gpu,

@@ -420,6 +420,10 @@ RANK_IN_CLUSTER = intrinsic(
     "block_rank_in_cluster", "cluster", "Rank of the block in its cluster.", effect=Effect.NONE,
     result="int32", text="tl_block_rank_in_cluster",
 )  # fmt: skip
+ELECT_ONE = intrinsic(
+    "elect_one", "elect", "True in one lane of the warp, which all its lanes ask.",
+    effect=Effect.SYNC, result="bool", per_thread=True, text="tl_elect_one",
+)  # fmt: skip
 _CLUSTERS = [
     _cluster("cluster_arrive", "Arrive at the barrier of the cluster.", Order("arrive", "cluster")),
     _cluster("cluster_arrive_relaxed", "Arrive without ordering memory.",
@@ -430,8 +434,7 @@ _CLUSTERS = [
          "A pointer to the same place in the shared memory of block ``block`` of the cluster.",
          Operand("place", "shared"), BLOCK_RANK, effect=Effect.NONE, result="handle",
          own_order=True, text="tl_map_shared"),
-    intrinsic("elect_one", "elect", "True in one lane of the warp, which all its lanes ask.",
-         effect=Effect.SYNC, result="bool", per_thread=True, text="tl_elect_one"),
+    ELECT_ONE,
 ]  # fmt: skip
 
 # -- dependent launches ("griddepcontrol"), work of blocks that have not started ("clusterlaunch") -
