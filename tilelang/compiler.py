@@ -26,6 +26,7 @@ from tilelang.passes.lower.elect_lanes import elect_lanes
 from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.hoist import hoist_indices
 from tilelang.passes.lower.hoist_uniform import hoist_uniform
+from tilelang.passes.lower.offset_descriptors import offset_descriptors
 from tilelang.passes.lower.pack_f16x2 import pack_f16x2
 from tilelang.passes.lower.pipelines import lower_pipelines
 from tilelang.passes.lower.predicate_copies import predicate_copies
@@ -145,6 +146,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("mark_vectors", mark_vectors, _on_cores,
              "guards stand at the accesses, and indices are as they will be printed"),
         *_memory(),
+        Step("offset_descriptors", offset_descriptors, _on_gpu,
+             "indices are those of memory; the parts of a distance may get names"),
         Step("hoist_indices", hoist_indices, _on_gpu,
              "indices are as they will be printed"),
         Step("hoist_uniform", hoist_uniform, _on_gpu, "indices are as they will be printed"),

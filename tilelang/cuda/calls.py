@@ -222,10 +222,17 @@ def _wgmma(p: GpuPrinter, call: E.Call) -> str:
 
 
 def _described(p: GpuPrinter, call: E.Call, name: str, start: E.Expr, step: E.Expr) -> str:
-    """The descriptor of an operand that begins ``step`` units of 16 bytes behind ``start``."""
+    """The descriptor of an operand that begins ``step`` units of 16 bytes behind ``start``. Terms
+    are added in turns: what all instructions of a product share comes first."""
     form = ", ".join(str(call.attr(f"{name}_{part}")) for part in ("swizzle", "leading", "stride"))
     text = f"tl_wgmma_operand<{form}>({bare(p.value(start))})"
-    return text if isinstance(step, E.Const) and not step.value else f"{text} + {p.index(step)}"
+    parts: list[E.Expr] = []
+    while isinstance(step, E.Binary) and step.op == "add":
+        parts.insert(0, step.b)
+        step = step.a
+    parts.insert(0, step)
+    kept = (part for part in parts if not isinstance(part, E.Const) or part.value)
+    return " + ".join((text, *map(p.index, kept)))
 
 
 def _ptx_mma(p: GpuPrinter, call: E.Call) -> str:
