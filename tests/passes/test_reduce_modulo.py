@@ -12,6 +12,7 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer, Shape
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.ir.tables import MBARRIER_WAIT
 from tilelang.passes.lower.reduce_modulo import reduce_modulo
 from tilelang.target.nvidia import ATOMS
 
@@ -98,3 +99,54 @@ def test_remainders_of_other_variables_are_left_alone() -> None:
     done = reduce_modulo(S.PrimFunc(name="f", params=(), body=launch), SM_80)
     counted = [stmt.annotations for stmt in S.walk(done.body) if isinstance(stmt, S.For)]
     assert counted == [(), (("counted", 1),)]
+
+
+def waiting(first: E.Expr, size: int, more: int = 0) -> S.PrimFunc:
+    """A loop that waits for the phases of items from ``first`` on."""
+    var = E.Var("k", INT)
+    bars = Buffer("bars", Shape((size,)), DType("uint64"), "shared.barrier")
+    number = E.binary("add", first, var)
+    stage = E.binary("floormod", number, E.const(size))
+    phase = E.binary("floormod", number // size + more, E.const(2))
+    wait = E.call(MBARRIER_WAIT, E.AddressOf(bars, (stage,), "rw"), phase)
+    loop = S.For(var=var, start=E.const(0), stop=E.const(20), step=E.const(1), body=S.Eval(value=wait))
+    launch = S.Launch(
+        grid=(), block_vars=(), thread_vars=(), body=S.seq(S.Alloc(buffer=bars), loop)
+    )
+    return S.PrimFunc(name="f", params=(), body=launch)
+
+
+@pytest.mark.parametrize(("more", "other"), [(0, ""), (1, " ^ 1"), (2, "")])
+def test_phases_change_with_their_stage(more: int, other: str) -> None:
+    done = reduce_modulo(waiting(E.const(4), 3, more), SM_80)
+    text = emit_cuda(done, SM_80.target).source
+    line = next(line.strip() for line in text.splitlines() if "for (" in line)
+    assert line == (
+        "for (int k = 0, stage = 1, phase = 1; k < 20; "
+        "++k, stage = stage == 2 ? 0 : stage + 1, phase ^= stage == 0) {"
+    )
+    assert f"tl_mbarrier_wait(&bars[stage], phase{other});" in text
+    stage, phase = 1, 1
+    for k in range(20):
+        assert (stage, phase) == ((4 + k) % 3, (4 + k) // 3 % 2)
+        stage = 0 if stage == 2 else stage + 1
+        phase ^= stage == 0
+
+
+def test_the_item_that_a_loop_begins_with_is_part_of_the_counters() -> None:
+    first = E.Var("first", INT)
+    loop = next(
+        stmt
+        for stmt in S.walk(reduce_modulo(waiting(first, 5), SM_80).body)
+        if isinstance(stmt, S.For)
+    )
+    assert str(loop).splitlines()[1:3] == [
+        "    stage: T.int32 = (k + first) % 5",
+        "    phase: T.int32 = (k + first) // 5 % 2",
+    ]
+    assert "%" not in "".join(str(loop).splitlines()[3:])
+
+
+def test_phases_of_a_power_of_two_are_left_alone() -> None:
+    func = waiting(E.const(0), 4)
+    assert reduce_modulo(func, SM_80) is func

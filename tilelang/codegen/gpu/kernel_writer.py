@@ -17,7 +17,8 @@ from tilelang.ir import stmt as S
 from tilelang.ir.bounds import Interval
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
-from tilelang.ir.linear import Linear
+from tilelang.ir.simplify import simplify
+from tilelang.ir.visitor import substitute
 from tilelang.target.apple import HELD
 
 STORAGE_BYTES = {
@@ -195,29 +196,41 @@ class KernelWriter(Writer):
         """The remainders that the loop counts along with its variable, and the rest of its body.
 
         Each is ``(var + c) % S``. One that is next to the following one takes over its value, so
-        that only the last one of a chain compares.
+        that only the last one of a chain compares. Phases stand behind: ``(var + c) // S % 2``,
+        which change where the remainder has come back to 0.
         """
         count = dict(loop.annotations).get("counted", 0)
         assert isinstance(count, int)
         if not count:
             return [], loop.body
         assert isinstance(loop.body, S.Seq) and isinstance(loop.start, E.Const)
-        found: list[tuple[str, int, int]] = []
+        found: list[tuple[str, E.Expr, int]] = []
+        phases: list[_Counter] = []
+        stages: dict[tuple[E.Expr, int], str] = {}
         for let in loop.body.stmts[:count]:
             assert isinstance(let, S.Let) and isinstance(let.value, E.Binary)
-            size = int(let.value.b)
-            first = (int(loop.start) + Linear.of(let.value.a).constant) % size
-            found.append((self.names.of(let.var, let.var.name), first, size))
+            size, inner = int(let.value.b), let.value.a
+            name = self.names.of(let.var, let.var.name)
+            first = simplify(substitute(let.value, {loop.var: loop.start}))
+            if isinstance(inner, E.Binary) and inner.op == "floordiv":
+                wraps = f"{stages[inner.a, int(inner.b)]} == 0"
+                phases.append(
+                    _Counter(f"{name} = {bare(self.p.index(first))}", f"{name} ^= {wraps}")
+                )
+            else:
+                found.append((name, first, size))
+                stages[inner, size] = name
             self.p.indices.add(let.var)
             self.p.ranges[let.var] = Interval(0, size - 1)
             (self.p.wide if wide else self.p.narrow).add(let.var)
         made = []
         for (name, first, size), after in zip(found, [*found[1:], None]):
             step = f"{name} == {size - 1} ? 0 : {name} + 1"
-            if after is not None and after[1:] == ((first + 1) % size, size):
+            following = simplify((first + 1) % size)
+            if after is not None and after[1] is following and after[2] == size:
                 step = after[0]
-            made.append(_Counter(f"{name} = {first}", f"{name} = {step}"))
-        return made, S.seq(*loop.body.stmts[count:])
+            made.append(_Counter(f"{name} = {bare(self.p.index(first))}", f"{name} = {step}"))
+        return [*made, *phases], S.seq(*loop.body.stmts[count:])
 
     @staticmethod
     def pragma(stmt: S.For) -> str:
