@@ -36,6 +36,7 @@ from tilelang.passes.lower.split_addresses import split_addresses
 from tilelang.passes.lower.tiles import lower_tiles_gpu
 from tilelang.passes.lower.vectorize import vectorize_loops
 from tilelang.passes.memory.arena import plan_shared
+from tilelang.passes.memory.join_versions import join_versions
 from tilelang.passes.memory.sink_allocations import sink_allocations
 from tilelang.passes.normalize.alignment import limit_alignments
 from tilelang.passes.normalize.any_all import expand_any_all
@@ -128,6 +129,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         Step("late_store_waits", late_store_waits, _on_gpu,
              "stores by the copy unit and meetings of threads are calls; shared memory is planned "
              "with the waits where they stand"),
+        Step("join_versions", join_versions, _on_gpu,
+             "layouts are fixed, and pipelines still say which tiles are filled together"),
         Step("lower_pipelines", lower_pipelines, _on_gpu,
              "nothing below asks what waits for what; the barriers in it are planned with",
              "thread"),

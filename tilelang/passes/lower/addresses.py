@@ -18,6 +18,7 @@ from tilelang.ir.simplify import simplify
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_bodies, substitute
 from tilelang.layout.layout import Layout
 from tilelang.layout.swizzle import PATTERN_ROWS, swizzle_of
+from tilelang.passes.analysis.joined import JOINED, Joined, pitched
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.target import Context
 
@@ -39,14 +40,16 @@ class _Apply(ExprRewriter):
         found = self.arrays.get(buffer)
         if found is None:
             kept = tuple(pair for pair in buffer.attrs if pair[0] != "layout")
-            kept = (*kept, ("logical", layout))  # for messages about addresses
+            joined = buffer.attr(JOINED)
+            physical = layout if joined is None else pitched(layout, _pitch(buffer, joined))
+            kept = (*kept, ("logical", physical))  # for messages about addresses
             # Units that know a swizzle combine the bits of addresses, not of offsets in the tile.
             extents = tuple(extent for extent in buffer.shape if isinstance(extent, int))
             span = swizzle_of(layout, extents, buffer.dtype.bits * buffer.dtype.lanes) or 0
             panels = len(layout.output_shape()) > len(layout.shape)
             align = 1024 if panels else span * PATTERN_ROWS
             attrs = (*kept, ("align", align)) if align else kept
-            shape = Shape((layout.size,))
+            shape = Shape((physical.size,))
             found = replace(buffer, shape=shape, strides=None, elem_offset=0, attrs=attrs)
             self.arrays[buffer] = found
         return found
@@ -60,8 +63,11 @@ class _Apply(ExprRewriter):
         # Simplified once, as a whole, with what is known of the variables.
         values = dict(zip(layout.forward_vars, indices))
         image = [substitute(part, values) for part in layout.forward_index]
-        for part, extent in zip(image, layout.output_shape()):
+        joined = buffer.attr(JOINED)
+        version = E.const(0) if joined is None else image.pop(0) * _pitch(buffer, joined)
+        for part, extent in zip(image, layout.output_shape()[-len(image) :]):
             address = E.binary("add", E.binary("mul", address, E.const(extent)), part)
+        address = E.binary("add", version, address)
         return self.array(buffer, layout), simplify(address, self.bounds)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
@@ -103,3 +109,8 @@ class _Apply(ExprRewriter):
                 hint="annotate it with T.annotate_layout({buffer: "
                 "tilelang.layout.make_linear_layout(buffer)})",
             )
+
+
+def _pitch(buffer: Buffer, joined: Joined) -> int:
+    """How far versions are from each other, in elements."""
+    return joined.pitch * 8 // (buffer.dtype.bits * buffer.dtype.lanes)

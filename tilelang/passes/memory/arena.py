@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -18,10 +19,12 @@ from tilelang.ir import expr as E
 from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.visitor import ExprRewriter, rewrite_launches
+from tilelang.passes.analysis.joined import JOINED
 from tilelang.passes.memory.liveness import (
     LiveRange,
     LiveRanges,
     Touches,
+    common_path,
     find_live_ranges,
     is_barrier,
     is_planned,
@@ -111,10 +114,27 @@ class _Planner:
             )
             for live in ranges.ranges
         ]  # fmt: skip
-        places = assign(items, ranges, self.reuse)
+        places = self.joined(items, ranges)
         total = _up(max((place + item.size for item, place in places), default=0), _LEAST)
         self._known[launch] = places, total
         return places, total
+
+    def joined(self, items: list[_Item], ranges: LiveRanges) -> list[tuple[_Item, int]]:
+        """An offset for each item; tiles that lie with another one are placed with it."""
+        groups: dict[E.Var, list[_Item]] = {}
+        for item in items:
+            joined = item.live.buffer.attr(JOINED)
+            groups.setdefault(joined.leader if joined else item.live.buffer.data, []).append(item)
+        wholes = [_whole(group) for group in groups.values()]
+        found = assign(wholes, ranges, self.reuse)
+        begin = {whole.live.buffer.data: place for whole, place in found}
+        placed: list[tuple[_Item, int]] = []
+        for group in groups.values():
+            for item in group:
+                joined = item.live.buffer.attr(JOINED)
+                at = joined.offset if joined else 0
+                placed.append((item, begin[group[0].live.buffer.data] + at))
+        return sorted(placed, key=lambda pair: pair[0].live.order)
 
     def roomier(self, launch: S.Launch) -> S.Launch:
         """``launch`` with further barriers, if more blocks share a multiprocessor for them.
@@ -134,6 +154,29 @@ class _Planner:
             return launch  # no barrier helps
         better = relieved(launch, lambda other: blocks(other) > now, limits.warp)
         return launch if better is None else self.roomier(better)
+
+
+def _whole(group: list[_Item]) -> _Item:
+    """The tiles of a group as one item, in use as long as any of them is."""
+    if len(group) == 1:
+        return group[0]
+    lives = [item.live for item in group]
+    used = [live for live in lives if live.first >= 0]
+    whole = replace(
+        lives[0],
+        order=min(live.order for live in lives),
+        always=any(live.always for live in lives),
+        raw=any(live.raw for live in lives),
+        filled=[fill for live in lives for fill in live.filled],
+    )
+    if used:
+        whole.first, whole.last = min(live.first for live in used), max(x.last for x in used)
+        whole.path = reduce(common_path, (live.path or () for live in used))
+        whole.in_flight = max(used, key=lambda live: live.last).in_flight
+    return _Item(
+        whole, sum(item.size for item in group), max(item.align for item in group),
+        any(item.unit for item in group),
+    )  # fmt: skip
 
 
 def _at_once(places: list[tuple[_Item, int]]) -> int:
@@ -177,6 +220,9 @@ def bytes_of(live: LiveRange) -> int:
             got=f"{buffer.name}: {_shape(buffer)} {buffer.dtype}",
             hint="allocate the largest tile and use a part of it",
         )
+    joined, logical = buffer.attr(JOINED), buffer.attr("logical")
+    if joined is not None and logical is not None:
+        return int(joined.size * logical.shape[0])  # other tiles lie between its versions
     count = prod(int(extent) for extent in extents)
     if steps is not None and layout is None:
         count = 1 + sum((int(n) - 1) * int(step) for n, step in zip(extents, steps))

@@ -77,7 +77,7 @@ class LiveRange:
         """A use at ``position``."""
         self.first = position if self.first < 0 else self.first
         self.last = position
-        self.path = path if self.path is None else _common(self.path, path)
+        self.path = path if self.path is None else common_path(self.path, path)
 
 
 @dataclass
@@ -100,7 +100,7 @@ class LiveRanges:
             return True  # one of them is never used
         if a.last >= b.first or b.filled or not self._meet(a.last, b.first, a, b):
             return False
-        common = [control for control in _common(a.path or (), b.path or ()) if control.loop]
+        common = [control for control in common_path(a.path or (), b.path or ()) if control.loop]
         if not common:
             return True
         if a.filled:
@@ -115,7 +115,7 @@ class LiveRanges:
         paths = before.path or (), after.path or ()
         if any(self._passes(low, high, path, self.barriers) for path in paths):
             return True
-        both = _common(*paths)
+        both = common_path(*paths)
         places = [place for place, control in enumerate(both) if control.group is not None]
         if not places:
             return False
@@ -142,7 +142,8 @@ class LiveRanges:
         return False
 
 
-def _common(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ...]:
+def common_path(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control, ...]:
+    """The control around two places, outermost first."""
     count = 0
     while count < min(len(a), len(b)) and a[count].ident == b[count].ident:
         count += 1
@@ -308,7 +309,7 @@ class _Scan:
                 # Live from one iteration to the next.
                 live.first = min(live.first, control.first)
                 live.last = self.position
-                live.path = _common(live.path or (), path)
+                live.path = common_path(live.path or (), path)
 
     def _leave(self, path: tuple[Control, ...]) -> None:
         loops = [control for control in path if control.loop]
@@ -357,7 +358,7 @@ class _Scan:
                 live.last, path = min(
                     (w for w in waits if w[0] > live.last), default=end, key=itemgetter(0)
                 )
-                live.path = _common(live.path or (), path)
+                live.path = common_path(live.path or (), path)
 
     def _fill(self, live: LiveRange, here: int, path: tuple[Control, ...]) -> None:
         """A pipeline's copy at ``here``, which counts where its own branch uses what it brings."""
@@ -372,7 +373,7 @@ class _Scan:
                 break
         live.first = first if live.first < 0 else min(live.first, first)
         live.last = max(live.last, last)
-        live.path = path if live.path is None else _common(live.path, path)
+        live.path = path if live.path is None else common_path(live.path, path)
 
 
 def _role(path: tuple[Control, ...]) -> Control | None:
