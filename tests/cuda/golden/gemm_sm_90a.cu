@@ -14,7 +14,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
     const int by = (int)blockIdx.y;
     const int tx = (int)threadIdx.x;
     uint16_t* const a = (uint16_t*)(tl_smem);
-    uint16_t* const b = (uint16_t*)(tl_smem + 12288);
+    uint16_t* const b = (uint16_t*)(tl_smem + 4096);
     __align__(16) float c[32];
     uint64_t* const full = (uint64_t*)(tl_smem + 24576);
     uint64_t* const empty = (uint64_t*)(tl_smem + 24608);
@@ -34,30 +34,30 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
         tl_mbarrier_arrive_expect_tx(full, 8192);
     }
     if (tx == 0) {
-        tl_tma_load(&a[2048], &A_map, &full[1], 32, by * 64);
-        tl_tma_load(&b[2048], &B_map, &full[1], bx * 64, 32);
+        tl_tma_load(&a[4096], &A_map, &full[1], 32, by * 64);
+        tl_tma_load(&b[4096], &B_map, &full[1], bx * 64, 32);
         tl_mbarrier_arrive_expect_tx(&full[1], 8192);
     }
-    for (int k = 0; k < 4; ++k) {
-        tl_mbarrier_wait(&full[k % 3], k / 3);
+    for (int k = 0, stage = 0, stage_1 = 2, phase = 0; k < 4; ++k, stage = stage == 2 ? 0 : stage + 1, stage_1 = stage_1 == 2 ? 0 : stage_1 + 1, phase ^= stage_1 == 0) {
+        tl_mbarrier_wait(&full[stage], k / 3);
         if (k < 2) {
             if (tx == 0) {
-                tl_mbarrier_wait(&empty[(k + 2) % 3], ((k + 2) / 3 + 1) % 2);
-                tl_tma_load(&a[(k + 2) % 3 * 2048], &A_map, &full[(k + 2) % 3], k * 32 + 64, by * 64);
-                tl_tma_load(&b[(k + 2) % 3 * 2048], &B_map, &full[(k + 2) % 3], bx * 64, k * 32 + 64);
-                tl_mbarrier_arrive_expect_tx(&full[(k + 2) % 3], 8192);
+                tl_mbarrier_wait(&empty[stage_1], phase ^ 1);
+                tl_tma_load(&a[stage_1 * 4096], &A_map, &full[stage_1], k * 32 + 64, by * 64);
+                tl_tma_load(&b[stage_1 * 4096], &B_map, &full[stage_1], bx * 64, k * 32 + 64);
+                tl_mbarrier_arrive_expect_tx(&full[stage_1], 8192);
             }
         }
         tl_wgmma_touch_f32<32>(c);
         tl_wgmma_fence();
-        const int a_at = k % 3 * 2048;
+        const int at = stage * 512;
         #pragma unroll
         for (int k_1 = 0; k_1 < 2; ++k_1) {
             #pragma unroll
             for (int i = 0; i < 1; ++i) {
                 #pragma unroll
                 for (int j = 0; j < 1; ++j) {
-                    tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(&c[i * 32 + j * 32], tl_wgmma_operand<2, 1, 32>(&a[a_at]) + i * 256 + k_1 * 2, tl_wgmma_operand<1, 256, 64>(&b[a_at]) + k_1 * 128, (k_1 > 0) || (k != 0));
+                    tl_wgmma_m64n64k16_f16_f16_f32_ss<0, 1, 1, 1>(&c[i * 32 + j * 32], tl_wgmma_operand<2, 1, 32>(a) + at + i * 256 + k_1 * 2, tl_wgmma_operand<1, 256, 64>(b) + at + k_1 * 128, (k_1 > 0) || (k != 0));
                 }
             }
         }
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) kernel_kernel(const __grid_
         tl_wgmma_wait<0>();
         tl_wgmma_touch_f32<32>(c);
         if (tx % 32 == 0) {
-            tl_mbarrier_arrive(&empty[k % 3]);
+            tl_mbarrier_arrive(&empty[stage]);
         }
     }
     const int C_at = by * 64 + tx / 32 * 16 + tx / 4 % 8;
