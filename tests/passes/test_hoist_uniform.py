@@ -1,4 +1,4 @@
-"""Numbers of warps before loops of loops: where they go and what keeps them where they are."""
+"""Numbers of warps before loops: where they go and what keeps them where they are."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ def test_a_warpgroup_finds_its_number_before_its_tiles(func: Any) -> None:
     assert text.index("tl_setmaxnreg_inc") < text.index(NUMBER) < text.index("for (int tile")
 
 
-def test_a_loop_that_stands_in_no_other_keeps_it() -> None:
+def test_a_warpgroup_finds_its_number_before_a_loop_that_stands_in_no_other() -> None:
     text = text_of(product(), **{"tl.disable_persistent_tiles": True})
-    assert text.index("for (int k") < text.index(NUMBER)
+    assert text.count(NUMBER) == 1
+    assert text.index("tl_setmaxnreg_inc") < text.index(NUMBER) < text.index("for (int k")
 
 
 def test_what_a_condition_guards_stays_under_it() -> None:
