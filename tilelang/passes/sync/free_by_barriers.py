@@ -40,7 +40,7 @@ def free_by_barriers(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
     def freed(launch: S.Launch) -> S.Stmt:
         pipelines = [node for node in S.walk(launch.body) if isinstance(node, H.Pipeline)]
-        others = {node.pipe: node.mechanism for node in pipelines}
+        others: dict[E.Expr, str] = {node.pipe: node.mechanism for node in pipelines}
         if _FREED.keys().isdisjoint(others.values()):
             return launch.body
         return _Freed(others).rewrite(launch.body)
