@@ -73,6 +73,11 @@ TL_INLINE void tl_rows_8(const void* source, long ld, long m, long k, int trans,
         int32_t total = 0;
         long p = 0;
         for (long w = k / group; w < words; ++w) d[w] = 0;
+        if (!trans && group == 4 && !offset) {  // bytes as they are
+            memcpy(d, s, (size_t)k);
+            d[words] = 0;
+            continue;
+        }
         while (!trans && p + 16 <= k) {
             tl_i16x8 some = {0};  // sums of pairs, of so many as 16 bits hold
             for (const long end = p + 1024; p + 16 <= k && p < end; p += 16) {
