@@ -178,6 +178,16 @@ def test_a_decorated_function_is_specialised_by_shapes_and_numbers() -> None:
     assert first.tolist() == [2] * 5 and second.tolist() == [3] * 3
 
 
+def test_arguments_are_given_by_name_too(scale: Any) -> None:
+    call, x = custom_call(doubled), jnp.ones(5)
+    assert jax.jit(lambda x: call(x, times=4))(x).tolist() == [4] * 5
+    kernel, y = custom_call(scale), jnp.ones((3, 4))
+    np.testing.assert_array_equal(jax.jit(lambda y: kernel(y, s=2.0))(y), 2 * y)
+    np.testing.assert_array_equal(kernel(s=2.0, A=y), 2 * y)
+    with pytest.raises(ArgumentTypeError, match="kernel scale_program has no input t"):
+        kernel(y, t=2.0)
+
+
 def test_a_derivative_is_a_function_or_a_kernel(scale: Any) -> None:
     x = jnp.ones((3, 4))
     slope = tilelang.compile(slope_program, target="cpu")

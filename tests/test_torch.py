@@ -83,6 +83,29 @@ def shifted(A):  # type: ignore[no-untyped-def]
     return B
 
 
+@tilelang.jit(target="cpu")
+def squared(X):  # type: ignore[no-untyped-def]
+    m, n = T.dynamic("m"), T.const("n")
+    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    Y = T.empty((m, n), "float32")
+    with T.Kernel(m, threads=32) as bx:
+        for j in T.Parallel(n):
+            Y[bx, j] = X[bx, j] * X[bx, j]
+    return Y
+
+
+@tilelang.jit(target="cpu")
+def squared_backward(X, dY):  # type: ignore[no-untyped-def]
+    m, n = T.dynamic("m"), T.const("n")
+    X: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    dY: T.Tensor[[m, n], T.float32]  # type: ignore[no-redef]
+    dX = T.empty((m, n), "float32")
+    with T.Kernel(m, threads=32) as bx:
+        for j in T.Parallel(n):
+            dX[bx, j] = 2 * X[bx, j] * dY[bx, j]
+    return dX
+
+
 kernel = tilelang.compile(scale_program, target="cpu")
 scale = custom_op(
     "tilelang_test::scale", kernel, backward=lambda s, grad: torch.ops.tilelang_test.scale(grad, s)
@@ -219,6 +242,17 @@ def test_gradients() -> None:
     z = data(3, 4, grad=True)
     torch.compile(lambda z: scale(z, 3.0).sum(), fullgraph=True, backend="aot_eager")(z).backward()
     torch.testing.assert_close(z.grad, torch.full((3, 4), 3.0))
+
+
+@pytest.mark.parametrize("like", [torch.ones(4, 8), T.Tensor((4, 8), "float32")])
+def test_sizes_of_a_backward_are_open_as_those_of_the_function(like: Any) -> None:
+    name = f"tilelang_test::squared_{type(like).__name__}"
+    square = custom_op(name, squared, like=(like,), backward=squared_backward)
+    for count in (3, 5):
+        x = data(count, 8, grad=True)
+        run = torch.compile(lambda x: square(x * 3).sum(), fullgraph=True, backend="aot_eager")
+        run(x).backward()
+        torch.testing.assert_close(x.grad, 18 * x.detach())
 
 
 def test_functional_derivatives() -> None:

@@ -24,6 +24,7 @@ from tilelang.backends import BACKENDS, backend_of
 from tilelang.cpu.toolchain import find_compiler
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
 from tilelang.ir.dtypes import dtype as DType
+from tilelang.jit.calls import in_order
 from tilelang.jit.core import JITImpl
 from tilelang.jit.kernel import JITKernel, input_params
 from tilelang.language.entry import Tensor
@@ -48,8 +49,8 @@ def custom_call(
 ) -> Callable[..., Any]:
     """A function of JAX arrays that runs a kernel, on the CPU or on a GPU of NVIDIA's.
 
-    It takes the inputs of the kernel in their order and gives its results, then the new values of
-    the tensors that the program writes: one array, a tuple, or None.
+    It takes the inputs of the kernel in their order or by name, and gives its results, then the new
+    values of the tensors that the program writes: one array, a tuple, or None.
 
     Args:
         kernel: a compiled kernel, or a decorated function that is itself the kernel, which is
@@ -81,10 +82,15 @@ def custom_call(
     if isinstance(kernel, JITKernel):
         _plan(kernel)  # errors come at once
 
-    def call(*args: Any) -> Any:
-        made = kernel if isinstance(kernel, JITKernel) else _specialised(kernel, args)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if isinstance(kernel, JITKernel):
+            inputs = input_params(kernel.params, kernel.out_idx)
+            made, given = kernel, args
+            if keywords:
+                given = in_order(kernel.prim_func.name, inputs, args, keywords)
+        else:
+            made, given = _specialised(kernel, args, keywords)
         plan = _plan(made)
-        given = args if made is kernel else _tensors(kernel, args)
         if len(given) != len(plan.spec.inputs):
             raise count_error(plan.spec, len(given))
         if backward is None:
@@ -108,25 +114,23 @@ def _jax() -> Any:
     return jax
 
 
-def _specialised(function: Any, args: Sequence[Any]) -> JITKernel:
-    """The kernel of a decorated function for the shapes and numbers of a call."""
-    bound = function.signature.bind(*args)
-    made: JITKernel = function.compile(
-        *(_placeholder(value) for value in bound.args), **bound.kwargs
-    )
-    return made
+def _specialised(
+    function: Any, args: Sequence[Any], keywords: Mapping[str, Any]
+) -> tuple[JITKernel, tuple[Any, ...]]:
+    """The kernel of a decorated function for the shapes and numbers of a call, and what the call
+    passes to it: not the numbers that it is specialised on."""
+    named = {name: _placeholder(value) for name, value in keywords.items()}
+    stands = [_placeholder(value) for value in args]
+    passed = function.parse_args(*stands, **named)[1]
+    shown_as = zip((*stands, *named.values()), (*args, *keywords.values()))
+    given = {id(stand): value for stand, value in shown_as}
+    made: JITKernel = function.compile(*stands, **named)
+    return made, tuple(given.get(id(stand), stand) for stand in passed)
 
 
 def _placeholder(value: Any) -> Any:
     shape = getattr(value, "shape", None)
     return value if shape is None else Tensor(tuple(map(int, shape)), str(DType(value.dtype)))
-
-
-def _tensors(function: Any, args: Sequence[Any]) -> tuple[Any, ...]:
-    """What a call passes to the kernel: not the numbers that it is specialised on."""
-    stands = [_placeholder(value) for value in args]
-    passed = function.parse_args(*stands)[1]
-    return tuple(value for value, stand in zip(args, stands) if any(stand is p for p in passed))
 
 
 # -- one kernel ------------------------------------------------------------------------------------

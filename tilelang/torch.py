@@ -10,6 +10,7 @@ follow from the program. torch is imported by the first call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from tilelang.errors import TileTypeError, TileUnsupportedError, TileValueError, shown
@@ -264,7 +265,10 @@ def _solved(spec: LaunchSpec, values: Mapping[str, Any]) -> list[Any]:
             if param.symbol is not None:
                 symbols[param.symbol] = value
             continue
-        check(value.ndim == param.ndim, lambda p=param: f"{p.name} must have {p.ndim} dimensions")
+        check(
+            len(value.shape) == param.ndim,
+            lambda p=param: f"{p.name} must have {p.ndim} dimensions",
+        )
         for number, dim in enumerate(param.shape):
             packed = param.packing if number == param.ndim - 1 else 1
             later.append((dim, value.shape[number] * packed))
@@ -411,10 +415,14 @@ class _Gradients:
         if isinstance(backward, JITKernel):
             return _called(custom_op(f"{name}_backward", backward), self.names)
         if isinstance(backward, JITImpl):
+            # Open sizes of a function's tensors are those of the call that it was given as `like`.
+            spec = self.plan.spec
+            given = {name: _sized(value) for name, value in self.plan.values.items()}
+            symbols = _solved(spec, given) if given else [None] * len(spec.symbols)
             made: dict[str, Any] = {
-                param.name: Tensor(param.shape, param.dtype)
-                for param in self.plan.spec.params
-                if param.kind == "tensor" and all(isinstance(dim, int) for dim in param.shape)
+                param.name: Tensor(tuple(_extent(dim, symbols) for dim in param.shape), param.dtype)
+                for param in spec.params
+                if param.kind == "tensor" and (given or all(map(_is_int, param.shape)))
             }
             for spelled, number in self._gradient_names().items():
                 if self.results[number] in made:
@@ -455,8 +463,18 @@ class _Gradients:
                 got=str(len(given)),
             )
         of = dict(zip(self.differentiable, given))
-        filled = tuple(of.get(name) for name in self.plan.names)
-        return filled[0] if len(filled) == 1 else filled
+        return tuple(of.get(name) for name in self.plan.names)
+
+
+def _is_int(dim: DimExpr) -> bool:
+    return isinstance(dim, int)
+
+
+def _sized(value: Any) -> Any:
+    """A tensor or an annotation with the numbers of its shape; a number stays itself."""
+    if not hasattr(value, "shape"):
+        return value
+    return SimpleNamespace(shape=[getattr(extent, "value", extent) for extent in value.shape])
 
 
 def _parameters(backward: Any) -> list[str]:
