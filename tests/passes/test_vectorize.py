@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import contexts
+import numpy as np
+from executors import SM_90A, holds
 from script_text import body_of, text
 
 import tilelang
@@ -159,3 +161,35 @@ def test_one_store_may_draw_its_lanes_in_order() -> None:
 
     found = body(main)
     assert found.index("B_vec[v] = tl_rng_rand(tl_rng);") < found.index("tl_copy_16(&B[")
+
+
+def chosen(rows: int = 64, shift: int = 0, other: bool = False, written: bool = False) -> Any:
+    """B is twice A where that is above zero, which each lane decides on its own, or zero.
+
+    Args:
+        rows: of A; B has 64.
+        shift: how far from the result's element its source stands.
+        other: whether the result stands in another row than A's.
+        written: whether A changes, too.
+    """
+
+    @T.prim_func
+    def main(A: T.Tensor((rows, 64), "float16"), B: T.Tensor((64, 64), "float16")):
+        with T.Kernel(8, threads=64) as bx:
+            if written:
+                T.atomic_add(A[0, 0], T.float16(0))
+            for i, j in T.Parallel(8, 64):
+                row = (bx + other) % 8 * 8 + i
+                taken = (bx * 8 + i + j) % 3 == 0
+                B[row, j] = T.if_then_else(taken, A[bx * 8 + i, j + shift] * 2, T.float16(0))
+
+    return main
+
+
+def test_what_some_lanes_take_is_loaded_for_all_where_it_stands_like_the_result() -> None:
+    assert "tl_copy_16(A_vec, &A[" in body(chosen())
+    for kept in (chosen(rows=80), chosen(shift=-8), chosen(other=True), chosen(written=True)):
+        assert "A_vec" not in body(kept)
+    a = np.arange(64 * 64).reshape(64, 64).astype(np.float16) % 97
+    taken = np.add.outer(np.arange(64), np.arange(64)) % 3 == 0
+    holds(chosen(), (a, np.zeros_like(a)), np.where(taken, 2 * a, 0), on=(SM_90A,))

@@ -48,7 +48,7 @@ def vectorize_loops(func: S.PrimFunc, context: Context) -> S.PrimFunc:
     """``func`` with its lane loops as vector accesses."""
 
     def body(launch: S.Launch) -> S.Stmt:
-        return _Lanes(bounds_of(launch), context).rewrite(launch.body)
+        return _Lanes(launch, context).rewrite(launch.body)
 
     return rewrite_bodies(func, body)
 
@@ -75,8 +75,9 @@ class Piece:
 class _Lanes(Rewriter):
     """Rewrites the lane loops of one launch, innermost first."""
 
-    def __init__(self, bounds: Bounds, context: Context) -> None:
-        self.bounds = bounds
+    def __init__(self, launch: S.Launch, context: Context) -> None:
+        self.bounds = bounds_of(launch)
+        self.written = effects.written(launch.body)
         self.known = Bounds()  # nothing: what is simple for one lane is so everywhere
         self.lets: dict[E.Var, E.Expr] = {}  # what names without loads stand for
         self.through = ""  # the intrinsic whose access the lanes are, if they are one's
@@ -278,9 +279,8 @@ class _Loads:
             run = min(run, self.owner.agreeing(expr.cond, self.piece)) if run > 1 else 1
             if run > 1 and not _loads(expr.cond):
                 return self.taken(expr.t, run, expr.cond, expr.f)
-            return expr if isinstance(expr.t, E.Load) else rebuild(expr, self.rewrite_value)
         if isinstance(expr, E.Select):
-            return expr  # only one side may be evaluated
+            return self.chosen(expr)
         if isinstance(expr, E.Load):
             run = self.run_of(expr)
             return self.taken(expr, run, None, None) if run > 1 else expr
@@ -289,6 +289,20 @@ class _Loads:
         if isinstance(expr, E.Binary) and expr.op in ("land", "lor"):
             return expr
         return rebuild(expr, self.rewrite_value)
+
+    def chosen(self, expr: E.Expr) -> E.Expr:
+        """``expr``, which is evaluated for some lanes only, with vectors in place of the loads that
+        do no harm in the others: of what nobody writes, where each lane stores to an equal array.
+        """
+        if isinstance(expr, E.Load):
+            stmt, buffer = self.stmt, expr.buffer
+            shapes = (tuple(map(E.as_expr, tensor.shape)) for tensor in (buffer, stmt.buffer))
+            inside = E.same_exprs(expr.indices, stmt.indices) and E.same_exprs(*shapes)
+            fixed = buffer.storage == stmt.buffer.storage and buffer.data not in self.owner.written
+            return self.rewrite_value(expr) if inside and fixed else expr
+        if isinstance(expr, E.Call) and expr.atom.effect is not Effect.NONE:
+            return expr
+        return rebuild(expr, self.chosen)
 
     def run_of(self, load: E.Load) -> int:
         """Lanes of a vector load."""
