@@ -1,8 +1,8 @@
 """Products whose blocks share sums, for ``h200.py``: any importable ``tilelang`` compiles them.
 
-``split_k``: each tile's terms are dealt to several blocks. ``stream_k``: each block gets an equal
-run of the terms of all tiles, whole tiles or parts of them. What blocks share is added up in
-float32, into results that begin as zeros.
+``split_k``: each tile's terms are dealt to several blocks. ``stream_k``: each block gets as many
+whole tiles, then an equal run of the terms of those that are left. What blocks share is added up
+in float32, into results that begin as zeros.
 """
 
 from __future__ import annotations
@@ -70,9 +70,14 @@ def stream_k(
     M: int, N: int, K: int, block_M: int, block_N: int, block_K: int, stages: int, threads: int,
     blocks: int,
 ) -> Summed:  # fmt: skip
-    """C += A @ B, float16 to float32; each of ``blocks`` takes as many steps of K."""
+    """C += A @ B, float16 to float32; ``blocks`` take whole tiles in turns, as many each, and as
+    many steps of K each of the tiles that are left: side by side, whole tiles read the same part
+    of K at the same time, so that it comes from the cache."""
     steps, columns = K // block_K, -(-N // block_N)
-    work = steps * columns * -(-M // block_M)
+    tiles = columns * -(-M // block_M)
+    turns = tiles // blocks
+    whole = turns * blocks
+    shared = steps * (tiles - whole)
 
     @T.prim_func
     def kernel(
@@ -83,17 +88,19 @@ def stream_k(
             A_s = T.alloc_shared((block_M, block_K), "float16")
             B_s = T.alloc_shared((block_K, block_N), "float16")
             acc = T.alloc_fragment((block_M, block_N), "float32")
-            start, end = work * bx // blocks, work * (bx + 1) // blocks
-            for tile in T.serial(start // steps, T.ceildiv(end, steps)):
+            start, end = shared * bx // blocks, shared * (bx + 1) // blocks
+            for part in T.serial(turns + T.ceildiv(end, steps) - start // steps):
+                left = start // steps + part - turns
+                tile = T.if_then_else(part < turns, part * blocks + bx, whole + left)
                 row, column = tile // columns * block_M, tile % columns * block_N
-                first = T.max(start - tile * steps, 0)
-                count = T.min(end - tile * steps, steps) - first
+                first = T.if_then_else(part < turns, 0, T.max(start - left * steps, 0))
+                stop = T.if_then_else(part < turns, steps, T.min(end - left * steps, steps))
                 T.clear(acc)
-                for k in T.Pipelined(count, num_stages=stages):
+                for k in T.Pipelined(stop - first, num_stages=stages):
                     T.copy(A[row, (first + k) * block_K], A_s)
                     T.copy(B[(first + k) * block_K, column], B_s)
                     T.gemm(A_s, B_s, acc)
-                if count == steps:
+                if stop - first == steps:
                     T.copy(acc, C[row, column])
                 else:
                     T.atomic_add(C[row, column], acc)

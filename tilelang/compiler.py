@@ -26,6 +26,7 @@ from tilelang.passes.lower.elect_lanes import elect_lanes
 from tilelang.passes.lower.guards import insert_guards
 from tilelang.passes.lower.hoist import hoist_indices
 from tilelang.passes.lower.hoist_uniform import hoist_uniform
+from tilelang.passes.lower.join_sums import join_sums
 from tilelang.passes.lower.offset_descriptors import offset_descriptors
 from tilelang.passes.lower.pack_f16x2 import pack_f16x2
 from tilelang.passes.lower.pipelines import lower_pipelines
@@ -136,6 +137,8 @@ def pass_list(target: Target) -> tuple[Step, ...]:
              "thread"),
         Step("insert_guards", insert_guards, _checks_bounds,
              "all accesses are loads and stores now, and loop nests show what a guard covers"),
+        Step("join_sums", join_sums, _on_gpu,
+             "the lanes of a loop are still one statement, whose condition they share"),
         Step("vectorize_loops", vectorize_loops, _on_gpu,
              "conditions stand at the accesses now, so that a vector can share one"),
         Step("pack_f16x2", pack_f16x2, _on_gpu,

@@ -37,6 +37,7 @@ FEATURES: dict[str, str] = {
     "clc_multicast": "the same, told to all blocks of a cluster",
     "setmaxnreg": "setmaxnreg: registers move between warpgroups",
     "roles": "warps that copy beside warps that compute: mbarriers, bulk copies and setmaxnreg",
+    "vector_red": "red.global.add of vectors of float32",
     "access_256": "loads and stores of 256 bits of global memory",
     # AMD.
     "mfma": "matrix fused multiply-add of a wavefront",
@@ -64,7 +65,7 @@ _CUDA_SINCE = {
     "mma": 75, "ldmatrix": 75,
     "mma_sm80": 80, "mma_sp": 80, "cp_async": 80, "mbarrier": 80, "bf16": 80,
     "fp8": 89, "mma_fp8": 89,
-    "stmatrix": 90, "bulk_copy": 90, "tma": 90, "cluster": 90, "elect": 90,
+    "stmatrix": 90, "bulk_copy": 90, "tma": 90, "cluster": 90, "elect": 90, "vector_red": 90,
     "pdl": 90, "descriptors": 90,
     "access_256": 100, "clc": 100,
 }  # fmt: skip

@@ -1,0 +1,69 @@
+"""Sums of neighbours as one instruction: where, where not, and results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.compiler import lower
+from tilelang.ir import stmt as S
+from tilelang.options import Options
+from tilelang.target import parse_target
+
+ROWS = 60  # of 64: some are outside
+
+
+def added(  # type: ignore[no-untyped-def]  # a traced function
+    first: int = 0, dtype: str = "float32", order: str = "relaxed", itself: bool = False
+):
+    """Twice the input, added to the result behind its first columns."""
+
+    @T.prim_func
+    def main(A: T.Tensor((64, 64), dtype), C: T.Tensor((ROWS, 128), dtype)):
+        with T.Kernel(2, threads=128):
+            for i, j in T.Parallel(64, 64):
+                T.atomic_add(
+                    C[i, first + j], C[i, first + j] if itself else A[i, j], memory_order=order
+                )
+
+    return main
+
+
+def summed(func: S.PrimFunc, target: str = "cuda -arch=sm_90a") -> set[str]:
+    """The intrinsics that add."""
+    text = lower(func, parse_target(target), Options()).script()
+    return {name for name in ("atomic_add(", "atomic_addx2(", "atomic_addx4(") if name in text}
+
+
+@pytest.mark.parametrize(("first", "name"), [(0, "atomic_addx4("), (2, "atomic_addx2(")])
+def test_neighbours_are_added_together_as_far_as_they_are_aligned(first: int, name: str) -> None:
+    assert summed(added(first)) == {name}
+
+
+@pytest.mark.parametrize(
+    ("func", "target"),
+    [
+        (added(1), "cuda -arch=sm_90a"),  # not aligned
+        (added(), "cuda -arch=sm_80"),  # no such instruction
+        (added(dtype="int32"), "cuda -arch=sm_90a"),
+        (added(order="acq_rel"), "cuda -arch=sm_90a"),
+        (added(itself=True), "cuda -arch=sm_90a"),  # reads what its neighbour adds to
+    ],
+)
+def test_sums_that_stay_alone(func: S.PrimFunc, target: str) -> None:
+    assert summed(func, target) == {"atomic_add("}
+
+
+@pytest.mark.parametrize("first", [0, 1, 2])
+def test_results(first: int) -> None:
+    A = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
+    C = np.ones((ROWS, 128), np.float32)
+    kernel = tilelang.compile(
+        added(first), target="cuda -arch=sm_90a", execution_backend="emulator"
+    )
+    kernel(A, C)
+    wanted = np.ones((ROWS, 128), np.float32)
+    wanted[:, first : first + 64] += 2 * A[:ROWS]
+    np.testing.assert_array_equal(C, wanted)
