@@ -159,6 +159,15 @@ def test_a_swizzle_is_recognised(lead: tuple[int, ...], span: int, bits: int) ->
     assert swizzle_of(None, shape, bits) == 0
 
 
+@pytest.mark.parametrize("span", [128, 64, 32])
+@pytest.mark.parametrize("shape", [(16, 256), (3, 8, 64), (16, 48), (12, 64)])
+def test_the_box_of_a_swizzle_is_that_of_its_table(shape: tuple[int, ...], span: int) -> None:
+    layout = swizzled(shape, 16, span)  # whole patterns know their box without the table
+    highest = layout.table().reshape(-1, len(shape) + 1).max(axis=0)
+    assert layout.output_shape() == tuple(int(most) + 1 for most in highest)
+    assert swizzled(shape, 16, span) is layout
+
+
 def test_a_swizzle_is_recognised_by_where_it_puts_elements() -> None:
     # The same places, written as one number.
     place = swizzled((16, 64), 16, 128)

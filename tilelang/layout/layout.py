@@ -54,6 +54,7 @@ class Layout:
     Args:
         shape: extents of the box, constants.
         forward_fn: function of one index per dimension that gives a number or a tuple of them.
+        images: extents of the smallest box from 0 that contains all images, where they are known.
 
     The address of an element is the row-major position of its image in the smallest box from 0
     that contains all images. Two layouts are equal when they map the same box in the same way.
@@ -63,8 +64,14 @@ class Layout:
     _extents: tuple[int, ...] | None = None
     _addresses: Array | None = None
 
-    def __init__(self, shape: object, forward_fn: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        shape: object,
+        forward_fn: Callable[..., Any],
+        images: tuple[int, ...] | None = None,
+    ) -> None:
         self.shape = constant_extents(shape, self.what)
+        self._extents = images
         if not callable(forward_fn):
             raise TileTypeError(
                 f"the map of {self.what} is not a function",

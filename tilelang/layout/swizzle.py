@@ -34,6 +34,7 @@ def _matrix(buffer: object, what: str) -> tuple[int, ...]:
     return shape
 
 
+@lru_cache(maxsize=128)  # one object for all who ask, so that tables are made once
 def swizzled(shape: tuple[int, ...], bits: int, span: int) -> Layout:
     """The last two dimensions swizzled over ``span`` bytes; leading ones are passed through."""
     chunk = CHUNK_BITS // bits
@@ -47,7 +48,9 @@ def swizzled(shape: tuple[int, ...], bits: int, span: int) -> Layout:
         moved = (inside // chunk ^ phase) * chunk + inside % chunk
         return (*lead, as_expr(column // width), row, as_expr(moved))
 
-    return Layout(shape, forward)
+    rows, panels = shape[-2], shape[-1] // width
+    whole = fits(shape, bits, span)  # then chunks change places within their rows
+    return Layout(shape, forward, (*shape[:-2], panels, rows, width) if whole else None)
 
 
 def fits(shape: tuple[int, ...], bits: int, span: int) -> bool:
@@ -59,7 +62,7 @@ def fits(shape: tuple[int, ...], bits: int, span: int) -> bool:
 def swizzle_of(layout: Layout | None, shape: tuple[int, ...], bits: int) -> int | None:
     """The span of the swizzle that ``layout`` is, as tensor maps and matrix descriptors know them.
 
-    The addresses of all elements are compared with those of :func:`swizzled`.
+    Any other layout than those is compared with them by the addresses of all elements.
 
     Args:
         layout: of a buffer of ``shape``, or of its last dimensions; None is row-major.
@@ -78,12 +81,15 @@ def swizzle_of(layout: Layout | None, shape: tuple[int, ...], bits: int) -> int 
     extents = layout.shape
     if len(extents) < 2 or shape[-len(extents) :] != extents or layout.size != prod(extents):
         return None
+    tried = [span for span in SPANS if fits(extents, bits, span)]
+    for span in tried:
+        if layout is swizzled(extents, bits, span):
+            return span
     addresses = layout.addresses()
     if row_major and np.array_equal(addresses.reshape(-1), np.arange(addresses.size)):
         return 0
-    for span in SPANS:
-        fitting = fits(extents, bits, span)
-        if fitting and np.array_equal(addresses, swizzled(extents, bits, span).addresses()):
+    for span in tried:
+        if np.array_equal(addresses, swizzled(extents, bits, span).addresses()):
             return span
     return None
 
