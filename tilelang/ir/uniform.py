@@ -9,6 +9,7 @@ when it is computed from a varying one, or stored under a condition that is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from functools import lru_cache
 
 from tilelang.ir import effects
 from tilelang.ir import expr as E
@@ -47,7 +48,7 @@ class Varying:
         self.in_turns = in_turns
         self.vars: set[E.Var] = {*launch.thread_vars, *also[0]}
         self.buffers: set[E.Var] = set(also[1])  # by storage, so that views follow
-        self._memo: dict[int, bool] = {}
+        self._memo: dict[E.Expr, bool] = {}
         self._writes: dict[S.Stmt, list[effects.Access]] = {}
         self._branches = dict(_branches(launch.body)) if roles else {}
         self._confined: set[E.Var] = set()  # storage of the branch in hand
@@ -59,9 +60,9 @@ class Varying:
 
     def expr(self, expr: E.Expr) -> bool:
         """Whether threads may see different values of ``expr``."""
-        known = self._memo.get(id(expr))
+        known = self._memo.get(expr)
         if known is None:
-            known = self._memo[id(expr)] = self._expr(expr)
+            known = self._memo[expr] = self._expr(expr)
         return known
 
     def _expr(self, expr: E.Expr) -> bool:
@@ -217,4 +218,16 @@ def varying_exit(body: S.Stmt, varying: Varying) -> bool:
         under = control or (isinstance(stmt, S.If) and varying.expr(stmt.cond))
         return any(search(block, under) for block in stmt.blocks())
 
-    return search(body, False)
+    return _may_leave(body) and search(body, False)
+
+
+@lru_cache(maxsize=1024)  # asked for every loop in every round of an analysis
+def _may_leave(body: S.Stmt) -> bool:
+    """Whether ``body`` has a break or continue of the loop around it at all."""
+    return _leaves(body)
+
+
+def _leaves(stmt: S.Stmt) -> bool:
+    if isinstance(stmt, (S.For, S.While, S.Parallel)):
+        return False
+    return isinstance(stmt, (S.Break, S.Continue)) or any(map(_leaves, stmt.blocks()))

@@ -7,6 +7,7 @@ it run by that group alone, and its barriers count its threads only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -206,6 +207,12 @@ def _settled(node: Expr, threads: Mapping[Var, Any]) -> Expr:
         return node
     one = found.reshape(-1)
     return const(int(one[0]), node.dtype) if (one == one[0]).all() else node
+
+
+@lru_cache(maxsize=4)
+def thread_groups(launch: Launch, warp: int) -> ThreadGroups:
+    """The groups of ``launch``, found once for all passes that leave it as it is."""
+    return ThreadGroups(launch, warp)
 
 
 class ThreadGroups:

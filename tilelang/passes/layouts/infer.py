@@ -34,7 +34,7 @@ from tilelang.layout.fragment import Fragment
 from tilelang.layout.layout import Layout
 from tilelang.layout.register_layout import RegisterLayout
 from tilelang.layout.validity import check_threads
-from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.groups import ThreadGroups, thread_groups
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import (
@@ -115,7 +115,7 @@ class _Inference:
         self.storage = Storage(launch)
         self.bounds = bounds_of(launch)
         self.boxed = BoxedTiles(launch, self.bounds)
-        self.groups = ThreadGroups(launch, context.limits.warp)
+        self.groups = thread_groups(launch, context.limits.warp)
         self.held: dict[Buffer, RegisterLayout] = {}
         self.layouts: dict[Buffer, Layout] = {}  # of shared buffers
         self.plans: dict[S.Stmt, GemmPlan] = {}

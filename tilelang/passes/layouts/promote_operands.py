@@ -29,7 +29,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
 from tilelang.ir.visitor import Rewriter, replace_buffers, rewrite_launches
-from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.groups import thread_groups
 from tilelang.passes.analysis.loops import static_extents
 from tilelang.passes.analysis.scopes import FRAGMENT
 from tilelang.passes.layouts.access import accesses, writes
@@ -70,7 +70,7 @@ class _Promoter:
         products = [node for node in S.walk(self.launch.body) if isinstance(node, S.Gemm)]
         if not products:
             return self.launch
-        self.groups = ThreadGroups(self.launch, self.context.limits.warp)
+        self.groups = thread_groups(self.launch, self.context.limits.warp)
         self.collect(self.launch.body)
         mapping: dict[Buffer, Buffer] = {}
         runs: dict[Buffer, int] = {}

@@ -24,7 +24,7 @@ from tilelang.ir.linear import Linear
 from tilelang.ir.simplify import simplified_with, simplify
 from tilelang.ir.tables import MBARRIER_ARRIVE, MBARRIER_ARRIVE_EXPECT, MBARRIER_WAIT
 from tilelang.ir.visitor import Rewriter, rewrite_bodies, rewrite_exprs, substitute
-from tilelang.passes.analysis.groups import ThreadGroups, thread_number
+from tilelang.passes.analysis.groups import ThreadGroups, thread_groups, thread_number
 from tilelang.passes.analysis.loops import trips
 from tilelang.passes.analysis.mechanism import MECHANISMS, Mechanism, Step
 from tilelang.passes.lower.context import MADE
@@ -53,7 +53,7 @@ class _Lower(Rewriter):
     @cached_property
     def groups(self) -> ThreadGroups:
         """Which threads run what."""
-        return ThreadGroups(self.launch, self.warp)
+        return thread_groups(self.launch, self.warp)
 
     def _visit(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         match stmt:

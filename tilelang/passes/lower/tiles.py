@@ -19,7 +19,7 @@ from tilelang.ir.buffer import Buffer
 from tilelang.ir.define import loop_of
 from tilelang.ir.levels import with_known_keys
 from tilelang.ir.visitor import ExprRewriter, rebuild, rewrite_launches
-from tilelang.passes.analysis.groups import ThreadGroups, thread_number
+from tilelang.passes.analysis.groups import thread_groups, thread_number
 from tilelang.passes.analysis.loops import bounds_of, static_extents
 from tilelang.passes.analysis.mechanism import MECHANISMS
 from tilelang.passes.analysis.scopes import FRAGMENT
@@ -79,7 +79,7 @@ class _Tiles(ExprRewriter):
 
     def __init__(self, launch: S.Launch, context: Context) -> None:
         self.launch = launch
-        self.groups = ThreadGroups(launch, context.limits.warp)
+        self.groups = thread_groups(launch, context.limits.warp)
         self.barriers = {(lo, n): ident for lo, n, ident in launch.annotation("barrier_ids", ())}
         self.thread = thread_number(launch)
         whole = Group(self.thread, prod(launch.threads))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from tilelang.ir import stmt as S
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, rewrite_bodies
-from tilelang.passes.analysis.groups import SIGNALS, ThreadGroups, thread_number
+from tilelang.passes.analysis.groups import SIGNALS, thread_groups, thread_number
 from tilelang.target import Context
 
 
@@ -28,13 +28,14 @@ def signal_products(func: S.PrimFunc, context: Context) -> S.PrimFunc:
 
 class _Signals(Rewriter):
     def __init__(self, launch: S.Launch, warp: int) -> None:
-        self.groups, self.thread = ThreadGroups(launch, warp), thread_number(launch)
+        self.launch, self.warp = launch, warp
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if not isinstance(stmt, S.Gemm) or stmt.barrier is None:
             return stmt
         told = S.do(MBARRIER_ARRIVE, stmt.barrier, loc=stmt.loc)
-        first = self.thread.equal(self.groups.of(stmt)[0])
+        group = thread_groups(self.launch, self.warp).of(stmt)
+        first = thread_number(self.launch).equal(group[0])
         notes = (*stmt.annotations, (SIGNALS, True))
         quiet = replace(stmt, barrier=None, annotations=notes)
         return [quiet, S.If(cond=first, then=told, loc=stmt.loc)]

@@ -28,7 +28,7 @@ from tilelang.ir.atoms import BARRIER
 from tilelang.ir.buffer import Region
 from tilelang.ir.tables import MBARRIER_ARRIVE
 from tilelang.ir.visitor import Rewriter, rewrite_launches
-from tilelang.passes.analysis.groups import SIGNALS, ThreadGroups, thread_number
+from tilelang.passes.analysis.groups import SIGNALS, thread_groups, thread_number
 from tilelang.passes.analysis.tma import ANNOUNCE, COMPLETE, TMA_NOTE
 from tilelang.passes.schedule.tma_copies import TmaFacts, host_tensors
 from tilelang.target import Context
@@ -207,7 +207,7 @@ class _Arrivals(Rewriter):
     """Writes out the arrivals that copies ask for."""
 
     def __init__(self, launch: S.Launch, warp: int) -> None:
-        self.groups, self.thread = ThreadGroups(launch, warp), thread_number(launch)
+        self.groups, self.thread = thread_groups(launch, warp), thread_number(launch)
 
     def stmt(self, stmt: S.Stmt) -> S.Stmt | list[S.Stmt]:
         if not (_is_bulk(stmt) and _arrives_itself(stmt)):

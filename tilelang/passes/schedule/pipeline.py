@@ -24,7 +24,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.dtypes import dtype as DType
 from tilelang.ir.simplify import simplify
-from tilelang.ir.uniform import Varying, varying_exit
+from tilelang.ir.uniform import varying_exit
 from tilelang.ir.visitor import Rewriter, rewrite_launches, substitute
 from tilelang.passes.analysis.loops import trip_count, trips
 from tilelang.passes.analysis.mechanism import Mechanism, choices
@@ -134,7 +134,7 @@ class _Pipeliner:
 
     def run(self) -> S.Stmt:
         """The launch with its loops expanded."""
-        self.varying = Varying(self.launch)
+        self.varying = self.facts.varying
         self.choose(self.launch.body, False)
         made = None
         while made is None:

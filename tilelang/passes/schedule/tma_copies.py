@@ -18,7 +18,7 @@ from tilelang.ir import stmt as S
 from tilelang.ir.buffer import Buffer
 from tilelang.ir.uniform import Varying, varying_exit
 from tilelang.layout.layout import Layout
-from tilelang.passes.analysis.groups import ThreadGroups
+from tilelang.passes.analysis.groups import ThreadGroups, thread_groups
 from tilelang.passes.analysis.loops import bounds_of
 from tilelang.passes.analysis.moved import moved
 from tilelang.passes.analysis.tma import START, Boxes, Moved, NotBoxesError, box_layout, ends_of
@@ -55,7 +55,7 @@ class TmaFacts:
     @cached_property
     def groups(self) -> ThreadGroups:
         """Which threads run what."""
-        return ThreadGroups(self.launch, self.context.limits.warp)
+        return thread_groups(self.launch, self.context.limits.warp)
 
     @cached_property
     def uses(self) -> Counter[E.Var]:
