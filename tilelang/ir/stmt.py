@@ -10,7 +10,7 @@ Scopes: a ``Let`` or ``Alloc`` holds to the end of the ``Seq`` that contains it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import Field, field, fields
 from functools import cache
 from typing import Any, ClassVar, NoReturn
 
@@ -82,7 +82,7 @@ def attr_(default: Any = ...) -> Any:
     return _tag("attr", default)
 
 
-_BLOCKS, _EXPRS, _REGIONS = ("block",), ("expr", "exprs"), ("read", "write", "update")
+_EXPRS, _REGIONS = ("expr", "exprs"), ("read", "write", "update")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -90,7 +90,13 @@ class Stmt:
     """Base of all statements; ``loc`` is where the user wrote it."""
 
     roles: ClassVar[dict[str, str]] = {}
+    _nested: ClassVar[tuple[str, ...]] = ()  # the fields that hold statements
     loc: Loc | None = field(default=None, metadata={"role": "attr"})
+
+    def __init_subclass__(cls) -> None:
+        tagged = ((name, value) for name, value in vars(cls).items() if isinstance(value, Field))
+        own = (name for name, value in tagged if value.metadata.get("role") == "block")
+        cls._nested = (*cls._nested, *own)
 
     @classmethod
     def role_table(cls) -> dict[str, str]:
@@ -110,8 +116,14 @@ class Stmt:
 
     def blocks(self) -> list[Stmt]:
         """Nested statements."""
-        names = _fields_of(type(self), _BLOCKS)  # type: ignore[arg-type]  # classes hash
-        return self.parts(*_BLOCKS) if names else []
+        found: list[Stmt] = []
+        for name in self._nested:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                found += value
+            elif value is not None:
+                found.append(value)
+        return found
 
     def regions_read(self) -> list[Region]:
         """Regions a tile operation reads."""
@@ -124,11 +136,15 @@ class Stmt:
     def exprs(self) -> list[Expr]:
         """Expressions evaluated by this statement itself, those inside regions included."""
         found: list[Expr] = []
-        if _fields_of(type(self), _EXPRS):  # type: ignore[arg-type]  # classes hash
-            found += [value for value in self.parts(*_EXPRS) if isinstance(value, Expr)]
-        if _fields_of(type(self), _REGIONS):  # type: ignore[arg-type]  # classes hash
-            for region in self.parts(*_REGIONS):
-                found += region.region_exprs()
+        exprs, regions = _evaluated(type(self))  # type: ignore[arg-type]  # classes hash
+        for name in exprs:
+            value = getattr(self, name)
+            if isinstance(value, Expr):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found += [item for item in value if isinstance(item, Expr)]
+        for region in self.parts(*_REGIONS) if regions else ():
+            found += region.region_exprs()
         return found
 
     def __repr__(self) -> str:
@@ -617,8 +633,8 @@ def walk(stmt: Stmt) -> Iterator[Stmt]:
     while stack:
         node = stack.pop()
         yield node
-        if _fields_of(type(node), _BLOCKS):  # type: ignore[arg-type]  # classes hash
-            stack += node.parts(*_BLOCKS)[::-1]
+        if node._nested:
+            stack += node.blocks()[::-1]
 
 
 @cache
@@ -637,6 +653,12 @@ def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str
     """(name, role) of the fields that rewriting descends into."""
     left = ROLES - {"block"} if blocks_only else {"attr", "var", "vars"}
     return tuple((name, role) for name, role in cls.role_table().items() if role not in left)
+
+
+@cache
+def _evaluated(cls: type[Stmt]) -> tuple[tuple[str, ...], bool]:
+    """The fields of a class that hold expressions, and whether others hold regions."""
+    return _fields_of(cls, _EXPRS), bool(_fields_of(cls, _REGIONS))
 
 
 @cache
