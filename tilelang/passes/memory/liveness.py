@@ -152,7 +152,8 @@ def common_path(a: tuple[Control, ...], b: tuple[Control, ...]) -> tuple[Control
 
 @dataclass(frozen=True)
 class Touch:
-    """What a statement does itself: the buffers that it uses, its calls, whether it ``fills``."""
+    """What a statement does itself: the buffers that it uses, its calls that have to do with the
+    order of memory, whether it ``fills``."""
 
     used: frozenset[E.Var]
     calls: tuple[E.Call, ...]
@@ -165,16 +166,24 @@ class Touches:
     def __init__(self, launch: S.Launch) -> None:
         allocs = (node for node in S.walk(launch.body) if isinstance(node, S.Alloc))
         self.planned = {node.buffer.data for node in allocs if is_planned(node.buffer)}
+        self._launch = launch
         self._known: dict[S.Stmt, Touch] = {}
         self._apart: dict[S.Stmt, bool] = {}
+        self._groups: dict[E.Expr, tuple[int, int] | None] = {}
+
+    def group(self, cond: E.Expr, warp: int) -> tuple[int, int] | None:
+        """The threads that take a branch on ``cond``, if they are whole warps."""
+        if cond not in self._groups:
+            self._groups[cond] = thread_group_of(cond, self._launch, warp)
+        return self._groups[cond]
 
     def of(self, stmt: S.Stmt) -> Touch:
         """What ``stmt`` touches, without the statements in it."""
         found = self._known.get(stmt)
         if found is None:
-            calls = tuple(node for expr in stmt.exprs() for node in E.find(expr, E.Call))
+            calls = (node for expr in stmt.exprs() for node in E.find(expr, E.Call))
             used = frozenset(effects.used(stmt, nested=False))
-            found = self._known[stmt] = Touch(used, calls, _fills(stmt))
+            found = self._known[stmt] = Touch(used, tuple(filter(_orders, calls)), _fills(stmt))
         return found
 
     def apart(self, stmt: S.Stmt) -> bool:
@@ -187,12 +196,14 @@ class Touches:
         return found
 
     def _own_apart(self, stmt: S.Stmt) -> bool:
+        if isinstance(stmt, S.Seq):
+            return True
         if isinstance(stmt, (S.View, S.Break, S.Continue)):
             return False
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.planned:
             return False
         touch = self.of(stmt)
-        return touch.used.isdisjoint(self.planned) and not any(map(_orders, touch.calls))
+        return touch.used.isdisjoint(self.planned) and not touch.calls
 
 
 def _orders(call: E.Call) -> bool:
@@ -252,6 +263,10 @@ class _Scan:
         self.position += 1
         if self.touches.apart(stmt):
             return
+        if isinstance(stmt, S.Seq):
+            for item in stmt.stmts:
+                self.visit(item, path)
+            return
         here = self.position
         if isinstance(stmt, S.Alloc) and stmt.buffer.data in self.known:
             self.known[stmt.buffer.data].home = path
@@ -284,7 +299,7 @@ class _Scan:
         if not isinstance(stmt, S.If):
             return None
         cond = inverse(stmt.cond) if side else stmt.cond
-        found = thread_group_of(cond, self.launch, self.warp)
+        found = self.touches.group(cond, self.warp)
         if found is None or found[1] in (0, self.threads):
             return None
         return found if not any(control.group for control in path) else None

@@ -20,8 +20,8 @@ from tilelang.passes.memory.liveness import is_planned
 
 
 def relieved(launch: S.Launch, fits: Callable[[S.Launch], bool], warp: int) -> S.Launch | None:
-    """``launch`` with the fewest barriers (no single one can go) with which it ``fits``; None if
-    barriers do not help.
+    """``launch``, which does not fit, with the fewest barriers (no single one can go) with which it
+    ``fits``; None if barriers do not help.
 
     Args:
         warp: lanes of a warp.
@@ -33,17 +33,24 @@ def relieved(launch: S.Launch, fits: Callable[[S.Launch], bool], warp: int) -> S
     if not fits(made):
         return None
     kept = frozenset(range(meet.count))
-    tried = [kept] if kept else []
+    tried = _halves(kept)
     while tried:  # few are needed: whole ranges go at once, from the first to the last
         numbers = tried.pop()
         fewer = meet.with_barriers(kept - numbers)
         if fits(fewer):
             kept, made = kept - numbers, fewer
-        elif len(numbers) > 1:
-            middle = sorted(numbers)[len(numbers) // 2]
-            first = frozenset(number for number in numbers if number < middle)
-            tried += [numbers - first, first]
+        else:
+            tried += _halves(numbers)
     return made
+
+
+def _halves(numbers: frozenset[int]) -> list[frozenset[int]]:
+    """The higher and the lower half of several numbers."""
+    if len(numbers) < 2:
+        return []
+    middle = sorted(numbers)[len(numbers) // 2]
+    first = frozenset(number for number in numbers if number < middle)
+    return [numbers - first, first]
 
 
 class _Meet:
@@ -59,6 +66,7 @@ class _Meet:
             if isinstance(node, S.Alloc) and is_planned(node.buffer)
         }
         self.known: dict[S.Stmt, frozenset[E.Var]] = {}
+        self.groups: dict[E.Expr, tuple[int, int] | None] = {}
         self.kept: frozenset[int] | None = None
         self.count = 0
 
@@ -103,7 +111,7 @@ class _Meet:
 
     def branch(self, cond: E.Expr, stmt: S.Stmt) -> S.Stmt:
         """One side of a branch on the thread, with barriers if whole warps take it."""
-        group = thread_group_of(cond, self.launch, self.warp)
+        group = self.group_of(cond)
         before = set(self.seen)
         self.seen.update(self.used(stmt))
         meeting = None if group is None else _meeting(stmt, group[1])
@@ -117,7 +125,13 @@ class _Meet:
 
     def own(self, stmt: S.If) -> bool:
         """Whether those who come by are the threads that take a branch."""
-        return self.group == thread_group_of(stmt.cond, self.launch, self.warp) is not None
+        return self.group == self.group_of(stmt.cond) is not None
+
+    def group_of(self, cond: E.Expr) -> tuple[int, int] | None:
+        """The threads that take a branch on ``cond``, if they are whole warps."""
+        if cond not in self.groups:
+            self.groups[cond] = thread_group_of(cond, self.launch, self.warp)
+        return self.groups[cond]
 
     def together(self, loop: S.For) -> bool:
         """Whether all threads run the same iterations of ``loop``, which uses several tiles."""
