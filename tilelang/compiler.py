@@ -6,9 +6,7 @@ same text in every process, so the text can be cached by content.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tilelang.backends import backend_of
@@ -16,6 +14,7 @@ from tilelang.codegen.artifact import Artifact as Artifact
 from tilelang.env import env
 from tilelang.errors import SharedMemoryLimitError, internal_boundary
 from tilelang.ir import stmt as S
+from tilelang.ir.collection import collection_put_off
 from tilelang.ir.depth import make_room, nesting
 from tilelang.ir.legal import check
 from tilelang.options import Options
@@ -347,24 +346,10 @@ def compile(func: S.PrimFunc, target: Target, options: Options | None = None) ->
     """
     context = Context(target, options or Options())
     backend = backend_of(target)
-    with _collection_put_off():
+    with collection_put_off():
         lowered = lower(func, target, context.options)
         with internal_boundary(f"printing {backend.language} for `{func.name}`", func.loc):
             return backend.emit(lowered, context)
-
-
-@contextmanager
-def _collection_put_off() -> Iterator[None]:
-    """Garbage is collected afterwards: nodes have no cycles and go when nothing names them, but
-    passes make so many that the collector would look through all of the process for others, which
-    takes as long as several passes."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def for_alignments(func: S.PrimFunc, limits: Mapping[str, int]) -> S.PrimFunc:

@@ -23,6 +23,7 @@ from tilelang.errors import (
 )
 from tilelang.ir.arrays import INSTEAD, NoArray
 from tilelang.ir.buffer import Buffer, Region
+from tilelang.ir.collection import collection_put_off
 from tilelang.ir.expr import Expr
 from tilelang.language.v2.builder import Builder, attach, locate_error
 from tilelang.language.v2.texts import name_the_text, text_for_number
@@ -57,7 +58,7 @@ def trace_root(
     from tilelang.ir.active import activate
 
     try:
-        with activate(builder):
+        with activate(builder), collection_put_off():
             return fn(*args, **(kwargs or {}))
     except TileError as error:
         attach(error, error.__traceback__)

@@ -1,0 +1,40 @@
+"""The collector of garbage while kernels are traced."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+import tilelang.language as T
+from tilelang.ir.collection import collection_put_off
+
+
+def test_a_kernel_is_traced_without_the_collector_which_goes_on_afterwards() -> None:
+    seen = []
+
+    @T.macro
+    def look() -> None:
+        seen.append(gc.isenabled())
+
+    @T.prim_func
+    def kernel(A: T.Tensor((32,), "int32")):
+        with T.Kernel(1, threads=32):
+            look()
+            A[0] = 1
+
+    assert kernel.name == "kernel"
+    assert seen == [False] and gc.isenabled()
+
+
+def test_errors_turn_it_on_again_and_who_turned_it_off_finds_it_off() -> None:
+    with pytest.raises(ValueError, match="inside"), collection_put_off():
+        raise ValueError("inside")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with collection_put_off():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
