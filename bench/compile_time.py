@@ -1,13 +1,15 @@
 """Cold compile times of CUDA kernels, from the traced function to machine code, without a GPU.
 
     python bench/compile_time.py [--arch sm_80] [--runs 5] [--cpu] [--json FILE]
-                                 [--only NAME ...] [--incumbent PYTHON|FOLDER]
+                                 [--only NAME ...] [--incumbent PYTHON|FOLDER] [--before FOLDER]
 
 Every figure is the best of several fresh processes with an empty disk cache. ``--incumbent`` names
 the Python of an environment, or a folder of packages for this one, in which PyPI's ``tilelang`` and
 nvcc are installed (its own dependencies, and ``nvidia-cuda-nvcc nvidia-cuda-cccl``; a CPU build of
 torch will do); the same programs are then compiled with it: its
 ``lower(..., enable_device_compile=True)`` for the same architecture, which gives a cubin as well.
+``--before`` names another checkout of this repository, whose own script compiles the program before
+and behind a second turn of this one.
 ``h200_gemm``, ``h200_attention`` and ``h200_mla`` are the programs of ``h200.py``; they are meant
 for ``--arch sm_90a``.
 
@@ -311,7 +313,9 @@ class FailedError(Exception):
 
 
 # -- the table ------------------------------------------------------------------------------------
-def run(python: str, mode: str, name: str, arch: str, cache: str) -> dict[str, float]:
+def run(
+    python: str, mode: str, name: str, arch: str, cache: str, script: str = __file__
+) -> dict[str, float]:
     """The phases of a fresh process; ``python`` may be a folder of packages."""
     variables = {**os.environ, "TILELANG_CACHE_DIR": cache}
     for word in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"):  # packages are installed with .pyc files
@@ -323,7 +327,7 @@ def run(python: str, mode: str, name: str, arch: str, cache: str) -> dict[str, f
         python, toolkits = sys.executable, sorted(Path(python).glob("nvidia/cu[0-9]*"))
     if mode == "theirs" and toolkits:  # where the wheels put nvcc
         variables["CUDA_HOME"] = str(toolkits[-1])
-    words = [python, str(Path(__file__).resolve()), "--one", mode, name, "--arch", arch]
+    words = [python, str(Path(script).resolve()), "--one", mode, name, "--arch", arch]
     done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise FailedError(f"{mode} {name}: {done.stderr[-2000:]}")
@@ -331,12 +335,14 @@ def run(python: str, mode: str, name: str, arch: str, cache: str) -> dict[str, f
     return found
 
 
-def best(python: str, mode: str, name: str, arch: str, runs: int) -> dict[str, float]:
+def best(
+    python: str, mode: str, name: str, arch: str, runs: int, script: str = __file__
+) -> dict[str, float]:
     """The fastest of ``runs`` fresh processes, by the sum of its phases after the import."""
     rows = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as cache:
-            row = run(python, mode, name, arch, cache)
+            row = run(python, mode, name, arch, cache, script)
         row["cold"] = row["trace"] + row["passes"] + row["assemble"]
         rows.append(row)
     return min(rows, key=lambda row: row["cold"])
@@ -350,6 +356,19 @@ def by_public_way(name: str, arch: str, runs: int) -> dict[str, float]:
             firsts.append(run(sys.executable, "again", name, arch, cache)["again"])
             later.append(run(sys.executable, "again", name, arch, cache)["again"])
     return {"first": min(firsts), "again": min(later)}
+
+
+def beside(before: str, name: str, arch: str, runs: int) -> dict[str, dict[str, float]]:
+    """Rows of another checkout and of this one, in turns."""
+    script = str(Path(before) / "bench" / "compile_time.py")
+    try:
+        first = best(sys.executable, "ours", name, arch, runs, script)
+    except FailedError as error:
+        print(error, file=sys.stderr)
+        return {"before": {}}
+    again = best(sys.executable, "ours", name, arch, runs)
+    last = best(sys.executable, "ours", name, arch, runs, script)
+    return {"before": min(first, last, key=lambda row: row["cold"]), "again": again}
 
 
 def table(rows: dict[str, dict[str, dict[str, float]]]) -> str:
@@ -373,6 +392,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=PROGRAMS, default=list(PROGRAMS))
     parser.add_argument("--incumbent", metavar="PYTHON|FOLDER")
+    parser.add_argument("--before", metavar="FOLDER", help="another checkout of this repository")
     parser.add_argument("--cpu", action="store_true", help="processor time")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--one", nargs=2, metavar=("MODE", "PROGRAM"), help=argparse.SUPPRESS)
@@ -386,6 +406,8 @@ def main() -> None:
     for name in args.only:
         row = best(sys.executable, "ours", name, args.arch, args.runs)
         rows[name] = {"tilelang": {**row, **by_public_way(name, args.arch, args.runs)}}
+        if args.before:
+            rows[name] |= beside(args.before, name, args.arch, args.runs)
         if args.incumbent:
             try:
                 rows[name]["incumbent"] = best(args.incumbent, "theirs", name, args.arch, args.runs)

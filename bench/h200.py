@@ -8,7 +8,7 @@ the milliseconds of each. All of them are compiled before, side by side on the h
 process is ready before its turn comes. With ``--incumbent``, a folder where PyPI's ``tilelang`` is
 installed, the same row runs with that implementation in turns with ours (ours, theirs, theirs,
 ours; the better of the two counts); ``x incumbent`` is its time over ours. ``--beside`` names the
-rows for which it does.
+rows for which it does. Another checkout of this repository may be that folder.
 
 Every program is checked against torch first. Times are medians of device events over bursts on a
 rested card, program and library in turns; ``ratio`` is the library's time over ours (above 1: ours
