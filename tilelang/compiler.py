@@ -153,19 +153,7 @@ def pass_list(target: Target) -> tuple[Step, ...]:
         *_memory(),
         Step("offset_descriptors", offset_descriptors, _on_gpu,
              "indices are those of memory; the parts of a distance may get names"),
-        Step("hoist_indices", hoist_indices, _on_gpu,
-             "indices are as they will be printed"),
-        Step("hoist_uniform", hoist_uniform, _on_gpu, "indices are as they will be printed"),
-        Step("elect_lanes", elect_lanes, _on_gpu,
-             "indices are as they will be printed; no pass below asks who takes a branch alone"),
-        Step("reduce_modulo", reduce_modulo, _on_gpu,
-             "indices are as they will be printed, and their unchanging parts have names"),
-        Step("predicate_copies", predicate_copies, _on_gpu,
-             "copies are single instructions, and nothing below looks for conditions around them"),
-        Step("split_addresses", split_addresses, _on_gpu,
-             "what loops do not change has names, and no pass below rebuilds a sum"),
-        Step("verify_places", verify_places, _on_gpu,
-             "this is what is printed; whatever made an index, it is looked at here"),
+        *_printed(),
     )  # fmt: skip
 
 
@@ -225,6 +213,25 @@ def _memory() -> tuple[Step, ...]:
              "all barriers and workspaces are there; the plan of shared memory sees what is left"),
         Step("plan_shared", plan_shared, _on_gpu,
              "no pass below makes shared buffers, and the barriers between uses are known"),
+    )  # fmt: skip
+
+
+def _printed() -> tuple[Step, ...]:
+    """The passes over indices and copies as they will be printed."""
+    return (
+        Step("hoist_indices", hoist_indices, _on_gpu,
+             "indices are as they will be printed"),
+        Step("hoist_uniform", hoist_uniform, _on_gpu, "indices are as they will be printed"),
+        Step("elect_lanes", elect_lanes, _on_gpu,
+             "indices are as they will be printed; no pass below asks who takes a branch alone"),
+        Step("reduce_modulo", reduce_modulo, _on_gpu,
+             "indices are as they will be printed, and their unchanging parts have names"),
+        Step("predicate_copies", predicate_copies, _on_gpu,
+             "copies are single instructions, and nothing below looks for conditions around them"),
+        Step("split_addresses", split_addresses, _on_gpu,
+             "what loops do not change has names, and no pass below rebuilds a sum"),
+        Step("verify_places", verify_places, _on_gpu,
+             "this is what is printed; whatever made an index, it is looked at here"),
     )  # fmt: skip
 
 
