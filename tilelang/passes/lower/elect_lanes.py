@@ -56,9 +56,9 @@ class _Elected:
         if found is None:
             return stmt
         assert isinstance(stmt, S.If)
-        made = self.elected(stmt, mask, mask & found)
-        if made is not None:
-            return made
+        one = self.elected(stmt, mask, mask & found)
+        if one is not None:
+            return one
         then, orelse = self.last(stmt.then, mask & found), stmt.orelse
         orelse = None if orelse is None else self.last(orelse, mask & ~found)
         same = then is stmt.then and orelse is stmt.orelse
