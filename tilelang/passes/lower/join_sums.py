@@ -64,7 +64,7 @@ class _Joined(Rewriter):
             return stmt
         found: list[S.Stmt] = []
         for at in range(first, first + count, lanes):
-            begin = {stmt.var: E.const(at)}
+            begin: dict[E.Var, E.Expr] = {stmt.var: E.const(at)}
             indices = tuple(simplify(substitute(index, begin)) for index in place.indices)
             parts = (simplify(substitute(value, {stmt.var: E.const(at + k)})) for k in range(lanes))
             joined = E.call(
