@@ -658,7 +658,8 @@ def rewritten_fields(cls: type[Stmt], blocks_only: bool) -> tuple[tuple[str, str
 @cache
 def _evaluated(cls: type[Stmt]) -> tuple[tuple[str, ...], bool]:
     """The fields of a class that hold expressions, and whether others hold regions."""
-    return _fields_of(cls, _EXPRS), bool(_fields_of(cls, _REGIONS))
+    key: Any = cls  # mypy takes a class for unhashable whose instances have another hash
+    return _fields_of(key, _EXPRS), bool(_fields_of(key, _REGIONS))
 
 
 @cache
