@@ -109,7 +109,9 @@ def waiting(first: E.Expr, size: int, more: int = 0) -> S.PrimFunc:
     stage = E.binary("floormod", number, E.const(size))
     phase = E.binary("floormod", number // size + more, E.const(2))
     wait = E.call(MBARRIER_WAIT, E.AddressOf(bars, (stage,), "rw"), phase)
-    loop = S.For(var=var, start=E.const(0), stop=E.const(20), step=E.const(1), body=S.Eval(value=wait))
+    loop = S.For(
+        var=var, start=E.const(0), stop=E.const(20), step=E.const(1), body=S.Eval(value=wait)
+    )
     launch = S.Launch(
         grid=(), block_vars=(), thread_vars=(), body=S.seq(S.Alloc(buffer=bars), loop)
     )
