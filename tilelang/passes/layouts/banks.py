@@ -76,7 +76,8 @@ def _candidates(
     shape: tuple[int, ...], bits: int, panels: bool
 ) -> Iterator[tuple[Layout, tuple[int, ...]]]:
     """Chunks of 16 bytes permuted within spans, by the row or by groups of rows; ``panels`` first,
-    whose spans lie one behind the other. Each with the box of its images."""
+    whose spans lie one behind the other; at last pairs of chunks by the row, for accesses of halves
+    of chunks. Each with the box of its images."""
     spans = [span for span in SPANS if fits(shape, bits, span)]
     for span in spans if panels else ():
         panel = swizzled(shape, bits, span)
@@ -84,16 +85,18 @@ def _candidates(
     for span in spans:
         for rows in (1, 2, 4, 8):
             yield _permuted(shape, bits, span, rows), shape
+    for span in spans:
+        yield _permuted(shape, bits, span, 1, 2), shape
 
 
-def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int) -> Layout:
+def _permuted(shape: tuple[int, ...], bits: int, span: int, rows: int, step: int = 1) -> Layout:
     chunk, width = CHUNK_BITS // bits, span * 8 // bits
     phases = span * 8 // CHUNK_BITS
 
     def forward(*indices: E.Expr) -> tuple[E.Expr, ...]:
         *lead, row, column = indices
         inside = column % width
-        moved = (inside // chunk ^ (row // rows) % phases) * chunk + inside % chunk
+        moved = (inside // chunk ^ (row // rows * step) % phases) * chunk + inside % chunk
         return (*lead, row, as_expr(column - inside + moved))
 
     return Layout(shape, forward)
