@@ -222,7 +222,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[int, ...], list[dict[str, in
     "backward_causal": (backward, (1, 16, 4096, 128, True), BACKWARD_TILES),
     "mla": (mla_decode, (64, 128, 8192, 512, 64), choices(
         "block_N block_H stages threads", (64, 64, 2, 256), (64, 64, 1, 256), (32, 64, 2, 256))),
-    "mla_by_hand": (latent, (64, 128, 8192, 512, 64), choices("own_first", (1,), (0,))),
+    "mla_by_hand": (latent, (64, 128, 8192, 512, 64), [{}]),
     "dequant_rows": (dequant, (2048, 8192, 8192), choices(
         "block_M block_N block_K stages threads", (256, 128, 64, 3, 256), (128, 128, 64, 3, 256),
         (128, 128, 64, 3, 128), (64, 128, 64, 3, 128))),

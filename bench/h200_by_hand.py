@@ -2,10 +2,12 @@
 
 Two warpgroups take turns on the matrix unit. Each computes the scores of its own 64 of 128 keys,
 their softmax beside the products of the other one, and its own half of the columns of the result:
-of its own keys from registers, of the other's by the weights that it finds in
-shared memory. The running maximum goes to and fro: the second warpgroup begins with that of the
-first, which then scales what it hands over. A third warpgroup brings tiles, half a block of keys at
-a time, as soon as its last reader is done.
+of its own keys from registers, of the other's by the weights that it finds in shared memory. The
+running maximum goes to and fro, and both scale their sums by both factors. The second one
+multiplies the weights of the first before it computes its own, so that both halves of the first 64
+keys are free early and come again while those of the others are in use. A third warpgroup brings
+tiles, half a block of keys at a time, as soon as its last reader is done; scores begin with the
+first 64 columns that are here.
 
 The tiles leave 9 KiB: the rotary part of the queries is kept in registers, and its place holds the
 weights of the second warpgroup.
@@ -44,14 +46,33 @@ def weigh(S, P, top, part, scale):
     T.copy(S, P)
 
 
-def latent_program(
-    batch: int, heads: int, length: int, dim: int, rope: int, own_first: int = 1
-) -> Any:
-    """The program; ``length`` is a multiple of 128, ``heads`` of 64.
+@T.macro
+def scores(Q, K, S, full, turn, clear):
+    """Scores by half of the columns, 64 of them as soon as they are here."""
+    T.barrier_wait(full[0], turn)
+    T.wgmma_gemm(Q[:, 0:64], K[:, 0:64], S, transpose_B=True, clear_accum=clear, policy=FULL_ROW)
+    T.barrier_wait(full[1], turn)
+    T.wgmma_gemm(Q[:, 64:128], K[:, 64:128], S, transpose_B=True, policy=FULL_ROW)
+    T.barrier_wait(full[2], turn)
+    T.wgmma_gemm(Q[:, 128:192], K[:, 128:192], S, transpose_B=True, policy=FULL_ROW)
+    T.barrier_wait(full[3], turn)
+    T.wgmma_gemm(Q[:, 192:256], K[:, 192:256], S, transpose_B=True, policy=FULL_ROW)
 
-    Args:
-        own_first: whether the second warpgroup multiplies its own weights before the other's.
-    """
+
+@T.macro
+def fetch(KV, K, full, bid, row, at):
+    """Half of the columns of 64 keys, from column ``at`` on; the last barrier lacks its arrival."""
+    T.tma_copy(KV[bid, row : row + ROWS, at : at + 64], K[:, 0:64], barrier=full[0])
+    T.barrier_arrive(full[0])
+    T.tma_copy(KV[bid, row : row + ROWS, at + 64 : at + 128], K[:, 64:128], barrier=full[1])
+    T.barrier_arrive(full[1])
+    T.tma_copy(KV[bid, row : row + ROWS, at + 128 : at + 192], K[:, 128:192], barrier=full[2])
+    T.barrier_arrive(full[2])
+    T.tma_copy(KV[bid, row : row + ROWS, at + 192 : at + 256], K[:, 192:256], barrier=full[3])
+
+
+def latent_program(batch: int, heads: int, length: int, dim: int, rope: int) -> Any:
+    """The program; ``length`` is a multiple of 128, ``heads`` of 64, ``dim`` is 512."""
     half, pairs, scale = dim // 2, length // (2 * ROWS), 1.44269504 / math.sqrt(dim + rope)
 
     @T.macro
@@ -78,11 +99,9 @@ def latent_program(
         T.barrier_wait(Q_here, 0)
         T.copy(Qe, E)
         for k in T.serial(pairs):
-            T.barrier_wait(L0_full, k & 1)
-            T.wgmma_gemm(Ql, K0l, S, transpose_B=True, clear_accum=True, policy=FULL_ROW)
+            scores(Ql, K0l, S, L0_full, k & 1, True)
             T.wgmma_gemm(E, K0e, S, transpose_B=True, policy=FULL_ROW)
-            T.barrier_wait(R0_full, k & 1)
-            T.wgmma_gemm(Qr, K0r, S, transpose_B=True, policy=FULL_ROW)
+            scores(Qr, K0r, S, R0_full, k & 1, False)
             T.wait_wgmma(0)
             highest(S, top, before, factor, scale)
             T.copy(top, tops)
@@ -94,16 +113,14 @@ def latent_program(
             for i, j in T.Parallel(ROWS, half):
                 out[i, j] *= factor[i]
             T.wgmma_gemm(W, K0l, out, policy=FULL_ROW)
-            T.barrier_wait(second_top, k & 1)
-            T.copy(others, factor)
-            for i in T.Parallel(ROWS):
-                total[i] *= factor[i]
-            for i, j in T.Parallel(ROWS, ROWS):
-                S[i, j] *= factor[i]
             T.copy(S, P0)
             T.fence_proxy_async()
             T.barrier_arrive(P0_full)
+            T.barrier_wait(second_top, k & 1)
+            T.copy(others, factor)
             T.copy(tops, top)
+            for i in T.Parallel(ROWS):
+                total[i] *= factor[i]
             T.wait_wgmma(0)
             T.barrier_arrive(L0_empty)
             for i, j in T.Parallel(ROWS, half):
@@ -147,10 +164,8 @@ def latent_program(
         T.barrier_wait(Q_here, 0)
         T.copy(Qe, E)
         for k in T.serial(pairs):
-            T.barrier_wait(L1_full, k & 1)
-            T.wgmma_gemm(Ql, K1l, S, transpose_B=True, clear_accum=True, policy=FULL_ROW)
-            T.barrier_wait(R1_full, k & 1)
-            T.wgmma_gemm(Qr, K1r, S, transpose_B=True, policy=FULL_ROW)
+            scores(Ql, K1l, S, L1_full, k & 1, True)
+            scores(Qr, K1r, S, R1_full, k & 1, False)
             T.wgmma_gemm(E, K1e, S, transpose_B=True, policy=FULL_ROW)
             T.wait_wgmma(0)
             T.barrier_wait(first_top, k & 1)
@@ -160,31 +175,23 @@ def latent_program(
             T.copy(top, tops)
             T.copy(factor, others)
             T.barrier_arrive(second_top)
+            for i, j in T.Parallel(ROWS, half):
+                out[i, j] *= given[i]
+            T.barrier_wait(P0_full, k & 1)
+            T.wgmma_gemm(P0, K0r, out, policy=FULL_ROW)
             weigh(S, W, top, part, scale)
             T.copy(W, P1)
             T.fence_proxy_async()
             T.barrier_arrive(P1_full)
             for i in T.Parallel(ROWS):
-                factor[i] *= given[i]
-                total[i] = total[i] * factor[i] + part[i]
+                total[i] = total[i] * given[i] * factor[i] + part[i]
+            T.wait_wgmma(0)
+            T.barrier_arrive(R0_empty)
             for i, j in T.Parallel(ROWS, half):
                 out[i, j] *= factor[i]
-            if own_first:
-                T.wgmma_gemm(W, K1r, out, policy=FULL_ROW)
-                T.barrier_wait(P0_full, k & 1)
-                T.wgmma_gemm(P0, K0r, out, policy=FULL_ROW)
-                T.wait_wgmma(1)
-                T.barrier_arrive(R1_empty)
-                T.wait_wgmma(0)
-                T.barrier_arrive(R0_empty)
-            else:
-                T.barrier_wait(P0_full, k & 1)
-                T.wgmma_gemm(P0, K0r, out, policy=FULL_ROW)
-                T.wgmma_gemm(W, K1r, out, policy=FULL_ROW)
-                T.wait_wgmma(1)
-                T.barrier_arrive(R0_empty)
-                T.wait_wgmma(0)
-                T.barrier_arrive(R1_empty)
+            T.wgmma_gemm(W, K1r, out, policy=FULL_ROW)
+            T.wait_wgmma(0)
+            T.barrier_arrive(R1_empty)
         T.barrier_wait(first_top, pairs & 1)
         T.copy(totals, part)
         T.copy(total, others)
@@ -220,10 +227,10 @@ def latent_program(
             others = T.alloc_shared((ROWS,), "float32")
             totals = T.alloc_shared((ROWS,), "float32")
             Q_here = T.alloc_barrier(128)
-            L0_full = T.alloc_barrier(128)
-            R0_full = T.alloc_barrier(128)
-            L1_full = T.alloc_barrier(128)
-            R1_full = T.alloc_barrier(128)
+            L0_full = T.alloc_barrier([128] * 4)
+            R0_full = T.alloc_barrier([128] * 4)
+            L1_full = T.alloc_barrier([128] * 4)
+            R1_full = T.alloc_barrier([128] * 4)
             L0_empty = T.alloc_barrier(128)
             R0_empty = T.alloc_barrier(128)
             L1_empty = T.alloc_barrier(128)
@@ -256,24 +263,24 @@ def latent_program(
                 for k in T.serial(pairs):
                     one, two = k * (2 * ROWS), k * (2 * ROWS) + ROWS
                     T.barrier_wait(L0_empty, (k & 1) ^ 1)
-                    T.tma_copy(KV[bid, one : one + ROWS, 0:half], K0l, barrier=L0_full)
-                    T.tma_copy(K_rope[bid, one : one + ROWS, :], K0e, barrier=L0_full)
-                    T.barrier_arrive(L0_full)
-                    T.barrier_wait(L1_empty, (k & 1) ^ 1)
-                    T.tma_copy(KV[bid, two : two + ROWS, 0:half], K1l, barrier=L1_full)
-                    T.barrier_arrive(L1_full)
+                    fetch(KV, K0l, L0_full, bid, one, 0)
+                    T.tma_copy(K_rope[bid, one : one + ROWS, :], K0e, barrier=L0_full[3])
+                    T.barrier_arrive(L0_full[3])
                     T.barrier_wait(R0_empty, (k & 1) ^ 1)
-                    T.tma_copy(KV[bid, one : one + ROWS, half:dim], K0r, barrier=R0_full)
-                    T.barrier_arrive(R0_full)
+                    fetch(KV, K0r, R0_full, bid, one, half)
+                    T.barrier_arrive(R0_full[3])
+                    T.barrier_wait(L1_empty, (k & 1) ^ 1)
+                    fetch(KV, K1l, L1_full, bid, two, 0)
+                    T.barrier_arrive(L1_full[3])
                     T.barrier_wait(R1_empty, (k & 1) ^ 1)
-                    T.tma_copy(KV[bid, two : two + ROWS, half:dim], K1r, barrier=R1_full)
-                    T.tma_copy(K_rope[bid, two : two + ROWS, :], K1e, barrier=R1_full)
-                    T.barrier_arrive(R1_full)
+                    fetch(KV, K1r, R1_full, bid, two, half)
+                    T.tma_copy(K_rope[bid, two : two + ROWS, :], K1e, barrier=R1_full[3])
+                    T.barrier_arrive(R1_full[3])
 
     return kernel
 
 
-def latent(batch: int, heads: int, length: int, dim: int, rope: int, own_first: int) -> Any:
+def latent(batch: int, heads: int, length: int, dim: int, rope: int) -> Any:
     """The compiled kernel."""
-    program = latent_program(batch, heads, length, dim, rope, own_first)
+    program = latent_program(batch, heads, length, dim, rope)
     return tilelang.compile(program, out_idx=-1, target="cuda", pass_configs=FAST)
