@@ -83,9 +83,8 @@ def test_float16_of_vectors_is_converted_as_by_numpy(machine: str, tmp_path: Pat
 @pytest.mark.parametrize("machine", MACHINES)
 def test_float16_of_vectors_is_converted_by_instructions(machine: str, tmp_path: Path) -> None:
     text = built(ALONE, machine, tmp_path, "-S").read_text(encoding="utf-8")
-    if "512" not in machine:  # which this compiler converts by arithmetic on bits
-        assert re.search(r"\bfcvtl\s+v|\bfcvt\s+z", text)
-        assert re.search(r"\bfcvtn\s+v|\bfcvt\s+z", text)
+    assert re.search(r"\bfcvtl\s+v|\bfcvt\s+z", text)
+    assert re.search(r"\bfcvtn\s+v|\bfcvt\s+z", text)
     assert not re.search(r"\bfcvt\s+[sh]\d", text)
 
 

@@ -15,6 +15,7 @@ from tilelang import hostcc
 from tilelang.cpu.toolchain import Compiler, find_compiler
 from tilelang.errors import CompileError, TileWarning
 from tilelang.hostcc import summary_of
+from tilelang.target.cores import scalable_flags
 
 
 class Memory:
@@ -157,7 +158,7 @@ exec {shlex.join(compiler.command)} "$@\"""",
     )
     found = Compiler.probed((str(path),), "")
     assert found is not None
-    wanted = (f"-msve-vector-bits={flag}",) if flag and knows else ()
+    wanted = scalable_flags(int(flag) // 8) if flag and knows else ()
     assert found.native == (*compiler.native, *wanted)
 
 

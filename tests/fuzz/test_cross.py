@@ -41,6 +41,19 @@ def test_programs_agree_on_other_machines(name: str, seed: int) -> None:
     check(make_program(SeededDraw(seed)), cross=build)
 
 
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [("SVE of 256 bits", 100516), ("SVE of 512 bits", 105505), ("SVE of 512 bits", 105477)],
+)
+def test_programs_that_gcc_12_had_wrong_for_scalable_vectors_agree(name: str, seed: int) -> None:
+    """Two were internal errors of its vectoriser, one a choice of lanes of half a vector."""
+    build = BUILDS[name]
+    for tool in (build.compiler, build.runner.split()[0]):
+        if shutil.which(tool) is None:
+            pytest.skip(f"needs {tool}")
+    check(make_program(SeededDraw(seed)), cross=build)
+
+
 def test_two_iterations_are_exchanged_on_arm() -> None:
     """GCC 12 for AArch64 gives wrong numbers where such a loop is marked for its vectoriser."""
     build = BUILDS["NEON"]

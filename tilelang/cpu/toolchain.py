@@ -14,7 +14,7 @@ from tilelang.env import env
 from tilelang.errors import CompileError
 from tilelang.hostcc import HostCompiler, Store
 from tilelang.records import dataclass
-from tilelang.target.cores import scalable_flag
+from tilelang.target.cores import scalable_flags
 
 _log = logging.getLogger("tilelang")
 
@@ -121,12 +121,12 @@ def find_compiler(store: Store | None = None, quiet: bool = False) -> Compiler |
 
 
 def _scalable() -> tuple[str, ...]:
-    """The flag for this machine's scalable vectors, where they are wider than all of Arm's."""
+    """The flags for this machine's scalable vectors, where they are wider than all of Arm's."""
     try:
         size = int(_SCALABLE_BYTES.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return ()
-    return (scalable_flag(size),) if size in (32, 64) else ()
+    return scalable_flags(size) if size in (32, 64) else ()
 
 
 def _works(compiler: Compiler, source: str, flags: tuple[str, ...]) -> bool:

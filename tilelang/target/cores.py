@@ -48,10 +48,14 @@ _SCALABLE = {"neoverse-v1": "armv8.4-a+sve+bf16+i8mm", "a64fx": "armv8.2-a+sve"}
 def core_flags(arch: str) -> tuple[str, ...]:
     """Flags of a C compiler for the cores ``arch``; none for this machine's, which is ""."""
     if arch in _SCALABLE:
-        return (f"-march={_SCALABLE[arch]}", scalable_flag(CORES[arch]))
+        return (f"-march={_SCALABLE[arch]}", *scalable_flags(CORES[arch]))
     return (f"-march={arch}",) if arch else ()
 
 
-def scalable_flag(vector_bytes: int) -> str:
-    """Flag of a C compiler for a machine whose scalable vectors (SVE) have so many bytes."""
-    return f"-msve-vector-bits={8 * vector_bytes}"
+def scalable_flags(vector_bytes: int) -> tuple[str, ...]:
+    """Flags of a C compiler for a machine whose scalable vectors (SVE) have so many bytes.
+
+    The vectoriser of GCC 12 fails on some loops for a fixed width (an internal error), and our
+    loops are vectors without it.
+    """
+    return (f"-msve-vector-bits={8 * vector_bytes}", "-fno-openmp-simd", "-fno-tree-vectorize")

@@ -15,7 +15,9 @@
 #define TL_WIDEST 16
 #endif
 #ifndef TL_VECTOR_BYTES  // any power of two from 16 on is right, the machine's own is fast
-#if __ARM_FEATURE_SVE_BITS == 512  // what the text is built for, 0 where it is for all
+// __ARM_FEATURE_SVE_BITS is the width that the text is built for, 0 where it is for all. GCC 12 chooses wrong lanes of
+// floats that fill half of 64 bytes (`a < b ? a : b`), so it gets vectors that all Arm cores have.
+#if __ARM_FEATURE_SVE_BITS == 512 && defined(__clang__)
 #define TL_VECTOR_BYTES 64
 #elif __ARM_FEATURE_SVE_BITS == 256
 #define TL_VECTOR_BYTES 32
@@ -314,7 +316,7 @@ typedef short tl_half8 __attribute__((vector_size(16)));
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { return __builtin_ia32_vcvtph2ps256((tl_half8)h); }
 #endif
 TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) { return (tl_w_u16)__builtin_ia32_vcvtps2ph256(x, 0); }
-#elif defined(__aarch64__) && (defined(__clang__) || TL_VECTOR_BYTES <= 32)  // GCC 12 converts longer ones lane by lane
+#elif defined(__aarch64__) && (defined(__clang__) || TL_VECTOR_BYTES <= 32)  // longer ones GCC 12 takes apart
 #if TL_VECTOR_BYTES == 16 && !defined(__clang__)  // and these
 TL_INLINE tl_w_f32 tl_w_f16_to_f32(tl_w_u16 h) { tl_w_f32 x; __asm__("fcvtl %0.4s, %1.4h" : "=w"(x) : "w"(h)); return x; }
 TL_INLINE tl_w_u16 tl_w_f32_to_f16(tl_w_f32 x) { tl_w_u16 h; __asm__("fcvtn %0.4h, %1.4s" : "=w"(h) : "w"(x)); return h; }
