@@ -119,10 +119,11 @@ def kept_program(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32")):
 PRELUDE = """
 import ctypes, sys
 sys.path[:0] = [{tests!r}, {cuda!r}]
-import cuda_stub, test_jax_calls as here
+import cuda_stub
+stub = cuda_stub.Stub({stub!r})  # before anything that looks for a driver: one that is there stays out
+import test_jax_calls as here
 import tilelang
 from tilelang.jax import _handler, _plan
-stub = cuda_stub.Stub({stub!r})
 for name, sizes in (("axpy_program_kernel", (8, 8, 4, 4, 4)), ("product_program_kernel", ())):
     stub.declare(name, *sizes)
 caller = ctypes.CDLL({caller!r})

@@ -33,6 +33,15 @@ def test_threads_that_copy_in_loops_of_all_are_no_others() -> None:
     assert "tl_elect_one" not in text
 
 
+def test_a_kernel_that_does_nothing_has_no_producer() -> None:
+    @T.prim_func
+    def nothing(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=128):
+            pass
+
+    assert "tl_elect_one" not in text_of(nothing)
+
+
 def by_hand(first: int = 128, number: str = "", last: bool = True) -> Any:
     """O = A + 1 by blocks that the thread ``first`` copies; ``number``: what it asks for."""
 

@@ -49,7 +49,7 @@ class _Elected:
 
     def last(self, stmt: S.Stmt, mask: Mask) -> S.Stmt:
         """``stmt``, the last that the threads of ``mask`` do."""
-        if isinstance(stmt, S.Seq):
+        if isinstance(stmt, S.Seq) and stmt.stmts:
             made = self.last(stmt.stmts[-1], mask)
             return stmt if made is stmt.stmts[-1] else S.seq(*stmt.stmts[:-1], made)
         found = thread_mask(stmt.cond, self.given) if isinstance(stmt, S.If) else None
